@@ -1,0 +1,87 @@
+"""Tube's own messages: what the hook and the proxy say to each other that is not a driver call word for word.
+
+message(NAME, LANE, fields..., reply=[...]): fields in wire order. Types: u32 i32 u64 f32, u32[N] ..., id (a client-made or
+proxy-made object id, u64), dptr (a device-visible address, checked by the handler), blob (BlobRef, bytes follow in the
+payload), name (a blob that is text without NUL, at most 4 KiB). LANE: post (no answer) or reply. The proxy's handler is
+always written by hand: proxy/handle_<chapter>.cc.
+"""
+
+chapter("stream")
+# progress: the GPU writes `value` to word `word` behind everything posted to `stream` so far
+message("tubeSignal", "post", stream="id", word="u32", value="u64")
+message("tubeStreamCreate", "post", stream="id", flags="u32", priority="i32")
+message("tubeStreamDestroy", "post", stream="id")
+# a host function of the client: the GPU writes word `reached`, then waits until the client wrote `value` to word `done`
+message("tubeHostFunc", "post", stream="id", reached="u32", done="u32", value="u64")
+# asked by a waiter that has slept long: the stream's state as the driver sees it (finds asynchronous faults)
+message("tubeStreamProbe", "reply", stream="id")
+
+chapter("event")
+message("tubeEventCreate", "post", event="id", flags="u32")
+message("tubeEventDestroy", "post", event="id")
+# word == 0xffffffff: no progress word (a capturing stream)
+message("tubeEventRecord", "post", event="id", stream="id", flags="u32", word="u32", value="u64")
+message("tubeStreamWaitEvent", "post", stream="id", event="id", flags="u32")
+message("tubeEventElapsed", "reply", start="id", end="id", reply=dict(milliseconds="f32"))
+
+chapter("module")
+# image bytes: in `image` when small, else in the fd announced by FdMessage token `token`, [offset, offset+size).
+# kind 0 = cuLibraryLoadData, 1 = cuModuleLoadData. options/values: parallel JIT (and library) option arrays, u32 / u64.
+# log_bytes: sizes of the client's info and error log buffers, 0 = none. The reply's logs are NUL-terminated.
+message("tubeLoadImage", "reply", library="id", kind="u32", flags="u32", token="u64", offset="u64", size="u64",
+        info_log_bytes="u32", error_log_bytes="u32", jit_options="blob", jit_values="blob",
+        library_options="blob", library_values="blob", image="blob",
+        reply=dict(jit_values="blob", info_log="blob", error_log="blob"))
+message("tubeUnload", "post", library="id", kind="u32")
+# The kernel gets client-made id `kernel`; layout entries are {u32 offset, u32 size} per parameter; attributes are
+# {i32 result, i32 value} for CUfunction_attribute 0..kFunctionAttributeCount-1.
+message("tubeGetKernel", "reply", library="id", kernel="id", kind="u32", name="name",
+        reply=dict(parameter_count="u32", parameter_bytes="u32", layout="blob", attributes="blob"))
+message("tubeGetGlobal", "reply", library="id", kind="u32", name="name", reply=dict(dptr="u64", bytes="u64"))
+# answers a NUL-separated list of all kernel names
+message("tubeListKernels", "reply", library="id", kind="u32", first="u32", reply=dict(total="u32", names="blob"))
+message("tubeKernelSetAttribute", "post", kernel="id", attribute="i32", value="i32")
+message("tubeKernelGetAttribute", "reply", kernel="id", attribute="i32", reply=dict(value="i32"))
+message("tubeKernelSetCacheConfig", "post", kernel="id", config="i32")
+
+chapter("launch")
+# attributes: array of {u32 id, u32 reserved, u8[64] value}, CUlaunchAttribute as it is but events replaced by ids
+message("tubeLaunch", "post", stream="id", kernel="id", grid="u32[3]", block="u32[3]", shared_bytes="u32",
+        cooperative="u32", attributes="blob", parameters="blob")
+# what: 0 max active blocks (a = block, b = dynamic shared, c = flags), 1 potential block size (a = dynamic shared,
+# b = limit, c = flags), 2 available dynamic shared (a = blocks, b = block size), 3/4 cluster calls (config blob)
+message("tubeOccupancy", "reply", kernel="id", what="u32", flags="u32", a="u64", b="u64", c="u64", config="blob",
+        reply=dict(x="u64", y="u64"))
+
+chapter("memory")
+message("tubeMemAlloc", "reply", bytes="u64", reply=dict(dptr="u64"))
+message("tubeMemFree", "post", dptr="u64")           # the client has waited for its streams
+message("tubePinnedAlloc", "reply", bytes="u64", flags="u32", reply=dict(address="u64"))
+message("tubePinnedFree", "post", address="u64")
+message("tubeMemGetInfo", "reply", reply=dict(free="u64", total="u64"))
+
+chapter("copy")
+# both sides are visible to the GPU: device memory or this client's pinned memory
+message("tubeCopy", "post", stream="id", dst="dptr", src="dptr", bytes="u64")
+message("tubeCopyInline", "post", stream="id", dst="dptr", data="blob")
+# direction 0: chunk -> device, then the GPU writes kChunkFree to the chunk's state; 1: device -> chunk, then kChunkFilled
+message("tubeCopyChunk", "post", stream="id", direction="u32", chunk="u32", chunk_offset="u32", bytes="u32", dptr="dptr")
+# 1D..3D with pitches. Sides: kind 0 device or pinned address, 1 chunk (address = chunk index << 20 | offset), 2 array id.
+# release_chunk: 0xffffffff or a chunk whose state the GPU sets to release_value behind the copy
+message("tubeCopy3D", "post", stream="id",
+        src_kind="u32", dst_kind="u32", src="u64", dst="u64", src_pitch="u64", dst_pitch="u64",
+        src_height="u64", dst_height="u64", src_origin="u64[3]", dst_origin="u64[3]", extent="u64[3]",
+        release_chunk="u32", release_value="u32")
+message("tubeMemset", "post", stream="id", dst="dptr", pitch="u64", value="u32", element_bytes="u32",
+        width="u64", height="u64")
+
+chapter("context")
+# explicit contexts (cuCtxCreate) are names for a share of the shared context: number -> device
+message("tubeContextCreate", "post", number="u32", device="u32", flags="u32")
+message("tubeContextDestroy", "post", number="u32")
+message("tubePrimaryReset", "reply", device="u32")   # frees what the client made there
+message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64", reply=dict(value="u64"))
+
+chapter("tables")
+# export table 1734DC26 slot 4 (cuda-shim.md section 0, 4b): the two per-TPC buffers, from the proxy's context
+message("tubeGpcTable", "reply", reply=dict(first="blob", second="blob"))

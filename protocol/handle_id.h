@@ -1,0 +1,23 @@
+// Object ids as they travel: a client-chosen index and a generation that makes a stale id recognisable.
+//
+// The proxy keeps one table per kind, indexed by `index`, and compares the generation. Index 0 is never an object.
+#pragma once
+
+#include <cstdint>
+
+namespace tube::wire {
+
+enum class Kind : uint32_t {
+  kStream = 1, kEvent, kLibrary, kModule, kKernel, kGraph, kGraphNode, kGraphExec, kContext, kMemHandle, kMemPool,
+  kLink, kArray, kMipmappedArray, kUserObject, kGreenContext, kTexRef, kExternalMemory, kExternalSemaphore, kCount
+};
+
+inline constexpr uint32_t kProxyMade = 0x8000'0000u;          // index bit of ids that the proxy chose
+inline constexpr uint32_t kFirstCreatedContext = 0x100;       // context numbers below: device ordinal + 1
+inline constexpr uint64_t kLegacyStream = 0;                  // the record's context's legacy default stream
+
+constexpr uint64_t make_id(uint32_t index, uint32_t generation) { return uint64_t{generation} << 32 | index; }
+constexpr uint32_t id_index(uint64_t id) { return static_cast<uint32_t>(id); }
+constexpr uint32_t id_generation(uint64_t id) { return static_cast<uint32_t>(id >> 32); }
+
+}  // namespace tube::wire
