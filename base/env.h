@@ -1,0 +1,48 @@
+// Every TUBE_* environment variable, with its default and meaning: the one table that code and the manual page read.
+//
+// The environment is read once, at the first question, and copied: programs change their environment from several
+// threads, and getenv() is no longer safe then. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace tube {
+
+enum class Env : uint8_t {
+  kWorkflow,
+  kFunction,
+  kDir,
+  kLog,
+  kLogFile,
+  kRealDriver,
+  kPreinit,
+  kOff,
+  kSpinUs,
+  kHookLib,
+  kSimLib,
+  kTubed,
+  kCount,
+};
+
+struct EnvEntry {
+  const char* name;
+  const char* default_text;  // in words, for the manual
+  const char* meaning;
+};
+
+const EnvEntry& env_entry(Env variable);
+// The value, or nullptr when it is unset or empty. Valid for the life of the process.
+const char* env_text(Env variable);
+// Set, and neither "0" nor "false" nor "no" nor "off".
+bool env_flag(Env variable);
+// Empty when unset; a value that is not a decimal number is reported once and ignored.
+std::optional<uint64_t> env_number(Env variable);
+// The ENVIRONMENT section of tube.7 (roff), generated from the table.
+std::string env_manual_section();
+
+// Reads the environment again. Tests only: pointers handed out before stay valid.
+void env_read_again_for_test();
+
+}  // namespace tube

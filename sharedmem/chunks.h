@@ -1,0 +1,43 @@
+// Staging chunks for pageable copies (abi.h: kChunkFree). Client side, any thread; waits go through the Waiter.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "sharedmem/segment.h"
+#include "sharedmem/wait.h"
+
+namespace tube::shared {
+
+class ChunkPool {
+ public:
+  void attach(const Segment& segment, Waiter& waiter, const Peer& peer);
+
+  // A claimed chunk. try_claim: false when none is free now. claim: waits for one; two threads that each hold chunks and
+  // wait for more can block each other, so post what is filled (the GPU then frees it) before claiming the next.
+  bool try_claim(uint32_t* chunk);
+  WaitResult claim(uint32_t* chunk, const Probe& probe = {});
+  std::byte* data(uint32_t chunk) const { return segment_->chunk(chunk); }
+  // Until the GPU has filled it (device to host).
+  WaitResult wait_filled(uint32_t chunk, const Probe& probe = {});
+  bool filled(uint32_t chunk) const;
+  // Until the GPU has taken it (host to device; the client no longer owns it then).
+  WaitResult wait_free(uint32_t chunk, const Probe& probe = {});
+  // The client emptied it, or gives it back unused. Not after posting a copy from it: the GPU does it then.
+  void release(uint32_t chunk);
+
+ private:
+  const Segment* segment_ = nullptr;
+  Waiter* waiter_ = nullptr;
+  Peer peer_;
+  std::atomic<uint32_t> cursor_{0};
+};
+
+// Proxy: the checks of an untrusted chunk range.
+constexpr bool valid_chunk_range(uint32_t untrusted_chunk, uint64_t untrusted_offset, uint64_t untrusted_bytes) {
+  return untrusted_chunk < abi::kChunkCount && untrusted_offset <= abi::kChunkBytes &&
+         untrusted_bytes <= abi::kChunkBytes - untrusted_offset;
+}
+
+}  // namespace tube::shared

@@ -1,0 +1,106 @@
+// The command ring: RingWriter in the client, RingReader in the proxy (abi.h has the layout and the sleep protocol).
+//
+// The writer's caller holds the connection's producer lock from reserve() to publish(). A post costs the copy of the
+// record, one store and one fence; a system call only when the session sleeps. The reader copies each record out of
+// shared memory exactly once, header first, and validates the copy, so a client that rewrites a record meanwhile harms
+// nobody.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "sharedmem/abi.h"
+#include "sharedmem/segment.h"
+#include "sharedmem/wait.h"
+
+namespace tube::shared {
+
+constexpr uint32_t record_bytes(uint32_t payload_bytes) {
+  return (static_cast<uint32_t>(sizeof(abi::RecordHeader)) + payload_bytes + 15u) & ~15u;
+}
+inline constexpr uint32_t kMaxPayloadBytes = abi::kMaxRecordBytes - static_cast<uint32_t>(sizeof(abi::RecordHeader));
+
+class RingWriter {
+ public:
+  // `segment`, `waiter` and `peer` outlive the writer.
+  void attach(const Segment& segment, Waiter& waiter, const Peer& peer);
+
+  // Room for one record. On kDone `*record` points at a header with size_bytes, payload_bytes, sequence and reply_slot
+  // (kNoReply) filled in and the other fields zero; the payload follows it, not zeroed, and record + payload may be
+  // written in any order until publish(). Waits while the ring is full. payload_bytes <= kMaxPayloadBytes.
+  // A second reserve() without publish() starts over: an abandoned record costs nothing.
+  WaitResult reserve(uint32_t payload_bytes, abi::RecordHeader** record);
+  // Makes the reserved record visible and wakes the session if it sleeps.
+  void publish();
+  // Sequence of the last published record.
+  uint64_t sequence() const { return sequence_; }
+
+ private:
+  uint64_t free_bytes() const { return abi::kRingBytes - (tail_ - cached_head_); }
+  WaitResult wait_for_space(uint32_t bytes);
+
+  abi::SegmentHeader* header_ = nullptr;
+  std::byte* ring_ = nullptr;
+  Waiter* waiter_ = nullptr;
+  Peer peer_;
+  uint64_t tail_ = 0;
+  uint64_t cached_head_ = 0;
+  uint64_t sequence_ = 0;
+  uint32_t reserved_bytes_ = 0;
+};
+
+class RingReader {
+ public:
+  enum class Next : uint32_t {
+    kRecord,  // header() and payload() hold a validated copy
+    kEmpty,
+    kBad,     // the client broke the protocol: bad_reason(); poison the session
+  };
+
+  // `segment` outlives the reader. Allocates the private buffer once.
+  explicit RingReader(const Segment& segment);
+  // The same over bare memory, for fuzzing: `ring` is kRingBytes mapped twice (or 2 * kRingBytes).
+  RingReader(abi::SegmentHeader* header, const std::byte* ring);
+
+  // Copies the next record out. Not again before consume().
+  Next next();
+  const abi::RecordHeader& header() const { return *reinterpret_cast<const abi::RecordHeader*>(buffer_.get()); }
+  // 16-byte aligned, payload_bytes long.
+  std::span<const std::byte> payload() const;
+  // The record was executed: gives its space back and wakes a client that waits for it.
+  void consume();
+
+  // Sleeps until there is a record, `peer.stop` is set (kPeerDead) or the socket hung up. Wakes a client that waits for
+  // space first, so call it whenever next() says kEmpty.
+  WaitResult wait(Waiter& waiter, const Peer& peer);
+
+  const char* bad_reason() const { return bad_reason_; }
+  // Our own head: what was consumed, in bytes since the start. The depth of the queue is untrusted.
+  uint64_t head() const { return head_; }
+  uint64_t untrusted_backlog_bytes() const;
+
+ private:
+  Next bad(const char* reason) {
+    bad_reason_ = reason;
+    return Next::kBad;
+  }
+  bool has_record();
+
+  abi::SegmentHeader* shared_;
+  const std::byte* ring_;
+  struct FreeBuffer {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte[], FreeBuffer> buffer_;
+  uint64_t head_ = 0;
+  uint64_t available_until_ = 0;  // validated tail
+  uint64_t sequence_ = 0;
+  const char* bad_reason_ = "";
+};
+
+// Proxy, any thread: makes a session that sleeps in RingReader::wait look at its stop flag. Store the flag first.
+void wake_reader(abi::SegmentHeader& header);
+
+}  // namespace tube::shared

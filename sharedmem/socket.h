@@ -1,0 +1,50 @@
+// Unix sockets that keep message borders and carry fds (SOCK_SEQPACKET).
+//
+// Every fd is CLOEXEC from its first moment, no write raises SIGPIPE, EINTR is retried. Errors are worded for a person;
+// their code is the errno (ECONNREFUSED, ENOENT: nobody serves there; EPIPE, ECONNRESET or ENODATA: the peer is gone).
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace tube::shared {
+
+inline constexpr size_t kMaxFdsPerMessage = 8;
+
+// Binds `path` (mode 0600), replacing a socket file that nobody serves any more; EADDRINUSE when somebody does.
+// `type`: SOCK_SEQPACKET (data) or SOCK_STREAM (control). Non-blocking, for epoll.
+Result<UniqueFd> listen_unix(const std::string& path, int type);
+Result<UniqueFd> connect_unix(const std::string& path, int type);
+// EAGAIN when nobody is waiting. The connection itself is blocking.
+Result<UniqueFd> accept_unix(int listening_fd);
+
+struct PeerCredentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+Result<PeerCredentials> peer_credentials(int fd);
+
+// One message, whole, with up to kMaxFdsPerMessage fds (the caller keeps its own).
+Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds = {});
+
+struct Received {
+  size_t size_bytes = 0;        // 0 never comes: the end of the connection is an error (ENODATA)
+  std::vector<UniqueFd> fds;
+};
+// One message. EMSGSIZE when it was longer than the buffer or carried more than `max_fds` fds; all fds are closed then.
+// `timeout_ms` < 0 waits for ever, 0 never waits (EAGAIN); ETIMEDOUT.
+Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size_t max_fds, int timeout_ms);
+
+// True when the peer closed its end or died. One poll(2), never blocks.
+bool hung_up(int fd);
+
+}  // namespace tube::shared

@@ -1,0 +1,110 @@
+// The one wait helper. Every wait of hook and proxy on the other side goes through Waiter, under a reason's name.
+//
+// A wait spins first, for at most `spin_us` and for no longer than waits of this reason lately took (a wait that never
+// pays is cut short), then sleeps. Words in memory that a process writes are slept on as futexes, announced by the
+// protocols of abi.h; words that the GPU writes have no waker, so the wait polls, sleeping 20 us at first and 250 us in
+// the end. While it sleeps it looks every 50 ms whether the other process still lives, and in GPU waits it calls a probe
+// every 20 ms. With spin_us == 0 (cores are scarce) a spin is a few sched_yield().
+//
+// No allocation, no lock; the cost of a wait that is already satisfied is one call of `ready`. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "sharedmem/abi.h"
+
+namespace tube::shared {
+
+enum class WaitReason : uint32_t {
+  kRingSpace,  // client: room in the command ring (futex client_wants_space)
+  kReply,      // client: a reply slot's state (futex)
+  kWord,       // client: a progress word (GPU-written)
+  kChunk,      // client: a staging chunk's state (GPU-written)
+  kRecord,     // proxy: the next record (futex proxy_asleep)
+  kCount,
+};
+
+enum class WaitResult : uint32_t {
+  kDone,
+  kPeerDead,   // the socket hung up, or the caller's own stop flag is set
+  kStopping,   // the proxy ends in order
+  kSticky,     // the session was poisoned, or (kWord, kChunk) the context has a sticky error: it will never be done
+};
+const char* wait_result_text(WaitResult result);
+
+// How a wait knows that the other side is gone. The owner keeps socket and header alive. Client: all fields; proxy: only
+// `stop` and the header.
+struct Peer {
+  int socket_fd = -1;                          // -1: not looked at
+  abi::SegmentHeader* header = nullptr;        // client: proxy_state and sticky_error are looked at
+  const std::atomic<bool>* stop = nullptr;     // ours, local: the session should end, the process exits
+};
+
+// A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts too.
+WaitResult check_peer(const Peer& peer, bool gpu_wait);
+
+// Futex half of a wait: `announce` publishes that we are about to sleep and may answer false ("it is already done");
+// then the wait sleeps while *word == asleep_value.
+struct Sleep {
+  uint32_t* word = nullptr;
+  uint32_t asleep_value = 1;
+  bool (*announce)(void* context) = nullptr;
+  void (*withdraw)(void* context) = nullptr;  // after the sleep, done or not; may be nullptr
+  void* context = nullptr;
+};
+
+// Called while a GPU wait sleeps. It may find an error and store it; it must not wait on the same Waiter reason.
+struct Probe {
+  void (*call)(void* context) = nullptr;
+  void* context = nullptr;
+};
+
+class Waiter {
+ public:
+  // `spin_us` 0: do not spin. The handshake's Welcome carries it; TUBE_SPIN_US overrides (caller's business).
+  explicit Waiter(uint32_t spin_us = 0) : spin_us_(spin_us) {}
+  Waiter(const Waiter&) = delete;
+  Waiter& operator=(const Waiter&) = delete;
+
+  void set_spin_us(uint32_t spin_us) { spin_us_.store(spin_us, std::memory_order_relaxed); }
+
+  // Until ready() is true, asleep on a futex after the spin. `ready` is called often and must be cheap.
+  template <class Ready>
+  WaitResult until(WaitReason reason, const Peer& peer, const Sleep& sleep, Ready&& ready) {
+    if (ready()) return WaitResult::kDone;
+    return run(reason, peer, &sleep, Probe{}, ReadyRef::of(ready));
+  }
+
+  // The same for memory that nobody wakes us for.
+  template <class Ready>
+  WaitResult until_polled(WaitReason reason, const Peer& peer, const Probe& probe, Ready&& ready) {
+    if (ready()) return WaitResult::kDone;
+    return run(reason, peer, nullptr, probe, ReadyRef::of(ready));
+  }
+
+  // What this reason would spin now, for tests and statistics.
+  uint64_t spin_budget_ns(WaitReason reason) const;
+
+ private:
+  struct ReadyRef {
+    bool (*call)(void*);
+    void* context;
+    template <class Ready>
+    static ReadyRef of(Ready& ready) {
+      return {[](void* c) -> bool { return (*static_cast<Ready*>(c))(); }, const_cast<void*>(static_cast<const void*>(&ready))};
+    }
+    bool operator()() const { return call(context); }
+  };
+
+  WaitResult run(WaitReason reason, const Peer& peer, const Sleep* sleep, const Probe& probe, ReadyRef ready);
+  bool spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready);
+  WaitResult sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep, ReadyRef ready);
+  WaitResult sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready);
+  void learn(WaitReason reason, uint64_t waited_ns);
+
+  std::atomic<uint32_t> spin_us_;
+  std::atomic<uint64_t> typical_ns_[static_cast<uint32_t>(WaitReason::kCount)] = {};  // moving average, 0 = unknown
+};
+
+}  // namespace tube::shared

@@ -1,0 +1,51 @@
+// Progress words: which streams have come how far, without a message.
+//
+// The client gives each stream (or host function) a word and counts values up on it; "behind everything in stream s write
+// v to word w" is a posted record; whoever waits reads the word. A word goes to a new owner only after its last issued
+// value has arrived, so values of one word never go back. Client side, any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "sharedmem/segment.h"
+#include "sharedmem/wait.h"
+
+namespace tube::shared {
+
+inline constexpr uint32_t kNoWord = 0xffffffffu;
+
+class Words {
+ public:
+  void attach(const Segment& segment, Waiter& waiter, const Peer& peer);
+
+  // A free word, or kNoWord when all 8192 are in use. Word 0 is never handed out (a zeroed field names nothing).
+  uint32_t allocate();
+  // The owner is gone; values may still be on their way.
+  void release(uint32_t word);
+
+  // The next value of `word`. Call it under the lock that orders the records of the stream, because values must reach
+  // the GPU in order.
+  uint64_t next_value(uint32_t word);
+  uint64_t last_value(uint32_t word) const;  // last issued
+  bool reached(uint32_t word, uint64_t value) const { return load(word) >= value; }
+  uint64_t load(uint32_t word) const;
+  // The client's own words (host functions: `done`).
+  void store(uint32_t word, uint64_t value);
+
+  // Until word >= value. `probe` finds asynchronous faults; see wait.h.
+  WaitResult wait(uint32_t word, uint64_t value, const Probe& probe = {});
+
+ private:
+  const Segment* segment_ = nullptr;
+  Waiter* waiter_ = nullptr;
+  Peer peer_;
+  std::atomic<uint64_t> issued_[abi::kWordCount] = {};
+  std::atomic<uint64_t> taken_[abi::kWordCount / 64] = {};
+  std::atomic<uint32_t> cursor_{1};
+};
+
+// Proxy: may an untrusted index name a word?
+constexpr bool valid_word(uint32_t untrusted_word) { return untrusted_word < abi::kWordCount; }
+
+}  // namespace tube::shared
