@@ -1,0 +1,231 @@
+"""What the end-to-end, stress and GPU tests share: where the parts are, environments for each arm, one proxy of one's own.
+
+Works from a build folder (TUBE_BUILD, or build/ in the checkout) and from the bundle. An arm is a way to run a program:
+native (the backend's own libcuda.so.1, no Tube) or through Tube in one of its two load modes. Standard library only.
+"""
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SKIP = 77
+ARMS = ("native", "preload", "library-path")
+DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
+                  "/run/nvidia/driver/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib")
+
+
+class Layout:
+    """The built parts, in a build folder or in the bundle."""
+
+    def __init__(self, build=None):
+        bundled = (ROOT / "bin" / "tubed").exists()
+        self.build = pathlib.Path(build or os.environ.get("TUBE_BUILD") or (ROOT if bundled else ROOT / "build")).resolve()
+        if (self.build / "bin" / "tubed").exists():
+            self.tubed, self.tubectl = self.build / "bin" / "tubed", self.build / "bin" / "tubectl"
+            self.hook, self.sim = self.build / "lib/tube/hook", self.build / "lib/tube/sim"
+        else:
+            self.tubed, self.tubectl = self.build / "proxy/tubed", self.build / "tools/tubectl/tubectl"
+            self.hook, self.sim = self.build / "hook/lib", self.build / "sim/lib"
+
+    def missing(self):
+        """The first part that is not built, or None."""
+        for path in (self.tubed, self.hook / "libcuda.so.1", self.sim / "libcuda.so.1"):
+            if not path.exists():
+                return path
+        return None
+
+    def commit(self):
+        if (self.build / "COMMIT").exists():
+            return (self.build / "COMMIT").read_text().strip()
+        out = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
+        return out.stdout.strip() or "unknown"
+
+
+def find_driver():
+    """Path of the real libcuda.so.1, or None. The toolkit's stub and Tube's own libraries have no place in this list."""
+    given = os.environ.get("TUBE_REAL_DRIVER")
+    if given:
+        return pathlib.Path(given)
+    folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f and "tube" not in f and "stubs" not in f]
+    for folder in [*folders, *DRIVER_FOLDERS]:
+        path = pathlib.Path(folder) / "libcuda.so.1"
+        if path.exists():
+            return path
+    return None
+
+
+def base_environment():
+    """This process's environment without anything of Tube in it."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("TUBE_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+
+
+def environment(layout, arm, backend, proxy=None, function=None, driver=None):
+    """The environment of a program in one arm; `proxy` is needed for the arms through Tube."""
+    env = base_environment()
+    inherited = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f]
+    folders = inherited if backend == "driver" else []
+    if backend == "driver" and driver is not None and str(driver.parent) not in folders:
+        folders = [str(driver.parent), *folders]
+    if arm == "native":
+        folders = folders if backend == "driver" else [str(layout.sim)]
+    else:
+        env.update(TUBE_DIR=str(proxy.dir), TUBE_WORKFLOW=proxy.workflow)
+        if function:
+            env["TUBE_FUNCTION"] = function
+        if backend == "driver" and driver is not None:
+            env["TUBE_REAL_DRIVER"] = str(driver)
+        if arm == "preload":
+            env["LD_PRELOAD"] = str(layout.hook / "libcuda.so.1")
+        else:
+            folders = [str(layout.hook), *folders]
+    if folders:
+        env["LD_LIBRARY_PATH"] = ":".join(folders)
+    return env
+
+
+class Proxy:
+    """One `tubed` in a runtime folder of its own. Use as a context manager; leaves nothing behind."""
+
+    def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus="0"):
+        self.layout, self.backend, self.workflow, self.driver, self.gpus = layout, backend, workflow, driver, gpus
+        self.extra_env = extra_env or {}
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tube-test-"))
+        self.log_path = self.dir / "tubed.log"
+        self.process = None
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def start(self, timeout_s=60):
+        env = dict(base_environment(), TUBE_DIR=str(self.dir), **self.extra_env)
+        inherited = os.environ.get("LD_LIBRARY_PATH")
+        if inherited and self.backend == "driver":
+            env["LD_LIBRARY_PATH"] = inherited
+        read_end, write_end = os.pipe()
+        command = [str(self.layout.tubed), "--workflow", self.workflow, "--gpus", self.gpus, "--backend", self.backend,
+                   "--ready-fd", str(write_end)]
+        if self.backend == "sim":
+            command += ["--sim", str(self.layout.sim / "libcuda.so.1")]
+        elif self.driver is not None:
+            command += ["--driver", str(self.driver)]
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write_end])
+        os.close(write_end)
+        ready, _, _ = select.select([read_end], [], [], timeout_s)
+        byte = os.read(read_end, 1) if ready else b""
+        os.close(read_end)
+        if not byte:
+            raise RuntimeError(f"tubed did not become ready:\n{self.log_tail()}")
+
+    def stop(self):
+        """SIGTERM; returns the exit status, or None when it had to be killed."""
+        if self.process is None:
+            return None
+        process, self.process = self.process, None
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return None
+
+    def alive(self):
+        return self.process is not None and self.process.poll() is None
+
+    def log_tail(self, lines=25):
+        if not self.log_path.exists():
+            return "(no log)"
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+    def request(self, verb, timeout_s=30):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(timeout_s)
+            client.connect(str(self.dir / f"{self.workflow}.ctl"))
+            client.sendall(json.dumps({"verb": verb}).encode() + b"\n")
+            answer = b""
+            while not answer.endswith(b"\n"):
+                block = client.recv(1 << 16)
+                if not block:
+                    break
+                answer += block
+        return json.loads(answer)
+
+    def status(self):
+        return self.request("status")
+
+    def function(self, pid):
+        """The status entry of the function process `pid`, or None."""
+        for entry in self.status()["functions"]:
+            if entry["pid"] == pid and entry.get("state") != "dead":
+                return entry
+        return None
+
+    def fd_count(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def wait_empty(self, timeout_s=30):
+        """Returns the status once no function is left; a client's death is noticed by its socket, freeing takes a moment."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self.status()
+            if not [f for f in status["functions"] if f.get("state") != "dead"]:
+                return status
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"functions still there after {timeout_s} s: {status['functions']}")
+            select.select([], [], [], 0.01)
+
+    def counts(self):
+        """Everything that must return to where it was when the clients are gone, as one flat dictionary.
+
+        Loaded modules are kept out: the proxy may keep an image for the next client (decision 11)."""
+        status = self.wait_empty()
+        counts = {k: v for k, v in status["objects"].items() if k not in ("modules", "kernels", "fds")}
+        counts["memory"] = sum(gpu["memory_used_by_clients"] for gpu in status["gpus"])
+        counts["fds"] = self.fd_count()
+        return counts
+
+
+class Outcome:
+    """What a finished program left: exit code (negative: signal), stdout, stderr, seconds."""
+
+    def __init__(self, code, out, err, seconds):
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+
+def run_program(command, env, timeout_s, copies=1):
+    """Runs `copies` of the command at once; returns their outcomes. A program that outlasts the time is killed: code None."""
+    begin = time.monotonic()
+    running = []
+    for _ in range(copies):
+        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        running.append((subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err), out, err))
+    outcomes = []
+    for process, out, err in running:
+        try:
+            code = process.wait(max(0.1, begin + timeout_s - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            code = None
+        out.seek(0)
+        err.seek(0)
+        outcomes.append(Outcome(code, out.read().decode(errors="replace"), err.read().decode(errors="replace"), time.monotonic() - begin))
+    return outcomes

@@ -1,0 +1,60 @@
+"""What is known of the GPU from outside any measured process: is there one, its name, driver, and memory in use (NVML)."""
+import ctypes
+import pathlib
+import subprocess
+import sys
+
+
+def has_gpu(driver):
+    """cuInit and cuDeviceGetCount in a process of their own, so that this one stays free of CUDA."""
+    code = ("import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nn = ctypes.c_int(0)\n"
+            "sys.exit(0 if lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value > 0 else 1)")
+    return subprocess.run([sys.executable, "-c", code, str(driver)], capture_output=True).returncode == 0
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+
+
+class Nvml:
+    """The few NVML questions asked here; every answer is None where NVML is not there."""
+
+    def __init__(self, driver):
+        self.lib, self.device = None, ctypes.c_void_p()
+        for name in (pathlib.Path(driver).parent / "libnvidia-ml.so.1", "libnvidia-ml.so.1"):
+            try:
+                self.lib = ctypes.CDLL(str(name))
+                break
+            except OSError:
+                continue
+        if self.lib is not None and (self.lib.nvmlInit_v2() != 0 or
+                                     self.lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)) != 0):
+            self.lib = None
+
+    def memory_used(self):
+        """Bytes in use on GPU 0 by everyone, as an outside process sees them."""
+        if self.lib is not None:
+            memory = Memory()
+            if self.lib.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) == 0:
+                return memory.used
+        mib = smi("memory.used")
+        return int(mib) << 20 if mib and mib.isdigit() else None
+
+    def text(self, function, *args):
+        if self.lib is None:
+            return None
+        buffer = ctypes.create_string_buffer(96)
+        return buffer.value.decode() if getattr(self.lib, function)(*args, buffer, 96) == 0 else None
+
+    def describe(self):
+        return {"gpu": self.text("nvmlDeviceGetName", self.device) or smi("name") or "unknown",
+                "driver": self.text("nvmlSystemGetDriverVersion") or smi("driver_version") or "unknown"}
+
+
+def smi(field):
+    try:
+        out = subprocess.run(["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits", "-i", "0"],
+                             capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return out.stdout.strip() if out.returncode == 0 else None

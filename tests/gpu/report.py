@@ -1,0 +1,96 @@
+"""The report of tests/gpu/run: a table for people, the same as JSON, and the tails of what failed."""
+import json
+import os
+
+TARGET_RATIO = 1.15
+TARGET_MEMORY = 0.60
+TARGET_ITEMS = ("resnet50_half", "resnet50_float", "bert", "gpt2", "gpt2_graph")
+
+
+def percentile(values, part):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))]
+
+
+def latency(native, tube):
+    """Median and p99 of both arms in microseconds, and the ratio of the medians."""
+    out = {}
+    for name, values in (("native", native), ("tube", tube)):
+        out[name] = {"p50_us": percentile(values, 0.5) / 1e3, "p99_us": percentile(values, 0.99) / 1e3, "steps": len(values)}
+    out["ratio_p50"] = out["tube"]["p50_us"] / out["native"]["p50_us"]
+    out["ratio_p99"] = out["tube"]["p99_us"] / out["native"]["p99_us"]
+    return out
+
+
+def number(value, form="{:.2f}"):
+    return "-" if value is None else form.format(value)
+
+
+def table(results):
+    rows = [("item", "result", "s native", "s Tube", "p50 us N", "p50 us T", "ratio", "p99 us N", "p99 us T", "records/step", "trips/step")]
+    for r in results:
+        lat, step = r.get("latency"), r.get("per_step", {})
+        rows.append((r["item"], r["result"], number(r.get("seconds_native")), number(r.get("seconds_tube")),
+                     number(lat and lat["native"]["p50_us"], "{:.0f}"), number(lat and lat["tube"]["p50_us"], "{:.0f}"),
+                     number(lat and lat["ratio_p50"], "{:.3f}"), number(lat and lat["native"]["p99_us"], "{:.0f}"),
+                     number(lat and lat["tube"]["p99_us"], "{:.0f}"), number(step.get("records"), "{:.1f}"),
+                     number(step.get("round_trips"), "{:.2f}")))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) if i < 2 else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths)))
+                     for row in rows)
+
+
+def memory_lines(results):
+    lines = []
+    for r in results:
+        m = r.get("memory")
+        if m and m.get("native_bytes") and m.get("tube_bytes"):
+            share = m["tube_bytes"] / m["native_bytes"]
+            lines.append(f"GPU memory, {m['processes']} ResNet-50 processes: native {m['native_bytes'] / 2**20:.0f} MiB, through Tube "
+                         f"{m['tube_bytes'] / 2**20:.0f} MiB ({share:.0%}; target at most {TARGET_MEMORY:.0%}: "
+                         f"{'reached' if share <= TARGET_MEMORY else 'NOT reached'})")
+    return lines
+
+
+def target_lines(results):
+    lines = []
+    for r in results:
+        if r["item"] not in TARGET_ITEMS or "latency" not in r:
+            continue
+        ratio, trips = r["latency"]["ratio_p50"], r.get("per_step", {})
+        others = {k: v for k, v in trips.get("calls", {}).items() if v >= 0.01}
+        lines.append(f"{r['item']}: latency {ratio:.3f}x native (target {TARGET_RATIO}: {'reached' if ratio <= TARGET_RATIO else 'NOT reached'}); "
+                     f"{number(trips.get('round_trips'))} round trips a step; calls a step: " +
+                     ", ".join(f"{k} {v:.2f}" for k, v in sorted(others.items(), key=lambda kv: -kv[1])[:12]))
+    return lines
+
+
+def text(header, results):
+    counts = {}
+    for r in results:
+        counts[r["result"].split(" ")[0]] = counts.get(r["result"].split(" ")[0], 0) + 1
+    parts = [f"Tube on a GPU: commit {header['commit']}, {header['gpu']}, driver {header['driver']}, {header['date']}",
+             "s: seconds from process start to the end of its warm-up (workers) or to its end (programs).",
+             "p50/p99: one step, arms interleaved block by block in one run.", "", table(results), "", *memory_lines(results),
+             *target_lines(results), "", ", ".join(f"{n} {k}" for k, n in sorted(counts.items()))]
+    for r in results:
+        for note in r.get("notes", []):
+            parts.append(f"{r['item']}: {note}")
+    return "\n".join(parts) + "\n"
+
+
+def failures(results):
+    blocks = []
+    for r in results:
+        if r["result"] != "equal" and r.get("detail"):
+            blocks.append(f"== {r['item']}: {r['result']}\n{r['detail']}\n")
+    return "\n".join(blocks)
+
+
+def write(folder, header, results):
+    os.makedirs(folder, exist_ok=True)
+    for name, content in (("report.txt", text(header, results)), ("failures.log", failures(results)),
+                          ("report.json", json.dumps(dict(header, results=results), indent=1))):
+        if content:
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(content)
