@@ -26,9 +26,9 @@ class ReplySlots {
   uint32_t result(uint32_t slot) const;                    // CUresult
   uint64_t sequence(uint32_t slot) const;                  // of the record it answers
   std::span<const std::byte> payload(uint32_t slot) const;  // clamped to kMaxReplyBytes; valid until release()
-  // After a wait that did not end with kDone use abandon(): a late answer must not meet a new owner.
+  // Always, also after a wait that did not end with kDone. Such an end is final for all slots: every later wait() ends the
+  // same way at once, so a late answer never meets a new owner.
   void release(uint32_t slot);
-  void abandon(uint32_t slot) { (void)slot; }
 
  private:
   bool try_claim(uint32_t* slot);
@@ -38,6 +38,7 @@ class ReplySlots {
   Peer peer_;
   std::atomic<uint64_t> taken_[abi::kReplySlots / 64] = {};
   uint32_t released_ = 0;                 // local futex: counts releases while somebody waits for a slot
+  std::atomic<WaitResult> over_{WaitResult::kDone};  // how the connection ended, once it has
   std::atomic<uint32_t> queued_{0};       // threads in claim() that wait
 };
 

@@ -33,11 +33,11 @@ enum class WaitResult : uint32_t {
 };
 const char* wait_result_text(WaitResult result);
 
-// How a wait knows that the other side is gone. The owner keeps socket and header alive. Client: all fields; proxy: only
-// `stop` and the header.
+// How a wait knows that the other side is gone. The owner keeps socket and header alive. Client: socket and header;
+// proxy: `stop`, and the socket if nobody else watches it.
 struct Peer {
   int socket_fd = -1;                          // -1: not looked at
-  abi::SegmentHeader* header = nullptr;        // client: proxy_state and sticky_error are looked at
+  abi::SegmentHeader* header = nullptr;        // client only: proxy_state and sticky_error are looked at
   const std::atomic<bool>* stop = nullptr;     // ours, local: the session should end, the process exits
 };
 

@@ -1,0 +1,99 @@
+#include "base/env.h"
+
+#include <pthread.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/log.h"
+
+namespace tube {
+namespace {
+
+constexpr size_t kEnvCount = static_cast<size_t>(Env::kCount);
+
+// In the order of enum Env.
+constexpr EnvEntry kEntries[kEnvCount] = {
+    {"TUBE_WORKFLOW", "default", "The workflow, and so the proxy, that the program joins: letters, digits, `_`, `.` and `-`, at most 64."},
+    {"TUBE_FUNCTION", "the program's file name", "The function's name in `tubectl ps` and in messages."},
+    {"TUBE_DIR", "$XDG_RUNTIME_DIR/tube, else /run/tube for root, else /tmp/tube-UID",
+     "Folder of the proxies' sockets. It must belong to the user and have mode 0700."},
+    {"TUBE_LOG", "warn", "What is said: error, warn, info, debug or trace."},
+    {"TUBE_LOG_FILE", "standard error", "File that log lines are appended to."},
+    {"TUBE_REAL_DRIVER", "searched in the loader's and the usual folders", "Path of the real libcuda.so.1."},
+    {"TUBE_PREINIT", "0", "1: load the real driver on a background thread at program start. Set by `tubectl run`."},
+    {"TUBE_OFF", "0", "1: Tube's libcuda.so.1 joins no proxy; `tubectl run` leaves the program alone."},
+    {"TUBE_SPIN_US", "chosen by the proxy from the number of cores",
+     "How long a wait may spin, in microseconds, before it sleeps; 0 never spins."},
+    {"TUBE_HOOK_LIB", "found beside the tools", "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
+    {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},
+    {"TUBE_TUBED", "found beside the tools", "Path of the proxy, tubed."},
+};
+
+// Constant-initialised and never destroyed: a program may ask from its exit handlers.
+char* values[kEnvCount];
+pthread_once_t read_once = PTHREAD_ONCE_INIT;
+
+void read_all() {
+  for (size_t i = 0; i < kEnvCount; ++i) {
+    const char* value = std::getenv(kEntries[i].name);
+    values[i] = value != nullptr && value[0] != '\0' ? ::strdup(value) : nullptr;
+  }
+}
+
+}  // namespace
+
+const EnvEntry& env_entry(Env variable) { return kEntries[static_cast<size_t>(variable)]; }
+
+const char* env_text(Env variable) {
+  ::pthread_once(&read_once, read_all);
+  return values[static_cast<size_t>(variable)];
+}
+
+bool env_flag(Env variable) {
+  const char* value = env_text(variable);
+  if (value == nullptr) return false;
+  for (const char* off : {"0", "false", "no", "off"}) {
+    if (::strcasecmp(value, off) == 0) return false;
+  }
+  return true;
+}
+
+std::optional<uint64_t> env_number(Env variable) {
+  const char* value = env_text(variable);
+  if (value == nullptr) return std::nullopt;
+  char* end = nullptr;
+  const int saved = errno;
+  errno = 0;
+  const unsigned long long number = std::strtoull(value, &end, 10);
+  const bool bad = errno != 0 || *end != '\0' || !std::isdigit(static_cast<unsigned char>(value[0]));
+  errno = saved;
+  if (!bad) return number;
+  static Once said[kEnvCount];
+  if (said[static_cast<size_t>(variable)].first()) {
+    log_warn("%s=%s is not a number, ignored", env_entry(variable).name, value);
+  }
+  return std::nullopt;
+}
+
+std::string env_manual_section() {
+  std::string page = ".SH ENVIRONMENT\n";
+  for (const EnvEntry& entry : kEntries) {
+    page += std::string(".TP\n.B ") + entry.name + "\n";
+    for (const char* p = entry.meaning; *p != '\0'; ++p) {
+      if (*p != '`') page += *p;
+      if (*p == '-') page.insert(page.size() - 1, "\\");
+    }
+    page += std::string("\nDefault: ") + entry.default_text + ".\n";
+  }
+  return page;
+}
+
+void env_read_again_for_test() {
+  ::pthread_once(&read_once, read_all);
+  read_all();
+}
+
+}  // namespace tube

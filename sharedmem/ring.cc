@@ -1,0 +1,158 @@
+#include "sharedmem/ring.h"
+
+#include <cstring>
+#include <new>
+
+#include "base/check.h"
+#include "base/futex.h"
+#include "sharedmem/accessors.h"
+
+namespace tube::shared {
+namespace {
+
+constexpr uint64_t kMask = abi::kRingBytes - 1;
+static_assert((abi::kRingBytes & kMask) == 0);
+// A client that sleeps for space is woken in the middle of a backlog only when it can then write for a while.
+constexpr uint64_t kWorthWaking = 256u << 10;
+static_assert(kWorthWaking >= abi::kMaxRecordBytes && kWorthWaking <= abi::kRingBytes / 4);
+
+}  // namespace
+
+// ---- client ---------------------------------------------------------------------------------------------------------
+
+void RingWriter::attach(const Segment& segment, Waiter& waiter, const Peer& peer) {
+  header_ = &segment.header();
+  ring_ = segment.ring();
+  waiter_ = &waiter;
+  peer_ = peer;
+}
+
+WaitResult RingWriter::reserve(uint32_t payload_bytes, abi::RecordHeader** record) {
+  *record = nullptr;
+  if (!TUBE_EXPECT(payload_bytes <= kMaxPayloadBytes)) return WaitResult::kSticky;
+  const uint32_t bytes = record_bytes(payload_bytes);
+  if (free_bytes() < bytes) {
+    cached_head_ = client_load_head(*header_);
+    if (free_bytes() < bytes) {
+      const WaitResult result = wait_for_space(bytes);
+      if (result != WaitResult::kDone) return result;
+    }
+  }
+  reserved_bytes_ = bytes;
+  auto* header = new (ring_ + (tail_ & kMask)) abi::RecordHeader{};
+  header->size_bytes = bytes;
+  header->payload_bytes = payload_bytes;
+  header->sequence = sequence_ + 1;
+  header->reply_slot = abi::kNoReply;
+  *record = header;
+  return WaitResult::kDone;
+}
+
+WaitResult RingWriter::wait_for_space(uint32_t bytes) {
+  const auto has_room = [this, bytes] {
+    cached_head_ = client_load_head(*header_);
+    return free_bytes() >= bytes;
+  };
+  Sleep sleep;
+  sleep.word = &header_->client_wants_space;
+  sleep.announce = [](void* header) {
+    client_announces_space_wanted(*static_cast<abi::SegmentHeader*>(header));
+    return true;
+  };
+  sleep.withdraw = [](void* header) { client_has_space(*static_cast<abi::SegmentHeader*>(header)); };
+  sleep.context = header_;
+  return waiter_->until(WaitReason::kRingSpace, peer_, sleep, has_room);
+}
+
+void RingWriter::publish() {
+  if (!TUBE_EXPECT(reserved_bytes_ != 0)) return;
+  tail_ += reserved_bytes_;
+  reserved_bytes_ = 0;
+  ++sequence_;
+  client_store_tail(*header_, tail_);
+  if (client_takes_proxy_asleep(*header_)) futex_wake(&header_->proxy_asleep, 1);
+}
+
+// ---- proxy ----------------------------------------------------------------------------------------------------------
+
+void RingReader::FreeBuffer::operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
+
+RingReader::RingReader(const Segment& segment) : RingReader(&segment.header(), segment.ring()) {}
+
+RingReader::RingReader(abi::SegmentHeader* header, const std::byte* ring)
+    : shared_(header),
+      ring_(ring),
+      buffer_(static_cast<std::byte*>(::operator new[](abi::kMaxRecordBytes, std::align_val_t{64}))) {}
+
+std::span<const std::byte> RingReader::payload() const {
+  return {buffer_.get() + sizeof(abi::RecordHeader), header().payload_bytes};
+}
+
+bool RingReader::has_record() { return available_until_ != head_ || proxy_load_tail(*shared_) != head_; }
+
+uint64_t RingReader::untrusted_backlog_bytes() const { return proxy_load_tail(*shared_) - head_; }
+
+RingReader::Next RingReader::next() {
+  if (available_until_ == head_) {
+    const uint64_t untrusted_tail = proxy_load_tail(*shared_);
+    if (untrusted_tail == head_) return Next::kEmpty;
+    // Unsigned: a tail behind head_ is a huge distance and fails too.
+    if (untrusted_tail - head_ > abi::kRingBytes) return bad("tail is outside the ring");
+    if (untrusted_tail % 16 != 0) return bad("tail is not a multiple of 16");
+    available_until_ = untrusted_tail;
+  }
+  const uint64_t available = available_until_ - head_;
+  if (available < sizeof(abi::RecordHeader)) return bad("tail ends inside a record's header");
+
+  // The header is copied once and only the copy is looked at; the client may be rewriting the original.
+  const std::byte* source = ring_ + (head_ & kMask);
+  std::memcpy(buffer_.get(), source, sizeof(abi::RecordHeader));
+  const abi::RecordHeader& copy = header();
+  if (copy.size_bytes < sizeof(abi::RecordHeader) || copy.size_bytes > abi::kMaxRecordBytes) return bad("record size out of range");
+  if (copy.size_bytes > available) return bad("record reaches behind tail");
+  if (copy.payload_bytes > kMaxPayloadBytes || record_bytes(copy.payload_bytes) != copy.size_bytes) {
+    return bad("payload size does not match record size");
+  }
+  if (copy.call == 0) return bad("call number 0");
+  if (copy.sequence != sequence_ + 1) return bad("sequence number out of order");
+  if (copy.reply_slot != abi::kNoReply && copy.reply_slot >= abi::kReplySlots) return bad("reply slot out of range");
+  std::memcpy(buffer_.get() + sizeof(abi::RecordHeader), source + sizeof(abi::RecordHeader), copy.payload_bytes);
+  return Next::kRecord;
+}
+
+void RingReader::consume() {
+  head_ += header().size_bytes;
+  ++sequence_;
+  proxy_store_head(*shared_, head_);
+  if (proxy_hint_space_wanted(*shared_) && abi::kRingBytes - (available_until_ - head_) >= kWorthWaking &&
+      proxy_takes_space_wanted(*shared_)) {
+    futex_wake(&shared_->client_wants_space, 1);
+  }
+}
+
+WaitResult RingReader::wait(Waiter& waiter, const Peer& peer) {
+  // Everything is consumed, so whoever sleeps for space has it. Fenced: a sleeper the hint missed is seen here.
+  if (proxy_takes_space_wanted(*shared_)) futex_wake(&shared_->client_wants_space, 1);
+  Sleep sleep;
+  sleep.word = &shared_->proxy_asleep;
+  sleep.announce = [](void* header) {
+    proxy_announces_sleep(*static_cast<abi::SegmentHeader*>(header));
+    return true;
+  };
+  sleep.withdraw = [](void* header) { proxy_is_awake(*static_cast<abi::SegmentHeader*>(header)); };
+  sleep.context = shared_;
+  // A stop that comes while we spin is seen at once as well.
+  const auto ready = [this, &peer] {
+    return has_record() || (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire));
+  };
+  const WaitResult result = waiter.until(WaitReason::kRecord, peer, sleep, ready);
+  return result == WaitResult::kDone && !has_record() ? WaitResult::kPeerDead : result;
+}
+
+void wake_reader(abi::SegmentHeader& header) {
+  full_fence();
+  proxy_is_awake(header);
+  futex_wake(&header.proxy_asleep, 1);
+}
+
+}  // namespace tube::shared

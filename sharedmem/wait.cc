@@ -1,0 +1,160 @@
+#include "sharedmem/wait.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "sharedmem/accessors.h"
+
+namespace tube::shared {
+namespace {
+
+constexpr uint64_t kPeerCheckNs = 50'000'000;   // how late a dead peer may be noticed; one poll(2) each
+constexpr uint64_t kProbeNs = 20'000'000;
+constexpr uint64_t kFirstNapNs = 20'000;
+constexpr uint64_t kLongestNapNs = 250'000;     // the price of a GPU word that nobody wakes us for
+constexpr uint32_t kPausesPerClockRead = 32;    // a pause is about 40 ns on current x86: the clock every microsecond
+constexpr int kYields = 3;
+// An idle session looks at its stop flag this often even if a hostile client keeps its sleep flag up (see wake_reader);
+// honest clients never need it.
+constexpr uint64_t kSessionNapNs = 1'000'000'000;
+
+void cpu_pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+bool on_gpu(WaitReason reason) { return reason == WaitReason::kWord || reason == WaitReason::kChunk; }
+
+}  // namespace
+
+const char* wait_result_text(WaitResult result) {
+  switch (result) {
+    case WaitResult::kDone: return "done";
+    case WaitResult::kPeerDead: return "the other process is gone";
+    case WaitResult::kStopping: return "the proxy is stopping";
+    case WaitResult::kSticky: return "the session or its context failed";
+  }
+  return "unknown";
+}
+
+WaitResult check_peer(const Peer& peer, bool gpu_wait) {
+  if (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire)) return WaitResult::kPeerDead;
+  if (peer.header != nullptr) {
+    const abi::ProxyState state = client_load_proxy_state(*peer.header);
+    if (state == abi::ProxyState::kPoisoned) return WaitResult::kSticky;
+    if (state == abi::ProxyState::kStopping) return WaitResult::kStopping;
+    if (gpu_wait && client_load_sticky_error(*peer.header) != 0) return WaitResult::kSticky;
+  }
+  if (peer.socket_fd >= 0) {
+    // A killed process hangs up too: the kernel closes its end.
+    const int saved = errno;
+    pollfd p{peer.socket_fd, POLLRDHUP, 0};
+    const int n = ::poll(&p, 1, 0);
+    errno = saved;
+    if (n > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0) return WaitResult::kPeerDead;
+  }
+  return WaitResult::kDone;
+}
+
+uint64_t Waiter::spin_budget_ns(WaitReason reason) const {
+  const uint64_t limit = uint64_t{spin_us_.load(std::memory_order_relaxed)} * 1000;
+  const uint64_t typical = typical_ns_[static_cast<uint32_t>(reason)].load(std::memory_order_relaxed);
+  if (typical == 0) return limit;
+  // Twice the usual wait catches most of them. Where even that is beyond the limit, spinning is mostly lost: keep an
+  // eighth, so that a change back to short waits is noticed.
+  if (typical > limit) return limit / 8;
+  return std::min(std::max<uint64_t>(2 * typical, 2000), limit);
+}
+
+void Waiter::learn(WaitReason reason, uint64_t waited_ns) {
+  std::atomic<uint64_t>& typical = typical_ns_[static_cast<uint32_t>(reason)];
+  const uint64_t old = typical.load(std::memory_order_relaxed);
+  // One very long wait (the program thought for a second) must not outweigh many short ones: long is long.
+  const uint64_t sample = std::min<uint64_t>(waited_ns, uint64_t{spin_us_.load(std::memory_order_relaxed)} * 2000);
+  const uint64_t next = old == 0 ? sample : old - old / 8 + sample / 8;
+  typical.store(std::max<uint64_t>(next, 1), std::memory_order_relaxed);  // a lost update between threads is harmless
+}
+
+bool Waiter::spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready) {
+  if (budget_ns == 0) {
+    for (int i = 0; i < kYields; ++i) {
+      ::sched_yield();
+      if (ready()) return true;
+    }
+    return false;
+  }
+  do {
+    for (uint32_t i = 0; i < kPausesPerClockRead; ++i) {
+      cpu_pause();
+      if (ready()) return true;
+    }
+  } while (now_ns() - start_ns < budget_ns);
+  return false;
+}
+
+WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, const Probe& probe, ReadyRef ready) {
+  const uint64_t start_ns = now_ns();
+  if (spin(start_ns, spin_budget_ns(reason), ready)) {
+    learn(reason, now_ns() - start_ns);
+    return WaitResult::kDone;
+  }
+  const WaitResult result =
+      sleep != nullptr ? sleep_on_futex(reason, peer, *sleep, ready) : sleep_polling(reason, peer, probe, ready);
+  if (result == WaitResult::kDone) learn(reason, now_ns() - start_ns);
+  return result;
+}
+
+WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep, ReadyRef ready) {
+  // A session hears of its client's death by wake_reader; everyone else has to look.
+  const uint64_t nap_ns = reason == WaitReason::kRecord ? kSessionNapNs : kPeerCheckNs;
+  WaitResult result = WaitResult::kDone;
+  while (true) {
+    const bool announced = sleep.announce(sleep.context);
+    if (ready()) break;
+    // After the announcement, so that a stop flag set before the waker took the announcement is seen here.
+    result = check_peer(peer, on_gpu(reason));
+    if (result != WaitResult::kDone) {
+      if (ready()) result = WaitResult::kDone;  // it answered and died: the answer counts
+      break;
+    }
+    if (announced) futex_wait(sleep.word, sleep.asleep_value, nap_ns);
+    if (ready()) break;
+  }
+  if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
+  return result;
+}
+
+WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready) {
+  uint64_t nap_ns = kFirstNapNs;
+  uint64_t next_peer_check_ns = 0;  // at once: a wait that begins after the death must not sleep
+  uint64_t next_probe_ns = now_ns() + kProbeNs;
+  while (true) {
+    const uint64_t now = now_ns();
+    if (probe.call != nullptr && now >= next_probe_ns) {
+      probe.call(probe.context);
+      next_probe_ns = now + kProbeNs;
+      next_peer_check_ns = 0;  // the probe may have found the error that ends this wait
+    }
+    if (now >= next_peer_check_ns) {
+      const WaitResult result = check_peer(peer, on_gpu(reason));
+      if (result != WaitResult::kDone) return ready() ? WaitResult::kDone : result;
+      next_peer_check_ns = now + kPeerCheckNs;
+    }
+    // The kernel adds its timer slack, 50 us by default; we do not change the program's slack.
+    const timespec nap{0, static_cast<long>(nap_ns)};
+    ::nanosleep(&nap, nullptr);
+    if (ready()) return WaitResult::kDone;
+    nap_ns = std::min(nap_ns + nap_ns / 2, kLongestNapNs);
+  }
+}
+
+}  // namespace tube::shared
