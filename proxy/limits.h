@@ -1,0 +1,60 @@
+// Everything that one client may hold at a time, in one table.
+//
+// A client is any program of the user; a bug in it must not take the proxy down. Reaching a limit answers
+// CUDA_ERROR_OUT_OF_MEMORY for that call, nothing else. The numbers are far above what the known programs need
+// (facts: PyTorch holds some hundred streams and events, a few thousand kernels) and small enough that a client which
+// leaks everything costs the proxy below a gigabyte of host memory.
+#pragma once
+
+#include <cstdint>
+
+#include "protocol/handle_id.h"
+
+namespace tube::proxy::limits {
+
+inline constexpr uint32_t kClients = 128;                    // = windows::kMaxClients
+inline constexpr uint32_t kObjectIndex = 1u << 20;           // a client-chosen index lies below this
+inline constexpr uint32_t kContexts = 256;                   // created contexts of a client, alive at once
+inline constexpr uint32_t kAllocations = 1u << 20;           // device allocations
+inline constexpr uint64_t kDeviceBytes = 1ull << 42;         // quota comes later; the GPU says no much earlier
+inline constexpr uint32_t kPinnedRanges = 1u << 16;
+inline constexpr uint64_t kPinnedBytes = 48ull << 30;        // of the slot's 64 GiB
+inline constexpr uint64_t kPinnedReuseBytes = 256ull << 20;  // freed pinned memory kept registered for the next request
+inline constexpr uint32_t kWaitingFds = 16;                  // fds announced by a client and not yet named by a record
+inline constexpr uint64_t kImageBytes = 2ull << 30;          // one module image
+inline constexpr uint32_t kParameters = 2000;                // of one kernel: its layout must fit a reply
+inline constexpr uint32_t kParameterBytes = 32764;           // the driver's own limit (sm_70 and later)
+inline constexpr uint32_t kLaunchAttributes = 32;
+inline constexpr uint64_t kWordValue = 1ull << 62;           // stream waits compare cyclically: stay on one side
+inline constexpr uint32_t kControlClients = 16;
+inline constexpr uint32_t kControlLineBytes = 64u << 10;
+inline constexpr uint32_t kTeardownMs = 5000;                // how long a dead client's work may still run
+
+// Per kind of object (protocol/handle_id.h).
+constexpr uint32_t objects(wire::Kind kind) {
+  switch (kind) {
+    case wire::Kind::kStream: return 4096;
+    case wire::Kind::kEvent: return 1u << 18;
+    case wire::Kind::kLibrary: return 1u << 14;
+    case wire::Kind::kModule: return 1u << 14;
+    case wire::Kind::kKernel: return 1u << 18;
+    case wire::Kind::kGraph: return 1u << 14;
+    case wire::Kind::kGraphNode: return 1u << 19;
+    case wire::Kind::kGraphExec: return 1u << 14;
+    case wire::Kind::kContext: return kContexts;
+    case wire::Kind::kMemHandle: return 1u << 18;
+    case wire::Kind::kMemPool: return 256;
+    case wire::Kind::kLink: return 256;
+    case wire::Kind::kArray:
+    case wire::Kind::kMipmappedArray: return 4096;
+    case wire::Kind::kUserObject: return 4096;
+    case wire::Kind::kGreenContext: return 64;
+    case wire::Kind::kTexRef: return 4096;
+    case wire::Kind::kExternalMemory:
+    case wire::Kind::kExternalSemaphore: return 1024;
+    case wire::Kind::kCount: break;
+  }
+  return 0;
+}
+
+}  // namespace tube::proxy::limits

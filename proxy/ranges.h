@@ -1,0 +1,89 @@
+// Address ranges that a client may name in copies and memsets, and what each of them is.
+//
+// An ordered map from base to range; ranges never overlap. A look-up remembers the last hit, because copies come in
+// runs. Session thread only.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+namespace tube::proxy {
+
+enum class RangeKind : uint32_t {
+  kDevice,      // a device allocation of this client
+  kPinned,      // pinned host memory of this client
+  kGlobal,      // a module's variable
+  kMapped,      // the client's own cuMemMap
+  kReserved,    // the client's own cuMemAddressReserve, nothing mapped: never a target
+  kPool,        // from a memory pool of the driver
+};
+
+struct Range {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  RangeKind kind = RangeKind::kDevice;
+  int device = 0;
+  uint32_t context = 0;
+  uint64_t owner = 0;   // library id (kGlobal), slab base (kDevice, kPinned; 0 = a handle of its own)
+  uint64_t handle = 0;  // the driver's memory handle when owner == 0
+};
+
+class Ranges {
+ public:
+  bool insert(const Range& range) {
+    if (range.bytes == 0 || range.base + range.bytes < range.base) return false;
+    auto next = map_.lower_bound(range.base);
+    if (next != map_.end() && next->first < range.base + range.bytes) return false;
+    if (next != map_.begin()) {
+      auto before = std::prev(next);
+      if (before->first + before->second.bytes > range.base) return false;
+    }
+    map_.emplace_hint(next, range.base, range);
+    return true;
+  }
+
+  // The range that begins at `base`, or nullptr.
+  Range* at(uint64_t base) {
+    auto it = map_.find(base);
+    return it == map_.end() ? nullptr : &it->second;
+  }
+
+  // The range that holds `address`, or nullptr.
+  const Range* find(uint64_t address) {
+    if (last_ != nullptr && address - last_->base < last_->bytes) return last_;
+    auto next = map_.upper_bound(address);
+    if (next == map_.begin()) return nullptr;
+    const Range& range = std::prev(next)->second;
+    if (address - range.base >= range.bytes) return nullptr;
+    last_ = &range;
+    return last_;
+  }
+
+  // Whether [address, address + bytes) lies in ranges of the client, which may adjoin (several mappings in a row).
+  bool covers(uint64_t untrusted_address, uint64_t untrusted_bytes) {
+    uint64_t address = untrusted_address;
+    uint64_t left = untrusted_bytes;
+    if (address + left < address) return false;
+    do {
+      const Range* range = find(address);
+      if (range == nullptr || range->kind == RangeKind::kReserved) return false;
+      const uint64_t here = range->base + range->bytes - address;
+      if (left <= here) return true;
+      left -= here;
+      address += here;
+    } while (true);
+  }
+
+  bool erase(uint64_t base) {
+    last_ = nullptr;
+    return map_.erase(base) != 0;
+  }
+  size_t size() const { return map_.size(); }
+  const std::map<uint64_t, Range>& all() const { return map_; }
+
+ private:
+  std::map<uint64_t, Range> map_;
+  const Range* last_ = nullptr;
+};
+
+}  // namespace tube::proxy

@@ -1,0 +1,223 @@
+// One function process: its ring, its objects, its memory, on one thread.
+//
+// The thread copies a record out of the ring, checks it, executes it on the GPU's shared context and answers if somebody
+// waits. It never waits for the GPU except where a handler says so. The server makes a session after the handshake, asks
+// it to stop (request_stop: the client hung up, or the proxy ends) and joins it; before the thread ends it gives back
+// everything the client owned (teardown.cc).
+//
+// What handlers and generated code use is marked HANDLER below; all of it is for the session thread. What the server and
+// the control socket use is marked SERVER; any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "protocol/handle_id.h"
+#include "proxy/device_memory.h"
+#include "proxy/objects.h"
+#include "proxy/pinned.h"
+#include "proxy/ranges.h"
+#include "proxy/stats.h"
+#include "proxy/stream_order.h"
+#include "proxy/support.h"
+#include "sharedmem/ring.h"
+#include "sharedmem/segment.h"
+#include "sharedmem/wait.h"
+
+namespace tube::proxy {
+
+struct Driver;
+class Gpus;
+class ImageStore;
+
+// What every session of a proxy shares.
+struct Shared {
+  const Driver& driver;
+  Gpus& gpus;
+  MemoryMap& memory;
+  ImageStore& images;
+  uint32_t spin_us = 0;
+  // A driver call of a session found the GPU's context dead. Any thread.
+  std::function<void(uint32_t gpu, CUresult error, uint64_t session)> gpu_failed;
+  // The session's thread is at its end; the server joins it. Any thread.
+  std::function<void(uint64_t session)> ended;
+};
+
+// A context number of the client: a share of one GPU's context.
+struct ContextShare {
+  ContextShare(const Driver& driver, uint32_t number, uint32_t gpu, uint32_t flags)
+      : number(number), gpu(gpu), flags(flags), order(driver) {}
+  uint32_t number;
+  uint32_t gpu;
+  uint32_t flags;
+  StreamOrder order;
+  std::unique_ptr<StreamState> legacy;   // the stand-in for the legacy stream, made when first used
+  std::map<int32_t, uint64_t> limits;    // what the client set; remembered, never applied to the shared context
+};
+
+template <class T>
+struct Resolved {
+  CUresult error = CUDA_SUCCESS;
+  T handle{};
+};
+
+struct StreamOp {
+  CUresult error = CUDA_SUCCESS;
+  CUstream stream = nullptr;
+  StreamState* state = nullptr;
+};
+
+struct Client {
+  uint64_t id = 0;
+  int pid = 0;
+  uint32_t slot = 0;      // pinned slot
+  uint32_t window = 0;
+  std::string name;       // the function's
+};
+
+class Session {
+ public:
+  Session(Shared& shared, Client client, UniqueFd socket);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // ---- SERVER -------------------------------------------------------------------------------------------------------
+  // Makes the shared files and registers them with the driver. Error: worded for the client's Welcome.
+  Status open();
+  const shared::Segment& segment() const { return segment_; }
+  int pinned_fd() const { return pinned_.fd(); }
+  int socket_fd() const { return socket_.get(); }
+  // Starts the thread. `socket` and the files stay the session's.
+  void start();
+  // The thread ends after the record in hand. `state` is what the client reads in its segment.
+  void request_stop(abi::ProxyState state);
+  void join();
+  // Runs the loop on the caller's thread until the ring is empty, without sleeping. Tests and fuzzing.
+  void drain_for_test();
+  void teardown_for_test() { teardown(); }
+  // The GPU's context is dead: the client reads the error, calls fail.
+  void store_sticky(uint32_t gpu, CUresult error);
+
+  const Client& client() const { return client_; }
+  const Stats& stats() const { return stats_; }
+  uint64_t device_bytes() const { return memory_.bytes(); }
+  uint32_t allocation_count() const { return memory_.count(); }
+  uint64_t pinned_bytes() const { return pinned_.bytes(); }
+  uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
+  uint64_t started_ns() const { return started_ns_; }
+  bool stopping() const { return stop_.load(std::memory_order_relaxed); }
+  bool poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
+  uint32_t current_gpu() const { return gpu_.load(std::memory_order_relaxed); }
+  // Interned name of the kernel launched last, or nullptr: who may have broken a context.
+  const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
+
+  // ---- HANDLER ------------------------------------------------------------------------------------------------------
+  const Driver& driver() const { return shared_.driver; }
+  Shared& shared() { return shared_; }
+  Objects& objects() { return objects_; }
+  Ranges& ranges() { return ranges_; }
+  DeviceMemory& memory() { return memory_; }
+  PinnedSlot& pinned() { return pinned_; }
+  const abi::RecordHeader& record() const { return *record_; }
+
+  // The driver's handle behind a client's id; CUDA_ERROR_INVALID_HANDLE when there is none.
+  template <class T>
+  Resolved<T> resolve(wire::Kind kind, uint64_t untrusted_id) {
+    Object* object = objects_.find(kind, untrusted_id);
+    if (object == nullptr) return {CUDA_ERROR_INVALID_HANDLE, T{}};
+    return {CUDA_SUCCESS, object->handle<T>()};
+  }
+  // The stream an operation goes to, with the legacy ordering in place (stream_order.h). Ask right before the operation.
+  StreamOp stream_op(uint64_t untrusted_id, StreamUse use = StreamUse::kWork);
+  // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping, a module's variable.
+  CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool write);
+
+  // The context share of the record; context 0 counts as the first GPU's primary. nullptr: no such context.
+  ContextShare* context();
+  ContextShare* context(uint32_t untrusted_number);
+  CUresult create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags);
+  // Frees everything made in the context; the created ones are then unknown, the primary ones start anew.
+  void sweep_context(uint32_t number, bool forget);
+  CUresult make_current(uint32_t gpu);
+
+  // Streams that may be capturing: the legacy ordering asks the driver only then.
+  void capture_started() { ++captures_; }
+  void capture_ended() { captures_ -= captures_ != 0; }
+  bool captures() const { return captures_ != 0; }
+
+  // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are checked by the caller.
+  CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }
+  CUdeviceptr chunk_state_address(uint32_t chunk) const { return registered_ + shared::chunk_state_offset(chunk); }
+  std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
+  // For when the GPU will not do it: a failed copy must still hand its chunk back.
+  void store_chunk_state(uint32_t chunk, uint64_t state);
+
+  // The fd the client announced under `token` (handshake.h). Invalid when there is none.
+  UniqueFd take_fd(uint64_t token);
+  Status give_fd(uint64_t token, int fd);
+  uint64_t next_fd_token() { return ++fd_token_; }
+
+  // Ends the session: the client broke the protocol. `reason` goes to the log.
+  void poison(const char* reason, abi::PoisonReason code = abi::PoisonReason::kBadRecord);
+  void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
+  // Frees an object of `kind` with the driver and forgets it (teardown.cc). CUDA_ERROR_INVALID_HANDLE when unknown.
+  CUresult destroy_object(wire::Kind kind, uint64_t untrusted_id);
+  // Waits until the client's streams are idle: false when they are not within `timeout_ms`.
+  bool wait_idle(uint32_t timeout_ms);
+
+ private:
+  void run();
+  bool step();
+  void execute();
+  void teardown();
+  void release_waiters();
+  void teardown_objects(bool idle);
+  StreamState* stream_state(uint64_t untrusted_id, CUresult* error);
+  CUresult make_legacy(ContextShare& share);
+  void sweep_kind(wire::Kind kind, uint32_t context);
+
+  Shared& shared_;
+  Client client_;
+  UniqueFd socket_;
+  shared::Segment segment_;
+  bool segment_registered_ = false;
+  CUdeviceptr registered_ = 0;          // of segment_.registered()
+  std::unique_ptr<shared::RingReader> reader_;
+  shared::Waiter waiter_;
+  std::thread thread_;
+
+  Objects objects_;
+  Ranges ranges_;
+  DeviceMemory memory_;
+  PinnedSlot pinned_;
+  std::map<uint32_t, ContextShare> contexts_;
+  ContextShare* last_context_ = nullptr;  // of the last record
+  uint32_t captures_ = 0;
+  std::vector<std::pair<uint64_t, UniqueFd>> waiting_fds_;
+  uint64_t fd_token_ = 0;
+
+  ReplyBuffer reply_;
+  const abi::RecordHeader* record_ = nullptr;
+  uint32_t thread_gpu_ = 0xffffffffu;   // whose context is current on the thread
+
+  Stats stats_;
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> poisoned_{false};
+  std::atomic<uint32_t> gpu_{0};
+  std::atomic<uint32_t> used_gpus_{0};  // bit per GPU
+  std::atomic<const std::string*> last_kernel_{nullptr};
+  uint64_t started_ns_ = 0;
+  bool torn_down_ = false;
+};
+
+}  // namespace tube::proxy

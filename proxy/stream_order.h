@@ -1,0 +1,70 @@
+// The legacy default stream's implicit ordering, rebuilt among the streams of one client and one context.
+//
+// CUDA: work on the legacy stream waits for all earlier work on the context's blocking streams, and later work on a
+// blocking stream waits for it. In the shared context every stream is non-blocking (decision 8), so functions never wait
+// for each other; the rule is put back with events here, lazily:
+//
+//   an operation on a blocking stream marks it dirty        (it has work that the legacy stream has not waited for)
+//   an operation on the legacy stream waits for each dirty stream, then starts a new epoch
+//   an operation on a blocking stream that has not seen the present epoch waits for the legacy stream once
+//
+// A client that uses one kind only pays two compares and no driver call. Streams that are being captured are exempt, as
+// CUDA demands. Session thread only.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "proxy/objects.h"
+
+namespace tube::proxy {
+
+struct Driver;
+
+// A client's stream, and how to make it again.
+struct StreamState final : ObjectState {
+  CUstream stream = nullptr;
+  uint64_t id = 0;
+  uint32_t context = 0;
+  uint32_t flags = 0;            // as the client gave them; ours is always CU_STREAM_NON_BLOCKING
+  int priority = 0;
+  bool legacy = false;           // the stand-in for handle 0
+  bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+  // stream_order
+  bool dirty = false;
+  uint64_t seen_epoch = 0;
+  CUevent join = nullptr;        // made when first needed
+
+  // who launched last, for the log when the context dies
+  uint64_t last_launch = 0;      // sequence
+  uint64_t last_kernel = 0;      // id
+};
+
+// What an operation means for the order. A marker (progress word, query) on a blocking stream orders nothing.
+enum class StreamUse : uint32_t { kWork, kMarker };
+
+class StreamOrder {
+ public:
+  explicit StreamOrder(const Driver& driver) : driver_(driver) {}
+
+  // Puts the waits in front of an operation on `stream`. `legacy` is the context's stand-in, nullptr when it was never
+  // used. `captures`: some stream of the client may be capturing, so ask the driver before touching one.
+  CUresult before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures);
+  // The stream goes away: its work must still count for the legacy stream.
+  CUresult retire(StreamState& stream, StreamState* legacy, bool captures);
+
+ private:
+  CUresult join(StreamState& waiter, StreamState& waited);
+  bool capturing(const StreamState& stream, bool captures) const;
+  CUresult before_legacy(StreamState& legacy, bool captures);
+  CUresult before_blocking(StreamState& stream, StreamState& legacy);
+
+  const Driver& driver_;
+  uint64_t epoch_ = 0;           // grows with the legacy stream's first operation after somebody saw the last epoch
+  bool epoch_seen_ = true;       // some blocking stream waited for the present epoch: the next legacy work starts another
+  std::vector<StreamState*> dirty_;
+};
+
+}  // namespace tube::proxy
