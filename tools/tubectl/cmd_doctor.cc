@@ -1,0 +1,59 @@
+// tubectl doctor: what is found on this machine, and what to do about what is not right.
+#include <fmt/core.h>
+
+#include "tools/tubectl/control_client.h"
+#include "tools/tubectl/doctor.h"
+#include "tools/tubectl/verbs.h"
+
+namespace tube::ctl {
+namespace {
+
+const char* word(Severity severity) {
+  switch (severity) {
+    case Severity::kFine: return "ok";
+    case Severity::kNote: return "note";
+    case Severity::kProblem: return "problem";
+  }
+  return "";
+}
+
+int doctor(const std::string& program, bool json) {
+  Layout layout = find_layout();
+  Findings findings;
+  check_driver(findings, layout);
+  check_install(findings, layout);
+  check_system(findings);
+  check_proxies(findings);
+  if (!program.empty()) check_program(findings, program);
+
+  size_t problems = 0;
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    problems += finding.severity == Severity::kProblem;
+    list.push_back({{"state", word(finding.severity)}, {"subject", finding.subject}, {"detail", finding.detail}, {"remedy", finding.remedy}});
+    if (json) continue;
+    fmt::print("{:<8} {:<15} {}\n", word(finding.severity), finding.subject, finding.detail);
+    if (!finding.remedy.empty()) fmt::print("{:<24} -> {}\n", "", finding.remedy);
+  }
+  if (json) fmt::print("{}\n", Json{{"ok", problems == 0}, {"version", TUBE_VERSION}, {"findings", list}}.dump(2));
+  if (!json) fmt::print("\n{}\n", problems == 0 ? "nothing is wrong" : fmt::format("{} problem(s)", problems));
+  return problems == 0 ? kExitOk : kExitProblem;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Command& command) {
+  struct Options {
+    std::string program;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("doctor", "look for what is missing or wrong, with a remedy for each finding");
+  verb->add_option("--program", options->program, "also tell whether the hook can get under this program")->type_name("FILE");
+  add_json_flag(*verb, options->json);
+  verb->footer("Exit code 0 when nothing is wrong (notes are fine), else 1.\n\n"
+               "Examples:\n  tubectl doctor\n  tubectl doctor --program $(which python3)\n  tubectl doctor --json");
+  verb->callback([options, &command] { command.run = [options] { return doctor(options->program, options->json); }; });
+}
+
+}  // namespace tube::ctl

@@ -1,0 +1,156 @@
+// tubectl proxy start | stop | list.
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/runtime_dir.h"
+#include "base/unique_fd.h"
+#include "tools/tubectl/control_client.h"
+#include "tools/tubectl/format.h"
+#include "tools/tubectl/launcher.h"
+#include "tools/tubectl/verbs.h"
+
+namespace tube::ctl {
+namespace {
+
+constexpr int kStopTimeoutMs = 60'000;
+
+struct ProxyVerb {
+  ProxyOptions proxy;
+  bool all = false;
+  bool names_only = false;
+  bool json = false;
+};
+
+int start(const ProxyVerb& options) {
+  Result<Started> started = ensure_proxy(options.proxy, find_layout());
+  if (!started.ok()) {
+    fmt::print(stderr, "tubectl: {}\n", started.error().message);
+    return kExitStartFailed;
+  }
+  if (options.json) {
+    Json out = {{"ok", true}, {"workflow", options.proxy.workflow}, {"pid", started->pid}, {"version", started->version},
+                {"log", started->log_path}, {"already_running", started->already_running}};
+    fmt::print("{}\n", out.dump(2));
+  } else {
+    fmt::print("proxy `{}` {} (pid {}, log {})\n", options.proxy.workflow, started->already_running ? "runs already" : "started", started->pid,
+               started->log_path);
+  }
+  return kExitOk;
+}
+
+// Waits until process `pid` has ended. False after the timeout.
+bool wait_for_end(const UniqueFd& process) {
+  if (!process.valid()) return true;
+  pollfd waiting{process.get(), POLLIN, 0};
+  int got;
+  do {
+    got = poll(&waiting, 1, kStopTimeoutMs);
+  } while (got < 0 && errno == EINTR);
+  return got == 1;
+}
+
+int stop_one(const std::string& workflow, Json& report) {
+  Answer ping = ask(workflow, "ping");
+  if (ping.reach != Reach::kAnswered) return report_unusable(workflow, ping);
+  // Opened before the request: afterwards the number could belong to another process.
+  UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, ping.pid, 0)));
+  Answer answer = ask(workflow, "stop");
+  if (!answer.ok()) return report_unusable(workflow, answer);
+  if (!wait_for_end(process)) {
+    fmt::print(stderr, "tubectl: proxy `{}` (pid {}) was told to stop but still runs after {} s; its log: {}/{}.log\n", workflow, ping.pid,
+               kStopTimeoutMs / 1000, runtime_dir_path(), workflow);
+    return kExitProblem;
+  }
+  report.push_back({{"workflow", workflow}, {"pid", ping.pid}});
+  return kExitOk;
+}
+
+int stop(const ProxyVerb& options) {
+  std::vector<std::string> workflows = {options.proxy.workflow};
+  if (options.all) workflows = known_workflows();
+  Json stopped = Json::array();
+  int code = kExitOk;
+  for (const std::string& workflow : workflows) {
+    if (options.all && ask(workflow, "ping").reach == Reach::kNotRunning) continue;
+    if (int one = stop_one(workflow, stopped); one != kExitOk) code = one;
+  }
+  if (options.json) fmt::print("{}\n", Json{{"ok", code == kExitOk}, {"stopped", stopped}}.dump(2));
+  if (!options.json) {
+    for (const Json& entry : stopped) fmt::print("proxy `{}` stopped (pid {})\n", text(entry, "workflow"), number(entry, "pid"));
+    if (options.all && stopped.empty() && code == kExitOk) fmt::print("no proxy runs\n");
+  }
+  return code;
+}
+
+int list(const ProxyVerb& options) {
+  Json proxies = Json::array();
+  for (const std::string& workflow : known_workflows()) {
+    Answer answer = ask(workflow, "status");
+    if (answer.reach == Reach::kNotRunning) continue;
+    Json entry = {{"workflow", workflow}, {"pid", answer.pid}, {"answers", answer.ok()}};
+    if (answer.ok()) {
+      for (const char* key : {"version", "backend"}) entry[key] = text(answer.body, key);
+      entry["uptime_s"] = number(answer.body, "uptime_s");
+      entry["gpus"] = answer.body.value("gpus", Json::array()).size();
+      entry["functions"] = answer.body.value("functions", Json::array()).size();
+    }
+    proxies.push_back(std::move(entry));
+  }
+  if (options.json) {
+    fmt::print("{}\n", Json{{"ok", true}, {"folder", runtime_dir_path()}, {"proxies", proxies}}.dump(2));
+  } else if (options.names_only) {
+    for (const Json& entry : proxies) fmt::print("{}\n", text(entry, "workflow"));
+  } else if (proxies.empty()) {
+    fmt::print("no proxy runs (looked in {})\n", runtime_dir_path());
+  } else {
+    Table table({"WORKFLOW", "PID", "VERSION", "BACKEND", "GPUS", "FUNCTIONS", "UP"}, "lrllrrr");
+    for (const Json& entry : proxies) {
+      table.add({text(entry, "workflow"), std::to_string(number(entry, "pid")), text(entry, "version", "does not answer"), text(entry, "backend"),
+                 std::to_string(number(entry, "gpus")), std::to_string(number(entry, "functions")), human_age(number(entry, "uptime_s"))});
+    }
+    fmt::print("{}", table.str());
+  }
+  return kExitOk;
+}
+
+CLI::App* add_one(CLI::App& parent, Command& command, const std::shared_ptr<ProxyVerb>& options, const char* name, const char* help,
+                  int (*action)(const ProxyVerb&)) {
+  CLI::App* verb = parent.add_subcommand(name, help);
+  add_json_flag(*verb, options->json);
+  verb->callback([options, action, &command] { command.run = [options, action] { return action(*options); }; });
+  return verb;
+}
+
+}  // namespace
+
+void add_proxy(CLI::App& app, Command& command) {
+  CLI::App* parent = app.add_subcommand("proxy", "start, stop or list proxies");
+  parent->require_subcommand(1);
+  parent->footer("Examples:\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy stop -w shop\n  tubectl proxy list --json");
+
+  auto start_options = std::make_shared<ProxyVerb>();
+  CLI::App* verb = add_one(*parent, command, start_options, "start", "start the proxy of a workflow in the background", &start);
+  add_workflow_option(*verb, start_options->proxy.workflow);
+  verb->add_option("--gpus", start_options->proxy.gpus, "the GPUs it owns, e.g. 0,1 (default: all)")->type_name("LIST");
+  verb->add_option("--backend", start_options->proxy.backend, "auto, driver or sim (auto: sim only where no driver is)")
+      ->check(CLI::IsMember({"auto", "driver", "sim"}))->type_name("KIND");
+  verb->footer("Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and is no error.\n\n"
+               "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy start --backend sim");
+
+  auto stop_options = std::make_shared<ProxyVerb>();
+  verb = add_one(*parent, command, stop_options, "stop", "end a proxy and wait until it is gone; its functions get an error", &stop);
+  add_workflow_option(*verb, stop_options->proxy.workflow);
+  verb->add_flag("--all", stop_options->all, "every proxy of this user");
+  verb->footer("Examples:\n  tubectl proxy stop\n  tubectl proxy stop -w shop\n  tubectl proxy stop --all");
+
+  auto list_options = std::make_shared<ProxyVerb>();
+  verb = add_one(*parent, command, list_options, "list", "the proxies of this user", &list);
+  verb->add_flag("--names", list_options->names_only, "only the workflows' names, one a line");
+  verb->footer("Examples:\n  tubectl proxy list\n  tubectl proxy list --json");
+}
+
+}  // namespace tube::ctl

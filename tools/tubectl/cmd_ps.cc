@@ -1,0 +1,66 @@
+// tubectl ps: one line for each function process of a proxy, or of all proxies.
+#include <fmt/core.h>
+
+#include "tools/tubectl/control_client.h"
+#include "tools/tubectl/format.h"
+#include "tools/tubectl/verbs.h"
+
+namespace tube::ctl {
+namespace {
+
+struct PsOptions {
+  std::string workflow;
+  CLI::App* verb = nullptr;
+  bool json = false;
+};
+
+// Without -w all proxies are shown: who types `ps` wants to see what there is.
+int ps(const PsOptions& options) {
+  bool one = options.verb->count("--workflow") > 0;
+  std::vector<std::string> workflows = one ? std::vector<std::string>{options.workflow} : known_workflows();
+  Json functions = Json::array();
+  bool reached = false;
+  for (const std::string& workflow : workflows) {
+    Answer answer = ask(workflow, "ps");
+    if (!answer.ok() && !one && answer.reach == Reach::kNotRunning) continue;
+    if (!answer.ok()) return report_unusable(workflow, answer);
+    reached = true;
+    for (Json function : answer.body.value("functions", Json::array())) {
+      function["workflow"] = workflow;
+      functions.push_back(std::move(function));
+    }
+  }
+  if (options.json) {
+    fmt::print("{}\n", Json{{"ok", true}, {"functions", functions}}.dump(2));
+    return kExitOk;
+  }
+  if (!reached) {
+    fmt::print("no proxy runs\n");
+    return kExitOk;
+  }
+  Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
+              "lrrlrlrrrrrrr");
+  for (const Json& f : functions) {
+    auto count = [&](const char* key) { return std::to_string(number(f, key)); };
+    table.add({text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"), text(f, "state"), human_age(number(f, "age_s")),
+               human_bytes(number(f, "device_bytes")), human_bytes(number(f, "pinned_bytes")), count("streams"), count("records"),
+               count("round_trips"), count("errors")});
+  }
+  fmt::print("{}", table.str());
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_ps(CLI::App& app, Command& command) {
+  auto options = std::make_shared<PsOptions>();
+  CLI::App* verb = app.add_subcommand("ps", "the function processes, their memory and their traffic");
+  add_workflow_option(*verb, options->workflow);
+  add_json_flag(*verb, options->json);
+  verb->footer("Without -w the functions of all proxies of this user are shown. RECORDS counts what a function sent, TRIPS how\n"
+               "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json");
+  options->verb = verb;
+  verb->callback([options, &command] { command.run = [options] { return ps(*options); }; });
+}
+
+}  // namespace tube::ctl

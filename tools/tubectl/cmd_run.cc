@@ -1,0 +1,124 @@
+// tubectl run: sets the environment that puts the hook under a program, and becomes that program.
+//
+// There is no process in between: after the exec the program's exit code, signals, terminal and parent are its own. What
+// this costs the program is one question to the proxy's control socket (well under a millisecond) when a proxy runs.
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "tools/tubectl/control_client.h"
+#include "tools/tubectl/launcher.h"
+#include "tools/tubectl/verbs.h"
+
+namespace tube::ctl {
+namespace {
+
+struct RunOptions {
+  ProxyOptions proxy;
+  std::string function;
+  bool no_start = false;
+  bool json = false;
+  std::vector<std::string> program;  // and its arguments
+};
+
+constexpr const char* kFooter = R"(The program and its arguments stand after --. $TUBE_OFF=1 runs it without Tube.
+
+Examples:
+  tubectl run -- ./vector_add
+  tubectl run -w shop --function classify -- python classify.py --batch 8
+  tubectl run --backend sim -- ./vector_add           on the simulated GPU, whatever the machine has
+  tubectl run --no-start -- ./vector_add              fail instead of starting a proxy)";
+
+void prepend(const char* variable, const std::string& entry) {
+  const char* old = getenv(variable);
+  std::string value = old != nullptr && *old != '\0' ? entry + ":" + old : entry;
+  setenv(variable, value.c_str(), 1);
+}
+
+void set_environment(const RunOptions& options, const Layout& layout) {
+  if (DriverSearch driver = find_real_driver(layout); !driver.path.empty()) setenv("TUBE_REAL_DRIVER", driver.path.c_str(), 1);
+  prepend("LD_PRELOAD", layout.hook_lib);
+  prepend("LD_LIBRARY_PATH", folder_of(layout.hook_lib));
+  setenv("TUBE_WORKFLOW", options.proxy.workflow.c_str(), 1);
+  if (!options.function.empty()) setenv("TUBE_FUNCTION", options.function.c_str(), 1);
+  setenv("TUBE_PREINIT", "1", 1);
+}
+
+int fail(const std::string& message) {
+  fmt::print(stderr, "tubectl: {}\n", message);
+  return kExitRunFailed;
+}
+
+void say_started(const RunOptions& options, const Started& started) {
+  if (options.json) {
+    Json line = {{"started", {{"workflow", options.proxy.workflow}, {"pid", started.pid}, {"log", started.log_path}}}};
+    fmt::print(stderr, "{}\n", line.dump());
+  } else {
+    fmt::print(stderr, "tubectl: started proxy `{}` (pid {}, log {})\n", options.proxy.workflow, started.pid, started.log_path);
+  }
+}
+
+// The program's proxy: found, or started unless the user said not to. 0 or an exit code.
+int reach_proxy(const RunOptions& options, const Layout& layout) {
+  if (options.no_start) {
+    Answer answer = ask(options.proxy.workflow, "ping");
+    return answer.ok() ? kExitOk : report_unusable(options.proxy.workflow, answer);
+  }
+  Result<Started> proxy = ensure_proxy(options.proxy, layout);
+  if (!proxy.ok()) return fail(proxy.error().message);
+  if (proxy->version != TUBE_VERSION) {
+    return fail(fmt::format("the proxy of workflow `{0}` is version {1}, this is {2}; end it with: tubectl proxy stop -w {0}",
+                            options.proxy.workflow, proxy->version, TUBE_VERSION));
+  }
+  if (!proxy->already_running) say_started(options, *proxy);
+  return kExitOk;
+}
+
+int become(std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  int error_number = errno;
+  fmt::print(stderr, "tubectl: cannot run {}: {}\n", words[0], strerror(error_number));
+  return error_number == ENOENT ? kExitNotFound : kExitCannotExec;
+}
+
+int run(const RunOptions& options) {
+  std::vector<std::string> words = options.program;
+  if (words.empty()) {
+    fmt::print(stderr, "tubectl: run: no program given; try: tubectl run -- ./program\n");
+    return kExitUsage;
+  }
+  if (const char* off = getenv("TUBE_OFF"); off != nullptr && strcmp(off, "1") == 0) return become(words);
+  Layout layout = find_layout();
+  if (layout.hook_lib.empty()) return fail("the hook (libcuda.so.1) was not found beside tubectl; point at it with TUBE_HOOK_LIB");
+  if (int code = reach_proxy(options, layout); code != kExitOk) return options.no_start ? kExitRunFailed : code;
+  set_environment(options, layout);
+  return become(words);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Command& command) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* verb = app.add_subcommand("run", "run a CUDA program through a proxy, starting the proxy when none runs");
+  verb->footer(kFooter);
+  verb->prefix_command(true);
+  add_workflow_option(*verb, options->proxy.workflow);
+  verb->add_option("-f,--function", options->function, "name shown by ps and status (default: the program's file name)")->type_name("NAME");
+  verb->add_option("--gpus", options->proxy.gpus, "GPUs of a proxy that is started now, e.g. 0,1")->type_name("LIST");
+  verb->add_option("--backend", options->proxy.backend, "of a proxy that is started now: auto, driver or sim")
+      ->check(CLI::IsMember({"auto", "driver", "sim"}))->type_name("KIND");
+  verb->add_flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one");
+  add_json_flag(*verb, options->json);
+  verb->callback([options, verb, &command] {
+    options->program = command.program.empty() ? verb->remaining() : command.program;
+    command.run = [options] { return run(*options); };
+  });
+}
+
+}  // namespace tube::ctl

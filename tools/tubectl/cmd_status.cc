@@ -1,0 +1,65 @@
+// tubectl status: the whole state of one proxy.
+#include <fmt/core.h>
+
+#include "tools/tubectl/control_client.h"
+#include "tools/tubectl/format.h"
+#include "tools/tubectl/verbs.h"
+
+namespace tube::ctl {
+namespace {
+
+// 13000 is CUDA 13.0.
+std::string cuda_version(uint64_t version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+void print_gpus(const Json& gpus) {
+  if (gpus.empty()) return;
+  Table table({"GPU", "NAME", "MEMORY", "USED BY FUNCTIONS", "CONTEXTS", "UUID"}, "rlrrrl");
+  for (const Json& gpu : gpus) {
+    table.add({std::to_string(number(gpu, "index")), text(gpu, "name"), human_bytes(number(gpu, "memory_total")),
+               human_bytes(number(gpu, "memory_used_by_clients")), std::to_string(number(gpu, "contexts")), text(gpu, "uuid")});
+  }
+  fmt::print("\n{}", table.str());
+}
+
+void print_counts(const char* title, const Json& counts) {
+  std::string line;
+  for (const auto& [name, value] : counts.items()) {
+    if (value.is_number()) line += fmt::format("  {} {}", name, value.dump());
+  }
+  if (!line.empty()) fmt::print("{}{}\n", title, line);
+}
+
+int status(const std::string& workflow, bool json) {
+  Answer answer = ask(workflow, "status");
+  if (!answer.ok()) return report_unusable(workflow, answer);
+  const Json& body = answer.body;
+  if (json) {
+    fmt::print("{}\n", body.dump(2));
+    return kExitOk;
+  }
+  fmt::print("proxy `{}`  pid {}  version {}  backend {}  CUDA {}  up {}\n", text(body, "workflow", workflow), number(body, "pid"),
+             text(body, "version"), text(body, "backend"), cuda_version(number(body, "driver_version")), human_age(number(body, "uptime_s")));
+  print_gpus(body.value("gpus", Json::array()));
+  Json functions = body.value("functions", Json::array());
+  fmt::print("\nfunctions  {} now", functions.size());
+  print_counts("", body.value("totals", Json::object()));
+  print_counts("objects  ", body.value("objects", Json::object()));
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_status(CLI::App& app, Command& command) {
+  struct Options {
+    std::string workflow;
+    bool json = false;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand("status", "the state of one proxy: GPUs, memory, objects, totals");
+  add_workflow_option(*verb, options->workflow);
+  add_json_flag(*verb, options->json);
+  verb->footer("Examples:\n  tubectl status\n  tubectl status -w shop --json");
+  verb->callback([options, &command] { command.run = [options] { return status(options->workflow, options->json); }; });
+}
+
+}  // namespace tube::ctl

@@ -1,0 +1,133 @@
+#include "tools/tubectl/control_client.h"
+
+#include <dirent.h>
+#include <fmt/core.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/runtime_dir.h"
+#include "base/unique_fd.h"
+#include "tools/tubectl/verbs.h"
+
+namespace tube::ctl {
+namespace {
+
+constexpr time_t kAnswerTimeoutSeconds = 10;
+constexpr size_t kLongestAnswer = 64u << 20;
+
+Answer failed(std::string error) { return {Reach::kFailed, {}, std::move(error), 0}; }
+
+Answer not_running(const std::string& workflow) {
+  return {Reach::kNotRunning, {}, fmt::format("no proxy runs for workflow `{}`; start one with: tubectl proxy start -w {}", workflow, workflow), 0};
+}
+
+// Connects to `path`; the errno of the failure in `error_number`.
+UniqueFd connect_to(const std::string& path, int& error_number) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  timeval timeout{kAnswerTimeoutSeconds, 0};
+  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
+  error_number = 0;
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) error_number = errno;
+  return fd;
+}
+
+// Reads up to the first newline; false on hang-up or after the timeout.
+bool read_line(int fd, std::string& line) {
+  char buffer[16384];
+  while (line.size() < kLongestAnswer) {
+    ssize_t got = recv(fd, buffer, sizeof buffer, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    line.append(buffer, static_cast<size_t>(got));
+    if (size_t end = line.find('\n'); end != line.npos) {
+      line.resize(end);
+      return true;
+    }
+  }
+  return false;
+}
+
+Answer exchange(const UniqueFd& fd, const std::string& workflow, const std::string& verb) {
+  Answer answer;
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) answer.pid = peer.pid;
+  std::string request = Json{{"verb", verb}}.dump() + "\n", line;
+  bool sent = send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size());
+  if (!sent || !read_line(fd.get(), line)) {
+    answer.error = fmt::format("the proxy of workflow `{}` (pid {}) gave no answer to `{}` within {} s; its log: {}/{}.log", workflow, answer.pid,
+                               verb, kAnswerTimeoutSeconds, runtime_dir_path(), workflow);
+    return answer;
+  }
+  answer.body = Json::parse(line, nullptr, false);
+  if (answer.body.is_object()) {
+    answer.reach = Reach::kAnswered;
+  } else {
+    answer.error = fmt::format("what the proxy of workflow `{}` (pid {}) answered is not JSON: is it another version?", workflow, answer.pid);
+  }
+  return answer;
+}
+
+}  // namespace
+
+Answer ask(const std::string& workflow, const std::string& verb) {
+  Result<std::string> folder = find_runtime_dir();
+  if (!folder.ok()) return folder.error().code == ENOENT ? not_running(workflow) : failed(folder.error().message);
+  std::string path = control_socket_path(*folder, workflow);
+  if (path.size() >= sizeof(sockaddr_un::sun_path)) {
+    return failed(fmt::format("socket path too long ({} bytes, at most {}): {}; set TUBE_DIR to a shorter folder", path.size(),
+                              sizeof(sockaddr_un::sun_path) - 1, path));
+  }
+  int error_number = 0;
+  UniqueFd fd = connect_to(path, error_number);
+  if (error_number == ENOENT || error_number == ECONNREFUSED) return not_running(workflow);
+  if (error_number != 0) return failed(fmt::format("cannot connect to {}: {}", path, strerror(error_number)));
+  return exchange(fd, workflow, verb);
+}
+
+int report_unusable(const std::string& workflow, const Answer& answer) {
+  if (answer.reach == Reach::kAnswered) {
+    fmt::print(stderr, "tubectl: the proxy of workflow `{}` refused: {}\n", workflow, text(answer.body, "error", "no reason given"));
+    return kExitProblem;
+  }
+  fmt::print(stderr, "tubectl: {}\n", answer.error);
+  return answer.reach == Reach::kNotRunning ? kExitNotRunning : kExitProblem;
+}
+
+std::vector<std::string> known_workflows() {
+  std::vector<std::string> names;
+  Result<std::string> folder = find_runtime_dir();
+  DIR* dir = folder.ok() ? opendir(folder->c_str()) : nullptr;
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir)) {
+    std::string name = entry->d_name;
+    if (name.size() > 4 && name.ends_with(".ctl")) names.push_back(name.substr(0, name.size() - 4));
+  }
+  closedir(dir);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string text(const Json& object, const char* key, const std::string& otherwise) {
+  auto at = object.is_object() ? object.find(key) : object.end();
+  return at != object.end() && at->is_string() ? at->get<std::string>() : otherwise;
+}
+
+uint64_t number(const Json& object, const char* key, uint64_t otherwise) {
+  auto at = object.is_object() ? object.find(key) : object.end();
+  if (at == object.end() || !at->is_number()) return otherwise;
+  if (at->is_number_unsigned()) return at->get<uint64_t>();
+  double value = at->get<double>();
+  return value > 0 ? static_cast<uint64_t>(value) : 0;
+}
+
+}  // namespace tube::ctl

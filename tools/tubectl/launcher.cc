@@ -1,0 +1,137 @@
+#include "tools/tubectl/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "base/runtime_dir.h"
+#include "base/unique_fd.h"
+#include "tools/tubectl/control_client.h"
+
+namespace tube::ctl {
+namespace {
+
+constexpr int kReadyTimeoutMs = 120'000;
+constexpr int kReadyFd = 3;  // in the proxy
+
+std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layout& layout, const DriverSearch& driver) {
+  std::vector<std::string> arguments = {layout.tubed, "--workflow", options.workflow, "--backend", options.backend,
+                                        "--ready-fd", std::to_string(kReadyFd)};
+  auto add = [&](const char* flag, const std::string& value) {
+    if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
+  };
+  add("--gpus", options.gpus);
+  add("--driver", driver.path);
+  add("--sim", layout.sim_lib);
+  return arguments;
+}
+
+// In the child: becomes a session leader's child, so that it never gets a terminal, and then the proxy. Does not return.
+[[noreturn]] void become_proxy(char* const* argv, int log_fd, int ready_fd) {
+  if (setsid() < 0 || fork() != 0) _exit(0);
+  // The hook must not be preloaded into the proxy, whose driver is the real one.
+  unsetenv("LD_PRELOAD");
+  int null_fd = open("/dev/null", O_RDWR);
+  // Above the target numbers first: dup2 onto one of the sources would lose it.
+  int log_high = fcntl(log_fd, F_DUPFD, 16), ready_high = fcntl(ready_fd, F_DUPFD, 16);
+  dup2(null_fd, 0);
+  dup2(log_high, 1);
+  dup2(log_high, 2);
+  dup2(ready_high, kReadyFd);
+  close_range(kReadyFd + 1, ~0u, 0);
+  if (chdir("/") != 0) _exit(1);
+  execv(argv[0], argv);
+  dprintf(2, "tubectl: cannot execute %s: %s\n", argv[0], strerror(errno));
+  _exit(1);
+}
+
+std::string last_line(const std::string& path, off_t from) {
+  std::ifstream file(path);
+  file.seekg(from);
+  std::string line, last;
+  while (std::getline(file, line)) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+// Waits for the byte that says "accepting"; the pipe's hang-up says that the proxy died first.
+Status wait_ready(int fd, const std::string& log_path, off_t log_start) {
+  pollfd waiting{fd, POLLIN, 0};
+  int got;
+  do {
+    got = poll(&waiting, 1, kReadyTimeoutMs);
+  } while (got < 0 && errno == EINTR);
+  char byte;
+  if (got == 0) return Error{ETIMEDOUT, fmt::format("the proxy did not accept within {} s; its log: {}", kReadyTimeoutMs / 1000, log_path)};
+  if (read(fd, &byte, 1) == 1) return {};
+  std::string reason = last_line(log_path, log_start);
+  return Error{ECHILD, fmt::format("the proxy ended at start: {} (log: {})", reason.empty() ? "it said nothing" : reason, log_path)};
+}
+
+Status spawn_and_wait(const ProxyOptions& options, const Layout& layout, const std::string& log_path) {
+  UniqueFd log_fd(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!log_fd.valid()) return errno_error(errno, log_path);
+  off_t log_start = lseek(log_fd.get(), 0, SEEK_END);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_error(errno, "pipe");
+  UniqueFd ready(ends[0]), ready_writer(ends[1]);
+
+  std::vector<std::string> arguments = proxy_arguments(options, layout, find_real_driver(layout));
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+
+  pid_t child = fork();
+  if (child < 0) return errno_error(errno, "fork");
+  if (child == 0) become_proxy(argv.data(), log_fd.get(), ready_writer.get());
+  ready_writer.reset();
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return wait_ready(ready.get(), log_path, log_start);
+}
+
+bool running(const ProxyOptions& options, const std::string& log_path, Started& started, Error& error) {
+  Answer answer = ask(options.workflow, "ping");
+  if (answer.ok()) started = {true, answer.pid, text(answer.body, "version"), log_path};
+  if (answer.reach == Reach::kFailed) error = {1, answer.error};
+  return answer.ok();
+}
+
+}  // namespace
+
+Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout) {
+  Result<std::string> folder = make_runtime_dir();
+  if (!folder.ok()) return folder.error();
+  std::string log_path = fmt::format("{}/{}.log", *folder, options.workflow);
+  Started started;
+  Error error{0, ""};
+  if (running(options, log_path, started, error)) return started;
+  if (error.code != 0) return error;
+  if (layout.tubed.empty()) return errorf("the proxy's program `tubed` was not found beside tubectl; point at it with TUBE_TUBED");
+
+  std::string lock_path = fmt::format("{}/{}.lock", *folder, options.workflow);
+  UniqueFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!lock.valid()) return errno_error(errno, lock_path);
+  while (flock(lock.get(), LOCK_EX) != 0) {
+    if (errno != EINTR) return errno_error(errno, lock_path);
+  }
+  if (running(options, log_path, started, error)) return started;
+  if (error.code != 0) return error;
+  if (Status spawned = spawn_and_wait(options, layout, log_path); !spawned.ok()) return spawned.error();
+  if (!running(options, log_path, started, error)) return errorf("the proxy said it was ready but does not answer; its log: %s", log_path.c_str());
+  started.already_running = false;
+  return started;
+}
+
+}  // namespace tube::ctl

@@ -1,0 +1,33 @@
+// Starts a proxy in the background, once, however many ask at the same time.
+//
+// Who wants to start the proxy of a workflow takes an exclusive flock on <dir>/<workflow>.lock, looks again whether one
+// answers, and only then starts it; the lock is held until the proxy accepts, so everyone else finds it running. The proxy
+// gets its own session (setsid), /dev/null as input and <dir>/<workflow>.log as output, and says on a pipe when it accepts.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "base/result.h"
+#include "tools/tubectl/layout.h"
+
+namespace tube::ctl {
+
+struct ProxyOptions {
+  std::string workflow;
+  std::string gpus;            // "0,1"; empty: the proxy's own default
+  std::string backend = "auto";  // auto | driver | sim
+};
+
+struct Started {
+  bool already_running = false;
+  pid_t pid = 0;
+  std::string version;   // of the proxy
+  std::string log_path;
+};
+
+// Blocks until the proxy accepts (loading a driver and making contexts takes a second or two), at most two minutes.
+Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout);
+
+}  // namespace tube::ctl

@@ -1,0 +1,32 @@
+// Where the other pieces of Tube are: the hook, the simulated GPU and the proxy's program.
+//
+// tubectl knows two layouts relative to its own file, the installed one (bin/ beside lib/tube/) and the build tree's, and
+// takes TUBE_HOOK_LIB, TUBE_SIM_LIB and TUBE_TUBED before both.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tube::ctl {
+
+struct Layout {
+  std::string hook_lib;  // .../libcuda.so.1 of the hook; the three are empty when not found
+  std::string sim_lib;
+  std::string tubed;
+};
+
+Layout find_layout();
+
+// The folder part of a path ("." when it has none).
+std::string folder_of(const std::string& path);
+
+struct DriverSearch {
+  std::string path;                   // the real libcuda.so.1, empty when there is none
+  std::vector<std::string> looked_in; // every file that was tried, in order
+};
+
+// The real driver as the dynamic loader would find it, Tube's own two libraries excepted: $TUBE_REAL_DRIVER,
+// $LD_LIBRARY_PATH, the loader's cache, then the folders that container runtimes and distributions mount it in.
+DriverSearch find_real_driver(const Layout& layout);
+
+}  // namespace tube::ctl
