@@ -41,7 +41,7 @@ static void captured(const Module& module) {
   for (CUgraphNode node : list) {
     CUgraphNodeType type;
     CU(cuGraphNodeGetType(node, &type));
-    if (type < 16) ++kinds[type];
+    if (static_cast<int>(type) < 16) ++kinds[static_cast<int>(type)];
   }
   printf("nodes %zu: %d kernels, %d copies, %d memsets\n", nodes, kinds[CU_GRAPH_NODE_TYPE_KERNEL], kinds[CU_GRAPH_NODE_TYPE_MEMCPY],
          kinds[CU_GRAPH_NODE_TYPE_MEMSET]);
