@@ -1,9 +1,13 @@
 """numba CUDA kernels: elementwise, shared-memory reduction, atomics, 2D, a device function, math, streams, a ufunc."""
 import hashlib
 import math
+import os
 
-import numpy as np
-from numba import config, cuda, float32, int32, vectorize
+# numba's own ctypes calls; the bindings are tested by cuda_bindings.py.
+os.environ["NUMBA_CUDA_USE_NVIDIA_BINDING"] = "0"
+
+import numpy as np  # noqa: E402
+from numba import config, cuda, float32, int32, vectorize  # noqa: E402
 
 config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
