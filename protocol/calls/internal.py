@@ -85,3 +85,58 @@ message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64", reply=
 chapter("tables")
 # export table 1734DC26 slot 4 (cuda-shim.md section 0, 4b): the two per-TPC buffers, from the proxy's context
 message("tubeGpcTable", "reply", reply=dict(first="blob", second="blob"))
+
+chapter("capture")
+# the driver's view of a capture: the graph under construction and the nodes that the next one will depend on.
+# dependencies: array of node ids; edges: CUgraphEdgeData, as many, or none
+message("tubeCaptureInfo", "reply", stream="id", reply=dict(status="i32", capture="u64", graph="id", dependencies="blob", edges="blob"))
+
+chapter("graph")
+# op: 0 adds to `graph` behind `dependencies` (array of node ids), 1 changes `node`, 2 changes `node` in `exec`.
+# Only op 0 answers a node. `parameters` are packed by the kernel's layout.
+message("tubeGraphKernelNode", "reply", op="u32", graph="id", exec="id", node="id", kernel="id", grid="u32[3]", block="u32[3]",
+        shared_bytes="u32", dependencies="blob", parameters="blob", reply=dict(node="id"))
+# op as above; both sides are visible to the GPU. Fields as in tubeCopy3D.
+message("tubeGraphCopyNode", "reply", op="u32", graph="id", exec="id", node="id", src="u64", dst="u64", src_pitch="u64",
+        dst_pitch="u64", src_height="u64", dst_height="u64", src_origin="u64[3]", dst_origin="u64[3]", extent="u64[3]",
+        dependencies="blob", reply=dict(node="id"))
+message("tubeGraphMemsetNode", "reply", op="u32", graph="id", exec="id", node="id", dst="dptr", pitch="u64", value="u32",
+        element_bytes="u32", width="u64", height="u64", dependencies="blob", reply=dict(node="id"))
+# the driver's own CUresult is in `result`, since it says more in the other fields when it fails
+message("tubeGraphInstantiate", "reply", exec="id", graph="id", flags="u64", stream="id",
+        reply=dict(result="i32", status="i32", error_node="id"))
+message("tubeGraphExecUpdate", "reply", exec="id", graph="id",
+        reply=dict(result="i32", status="i32", error_node="id", error_from_node="id"))
+
+chapter("memory")
+# freed when the stream gets there; the address may be handed out again from then on
+message("tubeMemFreeAsync", "post", stream="id", dptr="u64")
+# POSIX fds only; the fd travels as FdMessage `token`, from the client before the import, to it before the export's reply
+message("tubeExportHandle", "reply", handle="id", reply=dict(token="u64"))
+message("tubeImportHandle", "reply", handle="id", token="u64", reply=dict(size="u64"))
+
+chapter("link")
+# inputs: array of {u32 CUjitInputType, u32 name_bytes, u64 offset, u64 bytes} into the fd announced as `token`; names: their
+# names, one behind the other. The linked image comes back in the fd announced as `token` of the reply.
+message("tubeLink", "reply", token="u64", size="u64", info_log_bytes="u32", error_log_bytes="u32", jit_options="blob",
+        jit_values="blob", inputs="blob", names="blob",
+        reply=dict(token="u64", size="u64", jit_values="blob", info_log="blob", error_log="blob"))
+
+chapter("capture")
+# the proxy captures in relaxed mode whatever the program asked for; the modes are rules about the client's threads
+message("tubeCaptureBegin", "reply", stream="id")
+# ends the capture that began in `stream`; discard 1: it was invalidated, the driver's graph is thrown away and `graph` unused
+message("tubeCaptureEnd", "reply", stream="id", graph="id", discard="u32")
+# the graph under construction and the nodes that the stream's next operation will depend on, as proxy-made ids (u64 each)
+message("tubeCaptureInfo", "reply", stream="id", reply=dict(graph="u64", dependencies="blob"))
+
+chapter("link")
+# cuLink*: the linker runs in the proxy; options are parallel u32 / u64 arrays as in tubeLoadImage
+message("tubeLinkCreate", "reply", link="id", info_log_bytes="u32", error_log_bytes="u32", jit_options="blob", jit_values="blob")
+# input: bytes in `data` when small, else the fd announced by `token`; both 0 with a path in `name`: cuLinkAddFile.
+# The reply's logs are what the linker has said so far, NUL-terminated.
+message("tubeLinkAdd", "reply", link="id", type="i32", token="u64", offset="u64", size="u64", from_file="u32",
+        jit_options="blob", jit_values="blob", name="name", data="blob", reply=dict(info_log="blob", error_log="blob"))
+# the linked image comes as a sealed memory file: FdMessage `token`, sent before the reply
+message("tubeLinkComplete", "reply", link="id", reply=dict(token="u64", size="u64", info_log="blob", error_log="blob"))
+message("tubeLinkDestroy", "post", link="id")
