@@ -121,22 +121,3 @@ chapter("link")
 message("tubeLink", "reply", token="u64", size="u64", info_log_bytes="u32", error_log_bytes="u32", jit_options="blob",
         jit_values="blob", inputs="blob", names="blob",
         reply=dict(token="u64", size="u64", jit_values="blob", info_log="blob", error_log="blob"))
-
-chapter("capture")
-# the proxy captures in relaxed mode whatever the program asked for; the modes are rules about the client's threads
-message("tubeCaptureBegin", "reply", stream="id")
-# ends the capture that began in `stream`; discard 1: it was invalidated, the driver's graph is thrown away and `graph` unused
-message("tubeCaptureEnd", "reply", stream="id", graph="id", discard="u32")
-# the graph under construction and the nodes that the stream's next operation will depend on, as proxy-made ids (u64 each)
-message("tubeCaptureInfo", "reply", stream="id", reply=dict(graph="u64", dependencies="blob"))
-
-chapter("link")
-# cuLink*: the linker runs in the proxy; options are parallel u32 / u64 arrays as in tubeLoadImage
-message("tubeLinkCreate", "reply", link="id", info_log_bytes="u32", error_log_bytes="u32", jit_options="blob", jit_values="blob")
-# input: bytes in `data` when small, else the fd announced by `token`; both 0 with a path in `name`: cuLinkAddFile.
-# The reply's logs are what the linker has said so far, NUL-terminated.
-message("tubeLinkAdd", "reply", link="id", type="i32", token="u64", offset="u64", size="u64", from_file="u32",
-        jit_options="blob", jit_values="blob", name="name", data="blob", reply=dict(info_log="blob", error_log="blob"))
-# the linked image comes as a sealed memory file: FdMessage `token`, sent before the reply
-message("tubeLinkComplete", "reply", link="id", reply=dict(token="u64", size="u64", info_log="blob", error_log="blob"))
-message("tubeLinkDestroy", "post", link="id")
