@@ -68,6 +68,10 @@ void write_line(LogLevel level, const char* format, va_list arguments) {
 }  // namespace
 
 bool log_enabled(LogLevel level) { return static_cast<int>(level) <= limit(); }
+void reset_log_for_test() {
+  level_limit.store(kUnknown);
+  log_fd.store(kNotOpened);
+}
 void set_log_level(LogLevel level) { level_limit.store(static_cast<int>(level)); }
 
 bool parse_log_level(const char* word, LogLevel* level) {

@@ -22,6 +22,8 @@ void log_trace(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void set_log_level(LogLevel level);
 // False when the word is none of error, warn, info, debug, trace.
 bool parse_log_level(const char* word, LogLevel* level);
+// Forgets level and file, so that the next line reads the environment again. Tests only.
+void reset_log_for_test();
 
 // For "say it once": `static Once said; if (said.first()) log_warn(...)`. Constant-initialised, no destructor.
 class Once {

@@ -126,6 +126,7 @@ Result<Segment> Segment::attach(UniqueFd fd) {
   Result<Mapping> ring = Mapping::map_ring(segment.fd(), abi::kRingOffset, abi::kRingBytes);
   if (!ring) return ring.error();
   segment.ring_ = ring.take();
+  segment.fd_.reset();  // the mappings hold the memory; a program's fd table is not ours to fill
   return segment;
 }
 

@@ -32,11 +32,11 @@ class Segment {
 
   // Proxy: makes, fills the constant header fields (state kStarting), seals. About 18 ms for the 70 MiB it allocates.
   static Result<Segment> create(uint64_t session_id);
-  // Client: verifies and maps. Takes the fd.
+  // Client: verifies and maps. Takes the fd and closes it once mapped.
   static Result<Segment> attach(UniqueFd fd);
 
   bool valid() const { return memory_.valid(); }
-  int fd() const { return fd_.get(); }
+  int fd() const { return fd_.get(); }  // proxy's side only; -1 after attach()
 
   abi::SegmentHeader& header() const { return *reinterpret_cast<abi::SegmentHeader*>(memory_.data()); }
   // kRingBytes, mapped twice in a row.

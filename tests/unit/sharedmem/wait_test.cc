@@ -1,0 +1,120 @@
+// The wait helper: how long it spins, and that no kind of wait outlives the process it waits for.
+#include <csignal>
+#include <thread>
+
+#include "base/clock.h"
+#include "sharedmem/accessors.h"
+#include "tests/unit/sharedmem/support.h"
+
+namespace tube::shared {
+namespace {
+
+Sleep never_woken(uint32_t* word) {
+  Sleep sleep;
+  sleep.word = word;
+  sleep.announce = [](void* w) {
+    atomic(*static_cast<uint32_t*>(w)).store(1);
+    return true;
+  };
+  sleep.context = word;
+  return sleep;
+}
+
+TEST(Spin, NeverExceedsItsLimit) {
+  Waiter waiter(50);
+  EXPECT_LE(waiter.spin_budget_ns(WaitReason::kReply), 50'000u);
+  waiter.set_spin_us(0);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 0u);
+}
+
+TEST(Spin, ShrinksForAReasonWhoseWaitsAreLongAndOnlyForIt) {
+  Waiter waiter(10);
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t start_ns = now_ns();
+    EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return now_ns() - start_ns > 30'000; }),
+              WaitResult::kDone);
+  }
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), 10'000u / 8);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 10'000u);
+}
+
+TEST(Wait, SatisfiedConditionAsksOnceAndTouchesNothing) {
+  Waiter waiter(0);
+  int asked = 0;
+  const WaitResult result = waiter.until_polled(WaitReason::kWord, Peer{-1, nullptr, nullptr}, Probe{}, [&] {
+    ++asked;
+    return true;
+  });
+  EXPECT_EQ(result, WaitResult::kDone);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(Wait, AnnouncementThatFindsItDoneDoesNotSleep) {
+  Waiter waiter(0);
+  bool done = false;
+  Sleep sleep;
+  uint32_t word = 1;
+  sleep.word = &word;
+  sleep.announce = [](void* d) {
+    *static_cast<bool*>(d) = true;
+    return false;
+  };
+  sleep.context = &done;
+  EXPECT_EQ(waiter.until(WaitReason::kReply, Peer{}, sleep, [&] { return done; }), WaitResult::kDone);
+}
+
+TEST(Wait, StopFlagEndsEveryKindOfWait) {
+  Waiter waiter(0);
+  std::atomic<bool> stop{true};
+  const Peer peer{-1, nullptr, &stop};
+  uint32_t word = 0;
+  EXPECT_EQ(waiter.until(WaitReason::kReply, peer, never_woken(&word), [] { return false; }), WaitResult::kPeerDead);
+  EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, peer, Probe{}, [] { return false; }), WaitResult::kPeerDead);
+}
+
+TEST(Wait, KeepsErrno) {
+  Waiter waiter(0);
+  std::atomic<bool> stop{true};
+  errno = 77;
+  (void)waiter.until_polled(WaitReason::kChunk, Peer{0, nullptr, &stop}, Probe{}, [] { return false; });
+  EXPECT_EQ(errno, 77);
+}
+
+TEST(Wait, EveryResultHasAText) {
+  for (WaitResult r : {WaitResult::kDone, WaitResult::kPeerDead, WaitResult::kStopping, WaitResult::kSticky}) {
+    EXPECT_STRNE(wait_result_text(r), "unknown");
+  }
+}
+
+// A real process dies by SIGKILL while we sleep in each kind of wait.
+class DeathDuringWait : public Pair, public ::testing::WithParamInterface<WaitReason> {};
+
+TEST_P(DeathDuringWait, IsNoticed) {
+  const pid_t child = in_child([&] {
+    client_socket.reset();
+    for (;;) ::pause();
+    return 0;
+  });
+  proxy_socket.reset();  // only the child holds the proxy's end now
+  waiter.set_spin_us(0);
+  bool asleep_once = false;
+  uint32_t word = 0;
+  const auto ready = [&] {
+    if (!asleep_once) {
+      asleep_once = true;
+      ::kill(child, SIGKILL);
+    }
+    return false;
+  };
+  const WaitResult result = GetParam() == WaitReason::kWord || GetParam() == WaitReason::kChunk
+                                ? waiter.until_polled(GetParam(), peer, Probe{}, ready)
+                                : waiter.until(GetParam(), peer, never_woken(&word), ready);
+  EXPECT_EQ(result, WaitResult::kPeerDead);
+  EXPECT_EQ(exit_code(child), 1000 + SIGKILL);
+}
+
+INSTANTIATE_TEST_SUITE_P(Reasons, DeathDuringWait,
+                         ::testing::Values(WaitReason::kRingSpace, WaitReason::kReply, WaitReason::kWord, WaitReason::kChunk));
+
+}  // namespace
+}  // namespace tube::shared

@@ -1,0 +1,68 @@
+// Address windows: a taken candidate is passed over, its occupant is named, and nothing is ever replaced.
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "sharedmem/window_reservation.h"
+#include "tests/unit/sharedmem/support.h"
+
+namespace tube::shared {
+namespace {
+
+TEST(Windows, TakenCandidateIsPassedOverAndItsOccupantNamed) {
+  // Under AddressSanitizer the shadow already lies in candidate 0.
+  Result<Mapping> occupant = Mapping::reserve_at(windows::device_base(0) + windows::kDeviceBytes, 4096);
+  ASSERT_TRUE(occupant) << occupant.error().message;
+  WindowReservation all = WindowReservation::take_all();
+  EXPECT_EQ(all.free_mask() & 1, 0u);
+  EXPECT_NE(all.free_mask(), 0u);
+  EXPECT_FALSE(all.keep_only(0));
+  const std::string text = describe_taken_windows(~1u);
+  EXPECT_NE(text.find("window 0 ("), std::string::npos) << text;
+  EXPECT_EQ(text.find("window 1"), std::string::npos) << text;
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+}
+
+TEST(Windows, KeptWindowStaysTheOthersAreGivenBack) {
+  WindowReservation all = WindowReservation::take_all();
+  ASSERT_TRUE(all.free_mask() >> 2 & 1);
+  ASSERT_TRUE(all.keep_only(2));
+  EXPECT_EQ(all.free_mask(), 4u);
+  EXPECT_FALSE(range_is_free(windows::device_base(2), windows::kWindowBytes));
+  EXPECT_TRUE(range_is_free(windows::device_base(1), windows::kWindowBytes));
+}
+
+TEST(Windows, PinnedFileAppearsAtTheAgreedAddressInsideTheReservation) {
+  Result<UniqueFd> file = create_memory_file("pinned", windows::kPinnedSlotBytes, Fill::kSparse);
+  ASSERT_TRUE(file) << file.error().message;
+  WindowReservation all = WindowReservation::take_all();
+  ASSERT_TRUE(all.keep_only(2));
+  Status mapped = all.map_pinned(2, 3, file->get());
+  ASSERT_TRUE(mapped) << mapped.error().message;
+  auto* bytes = reinterpret_cast<char*>(windows::pinned_base(2, 3));
+  bytes[windows::kPinnedSlotBytes - 1] = 'z';
+  char c = 0;
+  EXPECT_EQ(::pread(file->get(), &c, 1, static_cast<off_t>(windows::kPinnedSlotBytes - 1)), 1);
+  EXPECT_EQ(c, 'z');
+  EXPECT_FALSE(all.map_pinned(1, 3, file->get()));
+  EXPECT_FALSE(all.map_pinned(2, windows::kMaxClients, file->get()));
+}
+
+TEST(Windows, OccupantIsNamedByItsFile) {
+  const std::string way = mapping_in_the_way(reinterpret_cast<uint64_t>(&count_fds) & ~uint64_t{4095}, 4096);
+  EXPECT_NE(way.find("sharedmem_test"), std::string::npos) << way;
+  EXPECT_EQ(mapping_in_the_way(windows::device_base(3), 4096), "");
+}
+
+TEST(Windows, AddressSpaceLimitIsNamed) {
+  const pid_t child = in_child([] {
+    const rlimit limit{1ull << 40, 1ull << 40};
+    ::setrlimit(RLIMIT_AS, &limit);
+    const WindowReservation all = WindowReservation::take_all();
+    if (all.free_mask() != 0) return 1;
+    return describe_taken_windows(0).find("ulimit -v") != std::string::npos ? 0 : 2;
+  });
+  EXPECT_EQ(exit_code(child), 0);
+}
+
+}  // namespace
+}  // namespace tube::shared
