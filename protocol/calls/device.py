@@ -1,0 +1,9 @@
+"""Devices: answered from the info file that came with the connection (protocol/device_info.h)."""
+
+chapter("device")
+call("cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceGetUuid_v2", "cuDeviceGetLuid", "cuDeviceTotalMem_v2",
+     "cuDeviceGetAttribute", "cuDeviceGetProperties", "cuDeviceComputeCapability", "cuDeviceGetByPCIBusId",
+     "cuDeviceGetPCIBusId", "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute", "cuDeviceGetTexture1DLinearMaxWidth",
+     "cuDeviceGetExecAffinitySupport", lane="local", needs="init")
+call("cuDeviceGetUuid", alias_of="cuDeviceGetUuid_v2")
+absent("cuDeviceGetNvSciSyncAttributes", why="NvSciSync objects cannot cross a process boundary")

@@ -1,0 +1,10 @@
+"""Events: recorded into streams by message, queried and waited for by progress words."""
+
+chapter("event")
+call("cuEventCreate", lane="local", uses="tubeEventCreate")
+call("cuEventDestroy_v2", lane="local", uses="tubeEventDestroy")
+call("cuEventDestroy", alias_of="cuEventDestroy_v2")
+call("cuEventRecord", "cuEventRecordWithFlags", lane="local", uses="tubeEventRecord")
+call("cuEventQuery", "cuEventSynchronize", lane="local")
+call("cuEventElapsedTime_v2", lane="local", uses="tubeEventElapsed")
+call("cuEventElapsedTime", alias_of="cuEventElapsedTime_v2")

@@ -1,0 +1,40 @@
+"""Device and pinned memory, pointer queries, virtual memory management."""
+
+chapter("memory")
+call("cuMemAlloc_v2", "cuMemAllocPitch_v2", lane="local", uses="tubeMemAlloc")
+call("cuMemFree_v2", lane="local", uses="tubeMemFree")
+call("cuMemAllocHost_v2", "cuMemHostAlloc", lane="local", uses="tubePinnedAlloc")
+call("cuMemFreeHost", lane="local", uses="tubePinnedFree")
+call("cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags", lane="local")
+call("cuMemGetInfo_v2", lane="local", uses="tubeMemGetInfo")
+call("cuMemGetAddressRange_v2", "cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local")
+call("cuMemHostRegister_v2", "cuMemHostUnregister", lane="local", uses="tubePinnedAlloc tubePinnedFree")
+call("cuMemHostRegister", alias_of="cuMemHostRegister_v2")
+
+chapter("memory pool")
+# emulated by the hook over tubeMemAlloc: the driver's pool hands out addresses outside the windows
+call("cuMemAllocAsync", "cuMemAllocFromPoolAsync", lane="local", uses="tubeMemAlloc")
+call("cuMemFreeAsync", lane="local", uses="tubeMemFreeAsync")
+call("cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", lane="local", needs="init")
+call("cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolSetAttribute", "cuMemPoolGetAttribute",
+     "cuMemPoolSetAccess", "cuMemPoolGetAccess", lane="local", needs="init")
+
+chapter("virtual memory")
+# No context needed. Locations name devices: the hook turns its ordinals into the proxy's in the bytes it sends.
+opaque("CUmemAllocationProp", 32)
+opaque("CUmemAccessDesc", 12)
+opaque("CUmemLocation", 8)
+call("cuMemGetAllocationGranularity", lane="local", needs="init")
+call("cuMemAddressReserve", lane="hand", needs="init", ptr=out())
+call("cuMemAddressFree", lane="hand", needs="init")
+call("cuMemCreate", lane="hand", needs="init", handle=creates("memhandle"), prop=struct_in())
+call("cuMemRelease", lane="hand", needs="init")
+call("cuMemMap", lane="hand", needs="init")
+call("cuMemUnmap", lane="hand", needs="init")
+call("cuMemSetAccess", lane="hand", needs="init", desc=array_in("count", max=64))
+call("cuMemGetAccess", lane="hand", needs="init", flags=out(), location=struct_in())
+call("cuMemGetAllocationPropertiesFromHandle", lane="hand", needs="init", prop=out())
+# the fd itself goes over the socket (handshake.h FdMessage): tubeExportHandle, tubeImportHandle
+call("cuMemExportToShareableHandle", lane="local", needs="init", uses="tubeExportHandle")
+call("cuMemImportFromShareableHandle", lane="local", needs="init", uses="tubeImportHandle")
+call("cuMemRetainAllocationHandle", lane="local", needs="init")

@@ -1,0 +1,40 @@
+"""Modules, libraries, kernels, the linker."""
+
+chapter("module")
+call("cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", lane="local", uses="tubeLoadImage")
+call("cuLibraryLoadData", "cuLibraryLoadFromFile", lane="local", needs="init", uses="tubeLoadImage")
+call("cuModuleUnload", lane="local", uses="tubeUnload")
+call("cuLibraryUnload", lane="local", needs="init", uses="tubeUnload")
+call("cuModuleGetFunction", lane="local", uses="tubeGetKernel")
+call("cuLibraryGetKernel", lane="local", needs="init", uses="tubeGetKernel")
+call("cuModuleGetFunctionCount", "cuModuleEnumerateFunctions", lane="local", uses="tubeListKernels")
+call("cuLibraryGetKernelCount", "cuLibraryEnumerateKernels", lane="local", needs="init", uses="tubeListKernels")
+call("cuModuleGetGlobal_v2", "cuLibraryGetGlobal", lane="local", uses="tubeGetGlobal")
+call("cuLibraryGetModule", lane="local")
+
+chapter("kernel")
+call("cuKernelGetFunction", "cuFuncGetModule", "cuFuncLoad", "cuFuncIsLoaded", "cuFuncGetName", "cuFuncGetParamInfo",
+     lane="local")
+call("cuKernelGetLibrary", "cuKernelGetName", "cuKernelGetParamInfo", lane="local", needs="init")
+call("cuFuncGetAttribute", "cuKernelGetAttribute", lane="local", uses="tubeKernelGetAttribute")
+call("cuFuncSetAttribute", "cuKernelSetAttribute", lane="local", uses="tubeKernelSetAttribute")
+call("cuFuncSetCacheConfig", "cuKernelSetCacheConfig", lane="local", uses="tubeKernelSetCacheConfig")
+call("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+     "cuOccupancyMaxPotentialBlockSize", "cuOccupancyMaxPotentialBlockSizeWithFlags",
+     "cuOccupancyAvailableDynamicSMemPerBlock", "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialClusterSize",
+     lane="local", uses="tubeOccupancy")
+
+chapter("link")
+# the hook gathers the inputs; cuLinkComplete is one message
+call("cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkAddFile_v2", "cuLinkDestroy", lane="local")
+call("cuLinkComplete", lane="local", uses="tubeLink")
+call("cuLinkCreate", alias_of="cuLinkCreate_v2")
+call("cuLinkAddData", alias_of="cuLinkAddData_v2")
+call("cuLinkAddFile", alias_of="cuLinkAddFile_v2")
+
+chapter("launch")
+call("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", lane="local", uses="tubeLaunch")
+absent("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuParamSetSize", "cuParamSeti", "cuParamSetf", "cuParamSetv",
+       "cuParamSetTexRef", "cuFuncSetBlockShape", "cuFuncSetSharedSize",
+       why="the launch interface of CUDA 3, deprecated since CUDA 4; its parameters have no sizes")
+absent("cuLaunchCooperativeKernelMultiDevice", why="deprecated since CUDA 11.3")
