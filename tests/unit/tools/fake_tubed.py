@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""A proxy for the tests of tubectl: speaks the control protocol and nothing else; what it says comes from the environment.
+
+FAKE_VERSION, FAKE_FAIL (dies at start with this line), FAKE_STATUS (the JSON answer to status and ps); every start is a line
+in FAKE_STARTS.
+"""
+import argparse
+import json
+import os
+import pathlib
+import socket
+import sys
+
+parser = argparse.ArgumentParser()
+for flag in ("--workflow", "--backend", "--gpus", "--driver", "--sim"):
+    parser.add_argument(flag)
+parser.add_argument("--ready-fd", type=int)
+args = parser.parse_args()
+with open(os.environ["FAKE_STARTS"], "a") as starts:
+    starts.write(f"{os.getpid()} {os.getsid(0)} {args.workflow}\n")
+if os.environ.get("FAKE_FAIL"):
+    sys.exit(os.environ["FAKE_FAIL"])
+path = pathlib.Path(os.environ["TUBE_DIR"], args.workflow + ".ctl")
+path.unlink(missing_ok=True)
+server = socket.socket(socket.AF_UNIX)
+server.bind(str(path))
+server.listen(64)
+os.write(args.ready_fd, b"1")
+os.close(args.ready_fd)
+stopping = False
+while not stopping:
+    client, _ = server.accept()
+    with client, client.makefile("rw") as stream:
+        line = stream.readline()
+        verb = json.loads(line)["verb"] if line else ""
+        answer = {"ok": True, "version": os.environ.get("FAKE_VERSION", "0.1.0"), "pid": os.getpid()}
+        if verb in ("status", "ps"):
+            answer.update(json.loads(os.environ.get("FAKE_STATUS", "{}")))
+        elif verb == "stop":
+            stopping = True
+        elif verb != "ping":
+            answer = {"ok": False, "error": f"unknown verb {verb}"}
+        stream.write(json.dumps(answer) + "\n")
+path.unlink(missing_ok=True)

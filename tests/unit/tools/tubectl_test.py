@@ -1,0 +1,163 @@
+"""tubectl as a person meets it: exit codes, one-line messages, starting a proxy once, JSON. Against a fake proxy.
+
+tubectl_test.py TUBECTL. The hook is a stand-in too (any file), because what is run here has no use for CUDA.
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TUBECTL = sys.argv.pop(1)
+HERE = pathlib.Path(__file__).resolve().parent
+STATUS = {"workflow": "shop", "backend": "sim", "driver_version": 13000, "uptime_s": 61, "version": "0.1.0",
+          "gpus": [{"index": 0, "name": "Simulated", "uuid": "GPU-0", "memory_total": 1 << 34, "memory_used_by_clients": 1 << 20, "contexts": 1}],
+          "functions": [{"id": 7, "pid": 42, "name": "resize", "gpu": 0, "state": "running", "age_s": 3, "records": 10, "round_trips": 2,
+                         "posted": 8, "errors": 0, "device_bytes": 1 << 20, "pinned_bytes": 0, "streams": 1, "events": 0, "modules": 1,
+                         "calls": {"cuLaunchKernel": 8, "cuMemAlloc_v2": 2}}],
+          "totals": {"sessions_started": 1, "sessions_ended": 0, "sessions_killed": 0}, "objects": {"streams": 1}}
+
+
+class Tubectl(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tubectl-"))
+        self.starts = self.dir / "starts"
+        hook = self.dir / "hook" / "libcuda.so.1"
+        hook.parent.mkdir()
+        # A library that exists anyway and does nothing: the real hook has its own tests.
+        shutil.copy("/lib/x86_64-linux-gnu/libdl.so.2", hook)
+        drop = ("LD_PRELOAD", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR")
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TUBE_") and k not in drop}
+        self.env.update(TUBE_DIR=str(self.dir / "run"), TUBE_TUBED=str(HERE / "fake_tubed.py"), TUBE_HOOK_LIB=str(hook),
+                        FAKE_STARTS=str(self.starts), FAKE_STATUS=json.dumps(STATUS))
+
+    def tearDown(self):
+        self.call("proxy", "stop", "--all")
+        shutil.rmtree(self.dir)
+
+    def call(self, *args, **env):
+        return subprocess.run([TUBECTL, *args], env=dict(self.env, **env), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+
+    def started(self):
+        return self.starts.read_text().splitlines() if self.starts.exists() else []
+
+    def assert_one_line(self, text, *parts):
+        self.assertEqual(len(text.splitlines()), 1, text)
+        for part in parts:
+            self.assertIn(part, text)
+
+    def test_run_starts_a_proxy_and_says_so_once(self):
+        first = self.call("run", "--", "sh", "-c", "exit 7")
+        self.assertEqual(first.returncode, 7)
+        self.assert_one_line(first.stderr, "started proxy `default`")
+        second = self.call("run", "--", "true")
+        self.assertEqual((second.returncode, second.stderr), (0, ""))
+        self.assertEqual(len(self.started()), 1)
+
+    def test_the_proxy_is_a_daemon_and_outlives_run(self):
+        self.call("run", "--", "true")
+        pid, session, _ = self.started()[0].split()
+        self.assertNotEqual(int(session), os.getsid(0))
+        self.assertEqual(self.call("status").returncode, 0)
+        fds = {os.readlink(f"/proc/{pid}/fd/{n}") for n in ("0", "1", "2")}
+        self.assertEqual(fds, {"/dev/null", str(self.dir / "run" / "default.log")})
+
+    def test_runs_that_race_start_one_proxy(self):
+        racers = [subprocess.Popen([TUBECTL, "run", "--", "true"], env=self.env, stderr=subprocess.PIPE) for _ in range(8)]
+        said = b"".join(r.communicate(timeout=60)[1] for r in racers)
+        self.assertEqual([r.returncode for r in racers], [0] * 8)
+        self.assertEqual(len(self.started()), 1)
+        self.assertEqual(said.count(b"started proxy"), 1)
+
+    def test_signals_pass_on(self):
+        self.assertEqual(self.call("run", "--", "sh", "-c", "kill -TERM $$").returncode, -signal.SIGTERM)
+
+    def test_environment_of_the_program(self):
+        out = self.call("run", "-w", "shop", "--function", "f", "--", "env", LD_LIBRARY_PATH="/nowhere").stdout
+        hook = self.env["TUBE_HOOK_LIB"]
+        for line in (f"LD_PRELOAD={hook}", f"LD_LIBRARY_PATH={pathlib.Path(hook).parent}:/nowhere", "TUBE_WORKFLOW=shop", "TUBE_FUNCTION=f",
+                     "TUBE_PREINIT=1"):
+            self.assertIn(line + "\n", out)
+
+    def test_tube_off_runs_the_program_alone(self):
+        out = self.call("run", "--", "env", TUBE_OFF="1")
+        self.assertNotIn("LD_PRELOAD", out.stdout)
+        self.assertEqual(self.started(), [])
+
+    def test_program_that_does_not_exist(self):
+        done = self.call("run", "--", "/no/such/program", TUBE_OFF="1")
+        self.assertEqual(done.returncode, 127)
+        self.assert_one_line(done.stderr, "/no/such/program", "No such file")
+        self.assertEqual(self.call("run", "--", "/etc/passwd", TUBE_OFF="1").returncode, 126)
+
+    def test_proxy_that_dies_at_start(self):
+        done = self.call("run", "--", "true", FAKE_FAIL="tubed: no GPU 9 here")
+        self.assertEqual(done.returncode, 125)
+        self.assert_one_line(done.stderr, "no GPU 9 here", "default.log")
+        self.assertEqual(self.call("proxy", "start", FAKE_FAIL="tubed: no").returncode, 4)
+
+    def test_no_start(self):
+        done = self.call("run", "--no-start", "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assert_one_line(done.stderr, "no proxy runs", "tubectl proxy start")
+
+    def test_version_mismatch(self):
+        self.call("proxy", "start", FAKE_VERSION="9.9.9")
+        done = self.call("run", "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assert_one_line(done.stderr, "9.9.9", "0.1.0", "tubectl proxy stop")
+        self.assertIn("9.9.9", self.call("doctor").stdout)
+
+    def test_not_running(self):
+        for verb in ("status", "stat"):
+            done = self.call(verb)
+            self.assertEqual(done.returncode, 3)
+            self.assert_one_line(done.stderr, "no proxy runs for workflow `default`")
+        self.assertEqual(self.call("proxy", "stop").returncode, 3)
+        self.assertEqual(self.call("ps").returncode, 0)
+
+    def test_usage(self):
+        for args in ([], ["frob"], ["run"], ["run", "-w", "a/b", "--", "true"], ["status", "--frob"]):
+            done = self.call(*args)
+            self.assertEqual(done.returncode, 2, args)
+            self.assert_one_line(done.stderr)
+
+    def test_socket_path_too_long(self):
+        done = self.call("status", TUBE_DIR=str(self.dir / ("d" * 90)))
+        self.assertIn(done.returncode, (1, 3))
+        (self.dir / ("d" * 90)).mkdir(mode=0o700)
+        done = self.call("status", TUBE_DIR=str(self.dir / ("d" * 90)))
+        self.assertEqual(done.returncode, 1)
+        self.assert_one_line(done.stderr, "too long", "TUBE_DIR")
+
+    def test_runtime_folder_open_to_others(self):
+        (self.dir / "run").mkdir(mode=0o755)
+        done = self.call("run", "--", "true")
+        self.assertEqual(done.returncode, 125)
+        self.assert_one_line(done.stderr, "run")
+        os.chmod(self.dir / "run", 0o700)
+
+    def test_text_and_json(self):
+        self.call("proxy", "start", "-w", "shop")
+        self.assertIn("resize", self.call("ps", "-w", "shop").stdout)
+        self.assertIn("CUDA 13.0", self.call("status", "-w", "shop").stdout)
+        self.assertIn("cuLaunchKernel", self.call("stat", "-w", "shop").stdout)
+        self.assertEqual(self.call("proxy", "list", "--names").stdout, "shop\n")
+        for args in (["ps"], ["status", "-w", "shop"], ["stat", "-w", "shop"], ["proxy", "list"], ["proxy", "start", "-w", "shop"]):
+            self.assertTrue(json.loads(self.call(*args, "--json").stdout)["ok"], args)
+        self.assertIn("findings", json.loads(self.call("doctor", "--json").stdout))
+        self.assertTrue(json.loads(self.call("proxy", "stop", "-w", "shop", "--json").stdout)["ok"])
+
+    def test_stop_waits_until_the_proxy_is_gone(self):
+        self.call("proxy", "start")
+        pid = self.started()[0].split()[0]
+        self.assertEqual(self.call("proxy", "stop").returncode, 0)
+        self.assertFalse(pathlib.Path("/proc", pid, "exe").is_symlink() and pathlib.Path("/proc", pid, "fd").exists() and os.listdir(f"/proc/{pid}/fd"))
+
+
+if __name__ == "__main__":
+    unittest.main()
