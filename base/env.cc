@@ -81,12 +81,12 @@ std::optional<uint64_t> env_number(Env variable) {
 std::string env_manual_section() {
   std::string page = ".SH ENVIRONMENT\n";
   for (const EnvEntry& entry : kEntries) {
-    page += std::string(".TP\n.B ") + entry.name + "\n";
+    page.append(".TP\n.B ").append(entry.name).append("\n");
     for (const char* p = entry.meaning; *p != '\0'; ++p) {
-      if (*p != '`') page += *p;
-      if (*p == '-') page.insert(page.size() - 1, "\\");
+      if (*p == '-') page.push_back('\\');
+      if (*p != '`') page.push_back(*p);
     }
-    page += std::string("\nDefault: ") + entry.default_text + ".\n";
+    page.append("\nDefault: ").append(entry.default_text).append(".\n");
   }
   return page;
 }
