@@ -6,11 +6,12 @@ _NODES = dict(lane="reply", phGraphNode=out(), dependencies=nullable(array_in("n
 call("cuGraphCreate", lane="reply", phGraph=creates("graph"))
 call("cuGraphDestroy", lane="post", hGraph=frees("graph"))
 call("cuGraphClone", lane="reply", phGraphClone=creates("graph"))
-call("cuGraphAddEmptyNode", "cuGraphAddEventRecordNode", "cuGraphAddEventWaitNode", "cuGraphAddChildGraphNode", **_NODES)
-call("cuGraphDestroyNode", lane="reply", hNode=frees("node"))
+# Not yet: event record nodes (the hook answers event queries by progress words, which a graph's record does not write) and
+# cuGraphChildGraphNodeGetGraph (a graph that belongs to another one).
+call("cuGraphAddEmptyNode", "cuGraphAddEventWaitNode", "cuGraphAddChildGraphNode", **_NODES)
+call("cuGraphDestroyNode", lane="reply", hNode=frees("node", part=True))
 call("cuGraphNodeGetType", lane="reply", type=out())
 call("cuGraphNodeFindInClone", lane="reply", phNode=out())
-call("cuGraphChildGraphNodeGetGraph", lane="reply", phGraph=out())
 
 _EDGES = {"from": nullable(array_in("numDependencies")), "to": nullable(array_in("numDependencies"))}
 call("cuGraphAddDependencies", "cuGraphRemoveDependencies", lane="reply", **_EDGES)
@@ -29,7 +30,7 @@ call("cuGraphNodeGetDependentNodes", lane="reply", dependentNodes=nullable(array
 call("cuGraphNodeGetDependentNodes_v2", lane="reply", dependentNodes=nullable(array_out("numDependentNodes", max=512)),
      edgeData=nullable(array_out("numDependentNodes", max=512)), numDependentNodes=inout())
 
-call("cuGraphEventRecordNodeSetEvent", "cuGraphEventWaitNodeSetEvent", lane="reply")
+call("cuGraphEventWaitNodeSetEvent", lane="reply")
 opaque("CUkernelNodeAttrValue", 64)
 call("cuGraphKernelNodeSetAttribute", lane="reply", value=struct_in(check="check_node_attribute"))
 call("cuGraphKernelNodeGetAttribute", lane="reply", value_out=out(check="check_node_attribute"))
@@ -52,4 +53,4 @@ call("cuGraphExecGetFlags", lane="reply", flags=out())
 call("cuGraphUpload", "cuGraphLaunch", lane="post")
 call("cuGraphNodeSetEnabled", lane="reply")
 call("cuGraphNodeGetEnabled", lane="reply", isEnabled=out())
-call("cuGraphExecEventRecordNodeSetEvent", "cuGraphExecEventWaitNodeSetEvent", "cuGraphExecChildGraphNodeSetParams", lane="reply")
+call("cuGraphExecEventWaitNodeSetEvent", "cuGraphExecChildGraphNodeSetParams", lane="reply")

@@ -190,14 +190,18 @@ class Handle(Parameter):
 
 
 class Frees(Handle):
-    """The object ends with this call. A handle, or what="devptr": the hook drops it from its own map."""
+    """The object ends with this call. part=True: it is part of another one (a graph's node), so the driver call itself ends
+    it; else the session does, with all that hangs on it (Session::destroy_object)."""
 
     def take(self, arguments):
-        what = arguments.pop("what", None)
+        what, self.part = arguments.pop("what", None), arguments.pop("part", False)
         if self.ctype not in KINDS:
             raise ParameterError(f"frees({what!r}) needs a handle, `{self.ctype}` is none")
         super().take(arguments)
-        self.freed = self.object
+        self.freed = None if self.part else self.object
+
+    def result(self):
+        return [f"session.objects().erase(wire::Kind::{self.object}, call->{self.name});"] if self.part else []
 
     def finish(self): return [f"drop(wire::Kind::{self.object}, {self.name}_id);"]
 
