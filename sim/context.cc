@@ -1,0 +1,409 @@
+// Contexts: the per-thread stack, primary contexts, limits, synchronisation.
+//
+// Primary contexts are one object per device and stay the same handle for the life of the process, inactive while nobody
+// retains them. A reset clears a sticky error: what the real driver needs a new process for is one call here.
+#include <algorithm>
+#include <cstring>
+
+#include "sim/device.h"
+#include "sim/state.h"
+
+namespace tube::sim {
+namespace {
+
+constexpr unsigned kFlagsMask = CU_CTX_FLAGS_MASK;
+
+Context* make_context(State& s, Device* device, bool primary) {
+  auto* c = new Context;
+  c->id = s.new_id();
+  c->device = device;
+  c->primary = primary;
+  reset_context(s, c);
+  c->limits = {1024, 1048576 * 5, 8388608, 2, 2048, 128, 0, 0, 0, 0};
+  s.live.emplace(c, Kind::kContext);
+  return c;
+}
+
+Context* primary_of(State& s, Device* device) {
+  if (device->primary == nullptr) device->primary = make_context(s, device, true);
+  return device->primary;
+}
+
+bool valid_flags(unsigned flags) {
+  if ((flags & ~kFlagsMask) != 0) return false;
+  unsigned sched = flags & CU_CTX_SCHED_MASK;
+  return sched == 0 || sched == 1 || sched == 2 || sched == 4;
+}
+
+CUresult create(CUcontext* out, unsigned flags, CUdevice dev, unsigned version) {
+  if (out == nullptr || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = make_context(s, device, false);
+  c->flags = flags;
+  c->api_version = version;
+  c->active = true;
+  thread().stack.push_back(c);
+  *out = reinterpret_cast<CUcontext>(c);
+  return CUDA_SUCCESS;
+}
+
+// A context handle as an argument; destroyed ones are told apart from nonsense.
+CUresult check_context(State& s, CUcontext handle, Context** out) {
+  auto* c = live<Context>(s, handle, Kind::kContext);
+  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (c->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *out = c;
+  return CUDA_SUCCESS;
+}
+
+// NULL means the current context.
+CUresult context_or_current(State& s, CUcontext handle, Context** out) {
+  if (handle != nullptr) return check_context(s, handle, out);
+  *out = current_context();
+  return *out == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+CUresult release_primary(CUdevice dev, bool reset) {
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Lock lock(state().mutex);
+  Context* c = device->primary;
+  if (!reset) {
+    if (c == nullptr || c->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
+    if (--c->retained > 0) return CUDA_SUCCESS;
+  }
+  if (c == nullptr || !c->active) return CUDA_SUCCESS;
+  tear_down(lock, c);
+  // A reset leaves the references alone: the context is empty and usable again at once.
+  c->active = c->retained > 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tube::sim
+
+using namespace tube::sim;
+
+SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  SIM_ENTER(kInit);
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = primary_of(s, device);
+  ++c->retained;
+  c->active = true;
+  *pctx = reinterpret_cast<CUcontext>(c);
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+  SIM_ENTER(kInit);
+  return release_primary(dev, false);
+}
+SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  SIM_ENTER(kInit);
+  return release_primary(dev, false);
+}
+SIM_API CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
+  SIM_ENTER(kInit);
+  return release_primary(dev, true);
+}
+SIM_API CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  SIM_ENTER(kInit);
+  return release_primary(dev, true);
+}
+
+static CUresult set_primary_flags(CUdevice dev, unsigned flags) {
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  primary_of(s, device)->flags = flags;
+  return CUDA_SUCCESS;
+}
+SIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  SIM_ENTER(kInit);
+  return set_primary_flags(dev, flags);
+}
+SIM_API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  SIM_ENTER(kInit);
+  return set_primary_flags(dev, flags);
+}
+
+SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  SIM_ENTER(kInit);
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Lock lock(state().mutex);
+  *flags = device->primary == nullptr ? 0 : device->primary->flags;
+  *active = device->primary != nullptr && device->primary->active ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  SIM_ENTER(kInit);
+  return create(pctx, flags, dev, 3020);
+}
+
+SIM_API CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
+                                CUdevice dev) {
+  SIM_ENTER(kInit);
+  if (numParams < 0 || (numParams > 0 && paramsArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (numParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  return create(pctx, flags, dev, 3020);
+}
+
+SIM_API CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
+  SIM_ENTER(kInit);
+  if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return create(pctx, flags, dev, 3020);
+}
+
+SIM_API CUresult cuCtxDestroy_v2(CUcontext ctx) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = nullptr;
+  if (CUresult r = check_context(s, ctx, &c)) return r;
+  if (c->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  tear_down(lock, c);
+  c->destroyed = true;
+  Thread& t = thread();
+  if (!t.stack.empty() && t.stack.back() == c) t.stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = nullptr;
+  if (CUresult r = check_context(s, ctx, &c)) return r;
+  thread().stack.push_back(c);
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
+  SIM_ENTER(kInit);
+  Thread& t = thread();
+  if (t.stack.empty()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (pctx != nullptr) *pctx = reinterpret_cast<CUcontext>(t.stack.back());
+  t.stack.pop_back();
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxSetCurrent(CUcontext ctx) {
+  SIM_ENTER(kInit);
+  Thread& t = thread();
+  if (ctx == nullptr) {
+    if (!t.stack.empty()) t.stack.pop_back();
+    return CUDA_SUCCESS;
+  }
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = nullptr;
+  if (CUresult r = check_context(s, ctx, &c)) return r;
+  if (t.stack.empty()) t.stack.push_back(c);
+  else t.stack.back() = c;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetCurrent(CUcontext* pctx) {
+  SIM_ENTER(kInit);
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pctx = reinterpret_cast<CUcontext>(current_context());
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetDevice(CUdevice* device) {
+  SIM_ENTER(kInit);
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* c = current_context();
+  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = c->device->ordinal;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
+  SIM_ENTER(kInit);
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = nullptr;
+  if (CUresult r = context_or_current(s, ctx, &c)) return r;
+  *device = c->device->ordinal;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetFlags(unsigned int* flags) {
+  SIM_ENTER(kInit);
+  Context* c = current_context();
+  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = c->flags;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxSetFlags(unsigned int flags) {
+  SIM_ENTER_CONTEXT(c);
+  if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  c->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
+  SIM_ENTER(kInit);
+  if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = nullptr;
+  if (CUresult r = context_or_current(s, ctx, &c)) return r;
+  *ctxId = c->id;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
+  SIM_ENTER(kInit);
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = nullptr;
+  if (CUresult r = context_or_current(s, ctx, &c)) return r;
+  *version = c->api_version;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxSynchronize(void) {
+  SIM_ENTER_CONTEXT(c);
+  Lock lock(state().mutex);
+  if (CUresult r = check_capture_unsafe(state())) return r;
+  return synchronize(lock, c);
+}
+
+SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* c = nullptr;
+  if (CUresult r = context_or_current(s, ctx, &c)) return r;
+  if (CUresult r = check_capture_unsafe(s)) return r;
+  return synchronize(lock, c);
+}
+
+SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  SIM_ENTER_CONTEXT(c);
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) return CUDA_ERROR_INVALID_VALUE;
+  c->limits[static_cast<size_t>(limit)] = value;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
+  SIM_ENTER_CONTEXT(c);
+  if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (limit < 0 || limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  *pvalue = c->limits[static_cast<size_t>(limit)];
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
+  SIM_ENTER_CONTEXT(c);
+  if (pconfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pconfig = c->cache_config;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
+  SIM_ENTER_CONTEXT(c);
+  if (config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  c->cache_config = config;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
+  SIM_ENTER_CONTEXT(c);
+  if (pConfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pConfig = c->shared_config == CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ? CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE
+                                                                        : c->shared_config;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
+  SIM_ENTER_CONTEXT(c);
+  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) return CUDA_ERROR_INVALID_VALUE;
+  c->shared_config = config;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
+  SIM_ENTER_CONTEXT(c);
+  (void)c;
+  if (leastPriority != nullptr) *leastPriority = 0;
+  if (greatestPriority != nullptr) *greatestPriority = -5;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxResetPersistingL2Cache(void) {
+  SIM_ENTER_CONTEXT(c);
+  (void)c;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
+  SIM_ENTER_CONTEXT(c);
+  if (pExecAffinity == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  pExecAffinity->type = type;
+  pExecAffinity->param.smCount.val = static_cast<unsigned>(c->device->spec.sm_count);
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
+  SIM_ENTER_CONTEXT(c);
+  if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  ++c->attach_count;
+  *pctx = reinterpret_cast<CUcontext>(c);
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxDetach(CUcontext ctx) {
+  SIM_ENTER_CONTEXT(c);
+  if (reinterpret_cast<CUcontext>(c) != ctx) return CUDA_ERROR_INVALID_CONTEXT;
+  if (--c->attach_count > 0) return CUDA_SUCCESS;
+  return cuCtxDestroy_v2(ctx);
+}
+
+SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  SIM_ENTER_CONTEXT(c);
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* peer = nullptr;
+  if (CUresult r = check_context(s, peerContext, &peer)) return r;
+  if (peer->device == c->device) return CUDA_ERROR_INVALID_DEVICE;
+  if (!peer_capable(s, *c->device, *peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  uint64_t bit = 1ull << peer->device->ordinal;
+  if ((c->peers.fetch_or(bit) & bit) != 0) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
+  SIM_ENTER_CONTEXT(c);
+  State& s = state();
+  Lock lock(s.mutex);
+  Context* peer = nullptr;
+  if (CUresult r = check_context(s, peerContext, &peer)) return r;
+  uint64_t bit = 1ull << peer->device->ordinal;
+  if ((c->peers.load() & bit) == 0) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  synchronize(lock, c);
+  c->peers.fetch_and(~bit);
+  return CUDA_SUCCESS;
+}

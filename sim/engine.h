@@ -1,0 +1,68 @@
+// How simulated work runs: fences, operations, lanes and the pool of workers that executes them.
+//
+// A Lane is an ordered queue (one per stream; one short-lived lane per graph node). Only its head may run, and only when
+// every fence it waits for is done. Ready heads go to a pool that always has a worker to spare, so an operation that
+// never ends (a kernel spinning on a flag, a host function waiting for a person) blocks its own lane and nothing else.
+// An operation without a body (event record, event wait) is completed in place by whoever made it ready. Conditions on
+// memory (cuStreamWaitValue) are watched by one poller thread with a growing pause, woken early by every completion.
+//
+// All of this is guarded by State::mutex; bodies run without it. Threads block every signal and are never joined.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/cuda_api.h"
+
+namespace tube::sim {
+
+struct Context;
+struct Lane;
+
+// One-shot completion. `time_ns` is CLOCK_MONOTONIC at completion.
+struct Fence {
+  bool done = false;
+  uint64_t time_ns = 0;
+  std::vector<std::shared_ptr<Lane>> waiters;  // blocked on this one; cleared at completion
+};
+using FencePtr = std::shared_ptr<Fence>;
+
+struct Op {
+  std::vector<FencePtr> waits;
+  std::function<CUresult()> body;   // without the lock; an error becomes the context's sticky error
+  std::function<bool()> condition;  // without the lock, cheap, must not block; then body (if any) runs
+  bool run_on_error = false;        // body runs though the context has failed (stream callbacks)
+  FencePtr fence;                   // made by submit() when empty
+};
+
+struct Lane : std::enable_shared_from_this<Lane> {
+  Context* context = nullptr;
+  int priority = 0;
+  bool blocking = false; // takes part in the legacy stream's ordering
+  std::deque<Op> queue;
+  bool busy = false;     // head is with a worker or the poller
+  FencePtr tail;         // fence of the newest operation; null when nothing was ever submitted
+};
+using LanePtr = std::shared_ptr<Lane>;
+using Lock = std::unique_lock<std::mutex>;
+
+uint64_t now_ns();
+
+// Appends to the lane and returns the operation's fence. Call with State::mutex held.
+FencePtr submit(Lock& lock, const LanePtr& lane, Op op);
+
+// Blocks until done. Call with the lock held; it is dropped while waiting.
+void wait(Lock& lock, const FencePtr& fence);
+
+// Number of bodies that are executing kernels right now (their cached host pointers must stay mapped).
+bool kernels_running(Lock& lock);
+struct KernelScope {
+  KernelScope();
+  ~KernelScope();
+};
+
+}  // namespace tube::sim

@@ -1,0 +1,166 @@
+// Events: a handle on the fence of the last record.
+#include <algorithm>
+
+#include "sim/capture.h"
+#include "sim/state.h"
+#include "sim/work.h"
+
+namespace tube::sim {
+namespace {
+
+constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+CUresult record(CUevent handle, CUstream hStream, unsigned flags, Context* context) {
+  State& s = state();
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  Lock lock(s.mutex);
+  auto* event = live<Event>(s, handle, Kind::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Stream* stream = nullptr;
+  if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
+  if (event->context->device != stream->context->device) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) return capture_event(stream, event);
+  return issue(lock, stream, EventRecordWork{event});
+}
+
+CUresult elapsed(float* out, CUevent hStart, CUevent hEnd) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  auto *start = live<Event>(s, hStart, Kind::kEvent), *end = live<Event>(s, hEnd, Kind::kEvent);
+  if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start->fence || !end->fence) return CUDA_ERROR_INVALID_HANDLE;
+  if (!start->fence->done || !end->fence->done) return CUDA_ERROR_NOT_READY;
+  auto ns = static_cast<int64_t>(end->fence->time_ns) - static_cast<int64_t>(start->fence->time_ns);
+  *out = static_cast<float>(static_cast<double>(ns) / 1e6);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tube::sim
+
+using namespace tube::sim;
+
+SIM_API CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  SIM_ENTER_CONTEXT(context);
+  if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* event = new Event;
+  event->context = context;
+  event->flags = Flags;
+  s.live.emplace(event, Kind::kEvent);
+  *phEvent = reinterpret_cast<CUevent>(event);
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuEventDestroy_v2(CUevent hEvent) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* event = live<Event>(s, hEvent, Kind::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  s.live.erase(event);
+  delete event;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return record(hEvent, hStream, 0, context);
+}
+
+SIM_API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  SIM_ENTER_CONTEXT(context);
+  return record(hEvent, hStream, flags, context);
+}
+
+SIM_API CUresult cuEventQuery(CUevent hEvent) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* event = live<Event>(s, hEvent, Kind::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) {
+    if (event->capture->invalid == CUDA_SUCCESS) event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  if (event->fence && !event->fence->done) return CUDA_ERROR_NOT_READY;
+  return event->context->error.load();
+}
+
+SIM_API CUresult cuEventSynchronize(CUevent hEvent) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* event = live<Event>(s, hEvent, Kind::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) {
+    if (event->capture->invalid == CUDA_SUCCESS) event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    return CUDA_ERROR_CAPTURED_EVENT;
+  }
+  FencePtr fence = event->fence;
+  Context* owner = event->context;
+  wait(lock, fence);
+  lock.unlock();
+  flush_prints(owner);
+  return owner->error.load();
+}
+
+SIM_API CUresult cuEventElapsedTime(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  SIM_ENTER(kInit);
+  return elapsed(pMilliseconds, hStart, hEnd);
+}
+
+SIM_API CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  SIM_ENTER(kInit);
+  return elapsed(pMilliseconds, hStart, hEnd);
+}
+
+// All streams of a context at once: an empty operation that waits for every lane.
+SIM_API CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* event = live<Event>(s, hEvent, Kind::kEvent);
+  auto* context = hCtx == nullptr ? current_context() : live<Context>(s, hCtx, Kind::kContext);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (event == nullptr || event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  for (Stream* stream : context->streams)
+    if (CUresult r = check_not_capturing(stream)) return r;
+  Op op;
+  for (auto& lane : context->lanes)
+    if (lane->tail) op.waits.push_back(lane->tail);
+  if (context->legacy->tail) op.waits.push_back(context->legacy->tail);
+  auto collector = std::make_shared<Lane>();
+  collector->context = context;
+  context->lanes.push_back(collector);
+  event->fence = submit(lock, collector, std::move(op));
+  event->capture = nullptr;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* event = live<Event>(s, hEvent, Kind::kEvent);
+  auto* context = hCtx == nullptr ? current_context() : live<Context>(s, hCtx, Kind::kContext);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (!event->fence || event->fence->done) return CUDA_SUCCESS;
+  for (Stream* stream : context->streams)
+    if (CUresult r = check_not_capturing(stream)) return r;
+  for (auto& lane : context->lanes) {
+    Op op;
+    op.waits.push_back(event->fence);
+    submit(lock, lane, std::move(op));
+  }
+  Op op;
+  op.waits.push_back(event->fence);
+  submit(lock, context->legacy, std::move(op));
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,331 @@
+// cuMemcpy*: each call describes its copy as a CUDA_MEMCPY3D and hands it to copy().
+//
+// Waiting follows NVIDIA's "API synchronization behavior": synchronous forms wait unless both sides are device memory;
+// asynchronous forms take the bytes of a pageable source at once, and wait when the destination is pageable.
+#include <cstring>
+
+#include "sim/capture.h"
+#include "sim/copy.h"
+#include "sim/state.h"
+#include "sim/work.h"
+
+namespace tube::sim {
+
+enum class Sync : uint8_t { kAsync, kSync };
+
+namespace {
+
+bool pageable(const void* p) {
+  auto range = state().map.find(reinterpret_cast<uint64_t>(p));
+  return !range || !range->is_host();
+}
+
+CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
+  State& s = state();
+  Lock lock(s.mutex);
+  Stream* stream = nullptr;
+  if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (sync == Sync::kSync)
+    if (CUresult r = check_capture_unsafe(s)) return r;
+  if (CUresult r = check_copy(stream->context, c)) return r;
+  bool from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST, to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST;
+  bool captured = stream->capture != nullptr;
+  CopyWork work;
+  work.copy = c;
+  bool block = sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY);
+  if (c.WidthInBytes != 0 && c.Height != 0 && c.Depth != 0 && !captured) {
+    if (from_host && pageable(c.srcHost) && !block) {
+      lock.unlock();
+      stage_source(work);
+      lock.lock();
+      if (handle != nullptr && live<Stream>(s, handle, Kind::kStream) != stream && stream != context->legacy_stream &&
+          !stream->per_thread)
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another thread destroyed the stream meanwhile
+    }
+    if (to_host && pageable(c.dstHost)) block = true;
+  }
+  FencePtr fence;
+  if (CUresult r = issue(lock, stream, std::move(work), &fence)) return r;
+  if (!block || captured) return CUDA_SUCCESS;
+  Context* owner = stream->context;
+  wait(lock, fence);
+  lock.unlock();
+  flush_prints(owner);
+  return owner->error.load();
+}
+
+CUDA_MEMCPY3D flat(size_t bytes) {
+  CUDA_MEMCPY3D c{};
+  c.WidthInBytes = bytes;
+  c.Height = 1;
+  c.Depth = 1;
+  return c;
+}
+
+CUDA_MEMCPY3D host_to_device(CUdeviceptr dst, const void* src, size_t bytes) {
+  CUDA_MEMCPY3D c = flat(bytes);
+  c.srcMemoryType = CU_MEMORYTYPE_HOST;
+  c.srcHost = src;
+  c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  c.dstDevice = dst;
+  return c;
+}
+
+CUDA_MEMCPY3D device_to_host(void* dst, CUdeviceptr src, size_t bytes) {
+  CUDA_MEMCPY3D c = flat(bytes);
+  c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  c.srcDevice = src;
+  c.dstMemoryType = CU_MEMORYTYPE_HOST;
+  c.dstHost = dst;
+  return c;
+}
+
+CUDA_MEMCPY3D device_to_device(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUmemorytype type) {
+  CUDA_MEMCPY3D c = flat(bytes);
+  c.srcMemoryType = c.dstMemoryType = type;
+  c.srcDevice = src;
+  c.dstDevice = dst;
+  return c;
+}
+
+CUDA_MEMCPY3D with_arrays(size_t bytes, CUarray dst, size_t dst_offset, CUarray src, size_t src_offset) {
+  CUDA_MEMCPY3D c = flat(bytes);
+  if (dst != nullptr) c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  if (src != nullptr) c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  c.dstArray = dst;
+  c.srcArray = src;
+  c.dstXInBytes = dst_offset;
+  c.srcXInBytes = src_offset;
+  return c;
+}
+
+CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D& p) {
+  CUDA_MEMCPY3D c = flat(p.WidthInBytes);
+  c.srcXInBytes = p.srcXInBytes;
+  c.srcY = p.srcY;
+  c.srcMemoryType = p.srcMemoryType;
+  c.srcHost = p.srcHost;
+  c.srcDevice = p.srcDevice;
+  c.srcArray = p.srcArray;
+  c.srcPitch = p.srcPitch;
+  c.dstXInBytes = p.dstXInBytes;
+  c.dstY = p.dstY;
+  c.dstMemoryType = p.dstMemoryType;
+  c.dstHost = p.dstHost;
+  c.dstDevice = p.dstDevice;
+  c.dstArray = p.dstArray;
+  c.dstPitch = p.dstPitch;
+  c.Height = p.Height;
+  return c;
+}
+
+CUDA_MEMCPY3D from_peer(const CUDA_MEMCPY3D_PEER& p) {
+  // The two structs differ only in the contexts, which stand where the reserved pointers are.
+  static_assert(sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER));
+  CUDA_MEMCPY3D c;
+  std::memcpy(&c, &p, sizeof c);
+  c.reserved0 = c.reserved1 = nullptr;
+  return c;
+}
+
+CUresult check_peers(CUcontext dst, CUcontext src) {
+  State& s = state();
+  Lock lock(s.mutex);
+  bool good = live<Context>(s, dst, Kind::kContext) != nullptr && live<Context>(s, src, Kind::kContext) != nullptr;
+  return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUDA_MEMCPY3D from_batch(const CUDA_MEMCPY3D_BATCH_OP& op, bool* good) {
+  CUDA_MEMCPY3D c = flat(op.extent.width);
+  c.Height = op.extent.height;
+  c.Depth = op.extent.depth;
+  *good = op.src.type == CU_MEMCPY_OPERAND_TYPE_POINTER && op.dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
+  if (!*good) return c;
+  c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  c.srcDevice = op.src.op.ptr.ptr;
+  c.srcPitch = op.src.op.ptr.rowLength;
+  c.srcHeight = op.src.op.ptr.layerHeight;
+  c.dstDevice = op.dst.op.ptr.ptr;
+  c.dstPitch = op.dst.op.ptr.rowLength;
+  c.dstHeight = op.dst.op.ptr.layerHeight;
+  return c;
+}
+
+CUresult copy_batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUstream stream) {
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    CUDA_MEMCPY3D c = device_to_device(dsts[i], srcs[i], sizes[i], CU_MEMORYTYPE_UNIFIED);
+    if (CUresult r = copy(context, c, stream, Sync::kAsync)) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult copy_batch_3d(Context* context, size_t count, CUDA_MEMCPY3D_BATCH_OP* ops, unsigned long long flags, CUstream stream) {
+  if (ops == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    bool good = false;
+    CUDA_MEMCPY3D c = from_batch(ops[i], &good);
+    if (!good) return CUDA_ERROR_NOT_SUPPORTED;
+    if (CUresult r = copy(context, c, stream, Sync::kAsync)) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tube::sim
+
+using namespace tube::sim;
+
+SIM_API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), hStream, Sync::kAsync);
+}
+SIM_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, host_to_device(dstDevice, srcHost, ByteCount), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, host_to_device(dstDevice, srcHost, ByteCount), hStream, Sync::kAsync);
+}
+SIM_API CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, device_to_host(dstHost, srcDevice, ByteCount), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, device_to_host(dstHost, srcDevice, ByteCount), hStream, Sync::kAsync);
+}
+SIM_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
+}
+
+SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                              size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  if (CUresult r = check_peers(dstContext, srcContext)) return r;
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                                   size_t ByteCount, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  if (CUresult r = check_peers(dstContext, srcContext)) return r;
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
+}
+
+SIM_API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  CUDA_MEMCPY3D c = with_arrays(ByteCount, dstArray, dstOffset, nullptr, 0);
+  c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  c.srcDevice = srcDevice;
+  return copy(context, c, nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  CUDA_MEMCPY3D c = with_arrays(ByteCount, nullptr, 0, srcArray, srcOffset);
+  c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  c.dstDevice = dstDevice;
+  return copy(context, c, nullptr, Sync::kSync);
+}
+static CUresult host_to_array(Context* context, CUarray array, size_t offset, const void* host, size_t bytes, CUstream stream,
+                              Sync sync) {
+  CUDA_MEMCPY3D c = with_arrays(bytes, array, offset, nullptr, 0);
+  c.srcMemoryType = CU_MEMORYTYPE_HOST;
+  c.srcHost = host;
+  return copy(context, c, stream, sync);
+}
+static CUresult array_to_host(Context* context, void* host, CUarray array, size_t offset, size_t bytes, CUstream stream, Sync sync) {
+  CUDA_MEMCPY3D c = with_arrays(bytes, nullptr, 0, array, offset);
+  c.dstMemoryType = CU_MEMORYTYPE_HOST;
+  c.dstHost = host;
+  return copy(context, c, stream, sync);
+}
+SIM_API CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  return host_to_array(context, dstArray, dstOffset, srcHost, ByteCount, nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return host_to_array(context, dstArray, dstOffset, srcHost, ByteCount, hStream, Sync::kAsync);
+}
+SIM_API CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  return array_to_host(context, dstHost, srcArray, srcOffset, ByteCount, nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return array_to_host(context, dstHost, srcArray, srcOffset, ByteCount, hStream, Sync::kAsync);
+}
+SIM_API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  SIM_ENTER_CONTEXT(context);
+  return copy(context, with_arrays(ByteCount, dstArray, dstOffset, srcArray, srcOffset), nullptr, Sync::kSync);
+}
+
+SIM_API CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
+  SIM_ENTER_CONTEXT(context);
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copy(context, from_2d(*pCopy), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
+  SIM_ENTER_CONTEXT(context);
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copy(context, from_2d(*pCopy), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copy(context, from_2d(*pCopy), hStream, Sync::kAsync);
+}
+SIM_API CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
+  SIM_ENTER_CONTEXT(context);
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copy(context, *pCopy, nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copy(context, *pCopy, hStream, Sync::kAsync);
+}
+SIM_API CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
+  SIM_ENTER_CONTEXT(context);
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copy(context, from_peer(*pCopy), nullptr, Sync::kSync);
+}
+SIM_API CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return copy(context, from_peer(*pCopy), hStream, Sync::kAsync);
+}
+
+SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*,
+                                    size_t*, size_t, size_t* failIdx, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  if (failIdx != nullptr) *failIdx = SIZE_MAX;
+  return copy_batch(context, dsts, srcs, sizes, count, hStream);
+}
+SIM_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*,
+                                       size_t*, size_t, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return copy_batch(context, dsts, srcs, sizes, count, hStream);
+}
+SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
+                                      CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  if (failIdx != nullptr) *failIdx = SIZE_MAX;
+  return copy_batch_3d(context, numOps, opList, flags, hStream);
+}
+SIM_API CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
+                                         CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return copy_batch_3d(context, numOps, opList, flags, hStream);
+}

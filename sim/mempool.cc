@@ -1,0 +1,287 @@
+// Memory pools and stream-ordered allocation.
+//
+// The address exists as soon as cuMemAllocAsync returns, which is stricter memory accounting than a real pool needs and
+// never wrong. cuMemFreeAsync marks the range; it goes back when the stream gets there. Nothing is cached for reuse, so
+// the release threshold is only remembered.
+#include <algorithm>
+
+#include "sim/heap.h"
+#include "sim/mempool.h"
+#include "sim/state.h"
+#include "sim/work.h"
+
+namespace tube::sim {
+namespace {
+
+CUresult alloc_async(Context* context, CUdeviceptr* dptr, size_t bytes, Pool* pool, bool default_pool, CUstream handle) {
+  if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  State& s = state();
+  Lock lock(s.mutex);
+  Stream* stream = nullptr;
+  if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (default_pool) pool = stream->context->device->current_pool;
+  else if (live<Pool>(s, pool, Kind::kPool) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = pool_allocate(s, pool, bytes, dptr)) return r;
+  if (!stream->capture) return CUDA_SUCCESS;
+  AllocWork work;
+  work.params.poolProps = pool->props;
+  work.params.bytesize = bytes;
+  work.params.dptr = *dptr;
+  work.memory = graph_memory(*dptr);
+  return issue(lock, stream, std::move(work));
+}
+
+CUresult free_async(Context* context, CUdeviceptr dptr, CUstream handle) {
+  State& s = state();
+  Lock lock(s.mutex);
+  Stream* stream = nullptr;
+  if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  auto range = s.map.find(dptr);
+  if (!range || range->base != dptr || range->freeing) return CUDA_ERROR_INVALID_VALUE;
+  FreeWork work;
+  work.address = dptr;
+  if (stream->capture) return issue(lock, stream, work);
+  if (range->kind != RangeKind::kPool && range->kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  work.return_to_pool = true;
+  s.map.update(dptr, [](Range& r) { r.freeing = true; });
+  return issue(lock, stream, work);
+}
+
+CUresult pool_of(CUmemoryPool handle, Pool** pool) {
+  *pool = live<Pool>(state(), handle, Kind::kPool);
+  return *pool == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult pool_allocate(State& s, Pool* pool, uint64_t bytes, CUdeviceptr* dptr) {
+  if (pool->props.maxSize != 0 && pool->used + bytes > pool->props.maxSize) return CUDA_ERROR_OUT_OF_MEMORY;
+  Range range;
+  range.requested = bytes;
+  range.kind = RangeKind::kPool;
+  range.device = pool->device->ordinal;
+  range.pool = pool;
+  range.readable = pool->readable;
+  range.writable = pool->writable;
+  uint64_t base = 0;
+  if (CUresult r = allocate_range(s, range, kAllocAlign, &base)) return r;
+  pool->used += bytes;
+  pool->used_high = std::max(pool->used_high, pool->used);
+  pool->reserved = pool->used;
+  pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
+  *dptr = base;
+  return CUDA_SUCCESS;
+}
+
+static void free_pool_range(State& s, uint64_t address) {
+  auto gone = s.map.remove(address);
+  if (!gone) return;
+  if (gone->pool != nullptr) {
+    gone->pool->used -= std::min(gone->pool->used, gone->requested);
+    gone->pool->reserved = gone->pool->used;
+  }
+  release_range(s, *gone);
+}
+
+CUresult finish_pool_free(CUdeviceptr address) {
+  State& s = state();
+  Lock lock(s.mutex);
+  free_pool_range(s, address);
+  return CUDA_SUCCESS;
+}
+
+std::shared_ptr<void> graph_memory(CUdeviceptr address) {
+  // Graphs are destroyed with the lock held, so this must not take it.
+  return std::shared_ptr<void>(reinterpret_cast<void*>(address), [](void* p) { free_pool_range(state(), reinterpret_cast<uint64_t>(p)); });
+}
+
+}  // namespace tube::sim
+
+using namespace tube::sim;
+
+SIM_API CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return alloc_async(context, dptr, bytesize, nullptr, true, hStream);
+}
+SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return alloc_async(context, dptr, bytesize, reinterpret_cast<Pool*>(pool), false, hStream);
+}
+SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  SIM_ENTER_CONTEXT(context);
+  return free_async(context, dptr, hStream);
+}
+
+SIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  SIM_ENTER(kInit);
+  if (pool == nullptr || poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
+  Device* device = device_at(poolProps->location.id);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  State& s = state();
+  Lock lock(s.mutex);
+  auto* p = new Pool;
+  p->device = device;
+  p->props = *poolProps;
+  p->readable = p->writable = 1ull << device->ordinal;
+  s.live.emplace(p, Kind::kPool);
+  *pool = reinterpret_cast<CUmemoryPool>(p);
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  Pool* p = nullptr;
+  if (CUresult r = pool_of(pool, &p)) return r;
+  if (p->is_default) return CUDA_ERROR_INVALID_VALUE;
+  // Allocations outlive their pool; the struct stays until the process ends when there are any.
+  s.live.erase(p);
+  if (p->device->current_pool == p) p->device->current_pool = p->device->default_pool;
+  if (p->used == 0) delete p;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+  SIM_ENTER(kInit);
+  Lock lock(state().mutex);
+  Pool* p = nullptr;
+  return pool_of(pool, &p);
+}
+
+SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  SIM_ENTER(kInit);
+  Lock lock(state().mutex);
+  Pool* p = nullptr;
+  if (CUresult r = pool_of(pool, &p)) return r;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: p->reuse_event = *static_cast<int*>(value); break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: p->reuse_opportunistic = *static_cast<int*>(value); break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: p->reuse_internal = *static_cast<int*>(value); break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: p->release_threshold = *static_cast<cuuint64_t*>(value); break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      p->reserved_high = p->reserved;
+      break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
+      p->used_high = p->used;
+      break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  SIM_ENTER(kInit);
+  Lock lock(state().mutex);
+  Pool* p = nullptr;
+  if (CUresult r = pool_of(pool, &p)) return r;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto* wide = static_cast<cuuint64_t*>(value);
+  auto* flag = static_cast<int*>(value);
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: *flag = p->reuse_event; break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: *flag = p->reuse_opportunistic; break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: *flag = p->reuse_internal; break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *wide = p->release_threshold; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: *wide = p->reserved; break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: *wide = p->reserved_high; break;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *wide = p->used; break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: *wide = p->used_high; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  SIM_ENTER(kInit);
+  State& s = state();
+  Lock lock(s.mutex);
+  Pool* p = nullptr;
+  if (CUresult r = pool_of(pool, &p)) return r;
+  if (map == nullptr && count > 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || device_at(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    uint64_t bit = 1ull << map[i].location.id;
+    if (map[i].location.id == p->device->ordinal && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    p->readable = map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->readable | bit : p->readable & ~bit;
+    p->writable = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? p->writable | bit : p->writable & ~bit;
+  }
+  s.map.for_each([p](Range& r) {
+    if (r.pool != p) return;
+    r.readable = p->readable;
+    r.writable = p->writable;
+  });
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+  SIM_ENTER(kInit);
+  Lock lock(state().mutex);
+  Pool* p = nullptr;
+  if (CUresult r = pool_of(memPool, &p)) return r;
+  if (flags == nullptr || location == nullptr || device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t bit = 1ull << location->id;
+  *flags = (p->writable & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+           : (p->readable & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                      : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult get_pool(CUmemoryPool* out, CUdevice dev, bool is_default) {
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Lock lock(state().mutex);
+  *out = reinterpret_cast<CUmemoryPool>(is_default ? device->default_pool : device->current_pool);
+  return CUDA_SUCCESS;
+}
+
+static CUresult set_pool(CUdevice dev, CUmemoryPool pool) {
+  Device* device = device_at(dev);
+  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Lock lock(state().mutex);
+  Pool* p = nullptr;
+  if (CUresult r = pool_of(pool, &p)) return r;
+  if (p->device != device) return CUDA_ERROR_INVALID_VALUE;
+  device->current_pool = p;
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+  SIM_ENTER(kInit);
+  return get_pool(pool_out, dev, true);
+}
+SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+  SIM_ENTER(kInit);
+  return get_pool(pool, dev, false);
+}
+SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  SIM_ENTER(kInit);
+  return set_pool(dev, pool);
+}
+
+static CUresult check_location(const CUmemLocation* location, CUmemAllocationType type) {
+  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_SUCCESS;
+}
+SIM_API CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+  SIM_ENTER(kInit);
+  if (CUresult r = check_location(location, type)) return r;
+  return get_pool(pool_out, location->id, true);
+}
+SIM_API CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  SIM_ENTER(kInit);
+  if (CUresult r = check_location(location, type)) return r;
+  return get_pool(pool, location->id, false);
+}
+SIM_API CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+  SIM_ENTER(kInit);
+  if (CUresult r = check_location(location, type)) return r;
+  return set_pool(location->id, pool);
+}

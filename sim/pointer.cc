@@ -1,0 +1,126 @@
+// cuPointer*: what the address map knows about an address.
+#include <cstring>
+
+#include "sim/state.h"
+
+namespace tube::sim {
+namespace {
+
+template <typename T>
+CUresult give(void* data, T value) {
+  std::memcpy(data, &value, sizeof value);
+  return CUDA_SUCCESS;
+}
+
+// Some attributes are a reservation's, some the mapping's; both are the range here.
+CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdeviceptr ptr) {
+  State& s = state();
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT: {
+      Context* c = r.context;
+      return give(data, reinterpret_cast<CUcontext>(c));
+    }
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return give<unsigned>(data, r.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return give<CUdeviceptr>(data, ptr);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (!r.is_host() && r.kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
+      return give(data, reinterpret_cast<void*>(ptr));
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return give<unsigned>(data, r.sync_memops ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: return give<unsigned long long>(data, r.id);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give<int>(data, r.device);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return give<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return give(data, reinterpret_cast<void*>(r.base));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return give<size_t>(data, r.requested);
+    case CU_POINTER_ATTRIBUTE_MAPPED: return give<unsigned>(data, 1);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      return give<unsigned>(data, r.kind == RangeKind::kMapped ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return give<unsigned>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
+      Context* c = current_context();
+      uint64_t bit = c == nullptr ? 0 : 1ull << c->device->ordinal;
+      bool restricted = r.kind == RangeKind::kMapped || r.kind == RangeKind::kPool;
+      unsigned flags = !restricted || (r.writable & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                       : (r.readable & bit) != 0              ? CU_MEM_ACCESS_FLAGS_PROT_READ
+                                                              : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+      return give<unsigned>(data, flags);
+    }
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: {
+      Lock lock(s.mutex);
+      bool alive = live<Pool>(s, r.pool, Kind::kPool) != nullptr;
+      return give(data, alive ? reinterpret_cast<CUmemoryPool>(r.pool) : nullptr);
+    }
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return give<unsigned long long>(data, r.id);
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return give<unsigned>(data, 0);
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+// Zero, of the attribute's width.
+CUresult unknown(void* data, CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give<int>(data, -2);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return give<unsigned>(data, 0);
+    default: return give<uint64_t>(data, 0);
+  }
+}
+
+bool valid(CUpointer_attribute a) { return a >= CU_POINTER_ATTRIBUTE_CONTEXT && a <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE; }
+
+}  // namespace
+}  // namespace tube::sim
+
+using namespace tube::sim;
+
+SIM_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  SIM_ENTER(kInit);
+  if (data == nullptr || !valid(attribute)) return CUDA_ERROR_INVALID_VALUE;
+  auto range = state().map.find(ptr);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  return known(data, attribute, *range, ptr);
+}
+
+SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
+  SIM_ENTER(kInit);
+  if (attributes == nullptr || data == nullptr || numAttributes == 0) return CUDA_ERROR_INVALID_VALUE;
+  auto range = state().map.find(ptr);
+  for (unsigned i = 0; i < numAttributes; ++i) {
+    if (!valid(attributes[i]) || data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    // An attribute that does not apply reads as zero here; only the single query fails.
+    if (!range || known(data[i], attributes[i], *range, ptr) != CUDA_SUCCESS) unknown(data[i], attributes[i]);
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  SIM_ENTER(kInit);
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+  bool on = *static_cast<const unsigned*>(value) != 0;
+  bool found = state().map.update(ptr, [on](Range& r) { r.sync_memops = on; });
+  return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_API CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
+  SIM_ENTER(kContext);
+  auto range = state().map.find(devPtr);
+  if (data == nullptr || dataSize == 0 || count == 0 || !range || range->kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(data, 0, dataSize);
+  if (dataSize < 4) return CUDA_ERROR_INVALID_VALUE;
+  bool device_id = attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION || attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY ||
+                   attribute == CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
+  if (device_id) return give<int>(data, CU_DEVICE_INVALID);
+  return attribute == CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}

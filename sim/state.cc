@@ -1,0 +1,180 @@
+// Initialisation, the entry check, and what happens to contexts as a whole.
+#include "sim/state.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "sim/capture.h"
+#include "sim/device.h"
+#include "sim/fault.h"
+#include "sim/heap.h"
+#include "sim/module.h"
+
+namespace tube::sim {
+namespace {
+
+std::atomic<State*> the_state{nullptr};
+std::atomic<bool> forked{false};
+std::atomic<uint64_t> next_thread{1};
+thread_local Thread* this_thread = nullptr;  // a plain pointer: no thread_local destructor runs before atexit handlers
+pthread_key_t thread_key;
+
+void free_thread(void* p) { delete static_cast<Thread*>(p); }
+
+}  // namespace
+
+State& state() { return *the_state.load(std::memory_order_acquire); }
+bool initialized() { return the_state.load(std::memory_order_acquire) != nullptr && !forked.load(std::memory_order_relaxed); }
+
+Thread& thread() {
+  if (this_thread == nullptr) {
+    this_thread = new Thread;
+    this_thread->id = next_thread.fetch_add(1);
+    if (the_state.load() != nullptr) pthread_setspecific(thread_key, this_thread);
+  }
+  return *this_thread;
+}
+
+CUresult initialize() {
+  static std::mutex once;
+  std::lock_guard guard(once);
+  if (forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (the_state.load() != nullptr) return state().devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+  auto* s = new State;
+  std::string error;
+  TopologySpec spec = load_topology(&error);
+  s->fabric = std::make_unique<Fabric>(spec);
+  make_devices(*s, spec, &error);
+  load_faults(std::getenv("TUBE_SIM_FAULT"), s->fabric.get(), &error);
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  s->launch_blocking = blocking != nullptr && std::strcmp(blocking, "0") != 0 && *blocking != '\0';
+  const char* loading = std::getenv("CUDA_MODULE_LOADING");
+  if (loading != nullptr && std::strcmp(loading, "EAGER") == 0) s->loading_mode = CU_MODULE_EAGER_LOADING;
+  if (!error.empty()) std::fprintf(stderr, "tube sim: %s\n", error.c_str());
+  pthread_key_create(&thread_key, &free_thread);
+  pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
+  the_state.store(s, std::memory_order_release);
+  return s->devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+}
+
+Context* current_context() {
+  Thread& t = thread();
+  return t.stack.empty() ? nullptr : t.stack.back();
+}
+
+CUresult enter(const char* call, Need need, Context** current) {
+  if (need != Need::kNothing && !initialized()) return CUDA_ERROR_NOT_INITIALIZED;
+  Injected injected = count_call(call);
+  if (injected.error != CUDA_SUCCESS) return injected.error;
+  if (need != Need::kNothing && state().devices.empty()) return CUDA_ERROR_NO_DEVICE;
+  if (need != Need::kContext) return CUDA_SUCCESS;
+  if (thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
+  Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (context->primary && !context->active) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (injected.fault != CUDA_SUCCESS) {
+    CUresult none = CUDA_SUCCESS;
+    context->error.compare_exchange_strong(none, injected.fault);
+  }
+  if (current != nullptr) *current = context;
+  return context->error.load();
+}
+
+Device* device_at(CUdevice ordinal) {
+  State& s = state();
+  if (ordinal < 0 || static_cast<size_t>(ordinal) >= s.devices.size()) return nullptr;
+  return s.devices[static_cast<size_t>(ordinal)].get();
+}
+
+Accessor accessor_of(const Context& context, bool dma) {
+  return {context.device->ordinal, context.peers.load(std::memory_order_relaxed), dma};
+}
+
+CUresult synchronize(Lock& lock, Context* context) {
+  std::vector<FencePtr> tails;
+  for (auto& lane : context->lanes)
+    if (lane->tail && !lane->tail->done) tails.push_back(lane->tail);
+  if (context->legacy->tail) tails.push_back(context->legacy->tail);
+  for (auto& fence : tails) wait(lock, fence);
+  // Lanes of destroyed streams are kept only until they drain.
+  std::erase_if(context->lanes, [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+  lock.unlock();
+  flush_prints(context);
+  lock.lock();
+  return context->error.load();
+}
+
+void flush_prints(Context* context) {
+  std::string text;
+  {
+    std::lock_guard guard(context->print_mutex);
+    text.swap(context->print_buffer);
+  }
+  if (text.empty()) return;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void tear_down(Lock& lock, Context* context) {
+  State& s = state();
+  context->cancel->store(true);
+  for (Stream* stream : context->streams) forget_capture(s, stream);
+  synchronize(lock, context);
+  while (!context->modules.empty()) destroy_module(s, context->modules.back());
+  for (Stream* stream : context->streams) {
+    s.live.erase(stream);
+    delete stream;
+  }
+  for (auto& [id, stream] : context->per_thread) delete stream;
+  context->streams.clear();
+  context->per_thread.clear();
+  context->lanes.clear();
+  auto gone = s.map.remove_if([context](const Range& r) { return r.context == context; });
+  for (Range& r : gone) release_range(s, r);
+  delete context->legacy_stream;
+  reset_context(s, context);
+}
+
+void reset_context(State& s, Context* context) {
+  context->legacy = std::make_shared<Lane>();
+  context->legacy->context = context;
+  context->legacy_stream = new Stream;
+  context->legacy_stream->id = s.new_id();
+  context->legacy_stream->context = context;
+  context->legacy_stream->lane = context->legacy;
+  context->error.store(CUDA_SUCCESS);
+  context->cancel = std::make_shared<std::atomic<bool>>(false);
+  context->peers.store(0);
+  context->heap_used = 0;
+}
+
+CUresult check_capture_unsafe(State& s) {
+  Thread& t = thread();
+  if (t.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  for (auto& capture : s.captures) {
+    bool own = capture->thread == t.id && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    bool global = t.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    if (!own && !global) continue;
+    if (capture->invalid == CUDA_SUCCESS) capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
+}  // namespace tube::sim
+
+using namespace tube::sim;
+
+SIM_API CUresult cuInit(unsigned int Flags) {
+  if (CUresult injected = enter("cuInit", Need::kNothing)) return injected;
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return initialize();
+}

@@ -1,0 +1,94 @@
+// The whole simulated driver: one State per process, made by the first cuInit, leaked on purpose.
+//
+// Programs call the driver from atexit handlers and from threads that outlive main, so nothing here has a destructor
+// that runs at exit. After fork the child's copy is dead: every call answers CUDA_ERROR_NOT_INITIALIZED.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/address_map.h"
+#include "sim/engine.h"
+#include "sim/objects.h"
+#include "sim/topology.h"
+
+#define SIM_API extern "C" __attribute__((visibility("default")))
+
+namespace tube::sim {
+
+enum class Kind : uint8_t {
+  kContext, kStream, kEvent, kModule, kFunction, kKernel, kLibrary, kLinker, kPool, kGraph, kNode, kGraphExec, kArray,
+  kMipmap, kTexture, kUserObject,
+};
+
+struct State {
+  std::mutex mutex;  // rank 1: guards everything below but `map`
+  std::vector<std::unique_ptr<Device>> devices;
+  std::unique_ptr<Fabric> fabric;
+  AddressMap map;    // own lock, rank 2
+  std::unordered_map<const void*, Kind> live;
+  uint64_t next_id = 1;
+  std::vector<CapturePtr> captures;
+  bool launch_blocking = false;
+  CUmoduleLoadingMode loading_mode = CU_MODULE_LAZY_LOADING;
+
+  uint64_t new_id() { return next_id++; }
+};
+
+// Valid after a successful enter().
+State& state();
+Thread& thread();
+
+// What a call needs before it may start.
+enum class Need : uint8_t { kNothing, kInit, kContext };
+
+// Every entry point starts with this: counts the call for fault injection, checks initialisation, the current context
+// and its sticky error. `current` receives the context for Need::kContext.
+CUresult enter(const char* call, Need need, Context** current = nullptr);
+#define SIM_ENTER(need)                                                                          \
+  do {                                                                                           \
+    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::need)) return entered; \
+  } while (0)
+#define SIM_ENTER_CONTEXT(variable)                                                                       \
+  ::tube::sim::Context* variable = nullptr;                                                               \
+  do {                                                                                                    \
+    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kContext, &variable))          \
+      return entered;                                                                                     \
+  } while (0)
+
+Context* current_context();
+
+// Handle checks; null when the handle is not a live object of that kind. Call with the lock held.
+template <typename T>
+T* live(State& s, const void* handle, Kind kind) {
+  auto it = s.live.find(handle);
+  if (it == s.live.end() || it->second != kind) return nullptr;
+  return static_cast<T*>(const_cast<void*>(handle));
+}
+
+// The device an ordinal names, or null.
+Device* device_at(CUdevice ordinal);
+
+// What the context's accesses look like to the address map.
+Accessor accessor_of(const Context& context, bool dma);
+
+// Waits for all work of the context; returns its sticky error. Takes and drops the lock.
+CUresult synchronize(Lock& lock, Context* context);
+// Prints what kernels printed since the last time. Without the lock.
+void flush_prints(Context* context);
+// An empty legacy stream, a cleared error: a context as new. With the lock held.
+void reset_context(State& s, Context* context);
+// Frees everything that belongs to the context (streams, modules, memory). With the lock held.
+void tear_down(Lock& lock, Context* context);
+
+// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture forbids this kind of call now; invalidates that capture.
+CUresult check_capture_unsafe(State& s);
+
+// Sets up device list and faults once; used by cuInit.
+CUresult initialize();
+bool initialized();
+
+}  // namespace tube::sim

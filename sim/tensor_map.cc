@@ -1,0 +1,78 @@
+// cuTensorMapEncode*: the descriptor of a tensor copy. Its real layout is not public; kernels that use one (TMA
+// instructions) are not interpreted, so the simulator stores the arguments in a layout of its own, after checking them.
+#include <cstring>
+
+#include "sim/state.h"
+
+namespace tube::sim {
+namespace {
+
+struct Encoded {
+  uint32_t magic;
+  uint16_t data_type;
+  uint8_t rank, interleave;
+  uint64_t address;
+  uint64_t strides[4];
+  uint32_t dims[5];
+  uint16_t box[5];
+  uint8_t element_strides[5];
+  uint8_t swizzle, promotion, fill;
+};
+static_assert(sizeof(Encoded) <= sizeof(CUtensorMap));
+constexpr uint32_t kMagic = 0x4d544254;
+
+CUresult check(const void* map, unsigned rank, const void* address, const cuuint64_t* dims, const cuuint64_t* strides) {
+  if (map == nullptr || address == nullptr || dims == nullptr || rank == 0 || rank > 5) return CUDA_ERROR_INVALID_VALUE;
+  if (rank > 1 && strides == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0 || reinterpret_cast<uintptr_t>(address) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < rank; ++i)
+    if (dims[i] == 0 || dims[i] > (1ull << 32)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i + 1 < rank; ++i)
+    if (strides[i] % 16 != 0 || strides[i] >= (1ull << 40)) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+}  // namespace tube::sim
+
+using namespace tube::sim;
+
+SIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap* tensorMap, CUtensorMapDataType tensorDataType, cuuint32_t tensorRank,
+                                        void* globalAddress, const cuuint64_t* globalDim, const cuuint64_t* globalStrides,
+                                        const cuuint32_t* boxDim, const cuuint32_t* elementStrides,
+                                        CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                        CUtensorMapL2promotion l2Promotion, CUtensorMapFloatOOBfill oobFill) {
+  SIM_ENTER(kInit);
+  if (CUresult r = check(tensorMap, tensorRank, globalAddress, globalDim, globalStrides)) return r;
+  if (boxDim == nullptr || elementStrides == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Encoded e{};
+  e.magic = kMagic;
+  e.data_type = static_cast<uint16_t>(tensorDataType);
+  e.rank = static_cast<uint8_t>(tensorRank);
+  e.interleave = static_cast<uint8_t>(interleave);
+  e.address = reinterpret_cast<uint64_t>(globalAddress);
+  for (unsigned i = 0; i < tensorRank; ++i) {
+    if (boxDim[i] == 0 || boxDim[i] > 256 || elementStrides[i] == 0 || elementStrides[i] > 8) return CUDA_ERROR_INVALID_VALUE;
+    e.dims[i] = static_cast<uint32_t>(globalDim[i] - 1);
+    e.box[i] = static_cast<uint16_t>(boxDim[i]);
+    e.element_strides[i] = static_cast<uint8_t>(elementStrides[i]);
+    if (i + 1 < tensorRank) e.strides[i] = globalStrides[i];
+  }
+  e.swizzle = static_cast<uint8_t>(swizzle);
+  e.promotion = static_cast<uint8_t>(l2Promotion);
+  e.fill = static_cast<uint8_t>(oobFill);
+  std::memset(tensorMap, 0, sizeof *tensorMap);
+  std::memcpy(tensorMap, &e, sizeof e);
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuTensorMapReplaceAddress(CUtensorMap* tensorMap, void* globalAddress) {
+  SIM_ENTER(kInit);
+  if (tensorMap == nullptr || reinterpret_cast<uintptr_t>(globalAddress) % 16 != 0) return CUDA_ERROR_INVALID_VALUE;
+  Encoded e;
+  std::memcpy(&e, tensorMap, sizeof e);
+  if (e.magic != kMagic) return CUDA_ERROR_INVALID_VALUE;
+  e.address = reinterpret_cast<uint64_t>(globalAddress);
+  std::memcpy(tensorMap, &e, sizeof e);
+  return CUDA_SUCCESS;
+}
