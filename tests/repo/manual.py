@@ -1,7 +1,7 @@
-"""Manual pages, completion files and help know the same verbs, options and environment variables.
+"""Manual pages, completion files and help know the same verbs and options.
 
 manual.py ROOT TUBECTL: reads `tubectl VERB --help` for every verb and looks for each option in tubectl.1 and in both completion
-files; every TUBE_ variable of base/env.cc must be in tube.7 (which is generated from it) or tubectl.1.
+files. The environment section of tube.7 needs no test: it is generated from base/env.cc.
 """
 import pathlib
 import re
@@ -27,7 +27,7 @@ def leaves():
 
 
 found = []
-texts = {"tubectl.1": (root / "docs/man/tubectl.1.scd").read_text().replace("\\", ""),
+texts = {"tubectl.1": (root / "tools/man/tubectl.1.scd").read_text().replace("\\", ""),
          "bash": (root / "tools/completion/tubectl.bash").read_text(), "zsh": (root / "tools/completion/_tubectl").read_text()}
 for leaf in leaves():
     text = help_text(*leaf)

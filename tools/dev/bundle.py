@@ -1,6 +1,6 @@
 """Lays out the bundle: one relocatable folder with everything a GPU node needs, and checks what it depends on.
 
-Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), share/ (completions), and tests/gpu,
+Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), share/ (completion files, manual pages), and tests/gpu,
 tests/programs, tests/e2e, bench, examples laid out as in the checkout, their built programs beside their scripts.
 Every ELF file in it is read with objdump: it may need glibc up to 2.35, the libraries listed in ALLOWED, and what the bundle
 itself holds. The whole is at most 60 MiB. Usage: bundle.py BUILD_FOLDER DESTINATION
@@ -59,13 +59,17 @@ def copy_mixed(build, dest):
             subprocess.run(["strip", "--strip-unneeded", target], check=False, stderr=subprocess.DEVNULL)
 
 
-def write_identity(dest):
+def write_identity(build, dest):
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     (dest / "COMMIT").write_text(commit + "\n")
     for name in ("LICENSE", "README.md"):
         if pathlib.Path(name).exists():
             shutil.copy2(name, dest / name)
     shutil.copytree("tools/completion", dest / "share/completion", dirs_exist_ok=True)
+    for page in (build / "tools/man").glob("*.[178]"):
+        target = dest / "share/man" / f"man{page.suffix[1:]}" / page.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(page, target)
 
 
 def check(dest):
@@ -98,7 +102,7 @@ def main():
     shutil.rmtree(dest, ignore_errors=True)
     copy_fixed(build, dest)
     copy_mixed(build, dest)
-    write_identity(dest)
+    write_identity(build, dest)
     problems, total, count = check(dest)
     for problem in problems:
         print(f"bundle: {problem}", file=sys.stderr)

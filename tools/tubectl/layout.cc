@@ -62,10 +62,11 @@ std::vector<std::string> loader_cache() {
   return paths;
 }
 
-// Tube's own libraries carry the driver's SONAME; a copy of them is told apart by a neighbour the driver never has.
-bool is_tubes_own(const std::string& real, const Layout& layout) {
+// Tube's own libraries carry the driver's SONAME, and so may another build's; the folder tells (proxy/backend.cc agrees).
+// The toolkit's stub is no driver either.
+bool is_no_driver(const std::string& real, const Layout& layout) {
   if (real == resolved(layout.hook_lib) || real == resolved(layout.sim_lib)) return true;
-  return real.find("/tube/hook/") != real.npos || real.find("/tube/sim/") != real.npos;
+  return real.find("/hook/") != real.npos || real.find("/sim/") != real.npos || real.find("/stubs/") != real.npos;
 }
 
 }  // namespace
@@ -95,7 +96,7 @@ DriverSearch find_real_driver(const Layout& layout) {
   DriverSearch search;
   for (const std::string& candidate : candidates) {
     std::string real = resolved(candidate);
-    if (!real.empty() && is_tubes_own(real, layout)) continue;
+    if (!real.empty() && is_no_driver(real, layout)) continue;
     search.looked_in.push_back(candidate);
     if (real.empty()) continue;
     search.path = candidate;
