@@ -111,6 +111,7 @@ struct LaunchConfig {
   const uint64_t* variable_addresses = nullptr;
   uint32_t sm_count = 1;               // for %nsmid
   uint64_t grid_id = 0;                // %gridid
+  bool cooperative = false;            // all blocks run together, so that grid-wide barriers work (cooperative launches)
   const std::atomic<bool>* cancel = nullptr;  // when it becomes true the launch stops early (process exit)
 };
 
