@@ -46,7 +46,7 @@ namespace detail {
 // In range, behind the fixed struct, 8-aligned, whole elements, not more than max_bytes (0: no limit but the payload).
 [[nodiscard]] constexpr bool blob_ok(size_t payload_bytes, uint32_t fixed_bytes, BlobRef untrusted, uint32_t element_bytes,
                                      uint32_t max_bytes) {
-  if (untrusted.size == 0) return untrusted.offset == 0 || untrusted.offset <= payload_bytes;
+  if (untrusted.size == 0) return untrusted.offset <= payload_bytes;
   if (untrusted.offset < fixed_bytes || untrusted.offset % 8 != 0) return false;
   if (untrusted.offset > payload_bytes || untrusted.size > payload_bytes - untrusted.offset) return false;
   return untrusted.size % element_bytes == 0 && (max_bytes == 0 || untrusted.size <= max_bytes);

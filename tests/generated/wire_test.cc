@@ -1,0 +1,273 @@
+// Every call and every reply of the protocol: what is written is read back, a truncated or mutated record is noticed or
+// harmless, and each rule of protocol/README.md about blobs and reserved fields is enforced. The calls come from the
+// generated list, so a new description is tested without a new line here.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "protocol/print.h"
+#include "protocol/visit.gen.h"
+#include "protocol/wire.gen.h"
+
+namespace tube::wire {
+namespace {
+
+// A small fixed generator: the same records in every run and on every machine.
+class Random {
+ public:
+  uint64_t next() {
+    state_ ^= state_ << 13;
+    state_ ^= state_ >> 7;
+    state_ ^= state_ << 17;
+    return state_;
+  }
+
+ private:
+  uint64_t state_ = 0x9e3779b97f4a7c15ull;
+};
+
+// Fills every field with its own value and every blob with three elements (a name with seven letters).
+class Filler {
+ public:
+  Filler(Random& random, std::vector<std::byte>& payload) : random_(random), payload_(payload) {}
+
+  template <class T>
+  void number(const char*, T& value, FieldKind) {
+    value = static_cast<T>(random_.next());
+  }
+  template <class T, size_t N>
+  void array(const char*, T (&values)[N]) {
+    for (T& value : values) value = static_cast<T>(random_.next());
+  }
+  template <size_t N>
+  void opaque(const char*, unsigned char (&bytes)[N]) {
+    for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random_.next());
+  }
+  void blob(const char*, BlobRef& ref, uint32_t element_bytes, uint32_t) { ref = add(3 * element_bytes); }
+  void name(const char*, BlobRef& ref) { ref = add(7); }
+
+ private:
+  BlobRef add(uint32_t bytes) {
+    payload_.resize(align8(static_cast<uint32_t>(payload_.size())));
+    const BlobRef ref{static_cast<uint32_t>(payload_.size()), bytes};
+    for (uint32_t i = 0; i < bytes; ++i) payload_.push_back(static_cast<std::byte>('a' + random_.next() % 26));
+    return ref;
+  }
+
+  Random& random_;
+  std::vector<std::byte>& payload_;
+};
+
+// Collects the blobs of a struct, to break them one by one.
+struct Blobs {
+  struct Entry {
+    std::string field;
+    BlobRef* ref;
+    uint32_t element_bytes, max_bytes;
+    bool is_name;
+  };
+  std::vector<Entry> all;
+
+  template <class T>
+  void number(const char*, T&, FieldKind) {}
+  template <class T>
+  void array(const char*, T&) {}
+  template <class T>
+  void opaque(const char*, T&) {}
+  void blob(const char* field, BlobRef& ref, uint32_t element, uint32_t max) { all.push_back({field, &ref, element, max, false}); }
+  void name(const char* field, BlobRef& ref) { all.push_back({field, &ref, 1, kMaxNameBytes, true}); }
+};
+
+template <class X>
+struct Record {
+  X fixed{};
+  std::vector<std::byte> payload;
+
+  explicit Record(Random& random) {
+    payload.resize(X::kFixedBytes);
+    visit(fixed, Filler(random, payload));
+    store();
+  }
+  void store() {
+    if (X::kFixedBytes != 0) std::memcpy(payload.data(), &fixed, X::kFixedBytes);
+  }
+  bool valid() const { return validate(payload, fixed); }
+};
+
+template <class X>
+bool decodes(std::span<const std::byte> payload) {
+  X fixed{};
+  if (payload.size() < X::kFixedBytes) return false;
+  if (X::kFixedBytes != 0) std::memcpy(&fixed, payload.data(), X::kFixedBytes);
+  return validate(payload, fixed);
+}
+
+template <class X>
+void round_trip(const char* name) {
+  SCOPED_TRACE(name);
+  Random random;
+  Record<X> record(random);
+  EXPECT_TRUE(decodes<X>(record.payload));
+  X copy{};
+  if (X::kFixedBytes != 0) std::memcpy(&copy, record.payload.data(), X::kFixedBytes);
+  if (X::kFixedBytes != 0) {
+    EXPECT_EQ(std::memcmp(&copy, &record.fixed, X::kFixedBytes), 0);
+  }
+  EXPECT_EQ(X::kFixedBytes % 8, 0u);
+  EXPECT_TRUE(validate(record.payload, X{}) || X::kFixedBytes == 0) << "empty blobs are valid";
+}
+
+template <class X>
+void truncation(const char* name) {
+  SCOPED_TRACE(name);
+  Random random;
+  Record<X> record(random);
+  for (size_t size = 0; size < record.payload.size(); ++size)
+    ASSERT_FALSE(decodes<X>(std::span(record.payload).first(size))) << "cut to " << size << " of " << record.payload.size();
+}
+
+template <class X>
+void broken_blobs(const char* name) {
+  SCOPED_TRACE(name);
+  Random random;
+  Record<X> record(random);
+  Blobs blobs;
+  visit(record.fixed, blobs);
+  for (Blobs::Entry& blob : blobs.all) {
+    SCOPED_TRACE(blob.field);
+    const BlobRef good = *blob.ref;
+    const auto refuses = [&](BlobRef bad, const char* why) {
+      *blob.ref = bad;
+      EXPECT_FALSE(record.valid()) << why;
+      *blob.ref = good;
+    };
+    const uint32_t end = static_cast<uint32_t>(record.payload.size());
+    refuses({good.offset, end - good.offset + blob.element_bytes}, "past the end");
+    refuses({0, good.size}, "inside the fixed struct");
+    refuses({good.offset + 4, good.size}, "not aligned");
+    refuses({align8(end) + 8, good.size}, "starts behind the end");
+    refuses({0xfffffff8u, good.size}, "offset near 4 GiB");
+    refuses({good.offset, 0xfffffff8u / blob.element_bytes * blob.element_bytes}, "size near 4 GiB");
+    refuses({0xfffffff8u, 0}, "empty, but far away");
+    if (blob.element_bytes > 1) refuses({good.offset, good.size - 1}, "half an element");
+    if (blob.max_bytes != 0) {
+      record.payload.resize(good.offset + blob.max_bytes + 2 * blob.element_bytes, std::byte{'x'});
+      refuses({good.offset, blob.max_bytes / blob.element_bytes * blob.element_bytes + blob.element_bytes}, "over its limit");
+      record.payload.resize(end);
+    }
+    if (blob.is_name) {
+      const std::byte letter = record.payload[good.offset + 2];
+      record.payload[good.offset + 2] = std::byte{0};
+      EXPECT_FALSE(record.valid()) << "NUL inside a name";
+      record.payload[good.offset + 2] = letter;
+    }
+    EXPECT_TRUE(record.valid());
+  }
+}
+
+// Bytes changed at random: validate() and the printer may say anything but must stay inside the payload (ASan watches), and
+// whatever is accepted has its blobs in range.
+template <class X>
+void mutation(const char* name) {
+  SCOPED_TRACE(name);
+  Random random;
+  Record<X> record(random);
+  if (record.payload.empty()) return;
+  for (int round = 0; round < 200; ++round) {
+    // on the heap, exactly as long as the record, so that a byte too far is noticed
+    std::vector<std::byte> bytes(record.payload.begin(), record.payload.end() - random.next() % 2 * (random.next() % record.payload.size()));
+    for (uint64_t n = 1 + random.next() % 4; n != 0 && !bytes.empty(); --n) bytes[random.next() % bytes.size()] = static_cast<std::byte>(random.next());
+    X fixed{};
+    if (bytes.size() >= X::kFixedBytes) {
+      std::memcpy(&fixed, bytes.data(), X::kFixedBytes);
+      if (validate(bytes, fixed)) {
+        Blobs blobs;
+        visit(fixed, blobs);
+        for (const Blobs::Entry& blob : blobs.all)
+          ASSERT_LE(uint64_t{blob.ref->offset} + blob.ref->size, bytes.size()) << blob.field;
+      }
+    }
+    std::string text;
+    if constexpr (requires { X::kCall; }) print(text, X::kCall, bytes);
+    (void)decodes<X>(bytes);
+  }
+}
+
+#define TUBE_BOTH(X)          \
+  TUBE_RULE<X>(#X);           \
+  TUBE_RULE<X::Reply>(#X "_reply");
+
+TEST(Wire, WhatIsWrittenIsReadBack) {
+#define TUBE_RULE round_trip
+  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+#undef TUBE_RULE
+}
+
+TEST(Wire, EveryTruncatedRecordIsRefused) {
+#define TUBE_RULE truncation
+  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+#undef TUBE_RULE
+}
+
+TEST(Wire, BlobsOutsideTheirRulesAreRefused) {
+#define TUBE_RULE broken_blobs
+  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+#undef TUBE_RULE
+}
+
+TEST(Wire, MutatedRecordsAreRefusedOrHarmless) {
+#define TUBE_RULE mutation
+  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+#undef TUBE_RULE
+}
+
+TEST(Wire, NumbersAndNamesAreUniqueAndKnown) {
+  std::set<uint32_t> numbers;
+  std::set<std::string> names;
+#define TUBE_COUNT(X)                                                          \
+  EXPECT_TRUE(numbers.insert(static_cast<uint32_t>(X::kCall)).second) << #X;   \
+  EXPECT_TRUE(names.insert(call_name(static_cast<uint32_t>(X::kCall))).second) << #X; \
+  EXPECT_STREQ(call_name(static_cast<uint32_t>(X::kCall)), #X);                \
+  EXPECT_EQ(call_info(static_cast<uint32_t>(X::kCall))->fixed_bytes, X::kFixedBytes);
+  TUBE_FOR_EACH_CALL(TUBE_COUNT)
+#undef TUBE_COUNT
+  EXPECT_STREQ(call_name(0), "?");
+  EXPECT_STREQ(call_name(kCallCount), "?");
+  EXPECT_STREQ(call_name(0xffffffffu), "?");
+  EXPECT_EQ(call_info(0), nullptr);
+}
+
+TEST(Print, NamesTheCallAndItsFields) {
+  tubeSignal signal{};
+  signal.stream = 5ull << 32 | 7;
+  signal.word = 3;
+  signal.value = 42;
+  std::string text;
+  print(text, Call::tubeSignal, std::as_bytes(std::span(&signal, 1)));
+  EXPECT_EQ(text, "tubeSignal {stream: id 7.5, word: 3, value: 42}");
+}
+
+TEST(Print, ShowsNamesAndMarksWhatIsInvalid) {
+  std::vector<std::byte> payload(sizeof(tubeGetGlobal) + 8);
+  tubeGetGlobal call{};
+  call.name = {sizeof(tubeGetGlobal), 4};
+  std::memcpy(payload.data(), &call, sizeof call);
+  std::memcpy(payload.data() + sizeof call, "ta\tb", 4);
+  std::string text;
+  print(text, Call::tubeGetGlobal, payload);
+  EXPECT_NE(text.find("name: \"ta?b\""), std::string::npos) << text;
+  text.clear();
+  print(text, Call::tubeGetGlobal, std::span(payload).first(sizeof call));
+  EXPECT_NE(text.find("name: out of range} (invalid)"), std::string::npos) << text;
+  text.clear();
+  print(text, Call::tubeGetGlobal, std::span(payload).first(5));
+  EXPECT_EQ(text, "tubeGetGlobal {cut off: 5 of " + std::to_string(sizeof call) + " bytes}");
+  text.clear();
+  print(text, static_cast<Call>(4711), payload);
+  EXPECT_EQ(text, "call 4711 (" + std::to_string(payload.size()) + " bytes)");
+}
+
+}  // namespace
+}  // namespace tube::wire
