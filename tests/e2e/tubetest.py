@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -34,12 +35,11 @@ class Layout:
             self.tubed, self.tubectl = self.build / "proxy/tubed", self.build / "tools/tubectl/tubectl"
             self.hook, self.sim = self.build / "hook/lib", self.build / "sim/lib"
 
-    def missing(self):
-        """The first part that is not built, or None."""
+    def require(self):
+        """Ends the program with one line when a part is not built."""
         for path in (self.tubed, self.hook / "libcuda.so.1", self.sim / "libcuda.so.1"):
             if not path.exists():
-                return path
-        return None
+                sys.exit(f"{path} is not built; run ./dev build, or point at a build folder with --build DIR")
 
     def commit(self):
         if (self.build / "COMMIT").exists():
