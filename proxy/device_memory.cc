@@ -1,6 +1,6 @@
 #include "proxy/device_memory.h"
 
-#include "proxy/limits.h"
+#include "proxy/client_limits.h"
 
 namespace tube::proxy {
 
@@ -65,9 +65,16 @@ void DeviceMemory::leave_slab(const Range& range) {
   }
 }
 
-CUresult DeviceMemory::free(CUdeviceptr untrusted_address) {
+CUresult DeviceMemory::retire(CUdeviceptr untrusted_address) {
   Range* found = ranges_.at(untrusted_address);
   if (found == nullptr || found->kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  found->kind = RangeKind::kRetired;
+  return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::free(CUdeviceptr untrusted_address, RangeKind kind) {
+  Range* found = ranges_.at(untrusted_address);
+  if (found == nullptr || found->kind != kind) return CUDA_ERROR_INVALID_VALUE;
   const Range range = *found;
   ranges_.erase(range.base);
   bytes_.fetch_sub(range.bytes, std::memory_order_relaxed);
@@ -86,9 +93,10 @@ CUresult DeviceMemory::free(CUdeviceptr untrusted_address) {
 void DeviceMemory::free_all(uint32_t context) {
   std::vector<uint64_t> bases;
   for (const auto& [base, range] : ranges_.all()) {
-    if (range.kind == RangeKind::kDevice && (context == kAllContexts || range.context == context)) bases.push_back(base);
+    const bool device = range.kind == RangeKind::kDevice || (range.kind == RangeKind::kRetired && context == kAllContexts);
+    if (device && (context == kAllContexts || range.context == context)) bases.push_back(base);
   }
-  for (uint64_t base : bases) (void)free(base);
+  for (uint64_t base : bases) (void)free(base, ranges_.at(base)->kind);
   if (context != kAllContexts) return;
   for (const auto& [base, slab] : slabs_) map_.release(slab.block);
   slabs_.clear();

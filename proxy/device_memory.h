@@ -25,7 +25,10 @@ class DeviceMemory {
   void set_window(uint32_t window) { window_ = window; }
   CUresult allocate(int device, uint32_t context, uint64_t untrusted_bytes, CUdeviceptr* address);
   // CUDA_ERROR_INVALID_VALUE when it is not the start of an allocation of this client. The GPU must be done with it.
-  CUresult free(CUdeviceptr untrusted_address);
+  CUresult free(CUdeviceptr untrusted_address) { return free(untrusted_address, RangeKind::kDevice); }
+  // In stream order: no target any more, and freed by free_retired when the GPU is there.
+  CUresult retire(CUdeviceptr untrusted_address);
+  CUresult free_retired(CUdeviceptr address) { return free(address, RangeKind::kRetired); }
   // Everything that belongs to `context`, or everything at all (kAllContexts).
   static constexpr uint32_t kAllContexts = 0xffffffffu;
   void free_all(uint32_t context);
@@ -34,6 +37,7 @@ class DeviceMemory {
   uint32_t count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
+  CUresult free(CUdeviceptr untrusted_address, RangeKind kind);
   struct Slab {
     Block block;
     AddressSpace space;

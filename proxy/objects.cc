@@ -1,6 +1,6 @@
 #include "proxy/objects.h"
 
-#include "proxy/limits.h"
+#include "proxy/client_limits.h"
 
 namespace tube::proxy {
 
@@ -93,6 +93,17 @@ void Objects::erase_owned(wire::Kind kind, uint64_t owner) {
   for (uint64_t id : ids(kind)) {
     if (Object* object = find(kind, id); object != nullptr && object->owner == owner) erase(kind, id);
   }
+}
+
+void Objects::change_owner(wire::Kind kind, uint64_t owner, uint64_t heir) {
+  for (uint64_t id : ids(kind)) {
+    if (Object* object = find(kind, id); object != nullptr && object->owner == owner) object->owner = heir;
+  }
+}
+
+uint64_t Objects::adopted(wire::Kind kind, uint64_t raw) const {
+  auto known = table(kind).by_raw.find(raw);
+  return known != table(kind).by_raw.end() ? known->second : 0;
 }
 
 std::vector<uint64_t> Objects::ids(wire::Kind kind) const {

@@ -67,6 +67,11 @@ class Objects {
   // Everything of `kind` whose owner is `owner`: nodes go with their graph.
   void erase_owned(wire::Kind kind, uint64_t owner);
 
+  // Everything of `kind` that `owner` owns passes to `heir`.
+  void change_owner(wire::Kind kind, uint64_t owner, uint64_t heir);
+  // The proxy-made id of `raw`, or 0.
+  uint64_t adopted(wire::Kind kind, uint64_t raw) const;
+
   // Live ids of a kind, in index order: teardown walks them, since erasing while walking is not allowed.
   std::vector<uint64_t> ids(wire::Kind kind) const;
   uint32_t count(wire::Kind kind) const { return table(kind).count.load(std::memory_order_relaxed); }

@@ -10,7 +10,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/device_memory.h"
 #include "proxy/gpus.h"
-#include "proxy/limits.h"
+#include "proxy/client_limits.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/windows.h"
 

@@ -38,6 +38,9 @@ class PinnedSlot {
   // Unregisters and unmaps everything.
   void close();
 
+  // Leaves everything as it is for good: the GPU may still use it.
+  void abandon() { base_ = 0; }
+
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
  private:

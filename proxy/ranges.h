@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <map>
 
 namespace tube::proxy {
@@ -14,8 +15,7 @@ enum class RangeKind : uint32_t {
   kPinned,      // pinned host memory of this client
   kGlobal,      // a module's variable
   kMapped,      // the client's own cuMemMap
-  kReserved,    // the client's own cuMemAddressReserve, nothing mapped: never a target
-  kPool,        // from a memory pool of the driver
+  kRetired,     // freed in stream order, not yet there: never a target
 };
 
 struct Range {
@@ -66,7 +66,7 @@ class Ranges {
     if (address + left < address) return false;
     do {
       const Range* range = find(address);
-      if (range == nullptr || range->kind == RangeKind::kReserved) return false;
+      if (range == nullptr || range->kind == RangeKind::kRetired) return false;
       const uint64_t here = range->base + range->bytes - address;
       if (left <= here) return true;
       left -= here;

@@ -115,8 +115,12 @@ class Session {
   uint64_t pinned_bytes() const { return pinned_.bytes(); }
   uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
   uint64_t started_ns() const { return started_ns_; }
+  // Asleep for want of records.
+  bool idle() const { return idle_.load(std::memory_order_relaxed); }
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
   bool poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
+  // True after the end when GPU work is left: the pinned slot must not be given out again.
+  bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
   uint32_t current_gpu() const { return gpu_.load(std::memory_order_relaxed); }
   // Interned name of the kernel launched last, or nullptr: who may have broken a context.
   const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
@@ -128,6 +132,8 @@ class Session {
   Ranges& ranges() { return ranges_; }
   DeviceMemory& memory() { return memory_; }
   PinnedSlot& pinned() { return pinned_; }
+  // The client's own cuMemAddressReserve: base -> bytes.
+  std::map<uint64_t, uint64_t>& reservations() { return reservations_; }
   const abi::RecordHeader& record() const { return *record_; }
 
   // The driver's handle behind a client's id; CUDA_ERROR_INVALID_HANDLE when there is none.
@@ -167,11 +173,14 @@ class Session {
   Status give_fd(uint64_t token, int fd);
   uint64_t next_fd_token() { return ++fd_token_; }
 
-  // Ends the session: the client broke the protocol. `reason` goes to the log.
-  void poison(const char* reason, abi::PoisonReason code = abi::PoisonReason::kBadRecord);
+  // Ends the session: the client broke the protocol. `text` goes to the log.
+  void poison(abi::PoisonReason reason, const char* text);
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
   // Frees an object of `kind` with the driver and forgets it (teardown.cc). CUDA_ERROR_INVALID_HANDLE when unknown.
   CUresult destroy_object(wire::Kind kind, uint64_t untrusted_id);
+  // Frees device memory when the stream gets there; looks for memory whose time has come.
+  CUresult free_behind(StreamState& stream, CUdeviceptr untrusted_address);
+  void collect_deferred();
   // Waits until the client's streams are idle: false when they are not within `timeout_ms`.
   bool wait_idle(uint32_t timeout_ms);
 
@@ -179,12 +188,20 @@ class Session {
   void run();
   bool step();
   void execute();
+  void settle(const abi::RecordHeader& header);
   void teardown();
   void release_waiters();
+  void end_captures();
+  void drop_deferred();
   void teardown_objects(bool idle);
   StreamState* stream_state(uint64_t untrusted_id, CUresult* error);
   CUresult make_legacy(ContextShare& share);
   void sweep_kind(wire::Kind kind, uint32_t context);
+
+  struct Deferred {
+    CUevent event;
+    CUdeviceptr address;
+  };
 
   Shared& shared_;
   Client client_;
@@ -203,6 +220,8 @@ class Session {
   std::map<uint32_t, ContextShare> contexts_;
   ContextShare* last_context_ = nullptr;  // of the last record
   uint32_t captures_ = 0;
+  std::map<uint64_t, uint64_t> reservations_;
+  std::vector<Deferred> deferred_;
   std::vector<std::pair<uint64_t, UniqueFd>> waiting_fds_;
   uint64_t fd_token_ = 0;
 
@@ -212,7 +231,9 @@ class Session {
 
   Stats stats_;
   std::atomic<bool> stop_{false};
+  std::atomic<bool> idle_{false};
   std::atomic<bool> poisoned_{false};
+  std::atomic<bool> abandoned_{false};  // GPU work did not end: memory, slot and segment stay for good
   std::atomic<uint32_t> gpu_{0};
   std::atomic<uint32_t> used_gpus_{0};  // bit per GPU
   std::atomic<const std::string*> last_kernel_{nullptr};

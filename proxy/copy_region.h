@@ -1,0 +1,29 @@
+// Copies of 1D to 3D regions and memsets, checked: for streams (handle_copy.cc) and for graph nodes (handle_graph.cc).
+#pragma once
+
+#include <cstdint>
+
+#include "base/cuda_api.h"
+
+namespace tube::proxy {
+
+class Session;
+
+enum SideKind : uint32_t { kAddressSide = 0, kChunkSide = 1, kArraySide = 2 };
+
+// One side of a copy, as a client described it: nothing in it is trusted.
+struct CopySide {
+  uint32_t kind;
+  uint64_t address;  // or chunk index << 20 | offset, or array id
+  uint64_t pitch;
+  uint64_t height;
+  const uint64_t (&origin)[3];  // bytes, rows, slices
+};
+
+// Fills *copy when both sides lie in what the client owns. Every extent is at least 1.
+CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst, const uint64_t (&extent)[3], CUDA_MEMCPY3D* copy);
+
+// `width` elements of `element` bytes in each of `height` rows: sizes sane, memory the client's.
+CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t element, uint64_t width, uint64_t height);
+
+}  // namespace tube::proxy

@@ -1,0 +1,195 @@
+// Launches and occupancy.
+//
+// Parameters arrive packed as the kernel's layout says and go to the driver as `extra` (decision 10): one pointer, one
+// size, no per-parameter work. Grid, block and shared memory were checked by the client for its own sake (launch errors
+// stay synchronous); the driver checks them again, so nothing rests on it here. Launch attributes are taken from a list:
+// an unknown one could hold a handle.
+#include <cstring>
+
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/gpus.h"
+#include "proxy/client_limits.h"
+#include "proxy/module_state.h"
+#include "proxy/session.h"
+
+namespace tube::proxy {
+
+namespace {
+
+struct WireAttribute {
+  uint32_t id;
+  uint32_t reserved;
+  unsigned char value[64];
+};
+static_assert(sizeof(WireAttribute) == 72);
+
+// CUlaunchAttribute values whose first word is an event.
+CUresult resolve_event(Session& session, const WireAttribute& untrusted, CUlaunchAttribute& out) {
+  uint64_t id = 0;
+  std::memcpy(&id, untrusted.value, sizeof(id));
+  auto event = session.resolve<CUevent>(wire::Kind::kEvent, id);
+  if (event.error != CUDA_SUCCESS) return event.error;
+  std::memcpy(&out.value, &event.handle, sizeof(event.handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult take_attribute(Session& session, const WireAttribute& untrusted, CUlaunchAttribute& out) {
+  out = {};
+  out.id = static_cast<CUlaunchAttributeID>(untrusted.id);
+  static_assert(sizeof(out.value) == sizeof(untrusted.value));
+  std::memcpy(&out.value, untrusted.value, sizeof(out.value));
+  switch (untrusted.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return resolve_event(session, untrusted, out);
+    default:  // not our enum; may hold a handle
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+struct Attributes {
+  CUlaunchAttribute list[limits::kLaunchAttributes + 1];
+  unsigned int count = 0;
+};
+
+CUresult take_attributes(Session& session, std::span<const WireAttribute> untrusted, bool cooperative, Attributes& out) {
+  if (untrusted.size() > limits::kLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
+  for (const WireAttribute& attribute : untrusted) {
+    if (CUresult error = take_attribute(session, attribute, out.list[out.count]); error != CUDA_SUCCESS) return error;
+    ++out.count;
+  }
+  if (cooperative) {
+    CUlaunchAttribute& last = out.list[out.count++];
+    last = {};
+    last.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    last.value.cooperative = 1;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUlaunchConfig config_of(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t shared_bytes, CUstream stream, Attributes& attributes) {
+  CUlaunchConfig config{};
+  config.gridDimX = grid[0];
+  config.gridDimY = grid[1];
+  config.gridDimZ = grid[2];
+  config.blockDimX = block[0];
+  config.blockDimY = block[1];
+  config.blockDimZ = block[2];
+  config.sharedMemBytes = shared_bytes;
+  config.hStream = stream;
+  config.attrs = attributes.list;
+  config.numAttrs = attributes.count;
+  return config;
+}
+
+}  // namespace
+
+CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<wire::tubeLaunch>&) {
+  Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto& kernel = static_cast<const KernelState&>(*object->state);
+  const auto parameters = call.blob(call->parameters);
+  // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never shorter.
+  if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  StreamOp op = session.stream_op(call->stream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  size_t bytes = parameters.size();
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
+  void** const packed = bytes != 0 ? extra : nullptr;
+  session.launched(*op.state, call->kernel, kernel.name);
+  const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
+  const auto& grid = call->grid;
+  const auto& block = call->block;
+  if (untrusted_attributes.empty() && call->cooperative == 0) {
+    return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                           call->shared_bytes, op.stream, nullptr, packed);
+  }
+  Attributes attributes;
+  CUresult error = take_attributes(session, untrusted_attributes, call->cooperative != 0, attributes);
+  if (error != CUDA_SUCCESS) return error;
+  const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, op.stream, attributes);
+  return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed);
+}
+
+namespace {
+
+// The config blob of the cluster questions: {u32 grid[3], u32 block[3], u32 shared, u32 count, attributes...}.
+struct WireClusterConfig {
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t shared_bytes;
+  uint32_t attribute_count;
+};
+
+CUresult cluster_question(Session& session, const Decoded<wire::tubeOccupancy>& call, CUfunction function, Reply<wire::tubeOccupancy>& reply) {
+  const auto blob = call.blob(call->config);
+  if (blob.size() < sizeof(WireClusterConfig)) return CUDA_ERROR_INVALID_VALUE;
+  WireClusterConfig fixed;
+  std::memcpy(&fixed, blob.data(), sizeof(fixed));
+  const auto rest = blob.subspan(sizeof(fixed));
+  if (fixed.attribute_count > limits::kLaunchAttributes || rest.size() < fixed.attribute_count * sizeof(WireAttribute)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Attributes attributes;
+  const std::span list(reinterpret_cast<const WireAttribute*>(rest.data()), fixed.attribute_count);
+  if (CUresult error = take_attributes(session, list, false, attributes); error != CUDA_SUCCESS) return error;
+  const CUlaunchConfig config = config_of(fixed.grid, fixed.block, fixed.shared_bytes, nullptr, attributes);
+  int answer = 0;
+  CUresult error = call->what == 3 ? session.driver().cuOccupancyMaxPotentialClusterSize(&answer, function, &config)
+                                   : session.driver().cuOccupancyMaxActiveClusters(&answer, function, &config);
+  reply->x = static_cast<uint64_t>(answer);
+  return error;
+}
+
+}  // namespace
+
+CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Reply<wire::tubeOccupancy>& reply) {
+  Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const CUfunction function = static_cast<const KernelState&>(*object->state).function;
+  const Driver& driver = session.driver();
+  int x = 0;
+  int y = 0;
+  size_t bytes = 0;
+  CUresult error = CUDA_ERROR_INVALID_VALUE;
+  switch (call->what) {
+    case 0:
+      error = driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&x, function, static_cast<int>(call->a), call->b,
+                                                                         static_cast<unsigned int>(call->c));
+      break;
+    case 1:  // a callback that computes shared memory per block size stays with the client
+      error = driver.cuOccupancyMaxPotentialBlockSizeWithFlags(&x, &y, function, nullptr, call->a, static_cast<int>(call->b),
+                                                               static_cast<unsigned int>(call->c));
+      break;
+    case 2:
+      error = driver.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, static_cast<int>(call->a), static_cast<int>(call->b));
+      reply->x = bytes;
+      return error;
+    case 3:
+    case 4:
+      return cluster_question(session, call, function, reply);
+    default:  // a number from outside
+      return error;
+  }
+  reply->x = static_cast<uint64_t>(x);
+  reply->y = static_cast<uint64_t>(y);
+  return error;
+}
+
+}  // namespace tube::proxy

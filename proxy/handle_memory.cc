@@ -1,0 +1,47 @@
+// Device and pinned memory of the client.
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/session.h"
+
+namespace tube::proxy {
+
+CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call, Reply<wire::tubeMemAlloc>& reply) {
+  session.collect_deferred();
+  ContextShare* share = session.context();
+  CUdeviceptr address = 0;
+  CUresult error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
+  reply->dptr = address;
+  return error;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeMemFree>& call, Reply<wire::tubeMemFree>&) {
+  return session.memory().free(call->dptr);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeMemFreeAsync>& call, Reply<wire::tubeMemFreeAsync>&) {
+  StreamOp op = session.stream_op(call->stream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  return session.free_behind(*op.state, call->dptr);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubePinnedAlloc>& call, Reply<wire::tubePinnedAlloc>& reply) {
+  uint64_t address = 0;
+  CUresult error = session.pinned().allocate(session.context()->number, call->bytes, &address);
+  reply->address = address;
+  return error;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubePinnedFree>& call, Reply<wire::tubePinnedFree>&) {
+  return session.pinned().free(call->address);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>&, Reply<wire::tubeMemGetInfo>& reply) {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  CUresult error = session.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
+  reply->free = free_bytes;
+  reply->total = total_bytes;
+  return error;
+}
+
+}  // namespace tube::proxy

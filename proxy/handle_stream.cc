@@ -1,0 +1,55 @@
+// Streams: creation, progress words, host functions of the client.
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/client_limits.h"
+#include "proxy/session.h"
+#include "sharedmem/words.h"
+
+namespace tube::proxy {
+
+CUresult handle(Session& session, const Decoded<wire::tubeStreamCreate>& call, Reply<wire::tubeStreamCreate>&) {
+  ContextShare* share = session.context();
+  if (CUresult error = session.objects().admit(wire::Kind::kStream, call->stream); error != CUDA_SUCCESS) return error;
+  auto state = std::make_unique<StreamState>();
+  // Always non-blocking (decision 8); what the client asked for is stream_order's business.
+  CUresult error = session.driver().cuStreamCreateWithPriority(&state->stream, CU_STREAM_NON_BLOCKING, call->priority);
+  if (error != CUDA_SUCCESS) return error;
+  state->id = call->stream;
+  state->context = share->number;
+  state->flags = call->flags;
+  state->priority = call->priority;
+  CUstream stream = state->stream;
+  return session.objects().insert(wire::Kind::kStream, call->stream, stream, share->number, std::move(state));
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStreamDestroy>& call, Reply<wire::tubeStreamDestroy>&) {
+  return session.destroy_object(wire::Kind::kStream, call->stream);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeSignal>& call, Reply<wire::tubeSignal>&) {
+  if (!shared::valid_word(call->word) || call->value >= limits::kWordValue) return CUDA_ERROR_INVALID_VALUE;
+  StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  return session.driver().cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call, Reply<wire::tubeHostFunc>&) {
+  if (!shared::valid_word(call->reached) || !shared::valid_word(call->done) || call->value >= limits::kWordValue) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  StreamOp op = session.stream_op(call->stream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  const Driver& driver = session.driver();
+  CUresult error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->reached), call->value, 0);
+  if (error != CUDA_SUCCESS) return error;
+  return driver.cuStreamWaitValue64_v2(op.stream, session.word_address(call->done), call->value, CU_STREAM_WAIT_VALUE_GEQ);
+}
+
+// Not ready is an answer, not an error of the context.
+CUresult handle(Session& session, const Decoded<wire::tubeStreamProbe>& call, Reply<wire::tubeStreamProbe>&) {
+  StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  return session.driver().cuStreamQuery(op.stream);
+}
+
+}  // namespace tube::proxy

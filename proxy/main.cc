@@ -1,0 +1,127 @@
+// tubed: one proxy for one workflow. Reads its flags, finds its driver, opens the GPUs, serves until it is told to stop.
+//
+// Exit status: 0 after an ordered stop, 1 when it could not start (one line on stderr says why), 2 for a wrong flag.
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include <CLI/CLI.hpp>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "base/runtime_dir.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/backend.h"
+#include "proxy/gpus.h"
+#include "proxy/server.h"
+#include "proxy/version.h"
+
+namespace {
+
+using namespace tube;
+using namespace tube::proxy;
+
+struct Options {
+  std::string workflow = "default";
+  std::string gpus;
+  std::string backend = "auto";
+  std::string driver;
+  std::string sim;
+  std::string log;
+  int ready_fd = -1;
+  bool foreground = true;
+};
+
+// Spinning pays where a session and its client can both have a core; on a small machine it only takes the other's time.
+uint32_t default_spin_us() {
+  if (auto set = env_number(Env::kSpinUs)) return static_cast<uint32_t>(*set);
+  return std::thread::hardware_concurrency() >= 8 ? 100 : 0;
+}
+
+// Before any thread, because the driver reads the environment; the signals go to the server's signalfd.
+void prepare_process(const Options& options) {
+  // Streams of different functions then rarely share a hardware queue (decision 8).
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  if (!options.gpus.empty()) {
+    setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
+    setenv("CUDA_VISIBLE_DEVICES", options.gpus.c_str(), 1);
+  }
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+Status announce(const Options& options, const Server& server) {
+  std::printf("tubed: ready workflow=%s socket=%s\n", options.workflow.c_str(), server.socket_path().c_str());
+  std::fflush(stdout);
+  if (options.ready_fd < 0) return {};
+  if (write(options.ready_fd, "R", 1) != 1) return errno_error(errno, "--ready-fd");
+  close(options.ready_fd);
+  return {};
+}
+
+Status serve(const Options& options) {
+  if (!valid_workflow_name(options.workflow)) {
+    return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64", options.workflow.c_str());
+  }
+  Result<std::string> folder = make_runtime_dir();
+  if (!folder.ok()) return folder.error();
+  BackendOptions backend_options;
+  backend_options.choice = options.backend == "driver" ? BackendChoice::kDriver
+                           : options.backend == "sim"  ? BackendChoice::kSim
+                                                       : BackendChoice::kAuto;
+  backend_options.driver_path = options.driver;
+  backend_options.sim_path = options.sim;
+  Driver driver;
+  Result<Backend> backend = load_backend(backend_options, driver);
+  if (!backend.ok()) return backend.error();
+  Gpus gpus(driver);
+  if (Status status = gpus.open(); !status.ok()) return status;
+  log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(),
+           gpus.count());
+  Server server(driver, gpus, ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us()});
+  if (Status status = server.listen(); !status.ok()) return status;
+  if (Status status = announce(options, server); !status.ok()) return status;
+  return server.run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  if (const char* workflow = env_text(Env::kWorkflow)) options.workflow = workflow;
+  CLI::App app{"tubed: runs the GPU work of one workflow's functions in one CUDA context per GPU.\n"
+               "Usually started by `tubectl run` or `tubectl proxy start`."};
+  app.set_version_flag("--version", std::string("tubed ") + kVersion);
+  app.add_option("--workflow", options.workflow, "workflow to serve")->capture_default_str();
+  app.add_option("--gpus", options.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES (default: all)");
+  app.add_option("--backend", options.backend, "auto, driver or sim")->check(CLI::IsMember({"auto", "driver", "sim"}))->capture_default_str();
+  app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
+  app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");
+  app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");
+  app.add_option("--log", options.log, "error, warn, info, debug or trace (default: TUBE_LOG, else info)");
+  app.add_flag("--foreground", options.foreground, "stay in the foreground (the default and only way)");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  LogLevel level = LogLevel::kInfo;
+  if (!options.log.empty() && !parse_log_level(options.log.c_str(), &level)) {
+    log_error("--log %s: expected error, warn, info, debug or trace", options.log.c_str());
+    return 2;
+  }
+  if (!options.log.empty() || env_text(Env::kLog) == nullptr) set_log_level(level);
+  prepare_process(options);
+  if (Status status = serve(options); !status.ok()) {
+    log_error("tubed: %s", status.error().message.c_str());
+    return 1;
+  }
+  return 0;
+}

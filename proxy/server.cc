@@ -1,0 +1,289 @@
+#include "proxy/server.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/runtime_dir.h"
+#include "protocol/device_info.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/client_limits.h"
+#include "proxy/version.h"
+#include "sharedmem/greeting.h"
+#include "sharedmem/socket.h"
+
+namespace tube::proxy {
+
+namespace {
+
+// epoll's 64 bits: what it is, and which one.
+constexpr uint32_t kSourceShift = 56;
+
+void drain(int fd) {
+  uint64_t ignored[16];
+  while (read(fd, ignored, sizeof(ignored)) > 0) {
+  }
+}
+
+}  // namespace
+
+Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
+    : driver_(driver),
+      gpus_(gpus),
+      options_(std::move(options)),
+      memory_(driver, gpus),
+      shared_{driver, gpus, memory_, images_, options_.spin_us,
+              [this](uint32_t gpu, CUresult error, uint64_t session) { gpu_failed(gpu, error, session); },
+              [this](uint64_t session) {
+                {
+                  std::lock_guard lock(mutex_);
+                  done_.push_back(session);
+                }
+                const uint64_t one = 1;
+                (void)!write(ended_fd_.get(), &one, sizeof(one));
+              }},
+      started_ns_(now_ns()),
+      slots_(limits::kClients, false) {}
+
+Server::~Server() {
+  stop_sessions();
+  if (listen_fd_.valid()) unlink(socket_path_.c_str());
+  if (control_fd_.valid()) unlink(control_path_.c_str());
+}
+
+Status Server::watch(int fd, Source source, uint64_t id, uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<uint64_t>(source) << kSourceShift | id;
+  if (epoll_ctl(epoll_fd_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return errno_error(errno, "epoll_ctl");
+  return {};
+}
+
+Status Server::listen() {
+  Result<UniqueFd> info = gpus_.make_info_file(options_.workflow, options_.is_sim);
+  if (!info.ok()) return info.error();
+  info_ = info.take();
+  info_bytes_ = info::info_bytes(gpus_.count() < info::kMaxDevices ? gpus_.count() : info::kMaxDevices);
+  epoll_fd_.reset(epoll_create1(EPOLL_CLOEXEC));
+  ended_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  signal_fd_.reset(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!epoll_fd_.valid() || !ended_fd_.valid() || !signal_fd_.valid()) return errno_error(errno, "epoll, eventfd or signalfd");
+  socket_path_ = data_socket_path(options_.runtime_dir, options_.workflow);
+  control_path_ = control_socket_path(options_.runtime_dir, options_.workflow);
+  Result<UniqueFd> data = shared::listen_unix(socket_path_, SOCK_SEQPACKET);
+  if (!data.ok()) return data.error();
+  listen_fd_ = data.take();
+  Result<UniqueFd> control = shared::listen_unix(control_path_, SOCK_STREAM);
+  if (!control.ok()) return control.error();
+  control_fd_ = control.take();
+  if (Status s = watch(listen_fd_.get(), Source::kListen, 0, EPOLLIN); !s.ok()) return s;
+  if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, EPOLLIN); !s.ok()) return s;
+  if (Status s = watch(signal_fd_.get(), Source::kSignal, 0, EPOLLIN); !s.ok()) return s;
+  return watch(ended_fd_.get(), Source::kEnded, 0, EPOLLIN);
+}
+
+Status Server::run() {
+  while (!stopping_) {
+    epoll_event events[32];
+    const int count = epoll_wait(epoll_fd_.get(), events, 32, -1);
+    if (count < 0 && errno != EINTR) return errno_error(errno, "epoll_wait");
+    for (int i = 0; i < count; ++i) on_event(events[i].data.u64, events[i].events);
+  }
+  // Nobody new may come while the old ones leave.
+  unlink(socket_path_.c_str());
+  stop_sessions();
+  return {};
+}
+
+void Server::on_event(uint64_t tag, uint32_t events) {
+  const uint64_t id = tag & ((uint64_t{1} << kSourceShift) - 1);
+  switch (static_cast<Source>(tag >> kSourceShift)) {
+    case Source::kListen: accept_function(); break;
+    case Source::kControlListen: accept_control(); break;
+    case Source::kSignal:
+      drain(signal_fd_.get());
+      stopping_ = true;
+      break;
+    case Source::kEnded: reap(); break;
+    case Source::kGreeting: greet(id); break;
+    case Source::kFunction: function_hung_up(id); break;
+    case Source::kControl: control_ready(id, events); break;
+  }
+}
+
+void Server::accept_function() {
+  while (true) {
+    Result<UniqueFd> socket = shared::accept_unix(listen_fd_.get());
+    if (!socket.ok()) {
+      if (socket.error().code != EAGAIN) log_warn("a function could not connect: %s", socket.error().message.c_str());
+      return;
+    }
+    // A connection that never greets costs one fd; more than a few of them are turned away.
+    if (greeting_.size() >= limits::kClients) continue;
+    const uint64_t id = next_id_++;
+    if (watch(socket->get(), Source::kGreeting, id, EPOLLIN | EPOLLRDHUP).ok()) greeting_.emplace(id, socket.take());
+  }
+}
+
+void Server::greet(uint64_t id) {
+  auto it = greeting_.find(id);
+  if (it == greeting_.end()) return;
+  UniqueFd socket = std::move(it->second);
+  greeting_.erase(it);
+  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+  const int fd = socket.get();
+  Result<handshake::Hello> hello = shared::receive_hello(fd);
+  if (!hello.ok()) {
+    log_info("a connection ended before it said what it is: %s", hello.error().message.c_str());
+    return;
+  }
+  handshake::Refusal refusal = handshake::Refusal::kNone;
+  UniqueFd spare(fcntl(fd, F_DUPFD_CLOEXEC, 0));  // admit may consume the socket before it fails
+  Status admitted = admit(std::move(socket), *hello, &refusal);
+  if (admitted.ok()) return;
+  log_warn("function '%s' (pid %d) is turned away: %s", hello->function_name, hello->pid, admitted.error().message.c_str());
+  (void)shared::send_refusal(spare.get(), wire::kProtocolHash, kVersion, refusal, admitted.error().message);
+}
+
+uint32_t Server::free_slot() const {
+  for (uint32_t slot = 0; slot < slots_.size(); ++slot) {
+    if (!slots_[slot]) return slot;
+  }
+  return limits::kClients;
+}
+
+Result<uint32_t> Server::choose_window(uint32_t free_windows) {
+  for (uint32_t candidate = 0; candidate < windows::kCandidates; ++candidate) {
+    if ((free_windows & 1u << candidate) != 0 && memory_.take_window(candidate)) return candidate;
+  }
+  return errorf("no address window is free in both the proxy and the function (the function offers mask 0x%x); "
+                "see the proxy's log for the mapping in the way, or unset the address-space limit (ulimit -v)", free_windows);
+}
+
+Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::Refusal* refusal) {
+  std::string why;
+  Result<shared::PeerCredentials> peer = shared::peer_credentials(socket.get());
+  *refusal = handshake::Refusal::kUid;
+  if (!peer.ok()) return peer.error();
+  if (peer->uid != geteuid()) return errorf("it runs as user %u, this proxy as %u", peer->uid, geteuid());
+  *refusal = shared::check_versions(hello, wire::kProtocolHash, kVersion, &why);
+  if (*refusal != handshake::Refusal::kNone) return errorf("%s", why.c_str());
+  *refusal = handshake::Refusal::kStopping;
+  if (stopping_) return errorf("the proxy is stopping");
+  *refusal = handshake::Refusal::kGpu;
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
+    const uint32_t failed = gpus_[gpu].failed.load();
+    if (failed != 0) return errorf("GPU %u is in an error state (%s); restart the proxy", gpu, result_text(driver_, static_cast<CUresult>(failed)).c_str());
+  }
+  Client client;
+  *refusal = handshake::Refusal::kTooManyClients;
+  client.slot = free_slot();
+  if (client.slot >= limits::kClients) return errorf("%u functions are connected, which is the limit of a proxy", limits::kClients);
+  *refusal = handshake::Refusal::kNoWindow;
+  Result<uint32_t> window = choose_window(hello.free_windows);
+  if (!window.ok()) return window.error();
+  client.window = *window;
+  client.id = next_id_++;
+  client.pid = peer->pid;
+  client.name = hello.function_name;
+  *refusal = handshake::Refusal::kOutOfMemory;
+  const int fd = socket.get();
+  auto session = std::make_unique<Session>(shared_, client, std::move(socket));
+  if (Status status = session->open(); !status.ok()) return status;
+  handshake::Welcome welcome = shared::make_welcome(wire::kProtocolHash, kVersion);
+  welcome.session_id = client.id;
+  welcome.window = client.window;
+  welcome.client_slot = client.slot;
+  welcome.device_count = gpus_.count();
+  welcome.spin_us = options_.spin_us;
+  welcome.info_bytes = info_bytes_;
+  // Running before the client hears of it, so that it never sees a segment in state kStarting.
+  session->start();
+  Status sent = shared::send_welcome(fd, welcome, session->segment().fd(), session->pinned_fd(), info_.get());
+  if (sent.ok()) sent = watch(fd, Source::kFunction, client.id, EPOLLRDHUP);
+  if (!sent.ok()) {
+    session->request_stop(abi::ProxyState::kStopping);
+    session->join();
+    return sent;
+  }
+  ++sessions_started_;
+  log_info("function '%s' (pid %d) joined as session %lu", client.name.c_str(), client.pid, client.id);
+  std::lock_guard lock(mutex_);
+  slots_[client.slot] = true;
+  sessions_.emplace(client.id, std::move(session));
+  return {};
+}
+
+void Server::function_hung_up(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  auto it = sessions_.find(id);
+  if (it == sessions_.end()) return;
+  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second->socket_fd(), nullptr);
+  it->second->request_stop(abi::ProxyState::kRunning);
+}
+
+void Server::reap() {
+  drain(ended_fd_.get());
+  std::vector<std::unique_ptr<Session>> gone;
+  {
+    std::lock_guard lock(mutex_);
+    for (uint64_t id : done_) {
+      auto it = sessions_.find(id);
+      if (it == sessions_.end()) continue;
+      Session& session = *it->second;
+      epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, session.socket_fd(), nullptr);
+      if (!session.abandoned()) slots_[session.client().slot] = false;
+      if (session.poisoned()) ++sessions_killed_;
+      gone.push_back(std::move(it->second));
+      sessions_.erase(it);
+    }
+    done_.clear();
+  }
+  sessions_ended_ += gone.size();
+  for (const auto& session : gone) {
+    log_info("function '%s' (pid %d) left after %lu records", session->client().name.c_str(), session->client().pid,
+             session->stats().records.load());
+  }
+}
+
+// From a session's thread, once per GPU: later reports of the same death say nothing new.
+void Server::gpu_failed(uint32_t gpu, CUresult error, uint64_t reporter) {
+  uint32_t none = 0;
+  if (!gpus_[gpu].failed.compare_exchange_strong(none, static_cast<uint32_t>(error))) return;
+  log_error("GPU %u: the shared context is dead: %s; all functions on it end. Last launched kernels:", gpu, result_text(driver_, error).c_str());
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, session] : sessions_) {
+    const std::string* kernel = session->last_kernel();
+    if (session->current_gpu() == gpu) {
+      log_error("  %s'%s' (pid %d): %s", id == reporter ? "reported by " : "", session->client().name.c_str(), session->client().pid,
+                kernel != nullptr ? kernel->c_str() : "none");
+    }
+    session->store_sticky(gpu, error);
+  }
+}
+
+void Server::stop_sessions() {
+  std::map<uint64_t, std::unique_ptr<Session>> all;
+  {
+    std::lock_guard lock(mutex_);
+    all.swap(sessions_);
+  }
+  for (auto& [id, session] : all) session->request_stop(abi::ProxyState::kStopping);
+  for (auto& [id, session] : all) session->join();
+  sessions_ended_ += all.size();
+}
+
+}  // namespace tube::proxy

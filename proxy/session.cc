@@ -1,0 +1,280 @@
+#include "proxy/session.h"
+
+#include <sys/socket.h>
+
+#include <csignal>
+#include <cstring>
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/gpus.h"
+#include "proxy/client_limits.h"
+#include "sharedmem/accessors.h"
+#include "sharedmem/chunks.h"
+#include "sharedmem/greeting.h"
+#include "sharedmem/replies.h"
+#include "sharedmem/words.h"
+
+namespace tube::proxy {
+
+Session::Session(Shared& shared, Client client, UniqueFd socket)
+    : shared_(shared),
+      client_(std::move(client)),
+      socket_(std::move(socket)),
+      waiter_(shared.spin_us),
+      memory_(shared.memory, ranges_, client_.id),
+      pinned_(shared.driver, ranges_),
+      started_ns_(now_ns()) {
+  memory_.set_window(client_.window);
+}
+
+Session::~Session() {
+  join();
+  teardown();
+  // The GPU may still write to it.
+  if (abandoned()) new shared::Segment(std::move(segment_));
+}
+
+Status Session::open() {
+  Result<shared::Segment> segment = shared::Segment::create(client_.id);
+  if (!segment.ok()) return segment.error();
+  segment_ = segment.take();
+  if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
+  CUresult error = make_current(0);
+  if (error == CUDA_SUCCESS) {
+    error = driver().cuMemHostRegister_v2(segment_.registered(), abi::kRegisteredBytes,
+                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  }
+  if (error == CUDA_SUCCESS) {
+    segment_registered_ = true;
+    error = driver().cuMemHostGetDevicePointer_v2(&registered_, segment_.registered(), 0);
+  }
+  if (error != CUDA_SUCCESS) return errorf("the driver refuses the shared segment: %s", result_text(driver(), error).c_str());
+  for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu) contexts_.try_emplace(gpu + 1, driver(), gpu + 1, gpu, 0u);
+  reader_ = std::make_unique<shared::RingReader>(segment_);
+  return {};
+}
+
+void Session::start() {
+  shared::proxy_store_state(segment_.header(), abi::ProxyState::kRunning);
+  thread_ = std::thread([this] {
+    char name[16];
+    std::snprintf(name, sizeof(name), "tube-%lu", client_.id);
+    pthread_setname_np(pthread_self(), name);
+    run();
+  });
+}
+
+void Session::request_stop(abi::ProxyState state) {
+  if (state != abi::ProxyState::kRunning) shared::proxy_store_state(segment_.header(), state);
+  stop_.store(true, std::memory_order_release);
+  shared::wake_reader(segment_.header());
+}
+
+void Session::join() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void Session::run() {
+  thread_gpu_ = 0xffffffffu;
+  (void)make_current(0);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver().cuThreadExchangeStreamCaptureMode(&mode);
+  const shared::Peer peer{socket_.get(), &segment_.header(), &stop_};
+  while (!stop_.load(std::memory_order_relaxed)) {
+    if (step()) continue;
+    if (stop_.load(std::memory_order_relaxed)) break;
+    idle_.store(true, std::memory_order_relaxed);
+    if (reader_->wait(waiter_, peer) != shared::WaitResult::kDone) break;
+    idle_.store(false, std::memory_order_relaxed);
+  }
+  stop_.store(true, std::memory_order_relaxed);
+  teardown();
+  if (shared_.ended) shared_.ended(client_.id);
+}
+
+void Session::drain_for_test() {
+  (void)make_current(0);
+  while (!stopping() && step()) {
+  }
+}
+
+// One record; false when there is none.
+bool Session::step() {
+  switch (reader_->next()) {
+    case shared::RingReader::Next::kEmpty:
+      return false;
+    case shared::RingReader::Next::kBad:
+      poison(abi::PoisonReason::kBadRecord, reader_->bad_reason());
+      return false;
+    case shared::RingReader::Next::kRecord:
+      execute();
+      return true;
+  }
+  return false;
+}
+
+void Session::execute() {
+  const abi::RecordHeader& header = reader_->header();
+  record_ = &header;
+  Stats::add(stats_.records);
+  if (header.call < wire::kCallCount) Stats::add(stats_.calls[header.call]);
+  CUresult result = CUDA_SUCCESS;
+  reply_.start(0);
+  ContextShare* share = context();
+  if (share == nullptr) {
+    result = CUDA_ERROR_INVALID_CONTEXT;
+  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed); failed != 0) {
+    result = static_cast<CUresult>(failed);
+    shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
+  } else {
+    result = make_current(share->gpu);
+    if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
+    if (result != CUDA_SUCCESS && is_sticky(result) && shared_.gpu_failed) shared_.gpu_failed(share->gpu, result, client_.id);
+  }
+  if (result != CUDA_SUCCESS) Stats::add(stats_.errors);
+  if (!poisoned()) {
+    if (header.reply_slot != abi::kNoReply) {
+      Stats::add(stats_.round_trips);
+      shared::complete_reply(segment_, header.reply_slot, header.sequence, result, reply_.bytes());
+    } else if (result != CUDA_SUCCESS) {
+      log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid, wire::call_name(header.call),
+                result_text(driver(), result).c_str());
+      shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
+      settle(header);
+    }
+  }
+  reader_->consume();
+}
+
+// A posted record failed whose effect somebody waits for: the GPU will not write the word, so we do. The error is stored.
+void Session::settle(const abi::RecordHeader& header) {
+  uint32_t word = 0;
+  uint64_t value = 0;
+  const auto take = [&](auto call, uint32_t decltype(call)::*field) {
+    if (reader_->payload().size() < sizeof(call)) return;
+    std::memcpy(&call, reader_->payload().data(), sizeof(call));
+    word = call.*field;
+    value = call.value;
+  };
+  switch (static_cast<wire::Call>(header.call)) {
+    case wire::Call::tubeSignal: take(wire::tubeSignal{}, &wire::tubeSignal::word); break;
+    case wire::Call::tubeEventRecord: take(wire::tubeEventRecord{}, &wire::tubeEventRecord::word); break;
+    case wire::Call::tubeHostFunc: take(wire::tubeHostFunc{}, &wire::tubeHostFunc::reached); break;
+    default: return;  // of some hundred calls these three
+  }
+  if (shared::valid_word(word) && value < limits::kWordValue) shared::proxy_completes_word(segment_.word(word), value);
+}
+
+CUresult Session::make_current(uint32_t gpu) {
+  if (thread_gpu_ == gpu) return CUDA_SUCCESS;
+  if (gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
+  CUresult error = driver().cuCtxSetCurrent(shared_.gpus[gpu].context);
+  if (error != CUDA_SUCCESS) return error;
+  thread_gpu_ = gpu;
+  gpu_.store(gpu, std::memory_order_relaxed);
+  used_gpus_.fetch_or(1u << (gpu & 31), std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+ContextShare* Session::context() { return context(record_->context == 0 ? 1 : record_->context); }
+
+ContextShare* Session::context(uint32_t untrusted_number) {
+  if (last_context_ != nullptr && last_context_->number == untrusted_number) return last_context_;
+  auto found = contexts_.find(untrusted_number);
+  if (found == contexts_.end()) return nullptr;
+  last_context_ = &found->second;
+  return last_context_;
+}
+
+CUresult Session::create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags) {
+  if (untrusted_number < wire::kFirstCreatedContext || untrusted_gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_VALUE;
+  if (contexts_.size() >= limits::kContexts) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto [it, made] = contexts_.try_emplace(untrusted_number, driver(), untrusted_number, untrusted_gpu, flags);
+  return made ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult Session::make_legacy(ContextShare& share) {
+  auto state = std::make_unique<StreamState>();
+  if (CUresult error = make_current(share.gpu); error != CUDA_SUCCESS) return error;
+  CUresult error = driver().cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING);
+  if (error != CUDA_SUCCESS) return error;
+  state->context = share.number;
+  state->legacy = true;
+  share.legacy = std::move(state);
+  return CUDA_SUCCESS;
+}
+
+StreamState* Session::stream_state(uint64_t untrusted_id, CUresult* error) {
+  *error = CUDA_SUCCESS;
+  if (untrusted_id == wire::kLegacyStream) {
+    ContextShare* share = context();
+    if (share == nullptr) *error = CUDA_ERROR_INVALID_CONTEXT;
+    if (*error == CUDA_SUCCESS && share->legacy == nullptr) *error = make_legacy(*share);
+    return *error == CUDA_SUCCESS ? share->legacy.get() : nullptr;
+  }
+  Object* object = objects_.find(wire::Kind::kStream, untrusted_id);
+  if (object == nullptr) {
+    *error = CUDA_ERROR_INVALID_HANDLE;
+    return nullptr;
+  }
+  return static_cast<StreamState*>(object->state.get());
+}
+
+StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
+  StreamOp op;
+  op.state = stream_state(untrusted_id, &op.error);
+  if (op.state == nullptr) return op;
+  op.stream = op.state->stream;
+  ContextShare* share = context(op.state->context);
+  if (share != nullptr) op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
+  return op;
+}
+
+CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool) {
+  if (untrusted_bytes == 0) return CUDA_SUCCESS;
+  return ranges_.covers(untrusted_address, untrusted_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void Session::store_chunk_state(uint32_t chunk, uint64_t state) { shared::store_word(segment_.chunk_state(chunk), state); }
+
+UniqueFd Session::take_fd(uint64_t token) {
+  while (true) {
+    for (auto it = waiting_fds_.begin(); it != waiting_fds_.end(); ++it) {
+      if (it->first != token) continue;
+      UniqueFd fd = std::move(it->second);
+      waiting_fds_.erase(it);
+      return fd;
+    }
+    if (waiting_fds_.size() >= limits::kWaitingFds) return UniqueFd();
+    Result<shared::TokenFd> next = shared::receive_fd(socket_.get(), 0);
+    if (!next.ok()) return UniqueFd();
+    waiting_fds_.emplace_back(next->token, std::move(next->fd));
+  }
+}
+
+Status Session::give_fd(uint64_t token, int fd) { return shared::send_fd(socket_.get(), token, fd, shared::SendMode::kNeverBlock); }
+
+void Session::poison(abi::PoisonReason reason, const char* text) {
+  if (poisoned_.exchange(true)) return;
+  log_error("function '%s' (pid %d) is cut off: %s (record %lu, call %s)", client_.name.c_str(), client_.pid, text,
+            record_ != nullptr ? record_->sequence : 0, record_ != nullptr ? wire::call_name(record_->call) : "none");
+  shared::proxy_store_state(segment_.header(), abi::ProxyState::kPoisoned, reason);
+  stop_.store(true, std::memory_order_release);
+}
+
+void Session::store_sticky(uint32_t gpu, CUresult error) {
+  if ((used_gpus_.load(std::memory_order_relaxed) & 1u << (gpu & 31)) == 0) return;
+  shared::proxy_store_sticky_error(segment_.header(), static_cast<uint32_t>(error));
+}
+
+void Session::launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name) {
+  stream.last_launch = record_->sequence;
+  stream.last_kernel = kernel_id;
+  last_kernel_.store(kernel_name, std::memory_order_relaxed);
+}
+
+}  // namespace tube::proxy

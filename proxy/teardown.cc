@@ -1,0 +1,233 @@
+// Giving back what a client owned: at its end, when it destroys a context, and object by object.
+//
+// Order at the end: let every wait of the client's streams pass (host functions that will never run), wait for its
+// streams for a bounded time, then free graphs before events, events before streams, streams before modules, and memory
+// last. If the GPU does not come idle in time, whatever it may still use stays allocated on purpose and is logged:
+// freeing memory under a running kernel would break other functions.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/gpus.h"
+#include "proxy/image_store.h"
+#include "proxy/client_limits.h"
+#include "proxy/module_state.h"
+#include "proxy/session.h"
+#include "sharedmem/accessors.h"
+
+namespace tube::proxy {
+
+namespace {
+
+// Dependents first.
+constexpr wire::Kind kTeardownOrder[] = {
+    wire::Kind::kGraphExec, wire::Kind::kGraph, wire::Kind::kGraphNode, wire::Kind::kUserObject, wire::Kind::kEvent,
+    wire::Kind::kExternalSemaphore, wire::Kind::kStream, wire::Kind::kTexRef, wire::Kind::kKernel, wire::Kind::kLibrary,
+    wire::Kind::kModule, wire::Kind::kLink, wire::Kind::kMipmappedArray, wire::Kind::kArray, wire::Kind::kMemPool,
+    wire::Kind::kExternalMemory, wire::Kind::kGreenContext,
+};
+
+// With the driver. Kinds that die with their owner (kernels, nodes) need nothing.
+CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object) {
+  switch (kind) {
+    case wire::Kind::kStream: return driver.cuStreamDestroy_v2(object.handle<CUstream>());
+    case wire::Kind::kEvent: return driver.cuEventDestroy_v2(object.handle<CUevent>());
+    case wire::Kind::kLibrary: return driver.cuLibraryUnload(object.handle<CUlibrary>());
+    case wire::Kind::kModule: return driver.cuModuleUnload(object.handle<CUmodule>());
+    // A child graph, or the graph of a capture in progress, belongs to another object.
+    case wire::Kind::kGraph: return object.owner == 0 ? driver.cuGraphDestroy(object.handle<CUgraph>()) : CUDA_SUCCESS;
+    case wire::Kind::kGraphExec: return driver.cuGraphExecDestroy(object.handle<CUgraphExec>());
+    case wire::Kind::kMemHandle: return driver.cuMemRelease(object.handle<CUmemGenericAllocationHandle>());
+    case wire::Kind::kMemPool: return driver.cuMemPoolDestroy(object.handle<CUmemoryPool>());
+    case wire::Kind::kLink: return driver.cuLinkDestroy(object.handle<CUlinkState>());
+    case wire::Kind::kArray: return driver.cuArrayDestroy(object.handle<CUarray>());
+    case wire::Kind::kMipmappedArray: return driver.cuMipmappedArrayDestroy(object.handle<CUmipmappedArray>());
+    case wire::Kind::kUserObject: return driver.cuUserObjectRelease(object.handle<CUuserObject>(), 1);
+    case wire::Kind::kGreenContext: return driver.cuGreenCtxDestroy(object.handle<CUgreenCtx>());
+    case wire::Kind::kTexRef: return driver.cuTexRefDestroy(object.handle<CUtexref>());
+    case wire::Kind::kExternalMemory: return driver.cuDestroyExternalMemory(object.handle<CUexternalMemory>());
+    case wire::Kind::kExternalSemaphore: return driver.cuDestroyExternalSemaphore(object.handle<CUexternalSemaphore>());
+    case wire::Kind::kKernel:
+    case wire::Kind::kGraphNode:
+    case wire::Kind::kContext:
+    case wire::Kind::kCount: break;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
+  Object* object = objects_.find(kind, untrusted_id);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (kind == wire::Kind::kStream) {
+    auto& stream = static_cast<StreamState&>(*object->state);
+    if (ContextShare* share = context(stream.context); share != nullptr) {
+      (void)share->order.retire(stream, share->legacy.get(), captures());
+    }
+    if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
+  }
+  const CUresult error = destroy_raw(driver(), kind, *object);
+  if (kind == wire::Kind::kGraph) objects_.erase_owned(wire::Kind::kGraphNode, untrusted_id);
+  if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
+    objects_.erase_owned(wire::Kind::kKernel, untrusted_id);
+    for (uint64_t base : static_cast<ModuleState&>(*object->state).globals) ranges_.erase(base);
+  }
+  objects_.erase(kind, untrusted_id);
+  return error;
+}
+
+// Host functions that nobody will run any more: every wait of a stream on a word of this client is satisfied. The value
+// is the largest that a cyclic comparison still counts as reached.
+void Session::release_waiters() {
+  for (uint32_t word = 0; word < abi::kWordCount; ++word) shared::store_word(segment_.word(word), abi::kWordReleased);
+}
+
+// A stream that captures answers no query and cannot be destroyed.
+void Session::end_captures() {
+  if (!captures()) return;
+  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
+    const CUstream stream = objects_.find(wire::Kind::kStream, id)->handle<CUstream>();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) continue;
+    CUgraph graph = nullptr;
+    (void)driver().cuStreamEndCapture(stream, &graph);
+    if (graph != nullptr) driver().cuGraphDestroy(graph);
+  }
+  captures_ = 0;
+}
+
+CUresult Session::free_behind(StreamState& stream, CUdeviceptr untrusted_address) {
+  collect_deferred();
+  CUevent event = nullptr;
+  if (CUresult error = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+  CUresult error = driver().cuEventRecord(event, stream.stream);
+  if (error == CUDA_SUCCESS) error = memory_.retire(untrusted_address);
+  if (error != CUDA_SUCCESS) {
+    driver().cuEventDestroy_v2(event);
+    return error;
+  }
+  deferred_.push_back({event, untrusted_address});
+  return CUDA_SUCCESS;
+}
+
+void Session::collect_deferred() {
+  std::erase_if(deferred_, [&](const Deferred& entry) {
+    if (driver().cuEventQuery(entry.event) == CUDA_ERROR_NOT_READY) return false;
+    driver().cuEventDestroy_v2(entry.event);
+    (void)memory_.free_retired(entry.address);
+    return true;
+  });
+}
+
+void Session::drop_deferred() {
+  for (const Deferred& entry : deferred_) driver().cuEventDestroy_v2(entry.event);
+  deferred_.clear();
+}
+
+bool Session::wait_idle(uint32_t timeout_ms) {
+  const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
+  auto idle = [&](CUstream stream) {
+    uint32_t pause_ms = 0;
+    while (true) {
+      const CUresult state = driver().cuStreamQuery(stream);
+      if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead
+      if (now_ns() > deadline) return false;
+      poll(nullptr, 0, static_cast<int>(pause_ms));  // the only timed wait of the proxy: nobody can wake it
+      if (pause_ms < 16) pause_ms = pause_ms == 0 ? 1 : pause_ms * 2;
+    }
+  };
+  for (auto& [number, share] : contexts_) {
+    if (share.legacy != nullptr && !idle(share.legacy->stream)) return false;
+  }
+  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
+    if (!idle(objects_.find(wire::Kind::kStream, id)->handle<CUstream>())) return false;
+  }
+  return true;
+}
+
+void Session::sweep_kind(wire::Kind kind, uint32_t context) {
+  for (uint64_t id : objects_.ids(kind)) {
+    Object* object = objects_.find(kind, id);
+    if (object == nullptr) continue;  // went with its owner
+    if (context == DeviceMemory::kAllContexts || object->context == context) (void)destroy_object(kind, id);
+  }
+}
+
+void Session::sweep_context(uint32_t number, bool forget) {
+  ContextShare* share = context(number);
+  if (share == nullptr) return;
+  const uint32_t before = thread_gpu_;
+  (void)make_current(share->gpu);
+  collect_deferred();
+  if (!wait_idle(limits::kTeardownMs)) log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(), number);
+  for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
+  if (share->legacy != nullptr) {
+    if (share->legacy->join != nullptr) driver().cuEventDestroy_v2(share->legacy->join);
+    driver().cuStreamDestroy_v2(share->legacy->stream);
+    share->legacy.reset();
+  }
+  memory_.free_all(number);
+  pinned_.free_all(number);
+  const uint32_t gpu = share->gpu;
+  const uint32_t flags = share->flags;
+  last_context_ = nullptr;
+  contexts_.erase(number);
+  if (!forget) contexts_.try_emplace(number, driver(), number, gpu, flags);
+  if (before != 0xffffffffu) (void)make_current(before);
+}
+
+void Session::teardown_objects(bool idle) {
+  for (wire::Kind kind : kTeardownOrder) {
+    // An unload waits for the module's kernels: not while one of them may never end.
+    if (!idle && (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule)) continue;
+    sweep_kind(kind, DeviceMemory::kAllContexts);
+  }
+  for (auto& [number, share] : contexts_) {
+    if (share.legacy == nullptr) continue;
+    if (share.legacy->join != nullptr) driver().cuEventDestroy_v2(share.legacy->join);
+    driver().cuStreamDestroy_v2(share.legacy->stream);
+    share.legacy.reset();
+  }
+}
+
+void Session::teardown() {
+  if (torn_down_) return;
+  torn_down_ = true;
+  waiting_fds_.clear();
+  if (!segment_.valid()) return;
+  record_ = nullptr;
+  (void)make_current(thread_gpu_ == 0xffffffffu ? 0 : thread_gpu_);
+  release_waiters();
+  end_captures();
+  const bool idle = wait_idle(limits::kTeardownMs);
+  drop_deferred();
+  teardown_objects(idle);
+  if (idle) {
+    std::vector<Range> mapped;
+    for (const auto& [base, range] : ranges_.all()) {
+      if (range.kind == RangeKind::kMapped) mapped.push_back(range);
+    }
+    for (const Range& range : mapped) {
+      driver().cuMemUnmap(range.base, range.bytes);
+      ranges_.erase(range.base);
+    }
+    for (const auto& [base, bytes] : reservations_) shared_.memory.unreserve(client_.window, base, bytes);
+    reservations_.clear();
+    sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
+    memory_.free_all(DeviceMemory::kAllContexts);
+    pinned_.close();
+    if (segment_registered_) driver().cuMemHostUnregister(segment_.registered());
+    segment_registered_ = false;
+  } else {
+    log_error("function '%s' (pid %d) is gone but its GPU work does not end: %lu bytes of device memory and %lu of pinned memory stay taken",
+              client_.name.c_str(), client_.pid, memory_.bytes(), pinned_.bytes());
+    abandoned_.store(true, std::memory_order_relaxed);
+    pinned_.abandon();
+  }
+  shutdown(socket_.get(), SHUT_RDWR);
+}
+
+}  // namespace tube::proxy
