@@ -2,7 +2,7 @@
 
 chapter("graph")
 opaque("CUgraphEdgeData", 8)
-_NODES = dict(lane="reply", phGraphNode=out(), dependencies=nullable(array_in("numDependencies")))
+_NODES = dict(lane="reply", phGraphNode=out(), dependencies=array_in("numDependencies"))
 call("cuGraphCreate", lane="reply", phGraph=creates("graph"))
 call("cuGraphDestroy", lane="post", hGraph=frees("graph"))
 call("cuGraphClone", lane="reply", phGraphClone=creates("graph"))
@@ -13,7 +13,7 @@ call("cuGraphDestroyNode", lane="reply", hNode=frees("node", part=True))
 call("cuGraphNodeGetType", lane="reply", type=out())
 call("cuGraphNodeFindInClone", lane="reply", phNode=out())
 
-_EDGES = {"from": nullable(array_in("numDependencies")), "to": nullable(array_in("numDependencies"))}
+_EDGES = {"from": array_in("numDependencies"), "to": array_in("numDependencies")}
 call("cuGraphAddDependencies", "cuGraphRemoveDependencies", lane="reply", **_EDGES)
 call("cuGraphAddDependencies_v2", "cuGraphRemoveDependencies_v2", lane="reply",
      edgeData=nullable(array_in("numDependencies")), **_EDGES)

@@ -54,7 +54,7 @@ def _annotations():
         "struct_in": make("struct_in"),                # *p is read: an opaque struct
         "bytes_in": make("bytes_in", "size"),          # `size` bytes at p are read
         "bytes_out": make("bytes_out", "size"),        # `size` bytes at p are written; max= bounds them
-        "array_in": make("array_in", "count"),         # `count` elements are read
+        "array_in": make("array_in", "count"),         # `count` elements are read; nullable: also when count is not 0
         "array_out": make("array_out", "count"),       # up to `count` elements are written; `count` may be an inout()
         "text_in": make("text_in"),                    # NUL-terminated, at most 4 KiB
         "text_out": make("text_out", "length"),        # a buffer of `length` characters is written
@@ -135,7 +135,7 @@ class Descriptions:
                     line = trace.tb_lineno
                     break
                 trace = trace.tb_next
-            raise DescriptionError(f"{label}:{line or 0}", type(error).__name__, str(error)) from None
+            raise DescriptionError(f"{label}:{line or 0}", type(error).__name__, getattr(error, "msg", None) or str(error)) from None
 
 
 def load(folder):

@@ -68,16 +68,18 @@ def _body(call):
     out += [f"    result = {send};", "  }"]
     if failed:
         out += ["  if (result != CUDA_SUCCESS) {"] + ["    " + line for line in failed] + ["    return result;", "  }"]
-    else:
+    finish = [line for p in params for line in p.finish()]
+    if not finish:
+        return out + ["  return result;", "}", ""]
+    if not failed:
         out.append("  if (result != CUDA_SUCCESS) return result;")
-    for p in params:
-        add(p.finish())
+    add(finish)
     return out + ["  return CUDA_SUCCESS;", "}", ""]
 
 
 def bodies(model):
     out = [NOTICE, "#include <algorithm>", "#include <cstring>", "", '#include "hook/support.h"',
-           '#include "protocol/hook_decls.gen.h"', '#include "protocol/id_list.h"', '#include "protocol/wire.gen.h"', "", "namespace tube::hook {", ""]
+           '#include "protocol/hook_decls.gen.h"', '#include "hook/id_list.h"', '#include "protocol/wire.gen.h"', "", "namespace tube::hook {", ""]
     out += [f"static_assert(sizeof({t}) == {n});" for t, n in sorted(model.descriptions.opaques.items())] + [""]
     for c in model.exported():
         if c.lane in GENERATED:

@@ -76,7 +76,7 @@ def _handler(call):
 
 def handlers(model):
     out = [NOTICE, "#include <algorithm>", "#include <cstring>", "#include <string>", "#include <type_traits>", "#include <vector>", "",
-           '#include "protocol/driver_table.gen.h"', '#include "protocol/handler_glue.h"', '#include "protocol/proxy_decls.gen.h"',
+           '#include "protocol/driver_table.gen.h"', '#include "proxy/handler_glue.h"', '#include "protocol/proxy_decls.gen.h"',
            '#include "proxy/session.h"', "", "namespace tube::proxy {", ""]
     out += [f"static_assert(sizeof({t}) == {n});" for t, n in sorted(model.descriptions.opaques.items())] + [""]
     for c in model.wire:

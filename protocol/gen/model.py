@@ -113,7 +113,7 @@ class Model:
             except params.ParameterError as error:
                 fail(f"parameter `{p.name}` {error}")
             except KeyError as error:
-                fail(f"parameter `{p.name}`: the annotation lacks its extent {error}")
+                fail(f"parameter `{p.name}`: the annotation lacks its extent `{error.args[0]}`")
         call.waits = call.lane != "post" and (call.lane == "reply" or any(p.reply() for p in call.parameters))
         if call.lane == "post":
             for p in call.parameters:

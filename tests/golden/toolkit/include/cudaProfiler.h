@@ -1,0 +1,1 @@
+// No profiler calls in the golden toolkit.
