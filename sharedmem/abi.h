@@ -28,7 +28,9 @@
 //
 // Words.  A word counts a stream's progress: the client picks the next value, posts "write value v to word w behind
 // everything in stream s" and knows that all of it is complete when word w >= v. Values of one word only grow, also
-// when the word passes to another stream. Words are chosen by the client; the proxy only checks the index.
+// when the word passes to another stream. Words are chosen by the client; the proxy only checks the index. A signal that
+// fails is completed by the proxy itself (its error is stored first), so that nobody waits for ever. When a session ends,
+// the proxy writes kWordReleased to all words, which lets the GPU's waits pass; the client must not take it for progress.
 //
 // Chunks.  Staging for pageable copies, each with a state word that the GPU writes too: see kChunkFree below.
 //
@@ -54,6 +56,7 @@ inline constexpr uint32_t kWordCount = 8192;
 inline constexpr uint32_t kChunkCount = 64;
 inline constexpr uint32_t kChunkBytes = 1u << 20;
 inline constexpr uint32_t kNoReply = 0xffffffffu;
+inline constexpr uint64_t kWordReleased = 0x7fff'ffff'ffff'ffffull;  // no issued value comes near it
 
 enum class ProxyState : uint32_t {
   kStarting = 0,

@@ -100,6 +100,12 @@ inline bool proxy_closes_reply(abi::ReplyHeader& r) {
 inline uint64_t load_word(uint64_t& word) { return atomic(word).load(std::memory_order_acquire); }
 // Client completes a host function, or hands a chunk back. Partner: the GPU's stream wait, the next claim.
 inline void store_word(uint64_t& word, uint64_t value) { atomic(word).store(value, std::memory_order_release); }
+// Proxy, for a signal that the GPU will not deliver: never makes the word smaller. Partner: load_word.
+inline void proxy_completes_word(uint64_t& word, uint64_t value) {
+  uint64_t now = atomic(word).load(std::memory_order_relaxed);
+  while (now < value && !atomic(word).compare_exchange_weak(now, value, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
 // Two threads of one client may claim at once; the GPU never writes a free chunk's state.
 inline bool client_claims_chunk(uint64_t& state) {
   uint64_t expected = abi::kChunkFree;

@@ -123,7 +123,7 @@ handshake::Welcome make_welcome(uint64_t protocol_hash, std::string_view version
 
 Status send_welcome(int socket_fd, const handshake::Welcome& welcome, int segment_fd, int pinned_fd, int info_fd) {
   const int fds[] = {segment_fd, pinned_fd, info_fd};
-  return send_message(socket_fd, &welcome, sizeof(welcome), fds);
+  return send_message(socket_fd, &welcome, sizeof(welcome), fds, SendMode::kNeverBlock);
 }
 
 Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view version, handshake::Refusal refusal,
@@ -131,14 +131,14 @@ Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view vers
   handshake::Welcome welcome = make_welcome(protocol_hash, version);
   welcome.refusal = static_cast<uint32_t>(refusal);
   copy_text(welcome.message, message);
-  return send_message(socket_fd, &welcome, sizeof(welcome));
+  return send_message(socket_fd, &welcome, sizeof(welcome), {}, SendMode::kNeverBlock);
 }
 
 // ---- both -----------------------------------------------------------------------------------------------------------
 
-Status send_fd(int socket_fd, uint64_t token, int fd) {
+Status send_fd(int socket_fd, uint64_t token, int fd, SendMode mode) {
   const handshake::FdMessage message{handshake::kFdMagic, token};
-  return send_message(socket_fd, &message, sizeof(message), {&fd, 1});
+  return send_message(socket_fd, &message, sizeof(message), {&fd, 1}, mode);
 }
 
 Result<TokenFd> receive_fd(int socket_fd, int timeout_ms) {

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "sharedmem/handshake.h"
+#include "sharedmem/socket.h"
 
 namespace tube::shared {
 
@@ -39,7 +40,7 @@ Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view vers
                     std::string_view message);
 
 // ---- both -----------------------------------------------------------------------------------------------------------
-Status send_fd(int socket_fd, uint64_t token, int fd);
+Status send_fd(int socket_fd, uint64_t token, int fd, SendMode mode = SendMode::kBlock);
 struct TokenFd {
   uint64_t token = 0;
   UniqueFd fd;

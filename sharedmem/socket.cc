@@ -122,7 +122,7 @@ Result<PeerCredentials> peer_credentials(int fd) {
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 
-Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds) {
+Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds, SendMode mode) {
   if (fds.size() > kMaxFdsPerMessage) return Error{EINVAL, "too many file descriptors in one message"};
   iovec part{const_cast<void*>(data), size_bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFdsPerMessage * sizeof(int))] = {};
@@ -140,7 +140,7 @@ Status send_message(int fd, const void* data, size_t size_bytes, std::span<const
   }
   ssize_t sent;
   do {
-    sent = ::sendmsg(fd, &header, MSG_NOSIGNAL);
+    sent = ::sendmsg(fd, &header, MSG_NOSIGNAL | (mode == SendMode::kNeverBlock ? MSG_DONTWAIT : 0));
   } while (sent < 0 && errno == EINTR);
   if (sent < 0) return errno_error(errno, "cannot send a message");
   if (static_cast<size_t>(sent) != size_bytes) return Error{EIO, "a message was cut while sending"};

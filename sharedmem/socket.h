@@ -33,8 +33,10 @@ struct PeerCredentials {
 };
 Result<PeerCredentials> peer_credentials(int fd);
 
+// The proxy never blocks on a client that does not read: EAGAIN then.
+enum class SendMode : uint32_t { kBlock, kNeverBlock };
 // One message, whole, with up to kMaxFdsPerMessage fds (the caller keeps its own).
-Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds = {});
+Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds = {}, SendMode mode = SendMode::kBlock);
 
 struct Received {
   size_t size_bytes = 0;        // 0 never comes: the end of the connection is an error (ENODATA)

@@ -28,7 +28,11 @@ class Words {
   // the GPU in order.
   uint64_t next_value(uint32_t word);
   uint64_t last_value(uint32_t word) const;  // last issued
-  bool reached(uint32_t word, uint64_t value) const { return load(word) >= value; }
+  // False for a word that was released at the session's end: the wait then learns why (state, death) and not "done".
+  bool reached(uint32_t word, uint64_t value) const {
+    const uint64_t now = load(word);
+    return now >= value && now != abi::kWordReleased;
+  }
   uint64_t load(uint32_t word) const;
   // The client's own words (host functions: `done`).
   void store(uint32_t word, uint64_t value);

@@ -166,6 +166,24 @@ TEST_F(Progress, StickyErrorDeathAndStopEndAWaitThatNothingElseEnds) {
   EXPECT_EQ(words->wait(word, value), WaitResult::kPeerDead);
 }
 
+TEST_F(Progress, WordsReleasedAtTheSessionsEndAreNotTakenForProgress) {
+  const uint32_t word = words->allocate();
+  const uint64_t value = words->next_value(word);
+  proxy_store_state(proxy.header(), abi::ProxyState::kStopping);
+  gpu_writes(word, abi::kWordReleased);
+  EXPECT_FALSE(words->reached(word, value));
+  EXPECT_EQ(words->wait(word, value), WaitResult::kStopping);
+}
+
+TEST_F(Progress, CompletedByTheProxyNeverGoesBack) {
+  const uint32_t word = words->allocate();
+  gpu_writes(word, 7);
+  proxy_completes_word(proxy.word(word), 5);
+  EXPECT_EQ(words->load(word), 7u);
+  proxy_completes_word(proxy.word(word), 9);
+  EXPECT_EQ(words->load(word), 9u);
+}
+
 TEST_F(Progress, ProbeThatFindsTheFaultEndsTheWait) {
   waiter.set_spin_us(0);
   const uint32_t word = words->allocate();

@@ -120,6 +120,15 @@ TEST_F(Sockets, HangUpIsSeenAndSendingIntoItRaisesNoSignal) {
   EXPECT_EQ(receive_message(a_.get(), buffer, sizeof(buffer), 0, 1000).error().code, ENODATA);
 }
 
+TEST_F(Sockets, SenderThatMustNotBlockIsToldThatNobodyReads) {
+  connect();
+  const char block[4096] = {};
+  Status status;
+  for (int i = 0; i < 10000 && status; ++i) status = send_message(a_.get(), block, sizeof(block), {}, SendMode::kNeverBlock);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, EAGAIN);
+}
+
 TEST_F(Sockets, PeerIsWhoeverTheKernelSays) {
   connect();
   Result<PeerCredentials> peer = peer_credentials(b_.get());
