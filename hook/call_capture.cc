@@ -1,0 +1,321 @@
+// Stream capture: the proxy's stream captures in relaxed mode; which streams take part, and the stricter modes, are kept
+// here, because they are rules about the threads of this process.
+//
+// A capture spreads as natively: an event recorded in a capturing stream carries the capture to every stream that waits
+// for it. A call that is unsafe for a capture invalidates it; ending it then answers 901 as the driver does.
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "hook/capture.h"
+#include "hook/support.h"
+#include "protocol/hook_decls.gen.h"
+
+namespace tube::hook {
+
+// Reused never: small, and a stale pointer in an event must stay readable.
+struct Capture {
+  uint64_t id = 0;
+  CUstreamCaptureMode mode{};
+  const Thread* thread = nullptr;
+  Stream* origin = nullptr;
+  std::atomic<bool> invalid{false};
+  std::atomic<bool> active{true};
+  std::vector<Stream*> streams;  // under g_captures.lock
+};
+
+namespace {
+
+struct Captures {
+  Lock lock;  // rank 1
+  std::vector<Capture*> active;
+};
+std::atomic<uint32_t> g_active_count{0};
+Captures& captures() {
+  static Captures* c = new Captures;
+  return *c;
+}
+std::atomic<uint64_t> g_next_capture{1};
+
+bool forbids(const Capture& c, const Thread& thread) {
+  if (c.mode == CU_STREAM_CAPTURE_MODE_RELAXED || !c.active.load(std::memory_order_relaxed)) return false;
+  if (thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  if (c.thread == &thread) return true;
+  return thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+void join(Capture* capture, Stream* stream) {
+  Locked locked(captures().lock);
+  capture->streams.push_back(stream);
+  stream->capture.store(capture, std::memory_order_release);
+}
+
+// All its streams leave it.
+void dissolve(Capture* capture) {
+  Locked locked(captures().lock);
+  for (Stream* s : capture->streams) {
+    if (s->capture.load(std::memory_order_relaxed) == capture) s->capture.store(nullptr, std::memory_order_release);
+  }
+  capture->streams.clear();
+  capture->active.store(false, std::memory_order_release);
+  std::erase(captures().active, capture);
+  g_active_count.store(static_cast<uint32_t>(captures().active.size()), std::memory_order_release);
+}
+
+bool valid_mode(CUstreamCaptureMode mode) { return static_cast<unsigned>(mode) <= CU_STREAM_CAPTURE_MODE_RELAXED; }
+
+CUresult begin_checks(Stream* stream, CUstreamCaptureMode mode) {
+  if (!valid_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return capturing(stream) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
+}
+
+// The proxy captures by now.
+CUresult begun(Stream* stream, CUstreamCaptureMode mode) {
+  auto* capture = new (std::nothrow) Capture;
+  if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  capture->id = g_next_capture.fetch_add(1, std::memory_order_relaxed);
+  capture->mode = mode;
+  capture->thread = &this_thread();
+  capture->origin = stream;
+  {
+    Locked locked(captures().lock);
+    captures().active.push_back(capture);
+    g_active_count.store(static_cast<uint32_t>(captures().active.size()), std::memory_order_release);
+  }
+  join(capture, stream);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult forbid_capture(const Stream* stream) {
+  if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  if (Capture* capture = stream->capture.load(std::memory_order_acquire)) {
+    capture->invalid.store(true, std::memory_order_release);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (!stream->legacy()) return CUDA_SUCCESS;
+  // The legacy stream would wait for a capturing blocking stream of its context.
+  Locked locked(captures().lock);
+  for (Capture* capture : captures().active) {
+    for (const Stream* s : capture->streams) {
+      if (s->context == stream->context && s->blocking()) {
+        capture->invalid.store(true, std::memory_order_release);
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+      }
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult forbid_unsafe_call() {
+  if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  const Thread& thread = this_thread();
+  bool forbidden = false;
+  Locked locked(captures().lock);
+  for (Capture* capture : captures().active) {
+    if (!forbids(*capture, thread)) continue;
+    capture->invalid.store(true, std::memory_order_release);
+    forbidden = true;
+  }
+  return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+void capture_saw_record(Stream* stream, Event* event) {
+  Capture* capture = stream->capture.load(std::memory_order_acquire);
+  event->recorded = true;
+  event->capture = capture;
+  event->capture_id = capture == nullptr ? 0 : capture->id;
+  event->mark = Mark{};
+}
+
+CUresult capture_saw_wait(Stream* stream, Event* event) {
+  if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  Capture* theirs;
+  {
+    Locked locked(connection().producer);
+    theirs = event->capture;
+  }
+  if (theirs != nullptr && !theirs->active.load(std::memory_order_acquire)) theirs = nullptr;
+  Capture* ours = stream->capture.load(std::memory_order_acquire);
+  if (theirs == ours) return CUDA_SUCCESS;
+  if (theirs == nullptr) {  // a capturing stream waits for ordinary work
+    bool recorded;
+    {
+      Locked locked(connection().producer);
+      recorded = event->recorded;
+    }
+    if (!recorded) return CUDA_SUCCESS;
+    ours->invalid.store(true, std::memory_order_release);
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+  }
+  if (ours != nullptr) {
+    ours->invalid.store(true, std::memory_order_release);
+    theirs->invalid.store(true, std::memory_order_release);
+    return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+  }
+  if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  join(theirs, stream);
+  return CUDA_SUCCESS;
+}
+
+void end_capture_of_destroyed(Stream* stream) {
+  if (Capture* capture = stream->capture.load(std::memory_order_acquire)) {
+    capture->invalid.store(true, std::memory_order_release);
+    if (capture->origin == stream) {
+      dissolve(capture);
+    } else {
+      Locked locked(captures().lock);
+      std::erase(capture->streams, stream);
+      stream->capture.store(nullptr, std::memory_order_release);
+    }
+  }
+}
+
+// ---- the calls --------------------------------------------------------------------------------------------------------
+
+CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (const CUresult r = begin_checks(stream, mode); r != CUDA_SUCCESS) return r;
+  CUresult result;
+  {
+    Request<wire::cuStreamBeginCapture_v2> r(stream);
+    r->hStream = stream->id;
+    r->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    result = r.call();
+  }
+  return result == CUDA_SUCCESS ? begun(stream, mode) : result;
+}
+CUresult cuStreamBeginCapture(CUstream hStream) { return hook::cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
+
+CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
+  CUresult error = CUDA_SUCCESS;
+  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  Capture* capture = stream->capture.load(std::memory_order_acquire);
+  if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (capture->origin != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  *phGraph = nullptr;
+  void* handle = nullptr;
+  const uint64_t graph = new_id(Kind::kGraph, &handle);
+  if (graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool invalid = capture->invalid.load(std::memory_order_acquire);
+  CUresult result;
+  {
+    Request<wire::cuStreamEndCapture> r(stream);
+    r->hStream = stream->id;
+    r->phGraph = graph;
+    result = r.call();
+  }
+  dissolve(capture);
+  if (invalid) {
+    if (result == CUDA_SUCCESS) {
+      Request<wire::cuGraphDestroy> r;
+      r->hGraph = graph;
+      (void)r.post();
+    }
+    result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  if (result != CUDA_SUCCESS) {
+    drop(Kind::kGraph, graph);
+    return result;
+  }
+  *phGraph = static_cast<CUgraph>(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
+  if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  if (const Capture* capture = stream->capture.load(std::memory_order_acquire)) {
+    *captureStatus = capture->invalid.load(std::memory_order_acquire) ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    return CUDA_SUCCESS;
+  }
+  if (!stream->legacy()) return CUDA_SUCCESS;
+  Locked locked(captures().lock);
+  for (const Capture* capture : captures().active) {
+    for (const Stream* s : capture->streams) {
+      if (s->context == stream->context && s->blocking()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
+  if (mode == nullptr || !valid_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
+  Thread& thread = this_thread();
+  const CUstreamCaptureMode before = thread.capture_mode;
+  thread.capture_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
+// graph_out and dependencies are only known to the proxy; who asks for them gets them by a round trip.
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                                   const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out,
+                                   size_t* numDependencies_out) {
+  if (captureStatus_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = hook::cuStreamIsCapturing(hStream, captureStatus_out); r != CUDA_SUCCESS) return r;
+  if (*captureStatus_out != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
+    return CUDA_SUCCESS;
+  }
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  const Capture* capture = stream->capture.load(std::memory_order_acquire);
+  if (capture == nullptr) return CUDA_SUCCESS;
+  if (id_out != nullptr) *id_out = capture->id;
+  if (graph_out == nullptr && dependencies_out == nullptr && numDependencies_out == nullptr) return CUDA_SUCCESS;
+  return capture_graph_info(stream, graph_out, dependencies_out, edgeData_out, numDependencies_out);
+}
+
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                                   const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
+  return hook::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out);
+}
+
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out) {
+  if (id_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return hook::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr, nullptr);
+}
+
+CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNode** dependencies_out,
+                            const CUgraphEdgeData** edges_out, size_t* count_out) {
+  // The driver keeps these arrays in the stream until its next operation; here they belong to the calling thread.
+  thread_local constinit CUgraphNode t_nodes[256] = {};
+  thread_local constinit CUgraphEdgeData t_edges[256] = {};
+  wire::tubeCaptureInfo_reply reply{};
+  ReplyBlobs blobs;
+  CUresult result;
+  {
+    Request<wire::tubeCaptureInfo> r(stream);
+    r->stream = stream->id;
+    result = r.call(&reply, &blobs);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  if (graph_out != nullptr) *graph_out = static_cast<CUgraph>(adopt(Kind::kGraph, reply.graph));
+  const auto nodes = blobs.get(reply.dependencies);
+  const size_t count = nodes.size() / 8;
+  if (count > 256) return CUDA_ERROR_NOT_SUPPORTED;
+  for (size_t i = 0; i < count; ++i) {
+    t_nodes[i] = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, wire::blob_u64(nodes, i)));
+  }
+  const auto edges = blobs.get(reply.edges);
+  std::memset(t_edges, 0, count * sizeof t_edges[0]);
+  if (edges.size() == count * sizeof t_edges[0]) std::memcpy(t_edges, edges.data(), edges.size());
+  if (dependencies_out != nullptr) *dependencies_out = t_nodes;
+  if (edges_out != nullptr) *edges_out = t_edges;
+  if (count_out != nullptr) *count_out = count;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tube::hook

@@ -1,0 +1,188 @@
+// Launches: posted, no allocation, no system call, no answer.
+//
+// Parameters are packed straight into the record by the kernel's layout. What the driver would refuse at once is checked
+// here, because nothing comes back: grid, block and shared memory against the device and the kernel.
+#include "hook/launch.h"
+
+#include <cstring>
+
+#include "hook/support.h"
+#include "protocol/hook_decls.gen.h"
+
+namespace tube::hook {
+namespace {
+
+constexpr uint32_t kMaxParameterBytes = 32764;
+constexpr unsigned kMaxLaunchAttributes = 32;
+
+// An element of tubeLaunch's `attributes`: CUlaunchAttribute with events replaced by ids.
+struct WireAttribute {
+  uint32_t id;
+  uint32_t reserved;
+  uint8_t value[64];
+};
+static_assert(sizeof(WireAttribute) == 72 && sizeof(CUlaunchAttributeValue) == 64);
+
+CUresult pack_event(CUevent handle, uint64_t* id) {
+  const Event* event = find_event(handle);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *id = event->id;
+  return CUDA_SUCCESS;
+}
+
+// Only attributes known to hold no handle travel as they are.
+CUresult pack_attribute(const CUlaunchAttribute& in, WireAttribute* out) {
+  out->id = in.id;
+  out->reserved = 0;
+  std::memcpy(out->value, &in.value, sizeof out->value);
+  uint64_t event = 0;
+  switch (static_cast<uint32_t>(in.id)) {
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      if (const CUresult r = pack_event(in.value.programmaticEvent.event, &event); r != CUDA_SUCCESS) return r;
+      std::memcpy(out->value + offsetof(CUlaunchAttributeValue, programmaticEvent.event), &event, sizeof event);
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      if (const CUresult r = pack_event(in.value.launchCompletionEvent.event, &event); r != CUDA_SUCCESS) return r;
+      std::memcpy(out->value + offsetof(CUlaunchAttributeValue, launchCompletionEvent.event), &event, sizeof event);
+      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+      return unsupported("cuLaunchKernelEx with a device-updatable node", "its handle would have to come back");
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
+      return CUDA_SUCCESS;
+    default:
+      return unsupported("cuLaunchKernelEx with an unknown attribute", "it may hold a handle");
+  }
+}
+
+CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void** params, void** extra, bool cooperative,
+                const WireAttribute* attributes, unsigned attribute_count) {
+  const Kernel* kernel = find_kernel(f);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (stream->legacy()) {
+    if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
+  }
+  uint32_t bytes = 0;
+  if (const CUresult r = check_launch(kernel, shape); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
+  const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
+
+  Request<wire::tubeLaunch> r(stream, blob_room(attribute_bytes) + blob_room(bytes));
+  r->stream = stream->id;
+  r->kernel = kernel->id;
+  std::memcpy(r->grid, shape.grid, sizeof shape.grid);
+  std::memcpy(r->block, shape.block, sizeof shape.block);
+  r->shared_bytes = shape.shared_bytes;
+  r->cooperative = cooperative ? 1 : 0;
+  if (attribute_bytes != 0) r.put(&wire::tubeLaunch::attributes, attributes, attribute_bytes);
+  if (bytes != 0) {
+    auto* room = static_cast<std::byte*>(r.room(&wire::tubeLaunch::parameters, bytes));
+    pack_parameters(kernel, params, extra, bytes, room);
+  }
+  return r.post();
+}
+
+}  // namespace
+
+CUresult check_launch(const Kernel* kernel, const LaunchShape& shape) {
+  const Context* context = kernel->module->context != nullptr ? kernel->module->context : current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const int32_t* device = context->info().attributes;
+  uint64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    const uint32_t grid_limit = static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
+    const uint32_t block_limit = static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
+    if (shape.grid[i] == 0 || shape.block[i] == 0 || shape.grid[i] > grid_limit || shape.block[i] > block_limit) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    threads *= shape.block[i];
+  }
+  if (threads > static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) return CUDA_ERROR_INVALID_VALUE;
+  const auto kernel_threads = static_cast<uint32_t>(kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed));
+  if (kernel_threads != 0 && threads > kernel_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  const int32_t dynamic = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
+  if (shape.shared_bytes != 0 && dynamic >= 0 && shape.shared_bytes > static_cast<uint32_t>(dynamic)) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint32_t* bytes) {
+  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (extra != nullptr) {
+    const size_t* size = nullptr;
+    const void* buffer = nullptr;
+    for (void** e = extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+      if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = e[1];
+      else if (e[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(e[1]);
+      else return CUDA_ERROR_INVALID_VALUE;
+    }
+    *bytes = 0;
+    if (size == nullptr || *size == 0) return kernel->parameter_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (buffer == nullptr || *size > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+    *bytes = static_cast<uint32_t>(*size);
+    return CUDA_SUCCESS;
+  }
+  if (!kernel->layout.empty() && params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *bytes = kernel->parameter_bytes;
+  return *bytes > kMaxParameterBytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes, std::byte* out) {
+  if (extra != nullptr) {
+    for (void** e = extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+      if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) std::memcpy(out, e[1], bytes);
+    }
+    return;
+  }
+  uint32_t filled = 0;
+  for (size_t i = 0; i < kernel->layout.size(); ++i) {
+    const Parameter& p = kernel->layout[i];
+    if (p.offset > bytes || p.size_bytes > bytes - p.offset) continue;  // a layout that contradicts itself
+    if (p.offset > filled) std::memset(out + filled, 0, p.offset - filled);
+    std::memcpy(out + p.offset, params[i], p.size_bytes);
+    filled = p.offset + p.size_bytes;
+  }
+  if (filled < bytes) std::memset(out + filled, 0, bytes - filled);
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+                        unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
+  const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  return launch(f, shape, hStream, kernelParams, extra, false, nullptr, 0);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+  const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  return launch(f, shape, hStream, kernelParams, nullptr, true, nullptr, 0);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (config->numAttrs > kMaxLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
+  WireAttribute attributes[kMaxLaunchAttributes];
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (const CUresult r = pack_attribute(config->attrs[i], &attributes[i]); r != CUDA_SUCCESS) return r;
+  }
+  const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                          {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          config->sharedMemBytes};
+  return launch(f, shape, config->hStream, kernelParams, extra, false, attributes, config->numAttrs);
+}
+
+}  // namespace tube::hook

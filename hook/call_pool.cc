@@ -1,0 +1,206 @@
+// Stream-ordered allocation, emulated: the driver's pools would hand out addresses outside the windows. An allocation is
+// ready at once; a free is posted and happens when the stream gets there. Pools are names with attributes.
+#include <cstring>
+#include <new>
+
+#include "hook/memory_map.h"
+#include "hook/support.h"
+#include "protocol/hook_decls.gen.h"
+
+namespace tube::hook {
+namespace {
+
+struct Pool {
+  Slot* slot = nullptr;
+  uint32_t visible_device = 0;
+  uint64_t release_threshold = 0;
+  int32_t reuse[3] = {1, 1, 1};
+};
+
+struct Pools {
+  Lock lock;  // rank 2
+  Pool* defaults[info::kMaxDevices] = {};
+  Pool* current[info::kMaxDevices] = {};
+};
+Pools& pools() {
+  static Pools* p = new Pools;
+  return *p;
+}
+
+Pool* find_pool(CUmemoryPool handle) {
+  Slot* slot = objects().find(Kind::kMemPool, handle);
+  return slot == nullptr ? nullptr : static_cast<Pool*>(slot->object);
+}
+
+CUmemoryPool handle_of(const Pool* p) { return static_cast<CUmemoryPool>(objects().handle_of(p->slot)); }
+
+Pool* make_pool(uint32_t device) {
+  Slot* slot = objects().allocate(Kind::kMemPool);
+  if (slot == nullptr) return nullptr;
+  auto* p = static_cast<Pool*>(slot->object);
+  if (p == nullptr) p = new (std::nothrow) Pool;
+  if (p == nullptr) return nullptr;
+  slot->object = p;
+  *p = Pool{};
+  p->slot = slot;
+  p->visible_device = device;
+  objects().publish(slot);
+  return p;
+}
+
+bool valid_device(CUdevice dev) { return dev >= 0 && static_cast<uint32_t>(dev) < process().device_count; }
+
+Pool* default_pool(CUdevice dev) {
+  Locked locked(pools().lock);
+  Pool*& p = pools().defaults[dev];
+  if (p == nullptr) p = make_pool(static_cast<uint32_t>(dev));
+  if (pools().current[dev] == nullptr) pools().current[dev] = p;
+  return p;
+}
+
+CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Context* device_context) {
+  if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (capturing(stream)) return unsupported("cuMemAllocAsync inside a capture", "graph-owned memory is not forwarded yet");
+  Context* context = device_context == nullptr ? stream->context : device_context;
+  wire::tubeMemAlloc_reply reply{};
+  CUresult result;
+  {
+    Request<wire::tubeMemAlloc> r;
+    r.in_context(context);
+    r->bytes = bytes;
+    result = r.call(&reply);
+  }
+  if (result != CUDA_SUCCESS) return result;
+  static std::atomic<uint64_t> buffer_id{1ull << 40};
+  memory_map().insert({reply.dptr, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, 0});
+  *dptr = reply.dptr;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) { return allocate(dptr, bytesize, hStream, nullptr); }
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+  const Pool* p = find_pool(pool);
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return allocate(dptr, bytesize, hStream, process().primaries[p->visible_device]);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
+  CUresult error = CUDA_SUCCESS;
+  if (dptr == 0) return CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (capturing(stream)) return unsupported("cuMemFreeAsync inside a capture", "graph-owned memory is not forwarded yet");
+  Allocation a;
+  if (!memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
+  Request<wire::tubeMemFreeAsync> r(stream);
+  r->stream = stream->id;
+  r->dptr = dptr;
+  return r.post();
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
+  if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  const Pool* p = default_pool(dev);
+  if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pool_out = handle_of(p);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (default_pool(dev) == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  Locked locked(pools().lock);
+  *pool = handle_of(pools().current[dev]);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  Pool* p = find_pool(pool);
+  if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (p == nullptr || p->visible_device != static_cast<uint32_t>(dev)) return CUDA_ERROR_INVALID_VALUE;
+  Locked locked(pools().lock);
+  pools().current[dev] = p;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
+  if (pool == nullptr || poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return unsupported("cuMemPoolCreate with shareable handles", "pools are emulated");
+  if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(poolProps->location.id)) return CUDA_ERROR_INVALID_VALUE;
+  const Pool* p = make_pool(static_cast<uint32_t>(poolProps->location.id));
+  if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pool = handle_of(p);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  Pool* p = find_pool(pool);
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Locked locked(pools().lock);
+  if (pools().defaults[p->visible_device] == p) return CUDA_ERROR_INVALID_VALUE;
+  if (pools().current[p->visible_device] == p) pools().current[p->visible_device] = pools().defaults[p->visible_device];
+  return objects().remove(p->slot) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// Nothing is kept back, so there is nothing to trim.
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) { return find_pool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  Pool* p = find_pool(pool);
+  if (p == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: std::memcpy(&p->release_threshold, value, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      std::memcpy(&p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], value, 4);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
+  const Pool* p = find_pool(pool);
+  if (p == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: std::memcpy(value, &p->release_threshold, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      std::memcpy(value, &p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], 4);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: std::memset(value, 0, 8); return CUDA_SUCCESS;
+    default: return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+// All of the proxy's GPUs reach its memory as far as the hardware lets them.
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
+  return find_pool(pool) == nullptr || (map == nullptr && count != 0) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+  const Pool* p = find_pool(memPool);
+  if (p == nullptr || flags == nullptr || location == nullptr || !valid_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
+  const Process& process_state = process();
+  const uint32_t here = process_state.devices[p->visible_device];
+  const uint32_t there = process_state.devices[location->id];
+  const bool reaches = here == there || connection().device_infos[there].can_access_peer[here] != 0;
+  *flags = reaches ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tube::hook

@@ -1,0 +1,154 @@
+#include "hook/connection.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "base/runtime_dir.h"
+#include "hook/process.h"
+#include "protocol/wire.gen.h"
+#include "sharedmem/greeting.h"
+#include "sharedmem/socket.h"
+
+namespace tube::hook {
+namespace {
+
+constexpr int kGreetTimeoutMs = 20'000;  // a proxy that is just starting its GPUs answers late
+constexpr int kFirstFd = 64;             // programs use small numbers themselves, shells and daemons close them
+
+std::string workflow_name() {
+  const char* name = env_text(Env::kWorkflow);
+  return name == nullptr ? "default" : name;
+}
+
+std::string function_name() {
+  if (const char* name = env_text(Env::kFunction)) return name;
+  char path[PATH_MAX];
+  const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+  if (n <= 0) return "unknown";
+  path[n] = 0;
+  const char* slash = std::strrchr(path, '/');
+  return slash == nullptr ? path : slash + 1;
+}
+
+// Out of the way of programs that close or replace low fd numbers.
+UniqueFd move_high(UniqueFd fd) {
+  const int high = fcntl(fd.get(), F_DUPFD_CLOEXEC, kFirstFd);
+  return high < 0 ? std::move(fd) : UniqueFd(high);
+}
+
+Result<UniqueFd> connect_socket(const std::string& workflow) {
+  if (!valid_workflow_name(workflow)) {
+    return errorf("TUBE_WORKFLOW '%s' is not a workflow name (letters, digits, _ . -, at most 64)", workflow.c_str());
+  }
+  Result<std::string> directory = find_runtime_dir();
+  const bool no_directory = !directory && directory.error().code == ENOENT;
+  if (!directory && !no_directory) return directory.error();
+  if (!no_directory) {
+    Result<UniqueFd> socket = shared::connect_unix(data_socket_path(*directory, workflow), SOCK_SEQPACKET);
+    if (socket) return move_high(socket.take());
+    if (socket.error().code != ENOENT && socket.error().code != ECONNREFUSED) return socket.error();
+  }
+  return errorf("no proxy is running for workflow '%s' (looked in %s); start one with `tubectl proxy start --workflow %s`, "
+                "or run this program with `tubectl run --workflow %s -- ...`",
+                workflow.c_str(), runtime_dir_path().c_str(), workflow.c_str(), workflow.c_str());
+}
+
+Status map_info(Connection& c, UniqueFd fd) {
+  const uint64_t size_bytes = c.welcome.info_bytes;
+  if (size_bytes < sizeof(info::InfoHeader)) return errorf("the proxy's device information is too short");
+  if (Status sealed = shared::verify_memory_file(fd.get(), size_bytes, true); !sealed) return sealed;
+  Result<Mapping> mapped = Mapping::map(fd.get(), 0, size_bytes, PROT_READ);
+  if (!mapped) return mapped.error();
+  c.info_memory = mapped.take();
+  c.info = reinterpret_cast<const info::InfoHeader*>(c.info_memory.data());
+  if (c.info->magic != info::kInfoMagic || c.info->device_stride_bytes != sizeof(info::DeviceInfo) ||
+      c.info->device_count > info::kMaxDevices || info::info_bytes(c.info->device_count) > size_bytes) {
+    return errorf("the proxy's device information is of another version of Tube; install one version on both sides");
+  }
+  c.device_infos = reinterpret_cast<const info::DeviceInfo*>(c.info + 1);
+  return {};
+}
+
+Status attach(Connection& c, shared::Greeted greeted) {
+  c.welcome = greeted.welcome;
+  Result<shared::Segment> segment = shared::Segment::attach(std::move(greeted.segment));
+  if (!segment) return segment.error();
+  c.segment = segment.take();
+  if (!c.windows.keep_only(c.welcome.window)) return errorf("the proxy chose address window %u, which is not ours", c.welcome.window);
+  if (c.welcome.client_slot >= windows::kMaxClients) return errorf("the proxy chose client slot %u", c.welcome.client_slot);
+  if (Status s = c.windows.map_pinned(c.welcome.window, c.welcome.client_slot, greeted.pinned.get()); !s) return s;
+  c.windows.leak();
+  if (Status s = map_info(c, std::move(greeted.info)); !s) return s;
+  c.waiter.set_spin_us(static_cast<uint32_t>(env_number(Env::kSpinUs).value_or(c.welcome.spin_us)));
+  c.peer = shared::Peer{c.socket.get(), &c.segment.header(), &c.stop};
+  c.ring.attach(c.segment, c.waiter, c.peer);
+  c.replies.attach(c.segment, c.waiter, c.peer);
+  c.words.attach(c.segment, c.waiter, c.peer);
+  c.chunks.attach(c.segment, c.waiter, c.peer);
+  return {};
+}
+
+}  // namespace
+
+Result<Connection*> connect_to_proxy() {
+  const std::string workflow = workflow_name();
+  Result<UniqueFd> socket = connect_socket(workflow);
+  if (!socket) return socket.error();
+  auto* c = new (std::nothrow) Connection;
+  if (c == nullptr) return errorf("out of memory");
+  c->socket = socket.take();
+  c->windows = shared::WindowReservation::take_all();
+  if (c->windows.free_mask() == 0) return errorf("%s", shared::describe_taken_windows(0).c_str());
+  const handshake::Hello hello = shared::make_hello(wire::kProtocolHash, function_name(), TUBE_VERSION,
+                                                    std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
+  Result<shared::Greeted> greeted = shared::greet(c->socket.get(), hello, kGreetTimeoutMs);
+  Status attached = greeted ? attach(*c, greeted.take()) : Status(greeted.error());
+  if (!attached) {
+    Error error = attached.error();
+    error.message = "workflow '" + workflow + "': " + error.message;
+    delete c;
+    return error;
+  }
+  return c;
+}
+
+Status send_file(int fd, uint64_t* token) {
+  Connection& c = connection();
+  Locked locked(c.fd_lock);
+  *token = c.next_token++;
+  return shared::send_fd(c.socket.get(), *token, fd);
+}
+
+Result<UniqueFd> take_file(uint64_t token) {
+  // Replies that carry fds are rare and their callers are serialised here; an fd for another waiter is kept for it.
+  struct Waiting {
+    uint64_t token;
+    UniqueFd fd;
+  };
+  static std::vector<Waiting>* early = new std::vector<Waiting>;  // under fd_lock; leaked
+  Connection& c = connection();
+  Locked locked(c.fd_lock);
+  for (size_t i = 0; i < early->size(); ++i) {
+    if ((*early)[i].token != token) continue;
+    UniqueFd fd = std::move((*early)[i].fd);
+    early->erase(early->begin() + static_cast<long>(i));
+    return fd;
+  }
+  for (;;) {
+    Result<shared::TokenFd> received = shared::receive_fd(c.socket.get(), 1000);
+    if (!received) return received.error();
+    if (received->token == token) return std::move(received->fd);
+    early->push_back({received->token, std::move(received->fd)});
+  }
+}
+
+}  // namespace tube::hook

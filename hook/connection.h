@@ -1,0 +1,64 @@
+// The connection to the proxy: socket, segment, ring, reply slots, words, chunks, device information.
+//
+// Made once by initialise() (process.cc). `producer` orders everything that enters the ring; who holds it may not wait for
+// the GPU. The members are the transport's own types (sharedmem/); what they promise holds here.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "hook/lock.h"
+#include "protocol/device_info.h"
+#include "sharedmem/chunks.h"
+#include "sharedmem/handshake.h"
+#include "sharedmem/replies.h"
+#include "sharedmem/ring.h"
+#include "sharedmem/segment.h"
+#include "sharedmem/window_reservation.h"
+#include "sharedmem/windows.h"
+#include "sharedmem/words.h"
+
+namespace tube::hook {
+
+struct Connection {
+  UniqueFd socket;
+  shared::Segment segment;
+  shared::Waiter waiter;
+  shared::Peer peer;
+  std::atomic<bool> stop{false};
+  shared::RingWriter ring;
+  shared::ReplySlots replies;
+  shared::Words words;
+  shared::ChunkPool chunks;
+  shared::WindowReservation windows;
+  handshake::Welcome welcome{};
+  Mapping info_memory;
+  const info::InfoHeader* info = nullptr;
+  const info::DeviceInfo* device_infos = nullptr;
+
+  Lock producer;             // rank 4, leaf: the ring, every stream's progress counters
+  Lock fd_lock;              // rank 4: one fd message at a time on the socket
+  uint64_t next_token = 1;   // under fd_lock
+  std::atomic<uint32_t> failure{0};  // CUresult once the transport failed
+  alignas(16) std::byte scratch[abi::kMaxRecordBytes];  // where a record goes that cannot be sent; under producer
+
+  abi::SegmentHeader& header() const { return segment.header(); }
+  uint64_t device_window() const { return windows::device_base(welcome.window); }
+  uint64_t pinned_window() const { return windows::pinned_base(welcome.window, welcome.client_slot); }
+  bool in_device_window(uint64_t a) const { return a - device_window() < windows::kDeviceBytes; }
+  bool in_pinned_window(uint64_t a) const { return a - pinned_window() < windows::kPinnedSlotBytes; }
+};
+
+// Connects and shakes hands. Says in words what is wrong and what to do. Blocks for at most some seconds.
+Result<Connection*> connect_to_proxy();
+
+// Sends one fd beside the ring; the record that names `*token` must be posted afterwards.
+Status send_file(int fd, uint64_t* token);
+// The fd that the proxy sent before the reply that named `token`.
+Result<UniqueFd> take_file(uint64_t token);
+
+}  // namespace tube::hook

@@ -1,0 +1,324 @@
+// Contexts: per-thread stacks, primary contexts and their counts, created contexts as names for a share of the proxy's.
+//
+// All of it is bookkeeping of this process. The proxy hears of a created context (so that it can keep its streams and
+// allocations apart) and of a primary reset, which frees what this program made there.
+#include <cstring>
+#include <new>
+
+#include "hook/kernels.h"
+#include "hook/memory_map.h"
+#include "hook/support.h"
+#include "protocol/hook_decls.gen.h"
+
+namespace tube::hook {
+namespace {
+
+constexpr unsigned kFlagMask = CU_CTX_FLAGS_MASK;
+
+Context* primary_of(CUdevice device) {
+  Process& p = process();
+  return device >= 0 && static_cast<uint32_t>(device) < p.device_count ? p.primaries[device] : nullptr;
+}
+
+bool valid_flags(unsigned flags) { return (flags & ~kFlagMask) == 0 && (flags & CU_CTX_SCHED_MASK) <= CU_CTX_SCHED_BLOCKING_SYNC; }
+
+// Everything the program made in a primary context goes; handles become invalid.
+CUresult reset_primary(Context* context) {
+  (void)sync_context(context);
+  Request<wire::tubePrimaryReset> r;
+  r.in_context(context);
+  r->device = context->device;
+  const CUresult result = r.call();
+  context->epoch.fetch_add(1, std::memory_order_acq_rel);
+  forget_streams(context);
+  memory_map().forget_context(context);
+  forget_modules(context);
+  return result;
+}
+
+std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
+
+CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
+  if (pctx == nullptr || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  Context* primary = primary_of(dev);
+  if (primary == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Slot* slot = objects().allocate(Kind::kContext);
+  if (slot == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto* c = static_cast<Context*>(slot->object);
+  if (c == nullptr) c = new (std::nothrow) Context;
+  if (c == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  slot->object = c;
+  c->slot = slot;
+  c->visible_device = primary->visible_device;
+  c->device = primary->device;
+  c->number = g_next_number.fetch_add(1, std::memory_order_relaxed);
+  c->primary = false;
+  c->unique = next_unique();
+  c->api_version = primary->api_version;
+  c->flags.store(flags, std::memory_order_relaxed);
+  c->epoch.fetch_add(1, std::memory_order_relaxed);
+  c->legacy.context = c;
+  c->legacy.unique = next_unique();
+  c->legacy.word = 0;
+  c->legacy.posted = c->legacy.signalled = c->legacy.value = c->blocking_posted = 0;
+  {
+    Request<wire::tubeContextCreate> r;
+    r.in_context(primary);
+    r->number = c->number;
+    r->device = c->device;
+    r->flags = flags;
+    if (const CUresult result = r.post(); result != CUDA_SUCCESS) return result;
+  }
+  c->alive.store(true, std::memory_order_release);
+  objects().publish(slot);
+  if (!push_context(c)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pctx = c->handle();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+// ---- primary contexts -------------------------------------------------------------------------------------------------
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Context* context = primary_of(dev);
+  if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  context->retains.fetch_add(1, std::memory_order_acq_rel);
+  *pctx = context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  Context* context = primary_of(dev);
+  if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  int32_t count = context->retains.load(std::memory_order_relaxed);
+  do {
+    if (count <= 0) return CUDA_ERROR_INVALID_CONTEXT;
+  } while (!context->retains.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel));
+  return count == 1 ? reset_primary(context) : CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  Context* context = primary_of(dev);
+  if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return context->retains.load(std::memory_order_acquire) == 0 ? CUDA_SUCCESS : reset_primary(context);
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  Context* context = primary_of(dev);
+  if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  context->flags.store(flags, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
+  if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = primary_of(dev);
+  if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = context->flags.load(std::memory_order_relaxed);
+  *active = context->retains.load(std::memory_order_acquire) > 0 ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+// ---- the thread's stack -----------------------------------------------------------------------------------------------
+
+CUresult cuCtxGetCurrent(CUcontext* pctx) {
+  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = current_context();
+  *pctx = context == nullptr ? nullptr : context->handle();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext ctx) {
+  Thread& thread = this_thread();
+  if (ctx == nullptr) {
+    if (thread.depth != 0) --thread.depth;
+    return CUDA_SUCCESS;
+  }
+  Context* context = find_context(ctx);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (thread.depth == 0) return push_context(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  thread.stack[thread.depth - 1] = context;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+  Context* context = find_context(ctx);
+  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+  return push_context(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
+  Thread& thread = this_thread();
+  if (thread.depth == 0) return CUDA_ERROR_INVALID_CONTEXT;
+  const Context* top = thread.stack[--thread.depth];
+  if (pctx != nullptr) *pctx = top->handle();
+  return CUDA_SUCCESS;
+}
+
+// ---- created contexts -------------------------------------------------------------------------------------------------
+
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return create_context(pctx, flags, dev); }
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
+  if (numParams != 0 || paramsArray != nullptr) return unsupported("cuCtxCreate_v3 with execution affinity", "the context is shared");
+  return create_context(pctx, flags, dev);
+}
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
+  if (ctxCreateParams != nullptr && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
+    return unsupported("cuCtxCreate_v4 with parameters", "the context is shared");
+  }
+  return create_context(pctx, flags, dev);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx) {
+  Context* context = find_context(ctx);
+  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+  if (context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult finished = sync_context(context);
+  context->alive.store(false, std::memory_order_release);
+  forget_streams(context);
+  memory_map().forget_context(context);
+  forget_modules(context);
+  const uint32_t number = context->number;
+  if (!objects().remove(context->slot)) return CUDA_ERROR_INVALID_CONTEXT;
+  Thread& thread = this_thread();
+  if (thread.depth != 0 && thread.stack[thread.depth - 1] == context) --thread.depth;
+  Request<wire::tubeContextDestroy> r;
+  r.in_context(process().primaries[context->visible_device]);
+  r->number = number;
+  const CUresult posted = r.post();
+  return finished != CUDA_SUCCESS ? finished : posted;
+}
+
+// ---- queries ----------------------------------------------------------------------------------------------------------
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *device = static_cast<CUdevice>(current_context()->visible_device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = ctx == nullptr ? current_context() : find_context(ctx);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = static_cast<CUdevice>(context->visible_device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned int* flags) {
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = current_context()->flags.load(std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned int flags) {
+  if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  current_context()->flags.store(flags, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
+  if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = ctx == nullptr ? current_context() : find_context(ctx);
+  if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *ctxId = context->unique;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
+  if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Context* context = ctx == nullptr ? current_context() : find_context(ctx);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  *version = context->api_version;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) {
+  const info::DeviceInfo& d = current_context()->info();
+  if (leastPriority != nullptr) *leastPriority = d.least_priority;
+  if (greatestPriority != nullptr) *greatestPriority = d.greatest_priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
+  if (pconfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *pconfig = static_cast<CUfunc_cache>(current_context()->info().cache_config);
+  return CUDA_SUCCESS;
+}
+
+// A hint for the whole context: not this program's to change.
+CUresult cuCtxSetCacheConfig(CUfunc_cache) { return CUDA_SUCCESS; }
+
+// Peers are enabled by the proxy between all its GPUs; what the program asked for is remembered by nobody.
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  const Context* peer = find_context(peerContext);
+  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Context* here = current_context();
+  return peer->device == here->device || here->info().can_access_peer[peer->device] == 0 ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
+                                                                                        : CUDA_SUCCESS;
+}
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
+  return find_context(peerContext) == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+// ---- limits: set once for everybody by the proxy, remembered per program there ---------------------------------------
+
+namespace {
+CUresult limit_call(bool set, CUlimit limit, uint64_t value, uint64_t* out) {
+  Request<wire::tubeContextLimit> r;
+  r->set = set ? 1 : 0;
+  r->limit = static_cast<int32_t>(limit);
+  r->value = value;
+  wire::tubeContextLimit_reply reply{};
+  const CUresult result = r.call(&reply);
+  *out = reply.value;
+  return result;
+}
+
+// cuCtxGetLimit comes hundreds of times from one library; a limit only changes by our own calls.
+std::atomic<uint64_t> g_limits[info::kMaxDevices][info::kLimitCount];  // value + 1, 0 = not asked yet
+}  // namespace
+
+CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
+  if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto id = static_cast<uint32_t>(limit);
+  if (id >= info::kLimitCount) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  const uint32_t device = current_context()->device;
+  if (current_context()->info().limit_results[id] != 0) return static_cast<CUresult>(current_context()->info().limit_results[id]);
+  std::atomic<uint64_t>& cached = g_limits[device][id];
+  uint64_t value = cached.load(std::memory_order_relaxed);
+  *pvalue = value != 0 ? value - 1 : current_context()->info().limits[id];
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  const auto id = static_cast<uint32_t>(limit);
+  if (id >= info::kLimitCount) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  uint64_t now = value;
+  const CUresult result = limit_call(true, limit, value, &now);
+  if (result == CUDA_SUCCESS) g_limits[current_context()->device][id].store(now + 1, std::memory_order_relaxed);
+  return result;
+}
+
+// ---- synchronising ----------------------------------------------------------------------------------------------------
+
+CUresult cuCtxSynchronize(void) {
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  return sync_context(current_context());
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  Context* context = ctx == nullptr ? current_context() : find_context(ctx);
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  return sync_context(context);
+}
+
+CUresult cuProfilerStart(void) { return CUDA_SUCCESS; }
+CUresult cuProfilerStop(void) { return CUDA_SUCCESS; }
+
+}  // namespace tube::hook

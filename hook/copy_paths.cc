@@ -1,0 +1,182 @@
+// How bytes travel.
+//
+//   both sides GPU-visible   one posted tubeCopy
+//   pageable -> GPU          up to 32 KiB inside the record; more through 1 MiB staging chunks, each posted as it is
+//                            filled, so that filling and the GPU's copying overlap; the GPU hands chunks back
+//   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills them
+//
+// A thread that holds chunks never waits for another one: it empties its oldest first. So two threads cannot block each
+// other with half the pool each.
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "hook/copy.h"
+#include "hook/memory_map.h"
+#include "hook/support.h"
+
+namespace tube::hook {
+namespace {
+
+constexpr uint32_t kAhead = 8;  // chunks in flight for one download: enough to hide the copy out
+
+CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes, uint64_t device_address) {
+  Request<wire::tubeCopyChunk> r(stream);
+  r->stream = stream->id;
+  r->direction = direction;
+  r->chunk = chunk;
+  r->chunk_offset = 0;
+  r->bytes = bytes;
+  r->dptr = device_address;
+  return r.post();
+}
+
+// Inside one allocation of ours, or outside the device window (pinned, checked by its slot): a post cannot fail.
+bool surely_valid(uint64_t address, uint64_t bytes) {
+  Allocation a;
+  return memory_map().find(address, &a) && bytes <= a.size_bytes - (address - a.base);
+}
+
+CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
+  const bool sure = surely_valid(dst, bytes) && surely_valid(src, bytes);
+  Request<wire::tubeCopy> r(stream);
+  r->stream = stream->id;
+  r->dst = dst;
+  r->src = src;
+  r->bytes = bytes;
+  if (sure) return r.post();
+  // An address this process has not handed out may be wrong: an immediate error stays immediate. tubeCopy is a posted
+  // message, and a reply slot on it only makes the proxy answer.
+  return r.call();
+}
+
+}  // namespace
+
+Side side_of(uint64_t address) {
+  const Connection& c = connection();
+  if (c.in_device_window(address)) return Side::kDevice;
+  return c.in_pinned_window(address) ? Side::kPinned : Side::kPageable;
+}
+
+void probe_for_faults(void* stream) {
+  auto* s = static_cast<Stream*>(stream);
+  Request<wire::tubeStreamProbe> r;
+  r.in_context(s->context);
+  r->stream = s->id;
+  (void)r.call();
+}
+
+CUresult chunk_wait_code(shared::WaitResult result) {
+  if (result == shared::WaitResult::kDone) return CUDA_SUCCESS;
+  const CUresult code = transport_failed(result);
+  (void)take_error();
+  return code;
+}
+
+CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream) {
+  if (!surely_valid(dst, bytes)) {  // see copy_visible: find out before the pieces go
+    Allocation a;
+    if (memory_map().find(dst, &a)) return CUDA_ERROR_INVALID_VALUE;  // starts inside an allocation and runs over its end
+  }
+  if (bytes <= abi::kMaxInlineCopyBytes) {
+    Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
+    r->stream = stream->id;
+    r->dst = dst;
+    r.put(&wire::tubeCopyInline::data, src, static_cast<uint32_t>(bytes));
+    return r.post();
+  }
+  shared::ChunkPool& pool = connection().chunks;
+  while (bytes != 0) {
+    uint32_t chunk = 0;
+    const shared::WaitResult got = pool.claim(&chunk, shared::Probe{probe_for_faults, stream});
+    if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
+    const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
+    std::memcpy(pool.data(chunk), src, piece);
+    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst); r != CUDA_SUCCESS) {
+      pool.release(chunk);
+      return r;
+    }
+    dst += piece;
+    src += piece;
+    bytes -= piece;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) {
+  if (!surely_valid(src, bytes)) {
+    Allocation a;
+    if (memory_map().find(src, &a)) return CUDA_ERROR_INVALID_VALUE;
+  }
+  shared::ChunkPool& pool = connection().chunks;
+  const shared::Probe probe{probe_for_faults, stream};
+  struct InFlight {
+    uint32_t chunk;
+    uint64_t bytes;
+  } flight[kAhead];
+  uint32_t first = 0, count = 0;
+  CUresult error = CUDA_SUCCESS;
+  while ((bytes != 0 && error == CUDA_SUCCESS) || count != 0) {
+    if (bytes != 0 && count < kAhead && error == CUDA_SUCCESS) {
+      uint32_t chunk = 0;
+      bool have = pool.try_claim(&chunk);
+      if (!have && count == 0) {
+        const shared::WaitResult got = pool.claim(&chunk, probe);
+        if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
+        have = true;
+      }
+      if (have) {
+        const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
+        error = post_chunk(stream, 1, chunk, piece, src);
+        if (error != CUDA_SUCCESS) {
+          pool.release(chunk);
+          continue;
+        }
+        flight[(first + count++) % kAhead] = {chunk, piece};
+        src += piece;
+        bytes -= piece;
+        continue;
+      }
+    }
+    const InFlight oldest = flight[first];
+    const shared::WaitResult filled = pool.wait_filled(oldest.chunk, probe);
+    // A sticky error leaves the chunks to the GPU: they are lost with the context.
+    if (filled != shared::WaitResult::kDone) return chunk_wait_code(filled);
+    std::memcpy(dst, pool.data(oldest.chunk), oldest.bytes);
+    pool.release(oldest.chunk);
+    dst += oldest.bytes;
+    first = (first + 1) % kAhead;
+    --count;
+  }
+  return error != CUDA_SUCCESS ? error : take_error();
+}
+
+CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream, bool synchronous) {
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
+  const Side to = side_of(dst), from = side_of(src);
+  if (gpu_visible(to) && gpu_visible(from)) {
+    if (const CUresult r = copy_visible(dst, src, bytes, stream); r != CUDA_SUCCESS) return r;
+    const bool waits = synchronous && (to == Side::kPinned || from == Side::kPinned);
+    return waits ? sync_stream(stream) : CUDA_SUCCESS;
+  }
+  if (capturing(stream)) {
+    static Once said;
+    if (said.first()) log_warn("a copy from or to pageable memory cannot be captured into a graph; use pinned memory");
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  if (!gpu_visible(to) && !gpu_visible(from)) {
+    if (const CUresult r = sync_stream(stream); r != CUDA_SUCCESS) return r;
+    std::memmove(reinterpret_cast<void*>(dst), reinterpret_cast<const void*>(src), bytes);
+    return CUDA_SUCCESS;
+  }
+  if (from == Side::kPageable) {
+    if (synchronous) {  // documented: the stream is synchronised before staging begins
+      if (const CUresult r = sync_stream(stream); r != CUDA_SUCCESS) return r;
+    }
+    return upload(dst, reinterpret_cast<const std::byte*>(src), bytes, stream);
+  }
+  return download(reinterpret_cast<std::byte*>(dst), src, bytes, stream);
+}
+
+}  // namespace tube::hook

@@ -1,0 +1,152 @@
+// Event calls. A record posts a value of the stream's progress word behind it, so queries and waits read that word and an
+// event needs none of its own; only elapsed times are asked of the proxy.
+#include <new>
+
+#include "hook/support.h"
+#include "protocol/hook_decls.gen.h"
+
+namespace tube::hook {
+namespace {
+
+constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+
+// The stream's progress word, made on first use.
+CUresult ensure_word(Stream* stream) {
+  Connection& c = connection();
+  {
+    Locked locked(c.producer);
+    if (stream->word != 0) return CUDA_SUCCESS;
+  }
+  const uint32_t word = c.words.allocate();
+  if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
+  Locked locked(c.producer);
+  if (stream->word == 0) {
+    stream->word = word;
+    stream->value = c.words.last_value(word);
+  } else {
+    c.words.release(word);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  Event* event = find_event(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  const bool captured = capturing(stream);
+  if (!captured) {
+    if (const CUresult r = ensure_word(stream); r != CUDA_SUCCESS) return r;
+  }
+  Request<wire::tubeEventRecord> r(stream);
+  r->event = event->id;
+  r->stream = stream->id;
+  r->flags = flags;
+  if (captured) {
+    r->word = shared::kNoWord;
+    if ((flags & CU_EVENT_RECORD_EXTERNAL) == 0) capture_saw_record(stream, event);
+    return r.post();
+  }
+  stream->value = connection().words.next_value(stream->word);
+  r->word = stream->word;
+  r->value = stream->value;
+  event->recorded = true;
+  event->capture = nullptr;
+  event->mark = Mark{stream->word, stream->value};
+  event->stream_id = stream->id;
+  r.signals();
+  return r.post();
+}
+
+// The event's state for a query or a wait; a captured one cannot be asked.
+CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
+  *event = find_event(hEvent);
+  if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Locked locked(connection().producer);
+  if ((*event)->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
+  *mark = (*event)->recorded ? (*event)->mark : Mark{};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  Slot* slot = objects().allocate(Kind::kEvent);
+  if (slot == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto* event = static_cast<Event*>(slot->object);
+  if (event == nullptr) event = new (std::nothrow) Event;
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  slot->object = event;
+  *event = Event{};
+  event->slot = slot;
+  event->context = current_context();
+  event->id = slot->id;
+  event->flags = Flags;
+  {
+    Request<wire::tubeEventCreate> r;
+    r.in_context(event->context);
+    r->event = event->id;
+    r->flags = Flags;
+    if (const CUresult result = r.post(); result != CUDA_SUCCESS) return result;
+  }
+  objects().publish(slot);
+  *phEvent = static_cast<CUevent>(objects().handle_of(slot));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent) {
+  Event* event = find_event(hEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  Context* context = event->context;
+  const uint64_t id = event->id;
+  if (!objects().remove(event->slot)) return CUDA_ERROR_INVALID_HANDLE;
+  Request<wire::tubeEventDestroy> r;
+  r.in_context(context);
+  r->event = id;
+  return r.post();
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream, 0); }
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) { return record(hEvent, hStream, flags); }
+
+CUresult cuEventQuery(CUevent hEvent) {
+  Event* event;
+  Mark mark;
+  if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
+  if (mark_reached(mark)) return take_error();
+  if (const CUresult r = alive_while_polling(&event->context->legacy); r != CUDA_SUCCESS) return r;
+  return CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent hEvent) {
+  Event* event;
+  Mark mark;
+  if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
+  return wait_mark(mark, &event->context->legacy);
+}
+
+CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Event *start, *end;
+  Mark start_mark, end_mark;
+  if (const CUresult r = snapshot(hStart, &start, &start_mark); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = snapshot(hEnd, &end, &end_mark); r != CUDA_SUCCESS) return r;
+  if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
+  if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  if (!mark_reached(start_mark) || !mark_reached(end_mark)) return CUDA_ERROR_NOT_READY;
+  Request<wire::tubeEventElapsed> r;
+  r.in_context(start->context);
+  r->start = start->id;
+  r->end = end->id;
+  wire::tubeEventElapsed_reply reply{};
+  const CUresult result = r.call(&reply);
+  if (result == CUDA_SUCCESS) *pMilliseconds = reply.milliseconds;
+  return result;
+}
+
+}  // namespace tube::hook

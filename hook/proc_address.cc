@@ -1,0 +1,19 @@
+// cuGetProcAddress: the table and its rules are protocol/proc_lookup.h. v1 answers an unknown name with an error, v2 too
+// and says why in the status; the pointer is set to NULL in both.
+#include "hook/support.h"
+#include "protocol/hook_decls.gen.h"
+#include "protocol/proc_lookup.h"
+
+namespace tube::hook {
+
+CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* symbolStatus) {
+  if (symbol == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return lookup(symbol, cudaVersion, flags, pfn, symbolStatus);
+}
+
+CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
+  return hook::cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);
+}
+
+}  // namespace tube::hook

@@ -1,0 +1,168 @@
+// Waiting for the GPU without asking the proxy: a stream's progress word (sharedmem/words.h).
+//
+// To wait for a stream the hook posts "write value v to word w behind everything so far" (once per batch of operations)
+// and waits until the word has the value. The proxy is only asked when a wait lasts long (probe), because a faulted
+// context never writes the word. Errors of posted calls are reported by whoever waits next, as CUDA allows.
+#include "base/clock.h"
+#include "base/log.h"
+#include "hook/state.h"
+#include "hook/support.h"
+#include "sharedmem/accessors.h"
+
+namespace tube::hook {
+namespace {
+
+// Runs when a wait has slept for 20 ms: lets the proxy look at the stream, which stores a sticky error if there is one.
+void probe_stream(void* context) {
+  auto* stream = static_cast<Stream*>(context);
+  Request<wire::tubeStreamProbe> r;
+  r.in_context(stream->context);
+  r->stream = stream->id;
+  (void)r.call();
+}
+
+shared::Probe probe_of(Stream* stream) {
+  return stream == nullptr ? shared::Probe{} : shared::Probe{probe_stream, stream};
+}
+
+// What has been posted that this stream's completion covers; producer held. The legacy stream waits for all blocking ones.
+uint64_t posted_so_far(const Stream* stream) {
+  return stream->legacy() ? stream->context->blocking_posted : stream->posted;
+}
+
+}  // namespace
+
+CUresult mark_stream(Stream* stream, Mark* mark) {
+  Connection& c = connection();
+  for (;;) {
+    bool needs_word = false;
+    {
+      Locked locked(c.producer);
+      if (posted_so_far(stream) == stream->signalled) {
+        *mark = Mark{stream->word, stream->value};
+        return CUDA_SUCCESS;
+      }
+      needs_word = stream->word == 0;
+    }
+    if (needs_word) {
+      const uint32_t word = c.words.allocate();
+      if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
+      Locked locked(c.producer);
+      if (stream->word == 0) {
+        stream->word = word;
+        stream->value = c.words.last_value(word);
+      } else {
+        c.words.release(word);
+      }
+      continue;
+    }
+    Request<wire::tubeSignal> r;  // the producer lock is held from here to post()
+    r.in_context(stream->context);
+    const uint64_t covered = posted_so_far(stream);
+    if (covered != stream->signalled || stream->value == 0) stream->value = c.words.next_value(stream->word);
+    stream->signalled = covered;
+    *mark = Mark{stream->word, stream->value};
+    r->stream = stream->id;
+    r->word = stream->word;
+    r->value = stream->value;
+    return r.post();
+  }
+}
+
+bool mark_reached(const Mark& mark) { return mark.word == 0 || connection().words.reached(mark.word, mark.value); }
+
+CUresult take_error() {
+  Connection& c = connection();
+  const shared::AsyncError posted = shared::client_takes_async_error(c.header());
+  if (posted.error != 0) {
+    log_warn("%s (record %llu) failed with error %u; reported by the next synchronising call", wire::call_name(posted.call),
+             static_cast<unsigned long long>(posted.sequence), posted.error);
+  }
+  if (const uint32_t sticky = shared::client_load_sticky_error(c.header()); sticky != 0) return static_cast<CUresult>(sticky);
+  return static_cast<CUresult>(posted.error);
+}
+
+CUresult alive_while_polling(Stream* stream) {
+  // A poll is a few nanoseconds of a loop: look at the clock rarely, at the peer every 20 ms.
+  constexpr uint64_t kEveryNs = 20'000'000;
+  static std::atomic<uint64_t> next_look_ns{0};
+  const uint64_t now = now_ns();
+  uint64_t due = next_look_ns.load(std::memory_order_relaxed);
+  if (now < due || !next_look_ns.compare_exchange_strong(due, now + kEveryNs, std::memory_order_relaxed)) return CUDA_SUCCESS;
+  if (due == 0) return CUDA_SUCCESS;  // the first query of the program
+  const shared::WaitResult alive = shared::check_peer(connection().peer, true);
+  if (alive != shared::WaitResult::kDone) return transport_failed(alive);
+  probe_stream(stream);
+  return static_cast<CUresult>(shared::client_load_sticky_error(connection().header()));
+}
+
+CUresult wait_mark(const Mark& mark, Stream* stream) {
+  if (!mark_reached(mark)) {
+    const shared::WaitResult result = connection().words.wait(mark.word, mark.value, probe_of(stream));
+    if (result != shared::WaitResult::kDone) {
+      const CUresult code = transport_failed(result);
+      (void)take_error();  // logs which call it was, if the proxy knew
+      return code;
+    }
+  }
+  return take_error();
+}
+
+CUresult sync_stream(Stream* stream) {
+  Mark mark;
+  if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
+  return wait_mark(mark, stream);
+}
+
+CUresult sync_context(Context* context) {
+  // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to wait for.
+  constexpr uint32_t kBatch = 64;
+  Stream* streams[kBatch];
+  Mark marks[kBatch];
+  CUresult result = CUDA_SUCCESS;
+  auto wait_for = [&](uint32_t count) {
+    for (uint32_t i = 0; i < count; ++i) {
+      const CUresult r = marks[i].word == 0 ? CUDA_SUCCESS : wait_mark(marks[i], streams[i]);
+      if (result == CUDA_SUCCESS) result = r;
+    }
+  };
+  uint32_t count = 0;
+  streams[count] = &context->legacy;
+  if (const CUresult r = mark_stream(&context->legacy, &marks[count]); r != CUDA_SUCCESS) return r;
+  ++count;
+  {
+    Locked locked(context->streams_lock);
+    for (Stream* s = context->streams; s != nullptr; s = s->next) {
+      Mark mark;
+      if (const CUresult r = mark_stream(s, &mark); r != CUDA_SUCCESS) return r;
+      if (mark_reached(mark)) continue;
+      if (count == kBatch) {  // rare: wait for some here; the lock only delays creation of streams
+        wait_for(count);
+        count = 0;
+      }
+      streams[count] = s;
+      marks[count++] = mark;
+    }
+  }
+  wait_for(count);
+  const CUresult last = take_error();
+  return result != CUDA_SUCCESS ? result : last;
+}
+
+CUresult sync_all_contexts() {
+  // Only the primary ones and the current: what a freeing call must wait for.
+  Process& p = process();
+  CUresult result = CUDA_SUCCESS;
+  for (uint32_t i = 0; i < p.device_count; ++i) {
+    const CUresult r = sync_context(p.primaries[i]);
+    if (result == CUDA_SUCCESS) result = r;
+  }
+  Context* current = current_context();
+  if (current != nullptr && !current->primary) {
+    const CUresult r = sync_context(current);
+    if (result == CUDA_SUCCESS) result = r;
+  }
+  return result;
+}
+
+}  // namespace tube::hook

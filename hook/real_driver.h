@@ -1,0 +1,36 @@
+// The real libcuda.so.1 in this process, loaded only to answer cudart's own validity check (cuda-shim.md section 0): cuInit
+// is called, nothing else; no context, no GPU memory.
+//
+// cuInit takes 100 to 210 ms. `tubectl run` sets TUBE_PREINIT=1, which starts it in the background when the program is
+// loaded (preinit.cc); otherwise the first cudart call pays for it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "base/result.h"
+
+namespace tube::hook {
+
+struct RealDriver {
+  void* library = nullptr;
+  std::string path;
+  CUresult (*init)(unsigned) = nullptr;
+  CUresult (*get_export_table)(const void**, const CUuuid*) = nullptr;
+  CUresult (*device_get_count)(int*) = nullptr;
+  CUresult (*device_get_uuid)(CUuuid*, CUdevice) = nullptr;
+};
+
+// Every place where the real driver may be, in order: TUBE_REAL_DRIVER alone if set, else LD_LIBRARY_PATH, the loader's cache
+// and the usual folders. Never this library, another copy of it, the simulated GPU or the toolkit's stub.
+std::vector<std::string> real_driver_candidates();
+
+// Loads it, once. The error lists where it was looked for. Any thread; blocks while another thread loads.
+Result<const RealDriver*> load_real_driver();
+// Loads it and calls its cuInit, once, showing it exactly `visible` ("GPU-..,GPU-.."; empty: leave the environment alone).
+Result<const RealDriver*> start_real_driver(const std::string& visible);
+// The GPUs this program sees, as CUDA_VISIBLE_DEVICES text.
+std::string visible_uuids();
+
+}  // namespace tube::hook
