@@ -1,0 +1,235 @@
+"""Every error a user meets is one line that says what happened and what to do; the program gets the right CUDA error; nothing hangs.
+
+errors_test.py --build FOLDER [unittest arguments]. The client is client.py; proxies run the simulated GPU, each in a
+runtime folder of its own. A call that hung would end the test by its time limit.
+"""
+import argparse
+import os
+import pathlib
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import tubetest  # noqa: E402
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--build")
+options, rest = parser.parse_known_args()
+LAYOUT = tubetest.Layout(options.build)
+HOOK = str(LAYOUT.hook / "libcuda.so.1")
+TIMEOUT_S = 60
+NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
+HELLO_BYTES, WELCOME_BYTES = 384, 344  # sharedmem/handshake.h
+WELCOME_MAGIC = 0x4D4F434C45574254
+
+
+class Errors(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tube-errors-"))
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+
+    def environment(self, folder, **extra):
+        return dict(tubetest.base_environment(), LD_PRELOAD=HOOK, TUBE_DIR=str(folder), TUBE_WORKFLOW="test", **extra)
+
+    def client(self, folder, *words, **extra):
+        return subprocess.run([sys.executable, HERE / "client.py", *words], env=self.environment(folder, **extra), capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+
+    def start_client(self, folder, *words):
+        client = subprocess.Popen([sys.executable, HERE / "client.py", *words], env=self.environment(folder), text=True,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while (line := client.stdout.readline()) and line != "waiting\n":
+            pass
+        return client
+
+    def tubed(self, *arguments, folder=None):
+        env = dict(tubetest.base_environment(), TUBE_DIR=str(folder or self.dir))
+        return subprocess.run([LAYOUT.tubed, "--workflow", "test", "--log", "error", *arguments], env=env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+
+    def assert_one_line(self, text, *parts):
+        self.assertEqual(len(text.splitlines()), 1, text)
+        for part in parts:
+            self.assertIn(part, text)
+
+    def assert_result(self, done, word, code):
+        self.assertIn(f"{word} {code}\n", done.stdout, done.stderr)
+
+    # ---- the proxy does not start -----------------------------------------------------------------------------------
+
+    def test_no_gpu(self):
+        done = self.tubed("--backend", "driver", "--driver", "/no/such/libcuda.so.1")
+        self.assertEqual(done.returncode, 1)
+        self.assert_one_line(done.stderr, "/no/such/libcuda.so.1")
+        done = self.tubed("--backend", "sim", "--gpus", "7", "--sim", str(LAYOUT.sim / "libcuda.so.1"))
+        self.assertEqual(done.returncode, 1)
+        self.assert_one_line(done.stderr, "no GPU", "--gpus")
+
+    def test_no_gpu_through_tubectl(self):
+        env = dict(tubetest.base_environment(), TUBE_DIR=str(self.dir), TUBE_REAL_DRIVER="/no/such/libcuda.so.1")
+        done = subprocess.run([LAYOUT.tubectl, "run", "--backend", "driver", "--", "true"], env=env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        self.assertEqual(done.returncode, 125)
+        self.assert_one_line(done.stderr, "tubectl: ")
+
+    def test_workflow_already_served(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            done = self.tubed("--backend", "sim", "--sim", str(LAYOUT.sim / "libcuda.so.1"), folder=proxy.dir)
+            self.assertEqual(done.returncode, 1)
+            self.assert_one_line(done.stderr)
+            self.assertTrue(proxy.alive())
+            self.assert_result(self.client(proxy.dir, "init"), "init", 0)
+
+    # ---- the program cannot join --------------------------------------------------------------------------------------
+
+    def test_proxy_not_running(self):
+        done = self.client(self.dir, "init", "init", "alloc:16")
+        self.assert_result(done, "init", NO_PROXY)
+        self.assert_result(done, "alloc:16", NOT_INITIALIZED)
+        self.assert_one_line(done.stderr, "no proxy is running", "tubectl")
+
+    def test_socket_path_too_long(self):
+        folder = self.dir / ("d" * 100)
+        folder.mkdir(mode=0o700)
+        done = self.client(folder, "init")
+        self.assert_result(done, "init", NO_PROXY)
+        self.assert_one_line(done.stderr, "long", "TUBE_DIR")
+
+    def test_runtime_folder_open_to_others(self):
+        self.dir.chmod(0o755)
+        done = self.client(self.dir, "init")
+        self.assert_result(done, "init", NO_PROXY)
+        self.assert_one_line(done.stderr, str(self.dir))
+
+    @unittest.skipUnless(os.geteuid() == 0, "changing the user needs root")
+    def test_no_permission(self):
+        self.dir.chmod(0o755)
+        folder = self.dir / "run"
+        folder.mkdir(mode=0o700)
+        done = subprocess.run([sys.executable, "-c", "import ctypes; print('init', ctypes.CDLL('libcuda.so.1').cuInit(0))"], user=65534, group=65534,
+                              extra_groups=[], env=self.environment(folder), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        if not done.stdout and "init" not in done.stdout:
+            self.skipTest("the other user cannot read this build folder or Python")
+        self.assert_result(done, "init", NO_PROXY)
+        self.assert_one_line(done.stderr, str(folder))
+
+    def test_version_mismatch(self):
+        said = b"the proxy is version 9.9.9, this program's hook 0.1.0: end the proxy with `tubectl proxy stop`"
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(server.close)
+        server.bind(str(self.dir / "test.sock"))
+        server.listen()
+        program = subprocess.Popen([sys.executable, HERE / "client.py", "init"], env=self.environment(self.dir), stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        connection, _ = server.accept()
+        with connection:
+            hello = connection.recv(4096)
+            self.assertEqual(len(hello), HELLO_BYTES)
+            refusal = struct.pack("<QIIQQIIIIQ32s256s", WELCOME_MAGIC, 1, 1, 0, 0, 0, 0, 0, 0, 0, b"9.9.9", said)
+            self.assertEqual(len(refusal), WELCOME_BYTES)
+            connection.sendall(refusal)
+            out, err = program.communicate(timeout=TIMEOUT_S)
+        self.assertIn(f"init {VERSIONS}\n", out)
+        self.assert_one_line(err, "9.9.9")
+
+    def test_proxy_refuses_another_protocol(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.settimeout(TIMEOUT_S)
+            client.connect(str(proxy.dir / "test.sock"))
+            hello = struct.pack("<QIIQiI64s32s256s", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(), 15, b"old", b"0.0.1", b"\x01")
+            self.assertEqual(len(hello), HELLO_BYTES)
+            client.sendall(hello)
+            welcome = client.recv(4096)
+            self.assertEqual(struct.unpack_from("<QII", welcome)[2], 1)
+            message = welcome[-256:].split(b"\0")[0].decode()
+            self.assertIn("0.0.1", message)
+            self.assertTrue(proxy.alive())
+
+    def test_shared_memory_exhausted(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            _, hard = resource.prlimit(proxy.process.pid, resource.RLIMIT_AS)
+            pages = int(pathlib.Path("/proc", str(proxy.process.pid), "statm").read_text().split()[0])
+            resource.prlimit(proxy.process.pid, resource.RLIMIT_AS, (pages * 4096 + (1 << 20), hard))
+            done = self.client(proxy.dir, "init")
+            self.assertNotIn("init 0\n", done.stdout)
+            self.assert_one_line(done.stderr, "memory")
+            resource.prlimit(proxy.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, hard))
+            self.assert_result(self.client(proxy.dir, "init"), "init", 0)
+
+    # ---- while it runs ------------------------------------------------------------------------------------------------
+
+    def test_proxy_dies_under_a_program(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            client = self.start_client(proxy.dir, "init", "sync", "wait", "sync", "alloc:1024", "sync")
+            proxy.process.kill()
+            proxy.process.wait()
+            out, err = client.communicate("\n", timeout=TIMEOUT_S)
+        self.assertEqual(client.returncode, 0)
+        self.assertIn(f"sync {PROXY_DIED}\nalloc:1024 {PROXY_DIED}\n", out)
+        self.assert_one_line(err, "died", "test")
+
+    def test_proxy_is_stopped_under_a_program(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            client = self.start_client(proxy.dir, "init", "sync", "wait", "alloc:1024")
+            self.assertEqual(proxy.stop(), 0)
+            out, err = client.communicate("\n", timeout=TIMEOUT_S)
+        self.assertNotIn("alloc:1024 0\n", out)
+        self.assert_one_line(err, "stopped")
+
+    def test_unsupported_call_names_itself_once(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            done = self.client(proxy.dir, "init", *["unsupported:cuGraphicsGLRegisterBuffer"] * 2)
+            self.assert_result(done, "unsupported:cuGraphicsGLRegisterBuffer", NOT_SUPPORTED)
+            self.assert_one_line(done.stderr, "cuGraphicsGLRegisterBuffer", "CUDA_ERROR_NOT_SUPPORTED")
+
+    def test_out_of_memory(self):
+        with tubetest.Proxy(LAYOUT, "sim", extra_env={"TUBE_SIM_MEMORY": "1GiB"}) as proxy:
+            done = self.client(proxy.dir, "init", f"alloc:{1 << 31}", "alloc:1024", "sync")
+            self.assert_result(done, f"alloc:{1 << 31}", OUT_OF_MEMORY)
+            self.assert_result(done, "alloc:1024", 0)
+            self.assert_result(done, "sync", 0)
+
+    def test_cudart_without_a_driver(self):
+        program = LAYOUT.build / "tests/gpu/cudart_static"
+        if not program.exists() or tubetest.find_driver() is not None:
+            self.skipTest("a driver is here, or the program is not built")
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            done = subprocess.run([program], env=self.environment(proxy.dir), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+            self.assertNotEqual(done.returncode, 0)
+            hooks = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
+            self.assert_one_line("\n".join(hooks), "driver", "TUBE_REAL_DRIVER")
+
+    # ---- programs that never touch CUDA -------------------------------------------------------------------------------
+
+    def test_preload_into_other_programs_shows_nothing(self):
+        source = self.dir / "a.c"
+        source.write_text("int main(void) { return 3; }\n")
+        commands = [["sh", "-c", "echo a; exit 4"], ["ls", "/"], ["gcc", "-static", "-o", self.dir / "a.out", source],
+                    ["sh", "-c", f"{self.dir}/a.out"], ["env", "-i", "true"], [sys.executable, "-c", "import os; print(len(os.listdir('/proc/self/fd')))"]]
+        plain = tubetest.base_environment()
+        for extra in ({}, {"TUBE_LOG": "trace"}):
+            for command in commands:
+                results = [subprocess.run(command, env=env, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+                           for env in (plain, dict(plain, LD_PRELOAD=HOOK, TUBE_DIR=str(self.dir / "none"), **extra))]
+                native, hooked = [(r.returncode, r.stdout, r.stderr) for r in results]
+                self.assertEqual(native, hooked, command)
+        self.assertFalse((self.dir / "none").exists())
+
+
+if __name__ == "__main__":
+    missing = LAYOUT.missing()
+    if missing:
+        sys.exit(f"not built: {missing}")
+    result = unittest.main(argv=[sys.argv[0], *rest], exit=False).result
+    for _, why in result.skipped:
+        print(why)
+    if result.skipped and result.testsRun == len(result.skipped):
+        sys.exit(tubetest.SKIP)
+    sys.exit(not result.wasSuccessful())
