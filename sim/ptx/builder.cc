@@ -154,23 +154,26 @@ void Builder::declare(const VariableDecl& variable) {
 
 bool Builder::find(std::string_view name, Binding* out) {
   size_t digits = name.size();
-  while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
-  uint64_t number = 0;
-  for (size_t i = digits; i < name.size() && i < digits + 9; ++i) number = number * 10 + static_cast<uint64_t>(name[i] - '0');
+  while (digits > 1 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto exact = scope->names.find(name);
     if (exact != scope->names.end() && exact->second.kind != Binding::Kind::kRange) {
       *out = exact->second;
       return true;
     }
-    if (digits == name.size()) continue;
-    const auto range = scope->names.find(name.substr(0, digits));
-    if (range == scope->names.end() || range->second.kind != Binding::Kind::kRange || number >= range->second.range)
-      continue;
-    *out = range->second;
-    out->kind = Binding::Kind::kRegister;
-    out->slot += static_cast<int32_t>(number) * (storage_class(out->type) == Class::k64 ? 2 : 1);
-    return true;
+    // %r12 of %r<20>; the prefix may itself end in digits: %rd64<4> declares %rd640
+    for (size_t split = digits; split < name.size() && name.size() - split < 9; ++split) {
+      if (name[split] == '0' && split + 1 < name.size()) continue;
+      const auto range = scope->names.find(name.substr(0, split));
+      if (range == scope->names.end() || range->second.kind != Binding::Kind::kRange) continue;
+      uint32_t number = 0;
+      for (const char c : name.substr(split)) number = number * 10 + static_cast<uint32_t>(c - '0');
+      if (number >= range->second.range) continue;
+      *out = range->second;
+      out->kind = Binding::Kind::kRegister;
+      out->slot += static_cast<int32_t>(number) * (storage_class(out->type) == Class::k64 ? 2 : 1);
+      return true;
+    }
   }
   return false;
 }
@@ -487,8 +490,9 @@ int32_t Builder::source(const Operand& operand, Type type) {
   if (operand.name.starts_with('%')) {
     const int32_t slot = special(operand, type);
     if (slot != kNoSlot) return slot;
-    fail("unknown register '" + std::string(operand.name) +
-         (operand.component.empty() ? "" : "." + std::string(operand.component)) + "'");
+    std::string full(operand.name);
+    if (!operand.component.empty()) full.append(".").append(operand.component);
+    fail("unknown register '" + full + "'");
   }
   return symbol(operand, operand.name, operand.value, type);
 }

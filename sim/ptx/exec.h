@@ -231,9 +231,7 @@ inline void set_predicate(Warp& warp, int32_t slot, uint32_t mask, uint32_t valu
 template <class F>
 inline __attribute__((always_inline)) void for_lanes(uint32_t mask, F&& f) {
   if (mask == UINT32_MAX) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
+#if !defined(__clang__)
 #pragma GCC ivdep
 #endif
     for (unsigned lane = 0; lane < kLanes; ++lane) f(lane);

@@ -177,7 +177,10 @@ extern "C" __global__ void local_array(const int* in, int* out, int n) {
   for (int i = 0; i < n; ++i) out[threadIdx.x * n + i] = values[i];
 }
 
-__device__ int (*const table[3])(int) = {[](int x) { return x + 1; }, [](int x) { return x * 2; }, [](int x) { return -x; }};
+__device__ int plus_one(int x) { return x + 1; }
+__device__ int twice(int x) { return x * 2; }
+__device__ int minus(int x) { return -x; }
+__device__ int (*table[3])(int) = {plus_one, twice, minus};
 extern "C" __global__ void function_pointers(int* out) { out[threadIdx.x] = table[threadIdx.x % 3](threadIdx.x); }
 
 __device__ int lock_word;
