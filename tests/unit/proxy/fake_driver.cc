@@ -1,0 +1,112 @@
+#include "tests/unit/proxy/fake_driver.h"
+
+#include <cstddef>
+#include <cstring>
+
+namespace tube::proxy::test {
+
+namespace {
+
+FakeState state;
+
+// Callers pass any arguments; on the ABIs we build for, a function that takes none may be called with some.
+CUresult not_supported() { return CUDA_ERROR_NOT_SUPPORTED; }
+
+template <class T>
+T make_handle() {
+  return reinterpret_cast<T>(state.next_handle++ << 4);
+}
+
+std::string number(const void* handle) { return std::to_string(reinterpret_cast<uint64_t>(handle) >> 4); }
+
+void fill_devices(Driver& d) {
+  d.cuInit = [](unsigned int) { return CUDA_SUCCESS; };
+  d.cuDeviceGetCount = [](int* n) { *n = 1; return CUDA_SUCCESS; };
+  d.cuDeviceGet = [](CUdevice* device, int) { *device = 0; return CUDA_SUCCESS; };
+  d.cuDeviceGetName = [](char* name, int, CUdevice) { std::strcpy(name, "Fake"); return CUDA_SUCCESS; };
+  d.cuDeviceTotalMem_v2 = [](size_t* bytes, CUdevice) { *bytes = 1ull << 30; return CUDA_SUCCESS; };
+  d.cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) { *context = make_handle<CUcontext>(); return CUDA_SUCCESS; };
+  d.cuDevicePrimaryCtxRelease_v2 = [](CUdevice) { return CUDA_SUCCESS; };
+  d.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
+}
+
+void fill_streams(Driver& d) {
+  d.cuStreamCreate = [](CUstream* s, unsigned int) { *s = make_handle<CUstream>(); ++state.live_streams; return CUDA_SUCCESS; };
+  d.cuStreamCreateWithPriority = [](CUstream* s, unsigned int, int) { *s = make_handle<CUstream>(); ++state.live_streams; return CUDA_SUCCESS; };
+  d.cuStreamDestroy_v2 = [](CUstream) { --state.live_streams; return CUDA_SUCCESS; };
+  d.cuStreamQuery = [](CUstream) { return state.stream_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+  d.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* s) { *s = CU_STREAM_CAPTURE_STATUS_NONE; return CUDA_SUCCESS; };
+  d.cuStreamWriteValue64_v2 = [](CUstream s, CUdeviceptr, cuuint64_t value, unsigned int) {
+    state.calls.push_back("write s" + number(s) + " " + std::to_string(value));
+    return CUDA_SUCCESS;
+  };
+  d.cuStreamWaitValue64_v2 = [](CUstream, CUdeviceptr, cuuint64_t, unsigned int) { return CUDA_SUCCESS; };
+  d.cuEventCreate = [](CUevent* e, unsigned int) { *e = make_handle<CUevent>(); ++state.live_events; return CUDA_SUCCESS; };
+  d.cuEventDestroy_v2 = [](CUevent) { --state.live_events; return CUDA_SUCCESS; };
+  d.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
+  d.cuEventRecord = [](CUevent, CUstream s) { state.calls.push_back("record s" + number(s)); return CUDA_SUCCESS; };
+  d.cuStreamWaitEvent = [](CUstream s, CUevent, unsigned int) { state.calls.push_back("wait s" + number(s)); return CUDA_SUCCESS; };
+}
+
+void fill_memory(Driver& d) {
+  d.cuMemAddressReserve = [](CUdeviceptr* p, size_t, size_t, CUdeviceptr hint, unsigned long long) { *p = hint; return CUDA_SUCCESS; };
+  d.cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+  d.cuMemCreate = [](CUmemGenericAllocationHandle* h, size_t, const CUmemAllocationProp*, unsigned long long) {
+    *h = state.next_handle++;
+    ++state.live_memory;
+    return CUDA_SUCCESS;
+  };
+  d.cuMemRelease = [](CUmemGenericAllocationHandle) { --state.live_memory; return CUDA_SUCCESS; };
+  d.cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) { return CUDA_SUCCESS; };
+  d.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+  d.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) { return CUDA_SUCCESS; };
+  d.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) { ++state.registered; return CUDA_SUCCESS; };
+  d.cuMemHostUnregister = [](void*) { --state.registered; return CUDA_SUCCESS; };
+  d.cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* p, void* host, unsigned int) {
+    *p = reinterpret_cast<CUdeviceptr>(host);
+    return CUDA_SUCCESS;
+  };
+  d.cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, size_t, CUstream s) { state.calls.push_back("copy s" + number(s)); return CUDA_SUCCESS; };
+}
+
+void fill_modules(Driver& d) {
+  d.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned int, CUlibraryOption*, void**, unsigned int) {
+    *library = make_handle<CUlibrary>();
+    return CUDA_SUCCESS;
+  };
+  d.cuLibraryUnload = [](CUlibrary) { return CUDA_SUCCESS; };
+  d.cuLibraryGetKernel = [](CUkernel* kernel, CUlibrary, const char*) { *kernel = make_handle<CUkernel>(); return CUDA_SUCCESS; };
+  d.cuKernelGetFunction = [](CUfunction* f, CUkernel) { *f = make_handle<CUfunction>(); return CUDA_SUCCESS; };
+  d.cuKernelGetParamInfo = [](CUkernel, size_t index, size_t* offset, size_t* size) {
+    if (index >= 2) return CUDA_ERROR_INVALID_VALUE;
+    *offset = index * 8;
+    *size = 8;
+    return CUDA_SUCCESS;
+  };
+  d.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                        CUstream, void**, void**) {
+    ++state.launches;
+    return state.next_launch;
+  };
+}
+
+}  // namespace
+
+FakeState& fake() { return state; }
+
+Driver make_fake_driver() {
+  state = FakeState();
+  Driver d;
+  // Every member before `missing` is a function pointer.
+  CUresult (*const answer)() = &not_supported;
+  for (size_t at = 0; at + sizeof(answer) <= offsetof(Driver, missing); at += sizeof(answer)) {
+    std::memcpy(reinterpret_cast<char*>(&d) + at, &answer, sizeof(answer));
+  }
+  fill_devices(d);
+  fill_streams(d);
+  fill_memory(d);
+  fill_modules(d);
+  return d;
+}
+
+}  // namespace tube::proxy::test

@@ -1,0 +1,28 @@
+// A driver that does nothing and remembers what it was asked: every entry point of the table answers
+// CUDA_ERROR_NOT_SUPPORTED, except the few below, which hand out numbered handles and write down their calls.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "protocol/driver_table.gen.h"
+
+namespace tube::proxy::test {
+
+struct FakeState {
+  std::vector<std::string> calls;   // "record e1 s2", "wait s3 e1", ...
+  uint64_t next_handle = 1;
+  int live_streams = 0;
+  int live_events = 0;
+  int live_memory = 0;              // cuMemCreate without cuMemRelease
+  int registered = 0;               // cuMemHostRegister without Unregister
+  int launches = 0;
+  CUresult next_launch = CUDA_SUCCESS;
+  bool stream_busy = false;
+};
+
+FakeState& fake();          // of the current test
+Driver make_fake_driver();  // resets fake()
+
+}  // namespace tube::proxy::test

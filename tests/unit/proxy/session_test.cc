@@ -1,0 +1,334 @@
+// A session fed through its real ring, over a driver that does nothing: what it accepts, refuses and gives back.
+#include <sys/socket.h>
+
+#include <cstring>
+#include <random>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "base/log.h"
+#include "protocol/wire.gen.h"
+#include "proxy/client_limits.h"
+#include "proxy/gpus.h"
+#include "proxy/image_store.h"
+#include "proxy/session.h"
+#include "sharedmem/accessors.h"
+#include "sharedmem/ring.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+using wire::Kind;
+using wire::make_id;
+
+int open_fds() {
+  DIR* folder = opendir("/proc/self/fd");
+  int count = 0;
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+class SessionTest : public ::testing::Test {
+ protected:
+  SessionTest() : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), shared{driver, gpus, map, images, 0, {}, {}} {
+    set_log_level(LogLevel::kError);
+    EXPECT_TRUE(gpus.open().ok());
+    while (window < windows::kCandidates && !map.take_window(window)) ++window;
+    fds_before = open_fds();
+    restart();
+  }
+  ~SessionTest() override { session.reset(); }
+
+  void restart() {
+    session.reset();
+    int pair[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    client_socket.reset(pair[1]);
+    Client client;
+    client.id = 1;
+    client.name = "test";
+    client.window = window;
+    session = std::make_unique<Session>(shared, client, UniqueFd(pair[0]));
+    Status opened = session->open();
+    ASSERT_TRUE(opened.ok()) << opened.error().message;
+    Result<shared::Segment> attached = shared::Segment::attach(UniqueFd(fcntl(session->segment().fd(), F_DUPFD_CLOEXEC, 3)));
+    ASSERT_TRUE(attached.ok());
+    client_segment = attached.take();
+    writer = std::make_unique<shared::RingWriter>();
+    waiter = std::make_unique<shared::Waiter>(0);
+    writer->attach(client_segment, *waiter, shared::Peer{client_socket.get(), &client_segment.header(), nullptr});
+  }
+
+  void post_bytes(uint32_t call, const void* payload, uint32_t bytes, uint32_t context = 1, uint32_t slot = abi::kNoReply) {
+    abi::RecordHeader* record = nullptr;
+    ASSERT_EQ(writer->reserve(bytes, &record), shared::WaitResult::kDone);
+    record->call = call;
+    record->context = context;
+    record->reply_slot = slot;
+    if (bytes != 0) std::memcpy(record + 1, payload, bytes);
+    writer->publish();
+    session->drain_for_test();
+  }
+  template <class X>
+  void post(const X& x) {
+    post_bytes(static_cast<uint32_t>(X::kCall), &x, X::kFixedBytes);
+  }
+  // Publishes with reply slot 0 and returns the CUresult; the fixed reply goes to *reply.
+  template <class X>
+  CUresult call(const X& x, typename X::Reply* reply) {
+    abi::ReplyHeader& slot = client_segment.reply(0);
+    shared::client_opens_reply(slot);
+    post_bytes(static_cast<uint32_t>(X::kCall), &x, X::kFixedBytes, 1, 0);
+    EXPECT_TRUE(shared::client_sees_reply(slot));
+    if (X::Reply::kFixedBytes != 0) std::memcpy(static_cast<void*>(reply), client_segment.reply_payload(0), X::Reply::kFixedBytes);
+    const auto result = static_cast<CUresult>(slot.result);
+    shared::client_frees_reply(slot);
+    return result;
+  }
+  uint32_t async_error() { return shared::client_takes_async_error(client_segment.header()).error; }
+
+  uint64_t allocate(uint64_t bytes) {
+    wire::tubeMemAlloc alloc{};
+    alloc.bytes = bytes;
+    wire::tubeMemAlloc_reply reply{};
+    EXPECT_EQ(call(alloc, &reply), CUDA_SUCCESS);
+    return reply.dptr;
+  }
+  void create_stream(uint64_t id, uint32_t flags = 0) {
+    wire::tubeStreamCreate create{};
+    create.stream = id;
+    create.flags = flags;
+    post(create);
+  }
+
+  Driver driver;
+  Gpus gpus;
+  MemoryMap map;
+  ImageStore images;
+  Shared shared;
+  uint32_t window = 0;
+  int fds_before = 0;
+  UniqueFd client_socket;
+  std::unique_ptr<Session> session;
+  shared::Segment client_segment;
+  std::unique_ptr<shared::RingWriter> writer;
+  std::unique_ptr<shared::Waiter> waiter;
+};
+
+TEST_F(SessionTest, AnswersAndCounts) {
+  EXPECT_NE(allocate(1000), 0u);
+  EXPECT_EQ(session->stats().records.load(), 1u);
+  EXPECT_EQ(session->stats().round_trips.load(), 1u);
+  EXPECT_EQ(session->stats().calls[static_cast<uint32_t>(wire::Call::tubeMemAlloc)].load(), 1u);
+}
+
+TEST_F(SessionTest, AFailedPostedCallLeavesItsErrorAndTheFirstOneWins) {
+  wire::tubeStreamDestroy destroy{};
+  destroy.stream = make_id(5, 1);
+  post(destroy);
+  wire::tubeMemFree free{};
+  free.dptr = 0x1234;
+  post(free);
+  const shared::AsyncError error = shared::client_takes_async_error(client_segment.header());
+  EXPECT_EQ(error.error, static_cast<uint32_t>(CUDA_ERROR_INVALID_HANDLE));
+  EXPECT_EQ(error.call, static_cast<uint32_t>(wire::Call::tubeStreamDestroy));
+  EXPECT_EQ(error.sequence, 1u);
+  EXPECT_FALSE(session->poisoned());
+}
+
+TEST_F(SessionTest, CopiesStayInsideWhatTheClientOwns) {
+  const uint64_t a = allocate(4096);
+  wire::tubeCopy copy{};
+  copy.dst = a;
+  copy.src = a + 2048;
+  copy.bytes = 2048;
+  post(copy);
+  EXPECT_EQ(async_error(), 0u);
+  for (auto [dst, src, bytes] : {std::array<uint64_t, 3>{a, a + 2048, 2049}, {0x1000, a, 16}, {a, 0x7fff0000, 16}, {a, a, ~0ull}}) {
+    copy.dst = dst;
+    copy.src = src;
+    copy.bytes = bytes;
+    post(copy);
+    EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+  }
+}
+
+TEST_F(SessionTest, HostileRegionsDoNotOverflow) {
+  const uint64_t a = allocate(1 << 20);
+  wire::tubeCopy3D copy{};
+  copy.src = copy.dst = a;
+  copy.release_chunk = 0xffffffffu;
+  for (uint64_t big : {~0ull, 1ull << 63, 1ull << 59, 1ull << 32}) {
+    for (uint64_t* field : {&copy.src_pitch, &copy.src_height, &copy.src_origin[2], &copy.extent[0], &copy.extent[1], &copy.extent[2]}) {
+      copy.extent[0] = copy.extent[1] = copy.extent[2] = 2;
+      copy.src_pitch = copy.dst_pitch = 2;
+      copy.src_height = copy.dst_height = 2;
+      copy.src_origin[2] = 0;
+      *field = big;
+      post(copy);
+      EXPECT_NE(async_error(), 0u);
+    }
+  }
+  wire::tubeMemset set{};
+  set.dst = a;
+  set.element_bytes = 4;
+  set.width = 1ull << 62;
+  set.height = 1ull << 62;
+  post(set);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+}
+
+TEST_F(SessionTest, AChunkComesBackWhenItsCopyCannotBeIssued) {
+  client_segment.chunk_state(3) = abi::kChunkClaimed;
+  wire::tubeCopyChunk copy{};
+  copy.chunk = 3;
+  copy.bytes = 64;
+  copy.dptr = 0x1000;
+  post(copy);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+  EXPECT_EQ(shared::load_word(client_segment.chunk_state(3)), abi::kChunkFree);
+}
+
+TEST_F(SessionTest, WordAndChunkIndicesAreChecked) {
+  wire::tubeSignal signal{};
+  signal.word = abi::kWordCount;
+  post(signal);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+  wire::tubeCopyChunk copy{};
+  copy.chunk = abi::kChunkCount;
+  post(copy);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+}
+
+TEST_F(SessionTest, AnUnknownCallEndsTheSession) {
+  post_bytes(0xfffff, nullptr, 0);
+  EXPECT_TRUE(session->poisoned());
+  EXPECT_EQ(shared::client_load_proxy_state(client_segment.header()), abi::ProxyState::kPoisoned);
+}
+
+TEST_F(SessionTest, ATruncatedRecordEndsTheSession) {
+  const uint64_t half = 0;
+  post_bytes(static_cast<uint32_t>(wire::Call::tubeCopy), &half, sizeof(half));
+  EXPECT_TRUE(session->poisoned());
+}
+
+TEST_F(SessionTest, AnUnknownContextIsRefused) {
+  const wire::tubeMemFree free{};
+  post_bytes(static_cast<uint32_t>(wire::Call::tubeMemFree), &free, sizeof(free), 77);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_CONTEXT));
+}
+
+TEST_F(SessionTest, LegacyWorkWaitsForBlockingStreamsOfTheSameContextOnly) {
+  create_stream(make_id(1, 1));
+  const uint64_t a = allocate(64);
+  wire::tubeCopy copy{};
+  copy.dst = copy.src = a;
+  copy.bytes = 8;
+  copy.stream = make_id(1, 1);
+  post(copy);
+  test::fake().calls.clear();
+  copy.stream = wire::kLegacyStream;
+  post(copy);
+  ASSERT_EQ(test::fake().calls.size(), 3u);
+  EXPECT_EQ(test::fake().calls[0].substr(0, 6), "record");
+  EXPECT_EQ(test::fake().calls[1].substr(0, 4), "wait");
+  EXPECT_EQ(test::fake().calls[2].substr(0, 4), "copy");
+}
+
+TEST_F(SessionTest, DestroyingAContextFreesWhatWasMadeInIt) {
+  wire::tubeContextCreate create{};
+  create.number = wire::kFirstCreatedContext;
+  post(create);
+  wire::tubeStreamCreate stream{};
+  stream.stream = make_id(9, 1);
+  post_bytes(static_cast<uint32_t>(wire::Call::tubeStreamCreate), &stream, sizeof(stream), wire::kFirstCreatedContext);
+  EXPECT_EQ(session->object_count(Kind::kStream), 1u);
+  wire::tubeContextDestroy destroy{};
+  destroy.number = wire::kFirstCreatedContext;
+  post(destroy);
+  EXPECT_EQ(async_error(), 0u);
+  EXPECT_EQ(session->object_count(Kind::kStream), 0u);
+  EXPECT_EQ(test::fake().live_streams, 0);
+}
+
+TEST_F(SessionTest, TheEndGivesEverythingBack) {
+  for (uint32_t i = 1; i <= 10; ++i) {
+    create_stream(make_id(i, 1), i & 1);
+    wire::tubeEventCreate event{};
+    event.event = make_id(i, 1);
+    post(event);
+    allocate(uint64_t{i} << 18);
+    wire::tubePinnedAlloc pinned{};
+    pinned.bytes = uint64_t{i} << 14;
+    wire::tubePinnedAlloc_reply reply{};
+    ASSERT_EQ(call(pinned, &reply), CUDA_SUCCESS);
+    std::memset(reinterpret_cast<void*>(reply.address), 1, pinned.bytes);
+    wire::tubeSignal signal{};  // makes the legacy stand-in
+    post(signal);
+  }
+  EXPECT_EQ(async_error(), 0u);
+  session.reset();
+  client_socket.reset();
+  client_segment = shared::Segment();
+  EXPECT_EQ(test::fake().live_streams, 0);
+  EXPECT_EQ(test::fake().live_events, 0);
+  EXPECT_EQ(test::fake().live_memory, 0);
+  EXPECT_EQ(test::fake().registered, 0);
+  EXPECT_EQ(map.blocks(), 0u);
+  EXPECT_EQ(open_fds(), fds_before);
+}
+
+TEST_F(SessionTest, AWaitForAHostFunctionEndsWithItsClient) {
+  wire::tubeHostFunc host{};
+  host.reached = 1;
+  host.done = 2;
+  host.value = 41;
+  post(host);
+  session->teardown_for_test();
+  // Stream waits compare cyclically: what is written must count as reached.
+  EXPECT_GE(static_cast<int64_t>(shared::load_word(client_segment.word(2)) - 41), 0);
+}
+
+TEST_F(SessionTest, ADeadContextAnswersItsErrorForGood) {
+  gpus[0].failed = CUDA_ERROR_ILLEGAL_ADDRESS;
+  wire::tubeMemFree free{};
+  post(free);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
+  session->store_sticky(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(shared::client_load_sticky_error(client_segment.header()), static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
+}
+
+// Every call with random payloads: whatever a client writes, the session answers, refuses or ends, and leaves nothing.
+TEST_F(SessionTest, RandomPayloadsOfEveryCallLeaveNothingBehind) {
+  set_log_level(LogLevel::kError);
+  std::mt19937_64 random(20);
+  std::vector<uint64_t> payload(64);
+  for (uint32_t number = 1; number < wire::kCallCount; ++number) {
+    const wire::CallInfo* info = wire::call_info(number);
+    if (info == nullptr) continue;
+    for (int round = 0; round < 3; ++round) {
+      if (session->poisoned()) restart();
+      for (uint64_t& word : payload) {
+        const uint64_t choice = random();
+        word = choice % 4 == 0 ? random() : choice % 4 == 1 ? choice >> 60 : choice % 4 == 2 ? make_id(choice >> 61, 1) : 0;
+      }
+      const uint32_t bytes = round == 1 && number % 8 == 0 ? 0 : std::min<uint32_t>(info->fixed_bytes + 8 * (round % 3), 512);
+      const bool waits = info->lane != wire::Lane::kPost;
+      if (waits) shared::client_opens_reply(client_segment.reply(1));
+      post_bytes(number, payload.data(), bytes, 1, waits ? 1 : abi::kNoReply);
+    }
+  }
+  session.reset();
+  EXPECT_EQ(test::fake().live_streams, 0);
+  EXPECT_EQ(test::fake().live_events, 0);
+  EXPECT_EQ(test::fake().live_memory, 0);
+  EXPECT_EQ(test::fake().registered, 0);
+  EXPECT_EQ(map.blocks(), 0u);
+}
+
+}  // namespace
+}  // namespace tube::proxy

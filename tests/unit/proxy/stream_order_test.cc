@@ -1,0 +1,84 @@
+#include <gtest/gtest.h>
+
+#include "proxy/stream_order.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+class StreamOrderTest : public ::testing::Test {
+ protected:
+  StreamOrderTest() : driver(test::make_fake_driver()), order(driver) {
+    make(legacy, 1, 0);
+    legacy.legacy = true;
+    make(blocking, 2, 0);
+    make(other, 3, 0);
+    make(free_running, 4, CU_STREAM_NON_BLOCKING);
+  }
+  static void make(StreamState& stream, uint64_t number, uint32_t flags) {
+    stream.stream = reinterpret_cast<CUstream>(number << 4);
+    stream.flags = flags;
+  }
+  std::vector<std::string> work(StreamState& stream, StreamUse use = StreamUse::kWork) {
+    test::fake().calls.clear();
+    EXPECT_EQ(order.before(stream, &legacy, use, false), CUDA_SUCCESS);
+    return test::fake().calls;
+  }
+  using Calls = std::vector<std::string>;
+  Driver driver;
+  StreamOrder order;
+  StreamState legacy, blocking, other, free_running;
+};
+
+TEST_F(StreamOrderTest, OneKindOfStreamCostsNoDriverCall) {
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(work(blocking), Calls{});
+  EXPECT_EQ(work(free_running), Calls{});
+}
+
+TEST_F(StreamOrderTest, LegacyAloneCostsNoDriverCall) {
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(work(legacy), Calls{});
+}
+
+TEST_F(StreamOrderTest, LegacyWaitsForEveryDirtyBlockingStreamOnce) {
+  work(blocking);
+  work(other);
+  EXPECT_EQ(work(legacy), (Calls{"record s2", "wait s1", "record s3", "wait s1"}));
+  EXPECT_EQ(work(legacy), Calls{});
+}
+
+TEST_F(StreamOrderTest, BlockingWaitsForEarlierLegacyWorkOnce) {
+  work(legacy);
+  EXPECT_EQ(work(blocking), (Calls{"record s1", "wait s2"}));
+  EXPECT_EQ(work(blocking), Calls{});
+  EXPECT_EQ(work(other), (Calls{"record s1", "wait s3"}));
+}
+
+TEST_F(StreamOrderTest, LaterLegacyWorkIsWaitedForAgain) {
+  work(legacy);
+  work(blocking);
+  EXPECT_EQ(work(legacy), (Calls{"record s2", "wait s1"}));
+  EXPECT_EQ(work(blocking), (Calls{"record s1", "wait s2"}));
+}
+
+TEST_F(StreamOrderTest, NonBlockingStreamsTakeNoPart) {
+  work(legacy);
+  EXPECT_EQ(work(free_running), Calls{});
+  EXPECT_EQ(work(legacy), Calls{});
+}
+
+TEST_F(StreamOrderTest, AMarkerOnTheLegacyStreamWaitsButOrdersNothingBehindIt) {
+  work(blocking);
+  EXPECT_EQ(work(legacy, StreamUse::kMarker), (Calls{"record s2", "wait s1"}));
+  EXPECT_EQ(work(blocking), Calls{});
+}
+
+TEST_F(StreamOrderTest, WorkOfADestroyedStreamStillCountsForLegacy) {
+  work(blocking);
+  test::fake().calls.clear();
+  EXPECT_EQ(order.retire(blocking, &legacy, false), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s2", "wait s1"}));
+  EXPECT_EQ(work(legacy), Calls{});
+}
+
+}  // namespace
+}  // namespace tube::proxy
