@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 #include <algorithm>
@@ -32,6 +33,21 @@ void cpu_pause() {
   __asm__ volatile("yield" ::: "memory");
 #endif
 }
+
+// A thread's timers may fire 50 us late by default, more than our shortest nap. Narrowed while this thread naps for us and
+// given back, because the slack is the program's.
+class NarrowTimerSlack {
+ public:
+  NarrowTimerSlack() : before_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1000UL); }
+  ~NarrowTimerSlack() {
+    if (before_ > 0) ::prctl(PR_SET_TIMERSLACK, static_cast<unsigned long>(before_));
+  }
+  NarrowTimerSlack(const NarrowTimerSlack&) = delete;
+  NarrowTimerSlack& operator=(const NarrowTimerSlack&) = delete;
+
+ private:
+  int before_;
+};
 
 bool on_gpu(WaitReason reason) { return reason == WaitReason::kWord || reason == WaitReason::kChunk; }
 
@@ -66,8 +82,13 @@ WaitResult check_peer(const Peer& peer, bool gpu_wait) {
   return WaitResult::kDone;
 }
 
+// A stream's progress is worth a longer spin: a native cuStreamSynchronize spins all the way, and here nobody wakes us.
+uint64_t Waiter::spin_limit_ns(WaitReason reason) const {
+  return uint64_t{spin_us_.load(std::memory_order_relaxed)} * (reason == WaitReason::kWord ? 10'000 : 1000);
+}
+
 uint64_t Waiter::spin_budget_ns(WaitReason reason) const {
-  const uint64_t limit = uint64_t{spin_us_.load(std::memory_order_relaxed)} * 1000;
+  const uint64_t limit = spin_limit_ns(reason);
   const uint64_t typical = typical_ns_[static_cast<uint32_t>(reason)].load(std::memory_order_relaxed);
   if (typical == 0) return limit;
   // Twice the usual wait catches most of them. Where even that is beyond the limit, spinning is mostly lost: keep an
@@ -80,7 +101,7 @@ void Waiter::learn(WaitReason reason, uint64_t waited_ns) {
   std::atomic<uint64_t>& typical = typical_ns_[static_cast<uint32_t>(reason)];
   const uint64_t old = typical.load(std::memory_order_relaxed);
   // One very long wait (the program thought for a second) must not outweigh many short ones: long is long.
-  const uint64_t sample = std::min<uint64_t>(waited_ns, uint64_t{spin_us_.load(std::memory_order_relaxed)} * 2000);
+  const uint64_t sample = std::min<uint64_t>(waited_ns, 2 * spin_limit_ns(reason));
   const uint64_t next = old == 0 ? sample : old - old / 8 + sample / 8;
   typical.store(std::max<uint64_t>(next, 1), std::memory_order_relaxed);  // a lost update between threads is harmless
 }
@@ -140,9 +161,10 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
 }
 
 WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready) {
-  uint64_t nap_ns = kFirstNapNs;
+  const NarrowTimerSlack narrow;
+  const uint64_t start_ns = now_ns();
   uint64_t next_peer_check_ns = 0;  // at once: a wait that begins after the death must not sleep
-  uint64_t next_probe_ns = now_ns() + kProbeNs;
+  uint64_t next_probe_ns = start_ns + kProbeNs;
   while (true) {
     const uint64_t now = now_ns();
     if (probe.call != nullptr && now >= next_probe_ns) {
@@ -155,11 +177,10 @@ WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Prob
       if (result != WaitResult::kDone) return ready() ? WaitResult::kDone : result;
       next_peer_check_ns = now + kPeerCheckNs;
     }
-    // The kernel adds its timer slack, 50 us by default; we do not change the program's slack.
-    const timespec nap{0, static_cast<long>(nap_ns)};
+    // In proportion to what was waited already: being late costs a wait a few percent, whatever its length.
+    const timespec nap{0, static_cast<long>(std::clamp((now - start_ns) / 16, kFirstNapNs, kLongestNapNs))};
     ::nanosleep(&nap, nullptr);
     if (ready()) return WaitResult::kDone;
-    nap_ns = std::min(nap_ns + nap_ns / 2, kLongestNapNs);
   }
 }
 

@@ -1,10 +1,11 @@
 // The one wait helper. Every wait of hook and proxy on the other side goes through Waiter, under a reason's name.
 //
-// A wait spins first, for at most `spin_us` and for no longer than waits of this reason lately took (a wait that never
-// pays is cut short), then sleeps. Words in memory that a process writes are slept on as futexes, announced by the
-// protocols of abi.h; words that the GPU writes have no waker, so the wait polls, sleeping 20 us at first and 250 us in
-// the end. While it sleeps it looks every 50 ms whether the other process still lives, and in GPU waits it calls a probe
-// every 20 ms. With spin_us == 0 (cores are scarce) a spin is a few sched_yield().
+// A wait spins first, for at most `spin_us` (ten times that for a stream's progress) and for no longer than waits of this
+// reason lately took (a spin that never pays is cut short), offering its core to others meanwhile. Then it sleeps. Words
+// that a process writes are slept on as futexes, announced by the protocols of abi.h; words that the GPU writes have no
+// waker, so the wait polls, with naps of a sixteenth of what it waited already, 20 to 250 us. While it sleeps it looks
+// every 50 ms whether the other process still lives, and in GPU waits it calls a probe every 20 ms. With spin_us == 0
+// (cores are scarce) a spin is a few sched_yield().
 //
 // No allocation, no lock; the cost of a wait that is already satisfied is one call of `ready`. Any thread.
 #pragma once
@@ -102,6 +103,7 @@ class Waiter {
   WaitResult sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep, ReadyRef ready);
   WaitResult sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready);
   void learn(WaitReason reason, uint64_t waited_ns);
+  uint64_t spin_limit_ns(WaitReason reason) const;
 
   std::atomic<uint32_t> spin_us_;
   std::atomic<uint64_t> typical_ns_[static_cast<uint32_t>(WaitReason::kCount)] = {};  // moving average, 0 = unknown

@@ -1,4 +1,6 @@
 // The wait helper: how long it spins, and that no kind of wait outlives the process it waits for.
+#include <sys/prctl.h>
+
 #include <csignal>
 #include <thread>
 
@@ -31,10 +33,10 @@ TEST(Spin, ShrinksForAReasonWhoseWaitsAreLongAndOnlyForIt) {
   Waiter waiter(10);
   for (int i = 0; i < 20; ++i) {
     const uint64_t start_ns = now_ns();
-    EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return now_ns() - start_ns > 30'000; }),
+    EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, Peer{}, Probe{}, [&] { return now_ns() - start_ns > 30'000; }),
               WaitResult::kDone);
   }
-  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), 10'000u / 8);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kChunk), 10'000u / 8);
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 10'000u);
 }
 
@@ -70,6 +72,14 @@ TEST(Wait, StopFlagEndsEveryKindOfWait) {
   uint32_t word = 0;
   EXPECT_EQ(waiter.until(WaitReason::kReply, peer, never_woken(&word), [] { return false; }), WaitResult::kPeerDead);
   EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, peer, Probe{}, [] { return false; }), WaitResult::kPeerDead);
+}
+
+TEST(Wait, GivesTheThreadsTimerSlackBack) {
+  const int before = ::prctl(PR_GET_TIMERSLACK);
+  Waiter waiter(0);
+  int asked = 0;
+  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return ++asked > 8; }), WaitResult::kDone);
+  EXPECT_EQ(::prctl(PR_GET_TIMERSLACK), before);
 }
 
 TEST(Wait, KeepsErrno) {
