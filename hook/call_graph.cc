@@ -3,10 +3,10 @@
 #include <cstring>
 
 #include "hook/copy.h"
+#include "hook/id_list.h"
 #include "hook/launch.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
-#include "protocol/id_list.h"
 
 namespace tube::hook {
 namespace {
