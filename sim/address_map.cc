@@ -87,8 +87,11 @@ bool AddressMap::accessible(uint64_t address, uint64_t size, bool write, const A
   *end = it->second.end();
   if (size > UINT64_MAX - address) return false;
   while (*end < address + size) {
+    const Range& before = it->second;
     ++it;
     if (it == ranges_.end() || it->first != *end || !allowed(it->second, write, who)) return false;
+    // A copy may span mappings of one reservation, but not two allocations that happen to be neighbours.
+    if (who.dma && (before.kind != it->second.kind || before.kind != RangeKind::kMapped)) return false;
     *end = it->second.end();
   }
   return true;

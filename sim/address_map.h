@@ -82,7 +82,7 @@ class AddressMap {
     change(*range);
     return true;
   }
-  // Is every byte accessible? Adjacent ranges count as one. On success *begin, *end span the accessible run.
+  // Is every byte accessible? Adjacent ranges count as one (for copy engines: only mapped ones). On success *begin, *end span the accessible run.
   bool accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin,
                   uint64_t* end) const;
   template <typename F>
