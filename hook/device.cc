@@ -69,14 +69,6 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
-  const info::DeviceInfo* d = info_of(dev);
-  if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  std::memcpy(uuid->bytes, d->uuid, sizeof d->uuid);
-  return CUDA_SUCCESS;
-}
-
 CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev) {
   const info::DeviceInfo* d = info_of(dev);
   if (luid == nullptr || deviceNodeMask == nullptr) return CUDA_ERROR_INVALID_VALUE;
