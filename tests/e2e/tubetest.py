@@ -179,7 +179,12 @@ class Proxy:
         return None
 
     def fd_count(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        """Open files of the proxy at rest: the least of several looks, for it may still be closing our last connection."""
+        counts = []
+        for _ in range(10):
+            counts.append(len(os.listdir(f"/proc/{self.process.pid}/fd")))
+            select.select([], [], [], 0.005)
+        return min(counts)
 
     def wait_empty(self, timeout_s=30):
         """Returns the status once no function is left; a client's death is noticed by its socket, freeing takes a moment."""
@@ -201,6 +206,15 @@ class Proxy:
         counts["memory"] = sum(gpu["memory_used_by_clients"] for gpu in status["gpus"])
         counts["fds"] = self.fd_count()
         return counts
+
+    def counts_back_to(self, start, timeout_s=20):
+        """counts(), once they equal `start` or the time is up: freeing what a dead client owned goes on for a moment."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            now = self.counts()
+            if now == start or time.monotonic() > deadline:
+                return now
+            select.select([], [], [], 0.02)
 
 
 class Outcome:

@@ -1,5 +1,13 @@
 // What the devices say of themselves: count, names, ids, sizes, and the attributes that do not change with load.
+// Left out: managed and pageable access, which Tube reports as missing (its pages cannot be faulted in from a function).
 #include "common.h"
+
+static bool left_out(int attribute) {
+  return attribute == CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY || attribute == CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS ||
+         attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS ||
+         attribute == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES ||
+         attribute == CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST;
+}
 
 int main() {
   CU(cuInit(0));
@@ -22,6 +30,7 @@ int main() {
     CU(cuDeviceGetByPCIBusId(&same, bus));
     EXPECT(same == device);
     for (int attribute = 1; attribute < static_cast<int>(CU_DEVICE_ATTRIBUTE_MAX); ++attribute) {
+      if (left_out(attribute)) continue;
       int value = -1;
       CUresult code = cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(attribute), device);
       printf(" %d: %s %d\n", attribute, code_name(code), value);

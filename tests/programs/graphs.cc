@@ -64,7 +64,9 @@ static void captured(const Module& module) {
 static void manual(const Module& module, CUcontext context) {
   CUfunction step = module.function("step");
   DeviceArray<uint32_t> data(std::vector<uint32_t>(kCount, 1));
-  std::vector<uint32_t> host(kCount, 9);
+  // Pinned: in a function under Tube a graph cannot copy to pageable memory (docs/operations.md).
+  uint32_t* host = nullptr;
+  CU(cuMemAllocHost(reinterpret_cast<void**>(&host), kCount * 4));
   CUgraph graph;
   CU(cuGraphCreate(&graph, 0));
 
@@ -93,7 +95,7 @@ static void manual(const Module& module, CUcontext context) {
 
   CUDA_MEMCPY3D copy = {};
   copy.srcMemoryType = CU_MEMORYTYPE_DEVICE, copy.srcDevice = data.pointer;
-  copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = host.data();
+  copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = host;
   copy.WidthInBytes = kCount * 4, copy.Height = 1, copy.Depth = 1;
   CUgraphNode copy_node, empty;
   CU(cuGraphAddMemcpyNode(&copy_node, graph, &last_kernel, 1, &copy, context));
@@ -111,13 +113,13 @@ static void manual(const Module& module, CUcontext context) {
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CU(cuGraphLaunch(exec, stream));
   CU(cuStreamSynchronize(stream));
-  print_hash("manual", host);
+  print_hash("manual", std::vector<uint32_t>(host, host + kCount));
 
   addend = 1000;
   CU(cuGraphExecKernelNodeSetParams(exec, last_kernel, &kernel));
   CU(cuGraphLaunch(exec, stream));
   CU(cuStreamSynchronize(stream));
-  print_hash("updated", host);
+  print_hash("updated", std::vector<uint32_t>(host, host + kCount));
 
   CUgraph clone;
   CU(cuGraphClone(&clone, graph));
@@ -128,6 +130,7 @@ static void manual(const Module& module, CUcontext context) {
   CU(cuGraphExecDestroy(exec));
   CU(cuGraphDestroy(graph));
   CU(cuStreamDestroy(stream));
+  CU(cuMemFreeHost(host));
 }
 
 static void wrong_use(const Module& module) {

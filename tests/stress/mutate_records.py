@@ -38,7 +38,7 @@ def main():
         if outcome.code != 0:
             print(f"the mutator ended with {outcome.code}; the proxy's log ends with:\n{proxy.log_tail(30)}")
             return 1
-        end = proxy.counts()
+        end = proxy.counts_back_to(start)
         left = {k: (start[k], end[k]) for k in start if k != "fds" and start[k] != end[k]}
         if left:
             print(f"left behind (before, after): {left}")

@@ -111,16 +111,16 @@ def main():
     show("roots", rooted.copy_to_host())
 
     stream = cuda.stream()
-    with cuda.pinned(x):
-        first = cuda.to_device(x, stream=stream)
-        saxpy[(x.size + 127) // 128, 128, stream](np.float32(-1.0), first, dy, out)
-        event = cuda.event()
-        event.record(stream)
-        event.synchronize()
-        back = np.empty_like(x)
-        out.copy_to_host(back, stream=stream)
-        stream.synchronize()
-    show("stream", back)
+    pinned = cuda.pinned_array(x.shape, dtype=np.float32)
+    pinned[:] = x
+    first = cuda.to_device(pinned, stream=stream)
+    saxpy[(x.size + 127) // 128, 128, stream](np.float32(-1.0), first, dy, out)
+    event = cuda.event()
+    event.record(stream)
+    event.synchronize()
+    out.copy_to_host(pinned, stream=stream)
+    stream.synchronize()
+    show("stream", pinned)
 
     mapped = cuda.mapped_array(256, dtype=np.float32)
     mapped[:] = 1.5
