@@ -31,7 +31,9 @@ int main(int argc, char** argv) {
     input.resize(random() % 600);
     // Small values dominate real headers; pure noise never gets past the first check.
     const bool small = random() % 2 == 0;
-    for (uint8_t& byte : input) byte = small && random() % 4 != 0 ? 0 : static_cast<uint8_t>(random() % (small ? 64 : 256));
+    for (uint8_t& byte : input) {
+      byte = small && random() % 4 != 0 ? 0 : static_cast<uint8_t>(random() % (small ? 64 : 256));
+    }
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
   std::printf("%llu runs, seed %llu\n", static_cast<unsigned long long>(runs), static_cast<unsigned long long>(seed));
