@@ -12,6 +12,7 @@
 #include "hook/image_file.h"
 #include "hook/image_size.h"
 #include "hook/kernels.h"
+#include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -130,9 +131,11 @@ CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& o
 
 void forget_module(Module* m) {
   std::unordered_map<std::string, Kernel*> kernels;
+  std::vector<uint64_t> globals;
   {
     Locked locked(m->lock);
     kernels.swap(m->kernels);
+    globals.swap(m->globals);
     if (m->module_alias != nullptr) {
       m->module_alias->object = nullptr;  // before the slot can be given to a real module
       objects().remove(m->module_alias);
@@ -140,6 +143,8 @@ void forget_module(Module* m) {
     m->module_alias = nullptr;
   }
   for (const auto& [name, kernel] : kernels) objects().remove(kernel->slot);
+  Allocation gone;
+  for (const uint64_t address : globals) memory_map().remove(address, MemoryKind::kGlobal, &gone);
 }
 
 CUresult unload(Module* m) {
@@ -170,6 +175,12 @@ CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* nam
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
+  {
+    Locked locked(m->lock);
+    m->globals.push_back(reply.dptr);
+  }
+  // Its address serves as its buffer id: no other live buffer has it.
+  memory_map().insert({reply.dptr, reply.bytes, reply.dptr, m->context != nullptr ? m->context : current_context(), MemoryKind::kGlobal, 0});
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;

@@ -55,7 +55,9 @@ CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream
 Side side_of(uint64_t address) {
   const Connection& c = connection();
   if (c.in_device_window(address)) return Side::kDevice;
-  return c.in_pinned_window(address) ? Side::kPinned : Side::kPageable;
+  if (c.in_pinned_window(address)) return Side::kPinned;
+  Allocation a;
+  return memory_map().find(address, &a) && a.kind == MemoryKind::kGlobal ? Side::kDevice : Side::kPageable;
 }
 
 void probe_for_faults(void* stream) {

@@ -32,6 +32,7 @@ struct Module {
   Lock lock;                      // rank 2: the members below
   Slot* module_alias = nullptr;   // cuLibraryGetModule
   std::unordered_map<std::string, Kernel*> kernels;
+  std::vector<uint64_t> globals;  // addresses in the memory map
 };
 
 struct OccupancyAnswer {

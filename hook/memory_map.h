@@ -1,7 +1,7 @@
 // What this program allocated: address -> allocation, for pointer queries and for checks before a copy.
 //
-// Reads take a short lock; classifying an address as device, pinned or pageable needs no look here at all, because the
-// windows are fixed (Connection::in_device_window).
+// Reads take a short lock; an address in a window is classified as device or pinned without a look here, because the
+// windows are fixed (Connection::in_device_window). Any other address is a module variable's or pageable.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace tube::hook {
 
 struct Context;
 
-enum class MemoryKind : uint32_t { kDevice, kPinned };
+// kGlobal: a module variable. The driver chose its address, outside the windows, so only this map knows that it is the GPU's.
+enum class MemoryKind : uint32_t { kDevice, kPinned, kGlobal };
 
 struct Allocation {
   uint64_t base = 0;
