@@ -9,31 +9,37 @@ namespace {
 
 uint64_t address(const void* p) { return reinterpret_cast<uint64_t>(p); }
 
-CUresult copy_now(uint64_t dst, uint64_t src, uint64_t bytes) {
+constexpr CopySides kUnified{Says::kNothing, Says::kNothing};
+constexpr CopySides kToDevice{Says::kDevice, Says::kHost};
+constexpr CopySides kToHost{Says::kHost, Says::kDevice};
+constexpr CopySides kOnDevice{Says::kDevice, Says::kDevice};
+
+CUresult copy_now(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(nullptr, &error);
   if (stream == nullptr) return error;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  return copy_bytes(dst, src, bytes, stream, true);
+  return copy_bytes(dst, src, bytes, says, stream, true);
 }
 
-CUresult copy_async(uint64_t dst, uint64_t src, uint64_t bytes, CUstream hStream) {
+CUresult copy_async(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, CUstream hStream) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (stream->legacy()) {
     if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   }
-  return copy_bytes(dst, src, bytes, stream, false);
+  return copy_bytes(dst, src, bytes, says, stream, false);
 }
 
 CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width, uint64_t height, Stream* stream,
               bool synchronous) {
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   if (dst == 0 || dst % element != 0 || (height > 1 && (pitch % element != 0 || pitch < width * element))) return CUDA_ERROR_INVALID_VALUE;
-  const Side side = side_of(dst);
+  const Side side = side_of(dst, Says::kDevice);
   if (side == Side::kPageable) return CUDA_ERROR_INVALID_VALUE;
+  const bool sure = surely_valid(dst, (height > 1 ? pitch * (height - 1) : 0) + width * element);
   CUresult result;
   {
     Request<wire::tubeMemset> r(stream);
@@ -44,7 +50,7 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element,
     r->element_bytes = element;
     r->width = width;
     r->height = height;
-    result = r.post();
+    result = sure ? r.post() : r.call();
   }
   if (result != CUDA_SUCCESS) return result;
   return synchronous && side == Side::kPinned ? sync_stream(stream) : CUDA_SUCCESS;
@@ -71,37 +77,37 @@ CUresult fill_async(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t el
 
 }  // namespace
 
-CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) { return copy_now(dst, src, ByteCount); }
+CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) { return copy_now(dst, src, ByteCount, kUnified); }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
-  return copy_now(dstDevice, address(srcHost), ByteCount);
+  return copy_now(dstDevice, address(srcHost), ByteCount, kToDevice);
 }
 CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy_now(address(dstHost), srcDevice, ByteCount);
+  return copy_now(address(dstHost), srcDevice, ByteCount, kToHost);
 }
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy_now(dstDevice, srcDevice, ByteCount);
+  return copy_now(dstDevice, srcDevice, ByteCount, kOnDevice);
 }
 CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  return copy_async(dst, src, ByteCount, hStream);
+  return copy_async(dst, src, ByteCount, kUnified, hStream);
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
-  return copy_async(dstDevice, address(srcHost), ByteCount, hStream);
+  return copy_async(dstDevice, address(srcHost), ByteCount, kToDevice, hStream);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return copy_async(address(dstHost), srcDevice, ByteCount, hStream);
+  return copy_async(address(dstHost), srcDevice, ByteCount, kToHost, hStream);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  return copy_async(dstDevice, srcDevice, ByteCount, hStream);
+  return copy_async(dstDevice, srcDevice, ByteCount, kOnDevice, hStream);
 }
 // Device pointers name their device by themselves: the contexts say nothing new.
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
   if (find_context(dstContext) == nullptr || find_context(srcContext) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return copy_now(dstDevice, srcDevice, ByteCount);
+  return copy_now(dstDevice, srcDevice, ByteCount, kOnDevice);
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                            CUstream hStream) {
   if (find_context(dstContext) == nullptr || find_context(srcContext) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return copy_async(dstDevice, srcDevice, ByteCount, hStream);
+  return copy_async(dstDevice, srcDevice, ByteCount, kOnDevice, hStream);
 }
 
 CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char uc, size_t N) { return fill_now(dst, 0, uc, 1, N, 1); }

@@ -12,6 +12,7 @@ namespace tube::hook {
 namespace {
 
 struct Box {
+  Says says = Says::kNothing;
   uint64_t base = 0;    // address of the whole side
   uint64_t pitch = 0;   // bytes per row
   uint64_t height = 0;  // rows per slice
@@ -130,7 +131,7 @@ CUresult run(const Job& job, Stream* stream, bool synchronous) {
   if (job.extent[0] == 0 || job.extent[1] == 0 || job.extent[2] == 0) return CUDA_SUCCESS;
   if (job.src.base == 0 || job.dst.base == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent)) return CUDA_ERROR_INVALID_VALUE;
-  const Side from = side_of(job.src.base), to = side_of(job.dst.base);
+  const Side from = side_of(job.src.base, job.src.says), to = side_of(job.dst.base, job.dst.says);
   if (gpu_visible(from) && gpu_visible(to)) {
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
     return synchronous && (from == Side::kPinned || to == Side::kPinned) ? sync_stream(stream) : CUDA_SUCCESS;
@@ -144,17 +145,21 @@ CUresult run(const Job& job, Stream* stream, bool synchronous) {
 }
 
 // The address of one side by its memory type; false for arrays, which do not exist here.
-bool base_of(CUmemorytype type, const void* host, CUdeviceptr device, uint64_t* base) {
-  if (type == CU_MEMORYTYPE_HOST) *base = reinterpret_cast<uint64_t>(host);
-  else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) *base = device;
-  else return false;
-  return true;
+bool base_of(CUmemorytype type, const void* host, CUdeviceptr device, Box* box) {
+  if (type == CU_MEMORYTYPE_HOST) {
+    box->base = reinterpret_cast<uint64_t>(host);
+    box->says = Says::kHost;
+    return true;
+  }
+  box->base = device;
+  box->says = type == CU_MEMORYTYPE_DEVICE ? Says::kDevice : Says::kNothing;
+  return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
 }
 
 CUresult job_of(const CUDA_MEMCPY2D* p, Job* job) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!base_of(p->srcMemoryType, p->srcHost, p->srcDevice, &job->src.base) ||
-      !base_of(p->dstMemoryType, p->dstHost, p->dstDevice, &job->dst.base)) {
+  if (!base_of(p->srcMemoryType, p->srcHost, p->srcDevice, &job->src) ||
+      !base_of(p->dstMemoryType, p->dstHost, p->dstDevice, &job->dst)) {
     return unsupported("cuMemcpy2D with arrays", "arrays are not forwarded yet");
   }
   job->extent[0] = p->WidthInBytes, job->extent[1] = p->Height, job->extent[2] = 1;
@@ -170,8 +175,8 @@ CUresult job_of(const CUDA_MEMCPY2D* p, Job* job) {
 template <class P>
 CUresult job_of_3d(const P* p, Job* job) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!base_of(p->srcMemoryType, p->srcHost, p->srcDevice, &job->src.base) ||
-      !base_of(p->dstMemoryType, p->dstHost, p->dstDevice, &job->dst.base)) {
+  if (!base_of(p->srcMemoryType, p->srcHost, p->srcDevice, &job->src) ||
+      !base_of(p->dstMemoryType, p->dstHost, p->dstDevice, &job->dst)) {
     return unsupported("cuMemcpy3D with arrays", "arrays are not forwarded yet");
   }
   job->extent[0] = p->WidthInBytes, job->extent[1] = p->Height, job->extent[2] = p->Depth;

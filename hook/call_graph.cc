@@ -50,7 +50,6 @@ CUresult kernel_node(Target& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNode* o
   if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes};
   uint32_t bytes = 0;
-  if (const CUresult r = check_launch(kernel, shape); r != CUDA_SUCCESS) return r;
   if (const CUresult r = parameter_bytes(kernel, p->kernelParams, p->extra, &bytes); r != CUDA_SUCCESS) return r;
   wire::tubeGraphKernelNode_reply reply{};
   CUresult result;
@@ -142,7 +141,7 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CU
       !side_address(p->dstMemoryType, p->dstHost, p->dstDevice, &dst)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!gpu_visible(side_of(src)) || !gpu_visible(side_of(dst))) {
+  if (!gpu_visible(side_of(src, Says::kNothing)) || !gpu_visible(side_of(dst, Says::kNothing))) {
     return unsupported("a graph copy from or to pageable memory", "the proxy cannot read this process's memory; use pinned memory");
   }
   wire::tubeGraphCopyNode_reply reply{};

@@ -1,7 +1,8 @@
 // Launches: posted, no allocation, no system call, no answer.
 //
-// Parameters are packed straight into the record by the kernel's layout. What the driver would refuse at once is checked
-// here, because nothing comes back: grid, block and shared memory against the device and the kernel.
+// Parameters are packed straight into the record by the kernel's layout. Nothing comes back, so grid, block and shared memory
+// are compared with what the device and the kernel take; a launch that looks wrong, or that must fit as a whole
+// (cooperative), waits for the driver's own answer, so that launch errors stay synchronous and are the driver's.
 #include "hook/launch.h"
 
 #include <cstring>
@@ -77,7 +78,7 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
     if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   }
   uint32_t bytes = 0;
-  if (const CUresult r = check_launch(kernel, shape); r != CUDA_SUCCESS) return r;
+  const bool sure = surely_launchable(kernel, shape) && !cooperative;
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 
@@ -93,30 +94,26 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
     auto* room = static_cast<std::byte*>(r.room(&wire::tubeLaunch::parameters, bytes));
     pack_parameters(kernel, params, extra, bytes, room);
   }
-  return r.post();
+  return sure ? r.post() : r.call();
 }
 
 }  // namespace
 
-CUresult check_launch(const Kernel* kernel, const LaunchShape& shape) {
+bool surely_launchable(const Kernel* kernel, const LaunchShape& shape) {
   const Context* context = kernel->module->context != nullptr ? kernel->module->context : current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) return false;
   const int32_t* device = context->info().attributes;
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
     const uint32_t grid_limit = static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
     const uint32_t block_limit = static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
-    if (shape.grid[i] == 0 || shape.block[i] == 0 || shape.grid[i] > grid_limit || shape.block[i] > block_limit) {
-      return CUDA_ERROR_INVALID_VALUE;
-    }
+    if (shape.grid[i] == 0 || shape.block[i] == 0 || shape.grid[i] > grid_limit || shape.block[i] > block_limit) return false;
     threads *= shape.block[i];
   }
-  if (threads > static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK])) return CUDA_ERROR_INVALID_VALUE;
-  const auto kernel_threads = static_cast<uint32_t>(kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed));
-  if (kernel_threads != 0 && threads > kernel_threads) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  const int32_t kernel_threads = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
   const int32_t dynamic = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
-  if (shape.shared_bytes != 0 && dynamic >= 0 && shape.shared_bytes > static_cast<uint32_t>(dynamic)) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
+  return kernel_threads > 0 && threads <= static_cast<uint32_t>(kernel_threads) &&
+         (shape.shared_bytes == 0 || (dynamic >= 0 && shape.shared_bytes <= static_cast<uint32_t>(dynamic)));
 }
 
 CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint32_t* bytes) {

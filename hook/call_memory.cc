@@ -146,8 +146,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Allocation a;
-  if (!memory_map().find(dptr, &a) || a.base != dptr || a.kind != MemoryKind::kDevice) {
-    if (!connection().in_device_window(dptr)) return CUDA_ERROR_INVALID_VALUE;
+  const bool found = memory_map().find(dptr, &a);
+  if (!found || a.base != dptr || a.kind != MemoryKind::kDevice) {
+    if (found || !connection().in_device_window(dptr)) return CUDA_ERROR_INVALID_VALUE;
     a.context = current_context();  // stream-ordered memory may be freed by this call too; the proxy knows
     a.base = 0;
   }

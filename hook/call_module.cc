@@ -40,6 +40,7 @@ Module* allocate_module(Kind kind, Context* context) {
   m->context = context;
   m->module_alias = nullptr;
   m->kernels.clear();
+  m->globals.clear();
   return m;
 }
 
@@ -143,8 +144,8 @@ void forget_module(Module* m) {
     m->module_alias = nullptr;
   }
   for (const auto& [name, kernel] : kernels) objects().remove(kernel->slot);
-  Allocation gone;
-  for (const uint64_t address : globals) memory_map().remove(address, MemoryKind::kGlobal, &gone);
+  Allocation removed;
+  for (const uint64_t address : globals) memory_map().remove(address, MemoryKind::kGlobal, &removed);
 }
 
 CUresult unload(Module* m) {
@@ -158,6 +159,15 @@ CUresult unload(Module* m) {
   r->library = id;
   r->kind = kind;
   return r.post();
+}
+
+// So that copies and pointer queries recognise it: its address is the driver's choice.
+void remember_global(Module* m, uint64_t address, uint64_t bytes) {
+  Allocation a;
+  if (address == 0 || bytes == 0 || memory_map().find(address, &a)) return;
+  memory_map().insert({address, bytes, next_unique(), m->context != nullptr ? m->context : current_context(), MemoryKind::kGlobal, 0});
+  Locked locked(m->lock);
+  m->globals.push_back(address);
 }
 
 CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* name) {
@@ -175,12 +185,7 @@ CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* nam
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
-  {
-    Locked locked(m->lock);
-    m->globals.push_back(reply.dptr);
-  }
-  // Its address serves as its buffer id: no other live buffer has it.
-  memory_map().insert({reply.dptr, reply.bytes, reply.dptr, m->context != nullptr ? m->context : current_context(), MemoryKind::kGlobal, 0});
+  remember_global(m, reply.dptr, reply.bytes);
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -158,6 +159,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   Locked locked(vmm().lock);
   vmm().by_address[ptr] = Mapped{size, h};
   ++h->mappings;
+  memory_map().insert({ptr, size, next_unique(), current_context(), MemoryKind::kMapped, 0});
   return CUDA_SUCCESS;
 }
 
@@ -178,6 +180,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
       const auto it = map.lower_bound(ptr);
       if (it == map.end() || it->first - ptr >= size) return CUDA_SUCCESS;
       MemHandle* h = it->second.handle;
+      Allocation removed;
+      memory_map().remove(it->first, MemoryKind::kMapped, &removed);
       map.erase(it);
       if (--h->mappings == 0 && h->references == 0) unused = h;
     }

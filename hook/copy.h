@@ -8,12 +8,20 @@
 namespace tube::hook {
 
 enum class Side : uint32_t { kDevice, kPinned, kPageable };
-Side side_of(uint64_t address);
+// What the call says an address is. Module variables lie where the driver put them in the proxy, which may be a host address
+// of this process too: a copy that names the side decides.
+enum class Says : uint32_t { kHost, kDevice, kNothing };
+Side side_of(uint64_t address, Says says);
 inline bool gpu_visible(Side s) { return s != Side::kPageable; }
 
 // One-dimensional copy on `stream` between any two kinds of memory. `synchronous`: the semantics of the forms without
 // Async (cuda-shim.md 4.2): host memory may be reused or read when it returns; device to device does not wait.
-CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream, bool synchronous);
+struct CopySides {
+  Says dst, src;
+};
+CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream, bool synchronous);
+// Inside one allocation that this process made, so that a posted operation on it cannot be refused.
+bool surely_valid(uint64_t address, uint64_t bytes);
 
 // Pageable to GPU-visible: returns when `src` may be reused.
 CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream);

@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint32_t kAhead = 8;  // chunks in flight for one download: enough to hide the copy out
 
-CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes, uint64_t device_address) {
+CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes, uint64_t device_address, bool sure) {
   Request<wire::tubeCopyChunk> r(stream);
   r->stream = stream->id;
   r->direction = direction;
@@ -28,13 +28,7 @@ CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t
   r->chunk_offset = 0;
   r->bytes = bytes;
   r->dptr = device_address;
-  return r.post();
-}
-
-// Inside one allocation of ours, or outside the device window (pinned, checked by its slot): a post cannot fail.
-bool surely_valid(uint64_t address, uint64_t bytes) {
-  Allocation a;
-  return memory_map().find(address, &a) && bytes <= a.size_bytes - (address - a.base);
+  return sure ? r.post() : r.call();
 }
 
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
@@ -52,12 +46,16 @@ CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream
 
 }  // namespace
 
-Side side_of(uint64_t address) {
+bool surely_valid(uint64_t address, uint64_t bytes) {
+  Allocation a;
+  return memory_map().find(address, &a) && a.kind != MemoryKind::kMapped && bytes <= a.size_bytes - (address - a.base);
+}
+
+Side side_of(uint64_t address, Says says) {
   const Connection& c = connection();
   if (c.in_device_window(address)) return Side::kDevice;
   if (c.in_pinned_window(address)) return Side::kPinned;
-  Allocation a;
-  return memory_map().find(address, &a) && a.kind == MemoryKind::kGlobal ? Side::kDevice : Side::kPageable;
+  return says != Says::kHost && memory_map().is_global(address) ? Side::kDevice : Side::kPageable;
 }
 
 void probe_for_faults(void* stream) {
@@ -76,16 +74,13 @@ CUresult chunk_wait_code(shared::WaitResult result) {
 }
 
 CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream) {
-  if (!surely_valid(dst, bytes)) {  // see copy_visible: find out before the pieces go
-    Allocation a;
-    if (memory_map().find(dst, &a)) return CUDA_ERROR_INVALID_VALUE;  // starts inside an allocation and runs over its end
-  }
+  const bool sure = surely_valid(dst, bytes);  // otherwise each piece waits for its answer, see copy_visible
   if (bytes <= abi::kMaxInlineCopyBytes) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
     r->dst = dst;
     r.put(&wire::tubeCopyInline::data, src, static_cast<uint32_t>(bytes));
-    return r.post();
+    return sure ? r.post() : r.call();
   }
   shared::ChunkPool& pool = connection().chunks;
   while (bytes != 0) {
@@ -94,7 +89,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
     if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
     const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
     std::memcpy(pool.data(chunk), src, piece);
-    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst); r != CUDA_SUCCESS) {
+    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst, sure); r != CUDA_SUCCESS) {
       pool.release(chunk);
       return r;
     }
@@ -106,10 +101,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
 }
 
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) {
-  if (!surely_valid(src, bytes)) {
-    Allocation a;
-    if (memory_map().find(src, &a)) return CUDA_ERROR_INVALID_VALUE;
-  }
+  const bool sure = surely_valid(src, bytes);
   shared::ChunkPool& pool = connection().chunks;
   const shared::Probe probe{probe_for_faults, stream};
   struct InFlight {
@@ -129,7 +121,7 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
       }
       if (have) {
         const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
-        error = post_chunk(stream, 1, chunk, piece, src);
+        error = post_chunk(stream, 1, chunk, piece, src, sure);
         if (error != CUDA_SUCCESS) {
           pool.release(chunk);
           continue;
@@ -153,10 +145,10 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
   return error != CUDA_SUCCESS ? error : take_error();
 }
 
-CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream, bool synchronous) {
+CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream, bool synchronous) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Side to = side_of(dst), from = side_of(src);
+  const Side to = side_of(dst, says.dst), from = side_of(src, says.src);
   if (gpu_visible(to) && gpu_visible(from)) {
     if (const CUresult r = copy_visible(dst, src, bytes, stream); r != CUDA_SUCCESS) return r;
     const bool waits = synchronous && (to == Side::kPinned || from == Side::kPinned);

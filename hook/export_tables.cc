@@ -117,6 +117,8 @@ CUresult context_id(CUcontext handle, uint64_t* out) {
   return CUDA_SUCCESS;
 }
 
+uint64_t g_gpc_table_id[2];  // as the library asked for it; written before the table is handed out
+
 CUresult gpc_tables(void** first, void** second) {
   if (first == nullptr || second == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
@@ -125,6 +127,7 @@ CUresult gpc_tables(void** first, void** second) {
   CUresult result;
   {
     Request<wire::tubeGpcTable> r;
+    std::memcpy(r->table, g_gpc_table_id, sizeof g_gpc_table_id);
     result = r.call(&reply, &blobs);
   }
   if (result != CUDA_SUCCESS) return result;
@@ -287,6 +290,7 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
       if (!ready) return guard(Needs::kInit);
       if (t.copy_1734DC26[0] == nullptr) {
         if (const CUresult r = copied(pExportTableId, t.copy_1734DC26, ppExportTable); r != CUDA_SUCCESS) return r;
+        std::memcpy(g_gpc_table_id, pExportTableId->bytes, sizeof g_gpc_table_id);
         t.copy_1734DC26[4] = slot(gpc_tables);
         t.copy_1734DC26[13] = slot(free_gpc_tables);
       }

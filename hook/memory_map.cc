@@ -9,7 +9,8 @@ MemoryMap& memory_map() {
 
 void MemoryMap::insert(const Allocation& allocation) {
   Locked locked(lock_);
-  by_base_[allocation.base] = allocation;
+  const auto [it, fresh] = by_base_.insert_or_assign(allocation.base, allocation);
+  if (fresh && it->second.kind == MemoryKind::kGlobal) globals_.fetch_add(1, std::memory_order_release);
 }
 
 bool MemoryMap::remove(uint64_t base, MemoryKind kind, Allocation* removed) {
@@ -18,7 +19,13 @@ bool MemoryMap::remove(uint64_t base, MemoryKind kind, Allocation* removed) {
   if (it == by_base_.end() || it->second.kind != kind) return false;
   *removed = it->second;
   by_base_.erase(it);
+  if (kind == MemoryKind::kGlobal) globals_.fetch_sub(1, std::memory_order_release);
   return true;
+}
+
+bool MemoryMap::is_global(uint64_t address) const {
+  Allocation a;
+  return globals_.load(std::memory_order_acquire) != 0 && find(address, &a) && a.kind == MemoryKind::kGlobal;
 }
 
 bool MemoryMap::find(uint64_t address, Allocation* found) const {
@@ -33,7 +40,9 @@ bool MemoryMap::find(uint64_t address, Allocation* found) const {
 
 void MemoryMap::forget_context(const Context* context) {
   Locked locked(lock_);
-  std::erase_if(by_base_, [context](const auto& entry) { return entry.second.context == context; });
+  std::erase_if(by_base_, [context](const auto& entry) {
+    return entry.second.context == context && entry.second.kind != MemoryKind::kGlobal;  // those go with their module
+  });
 }
 
 }  // namespace tube::hook

@@ -1,9 +1,10 @@
 // What this program allocated: address -> allocation, for pointer queries and for checks before a copy.
 //
-// Reads take a short lock; an address in a window is classified as device or pinned without a look here, because the
-// windows are fixed (Connection::in_device_window). Any other address is a module variable's or pageable.
+// Reads take a short lock; an address in a window is device or pinned memory without a look here, because the
+// windows are fixed (Connection::in_device_window); any other one is a module's variable or pageable.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 
@@ -13,8 +14,12 @@ namespace tube::hook {
 
 struct Context;
 
-// kGlobal: a module variable. The driver chose its address, outside the windows, so only this map knows that it is the GPU's.
-enum class MemoryKind : uint32_t { kDevice, kPinned, kGlobal };
+enum class MemoryKind : uint32_t {
+  kDevice,
+  kPinned,
+  kMapped,  // by cuMemMap: access rights are the program's business, so a copy there may fail
+  kGlobal,  // a module's variable: the driver placed it, outside the windows
+};
 
 struct Allocation {
   uint64_t base = 0;
@@ -31,12 +36,15 @@ class MemoryMap {
   // Whole allocations only, by their first address. False: none starts there.
   bool remove(uint64_t base, MemoryKind kind, Allocation* removed);
   bool find(uint64_t address, Allocation* found) const;
+  // Is it a module's variable? Costs one load while the program has asked for none.
+  bool is_global(uint64_t address) const;
   // Everything of a context that was reset or destroyed.
   void forget_context(const Context* context);
 
  private:
-  mutable Lock lock_;  // rank 3
+  mutable Lock lock_;  // rank 3, innermost of that rank
   std::map<uint64_t, Allocation> by_base_;
+  std::atomic<uint32_t> globals_{0};
 };
 
 MemoryMap& memory_map();

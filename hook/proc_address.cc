@@ -1,5 +1,5 @@
-// cuGetProcAddress: the table and its rules are protocol/proc_lookup.h. v1 answers an unknown name with an error, v2 too
-// and says why in the status; the pointer is set to NULL in both.
+// cuGetProcAddress: the table and its rules are protocol/proc_lookup.h. v1 answers an unknown name with an error, v2
+// says why in the status; the pointer is set to NULL in both.
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 #include "protocol/proc_lookup.h"
@@ -9,7 +9,9 @@ namespace tube::hook {
 CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
                              CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return lookup(symbol, cudaVersion, flags, pfn, symbolStatus);
+  const CUresult result = lookup(symbol, cudaVersion, flags, pfn, symbolStatus);
+  // Documented: a missing symbol is a status, not an error, for who asks for the status.
+  return result == CUDA_ERROR_NOT_FOUND && symbolStatus != nullptr ? CUDA_SUCCESS : result;
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
