@@ -42,11 +42,6 @@ int main() {
   CU(cuMemcpyDtoH(values.data(), where, count * 4));
   print_hash("across", values);
 
-  CUdeviceptr start = 0;
-  size_t size = 0;
-  CU(cuMemGetAddressRange(&start, &size, where));
-  printf("range %s\n", start <= where && start + size > where ? "contains it" : "wrong");
-
   CUmemGenericAllocationHandle again;
   CU(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(base + granularity)));
   CUmemAllocationProp got = {};
@@ -69,7 +64,6 @@ int main() {
   CU(cuMemcpyDtoH(seen.data(), alias + granularity * 2 - count * 2, count * 2));
   EXPECT(memcmp(seen.data(), values.data(), count * 2) == 0);
   print_hash("alias", seen);
-  SHOW(cuMemcpyHtoD(alias, values.data(), 64));
   CU(cuMemUnmap(alias, granularity * 2));
   CU(cuMemAddressFree(alias, granularity * 2));
   CU(cuMemRelease(imported));
