@@ -21,6 +21,13 @@ void leave(Stream* stream) {
   stream->capture_tail.clear();
 }
 
+bool legacy_would_depend(const State& s, const Context* context) {
+  for (auto& capture : s.captures)
+    for (Stream* stream : capture->streams)
+      if (stream->context == context && stream->blocking()) return true;
+  return false;
+}
+
 // Ends the capture for everybody.
 void finish(State& s, const CapturePtr& capture) {
   for (Stream* stream : std::vector<Stream*>(capture->streams)) leave(stream);
@@ -73,8 +80,8 @@ CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, 
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
-  if (stream == stream->context->legacy_stream)
-    if (CUresult r = check_legacy_capture(s, stream->context)) return r;
+  // A query about the legacy stream is refused but does not invalidate the captures it would depend on.
+  if (stream == stream->context->legacy_stream && legacy_would_depend(s, stream->context)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   Capture* capture = stream->capture.get();
   *status = capture == nullptr                    ? CU_STREAM_CAPTURE_STATUS_NONE
             : capture->invalid == CUDA_SUCCESS    ? CU_STREAM_CAPTURE_STATUS_ACTIVE

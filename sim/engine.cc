@@ -18,7 +18,7 @@
 namespace tube::sim {
 namespace {
 
-struct Pool {
+struct Workers {
   std::deque<LanePtr> ready[2];   // [0]: high priority
   std::condition_variable work;
   unsigned idle = 0;
@@ -31,8 +31,8 @@ struct Pool {
 };
 
 // Leaked: workers run until the process is gone.
-Pool& pool() {
-  static Pool* p = new Pool;
+Workers& pool() {
+  static Workers* p = new Workers;
   return *p;
 }
 
@@ -45,7 +45,7 @@ void complete(Lock& lock, const LanePtr& lane) {
   lane->queue.pop_front();
   fence->done = true;
   fence->time_ns = now_ns();
-  Pool& p = pool();
+  Workers& p = pool();
   ++p.completions;
   p.done.notify_all();
   if (!p.polled.empty()) p.poll.notify_one();
@@ -80,7 +80,7 @@ void run_body(Lock& lock, const LanePtr& lane) {
 }
 
 void worker() {
-  Pool& p = pool();
+  Workers& p = pool();
   Lock lock(state().mutex);
   for (;;) {
     while (p.ready[0].empty() && p.ready[1].empty()) {
@@ -96,7 +96,7 @@ void worker() {
 }
 
 void make_ready(const LanePtr& lane) {
-  Pool& p = pool();
+  Workers& p = pool();
   lane->busy = true;
   p.ready[lane->priority < 0 ? 0 : 1].push_back(lane);
   size_t waiting = p.ready[0].size() + p.ready[1].size();
@@ -115,7 +115,7 @@ bool satisfied(const LanePtr& lane) {
 }
 
 void poller() {
-  Pool& p = pool();
+  Workers& p = pool();
   Lock lock(state().mutex);
   auto pause = std::chrono::microseconds(5);
   for (;;) {
@@ -143,7 +143,7 @@ void poller() {
 }
 
 void watch(const LanePtr& lane) {
-  Pool& p = pool();
+  Workers& p = pool();
   lane->busy = true;
   p.polled.push_back(lane);
   if (!p.poller) {

@@ -18,7 +18,14 @@ CUresult add(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, 
   Context* owner = nullptr;
   if (CUresult r = generic_work(lock, current_context(), params, &work, &owner)) return r;
   Node* node = nullptr;
-  if (CUresult r = add_node(s, graph, owner, std::move(work), dependencies, data, count, &node)) return r;
+  auto* child = std::get_if<ChildWork>(&work);
+  Graph* copy = child == nullptr ? nullptr : child->graph;
+  if (CUresult r = add_node(s, graph, owner, std::move(work), dependencies, data, count, &node)) {
+    bool moved = copy != nullptr && params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+    if (moved) copy->child = false;  // still the caller's
+    else if (copy != nullptr) destroy_graph(s, copy);
+    return r;
+  }
   *out = reinterpret_cast<CUgraphNode>(node);
   return CUDA_SUCCESS;
 }

@@ -81,7 +81,6 @@ struct Capture {
   uint64_t thread = 0;
   CUresult invalid = CUDA_SUCCESS;
   std::vector<Stream*> streams;
-  std::vector<Node*> unjoined_tails() const;
 };
 using CapturePtr = std::shared_ptr<Capture>;
 

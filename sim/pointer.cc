@@ -12,7 +12,16 @@ CUresult give(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
-// Some attributes are a reservation's, some the mapping's; both are the range here.
+// For mapped memory the range attributes are the reservation's, the mapping attributes the mapping's.
+CUresult range_attribute(void* data, const Range& r, bool start) {
+  uint64_t base = r.base, size = r.requested;
+  if (r.kind == RangeKind::kMapped) {
+    Lock lock(state().mutex);
+    reservation_of(r.base, &base, &size);
+  }
+  return start ? give(data, reinterpret_cast<void*>(base)) : give<size_t>(data, size);
+}
+
 CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdeviceptr ptr) {
   State& s = state();
   switch (attribute) {
@@ -32,9 +41,9 @@ CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdevi
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give<int>(data, r.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return give<unsigned>(data, 0);
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return range_attribute(data, r, true);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return range_attribute(data, r, false);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return give(data, reinterpret_cast<void*>(r.base));
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return give<size_t>(data, r.requested);
     case CU_POINTER_ATTRIBUTE_MAPPED: return give<unsigned>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:

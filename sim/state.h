@@ -21,7 +21,7 @@ namespace tube::sim {
 
 enum class Kind : uint8_t {
   kContext, kStream, kEvent, kModule, kFunction, kKernel, kLibrary, kLinker, kPool, kGraph, kNode, kGraphExec, kArray,
-  kMipmap, kTexture, kUserObject,
+  kUserObject,
 };
 
 struct State {
@@ -81,6 +81,8 @@ CUresult synchronize(Lock& lock, Context* context);
 void flush_prints(Context* context);
 // An empty legacy stream, a cleared error: a context as new. With the lock held.
 void reset_context(State& s, Context* context);
+// The cuMemAddressReserve range that holds the address. With the lock held.
+bool reservation_of(uint64_t address, uint64_t* base, uint64_t* size);
 // Frees everything that belongs to the context (streams, modules, memory). With the lock held.
 void tear_down(Lock& lock, Context* context);
 

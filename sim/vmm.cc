@@ -84,11 +84,8 @@ int device_of_file(int fd) {
 }
 
 bool inside_reservation(uint64_t address, uint64_t size) {
-  auto& all = vmm().reservations;
-  auto it = all.upper_bound(address);
-  if (it == all.begin()) return false;
-  --it;
-  return address + size <= it->first + it->second && address + size > address;
+  uint64_t base = 0, length = 0;
+  return reservation_of(address, &base, &length) && size <= base + length - address;
 }
 
 CUmemGenericAllocationHandle add_handle(std::shared_ptr<Physical> physical) {
@@ -112,6 +109,17 @@ CUresult covered(State& s, uint64_t ptr, uint64_t size, bool whole, std::vector<
 bool aligned(uint64_t n) { return n % kGranularity == 0; }
 
 }  // namespace
+
+bool reservation_of(uint64_t address, uint64_t* base, uint64_t* size) {
+  auto& all = vmm().reservations;
+  auto it = all.upper_bound(address);
+  if (it == all.begin()) return false;
+  --it;
+  *base = it->first;
+  *size = it->second;
+  return address < it->first + it->second;
+}
+
 }  // namespace tube::sim
 
 using namespace tube::sim;

@@ -81,6 +81,23 @@ TEST(Settings, OverrideTheTopology) {
   EXPECT_EQ(0, attribute(1, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH));
 }
 
+// TUBE_SIM_TOPOLOGY=two_switches.topology, with TUBE_SIM_TIME=real
+TEST(File, DescribesDevicesAndLinks) {
+  ASSERT_EQ(CUDA_SUCCESS, cuInit(0));
+  int n = 0, can = -1;
+  char name[64];
+  ASSERT_EQ(CUDA_SUCCESS, cuDeviceGetCount(&n));
+  ASSERT_EQ(4, n);
+  EXPECT_EQ(CUDA_SUCCESS, cuDeviceGetName(name, sizeof name, 3));
+  EXPECT_STREQ("Small GPU", name);
+  EXPECT_EQ(40, attribute(2, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  EXPECT_EQ(1, attribute(2, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID));
+  EXPECT_EQ(CUDA_SUCCESS, cuDeviceCanAccessPeer(&can, 0, 1));
+  EXPECT_EQ(1, can);
+  EXPECT_EQ(CUDA_SUCCESS, cuDeviceCanAccessPeer(&can, 0, 2));
+  EXPECT_EQ(0, can);
+}
+
 // TUBE_SIM_FAULT=call=cuMemAlloc_v2:error=2:after=2:count=1;call=cuMemsetD8_v2:fault=700:after=1
 TEST(Faults, HitTheNamedCallAfterItsCount) {
   ASSERT_EQ(CUDA_SUCCESS, cuInit(0));

@@ -195,6 +195,11 @@ TEST_F(VmmTest, OneCopySpansSeveralHandles) {
   EXPECT_EQ(9u, read(p + kSize - 4));
   CUmemGenericAllocationHandle again;
   CU_OK(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(p)));
+  size_t range = 0, mapping = 0;
+  CU_OK(cuPointerGetAttribute(&range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p));
+  CU_OK(cuPointerGetAttribute(&mapping, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, p));
+  EXPECT_EQ(kSize, range);
+  EXPECT_EQ(kSize / 2, mapping);
   CUmemAllocationProp prop;
   CU_OK(cuMemGetAllocationPropertiesFromHandle(&prop, again));
   EXPECT_EQ(device_, prop.location.id);
