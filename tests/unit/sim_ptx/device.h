@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -32,7 +33,7 @@ class Device final : public Memory {
     if (module == nullptr) return;
     for (const Variable& variable : module->variables()) {
       addresses.push_back(alloc(std::max<uint64_t>(variable.size, 1)));
-      std::memcpy(reinterpret_cast<void*>(addresses.back()), variable.image.data(), variable.image.size());
+      std::copy(variable.image.begin(), variable.image.end(), reinterpret_cast<std::byte*>(addresses.back()));
     }
     for (size_t i = 0; i < addresses.size(); ++i)
       for (const auto& reloc : module->variables()[i].relocations) {
