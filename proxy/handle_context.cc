@@ -1,7 +1,8 @@
 // Contexts: names for a share of the one shared context per GPU. Nothing here touches what other clients see.
 #include <malloc.h>
 
-#include <cstdlib>
+#include <cstring>
+#include <span>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
@@ -37,12 +38,30 @@ CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call, R
   return CUDA_SUCCESS;
 }
 
-// Export table 1734DC26 (cuda-shim facts, 4b): two buffers, one byte per TPC, which the driver hands out only with a
-// context current.
-CUresult handle(Session& session, const Decoded<wire::tubeGpcTable>&, Reply<wire::tubeGpcTable>& reply) {
-  (void)session;
-  (void)reply;
-  return CUDA_ERROR_NOT_SUPPORTED;
+// Export table 1734DC26 (cuda-shim facts, 4b): slot 4 hands out two malloc'ed buffers, one byte per TPC, and does so only
+// with a context current; slot 13 frees them. cuBLASLt needs their bytes in the function process.
+CUresult handle(Session& session, const Decoded<wire::tubeGpcTable>& call, Reply<wire::tubeGpcTable>& reply) {
+  CUuuid id;
+  std::memcpy(&id, call->table, sizeof(id));
+  constexpr unsigned char kName[4] = {0x17, 0x34, 0xdc, 0x26};
+  if (std::memcmp(id.bytes, kName, sizeof(kName)) != 0) return CUDA_ERROR_INVALID_VALUE;  // slot 4 of others is another function
+  const void* table = nullptr;
+  if (CUresult error = session.driver().cuGetExportTable(&table, &id); error != CUDA_SUCCESS) return error;
+  size_t bytes = 0;
+  if (table != nullptr) std::memcpy(&bytes, table, sizeof(bytes));  // slot 0 is the table's size
+  if (bytes < 14 * sizeof(void*)) return CUDA_ERROR_NOT_FOUND;
+  const auto* slots = static_cast<void* const*>(table);
+  const auto get = reinterpret_cast<CUresult (*)(void**, void**)>(slots[4]);
+  const auto release = reinterpret_cast<CUresult (*)(void*, void*)>(slots[13]);
+  void* first = nullptr;
+  void* second = nullptr;
+  if (CUresult error = get(&first, &second); error != CUDA_SUCCESS) return error;
+  auto view = [](const void* buffer) {
+    return std::span(static_cast<const std::byte*>(buffer), buffer != nullptr ? malloc_usable_size(const_cast<void*>(buffer)) : 0);
+  };
+  const bool fits = reply.put(&wire::tubeGpcTable_reply::first, view(first)) && reply.put(&wire::tubeGpcTable_reply::second, view(second));
+  release(first, second);
+  return fits ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace tube::proxy

@@ -83,8 +83,9 @@ message("tubePrimaryReset", "reply", device="u32")   # frees what the client mad
 message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64", reply=dict(value="u64"))
 
 chapter("tables")
-# export table 1734DC26 slot 4 (cuda-shim.md section 0, 4b): the two per-TPC buffers, from the proxy's context
-message("tubeGpcTable", "reply", reply=dict(first="blob", second="blob"))
+# export table 1734DC26 slot 4 (cuda-shim.md section 0, 4b): the two per-TPC buffers, from the proxy's context.
+# table: the 16 bytes by which the program's library asked for it
+message("tubeGpcTable", "reply", table="u64[2]", reply=dict(first="blob", second="blob"))
 
 chapter("capture")
 # the driver's view of a capture: the graph under construction and the nodes that the next one will depend on.
