@@ -37,33 +37,35 @@ struct DeviceInfo {
   char name[256];
   uint8_t uuid[16];
   uint8_t luid[8];
-  uint64_t total_bytes;                         // cuDeviceTotalMem
-  uint64_t allocation_granularity;              // cuMemGetAllocationGranularity, minimum, pinned device memory
+  uint64_t total_bytes;             // cuDeviceTotalMem
+  uint64_t allocation_granularity;  // cuMemGetAllocationGranularity, minimum, pinned device memory
   uint64_t allocation_granularity_recommended;
   uint32_t luid_node_mask;
-  int32_t luid_result;                          // CUresult of cuDeviceGetLuid
-  int32_t least_priority;                       // cuCtxGetStreamPriorityRange
+  int32_t luid_result;     // CUresult of cuDeviceGetLuid
+  int32_t least_priority;  // cuCtxGetStreamPriorityRange
   int32_t greatest_priority;
-  char pci_bus_id[32];                          // cuDeviceGetPCIBusId
+  char pci_bus_id[32];  // cuDeviceGetPCIBusId
   int32_t compute_major;
   int32_t compute_minor;
   int32_t attributes[kAttributeCount];
-  int32_t attribute_results[kAttributeCount];   // CUresult per attribute; not 0: answer this
-  uint64_t limits[kLimitCount];                 // cuCtxGetLimit in the fresh primary context
+  int32_t attribute_results[kAttributeCount];  // CUresult per attribute; not 0: answer this
+  uint64_t limits[kLimitCount];                // cuCtxGetLimit in the fresh primary context
   int32_t limit_results[kLimitCount];
   int32_t p2p[kMaxDevices][kP2pAttributeCount];  // [peer ordinal][CUdevice_P2PAttribute]
   int32_t can_access_peer[kMaxDevices];
-  uint32_t api_version;                         // cuCtxGetApiVersion of the primary context
-  uint32_t cache_config;                        // cuCtxGetCacheConfig
-  uint32_t primary_flags;                       // cuDevicePrimaryCtxGetState flags
-  uint32_t texture_width_max;                   // cuDeviceGetTexture1DLinearMaxWidth for one float channel
-  uint32_t exec_affinity_bits;                  // bit k: cuDeviceGetExecAffinitySupport(k)
+  uint32_t api_version;         // cuCtxGetApiVersion of the primary context
+  uint32_t cache_config;        // cuCtxGetCacheConfig
+  uint32_t primary_flags;       // cuDevicePrimaryCtxGetState flags
+  uint32_t texture_width_max;   // cuDeviceGetTexture1DLinearMaxWidth for one float channel
+  uint32_t exec_affinity_bits;  // bit k: cuDeviceGetExecAffinitySupport(k)
   uint32_t reserved0;
 };
 static_assert(offsetof(DeviceInfo, total_bytes) == 280);
 static_assert(offsetof(DeviceInfo, attributes) == 360);
 static_assert(sizeof(DeviceInfo) % 8 == 0);
 
-inline constexpr uint64_t info_bytes(uint32_t devices) { return sizeof(InfoHeader) + uint64_t{devices} * sizeof(DeviceInfo); }
+inline constexpr uint64_t info_bytes(uint32_t devices) {
+  return sizeof(InfoHeader) + uint64_t{devices} * sizeof(DeviceInfo);
+}
 
 }  // namespace tube::info

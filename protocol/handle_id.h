@@ -8,13 +8,31 @@
 namespace tube::wire {
 
 enum class Kind : uint32_t {
-  kStream = 1, kEvent, kLibrary, kModule, kKernel, kGraph, kGraphNode, kGraphExec, kContext, kMemHandle, kMemPool,
-  kLink, kArray, kMipmappedArray, kUserObject, kGreenContext, kTexRef, kExternalMemory, kExternalSemaphore, kCount
+  kStream = 1,
+  kEvent,
+  kLibrary,
+  kModule,
+  kKernel,
+  kGraph,
+  kGraphNode,
+  kGraphExec,
+  kContext,
+  kMemHandle,
+  kMemPool,
+  kLink,
+  kArray,
+  kMipmappedArray,
+  kUserObject,
+  kGreenContext,
+  kTexRef,
+  kExternalMemory,
+  kExternalSemaphore,
+  kCount
 };
 
-inline constexpr uint32_t kProxyMade = 0x8000'0000u;          // index bit of ids that the proxy chose
-inline constexpr uint32_t kFirstCreatedContext = 0x100;       // context numbers below: device ordinal + 1
-inline constexpr uint64_t kLegacyStream = 0;                  // the record's context's legacy default stream
+inline constexpr uint32_t kProxyMade = 0x8000'0000u;     // index bit of ids that the proxy chose
+inline constexpr uint32_t kFirstCreatedContext = 0x100;  // context numbers below: device ordinal + 1
+inline constexpr uint64_t kLegacyStream = 0;             // the record's context's legacy default stream
 
 constexpr uint64_t make_id(uint32_t index, uint32_t generation) { return uint64_t{generation} << 32 | index; }
 constexpr uint32_t id_index(uint64_t id) { return static_cast<uint32_t>(id); }

@@ -34,7 +34,8 @@ class Printer {
     if constexpr (std::is_floating_point_v<T>) {
       append(out_, "%g", static_cast<double>(value));
     } else if (kind == FieldKind::kId) {
-      append(out_, "id %" PRIu32 ".%" PRIu32, id_index(static_cast<uint64_t>(value)), id_generation(static_cast<uint64_t>(value)));
+      append(out_, "id %" PRIu32 ".%" PRIu32, id_index(static_cast<uint64_t>(value)),
+             id_generation(static_cast<uint64_t>(value)));
     } else if (kind == FieldKind::kAddress) {
       append(out_, "0x%" PRIx64, static_cast<uint64_t>(value));
     } else if constexpr (std::is_signed_v<T>) {
@@ -111,10 +112,8 @@ void print_struct(std::string& out, std::span<const std::byte> untrusted_payload
 
 void print(std::string& out, Call call, std::span<const std::byte> untrusted_payload) {
   switch (call) {
-#define TUBE_PRINT(X)                               \
-  case Call::X:                                     \
-    out += #X " ";                                  \
-    return print_struct<X>(out, untrusted_payload);
+#define TUBE_PRINT(X) \
+  case Call::X: out += #X " "; return print_struct<X>(out, untrusted_payload);
     TUBE_FOR_EACH_CALL(TUBE_PRINT)
 #undef TUBE_PRINT
     case Call::kNone: break;
@@ -124,10 +123,8 @@ void print(std::string& out, Call call, std::span<const std::byte> untrusted_pay
 
 void print_reply(std::string& out, Call call, std::span<const std::byte> untrusted_payload) {
   switch (call) {
-#define TUBE_PRINT(X)                                      \
-  case Call::X:                                            \
-    out += #X "_reply ";                                   \
-    return print_struct<X::Reply>(out, untrusted_payload);
+#define TUBE_PRINT(X) \
+  case Call::X: out += #X "_reply "; return print_struct<X::Reply>(out, untrusted_payload);
     TUBE_FOR_EACH_CALL(TUBE_PRINT)
 #undef TUBE_PRINT
     case Call::kNone: break;

@@ -33,9 +33,9 @@ CUresult lookup(const char* name, int version, uint64_t flags, void** out, CUdri
   const ProcRow* row = newest(first, last, per_thread, version);
   *out = row != nullptr ? row->pointer : nullptr;
   if (status != nullptr) {
-    *status = row != nullptr     ? CU_GET_PROC_ADDRESS_SUCCESS
-              : first == last    ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
-                                 : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+    *status = row != nullptr  ? CU_GET_PROC_ADDRESS_SUCCESS
+              : first == last ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
+                              : CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
   }
   return row != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

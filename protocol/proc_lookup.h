@@ -2,12 +2,13 @@
 // cudaTypedefs.h (proc_table.gen.cc); the rule is here.
 //
 //   - the newest version that is not newer than the asked one wins;
-//   - flag 2 (per-thread default stream) and a per-thread form exists: only per-thread versions count, so a version older
+//   - flag 2 (per-thread default stream) and a per-thread form exists: only per-thread versions count, so a version
+//   older
 //     than all of them is "version not sufficient", never the legacy function; no such form at all: the ordinary one;
 //   - a version newer than the driver's and unknown flags are CUDA_ERROR_INVALID_VALUE.
 //
-// Measured against 1350 rows of another project's table and the real driver: cuda-shim facts, section 3. A binary search
-// and a few compares; no lock, no allocation, any thread.
+// Measured against 1350 rows of another project's table and the real driver: cuda-shim facts, section 3. A binary
+// search and a few compares; no lock, no allocation, any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 namespace tube::hook {
 
 struct ProcRow {
-  const char* name;   // without version or per-thread suffix
-  int version;        // the CUDA version in which this ABI appeared
+  const char* name;  // without version or per-thread suffix
+  int version;       // the CUDA version in which this ABI appeared
   bool per_thread;
   void* pointer;
 };

@@ -76,7 +76,9 @@ struct Blobs {
   void array(const char*, T&) {}
   template <class T>
   void opaque(const char*, T&) {}
-  void blob(const char* field, BlobRef& ref, uint32_t element, uint32_t max) { all.push_back({field, &ref, element, max, false}); }
+  void blob(const char* field, BlobRef& ref, uint32_t element, uint32_t max) {
+    all.push_back({field, &ref, element, max, false});
+  }
   void name(const char* field, BlobRef& ref) { all.push_back({field, &ref, 1, kMaxNameBytes, true}); }
 };
 
@@ -125,7 +127,8 @@ void truncation(const char* name) {
   Random random;
   Record<X> record(random);
   for (size_t size = 0; size < record.payload.size(); ++size)
-    ASSERT_FALSE(decodes<X>(std::span(record.payload).first(size))) << "cut to " << size << " of " << record.payload.size();
+    ASSERT_FALSE(decodes<X>(std::span(record.payload).first(size)))
+        << "cut to " << size << " of " << record.payload.size();
 }
 
 template <class X>
@@ -154,7 +157,8 @@ void broken_blobs(const char* name) {
     if (blob.element_bytes > 1) refuses({good.offset, good.size - 1}, "half an element");
     if (blob.max_bytes != 0) {
       record.payload.resize(good.offset + blob.max_bytes + 2 * blob.element_bytes, std::byte{'x'});
-      refuses({good.offset, blob.max_bytes / blob.element_bytes * blob.element_bytes + blob.element_bytes}, "over its limit");
+      refuses({good.offset, blob.max_bytes / blob.element_bytes * blob.element_bytes + blob.element_bytes},
+              "over its limit");
       record.payload.resize(end);
     }
     if (blob.is_name) {
@@ -167,8 +171,8 @@ void broken_blobs(const char* name) {
   }
 }
 
-// Bytes changed at random: validate() and the printer may say anything but must stay inside the payload (ASan watches), and
-// whatever is accepted has its blobs in range.
+// Bytes changed at random: validate() and the printer may say anything but must stay inside the payload (ASan watches),
+// and whatever is accepted has its blobs in range.
 template <class X>
 void mutation(const char* name) {
   SCOPED_TRACE(name);
@@ -177,8 +181,10 @@ void mutation(const char* name) {
   if (record.payload.empty()) return;
   for (int round = 0; round < 200; ++round) {
     // on the heap, exactly as long as the record, so that a byte too far is noticed
-    std::vector<std::byte> bytes(record.payload.begin(), record.payload.end() - random.next() % 2 * (random.next() % record.payload.size()));
-    for (uint64_t n = 1 + random.next() % 4; n != 0 && !bytes.empty(); --n) bytes[random.next() % bytes.size()] = static_cast<std::byte>(random.next());
+    std::vector<std::byte> bytes(record.payload.begin(),
+                                 record.payload.end() - random.next() % 2 * (random.next() % record.payload.size()));
+    for (uint64_t n = 1 + random.next() % 4; n != 0 && !bytes.empty(); --n)
+      bytes[random.next() % bytes.size()] = static_cast<std::byte>(random.next());
     X fixed{};
     if (bytes.size() >= X::kFixedBytes) {
       std::memcpy(&fixed, bytes.data(), X::kFixedBytes);
@@ -195,41 +201,41 @@ void mutation(const char* name) {
   }
 }
 
-#define TUBE_BOTH(X)          \
-  TUBE_RULE<X>(#X);           \
+#define TUBE_BOTH(X) \
+  TUBE_RULE<X>(#X);  \
   TUBE_RULE<X::Reply>(#X "_reply");
 
-TEST(Wire, WhatIsWrittenIsReadBack) {
+TEST(Wire, WhatIsWrittenIsReadBack){
 #define TUBE_RULE round_trip
-  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+    TUBE_FOR_EACH_CALL(TUBE_BOTH)
 #undef TUBE_RULE
 }
 
-TEST(Wire, EveryTruncatedRecordIsRefused) {
+TEST(Wire, EveryTruncatedRecordIsRefused){
 #define TUBE_RULE truncation
-  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+    TUBE_FOR_EACH_CALL(TUBE_BOTH)
 #undef TUBE_RULE
 }
 
-TEST(Wire, BlobsOutsideTheirRulesAreRefused) {
+TEST(Wire, BlobsOutsideTheirRulesAreRefused){
 #define TUBE_RULE broken_blobs
-  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+    TUBE_FOR_EACH_CALL(TUBE_BOTH)
 #undef TUBE_RULE
 }
 
-TEST(Wire, MutatedRecordsAreRefusedOrHarmless) {
+TEST(Wire, MutatedRecordsAreRefusedOrHarmless){
 #define TUBE_RULE mutation
-  TUBE_FOR_EACH_CALL(TUBE_BOTH)
+    TUBE_FOR_EACH_CALL(TUBE_BOTH)
 #undef TUBE_RULE
 }
 
 TEST(Wire, NumbersAndNamesAreUniqueAndKnown) {
   std::set<uint32_t> numbers;
   std::set<std::string> names;
-#define TUBE_COUNT(X)                                                          \
-  EXPECT_TRUE(numbers.insert(static_cast<uint32_t>(X::kCall)).second) << #X;   \
+#define TUBE_COUNT(X)                                                                 \
+  EXPECT_TRUE(numbers.insert(static_cast<uint32_t>(X::kCall)).second) << #X;          \
   EXPECT_TRUE(names.insert(call_name(static_cast<uint32_t>(X::kCall))).second) << #X; \
-  EXPECT_STREQ(call_name(static_cast<uint32_t>(X::kCall)), #X);                \
+  EXPECT_STREQ(call_name(static_cast<uint32_t>(X::kCall)), #X);                       \
   EXPECT_EQ(call_info(static_cast<uint32_t>(X::kCall))->fixed_bytes, X::kFixedBytes);
   TUBE_FOR_EACH_CALL(TUBE_COUNT)
 #undef TUBE_COUNT
