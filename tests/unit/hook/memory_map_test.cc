@@ -1,0 +1,57 @@
+#include "hook/memory_map.h"
+
+#include <gtest/gtest.h>
+
+namespace tube::hook {
+namespace {
+
+Context* context(int n) { return reinterpret_cast<Context*>(static_cast<uintptr_t>(n)); }
+
+TEST(MemoryMap, FindsTheAllocationAroundAnAddress) {
+  MemoryMap map;
+  map.insert({1000, 100, 7, context(1), MemoryKind::kDevice, 0});
+  Allocation a;
+  ASSERT_TRUE(map.find(1099, &a));
+  EXPECT_EQ(a.buffer_id, 7u);
+  EXPECT_TRUE(map.find(1000, &a));
+  EXPECT_FALSE(map.find(1100, &a));
+  EXPECT_FALSE(map.find(999, &a));
+}
+
+TEST(MemoryMap, RemovesWholeAllocationsOfTheRightKindOnly) {
+  MemoryMap map;
+  map.insert({1000, 100, 7, context(1), MemoryKind::kPinned, 3});
+  Allocation a;
+  EXPECT_FALSE(map.remove(1001, MemoryKind::kPinned, &a));
+  EXPECT_FALSE(map.remove(1000, MemoryKind::kDevice, &a));
+  ASSERT_TRUE(map.remove(1000, MemoryKind::kPinned, &a));
+  EXPECT_EQ(a.flags, 3u);
+  EXPECT_FALSE(map.find(1000, &a));
+}
+
+TEST(MemoryMap, ForgetsWhatAContextOwnedButNotModuleVariables) {
+  MemoryMap map;
+  map.insert({1000, 100, 1, context(1), MemoryKind::kDevice, 0});
+  map.insert({2000, 100, 2, context(2), MemoryKind::kDevice, 0});
+  map.insert({3000, 100, 3, context(1), MemoryKind::kGlobal, 0});
+  map.forget_context(context(1));
+  Allocation a;
+  EXPECT_FALSE(map.find(1000, &a));
+  EXPECT_TRUE(map.find(2000, &a));
+  EXPECT_TRUE(map.is_global(3050));
+}
+
+TEST(MemoryMap, KnowsModuleVariables) {
+  MemoryMap map;
+  EXPECT_FALSE(map.is_global(1000));
+  map.insert({1000, 8, 1, context(1), MemoryKind::kGlobal, 0});
+  map.insert({2000, 8, 2, context(1), MemoryKind::kDevice, 0});
+  EXPECT_TRUE(map.is_global(1004));
+  EXPECT_FALSE(map.is_global(2004));
+  Allocation a;
+  ASSERT_TRUE(map.remove(1000, MemoryKind::kGlobal, &a));
+  EXPECT_FALSE(map.is_global(1004));
+}
+
+}  // namespace
+}  // namespace tube::hook
