@@ -2,6 +2,7 @@
 // (natively cuMemFree waits for the context) and is posted; queries are answered here.
 #include <cstring>
 
+#include "base/log.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -17,6 +18,14 @@ uint64_t next_buffer_id() {
   return id.fetch_add(1, std::memory_order_relaxed);
 }
 
+// Once: programs that cache memory (PyTorch) run into this, free some and try again.
+void say_out_of_memory(const char* kind, uint64_t bytes) {
+  static Once said;
+  if (!said.first()) return;
+  log_warn("out of %s memory: %llu bytes are not to be had (CUDA_ERROR_OUT_OF_MEMORY); `tubectl ps` shows who holds how much", kind,
+           static_cast<unsigned long long>(bytes));
+}
+
 CUresult allocate_device(uint64_t bytes, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   wire::tubeMemAlloc_reply reply{};
@@ -26,6 +35,7 @@ CUresult allocate_device(uint64_t bytes, uint64_t* address) {
     r->bytes = bytes;
     result = r.call(&reply);
   }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("GPU", bytes);
   if (result != CUDA_SUCCESS) return result;
   memory_map().insert({reply.dptr, bytes, next_buffer_id(), current_context(), MemoryKind::kDevice, 0});
   *address = reply.dptr;
@@ -42,6 +52,7 @@ CUresult allocate_pinned(uint64_t bytes, unsigned flags, uint64_t* address) {
     r->flags = flags;
     result = r.call(&reply);
   }
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("pinned", bytes);
   if (result != CUDA_SUCCESS) return result;
   memory_map().insert({reply.address, bytes, next_buffer_id(), current_context(), MemoryKind::kPinned, flags});
   *address = reply.address;

@@ -22,7 +22,9 @@ std::string result_text(const Driver& driver, CUresult result) {
 }
 
 Status Gpus::open() {
-  if (CUresult error = driver_.cuInit(0); error != CUDA_SUCCESS) {
+  if (CUresult error = driver_.cuInit(0); error == CUDA_ERROR_NO_DEVICE) {
+    return errorf("no GPU: cuInit answers %s; check --gpus and CUDA_VISIBLE_DEVICES", result_text(driver_, error).c_str());
+  } else if (error != CUDA_SUCCESS) {
     return errorf("the driver does not start: cuInit answers %s", result_text(driver_, error).c_str());
   }
   int count = 0;

@@ -31,6 +31,11 @@ def check_exports(library, stub):
         yield f"exported, but no name of the driver: {name}"
 
 
+def check_undefined(library):
+    for name in re.findall(r" U (_ZN?K?\d*N?4tube\S*)", output("nm", "-D", "--undefined-only", library)):
+        yield f"a symbol of ours is missing, so it cannot be loaded: {name}"
+
+
 def check_dynamic(library):
     dynamic = output("readelf", "-dW", library)
     if "[libcuda.so.1]" not in dynamic:
@@ -56,6 +61,6 @@ def check_objects(folders):
 
 
 library, stub, folders = sys.argv[1], sys.argv[2], sys.argv[3:]
-found = [*check_exports(library, stub), *check_dynamic(library), *check_objects(folders)]
+found = [*check_exports(library, stub), *check_undefined(library), *check_dynamic(library), *check_objects(folders)]
 print("\n".join(found) or f"the hook exports the driver's {len(exported(library))} names and nothing runs when it is loaded")
 sys.exit(bool(found))
