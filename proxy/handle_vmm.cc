@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
@@ -17,7 +18,11 @@ namespace {
 
 // Device locations name the proxy's ordinals, which are the driver's.
 bool valid_location(Session& session, const CUmemLocation& untrusted) {
-  return untrusted.type == CU_MEM_LOCATION_TYPE_DEVICE && untrusted.id >= 0 &&
+  // Compared as a number: the client's bytes may be no value of the enumeration.
+  uint32_t untrusted_type;
+  static_assert(sizeof(untrusted.type) == sizeof(untrusted_type));
+  std::memcpy(&untrusted_type, &untrusted.type, sizeof(untrusted_type));
+  return untrusted_type == CU_MEM_LOCATION_TYPE_DEVICE && untrusted.id >= 0 &&
          static_cast<uint32_t>(untrusted.id) < session.shared().gpus.count();
 }
 

@@ -230,7 +230,10 @@ StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
   if (op.state == nullptr) return op;
   op.stream = op.state->stream;
   ContextShare* share = context(op.state->context);
-  if (share != nullptr) op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
+  if (share == nullptr) return op;
+  // A stream of another GPU than the caller's: its events must come from its own context.
+  if (share->gpu != thread_gpu_) op.error = make_current(share->gpu);
+  if (op.error == CUDA_SUCCESS) op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
   return op;
 }
 
