@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
