@@ -128,7 +128,7 @@ TEST_F(Ring, SessionWakesForARecordAndForStop) {
 }
 
 TEST_F(Ring, TwoProcessesPingPong) {
-  constexpr uint32_t kRounds = 20000;
+  constexpr uint32_t kRounds = 4000;
   const pid_t child = in_child([&] {
     RingReader reader(proxy);
     for (uint32_t i = 1; i <= kRounds; ++i) {
