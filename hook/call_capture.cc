@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hook/capture.h"
+#include "hook/id_list.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -19,6 +20,7 @@ struct Capture {
   CUstreamCaptureMode mode{};
   const Thread* thread = nullptr;
   Stream* origin = nullptr;
+  CUgraph graph = nullptr;  // captured into a graph of the program's
   std::atomic<bool> invalid{false};
   std::atomic<bool> active{true};
   std::vector<Stream*> streams;  // under g_captures.lock
@@ -36,6 +38,7 @@ Captures& captures() {
   return *c;
 }
 std::atomic<uint64_t> g_next_capture{1};
+constexpr size_t kMaxDependencies = 2048;  // of one capture into a graph: what a record holds
 
 bool forbids(const Capture& c, const Thread& thread) {
   if (c.mode == CU_STREAM_CAPTURE_MODE_RELAXED || !c.active.load(std::memory_order_relaxed)) return false;
@@ -67,15 +70,18 @@ bool valid_mode(CUstreamCaptureMode mode) { return static_cast<unsigned>(mode) <
 CUresult begin_checks(Stream* stream, CUstreamCaptureMode mode) {
   if (!valid_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
   if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  return capturing(stream) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
+  if (capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
+  Mark before;  // once it captures, nothing can be signalled on it: whoever waits for its earlier work needs this
+  return mark_stream(stream, &before);
 }
 
 // The proxy captures by now.
-CUresult begun(Stream* stream, CUstreamCaptureMode mode) {
+CUresult begun(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
   auto* capture = new (std::nothrow) Capture;
   if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   capture->id = g_next_capture.fetch_add(1, std::memory_order_relaxed);
   capture->mode = mode;
+  capture->graph = graph;
   capture->thread = &this_thread();
   capture->origin = stream;
   {
@@ -187,7 +193,33 @@ CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
     r->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     result = r.call();
   }
-  return result == CUDA_SUCCESS ? begun(stream, mode) : result;
+  return result == CUDA_SUCCESS ? begun(stream, mode, nullptr) : result;
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
+                                     const CUgraphEdgeData* dependencyData, size_t numDependencies, CUstreamCaptureMode mode) {
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (const CUresult r = begin_checks(stream, mode); r != CUDA_SUCCESS) return r;
+  uint64_t graph = 0;
+  if (hGraph == nullptr || id_of(Kind::kGraph, hGraph, &graph) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (numDependencies != 0 && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (numDependencies > kMaxDependencies) return CUDA_ERROR_NOT_SUPPORTED;
+  IdList nodes;
+  if (nodes.fill(Kind::kGraphNode, dependencies, numDependencies) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  const auto node_bytes = static_cast<uint32_t>(numDependencies * 8);
+  const auto edge_bytes = dependencyData == nullptr ? 0u : static_cast<uint32_t>(numDependencies * sizeof(CUgraphEdgeData));
+  CUresult result;
+  {
+    Request<wire::tubeBeginCaptureToGraph> r(stream, blob_room(node_bytes) + blob_room(edge_bytes));
+    r->stream = stream->id;
+    r->graph = graph;
+    if (node_bytes != 0) r.put(&wire::tubeBeginCaptureToGraph::dependencies, nodes.data(), node_bytes);
+    if (edge_bytes != 0) r.put(&wire::tubeBeginCaptureToGraph::edges, dependencyData, edge_bytes);
+    result = r.call();
+  }
+  return result == CUDA_SUCCESS ? begun(stream, mode, hGraph) : result;
 }
 CUresult cuStreamBeginCapture(CUstream hStream) { return hook::cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
 
@@ -201,9 +233,16 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (capture->origin != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   *phGraph = nullptr;
-  void* handle = nullptr;
-  const uint64_t graph = new_id(Kind::kGraph, &handle);
-  if (graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  // A capture into the program's own graph ends with that graph, which stays the program's whatever the outcome.
+  const bool own_graph = capture->graph != nullptr;
+  void* handle = capture->graph;
+  uint64_t graph = 0;
+  if (own_graph) {
+    if (id_of(Kind::kGraph, handle, &graph) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  } else {
+    graph = new_id(Kind::kGraph, &handle);
+    if (graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   const bool invalid = capture->invalid.load(std::memory_order_acquire);
   CUresult result;
   {
@@ -214,7 +253,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   }
   dissolve(capture);
   if (invalid) {
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && !own_graph) {
       Request<wire::cuGraphDestroy> r;
       r->hGraph = graph;
       (void)r.post();
@@ -222,7 +261,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   if (result != CUDA_SUCCESS) {
-    drop(Kind::kGraph, graph);
+    if (!own_graph) drop(Kind::kGraph, graph);
     return result;
   }
   *phGraph = static_cast<CUgraph>(handle);

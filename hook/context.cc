@@ -33,6 +33,8 @@ CUresult reset_primary(Context* context) {
   forget_streams(context);
   memory_map().forget_context(context);
   forget_modules(context);
+  context->flags.store(0, std::memory_order_relaxed);
+  context->live.store(false, std::memory_order_release);
   return result;
 }
 
@@ -85,6 +87,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   context->retains.fetch_add(1, std::memory_order_acq_rel);
+  context->live.store(true, std::memory_order_release);
   *pctx = context->handle();
   return CUDA_SUCCESS;
 }
@@ -118,7 +121,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* acti
   const Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *flags = context->flags.load(std::memory_order_relaxed);
-  *active = context->retains.load(std::memory_order_acquire) > 0 ? 1 : 0;
+  *active = context->live.load(std::memory_order_acquire) ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
@@ -210,7 +213,8 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = current_context()->flags.load(std::memory_order_relaxed);
+  // Mapping host memory is always on; the driver says so here and not in the primary context's state (H200, 13.0).
+  *flags = current_context()->flags.load(std::memory_order_relaxed) | CU_CTX_MAP_HOST;
   return CUDA_SUCCESS;
 }
 
@@ -286,7 +290,7 @@ std::atomic<uint64_t> g_limits[info::kMaxDevices][info::kLimitCount];  // value 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto id = static_cast<uint32_t>(limit);
-  if (id >= info::kLimitCount) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
   const uint32_t device = current_context()->device;
   if (current_context()->info().limit_results[id] != 0) return static_cast<CUresult>(current_context()->info().limit_results[id]);
   std::atomic<uint64_t>& cached = g_limits[device][id];
@@ -297,7 +301,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
 
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   const auto id = static_cast<uint32_t>(limit);
-  if (id >= info::kLimitCount) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
   uint64_t now = value;
   const CUresult result = limit_call(true, limit, value, &now);
   if (result == CUDA_SUCCESS) g_limits[current_context()->device][id].store(now + 1, std::memory_order_relaxed);

@@ -38,7 +38,9 @@ CUresult mark_stream(Stream* stream, Mark* mark) {
     bool needs_word = false;
     {
       Locked locked(c.producer);
-      if (posted_so_far(stream) == stream->signalled) {
+      // A signal on a capturing stream would become a part of its graph. What was posted before the capture has been
+      // signalled when it began.
+      if (posted_so_far(stream) == stream->signalled || capturing(stream)) {
         *mark = Mark{stream->word, stream->value};
         return CUDA_SUCCESS;
       }

@@ -69,6 +69,7 @@ struct Context {
   uint32_t api_version = 0;
   std::atomic<uint32_t> flags{0};
   std::atomic<int32_t> retains{0};   // primary: cuDevicePrimaryCtxRetain
+  std::atomic<bool> live{false};     // primary: retained since the last reset, which leaves the references alone
   std::atomic<bool> alive{false};    // created: until destroyed; primary: always
   std::atomic<uint64_t> epoch{0};    // primary resets: kernels' and allocations' life
   Stream legacy;

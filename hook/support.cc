@@ -1,5 +1,7 @@
 #include "hook/support.h"
 
+#include "protocol/hook_decls.gen.h"
+
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -9,6 +11,14 @@
 #include "base/log.h"
 
 namespace tube::hook {
+
+void log_failed(const char* name, CUresult result) {
+  const LogLevel level = result == CUDA_ERROR_NOT_READY ? LogLevel::kTrace : LogLevel::kDebug;
+  if (!log_enabled(level)) return;
+  const char* text = nullptr;
+  (void)hook::cuGetErrorName(result, &text);
+  log_debug("%s -> %s (%d)", name, text != nullptr ? text : "?", static_cast<int>(result));
+}
 
 CUresult unsupported(const char* name, const char* why) {
   // Rare path: a set behind a lock, leaked.

@@ -25,6 +25,13 @@ namespace tube::hook {
 // Says the name once in the log, answers CUDA_ERROR_NOT_SUPPORTED.
 CUresult unsupported(const char* name, const char* why);
 
+// At the end of every entry point: with TUBE_LOG=debug each call that fails says so (TUBE_LOG=trace: NOT_READY as well).
+void log_failed(const char* name, CUresult result);
+inline CUresult answered(const char* name, CUresult result) {
+  if (result != CUDA_SUCCESS) [[unlikely]] log_failed(name, result);
+  return result;
+}
+
 // A reply's payload, copied out of its slot: the fixed struct and what its blobs refer to.
 class ReplyBlobs {
  public:

@@ -24,6 +24,26 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamBeginCapture_v2>& 
   return error;
 }
 
+CUresult handle(Session& session, const Decoded<wire::tubeBeginCaptureToGraph>& call, Reply<wire::tubeBeginCaptureToGraph>&) {
+  auto graph = session.resolve<CUgraph>(wire::Kind::kGraph, call->graph);
+  if (graph.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUgraphNode> nodes;
+  for (uint64_t id : call.array<uint64_t>(call->dependencies)) {
+    auto node = session.resolve<CUgraphNode>(wire::Kind::kGraphNode, id);
+    if (node.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+    nodes.push_back(node.handle);
+  }
+  const auto edges = call.array<CUgraphEdgeData>(call->edges);
+  if (!edges.empty() && edges.size() != nodes.size()) return CUDA_ERROR_INVALID_VALUE;
+  StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  if (op.state->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  CUresult error = session.driver().cuStreamBeginCaptureToGraph(op.stream, graph.handle, nodes.data(), edges.empty() ? nullptr : edges.data(),
+                                                                nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
+  if (error == CUDA_SUCCESS) session.capture_started();
+  return error;
+}
+
 CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call, Reply<wire::cuStreamEndCapture>&) {
   StreamOp op = session.stream_op(call->hStream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
@@ -36,6 +56,12 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
   }
   const uint64_t under_construction = session.objects().adopted(wire::Kind::kGraph, reinterpret_cast<uint64_t>(graph));
   if (graph == nullptr) return error;
+  // Captured into a graph that the client has already (tubeBeginCaptureToGraph): nothing new to keep.
+  // Under another id it would be destroyed twice, so every graph is looked at: ending a capture is rare.
+  for (uint64_t id : session.objects().ids(wire::Kind::kGraph)) {
+    const Object* owned = session.objects().find(wire::Kind::kGraph, id);
+    if (owned->handle<CUgraph>() == graph && owned->owner == 0) return id == call->phGraph ? error : CUDA_ERROR_INVALID_VALUE;
+  }
   CUresult kept = session.objects().insert(wire::Kind::kGraph, call->phGraph, graph, session.record().context);
   if (kept != CUDA_SUCCESS) {
     session.driver().cuGraphDestroy(graph);

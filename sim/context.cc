@@ -77,8 +77,9 @@ CUresult release_primary(CUdevice dev, bool reset) {
   }
   if (c == nullptr || !c->active) return CUDA_SUCCESS;
   tear_down(lock, c);
-  // A reset leaves the references alone: the context is empty and usable again at once.
-  c->active = c->retained > 0;
+  // A reset leaves the references alone, but the context is inactive until it is retained again.
+  c->active = false;
+  c->flags = 0;
   return CUDA_SUCCESS;
 }
 
@@ -248,7 +249,7 @@ SIM_API CUresult cuCtxGetFlags(unsigned int* flags) {
   Context* c = current_context();
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = c->flags;
+  *flags = c->flags | CU_CTX_MAP_HOST;
   return CUDA_SUCCESS;
 }
 
@@ -300,7 +301,7 @@ SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 
 SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   SIM_ENTER_CONTEXT(c);
-  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) return CUDA_ERROR_INVALID_VALUE;
   c->limits[static_cast<size_t>(limit)] = value;
@@ -310,7 +311,8 @@ SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 SIM_API CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   SIM_ENTER_CONTEXT(c);
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (limit < 0 || limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
+  if (limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *pvalue = c->limits[static_cast<size_t>(limit)];
   return CUDA_SUCCESS;
 }

@@ -91,6 +91,9 @@ chapter("capture")
 # the driver's view of a capture: the graph under construction and the nodes that the next one will depend on.
 # dependencies: array of node ids; edges: CUgraphEdgeData, as many, or none
 message("tubeCaptureInfo", "reply", stream="id", reply=dict(status="i32", capture="u64", graph="id", dependencies="blob", edges="blob"))
+# begins a capture that adds to `graph` behind `dependencies` (array of node ids; edges: CUgraphEdgeData, as many, or none).
+# It is ended by cuStreamEndCapture with phGraph = graph: the graph is the client's already.
+message("tubeBeginCaptureToGraph", "reply", stream="id", graph="id", dependencies="blob", edges="blob")
 
 chapter("graph")
 # op: 0 adds to `graph` behind `dependencies` (array of node ids), 1 changes `node`, 2 changes `node` in `exec`.

@@ -34,3 +34,4 @@ call("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureI
 call("cuStreamBeginCapture_v2", lane="hand")
 call("cuStreamBeginCapture", lane="local", uses="cuStreamBeginCapture_v2")
 call("cuStreamEndCapture", lane="hand", phGraph=creates("graph"))
+call("cuStreamBeginCaptureToGraph", lane="local", uses="tubeBeginCaptureToGraph")

@@ -98,7 +98,7 @@ def _entry(model, call):
     if target.lane in ("absent", "undescribed"):
         head = f"TUBE_EXPORT CUresult {f.name}({', '.join(p.ctype for p in f.params)}) {{"
         return [head, f"  return tube::hook::unsupported({_quote(f.name)}, {_quote(target.why)});", "}"]
-    lines = [head, f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return r;"]
+    lines = [head, f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return answered({_quote(f.name)}, r);"]
     arguments = [p.name for p in f.params]
     if f.per_thread:
         streams = f.stream_params()
@@ -106,12 +106,12 @@ def _entry(model, call):
             arguments = [f"per_thread({a})" if a in streams else a for a in arguments]
         else:
             lines.append("  tube::hook::PerThreadDefault scope;")
-    return lines + [f"  return tube::hook::{target.name}({', '.join(arguments)});", "}"]
+    return lines + [f"  return answered({_quote(f.name)}, tube::hook::{target.name}({', '.join(arguments)}));", "}"]
 
 
 def entries(model):
     out = [NOTICE, '#include "hook/support.h"', '#include "protocol/hook_decls.gen.h"', "",
-           '#define TUBE_EXPORT __attribute__((visibility("default")))', "", "namespace {", "",
+           '#define TUBE_EXPORT __attribute__((visibility("default")))', "", "namespace {", "", "using tube::hook::answered;", "",
            "// What stream 0 means in a _ptds / _ptsz entry point.",
            "CUstream per_thread(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }", "",
            "}  // namespace", "", 'extern "C" {', ""]
