@@ -128,6 +128,18 @@ CUresult forbid_unsafe_call() {
   return forbidden ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
+CUresult forbid_context_sync(const Context* context) {
+  if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  Locked locked(captures().lock);
+  for (Capture* capture : captures().active) {
+    if (capture->origin->context != context) continue;
+    capture->invalid.store(true, std::memory_order_release);
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
 void capture_saw_record(Stream* stream, Event* event) {
   Capture* capture = stream->capture.load(std::memory_order_acquire);
   event->recorded = true;

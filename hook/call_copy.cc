@@ -18,7 +18,6 @@ CUresult copy_now(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(nullptr, &error);
   if (stream == nullptr) return error;
-  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   return copy_bytes(dst, src, bytes, says, stream, true);
 }
@@ -60,7 +59,6 @@ CUresult fill_now(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t elem
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(nullptr, &error);
   if (stream == nullptr) return error;
-  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   return fill(dst, pitch, value, element, width, height, stream, true);
 }

@@ -82,11 +82,6 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
 
 CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_bytes, const FileRange* ready_file,
               LoadOptions& options, void** handle) {
-  // A library belongs to no context, so loading one disturbs no capture (cudart loads lazily while PyTorch captures); a
-  // module does.
-  if (kind == Kind::kModule) {
-    if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  }
   Module* m = allocate_module(kind, context);
   if (m == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   FileRange made;

@@ -311,14 +311,14 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 // ---- synchronising ----------------------------------------------------------------------------------------------------
 
 CUresult cuCtxSynchronize(void) {
-  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = forbid_context_sync(current_context()); r != CUDA_SUCCESS) return r;
   return sync_context(current_context());
 }
 
 CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   Context* context = ctx == nullptr ? current_context() : find_context(ctx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = forbid_context_sync(context); r != CUDA_SUCCESS) return r;
   return sync_context(context);
 }
 

@@ -117,6 +117,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 CUresult cuEventQuery(CUevent hEvent) {
   Event* event;
   Mark mark;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
   if (mark_reached(mark)) return take_error();
   if (const CUresult r = alive_while_polling(&event->context->legacy); r != CUDA_SUCCESS) return r;
@@ -126,6 +127,7 @@ CUresult cuEventQuery(CUevent hEvent) {
 CUresult cuEventSynchronize(CUevent hEvent) {
   Event* event;
   Mark mark;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
   return wait_mark(mark, &event->context->legacy);
 }

@@ -1,6 +1,7 @@
 // NVIDIA's private export tables, as measured (cuda-shim.md section 0).
 //
-//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3: need no context
+//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3: need no context;
+//                        6E163FBE: cuFFT asks for it when it makes a plan and gives up without it
 //   real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot 2 (primary context handle of a device)
 //                        is replaced in place, because the handles programs hold are ours
 //   copies               21318C60 slot 4: id of a context; 1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked
@@ -263,6 +264,7 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
     case 0xD4082055:
     case 0xA094798C:
     case 0x42D85A81:
+    case 0x6E163FBE:
       if (!ready) return guard(Needs::kInit);
       return real_table(pExportTableId, true, ppExportTable);
     case 0x6BD5FB6C: {

@@ -142,6 +142,8 @@ inline bool capturing(const Stream* s) { return s->capture.load(std::memory_orde
 CUresult forbid_capture(const Stream* stream);
 // For calls like allocations: forbidden while any thread captures in global mode, or this one in thread-local mode.
 CUresult forbid_unsafe_call();
+// For cuCtxSynchronize: forbidden while any stream of the context captures, whatever the mode.
+CUresult forbid_context_sync(const Context* context);
 // Producer held: what recording `event` and waiting for it do to captures.
 void capture_saw_record(Stream* stream, Event* event);
 CUresult capture_saw_wait(Stream* stream, Event* event);

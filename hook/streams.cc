@@ -40,6 +40,7 @@ CUresult cuStreamSynchronize(CUstream hStream) {
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   return sync_stream(stream);
 }
 
@@ -48,6 +49,7 @@ CUresult cuStreamQuery(CUstream hStream) {
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Mark mark;
   if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
   if (mark_reached(mark)) return take_error();

@@ -285,7 +285,7 @@ SIM_API CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int* version) {
 SIM_API CUresult cuCtxSynchronize(void) {
   SIM_ENTER_CONTEXT(c);
   Lock lock(state().mutex);
-  if (CUresult r = check_capture_unsafe(state())) return r;
+  if (CUresult r = check_context_idle_of_captures(state(), c)) return r;
   return synchronize(lock, c);
 }
 
@@ -295,7 +295,7 @@ SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   Lock lock(s.mutex);
   Context* c = nullptr;
   if (CUresult r = context_or_current(s, ctx, &c)) return r;
-  if (CUresult r = check_capture_unsafe(s)) return r;
+  if (CUresult r = check_context_idle_of_captures(s, c)) return r;
   return synchronize(lock, c);
 }
 

@@ -83,6 +83,7 @@ SIM_API CUresult cuEventQuery(CUevent hEvent) {
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult r = check_capture_unsafe(s)) return r;
   if (event->capture) {
     if (event->capture->invalid == CUDA_SUCCESS) event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     return CUDA_ERROR_CAPTURED_EVENT;
@@ -97,6 +98,7 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent) {
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult r = check_capture_unsafe(s)) return r;
   if (event->capture) {
     if (event->capture->invalid == CUDA_SUCCESS) event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     return CUDA_ERROR_CAPTURED_EVENT;

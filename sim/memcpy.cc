@@ -25,8 +25,6 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
-  if (sync == Sync::kSync)
-    if (CUresult r = check_capture_unsafe(s)) return r;
   if (CUresult r = check_copy(stream->context, c)) return r;
   bool from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST, to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST;
   bool captured = stream->capture != nullptr;

@@ -48,7 +48,6 @@ CUresult load(Context* context, CUmodule* out, const void* image, size_t size, u
   }
   State& s = state();
   Lock lock(s.mutex);
-  if (CUresult unsafe = check_capture_unsafe(s)) return unsafe;
   Module* module = nullptr;
   r = instantiate(s, context, std::move(code), &module);
   if (r == CUDA_SUCCESS) *out = reinterpret_cast<CUmodule>(module);

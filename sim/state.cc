@@ -169,6 +169,16 @@ CUresult check_capture_unsafe(State& s) {
   return result;
 }
 
+CUresult check_context_idle_of_captures(State& s, const Context* context) {
+  CUresult result = CUDA_SUCCESS;
+  for (auto& capture : s.captures) {
+    if (capture->origin->context != context) continue;
+    if (capture->invalid == CUDA_SUCCESS) capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
 }  // namespace tube::sim
 
 using namespace tube::sim;

@@ -88,6 +88,8 @@ void tear_down(Lock& lock, Context* context);
 
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture forbids this kind of call now; invalidates that capture.
 CUresult check_capture_unsafe(State& s);
+// The same for synchronising a whole context: no stream of it may be capturing, whatever the mode. With the lock held.
+CUresult check_context_idle_of_captures(State& s, const Context* context);
 
 // Sets up device list and faults once; used by cuInit.
 CUresult initialize();

@@ -194,6 +194,7 @@ SIM_API CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
 SIM_API CUresult cuStreamQuery(CUstream hStream) {
   SIM_ENTER_STREAM(hStream);
   if (CUresult r = check_not_capturing(stream)) return r;
+  if (CUresult r = check_capture_unsafe(state())) return r;
   if (stream == context->legacy_stream) {
     for (auto& lane : context->lanes)
       if (lane->blocking && lane->tail && !lane->tail->done) return CUDA_ERROR_NOT_READY;
@@ -205,6 +206,7 @@ SIM_API CUresult cuStreamQuery(CUstream hStream) {
 SIM_API CUresult cuStreamSynchronize(CUstream hStream) {
   SIM_ENTER_STREAM(hStream);
   if (CUresult r = check_not_capturing(stream)) return r;
+  if (CUresult r = check_capture_unsafe(state())) return r;
   Context* owner = stream->context;
   // On the legacy stream an empty operation collects the blocking streams.
   FencePtr fence = stream == owner->legacy_stream ? append(lock, stream, {}) : stream->lane->tail;

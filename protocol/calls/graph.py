@@ -41,6 +41,8 @@ call("cuGraphAddKernelNode", "cuGraphAddKernelNode_v2", "cuGraphKernelNodeSetPar
      "cuGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams_v2", lane="local", uses="tubeGraphKernelNode")
 call("cuGraphAddMemcpyNode", lane="local", uses="tubeGraphCopyNode")
 call("cuGraphAddMemsetNode", lane="local", uses="tubeGraphMemsetNode")
+call("cuGraphAddNode", "cuGraphAddNode_v2", "cuGraphNodeSetParams", "cuGraphExecNodeSetParams", lane="local",
+     uses="tubeGraphKernelNode")
 
 chapter("graph execution")
 call("cuGraphInstantiateWithFlags", lane="reply", phGraphExec=creates("exec"))
