@@ -35,9 +35,9 @@ class Layout:
             self.tubed, self.tubectl = self.build / "proxy/tubed", self.build / "tools/tubectl/tubectl"
             self.hook, self.sim = self.build / "hook/lib", self.build / "sim/lib"
 
-    def require(self):
-        """Ends the program with one line when a part is not built."""
-        for path in (self.tubed, self.hook / "libcuda.so.1", self.sim / "libcuda.so.1"):
+    def require(self, *parts):
+        """Ends the program with one line when a part is not built; without arguments: proxy, hook and simulated GPU."""
+        for path in parts or (self.tubed, self.hook / "libcuda.so.1", self.sim / "libcuda.so.1"):
             if not path.exists():
                 sys.exit(f"{path} is not built; run ./dev build, or point at a build folder with --build DIR")
 

@@ -24,7 +24,7 @@ def main():
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     layout = tubetest.Layout(options.build)
-    layout.require()
+    layout.require(layout.tubed, layout.sim / "libcuda.so.1")
     with tubetest.Proxy(layout, "sim", extra_env=SANITIZERS) as proxy:
         start = proxy.counts()
         outcome = tubetest.run_program([options.mutator, str(proxy.dir / f"{proxy.workflow}.sock"), str(options.count), str(options.seed)],
