@@ -197,6 +197,14 @@ class Proxy:
                 raise RuntimeError(f"functions still there after {timeout_s} s: {status['functions']}")
             select.select([], [], [], 0.01)
 
+    def wait_unmapped(self, name, timeout_s=30):
+        """Returns once the proxy maps no memory file of this name: a session leaves the status before its segment goes."""
+        deadline = time.monotonic() + timeout_s
+        while name in pathlib.Path("/proc", str(self.process.pid), "maps").read_text():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{name} still mapped after {timeout_s} s")
+            select.select([], [], [], 0.01)
+
     def counts(self):
         """Everything that must return to where it was when the clients are gone, as one flat dictionary.
 

@@ -159,6 +159,7 @@ class Errors(unittest.TestCase):
             # The first client makes the proxy reserve its address window, which the limit below must not stop.
             self.assert_result(self.client(proxy.dir, "init"), "init", 0)
             proxy.wait_empty()
+            proxy.wait_unmapped("tube-segment")  # or what it frees later would be enough for the second one
             _, hard = resource.prlimit(proxy.process.pid, resource.RLIMIT_AS)
             pages = int(pathlib.Path("/proc", str(proxy.process.pid), "statm").read_text().split()[0])
             resource.prlimit(proxy.process.pid, resource.RLIMIT_AS, (pages * 4096 + (1 << 20), hard))
