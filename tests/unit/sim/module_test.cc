@@ -89,7 +89,11 @@ TEST_F(ModuleTest, AnIllegalAddressIsStickyUntilTheContextIsReset) {
   CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&p, 4));
   CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(nullptr));
   CU_OK(cuDevicePrimaryCtxReset(device_));
+  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc(&p, 4));
+  CUcontext again;
+  CU_OK(cuDevicePrimaryCtxRetain(&again, device_));
   CU_OK(cuMemAlloc(&p, 4));
+  CU_OK(cuDevicePrimaryCtxRelease(device_));
 }
 
 TEST_F(ModuleTest, LibrariesLoadIntoEveryContext) {
