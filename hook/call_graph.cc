@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "hook/copy.h"
+#include "hook/graph_node.h"
 #include "hook/id_list.h"
 #include "hook/launch.h"
 #include "hook/support.h"
@@ -19,6 +20,7 @@ struct Target {
   uint64_t graph = 0, exec = 0, node = 0;
   IdList dependencies;
   uint32_t dependency_bytes = 0;
+  const CUgraphEdgeData* edges = nullptr;  // one per dependency, or none
 };
 
 CUresult adding(Target* t, CUgraph graph, const CUgraphNode* dependencies, size_t count) {
@@ -54,8 +56,10 @@ CUresult kernel_node(Target& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNode* o
   wire::tubeGraphKernelNode_reply reply{};
   CUresult result;
   {
-    Request<wire::tubeGraphKernelNode> r(blob_room(t.dependency_bytes) + blob_room(bytes));
+    Request<wire::tubeGraphKernelNode> r(blob_room(2 * t.dependency_bytes) + blob_room(bytes) + blob_room(0));
     fill_target(r, t);
+    static_assert(sizeof(CUgraphEdgeData) == 8);
+    if (t.edges != nullptr) r.put(&wire::tubeGraphKernelNode::edges, t.edges, t.dependency_bytes);
     r->kernel = kernel->id;
     std::memcpy(r->grid, shape.grid, sizeof shape.grid);
     std::memcpy(r->block, shape.block, sizeof shape.block);
@@ -87,55 +91,17 @@ bool side_address(CUmemorytype type, const void* host, CUdeviceptr device, uint6
   return *address != 0;
 }
 
-}  // namespace
-
-CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  if (phGraphNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Target t;
-  if (const CUresult r = adding(&t, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r;
-  return kernel_node(t, nodeParams, phGraphNode);
+// `exec`: a node of that instance changes, nullptr: of its graph.
+CUresult setting(Target* t, const CUgraphExec* exec, CUgraphNode node) {
+  t->op = exec == nullptr ? Op::kSet : Op::kExecSet;
+  if (exec != nullptr) {
+    if (const CUresult r = id_of(Kind::kGraphExec, *exec, &t->exec); r != CUDA_SUCCESS) return r;
+  }
+  return id_of(Kind::kGraphNode, node, &t->node);
 }
 
-CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                              const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
-  return hook::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &converted);
-}
-
-CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  Target t;
-  t.op = Op::kSet;
-  if (const CUresult r = id_of(Kind::kGraphNode, hNode, &t.node); r != CUDA_SUCCESS) return r;
-  return kernel_node(t, nodeParams, nullptr);
-}
-
-CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
-  return hook::cuGraphKernelNodeSetParams_v2(hNode, &converted);
-}
-
-CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
-  Target t;
-  t.op = Op::kExecSet;
-  if (const CUresult r = id_of(Kind::kGraphExec, hGraphExec, &t.exec); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = id_of(Kind::kGraphNode, hNode, &t.node); r != CUDA_SUCCESS) return r;
-  return kernel_node(t, nodeParams, nullptr);
-}
-
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
-  return hook::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &converted);
-}
-
-CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                              const CUDA_MEMCPY3D* p, CUcontext) {
-  if (phGraphNode == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Target t;
-  if (const CUresult r = adding(&t, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r;
+CUresult copy_node(Target& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t src = 0, dst = 0;
   if (!side_address(p->srcMemoryType, p->srcHost, p->srcDevice, &src) ||
       !side_address(p->dstMemoryType, p->dstHost, p->dstDevice, &dst)) {
@@ -160,14 +126,11 @@ CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CU
     r->extent[0] = p->WidthInBytes, r->extent[1] = p->Height, r->extent[2] = p->Depth;
     result = r.call(&reply);
   }
-  return finish_add(result, reply.node, phGraphNode);
+  return t.op == Op::kAdd ? finish_add(result, reply.node, out) : result;
 }
 
-CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                              const CUDA_MEMSET_NODE_PARAMS* p, CUcontext) {
-  if (phGraphNode == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Target t;
-  if (const CUresult r = adding(&t, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r;
+CUresult memset_node(Target& t, const CUDA_MEMSET_NODE_PARAMS* p, CUgraphNode* out) {
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::tubeGraphMemsetNode_reply reply{};
   CUresult result;
   {
@@ -181,7 +144,94 @@ CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CU
     r->height = p->height;
     result = r.call(&reply);
   }
-  return finish_add(result, reply.node, phGraphNode);
+  return t.op == Op::kAdd ? finish_add(result, reply.node, out) : result;
+}
+
+}  // namespace
+
+CUresult add_kernel_node(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, const CUgraphEdgeData* edges, size_t count,
+                         const CUDA_KERNEL_NODE_PARAMS* params) {
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Target t;
+  if (const CUresult r = adding(&t, graph, dependencies, count); r != CUDA_SUCCESS) return r;
+  t.edges = edges;
+  return kernel_node(t, params, node);
+}
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+                                 const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return add_kernel_node(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
+}
+
+CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+                              const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
+  return hook::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &converted);
+}
+
+CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  Target t;
+  if (const CUresult r = setting(&t, nullptr, hNode); r != CUDA_SUCCESS) return r;
+  return kernel_node(t, nodeParams, nullptr);
+}
+
+CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
+  return hook::cuGraphKernelNodeSetParams_v2(hNode, &converted);
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  Target t;
+  if (const CUresult r = setting(&t, &hGraphExec, hNode); r != CUDA_SUCCESS) return r;
+  return kernel_node(t, nodeParams, nullptr);
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
+  return hook::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &converted);
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+                              const CUDA_MEMCPY3D* p, CUcontext) {
+  if (phGraphNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Target t;
+  if (const CUresult r = adding(&t, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r;
+  return copy_node(t, p, phGraphNode);
+}
+
+CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* p) {
+  Target t;
+  if (const CUresult r = setting(&t, nullptr, hNode); r != CUDA_SUCCESS) return r;
+  return copy_node(t, p, nullptr);
+}
+
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* p, CUcontext) {
+  Target t;
+  if (const CUresult r = setting(&t, &hGraphExec, hNode); r != CUDA_SUCCESS) return r;
+  return copy_node(t, p, nullptr);
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+                              const CUDA_MEMSET_NODE_PARAMS* p, CUcontext) {
+  if (phGraphNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Target t;
+  if (const CUresult r = adding(&t, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r;
+  return memset_node(t, p, phGraphNode);
+}
+
+CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* p) {
+  Target t;
+  if (const CUresult r = setting(&t, nullptr, hNode); r != CUDA_SUCCESS) return r;
+  return memset_node(t, p, nullptr);
+}
+
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* p, CUcontext) {
+  Target t;
+  if (const CUresult r = setting(&t, &hGraphExec, hNode); r != CUDA_SUCCESS) return r;
+  return memset_node(t, p, nullptr);
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {

@@ -1,10 +1,10 @@
 // The typed graph-node calls of CUDA 12 (cuGraphAddNode and its Set forms): one union of parameters for every kind of node.
 // Each is taken apart here and handed to the call for its kind; XLA builds its graphs this way.
 //
-// Edges that say more than "after" (programmatic launch ports) need the kernel's cooperation and are refused for now.
+// Edges that say more than "after" (programmatic launch ports) lead to kernels only.
 #include <cstring>
-#include <vector>
 
+#include "hook/graph_node.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -83,12 +83,22 @@ CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphN
 
 CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                            const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams) {
-  if (!plain_edges(dependencyData, numDependencies)) return unsupported("a graph edge with ports", kLater);
+  if (!plain_edges(dependencyData, numDependencies)) {
+    if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (nodeParams->type != CU_GRAPH_NODE_TYPE_KERNEL) return unsupported("a graph edge with ports to anything but a kernel", kLater);
+    const CUDA_KERNEL_NODE_PARAMS p = kernel_params(nodeParams->kernel);
+    return add_kernel_node(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, &p);
+  }
   return hook::cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY) return hook::cuGraphMemcpyNodeSetParams(hNode, &nodeParams->memcpy.copyParams);
+  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+    const CUDA_MEMSET_NODE_PARAMS p = memset_params(nodeParams->memset);
+    return hook::cuGraphMemsetNodeSetParams(hNode, &p);
+  }
   if (nodeParams->type != CU_GRAPH_NODE_TYPE_KERNEL) return unsupported("cuGraphNodeSetParams of this type", kLater);
   const CUDA_KERNEL_NODE_PARAMS p = kernel_params(nodeParams->kernel);
   return hook::cuGraphKernelNodeSetParams_v2(hNode, &p);
@@ -96,6 +106,13 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) 
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+    return hook::cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, &nodeParams->memcpy.copyParams, nodeParams->memcpy.copyCtx);
+  }
+  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMSET) {
+    const CUDA_MEMSET_NODE_PARAMS p = memset_params(nodeParams->memset);
+    return hook::cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, &p, nodeParams->memset.ctx);
+  }
   if (nodeParams->type != CU_GRAPH_NODE_TYPE_KERNEL) return unsupported("cuGraphExecNodeSetParams of this type", kLater);
   const CUDA_KERNEL_NODE_PARAMS p = kernel_params(nodeParams->kernel);
   return hook::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &p);

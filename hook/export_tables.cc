@@ -1,12 +1,12 @@
 // NVIDIA's private export tables, as measured (cuda-shim.md section 0).
 //
-//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3: need no context;
-//                        6E163FBE: cuFFT asks for it when it makes a plan and gives up without it
+//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3: need no context
 //   real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot 2 (primary context handle of a device)
 //                        is replaced in place, because the handles programs hold are ours
 //   copies               21318C60 slot 4: id of a context; 1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked
 //                        of the proxy, because the contextless driver does not know
-//   ours                 C693336E context-local storage (read thousands of times, so local and fast); 263E8860 context checks
+//   ours                 C693336E context-local storage (read thousands of times, so local and fast); 263E8860 context checks;
+//                        6E163FBE slot 7, which shows a callback the functions of a module: cuFFT finds its kernels so
 //   refused              everything else, said once: an unknown table may act on a context that the driver does not have
 #include <malloc.h>
 #include <sys/mman.h>
@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
+#include <vector>
 
 #include "base/log.h"
 #include "hook/real_driver.h"
@@ -101,6 +102,20 @@ CUresult context_check(CUcontext, uint32_t* first, void** second) {
 }
 uint32_t context_check_none() { return 0; }
 
+// ---- 6E163FBE: a module's functions ---------------------------------------------------------------------------------------
+// Observed on an H200 (driver 580.159): cuFFT passes context, module, a callback and its data; the driver calls it with
+// the data and each function of the module, and answers 1. No other slot is ever called.
+constexpr size_t kFunctionTableSlots = 99;
+
+int visit_functions(CUcontext, CUmodule module, void (*visit)(void*, CUfunction), void* data) {
+  unsigned count = 0;
+  if (visit == nullptr || hook::cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS || count == 0) return 0;
+  std::vector<CUfunction> functions(count);
+  if (hook::cuModuleEnumerateFunctions(functions.data(), count, module) != CUDA_SUCCESS) return 0;
+  for (CUfunction function : functions) visit(data, function);
+  return 1;
+}
+
 // ---- slots that replace the driver's --------------------------------------------------------------------------------------
 CUresult primary_context(CUcontext* out, CUdevice device) {
   const Process& p = process();
@@ -164,6 +179,7 @@ struct Tables {
   Lock lock;  // rank 0: made once
   void* storage_table[4];
   void* check_table[4];
+  void* function_table[kFunctionTableSlots] = {};
   void* copy_21318C60[kMaxSlots] = {};
   void* copy_1734DC26[kMaxSlots] = {};
   bool cudart_patched = false;
@@ -255,6 +271,13 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
     *ppExportTable = t.check_table;
     return CUDA_SUCCESS;
   }
+  if (name == 0x6E163FBE) {
+    for (void*& entry : t.function_table) entry = slot(refused);
+    t.function_table[0] = reinterpret_cast<void*>(sizeof t.function_table);
+    t.function_table[7] = slot(visit_functions);
+    *ppExportTable = t.function_table;
+    return CUDA_SUCCESS;
+  }
   const bool ready = process().state() == State::kReady;
   switch (name) {
     case 0xF8CFF951:  // asked before cuInit, no slot is ever called
@@ -264,7 +287,6 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
     case 0xD4082055:
     case 0xA094798C:
     case 0x42D85A81:
-    case 0x6E163FBE:
       if (!ready) return guard(Needs::kInit);
       return real_table(pExportTableId, true, ppExportTable);
     case 0x6BD5FB6C: {

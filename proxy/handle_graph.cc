@@ -173,8 +173,20 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   const Driver& driver = session.driver();
   if (call->op == kSet) return driver.cuGraphKernelNodeSetParams_v2(target.node, &params);
   if (call->op == kSetInExec) return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &params);
+  // Annotated edges (programmatic launch, which XLA uses) need the typed call; no edge data means "after".
+  const auto edges = call.array<CUgraphEdgeData>(call->edges);
+  if (!edges.empty() && edges.size() != target.dependencies.size()) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNode node = nullptr;
-  CUresult error = driver.cuGraphAddKernelNode_v2(&node, target.graph, target.dependencies.data(), target.dependencies.size(), &params);
+  CUresult error = CUDA_SUCCESS;
+  if (edges.empty()) {
+    error = driver.cuGraphAddKernelNode_v2(&node, target.graph, target.dependencies.data(), target.dependencies.size(), &params);
+  } else {
+    CUgraphNodeParams typed{};
+    typed.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    typed.kernel = {params.func, params.gridDimX, params.gridDimY, params.gridDimZ, params.blockDimX, params.blockDimY,
+                    params.blockDimZ, params.sharedMemBytes, params.kernelParams, params.extra, params.kern, params.ctx};
+    error = driver.cuGraphAddNode_v2(&node, target.graph, target.dependencies.data(), edges.data(), target.dependencies.size(), &typed);
+  }
   return error != CUDA_SUCCESS ? error : name_node(session, call, node, reply);
 }
 

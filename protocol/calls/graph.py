@@ -39,8 +39,8 @@ call("cuGraphKernelNodeCopyAttributes", lane="reply")
 # Parameters hold pointers to kernel arguments or host memory: packed by hand into messages.
 call("cuGraphAddKernelNode", "cuGraphAddKernelNode_v2", "cuGraphKernelNodeSetParams", "cuGraphKernelNodeSetParams_v2",
      "cuGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams_v2", lane="local", uses="tubeGraphKernelNode")
-call("cuGraphAddMemcpyNode", lane="local", uses="tubeGraphCopyNode")
-call("cuGraphAddMemsetNode", lane="local", uses="tubeGraphMemsetNode")
+call("cuGraphAddMemcpyNode", "cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams", lane="local", uses="tubeGraphCopyNode")
+call("cuGraphAddMemsetNode", "cuGraphMemsetNodeSetParams", "cuGraphExecMemsetNodeSetParams", lane="local", uses="tubeGraphMemsetNode")
 call("cuGraphAddNode", "cuGraphAddNode_v2", "cuGraphNodeSetParams", "cuGraphExecNodeSetParams", lane="local",
      uses="tubeGraphKernelNode")
 

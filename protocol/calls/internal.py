@@ -97,9 +97,9 @@ message("tubeBeginCaptureToGraph", "reply", stream="id", graph="id", dependencie
 
 chapter("graph")
 # op: 0 adds to `graph` behind `dependencies` (array of node ids), 1 changes `node`, 2 changes `node` in `exec`.
-# Only op 0 answers a node. `parameters` are packed by the kernel's layout.
+# Only op 0 answers a node. `parameters` are packed by the kernel's layout. edges: CUgraphEdgeData, one per dependency, or none.
 message("tubeGraphKernelNode", "reply", op="u32", graph="id", exec="id", node="id", kernel="id", grid="u32[3]", block="u32[3]",
-        shared_bytes="u32", dependencies="blob", parameters="blob", reply=dict(node="id"))
+        shared_bytes="u32", dependencies="blob", parameters="blob", edges="blob", reply=dict(node="id"))
 # op as above; both sides are visible to the GPU. Fields as in tubeCopy3D.
 message("tubeGraphCopyNode", "reply", op="u32", graph="id", exec="id", node="id", src="u64", dst="u64", src_pitch="u64",
         dst_pitch="u64", src_height="u64", dst_height="u64", src_origin="u64[3]", dst_origin="u64[3]", extent="u64[3]",
