@@ -256,6 +256,23 @@ CUresult refuse(const CUuuid* id) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
+// The tables that are wholly ours and need no driver; null for every other name.
+const void* own_table(Tables& t, uint32_t name) {
+  switch (name) {
+    case 0xC693336E:
+      return t.storage_table;
+    case 0x263E8860:
+      return t.check_table;
+    case 0x6E163FBE:
+      for (void*& entry : t.function_table) entry = slot(refused);
+      t.function_table[0] = reinterpret_cast<void*>(sizeof t.function_table);
+      t.function_table[7] = slot(visit_functions);
+      return t.function_table;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
@@ -263,19 +280,8 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
   const uint32_t name = short_name(pExportTableId);
   Tables& t = tables();
   Locked locked(t.lock);
-  if (name == 0xC693336E) {
-    *ppExportTable = t.storage_table;
-    return CUDA_SUCCESS;
-  }
-  if (name == 0x263E8860) {
-    *ppExportTable = t.check_table;
-    return CUDA_SUCCESS;
-  }
-  if (name == 0x6E163FBE) {
-    for (void*& entry : t.function_table) entry = slot(refused);
-    t.function_table[0] = reinterpret_cast<void*>(sizeof t.function_table);
-    t.function_table[7] = slot(visit_functions);
-    *ppExportTable = t.function_table;
+  if (const void* own = own_table(t, name); own != nullptr) {
+    *ppExportTable = own;
     return CUDA_SUCCESS;
   }
   const bool ready = process().state() == State::kReady;
