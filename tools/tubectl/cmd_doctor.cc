@@ -1,6 +1,8 @@
 // tubectl doctor: what is found on this machine, and what to do about what is not right.
 #include <fmt/core.h>
 
+#include <memory>
+
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/doctor.h"
 #include "tools/tubectl/verbs.h"
@@ -42,18 +44,18 @@ int doctor(const std::string& program, bool json) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Command& command) {
+void add_doctor(Verb& root) {
   struct Options {
     std::string program;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("doctor", "look for what is missing or wrong, with a remedy for each finding");
-  verb->add_option("--program", options->program, "also tell whether the hook can get under this program")->type_name("FILE");
-  add_json_flag(*verb, options->json);
-  verb->footer("Exit code 0 when nothing is wrong (notes are fine), else 1.\n\n"
-               "Examples:\n  tubectl doctor\n  tubectl doctor --program $(which python3)\n  tubectl doctor --json");
-  verb->callback([options, &command] { command.run = [options] { return doctor(options->program, options->json); }; });
+  root.verb("doctor", "look for what is missing or wrong, with a remedy for each finding")
+      .text("--program", options->program, "FILE", "also tell whether the hook can get under this program")
+      .json(options->json)
+      .footer("Exit code 0 when nothing is wrong (notes are fine), else 1.\n\n"
+              "Examples:\n  tubectl doctor\n  tubectl doctor --program $(which python3)\n  tubectl doctor --json")
+      .action([options] { return doctor(options->program, options->json); });
 }
 
 }  // namespace tube::ctl

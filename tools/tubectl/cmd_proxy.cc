@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include <memory>
+
 #include "base/runtime_dir.h"
 #include "base/unique_fd.h"
 #include "tools/tubectl/control_client.h"
@@ -117,40 +119,36 @@ int list(const ProxyVerb& options) {
   return kExitOk;
 }
 
-CLI::App* add_one(CLI::App& parent, Command& command, const std::shared_ptr<ProxyVerb>& options, const char* name, const char* help,
-                  int (*action)(const ProxyVerb&)) {
-  CLI::App* verb = parent.add_subcommand(name, help);
-  add_json_flag(*verb, options->json);
-  verb->callback([options, action, &command] { command.run = [options, action] { return action(*options); }; });
-  return verb;
-}
-
 }  // namespace
 
-void add_proxy(CLI::App& app, Command& command) {
-  CLI::App* parent = app.add_subcommand("proxy", "start, stop or list proxies");
-  parent->require_subcommand(1);
-  parent->footer("Examples:\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy stop -w shop\n  tubectl proxy list --json");
+void add_proxy(Verb& root) {
+  Verb parent = root.verb("proxy", "start, stop or list proxies");
+  parent.needs_verb().footer("Examples:\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy stop -w shop\n  tubectl proxy list --json");
 
-  auto start_options = std::make_shared<ProxyVerb>();
-  CLI::App* verb = add_one(*parent, command, start_options, "start", "start the proxy of a workflow in the background", &start);
-  add_workflow_option(*verb, start_options->proxy.workflow);
-  verb->add_option("--gpus", start_options->proxy.gpus, "the GPUs it owns, e.g. 0,1 (default: all)")->type_name("LIST");
-  verb->add_option("--backend", start_options->proxy.backend, "auto, driver or sim (auto: sim only where no driver is)")
-      ->check(CLI::IsMember({"auto", "driver", "sim"}))->type_name("KIND");
-  verb->footer("Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and is no error.\n\n"
-               "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy start --backend sim");
+  auto options = std::make_shared<ProxyVerb>();
+  parent.verb("start", "start the proxy of a workflow in the background")
+      .json(options->json)
+      .workflow(options->proxy.workflow)
+      .text("--gpus", options->proxy.gpus, "LIST", "the GPUs it owns, e.g. 0,1 (default: all)")
+      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"}, "auto, driver or sim (auto: sim only where no GPU is)")
+      .footer("Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and is no error.\n\n"
+              "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy start --backend sim")
+      .action([options] { return start(*options); });
 
-  auto stop_options = std::make_shared<ProxyVerb>();
-  verb = add_one(*parent, command, stop_options, "stop", "end a proxy and wait until it is gone; its functions get an error", &stop);
-  add_workflow_option(*verb, stop_options->proxy.workflow);
-  verb->add_flag("--all", stop_options->all, "every proxy of this user");
-  verb->footer("Examples:\n  tubectl proxy stop\n  tubectl proxy stop -w shop\n  tubectl proxy stop --all");
+  options = std::make_shared<ProxyVerb>();
+  parent.verb("stop", "end a proxy and wait until it is gone; its functions get an error")
+      .json(options->json)
+      .workflow(options->proxy.workflow)
+      .flag("--all", options->all, "every proxy of this user")
+      .footer("Examples:\n  tubectl proxy stop\n  tubectl proxy stop -w shop\n  tubectl proxy stop --all")
+      .action([options] { return stop(*options); });
 
-  auto list_options = std::make_shared<ProxyVerb>();
-  verb = add_one(*parent, command, list_options, "list", "the proxies of this user", &list);
-  verb->add_flag("--names", list_options->names_only, "only the workflows' names, one a line");
-  verb->footer("Examples:\n  tubectl proxy list\n  tubectl proxy list --json");
+  options = std::make_shared<ProxyVerb>();
+  parent.verb("list", "the proxies of this user")
+      .json(options->json)
+      .flag("--names", options->names_only, "only the workflows' names, one a line")
+      .footer("Examples:\n  tubectl proxy list\n  tubectl proxy list --json")
+      .action([options] { return list(*options); });
 }
 
 }  // namespace tube::ctl

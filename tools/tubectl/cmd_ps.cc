@@ -1,6 +1,8 @@
 // tubectl ps: one line for each function process of a proxy, or of all proxies.
 #include <fmt/core.h>
 
+#include <memory>
+
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/format.h"
 #include "tools/tubectl/verbs.h"
@@ -10,13 +12,13 @@ namespace {
 
 struct PsOptions {
   std::string workflow;
-  CLI::App* verb = nullptr;
+  bool one = false;  // of this workflow only
   bool json = false;
 };
 
 // Without -w all proxies are shown: who types `ps` wants to see what there is.
 int ps(const PsOptions& options) {
-  bool one = options.verb->count("--workflow") > 0;
+  bool one = options.one;
   std::vector<std::string> workflows = one ? std::vector<std::string>{options.workflow} : known_workflows();
   Json functions = Json::array();
   bool reached = false;
@@ -52,15 +54,17 @@ int ps(const PsOptions& options) {
 
 }  // namespace
 
-void add_ps(CLI::App& app, Command& command) {
+void add_ps(Verb& root) {
   auto options = std::make_shared<PsOptions>();
-  CLI::App* verb = app.add_subcommand("ps", "the function processes, their memory and their traffic");
-  add_workflow_option(*verb, options->workflow);
-  add_json_flag(*verb, options->json);
-  verb->footer("Without -w the functions of all proxies of this user are shown. RECORDS counts what a function sent, TRIPS how\n"
-               "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json");
-  options->verb = verb;
-  verb->callback([options, &command] { command.run = [options] { return ps(*options); }; });
+  Verb verb = root.verb("ps", "the function processes, their memory and their traffic");
+  verb.workflow(options->workflow)
+      .json(options->json)
+      .footer("Without -w the functions of all proxies of this user are shown. RECORDS counts what a function sent, TRIPS how\n"
+              "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json")
+      .action([options, verb] {
+        options->one = verb.given("--workflow");
+        return ps(*options);
+      });
 }
 
 }  // namespace tube::ctl

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <memory>
+
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/launcher.h"
 #include "tools/tubectl/verbs.h"
@@ -103,22 +105,21 @@ int run(const RunOptions& options) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Command& command) {
+void add_run(Verb& root) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* verb = app.add_subcommand("run", "run a CUDA program through a proxy, starting the proxy when none runs");
-  verb->footer(kFooter);
-  verb->prefix_command(true);
-  add_workflow_option(*verb, options->proxy.workflow);
-  verb->add_option("-f,--function", options->function, "name shown by ps and status (default: the program's file name)")->type_name("NAME");
-  verb->add_option("--gpus", options->proxy.gpus, "GPUs of a proxy that is started now, e.g. 0,1")->type_name("LIST");
-  verb->add_option("--backend", options->proxy.backend, "of a proxy that is started now: auto, driver or sim")
-      ->check(CLI::IsMember({"auto", "driver", "sim"}))->type_name("KIND");
-  verb->add_flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one");
-  add_json_flag(*verb, options->json);
-  verb->callback([options, verb, &command] {
-    options->program = command.program.empty() ? verb->remaining() : command.program;
-    command.run = [options] { return run(*options); };
-  });
+  Verb verb = root.verb("run", "run a CUDA program through a proxy, starting the proxy when none runs");
+  verb.footer(kFooter)
+      .takes_program()
+      .workflow(options->proxy.workflow)
+      .text("-f,--function", options->function, "NAME", "name shown by ps and status (default: the program's file name)")
+      .text("--gpus", options->proxy.gpus, "LIST", "GPUs of a proxy that is started now, e.g. 0,1")
+      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"}, "of a proxy that is started now: auto, driver or sim")
+      .flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one")
+      .json(options->json)
+      .action([options, verb] {
+        options->program = verb.program();
+        return run(*options);
+      });
 }
 
 }  // namespace tube::ctl

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <memory>
+
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/format.h"
 #include "tools/tubectl/verbs.h"
@@ -54,16 +56,16 @@ int stat(const StatOptions& options) {
 
 }  // namespace
 
-void add_stat(CLI::App& app, Command& command) {
+void add_stat(Verb& root) {
   auto options = std::make_shared<StatOptions>();
-  CLI::App* verb = app.add_subcommand("stat", "records and round trips of each function, by driver call");
-  add_workflow_option(*verb, options->workflow);
-  verb->add_option("-f,--function", options->function, "only functions of this name")->type_name("NAME");
-  verb->add_option("-n,--top", options->top, "how many calls to show for each function, 0 for all")->type_name("N")->capture_default_str();
-  add_json_flag(*verb, options->json);
-  verb->footer("A posted record costs the function no waiting; a round trip does.\n\n"
-               "Examples:\n  tubectl stat\n  tubectl stat -w shop --function classify --top 0\n  tubectl stat --json");
-  verb->callback([options, &command] { command.run = [options] { return stat(*options); }; });
+  root.verb("stat", "records and round trips of each function, by driver call")
+      .workflow(options->workflow)
+      .text("-f,--function", options->function, "NAME", "only functions of this name")
+      .number("-n,--top", options->top, "how many calls to show for each function, 0 for all")
+      .json(options->json)
+      .footer("A posted record costs the function no waiting; a round trip does.\n\n"
+              "Examples:\n  tubectl stat\n  tubectl stat -w shop --function classify --top 0\n  tubectl stat --json")
+      .action([options] { return stat(*options); });
 }
 
 }  // namespace tube::ctl

@@ -1,6 +1,8 @@
 // tubectl status: the whole state of one proxy.
 #include <fmt/core.h>
 
+#include <memory>
+
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/format.h"
 #include "tools/tubectl/verbs.h"
@@ -49,17 +51,17 @@ int status(const std::string& workflow, bool json) {
 
 }  // namespace
 
-void add_status(CLI::App& app, Command& command) {
+void add_status(Verb& root) {
   struct Options {
     std::string workflow;
     bool json = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("status", "the state of one proxy: GPUs, memory, objects, totals");
-  add_workflow_option(*verb, options->workflow);
-  add_json_flag(*verb, options->json);
-  verb->footer("Examples:\n  tubectl status\n  tubectl status -w shop --json");
-  verb->callback([options, &command] { command.run = [options] { return status(options->workflow, options->json); }; });
+  root.verb("status", "the state of one proxy: GPUs, memory, objects, totals")
+      .workflow(options->workflow)
+      .json(options->json)
+      .footer("Examples:\n  tubectl status\n  tubectl status -w shop --json")
+      .action([options] { return status(options->workflow, options->json); });
 }
 
 }  // namespace tube::ctl

@@ -4,10 +4,14 @@
 // command line was understood. Exit codes are the same everywhere and are part of the interface (tubectl(1)).
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace tube::ctl {
 
@@ -27,16 +31,43 @@ struct Command {
   std::vector<std::string> program;  // what stood after `--`: never looked at as options
 };
 
-void add_run(CLI::App& app, Command& command);
-void add_proxy(CLI::App& app, Command& command);
-void add_ps(CLI::App& app, Command& command);
-void add_status(CLI::App& app, Command& command);
-void add_stat(CLI::App& app, Command& command);
-void add_doctor(CLI::App& app, Command& command);
-void add_completion(CLI::App& app, Command& command);
+// What a verb says of its command line. A thin front of CLI11, which only cli.cc includes: its templates cost seconds of
+// compilation in each file. Copies name the same verb; the variables must outlive the parse.
+class Verb {
+ public:
+  explicit Verb(CLI::App* app, Command* command) : app_(app), command_(command) {}
 
-// Options that several verbs share, with the same words everywhere.
-void add_workflow_option(CLI::App& verb, std::string& workflow);
-void add_json_flag(CLI::App& verb, bool& json);
+  Verb verb(const char* name, const char* help);  // a verb below this one
+  Verb& needs_verb();                             // it is nothing without one
+  Verb& footer(const char* text);
+  Verb& text(const char* flags, std::string& value, const char* type, const char* help);
+  Verb& number(const char* flags, size_t& value, const char* help);
+  Verb& flag(const char* flags, bool& value, const char* help);
+  Verb& choice(const char* flags, std::string& value, std::vector<std::string> words, const char* help);
+  Verb& required(const char* flags);
+  Verb& workflow(std::string& value);             // -w, with the same words everywhere
+  Verb& json(bool& value);                        // --json, likewise
+  Verb& takes_program();                          // the first word that is no option begins a program's command line
+
+  bool given(const char* flag) const;             // after the parse: the user wrote it
+  std::vector<std::string> program() const;       // after the parse: see takes_program, or what stood after `--`
+  // What to do when the command line names this verb.
+  void action(std::function<int()> run);
+
+ private:
+  CLI::App* app_;
+  Command* command_;
+};
+
+void add_run(Verb& root);
+void add_proxy(Verb& root);
+void add_ps(Verb& root);
+void add_status(Verb& root);
+void add_stat(Verb& root);
+void add_doctor(Verb& root);
+void add_completion(Verb& root);
+
+// Understands the command line: runs the verb it names and gives its exit code.
+int parse_and_run(int argc, char** argv);
 
 }  // namespace tube::ctl
