@@ -104,7 +104,7 @@ uint32_t context_check_none() { return 0; }
 
 // ---- 6E163FBE: a module's functions ---------------------------------------------------------------------------------------
 // Observed on an H200 (driver 580.159): cuFFT passes context, module, a callback and its data; the driver calls it with
-// the data and each function of the module, and answers 1. No other slot is ever called.
+// the data and each function of the module, whatever it returns, and answers their number. No other slot is ever called.
 constexpr size_t kFunctionTableSlots = 99;
 
 int visit_functions(CUcontext, CUmodule module, void (*visit)(void*, CUfunction), void* data) {
@@ -113,7 +113,7 @@ int visit_functions(CUcontext, CUmodule module, void (*visit)(void*, CUfunction)
   std::vector<CUfunction> functions(count);
   if (hook::cuModuleEnumerateFunctions(functions.data(), count, module) != CUDA_SUCCESS) return 0;
   for (CUfunction function : functions) visit(data, function);
-  return 1;
+  return static_cast<int>(count);
 }
 
 // ---- slots that replace the driver's --------------------------------------------------------------------------------------

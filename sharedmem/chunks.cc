@@ -11,13 +11,11 @@ void ChunkPool::attach(const Segment& segment, Waiter& waiter, const Peer& peer)
 }
 
 bool ChunkPool::try_claim(uint32_t* chunk) {
-  // Round robin: the chunk after the last one claimed was freed longest ago.
-  const uint32_t start = cursor_.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < abi::kChunkCount; ++i) {
-    const uint32_t candidate = (start + i) % abi::kChunkCount;
+  // The lowest free one: a program that copies little uses the same few chunks, whose pages both processes have touched
+  // and whose bytes are warm. Taking turns cost 5.8x native for the first copies of 1 MiB (H200), all of it page faults.
+  for (uint32_t candidate = 0; candidate < abi::kChunkCount; ++candidate) {
     uint64_t& state = segment_->chunk_state(candidate);
     if (load_word(state) != abi::kChunkFree || !client_claims_chunk(state)) continue;
-    cursor_.store((candidate + 1) % abi::kChunkCount, std::memory_order_relaxed);
     *chunk = candidate;
     return true;
   }

@@ -31,7 +31,6 @@ class ChunkPool {
   const Segment* segment_ = nullptr;
   Waiter* waiter_ = nullptr;
   Peer peer_;
-  std::atomic<uint32_t> cursor_{0};
 };
 
 // Proxy: the checks of an untrusted chunk range.
