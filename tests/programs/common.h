@@ -144,6 +144,8 @@ struct DeviceArray {
   explicit DeviceArray(size_t size) : count(size) { CU(cuMemAlloc(&pointer, count * sizeof(T))); }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
     CU(cuMemcpyHtoD(pointer, values.data(), count * sizeof(T)));
+    // A copy from pageable memory may return before the bytes have arrived, and a non-blocking stream does not wait for it.
+    CU(cuStreamSynchronize(nullptr));
   }
   ~DeviceArray() { CU(cuMemFree(pointer)); }
   DeviceArray(const DeviceArray&) = delete;
