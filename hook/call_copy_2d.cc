@@ -138,10 +138,8 @@ CUresult run(const Job& job, Stream* stream, bool synchronous) {
   }
   if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!gpu_visible(from) && !gpu_visible(to)) return host_to_host(job, stream);
-  if (synchronous && from == Side::kPageable) {
-    if (const CUresult r = sync_stream(stream); r != CUDA_SUCCESS) return r;
-  }
-  return staged(job, stream, from == Side::kPageable);
+  const CUresult r = staged(job, stream, from == Side::kPageable);
+  return r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? sync_stream(stream) : r;  // as in copy_bytes
 }
 
 // The address of one side by its memory type; false for arrays, which do not exist here.
@@ -194,9 +192,6 @@ CUresult run_on(CUresult parsed, const Job& job, CUstream hStream, bool synchron
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (synchronous) {
-    if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  }
   if (synchronous || stream->legacy()) {
     if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   }

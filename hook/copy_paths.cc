@@ -165,10 +165,10 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     return CUDA_SUCCESS;
   }
   if (from == Side::kPageable) {
-    if (synchronous) {  // documented: the stream is synchronised before staging begins
-      if (const CUresult r = sync_stream(stream); r != CUDA_SUCCESS) return r;
-    }
-    return upload(dst, reinterpret_cast<const std::byte*>(src), bytes, stream);
+    // A synchronous copy may natively return before the last DMA has ended, but in practice the data is there, and programs
+    // launch on other streams right away. Here the proxy may not even have looked at the record yet: wait behind it.
+    const CUresult r = upload(dst, reinterpret_cast<const std::byte*>(src), bytes, stream);
+    return r == CUDA_SUCCESS && synchronous ? sync_stream(stream) : r;
   }
   return download(reinterpret_cast<std::byte*>(dst), src, bytes, stream);
 }

@@ -46,6 +46,14 @@ int main() {
   CU(cuStreamSynchronize(nullptr));
   SHOW(cuStreamQuery(nullptr));
   print_hash("legacy", data.read());
+  // What a synchronous copy brought is there for a stream that the legacy one does not order.
+  for (uint32_t i = 0; i < 100; ++i) {
+    DeviceArray<uint32_t> fresh(std::vector<uint32_t>(count, i));
+    LAUNCH(module.function("step"), {4}, {256}, 0, apart, fresh.pointer, 3u, 1u, count);
+    CU(cuMemcpyDtoHAsync(seen.data(), fresh.pointer, count * 4, apart));
+    CU(cuStreamSynchronize(apart));
+    EXPECT(seen[0] == i * 3 + 1 && seen[count - 1] == i * 3 + 1);
+  }
   unsigned flags = 99;
   CU(cuStreamGetFlags(nullptr, &flags));
   printf("legacy flags %u\n", flags);
