@@ -65,7 +65,7 @@ CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse
 }
 
 CUresult StreamOrder::retire(StreamState& stream, StreamState* legacy, bool captures) {
-  if (!stream.dirty) return CUDA_SUCCESS;
+  if (stream.blocking() && !stream.dirty) return CUDA_SUCCESS;
   stream.dirty = false;
   dirty_.erase(std::remove(dirty_.begin(), dirty_.end(), &stream), dirty_.end());
   if (legacy == nullptr || capturing(stream, captures)) return CUDA_SUCCESS;

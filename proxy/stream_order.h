@@ -52,7 +52,8 @@ class StreamOrder {
   // Puts the waits in front of an operation on `stream`. `legacy` is the context's stand-in, nullptr when it was never
   // used. `captures`: some stream of the client may be capturing, so ask the driver before touching one.
   CUresult before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures);
-  // The stream goes away: its work must still count for the legacy stream.
+  // The stream goes away: its work must still count for the legacy stream, and, since synchronising a context asks the
+  // streams that are left, that of a non-blocking stream too.
   CUresult retire(StreamState& stream, StreamState* legacy, bool captures);
 
  private:

@@ -65,6 +65,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   if (kind == wire::Kind::kStream) {
     auto& stream = static_cast<StreamState&>(*object->state);
     if (ContextShare* share = context(stream.context); share != nullptr) {
+      if (share->legacy == nullptr && driver().cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY) (void)make_legacy(*share);
       (void)share->order.retire(stream, share->legacy.get(), captures());
     }
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);

@@ -80,5 +80,12 @@ TEST_F(StreamOrderTest, WorkOfADestroyedStreamStillCountsForLegacy) {
   EXPECT_EQ(work(legacy), Calls{});
 }
 
+// Synchronising a context marks the streams that are left; among them is always the legacy one.
+TEST_F(StreamOrderTest, WorkOfADestroyedNonBlockingStreamCountsForLegacyToo) {
+  work(free_running);
+  EXPECT_EQ(order.retire(free_running, &legacy, false), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s4", "wait s1"}));
+}
+
 }  // namespace
 }  // namespace tube::proxy
