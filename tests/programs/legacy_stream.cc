@@ -48,7 +48,9 @@ int main() {
   print_hash("legacy", data.read());
   // What a synchronous copy brought is there for a stream that the legacy one does not order.
   for (uint32_t i = 0; i < 100; ++i) {
-    DeviceArray<uint32_t> fresh(std::vector<uint32_t>(count, i));
+    DeviceArray<uint32_t> fresh(count);
+    const std::vector<uint32_t> values(count, i);
+    CU(cuMemcpyHtoD(fresh.pointer, values.data(), count * 4));
     LAUNCH(module.function("step"), {4}, {256}, 0, apart, fresh.pointer, 3u, 1u, count);
     CU(cuMemcpyDtoHAsync(seen.data(), fresh.pointer, count * 4, apart));
     CU(cuStreamSynchronize(apart));
