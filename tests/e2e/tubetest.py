@@ -215,6 +215,18 @@ class Proxy:
         counts["fds"] = self.fd_count()
         return counts
 
+    def counts_at_rest(self, timeout_s=20):
+        """counts() to compare with later: taken when nothing of an earlier client is left, not even what goes last."""
+        self.wait_unmapped("tube-segment")
+        deadline = time.monotonic() + timeout_s
+        before = None
+        while True:
+            now = self.counts()
+            if (now == before and not any(v for k, v in now.items() if k != "fds")) or time.monotonic() > deadline:
+                return now
+            before = now
+            select.select([], [], [], 0.05)
+
     def counts_back_to(self, start, timeout_s=20):
         """counts(), once they equal `start` or the time is up: freeing what a dead client owned goes on for a moment."""
         deadline = time.monotonic() + timeout_s
