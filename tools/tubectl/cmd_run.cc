@@ -26,7 +26,7 @@ struct RunOptions {
   std::vector<std::string> program;  // and its arguments
 };
 
-constexpr const char* kFooter = R"(The program and its arguments stand after --. $TUBE_OFF=1 runs it without Tube.
+constexpr const char* kRunFooter = R"(The program and its arguments stand after --. $TUBE_OFF=1 runs it without Tube.
 
 Examples:
   tubectl run -- ./vector_add
@@ -108,7 +108,7 @@ int run(const RunOptions& options) {
 void add_run(Verb& root) {
   auto options = std::make_shared<RunOptions>();
   Verb verb = root.verb("run", "run a CUDA program through a proxy, starting the proxy when none runs");
-  verb.footer(kFooter)
+  verb.footer(kRunFooter)
       .takes_program()
       .workflow(options->proxy.workflow)
       .text("-f,--function", options->function, "NAME", "name shown by ps and status (default: the program's file name)")
