@@ -16,7 +16,7 @@ GLIBC_MAX = (2, 35)
 SIZE_MAX_MIB = 60
 ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "libcuda.so.1"}
 # Folders whose scripts and built programs travel together.
-MIXED = ["tests/programs", "tests/gpu", "tests/e2e", "bench", "examples"]
+MIXED = ["tests/programs", "tests/conformance", "tests/gpu", "tests/e2e", "bench", "examples"]
 FIXED = {
     "tools/tubectl/tubectl": "bin/tubectl",
     "proxy/tubed": "bin/tubed",
