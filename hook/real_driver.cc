@@ -1,32 +1,23 @@
 #include "hook/real_driver.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 
+#include "base/driver_file.h"
 #include "base/env.h"
 #include "base/log.h"
-#include "base/mapping.h"
-#include "base/unique_fd.h"
+#include "base/tube_note.h"
 #include "hook/lock.h"
 #include "hook/process.h"
 #include "hook/visible_devices.h"
 
+TUBE_IDENTITY_NOTE();
+
 namespace tube::hook {
 namespace {
-
-// How one of our libraries is recognised in a file. The simulated GPU carries the second one in its own text.
-constexpr char kHookMarker[] = "tube: this libcuda is the hook, not the driver";
-constexpr char kSimMarker[] = "TUBE_SIM_TOPOLOGY";
-constexpr uint64_t kMarkerSearchBytes = 32u << 20;
-
-constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-                                    "/usr/lib/wsl/lib", "/usr/lib", "/usr/local/cuda/compat"};
 
 struct Loaded {
   Lock lock;  // rank 0: held while the driver loads and starts
@@ -39,63 +30,6 @@ struct Loaded {
 Loaded& loaded() {
   static Loaded* l = new Loaded;
   return *l;
-}
-
-bool is_ours(const std::string& path) {
-  Dl_info self;
-  struct stat mine, theirs;
-  if (dladdr(reinterpret_cast<const void*>(&real_driver_candidates), &self) != 0 && self.dli_fname != nullptr &&
-      stat(self.dli_fname, &mine) == 0 && stat(path.c_str(), &theirs) == 0 && mine.st_dev == theirs.st_dev &&
-      mine.st_ino == theirs.st_ino) {
-    return true;
-  }
-  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid() || fstat(fd.get(), &theirs) != 0 || theirs.st_size <= 0) return true;
-  const uint64_t size = static_cast<uint64_t>(theirs.st_size) < kMarkerSearchBytes ? static_cast<uint64_t>(theirs.st_size) : kMarkerSearchBytes;
-  Result<Mapping> file = Mapping::map(fd.get(), 0, size, PROT_READ);
-  if (!file) return true;
-  return memmem(file->data(), size, kHookMarker, sizeof kHookMarker - 1) != nullptr ||
-         memmem(file->data(), size, kSimMarker, sizeof kSimMarker - 1) != nullptr;
-}
-
-void add(std::vector<std::string>& list, const std::string& path) {
-  char real[PATH_MAX];
-  if (path.find("/stubs/") != std::string::npos || realpath(path.c_str(), real) == nullptr) return;
-  for (const std::string& known : list) {
-    if (known == real) return;
-  }
-  list.emplace_back(real);
-}
-
-// The loader's cache (ld.so(8)): a table of entries {flags, name offset, path offset, ...} behind a magic.
-void add_from_loader_cache(std::vector<std::string>& list) {
-  struct Header {
-    char magic[20];
-    uint32_t count;
-    uint32_t strings_bytes;
-    uint32_t unused[5];
-  };
-  struct Entry {
-    int32_t flags;
-    uint32_t key, value;
-    uint32_t os_version;
-    uint64_t hwcap;
-  };
-  const UniqueFd fd(open("/etc/ld.so.cache", O_RDONLY | O_CLOEXEC));
-  struct stat s;
-  if (!fd.valid() || fstat(fd.get(), &s) != 0 || static_cast<size_t>(s.st_size) < sizeof(Header)) return;
-  Result<Mapping> file = Mapping::map(fd.get(), 0, static_cast<uint64_t>(s.st_size), PROT_READ);
-  if (!file) return;
-  const char* data = reinterpret_cast<const char*>(file->data());
-  const uint64_t size = static_cast<uint64_t>(s.st_size);
-  const auto* header = reinterpret_cast<const Header*>(data);
-  if (std::memcmp(header->magic, "glibc-ld.so.cache1.1", 20) != 0) return;
-  if (sizeof(Header) + uint64_t{header->count} * sizeof(Entry) > size || data[size - 1] != 0) return;
-  const auto* entries = reinterpret_cast<const Entry*>(header + 1);
-  for (uint32_t i = 0; i < header->count; ++i) {
-    if (entries[i].key >= size || entries[i].value >= size) continue;
-    if (std::strcmp(data + entries[i].key, "libcuda.so.1") == 0) add(list, data + entries[i].value);
-  }
 }
 
 template <class F>
@@ -152,8 +86,7 @@ Status load_locked(Loaded& l) {
   l.tried_load = true;
   l.pid = getpid();
   std::string why;
-  for (const std::string& path : real_driver_candidates()) {
-    if (is_ours(path)) continue;
+  for (const std::string& path : search_driver().found) {
     if (open_candidate(path, &l.driver, &why)) return {};
   }
   l.driver.library = nullptr;
@@ -163,25 +96,6 @@ Status load_locked(Loaded& l) {
 }
 
 }  // namespace
-
-std::vector<std::string> real_driver_candidates() {
-  std::vector<std::string> list;
-  if (const char* given = env_text(Env::kRealDriver)) {
-    add(list, given);
-    return list;
-  }
-  if (const char* path = std::getenv("LD_LIBRARY_PATH")) {
-    const std::string text = path;
-    for (size_t at = 0; at <= text.size();) {
-      const size_t end = text.find(':', at) == std::string::npos ? text.size() : text.find(':', at);
-      if (end > at) add(list, text.substr(at, end - at) + "/libcuda.so.1");
-      at = end + 1;
-    }
-  }
-  add_from_loader_cache(list);
-  for (const char* folder : kFolders) add(list, std::string(folder) + "/libcuda.so.1");
-  return list;
-}
 
 std::string visible_uuids() {
   const Process& p = process();

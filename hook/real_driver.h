@@ -6,7 +6,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "base/cuda_api.h"
 #include "base/result.h"
@@ -22,11 +21,7 @@ struct RealDriver {
   CUresult (*device_get_uuid)(CUuuid*, CUdevice) = nullptr;
 };
 
-// Every place where the real driver may be, in order: TUBE_REAL_DRIVER alone if set, else LD_LIBRARY_PATH, the loader's cache
-// and the usual folders. Never this library, another copy of it, the simulated GPU or the toolkit's stub.
-std::vector<std::string> real_driver_candidates();
-
-// Loads it, once. The error lists where it was looked for. Any thread; blocks while another thread loads.
+// Loads it (base/driver_file.h says from where), once. The error lists where it was looked for. Any thread; blocks while another thread loads.
 Result<const RealDriver*> load_real_driver();
 // Loads it and calls its cuInit, once, showing it exactly `visible` ("GPU-..,GPU-.."; empty: leave the environment alone).
 Result<const RealDriver*> start_real_driver(const std::string& visible);

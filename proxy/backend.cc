@@ -3,11 +3,9 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <string_view>
-#include <vector>
 
+#include "base/driver_file.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
@@ -18,11 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFolders[] = {
-    "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/aarch64-linux-gnu", "/usr/lib/wsl/lib",
-    "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/cuda/compat",
-};
-
 fs::path own_folder() {
   std::error_code ignored;
   return fs::read_symlink("/proc/self/exe", ignored).parent_path();
@@ -31,31 +24,6 @@ fs::path own_folder() {
 bool is_file(const fs::path& path) {
   std::error_code ignored;
   return fs::is_regular_file(path, ignored);
-}
-
-// Tube's own libraries carry one of these symbols; loading them here would make a proxy of a proxy.
-bool is_ours(const fs::path& path) {
-  const std::string text = fs::weakly_canonical(path).string();
-  return text.find("/hook/") != std::string::npos || text.find("/sim/") != std::string::npos;
-}
-
-std::string find_real_driver() {
-  if (const char* named = env_text(Env::kRealDriver)) return named;
-  std::vector<fs::path> folders;
-  if (const char* list = std::getenv("LD_LIBRARY_PATH")) {
-    std::string_view rest = list;
-    while (!rest.empty()) {
-      const size_t colon = rest.find(':');
-      if (std::string_view folder = rest.substr(0, colon); !folder.empty()) folders.emplace_back(folder);
-      rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
-    }
-  }
-  folders.insert(folders.end(), std::begin(kFolders), std::end(kFolders));
-  for (const fs::path& folder : folders) {
-    const fs::path candidate = folder / "libcuda.so.1";
-    if (folder.string().find("/stubs") == std::string::npos && is_file(candidate) && !is_ours(candidate)) return candidate.string();
-  }
-  return {};
 }
 
 std::string find_sim(const BackendOptions& options) {
@@ -75,7 +43,10 @@ bool shows_gpu(const Driver& driver) {
 }
 
 Result<Backend> load_driver(const BackendOptions& options, Driver& driver) {
-  const std::string path = options.driver_path.empty() ? find_real_driver() : options.driver_path;
+  std::string path = options.driver_path;
+  if (path.empty()) {
+    if (const DriverSearch search = search_driver(); !search.found.empty()) path = search.found.front();
+  }
   if (path.empty()) {
     return errorf("no NVIDIA driver: libcuda.so.1 was not found in LD_LIBRARY_PATH or the usual folders; "
                   "give its path with --driver or TUBE_REAL_DRIVER, or use --backend sim");

@@ -10,11 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/tube_note.h"
 #include "sim/capture.h"
 #include "sim/device.h"
 #include "sim/fault.h"
 #include "sim/heap.h"
 #include "sim/module.h"
+
+TUBE_IDENTITY_NOTE();
 
 namespace tube::sim {
 namespace {

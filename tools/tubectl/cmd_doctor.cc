@@ -22,7 +22,7 @@ const char* word(Severity severity) {
 int doctor(const std::string& program, bool json) {
   Layout layout = find_layout();
   Findings findings;
-  check_driver(findings, layout);
+  check_driver(findings);
   check_install(findings, layout);
   check_system(findings);
   check_proxies(findings);

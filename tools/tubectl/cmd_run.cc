@@ -11,6 +11,7 @@
 
 #include <memory>
 
+#include "base/driver_file.h"
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/launcher.h"
 #include "tools/tubectl/verbs.h"
@@ -41,7 +42,7 @@ void prepend(const char* variable, const std::string& entry) {
 }
 
 void set_environment(const RunOptions& options, const Layout& layout) {
-  if (DriverSearch driver = find_real_driver(layout); !driver.path.empty()) setenv("TUBE_REAL_DRIVER", driver.path.c_str(), 1);
+  if (const DriverSearch driver = search_driver(); !driver.found.empty()) setenv("TUBE_REAL_DRIVER", driver.found.front().c_str(), 1);
   prepend("LD_PRELOAD", layout.hook_lib);
   prepend("LD_LIBRARY_PATH", folder_of(layout.hook_lib));
   setenv("TUBE_WORKFLOW", options.proxy.workflow.c_str(), 1);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/driver_file.h"
 #include "tools/tubectl/doctor.h"
 #include "tools/tubectl/format.h"
 
@@ -86,19 +87,20 @@ void check_device_nodes(Findings& findings, bool driver_found) {
 
 }  // namespace
 
-void check_driver(Findings& findings, const Layout& layout) {
-  DriverSearch search = find_real_driver(layout);
-  check_device_nodes(findings, !search.path.empty());
-  if (search.path.empty()) {
+void check_driver(Findings& findings) {
+  const DriverSearch search = search_driver();
+  check_device_nodes(findings, !search.found.empty());
+  if (search.found.empty()) {
     findings.push_back({Severity::kNote, "driver", fmt::format("no NVIDIA driver: looked for libcuda.so.1 in {} places", search.looked_in.size()),
                         "proxies here use the simulated GPU, and programs that use the CUDA runtime (cudart, PyTorch) cannot start; "
                         "if the driver is elsewhere, point at it with TUBE_REAL_DRIVER=/path/libcuda.so.1"});
     return;
   }
-  void* library = dlopen(search.path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const std::string& path = search.found.front();
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   DriverCalls calls;
   if (library == nullptr || !calls.load(library)) {
-    findings.push_back({Severity::kProblem, "driver", fmt::format("{} cannot be used: {}", search.path, library == nullptr ? dlerror() : "it lacks driver calls"),
+    findings.push_back({Severity::kProblem, "driver", fmt::format("{} cannot be used: {}", path, library == nullptr ? dlerror() : "it lacks driver calls"),
                         "reinstall the driver, or point at another one with TUBE_REAL_DRIVER"});
     return;
   }
@@ -106,7 +108,7 @@ void check_driver(Findings& findings, const Layout& layout) {
   calls.version(&version);
   bool new_enough = version >= 13000;
   findings.push_back({new_enough ? Severity::kFine : Severity::kProblem, "driver",
-                      fmt::format("{}, CUDA {}.{}", search.path, version / 1000, version % 1000 / 10),
+                      fmt::format("{}, CUDA {}.{}", path, version / 1000, version % 1000 / 10),
                       new_enough ? "" : "Tube is made for CUDA 13.0: install driver 580 or newer"});
   check_gpus(findings, calls);
 }

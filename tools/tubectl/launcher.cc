@@ -14,6 +14,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/driver_file.h"
 #include "base/runtime_dir.h"
 #include "base/unique_fd.h"
 #include "tools/tubectl/control_client.h"
@@ -24,14 +25,15 @@ namespace {
 constexpr int kReadyTimeoutMs = 120'000;
 constexpr int kReadyFd = 3;  // in the proxy
 
-std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layout& layout, const DriverSearch& driver) {
+std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layout& layout) {
   std::vector<std::string> arguments = {layout.tubed, "--workflow", options.workflow, "--backend", options.backend,
                                         "--ready-fd", std::to_string(kReadyFd)};
   auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
   add("--gpus", options.gpus);
-  add("--driver", driver.path);
+  const DriverSearch driver = search_driver();
+  add("--driver", driver.found.empty() ? "" : driver.found.front());
   add("--sim", layout.sim_lib);
   return arguments;
 }
@@ -87,7 +89,7 @@ Status spawn_and_wait(const ProxyOptions& options, const Layout& layout, const s
   if (pipe2(ends, O_CLOEXEC) != 0) return errno_error(errno, "pipe");
   UniqueFd ready(ends[0]), ready_writer(ends[1]);
 
-  std::vector<std::string> arguments = proxy_arguments(options, layout, find_real_driver(layout));
+  std::vector<std::string> arguments = proxy_arguments(options, layout);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

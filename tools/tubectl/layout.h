@@ -20,13 +20,4 @@ Layout find_layout();
 // The folder part of a path ("." when it has none).
 std::string folder_of(const std::string& path);
 
-struct DriverSearch {
-  std::string path;                   // the real libcuda.so.1, empty when there is none
-  std::vector<std::string> looked_in; // every file that was tried, in order
-};
-
-// The real driver as the dynamic loader would find it, Tube's own two libraries excepted: $TUBE_REAL_DRIVER,
-// $LD_LIBRARY_PATH, the loader's cache, then the folders that container runtimes and distributions mount it in.
-DriverSearch find_real_driver(const Layout& layout);
-
 }  // namespace tube::ctl

@@ -56,18 +56,5 @@ TEST(ElfFile, TruncatedFilesAreReadWithoutHarm) {
   }
 }
 
-TEST(Driver, TubesOwnLibrariesAreNoDriver) {
-  std::string folder = testing::TempDir() + "drivers/tube/hook";
-  ASSERT_EQ(system(("mkdir -p " + folder).c_str()), 0);
-  std::ofstream(folder + "/libcuda.so.1") << "hook";
-  setenv("LD_LIBRARY_PATH", folder.c_str(), 1);
-  Layout layout;
-  EXPECT_NE(find_real_driver(layout).path, folder + "/libcuda.so.1");
-  std::string real = testing::TempDir() + "drivers";
-  std::ofstream(real + "/libcuda.so.1") << "driver";
-  setenv("LD_LIBRARY_PATH", (folder + ":" + real).c_str(), 1);
-  EXPECT_EQ(find_real_driver(layout).path, real + "/libcuda.so.1");
-}
-
 }  // namespace
 }  // namespace tube::ctl
