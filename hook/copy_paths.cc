@@ -2,12 +2,14 @@
 //
 //   both sides GPU-visible   one posted tubeCopy
 //   pageable -> GPU          up to 32 KiB inside the record; more through 1 MiB staging chunks, each posted as it is
-//                            filled, so that filling and the GPU's copying overlap; the GPU hands chunks back
+//                            filled, so that filling and the GPU's copying overlap; the GPU hands chunks back. A copy
+//                            that fills the first few asks the proxy for the others, once
 //   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills them
 //
 // A thread that holds chunks never waits for another one: it empties its oldest first. So two threads cannot block each
 // other with half the pool each.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/log.h"
@@ -29,6 +31,15 @@ CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t
   r->bytes = bytes;
   r->dptr = device_address;
   return sure ? r.post() : r.call();
+}
+
+// Large copies want more than the first chunks, so that filling and copying keep overlapping.
+void want_chunks_for(uint64_t bytes) {
+  shared::ChunkPool& pool = connection().chunks;
+  static std::atomic<bool> asked{false};
+  if (bytes <= uint64_t{abi::kFirstChunks} / 2 * abi::kChunkBytes || pool.grown() || asked.exchange(true)) return;
+  Request<wire::tubeMoreChunks> r;
+  if (r.call() == CUDA_SUCCESS) pool.grow();
 }
 
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
@@ -83,6 +94,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
     return sure ? r.post() : r.call();
   }
   shared::ChunkPool& pool = connection().chunks;
+  want_chunks_for(bytes);
   while (bytes != 0) {
     uint32_t chunk = 0;
     const shared::WaitResult got = pool.claim(&chunk, shared::Probe{probe_for_faults, stream});
@@ -103,6 +115,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) {
   const bool sure = surely_valid(src, bytes);
   shared::ChunkPool& pool = connection().chunks;
+  want_chunks_for(bytes);
   const shared::Probe probe{probe_for_faults, stream};
   struct InFlight {
     uint32_t chunk;

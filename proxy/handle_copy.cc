@@ -38,8 +38,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call, Rep
   return session.driver().cuMemcpyHtoDAsync_v2(call->dst, data.data(), data.size(), op.stream);
 }
 
+CUresult handle(Session& session, const Decoded<wire::tubeMoreChunks>&, Reply<wire::tubeMoreChunks>&) { return session.take_more_chunks(); }
+
 CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call, Reply<wire::tubeCopyChunk>&) {
-  if (!shared::valid_chunk_range(call->chunk, call->chunk_offset, call->bytes) || call->direction > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (!shared::valid_chunk_range(session.chunks(), call->chunk, call->chunk_offset, call->bytes) || call->direction > 1) return CUDA_ERROR_INVALID_VALUE;
   const bool to_device = call->direction == 0;
   const uint64_t behind = to_device ? abi::kChunkFree : abi::kChunkFilled;
   const Driver& driver = session.driver();
@@ -96,8 +98,8 @@ CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&e
   const uint64_t chunk = side.address >> 20;
   const uint64_t offset = side.address & (abi::kChunkBytes - 1);
   static_assert(abi::kChunkBytes == 1u << 20);
-  if (side.kind != kChunkSide || chunk >= abi::kChunkCount) return CUDA_ERROR_INVALID_VALUE;
-  if (!shared::valid_chunk_range(static_cast<uint32_t>(chunk), offset, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  if (side.kind != kChunkSide || chunk >= session.chunks()) return CUDA_ERROR_INVALID_VALUE;
+  if (!shared::valid_chunk_range(session.chunks(), static_cast<uint32_t>(chunk), offset, bytes)) return CUDA_ERROR_INVALID_VALUE;
   out.type = CU_MEMORYTYPE_HOST;
   out.host = session.chunk_data(static_cast<uint32_t>(chunk)) + offset;
   return CUDA_SUCCESS;
@@ -138,7 +140,7 @@ CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst, 
 CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<wire::tubeCopy3D>&) {
   constexpr uint32_t kNoChunk = 0xffffffffu;
   const bool releases = call->release_chunk != kNoChunk;
-  if (releases && (call->release_chunk >= abi::kChunkCount || call->release_value > abi::kChunkFilled)) return CUDA_ERROR_INVALID_VALUE;
+  if (releases && (call->release_chunk >= session.chunks() || call->release_value > abi::kChunkFilled)) return CUDA_ERROR_INVALID_VALUE;
   const bool nothing = call->extent[0] == 0 || call->extent[1] == 0 || call->extent[2] == 0;
   StreamOp op = session.stream_op(call->stream);
   if (op.error == CUDA_SUCCESS && !nothing) {

@@ -58,6 +58,19 @@ Status Session::open() {
   return {};
 }
 
+CUresult Session::take_more_chunks() {
+  if (more_chunks_) return CUDA_SUCCESS;
+  if (Status status = segment_.allocate_more_chunks(); !status.ok()) {
+    log_warn("function '%s' (pid %d) goes on with %u staging chunks: %s", client_.name.c_str(), client_.pid, abi::kFirstChunks,
+             status.error().message.c_str());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult error = driver().cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes,
+                                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  more_chunks_ = error == CUDA_SUCCESS;
+  return error;
+}
+
 void Session::start() {
   shared::proxy_store_state(segment_.header(), abi::ProxyState::kRunning);
   thread_ = std::thread([this] {

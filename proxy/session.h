@@ -164,6 +164,9 @@ class Session {
   // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are checked by the caller.
   CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }
   CUdeviceptr chunk_state_address(uint32_t chunk) const { return registered_ + shared::chunk_state_offset(chunk); }
+  // How many chunks there are: all once the client asked for them (tubeMoreChunks).
+  uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
+  CUresult take_more_chunks();
   std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
   // For when the GPU will not do it: a failed copy must still hand its chunk back.
   void store_chunk_state(uint32_t chunk, uint64_t state);
@@ -208,6 +211,7 @@ class Session {
   UniqueFd socket_;
   shared::Segment segment_;
   bool segment_registered_ = false;
+  bool more_chunks_ = false;            // registered as well
   CUdeviceptr registered_ = 0;          // of segment_.registered()
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;

@@ -221,7 +221,8 @@ void Session::teardown() {
     memory_.free_all(DeviceMemory::kAllContexts);
     pinned_.close();
     if (segment_registered_) driver().cuMemHostUnregister(segment_.registered());
-    segment_registered_ = false;
+    if (more_chunks_) driver().cuMemHostUnregister(segment_.more_chunks());
+    segment_registered_ = more_chunks_ = false;
   } else {
     log_error("function '%s' (pid %d) is gone but its GPU work does not end: %lu bytes of device memory and %lu of pinned memory stay taken",
               client_.name.c_str(), client_.pid, memory_.bytes(), pinned_.bytes());

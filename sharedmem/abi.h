@@ -11,7 +11,8 @@
 //             +...      command ring             kRingBytes, mapped TWICE in a row by both sides: a record never wraps
 //             +...      words                    kWordCount x u64, written by the GPU      \  registered with the driver
 //             +...      chunk states             kChunkCount x u64                          > as one pinned range
-//             +...      bulk chunks              kChunkCount x kChunkBytes                 /
+//             +...      first bulk chunks        kFirstChunks x kChunkBytes                /
+//             +...      the other bulk chunks    their pages come when the client asks for them (tubeMoreChunks)
 //
 // The ring.  Byte positions only grow (u64); the byte at position p is ring[p % kRingBytes]. The client writes whole
 // records (RecordHeader, payload, padding to 16 bytes) and then stores `tail`; the proxy copies a record out, executes it
@@ -44,7 +45,7 @@
 namespace tube::abi {
 
 inline constexpr uint64_t kSegmentMagic = 0x314745'5345425554ull;  // "TUBESEG1"
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 
 inline constexpr uint32_t kCacheLine = 128;                 // two lines: the prefetcher fetches pairs
 inline constexpr uint64_t kRingBytes = 4u << 20;
@@ -54,6 +55,7 @@ inline constexpr uint32_t kReplySlots = 128;                // callers waiting a
 inline constexpr uint32_t kReplySlotBytes = 16u << 10;
 inline constexpr uint32_t kWordCount = 8192;
 inline constexpr uint32_t kChunkCount = 64;
+inline constexpr uint32_t kFirstChunks = 8;                 // there from the start; most functions never copy more at once
 inline constexpr uint32_t kChunkBytes = 1u << 20;
 inline constexpr uint32_t kNoReply = 0xffffffffu;
 inline constexpr uint64_t kWordReleased = 0x7fff'ffff'ffff'ffffull;  // no issued value comes near it
@@ -146,7 +148,9 @@ inline constexpr uint64_t kWordsOffset = kRingOffset + kRingBytes;   // start of
 inline constexpr uint64_t kChunkStatesOffset = kWordsOffset + uint64_t{kWordCount} * 8;
 inline constexpr uint64_t kChunksOffset = page_up(kChunkStatesOffset + uint64_t{kChunkCount} * 8);
 inline constexpr uint64_t kSegmentBytes = kChunksOffset + uint64_t{kChunkCount} * kChunkBytes;
-inline constexpr uint64_t kRegisteredBytes = kSegmentBytes - kWordsOffset;
+inline constexpr uint64_t kFirstBytes = kChunksOffset + uint64_t{kFirstChunks} * kChunkBytes;  // what a new segment occupies
+inline constexpr uint64_t kRegisteredBytes = kFirstBytes - kWordsOffset;
+inline constexpr uint64_t kMoreChunksBytes = kSegmentBytes - kFirstBytes;                     // registered on request
 static_assert(kRingOffset % 4096 == 0 && kWordsOffset % 4096 == 0 && kChunksOffset % 4096 == 0);
 
 }  // namespace tube::abi

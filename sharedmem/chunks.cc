@@ -11,9 +11,10 @@ void ChunkPool::attach(const Segment& segment, Waiter& waiter, const Peer& peer)
 }
 
 bool ChunkPool::try_claim(uint32_t* chunk) {
+  const uint32_t usable = usable_.load(std::memory_order_acquire);
   // The lowest free one: a program that copies little uses the same few chunks, whose pages both processes have touched
   // and whose bytes are warm. Taking turns cost 5.8x native for the first copies of 1 MiB (H200), all of it page faults.
-  for (uint32_t candidate = 0; candidate < abi::kChunkCount; ++candidate) {
+  for (uint32_t candidate = 0; candidate < usable; ++candidate) {
     uint64_t& state = segment_->chunk_state(candidate);
     if (load_word(state) != abi::kChunkFree || !client_claims_chunk(state)) continue;
     *chunk = candidate;

@@ -13,6 +13,9 @@ namespace tube::shared {
 class ChunkPool {
  public:
   void attach(const Segment& segment, Waiter& waiter, const Peer& peer);
+  // The proxy has made pages for all chunks (tubeMoreChunks); until then the first kFirstChunks are used.
+  void grow() { usable_.store(abi::kChunkCount, std::memory_order_release); }
+  bool grown() const { return usable_.load(std::memory_order_acquire) == abi::kChunkCount; }
 
   // A claimed chunk. try_claim: false when none is free now. claim: waits for one; two threads that each hold chunks and
   // wait for more can block each other, so post what is filled (the GPU then frees it) before claiming the next.
@@ -28,14 +31,15 @@ class ChunkPool {
   void release(uint32_t chunk);
 
  private:
+  std::atomic<uint32_t> usable_{abi::kFirstChunks};
   const Segment* segment_ = nullptr;
   Waiter* waiter_ = nullptr;
   Peer peer_;
 };
 
-// Proxy: the checks of an untrusted chunk range.
-constexpr bool valid_chunk_range(uint32_t untrusted_chunk, uint64_t untrusted_offset, uint64_t untrusted_bytes) {
-  return untrusted_chunk < abi::kChunkCount && untrusted_offset <= abi::kChunkBytes &&
+// Proxy: the checks of an untrusted chunk range; `chunks` of them have their pages.
+constexpr bool valid_chunk_range(uint32_t chunks, uint32_t untrusted_chunk, uint64_t untrusted_offset, uint64_t untrusted_bytes) {
+  return untrusted_chunk < chunks && untrusted_offset <= abi::kChunkBytes &&
          untrusted_bytes <= abi::kChunkBytes - untrusted_offset;
 }
 

@@ -33,6 +33,15 @@ bool over_file_size_limit(uint64_t size_bytes) {
   return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && size_bytes > limit.rlim_cur;
 }
 
+// Takes the pages. 0 or errno; some sandboxes know no fallocate on memory files: then memory comes when touched.
+int allocate(int fd, uint64_t offset, uint64_t size_bytes) {
+  int error;
+  do {
+    error = ::fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(size_bytes)) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  return error == EOPNOTSUPP || error == ENOSYS ? 0 : error;
+}
+
 constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Result<UniqueFd> open_memory_file(const char* name, uint64_t size_bytes, Fill fill) {
@@ -41,12 +50,7 @@ Result<UniqueFd> open_memory_file(const char* name, uint64_t size_bytes, Fill fi
   if (over_file_size_limit(size_bytes)) return memory_file_error(EFBIG, name, size_bytes);
   if (::ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) return memory_file_error(errno, name, size_bytes);
   if (fill == Fill::kAllocated) {
-    int error;
-    do {
-      error = ::fallocate(fd.get(), 0, 0, static_cast<off_t>(size_bytes)) == 0 ? 0 : errno;
-    } while (error == EINTR);
-    // Some sandboxes know no fallocate on memory files; then memory comes when touched, as without us.
-    if (error != 0 && error != EOPNOTSUPP && error != ENOSYS) return memory_file_error(error, name, size_bytes);
+    if (const int error = allocate(fd.get(), 0, size_bytes); error != 0) return memory_file_error(error, name, size_bytes);
   }
   return fd;
 }
@@ -91,8 +95,10 @@ Status verify_memory_file(int fd, uint64_t size_bytes, bool constant) {
 }
 
 Result<Segment> Segment::create(uint64_t session_id) {
-  Result<UniqueFd> fd = create_memory_file("tube-segment", abi::kSegmentBytes, Fill::kAllocated);
+  constexpr const char* kName = "tube-segment";
+  Result<UniqueFd> fd = create_memory_file(kName, abi::kSegmentBytes, Fill::kSparse);
   if (!fd) return fd.error();
+  if (const int error = allocate(fd->get(), 0, abi::kFirstBytes); error != 0) return memory_file_error(error, kName, abi::kFirstBytes);
   Segment segment;
   segment.fd_ = fd.take();
   Result<Mapping> memory = Mapping::map(segment.fd(), 0, abi::kSegmentBytes, PROT_READ | PROT_WRITE);
@@ -108,6 +114,11 @@ Result<Segment> Segment::create(uint64_t session_id) {
   header.session_id = session_id;
   proxy_store_state(header, abi::ProxyState::kStarting);
   return segment;
+}
+
+Status Segment::allocate_more_chunks() {
+  const int error = allocate(fd(), abi::kFirstBytes, abi::kMoreChunksBytes);
+  return error == 0 ? Status() : Status(memory_file_error(error, "tube-segment", abi::kMoreChunksBytes));
 }
 
 Result<Segment> Segment::attach(UniqueFd fd) {

@@ -30,8 +30,10 @@ class Segment {
   Segment(Segment&&) = default;
   Segment& operator=(Segment&&) = default;
 
-  // Proxy: makes, fills the constant header fields (state kStarting), seals. About 18 ms for the 70 MiB it allocates.
+  // Proxy: makes, fills the constant header fields (state kStarting), seals; pages for all but the later chunks.
   static Result<Segment> create(uint64_t session_id);
+  // Proxy: pages for the later chunks. ENOMEM, ENOSPC.
+  Status allocate_more_chunks();
   // Client: verifies and maps. Takes the fd and closes it once mapped.
   static Result<Segment> attach(UniqueFd fd);
 
@@ -49,6 +51,8 @@ class Segment {
   std::byte* chunk(uint32_t index) const;
   // The range to register with the driver: kRegisteredBytes.
   std::byte* registered() const { return memory_.data() + abi::kWordsOffset; }
+  // The later chunks: kMoreChunksBytes, a registration of their own.
+  std::byte* more_chunks() const { return memory_.data() + abi::kFirstBytes; }
 
  private:
   UniqueFd fd_;

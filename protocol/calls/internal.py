@@ -66,6 +66,8 @@ message("tubeCopy", "post", stream="id", dst="dptr", src="dptr", bytes="u64")
 message("tubeCopyInline", "post", stream="id", dst="dptr", data="blob")
 # direction 0: chunk -> device, then the GPU writes kChunkFree to the chunk's state; 1: device -> chunk, then kChunkFilled
 message("tubeCopyChunk", "post", stream="id", direction="u32", chunk="u32", chunk_offset="u32", bytes="u32", dptr="dptr")
+# pages for the chunks behind the first ones, once (abi.h kFirstChunks)
+message("tubeMoreChunks", "reply")
 # 1D..3D with pitches. Sides: kind 0 device or pinned address, 1 chunk (address = chunk index << 20 | offset), 2 array id.
 # release_chunk: 0xffffffff or a chunk whose state the GPU sets to release_value behind the copy
 message("tubeCopy3D", "post", stream="id",

@@ -204,6 +204,22 @@ TEST_F(SessionTest, WordAndChunkIndicesAreChecked) {
   EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
 }
 
+TEST_F(SessionTest, LaterChunksAreRefusedUntilAskedFor) {
+  const uint64_t device = allocate(4096);
+  wire::tubeCopyChunk copy{};
+  copy.chunk = abi::kFirstChunks;
+  copy.bytes = 16;
+  copy.dptr = device;
+  post(copy);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+  post(wire::tubeMoreChunks{});
+  post(wire::tubeMoreChunks{});
+  EXPECT_EQ(async_error(), 0u);
+  EXPECT_EQ(session->chunks(), abi::kChunkCount);
+  post(copy);  // reaches the driver now, of which this test has no copies
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_NOT_SUPPORTED));
+}
+
 TEST_F(SessionTest, AnUnknownCallEndsTheSession) {
   post_bytes(0xfffff, nullptr, 0);
   EXPECT_TRUE(session->poisoned());

@@ -198,12 +198,12 @@ TEST(Indices, OutOfRangeIsRefusedWithoutOverflow) {
   EXPECT_TRUE(valid_word(abi::kWordCount - 1));
   EXPECT_FALSE(valid_word(abi::kWordCount));
   EXPECT_FALSE(valid_word(kNoWord));
-  EXPECT_TRUE(valid_chunk_range(63, 0, abi::kChunkBytes));
-  EXPECT_TRUE(valid_chunk_range(0, abi::kChunkBytes, 0));
-  EXPECT_FALSE(valid_chunk_range(64, 0, 1));
-  EXPECT_FALSE(valid_chunk_range(0, 1, abi::kChunkBytes));
-  EXPECT_FALSE(valid_chunk_range(0, ~uint64_t{0}, 2));
-  EXPECT_FALSE(valid_chunk_range(0, 1, ~uint64_t{0}));
+  EXPECT_TRUE(valid_chunk_range(64, 63, 0, abi::kChunkBytes));
+  EXPECT_TRUE(valid_chunk_range(64, 0, abi::kChunkBytes, 0));
+  EXPECT_FALSE(valid_chunk_range(64, 64, 0, 1));
+  EXPECT_FALSE(valid_chunk_range(64, 0, 1, abi::kChunkBytes));
+  EXPECT_FALSE(valid_chunk_range(64, 0, ~uint64_t{0}, 2));
+  EXPECT_FALSE(valid_chunk_range(64, 0, 1, ~uint64_t{0}));
 }
 
 class Staging : public Pair {
@@ -217,7 +217,11 @@ class Staging : public Pair {
 
 TEST_F(Staging, ChunksAreClaimedOnceAndComeBackFromTheGpu) {
   uint32_t chunk = 0;
-  for (uint32_t i = 0; i < abi::kChunkCount; ++i) ASSERT_TRUE(chunks.try_claim(&chunk));
+  for (uint32_t i = 0; i < abi::kFirstChunks; ++i) ASSERT_TRUE(chunks.try_claim(&chunk));
+  EXPECT_FALSE(chunks.try_claim(&chunk));
+  ASSERT_TRUE(proxy.allocate_more_chunks());
+  chunks.grow();
+  for (uint32_t i = abi::kFirstChunks; i < abi::kChunkCount; ++i) ASSERT_TRUE(chunks.try_claim(&chunk));
   EXPECT_FALSE(chunks.try_claim(&chunk));
   std::thread gpu([&] { store_word(proxy.chunk_state(17), abi::kChunkFree); });
   EXPECT_EQ(chunks.claim(&chunk), WaitResult::kDone);
