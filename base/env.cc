@@ -31,6 +31,7 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_HOOK_LIB", "found beside the tools", "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},
     {"TUBE_TUBED", "found beside the tools", "Path of the proxy, tubed."},
+    {"TUBE_COVERAGE", "none", "For Tube's own tests: a file of 4096 bytes in which Tube's libcuda.so.1 marks the calls that the program makes."},
 };
 
 // Constant-initialised and never destroyed: a program may ask from its exit handlers.

@@ -23,6 +23,7 @@ enum class Env : uint8_t {
   kHookLib,
   kSimLib,
   kTubed,
+  kCoverage,
   kCount,
 };
 

@@ -9,11 +9,12 @@ _TITLES = {
 }
 
 
-def coverage(model):
+def coverage(model, tested):
+    """`tested`: {name: (since, where)}, from tests/conformance/calls.txt."""
     exported = model.exported()
     lanes = {c.name: resolve(model, c).lane for c in exported}
     counts = {lane: sum(1 for l in lanes.values() if l == lane) for lane in _TITLES}
-    works = sum(counts[lane] for lane in ("local", "post", "reply", "hand"))
+    works = sum(1 for c in exported if implemented(resolve(model, c)))
     out = ["# Coverage of the CUDA driver API", "",
            f"{len(exported)} exported names, {works} work, {counts['absent']} cannot, {counts['undescribed']} not yet.", "",
            "| lane | names | meaning |", "|---|---:|---|"]
@@ -22,12 +23,24 @@ def coverage(model):
     for c in exported:
         chapters.setdefault(resolve(model, c).chapter or "not described", []).append(c)
     for chapter in sorted(chapters, key=lambda c: (c == "not described", c)):
-        out += ["", f"## {chapter}", "", "| call | lane | how |", "|---|---|---|"]
+        out += ["", f"## {chapter}", "", "| call | lane | since | tested by | how |", "|---|---|---|---|---|"]
         for c in sorted(chapters[chapter], key=lambda c: c.name):
             target = resolve(model, c)
             how = f"as {target.name}" if target is not c else c.why or ", ".join(c.uses)
-            out.append(f"| {c.name} | {lanes[c.name]} | {how} |")
+            since, where = tested.get(c.name, ("", "")) if implemented(target) else ("", "")
+            out.append(f"| {c.name} | {lanes[c.name]} | {since} | {where} | {how} |")
     return "\n".join(out + [""])
+
+
+def implemented(target):
+    """Whether a call whose body is `target`'s does what the driver's does."""
+    return target.lane not in ("absent", "undescribed")
+
+
+def read_tested(path):
+    """{name: (since, tested by)} of calls.txt; empty without the file."""
+    rows = [line.split() for line in path.read_text(encoding="utf-8").splitlines()] if path and path.is_file() else []
+    return {row[0]: (row[1], row[2]) for row in rows if len(row) == 3 and not row[0].startswith("#")}
 
 
 def fuzz_dictionary(model):

@@ -91,14 +91,15 @@ def _quote(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _entry(model, call):
+def _entry(model, index, call):
     f = call.function
     target = resolve(model, call)
     head = f"TUBE_EXPORT CUresult {f.name}({declare_params(f.params)}) {{"
+    mark = f"  tube::hook::mark_called({index});"
     if target.lane in ("absent", "undescribed"):
         head = f"TUBE_EXPORT CUresult {f.name}({', '.join(p.ctype for p in f.params)}) {{"
-        return [head, f"  return tube::hook::unsupported({_quote(f.name)}, {_quote(target.why)});", "}"]
-    lines = [head, f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return answered({_quote(f.name)}, r);"]
+        return [head, mark, f"  return tube::hook::unsupported({_quote(f.name)}, {_quote(target.why)});", "}"]
+    lines = [head, mark, f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return answered({_quote(f.name)}, r);"]
     arguments = [p.name for p in f.params]
     if f.per_thread:
         streams = f.stream_params()
@@ -110,13 +111,13 @@ def _entry(model, call):
 
 
 def entries(model):
-    out = [NOTICE, '#include "hook/support.h"', '#include "protocol/hook_decls.gen.h"', "",
+    out = [NOTICE, '#include "hook/coverage.h"', '#include "hook/support.h"', '#include "protocol/hook_decls.gen.h"', "",
            '#define TUBE_EXPORT __attribute__((visibility("default")))', "", "namespace {", "", "using tube::hook::answered;", "",
            "// What stream 0 means in a _ptds / _ptsz entry point.",
            "CUstream per_thread(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }", "",
            "}  // namespace", "", 'extern "C" {', ""]
-    for c in model.exported():
-        out += _entry(model, c)
+    for index, c in enumerate(model.exported()):
+        out += _entry(model, index, c)
     return "\n".join(out + ["", '}  // extern "C"', ""])
 
 

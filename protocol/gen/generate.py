@@ -32,7 +32,7 @@ OUTPUTS = {
     "driver_table.gen.h": emit_proxy.driver_header, "driver_table.gen.cc": emit_proxy.driver_source,
     "proxy_decls.gen.h": emit_proxy.handler_header, "handlers.gen.cc": emit_proxy.handlers,
     "dispatch.gen.cc": emit_proxy.dispatch,
-    "coverage.md": emit_docs.coverage, "fuzz.dict": emit_docs.fuzz_dictionary,
+    "fuzz.dict": emit_docs.fuzz_dictionary,
 }
 
 
@@ -57,6 +57,7 @@ def main(arguments):
     parser.add_argument("--cuda", default=os.environ.get("CUDA_HOME", "/usr/local/cuda"), help="the CUDA toolkit's folder")
     parser.add_argument("--calls", default=PROTOCOL / "calls", type=Path, help="the descriptions")
     parser.add_argument("--lock", default=PROTOCOL / "numbers.lock", type=Path, help="the call numbers")
+    parser.add_argument("--tested", default=PROTOCOL.parent / "tests" / "conformance" / "calls.txt", type=Path, help="which test calls what")
     parser.add_argument("--out", type=Path, help="folder of the generated files")
     parser.add_argument("--number", action="store_true")
     parser.add_argument("--coverage", action="store_true")
@@ -68,12 +69,14 @@ def main(arguments):
             append_numbers(model, lock, options.lock)
             return 0
         model.number(lock)
+        tested = emit_docs.read_tested(options.tested)
         if options.coverage:
-            print(emit_docs.coverage(model), end="")
+            print(emit_docs.coverage(model, tested), end="")
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)
             for name, emit in OUTPUTS.items():
                 write_if_changed(options.out / name, emit(model))
+            write_if_changed(options.out / "coverage.md", emit_docs.coverage(model, tested))
     except (describe.DescriptionError, cuda_header.HeaderError) as error:
         print(f"protocol: error: {error}", file=sys.stderr)
         return 1

@@ -17,7 +17,7 @@ UPDATE = "--update" in sys.argv
 
 def generate(calls, out, *more):
     return subprocess.run([sys.executable, GENERATE, "--cuda", str(HERE / "toolkit"), "--calls", str(calls), "--lock",
-                           str(HERE / "numbers.lock"), "--out", str(out), *more], capture_output=True, text=True)
+                           str(HERE / "numbers.lock"), "--tested", str(HERE / "calls.txt"), "--out", str(out), *more], capture_output=True, text=True)
 
 
 class Golden(unittest.TestCase):

@@ -15,7 +15,7 @@ SOURCES = (".cc", ".h", ".cu", ".py", ".sh", "meson.build")
 # Tables, not logic: their length is that of the thing they list.
 LONG_BY_NATURE = {"protocol/numbers.lock", "LICENSE"}
 # Straight-line client programs: one call after the other, each printed. Cutting them up would hide their order.
-STRAIGHT_LINE = "tests/programs/"
+STRAIGHT_LINE = ("tests/programs/", "tests/conformance/")
 NOT_A_FUNCTION = re.compile(r"^(namespace|struct|class|enum|union|extern|typedef|using|constexpr .*=|const .*=|static .*=|inline constexpr|#|//|template <)")
 
 
