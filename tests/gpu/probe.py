@@ -5,11 +5,16 @@ import subprocess
 import sys
 
 
-def has_gpu(driver):
-    """cuInit and cuDeviceGetCount in a process of their own, so that this one stays free of CUDA."""
+def gpu_count(driver):
+    """cuInit and cuDeviceGetCount in a process of their own, so that this one stays free of CUDA; 0 when either fails."""
     code = ("import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nn = ctypes.c_int(0)\n"
-            "sys.exit(0 if lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(n)) == 0 and n.value > 0 else 1)")
-    return subprocess.run([sys.executable, "-c", code, str(driver)], capture_output=True).returncode == 0
+            "print(n.value if lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(n)) == 0 else 0)")
+    out = subprocess.run([sys.executable, "-c", code, str(driver)], capture_output=True, text=True)
+    return int(out.stdout) if out.returncode == 0 and out.stdout.strip().isdigit() else 0
+
+
+def has_gpu(driver):
+    return gpu_count(driver) > 0
 
 
 class Memory(ctypes.Structure):

@@ -65,14 +65,48 @@ def target_lines(results):
     return lines
 
 
-def text(header, results):
+WELL = ("equal", "within native's own difference", "skipped", "native fails")
+
+
+def is_well(result):
+    """Nothing in it speaks against Tube: equal, or nothing to compare with natively (then it is not counted as equal)."""
+    return result["result"].split(" (")[0] in WELL
+
+
+def count_words(words):
     counts = {}
+    for word in words:
+        counts[word.split(" (")[0]] = counts.get(word.split(" (")[0], 0) + 1
+    return ", ".join(f"{n} {k}" for k, n in sorted(counts.items()))
+
+
+def first_line(result):
+    lines = (result.get("detail") or "").strip().splitlines()
+    return f": {lines[0][:200]}" if lines else ""
+
+
+def case_table(results):
+    """Items of many cases, one line each, and below the cases that are not equal."""
+    rows, others = [("item", "result", "s", "cases")], []
     for r in results:
-        counts[r["result"].split(" ")[0]] = counts.get(r["result"].split(" ")[0], 0) + 1
-    parts = [f"Tube on a GPU: commit {header['commit']}, {header['gpu']}, driver {header['driver']}, {header['date']}",
-             "s: seconds from process start to the end of its warm-up (workers) or to its end (programs).",
-             "p50/p99: one step, arms interleaved block by block in one run.", "", table(results), "", *memory_lines(results),
-             *target_lines(results), "", ", ".join(f"{n} {k}" for k, n in sorted(counts.items()))]
+        name = f"{r['suite']}/{r['item']}"
+        cases = r.get("cases", [])
+        rows.append((name, r["result"], number(r.get("seconds_item"), "{:.1f}"), count_words(c["result"] for c in cases)))
+        others += [f"  {name}.{c['case']}: {c['result']}{first_line(c)}" for c in cases if c["result"] != "equal"]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = ["  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]), row[2].rjust(widths[2]), row[3]]) for row in rows]
+    return [*lines, "", "cases: " + count_words(c["result"] for r in results for c in r.get("cases", [])), *others, ""]
+
+
+def text(header, results):
+    single, many = [r for r in results if "cases" not in r], [r for r in results if "cases" in r]
+    parts = [f"Tube on a GPU: commit {header['commit']}, {header['gpu']}, driver {header['driver']}, {header['date']}", ""]
+    if single:
+        parts += ["s: seconds from process start to the end of its warm-up (workers) or to its end (programs).",
+                  "p50/p99: one step, arms interleaved block by block in one run.", "", table(single), "", *memory_lines(single),
+                  *target_lines(single), ""]
+    parts += case_table(many) if many else []
+    parts.append("items: " + count_words(r["result"] for r in results))
     for r in results:
         for note in r.get("notes", []):
             parts.append(f"{r['item']}: {note}")
@@ -83,7 +117,10 @@ def failures(results):
     blocks = []
     for r in results:
         if r["result"] != "equal" and r.get("detail"):
-            blocks.append(f"== {r['item']}: {r['result']}\n{r['detail']}\n")
+            blocks.append(f"== {r.get('suite', 'core')}/{r['item']}: {r['result']}\n{r['detail']}\n")
+        for c in r.get("cases", []):
+            if c["result"] != "equal" and c.get("detail"):
+                blocks.append(f"-- {r.get('suite', 'core')}/{r['item']}.{c['case']}: {c['result']}\n{c['detail']}\n")
     return "\n".join(blocks)
 
 

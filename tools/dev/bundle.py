@@ -3,7 +3,7 @@
 Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), share/ (completion files, manual pages), and tests/gpu,
 tests/programs, tests/e2e, bench, examples laid out as in the checkout, their built programs beside their scripts.
 Every ELF file in it is read with objdump: it may need glibc up to 2.35, the libraries listed in ALLOWED, and what the bundle
-itself holds. The whole is at most 60 MiB. Usage: bundle.py BUILD_FOLDER DESTINATION
+itself holds; the programs of PROVIDED_FOR also NVIDIA's libraries, which the node has in its Python's wheels or its toolkit. The whole is at most 60 MiB. Usage: bundle.py BUILD_FOLDER DESTINATION
 """
 import os
 import pathlib
@@ -15,6 +15,8 @@ import sys
 GLIBC_MAX = (2, 35)
 SIZE_MAX_MIB = 60
 ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "libcuda.so.1"}
+PROVIDED_FOR = "tests/gpu/libraries/"
+PROVIDED = re.compile(r"lib(cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|nvrtc|nvJitLink|nccl)\.so\.\d+$")
 # Folders whose scripts and built programs travel together.
 MIXED = ["tests/programs", "tests/conformance", "tests/gpu", "tests/e2e", "bench", "examples"]
 FIXED = {
@@ -85,7 +87,8 @@ def check(dest):
             continue  # A cubin: ELF of another machine.
         text = out.stdout
         for need in re.findall(r"NEEDED\s+(\S+)", text):
-            if need not in ALLOWED and need not in own:
+            provided = str(path.relative_to(dest)).startswith(PROVIDED_FOR) and PROVIDED.match(need)
+            if need not in ALLOWED and need not in own and not provided:
                 problems.append(f"{path.relative_to(dest)} needs {need}")
         for version in set(re.findall(r"GLIBC_(\d+(?:\.\d+)+)", text)):
             if tuple(int(v) for v in version.split(".")) > GLIBC_MAX:

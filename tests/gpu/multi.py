@@ -1,0 +1,69 @@
+"""The suite of what needs several processes or GPUs: each script starts its own processes, all of one arm; what it prints is compared.
+
+A script exits with 77 when the machine has not what it needs, after one line that says so. Both arms run one after the other:
+what hands GPU memory around uses names (sockets, shared memory) that two arms at once might share.
+"""
+import pathlib
+import sys
+import time
+
+import probe
+import session as sessions
+import tubetest
+
+# name -> (GPUs it needs, limit in seconds)
+SCRIPTS = {
+    "torch_handover": (1, 120),
+    "two_gpus": (2, 90),
+    "nccl_within": (2, 120),
+    "nccl_between": (2, 120),
+}
+
+
+def script(name):
+    return pathlib.Path(sessions.HERE / "items" / f"{name}.py")
+
+
+def names(session):
+    return [name for name in SCRIPTS if script(name).exists()]
+
+
+def one(session, name, gpus):
+    needed, limit = SCRIPTS[name]
+    result = {"item": name, "suite": "multi", "result": "FAILED"}
+    if gpus < needed:
+        return dict(result, result=f"skipped ({needed} GPUs needed, {gpus} here)")
+    command = [sys.executable, str(script(name))]
+    begin = time.monotonic()
+    proxy = None
+    try:
+        native = tubetest.run_program(*session.native(command), session.limit(limit) - time.monotonic())[0]
+        proxy = session.new_proxy(name, gpus=",".join(str(gpu) for gpu in range(needed)))
+        tube = tubetest.run_program(*session.tube(command, name, proxy), session.limit(limit) - time.monotonic())[0]
+        result.update(seconds_native=native.seconds, seconds_tube=tube.seconds)
+        both = f"exit codes {native.code} and {tube.code}\nnative:\n{native.out[-1500:]}\n{native.err[-1500:]}\n" \
+               f"Tube:\n{tube.out[-1500:]}\n{tube.err[-1500:]}\nproxy log ends with:\n{proxy.log_tail(15)}"
+        if native.code == tubetest.SKIP:
+            result.update(result="skipped", detail=native.out.strip())
+        elif native.code != 0:
+            result.update(result="native fails", detail=both)
+        elif (native.code, native.out) == (tube.code, tube.out):
+            result["result"] = "equal"
+        else:
+            result.update(result="DIFFERENT", detail=both)
+    except Exception as error:  # One item must not end the run.
+        result["detail"] = f"{type(error).__name__}: {error}\n{proxy.log_tail() if proxy else ''}"
+    finally:
+        if proxy is not None:
+            proxy.__exit__(None, None, None)
+    result["seconds_item"] = time.monotonic() - begin
+    return result
+
+
+def run_suite(session, chosen, done):
+    gpus = probe.gpu_count(session.driver)
+    for name in names(session):
+        if chosen(name):
+            result = one(session, name, gpus)
+            print(f"multi/{name}: {result['result']} ({result.get('seconds_item', 0):.1f} s)", flush=True)
+            done(result)
