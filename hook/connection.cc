@@ -16,6 +16,7 @@
 #include "hook/process.h"
 #include "protocol/wire.gen.h"
 #include "sharedmem/greeting.h"
+#include "sharedmem/life_lock.h"
 #include "sharedmem/socket.h"
 
 namespace tube::hook {
@@ -78,8 +79,20 @@ Status map_info(Connection& c, UniqueFd fd) {
   return {};
 }
 
+// A program that closes all its descriptors closes our socket too. Calls go on without it; whether the proxy still lives
+// then takes a short connection, at most every 50 ms of waiting. Another proxy at the same place is another process.
+bool proxy_lives(void* context, bool socket_says) {
+  const auto& c = *static_cast<const Connection*>(context);
+  if (socket_says || c.socket_is_ours()) return socket_says;
+  Result<UniqueFd> probe = shared::connect_unix(c.control_path, SOCK_STREAM);
+  if (!probe) return false;
+  Result<shared::PeerCredentials> peer = shared::peer_credentials(probe->get());
+  return peer.ok() && peer->pid == c.proxy_pid;
+}
+
 Status attach(Connection& c, shared::Greeted greeted) {
   c.welcome = greeted.welcome;
+  if (Result<Mapping> life = shared::hold_life_lock(greeted.segment.get())) c.life = life.take();
   Result<shared::Segment> segment = shared::Segment::attach(std::move(greeted.segment));
   if (!segment) return segment.error();
   c.segment = segment.take();
@@ -89,7 +102,7 @@ Status attach(Connection& c, shared::Greeted greeted) {
   c.windows.leak();
   if (Status s = map_info(c, std::move(greeted.info)); !s) return s;
   c.waiter.set_spin_us(static_cast<uint32_t>(env_number(Env::kSpinUs).value_or(c.welcome.spin_us)));
-  c.peer = shared::Peer{c.socket.get(), &c.segment.header(), &c.stop};
+  c.peer = shared::Peer{c.socket.get(), &c.segment.header(), &c.stop, c.socket_inode, proxy_lives, &c};
   c.ring.attach(c.segment, c.waiter, c.peer);
   c.replies.attach(c.segment, c.waiter, c.peer);
   c.words.attach(c.segment, c.waiter, c.peer);
@@ -106,6 +119,9 @@ Result<Connection*> connect_to_proxy() {
   auto* c = new (std::nothrow) Connection;
   if (c == nullptr) return errorf("out of memory");
   c->socket = socket.take();
+  c->socket_inode = shared::socket_inode(c->socket.get());
+  if (Result<shared::PeerCredentials> peer = shared::peer_credentials(c->socket.get())) c->proxy_pid = peer->pid;
+  if (Result<std::string> folder = find_runtime_dir()) c->control_path = control_socket_path(*folder, workflow);
   c->windows = shared::WindowReservation::take_all();
   if (c->windows.free_mask() == 0) return errorf("%s", shared::describe_taken_windows(0).c_str());
   const handshake::Hello hello = shared::make_hello(wire::kProtocolHash, function_name(), TUBE_VERSION,
@@ -121,9 +137,16 @@ Result<Connection*> connect_to_proxy() {
   return c;
 }
 
+namespace {
+Status lost_socket() {
+  return Error{EBADF, "this program closed the connection to its proxy (a descriptor it did not open): no file can be sent"};
+}
+}  // namespace
+
 Status send_file(int fd, uint64_t* token) {
   Connection& c = connection();
   Locked locked(c.fd_lock);
+  if (!c.socket_is_ours()) return lost_socket();
   *token = c.next_token++;
   return shared::send_fd(c.socket.get(), *token, fd);
 }
@@ -144,6 +167,7 @@ Result<UniqueFd> take_file(uint64_t token) {
     return fd;
   }
   for (;;) {
+    if (!c.socket_is_ours()) return lost_socket().error();
     Result<shared::TokenFd> received = shared::receive_fd(c.socket.get(), 1000);
     if (!received) return received.error();
     if (received->token == token) return std::move(received->fd);

@@ -18,6 +18,7 @@
 #include "sharedmem/replies.h"
 #include "sharedmem/ring.h"
 #include "sharedmem/segment.h"
+#include "sharedmem/socket.h"
 #include "sharedmem/window_reservation.h"
 #include "sharedmem/windows.h"
 #include "sharedmem/words.h"
@@ -25,7 +26,11 @@
 namespace tube::hook {
 
 struct Connection {
-  UniqueFd socket;
+  UniqueFd socket;           // use through socket_is_ours(): the program may have closed it and got its number for something else
+  uint64_t socket_inode = 0;
+  int proxy_pid = 0;         // as this process sees it
+  std::string control_path;
+  Mapping life;              // sharedmem/life_lock.h
   shared::Segment segment;
   shared::Waiter waiter;
   shared::Peer peer;
@@ -46,6 +51,7 @@ struct Connection {
   std::atomic<uint32_t> failure{0};  // CUresult once the transport failed
   alignas(16) std::byte scratch[abi::kMaxRecordBytes];  // where a record goes that cannot be sent; under producer
 
+  bool socket_is_ours() const { return shared::is_socket(socket.get(), socket_inode); }
   abi::SegmentHeader& header() const { return segment.header(); }
   uint64_t device_window() const { return windows::device_base(welcome.window); }
   uint64_t pinned_window() const { return windows::pinned_base(welcome.window, welcome.client_slot); }

@@ -27,6 +27,10 @@ class Lock {
     if (state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed)) return;
     slow_lock();
   }
+  bool try_lock() {
+    uint32_t expected = kFree;
+    return state_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire, std::memory_order_relaxed);
+  }
   void unlock() {
     if (state_.exchange(kFree, std::memory_order_release) == kContended) wake_one();
   }

@@ -27,6 +27,8 @@ namespace {
 
 // epoll's 64 bits: what it is, and which one.
 constexpr uint32_t kSourceShift = 56;
+constexpr int kDoubtMs = 2;
+constexpr int kDoubtLooks = 50;
 
 void drain(int fd) {
   uint64_t ignored[16];
@@ -98,9 +100,10 @@ Status Server::listen() {
 Status Server::run() {
   while (!stopping_) {
     epoll_event events[32];
-    const int count = epoll_wait(epoll_fd_.get(), events, 32, -1);
+    const int count = epoll_wait(epoll_fd_.get(), events, 32, doubtful_.empty() ? -1 : kDoubtMs);
     if (count < 0 && errno != EINTR) return errno_error(errno, "epoll_wait");
     for (int i = 0; i < count; ++i) on_event(events[i].data.u64, events[i].events);
+    settle_doubts();
   }
   // Nobody new may come while the old ones leave.
   unlink(socket_path_.c_str());
@@ -210,9 +213,11 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   welcome.device_count = gpus_.count();
   welcome.spin_us = options_.spin_us;
   welcome.info_bytes = info_bytes_;
+  const int segment_fd = session->segment().fd();
+  const int pinned_fd = session->pinned_fd();  // from here on the session's thread may close it
   // Running before the client hears of it, so that it never sees a segment in state kStarting.
   session->start();
-  Status sent = shared::send_welcome(fd, welcome, session->segment().fd(), session->pinned_fd(), info_.get());
+  Status sent = shared::send_welcome(fd, welcome, segment_fd, pinned_fd, info_.get());
   if (sent.ok()) sent = watch(fd, Source::kFunction, client.id, EPOLLRDHUP);
   if (!sent.ok()) {
     session->request_stop(abi::ProxyState::kStopping);
@@ -232,7 +237,25 @@ void Server::function_hung_up(uint64_t id) {
   auto it = sessions_.find(id);
   if (it == sessions_.end()) return;
   epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second->socket_fd(), nullptr);
-  it->second->request_stop(abi::ProxyState::kRunning);
+  doubtful_.push_back({id, 0});
+}
+
+// A socket that hung up is mostly a dead client. One that closed its descriptors and goes on still holds its life lock; a
+// dying one may hold it for a moment longer than its socket, so look a few times before leaving it to the session's own looks.
+void Server::settle_doubts() {
+  std::erase_if(doubtful_, [this](Doubt& doubt) {
+    std::lock_guard lock(mutex_);
+    auto it = sessions_.find(doubt.session);
+    if (it == sessions_.end()) return true;
+    if (!it->second->client_alive(false)) {
+      it->second->request_stop(abi::ProxyState::kRunning);
+      return true;
+    }
+    if (++doubt.looks < kDoubtLooks) return false;
+    log_info("function '%s' (pid %d) closed its connection and goes on without it", it->second->client().name.c_str(),
+             it->second->client().pid);
+    return true;
+  });
 }
 
 void Server::reap() {
@@ -246,7 +269,7 @@ void Server::reap() {
       Session& session = *it->second;
       epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, session.socket_fd(), nullptr);
       if (!session.abandoned()) slots_[session.client().slot] = false;
-      if (session.poisoned()) ++sessions_killed_;
+      if (session.poisoned() || session.unfinished()) ++sessions_killed_;
       gone.push_back(std::move(it->second));
       sessions_.erase(it);
     }

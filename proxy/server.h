@@ -61,6 +61,7 @@ class Server {
   Result<uint32_t> choose_window(uint32_t free_windows);
   uint32_t free_slot() const;
   void function_hung_up(uint64_t id);
+  void settle_doubts();
   void reap();
   void gpu_failed(uint32_t gpu, CUresult error, uint64_t session);
   void stop_sessions();
@@ -89,6 +90,11 @@ class Server {
   std::string control_path_;
   std::map<uint64_t, UniqueFd> greeting_;         // accepted, Hello not yet here
   std::map<uint64_t, ControlClient> control_;
+  struct Doubt {
+    uint64_t session;
+    int looks;
+  };
+  std::vector<Doubt> doubtful_;                   // hung up, not yet known to be dead
   uint64_t next_id_ = 1;
   bool stopping_ = false;
   uint64_t started_ns_ = 0;

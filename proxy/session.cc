@@ -96,7 +96,8 @@ void Session::run() {
   (void)make_current(0);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver().cuThreadExchangeStreamCaptureMode(&mode);
-  const shared::Peer peer{socket_.get(), &segment_.header(), &stop_};
+  const auto lives = [](void* session, bool socket_says) { return static_cast<Session*>(session)->client_alive(socket_says); };
+  const shared::Peer peer{socket_.get(), &segment_.header(), &stop_, 0, lives, this};
   while (!stop_.load(std::memory_order_relaxed)) {
     if (step()) continue;
     if (stop_.load(std::memory_order_relaxed)) break;

@@ -6,6 +6,7 @@
 
 #include <atomic>
 
+#include "base/sanitizer.h"
 #include "sharedmem/abi.h"
 
 namespace tube::shared {
@@ -18,12 +19,12 @@ std::atomic_ref<T> atomic(T& field) {
 
 // Sequentially consistent fence. ThreadSanitizer does not model fences, so there it is a read-modify-write instead.
 inline void full_fence() {
-#if defined(__SANITIZE_THREAD__)
-  static std::atomic<uint32_t> fence_word{0};
-  fence_word.fetch_add(1, std::memory_order_seq_cst);
-#else
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
+  if constexpr (kThreadSanitizer) {
+    static std::atomic<uint32_t> fence_word{0};
+    fence_word.fetch_add(1, std::memory_order_seq_cst);
+  } else {
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
 }
 
 // ---- ring positions -------------------------------------------------------------------------------------------------

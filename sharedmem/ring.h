@@ -81,12 +81,14 @@ class RingReader {
   uint64_t head() const { return head_; }
   uint64_t untrusted_backlog_bytes() const;
 
+  // A record is there, or what the client claims to be one. Costs a load.
+  bool has_record();
+
  private:
   Next bad(const char* reason) {
     bad_reason_ = reason;
     return Next::kBad;
   }
-  bool has_record();
 
   abi::SegmentHeader* shared_;
   const std::byte* ring_;

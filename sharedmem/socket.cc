@@ -173,6 +173,13 @@ Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size
   return received;
 }
 
+uint64_t socket_inode(int fd) {
+  struct stat info;
+  return ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode) ? static_cast<uint64_t>(info.st_ino) : 0;
+}
+
+bool is_socket(int fd, uint64_t inode) { return inode != 0 && socket_inode(fd) == inode; }
+
 bool hung_up(int fd) {
   const int saved = errno;
   pollfd p{fd, POLLRDHUP, 0};

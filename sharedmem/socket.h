@@ -46,6 +46,10 @@ struct Received {
 // `timeout_ms` < 0 waits for ever, 0 never waits (EAGAIN); ETIMEDOUT.
 Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size_t max_fds, int timeout_ms);
 
+// The number of the socket behind `fd`, which no other socket of the machine has; 0 when it is none.
+uint64_t socket_inode(int fd);
+bool is_socket(int fd, uint64_t inode);
+
 // True when the peer closed its end or died. One poll(2), never blocks.
 bool hung_up(int fd);
 

@@ -1,6 +1,5 @@
 #include "sharedmem/wait.h"
 
-#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -11,6 +10,7 @@
 #include "base/clock.h"
 #include "base/futex.h"
 #include "sharedmem/accessors.h"
+#include "sharedmem/socket.h"
 
 namespace tube::shared {
 namespace {
@@ -49,6 +49,12 @@ class NarrowTimerSlack {
   int before_;
 };
 
+// A killed process hangs up too: the kernel closes its end.
+bool connected(const Peer& peer) {
+  if (peer.socket_inode != 0 && !is_socket(peer.socket_fd, peer.socket_inode)) return false;
+  return !hung_up(peer.socket_fd);
+}
+
 bool on_gpu(WaitReason reason) { return reason == WaitReason::kWord || reason == WaitReason::kChunk; }
 
 }  // namespace
@@ -71,15 +77,12 @@ WaitResult check_peer(const Peer& peer, bool gpu_wait) {
     if (state == abi::ProxyState::kStopping) return WaitResult::kStopping;
     if (gpu_wait && client_load_sticky_error(*peer.header) != 0) return WaitResult::kSticky;
   }
-  if (peer.socket_fd >= 0) {
-    // A killed process hangs up too: the kernel closes its end.
-    const int saved = errno;
-    pollfd p{peer.socket_fd, POLLRDHUP, 0};
-    const int n = ::poll(&p, 1, 0);
-    errno = saved;
-    if (n > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0) return WaitResult::kPeerDead;
-  }
-  return WaitResult::kDone;
+  if (peer.socket_fd < 0) return WaitResult::kDone;
+  const int saved = errno;
+  bool alive = connected(peer);
+  if (peer.second_opinion != nullptr) alive = peer.second_opinion(peer.opinion_context, alive);
+  errno = saved;
+  return alive ? WaitResult::kDone : WaitResult::kPeerDead;
 }
 
 // A stream's progress is worth a longer spin: a native cuStreamSynchronize spins all the way, and here nobody wakes us.

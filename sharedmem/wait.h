@@ -40,6 +40,10 @@ struct Peer {
   int socket_fd = -1;                          // -1: not looked at
   abi::SegmentHeader* header = nullptr;        // client only: proxy_state and sticky_error are looked at
   const std::atomic<bool>* stop = nullptr;     // ours, local: the session should end, the process exits
+  uint64_t socket_inode = 0;                   // of our socket: another one at its number means that the program closed it
+  // Does the other process live, given what the socket alone would say? For those who know more than the socket.
+  bool (*second_opinion)(void* context, bool socket_says) = nullptr;
+  void* opinion_context = nullptr;
 };
 
 // A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts too.

@@ -6,18 +6,23 @@
 // function process with an inaccessible mapping. There are four candidates; the client reports which are free in it and
 // the proxy picks the first that it has or can get. A window is 16 TiB: the lower half for device memory of all GPUs,
 // the upper half cut into one pinned slot per client.
+//
+// ThreadSanitizer keeps its own tables where the windows are and leaves programs the first half TiB (and the top of the
+// address space, which the kernel hands out). Its builds, which only ever meet the simulated GPU, have windows of 64 GiB there.
 #pragma once
 
 #include <cstdint>
 
+#include "base/sanitizer.h"
+
 namespace tube::windows {
 
 inline constexpr uint32_t kCandidates = 4;
-inline constexpr uint64_t kWindowBytes = 0x1000'0000'0000ull;         // 16 TiB
-inline constexpr uint64_t kDeviceBytes = 0x0800'0000'0000ull;         // 8 TiB
+inline constexpr uint64_t kWindowBytes = kThreadSanitizer ? 64ull << 30 : 0x1000'0000'0000ull;  // 16 TiB
+inline constexpr uint64_t kDeviceBytes = kWindowBytes / 2;                                      // 8 TiB
 inline constexpr uint32_t kMaxClients = 128;
-inline constexpr uint64_t kPinnedSlotBytes = (kWindowBytes - kDeviceBytes) / kMaxClients;  // 64 GiB
-static_assert(kPinnedSlotBytes == 64ull << 30);
+inline constexpr uint64_t kPinnedSlotBytes = (kWindowBytes - kDeviceBytes) / kMaxClients;       // 64 GiB
+static_assert(kThreadSanitizer || kPinnedSlotBytes == 64ull << 30);
 
 constexpr uint64_t device_base(uint32_t candidate) { return (candidate + 1) * kWindowBytes; }
 constexpr uint64_t pinned_base(uint32_t candidate, uint32_t client_slot) {

@@ -1,0 +1,32 @@
+// Whether the client's address space still lives, asked without its socket.
+//
+// A socket says less than one would like: a program may close every descriptor it has (daemons do) and go on, and a child
+// that a raw clone(2) made may keep the socket open after the program's death. A file lock tells exactly: the client opens
+// its segment once more, locks that open file, maps a page of it and closes the descriptor. The mapping alone then keeps the
+// open file, and with it the lock: it goes with the address space (exit, kill, exec) and is not handed to forked children.
+//
+// Costs the client one page of address space, the proxy one flock(2) per look. Where it cannot be had (no /proc), the socket
+// decides alone.
+#pragma once
+
+#include <atomic>
+
+#include "base/mapping.h"
+#include "base/result.h"
+
+namespace tube::shared {
+
+// Client, once, before it closes `segment_fd`. The caller keeps the mapping for as long as it wants to be known alive.
+Result<Mapping> hold_life_lock(int segment_fd);
+
+// Proxy. Any thread.
+class LifeWatch {
+ public:
+  // `segment_fd` is the proxy's own; `socket_says`: what the socket alone would answer.
+  bool alive(int segment_fd, bool socket_says);
+
+ private:
+  std::atomic<bool> seen_{false};  // the client has the lock: from now on it decides
+};
+
+}  // namespace tube::shared
