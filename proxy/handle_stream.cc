@@ -45,6 +45,33 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call, Reply
   return driver.cuStreamWaitValue64_v2(op.stream, session.word_address(call->done), call->value, CU_STREAM_WAIT_VALUE_GEQ);
 }
 
+namespace {
+
+// The session remembers what its streams wait for (pending_waits.h).
+template <class Wait>
+CUresult wait_value(Session& session, uint64_t stream, const PendingWait& wait, Wait wait_call) {
+  StreamOp op = session.stream_op(stream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  if (CUresult r = session.check_device_range(wait.address, wait.bytes, false)) return r;
+  const CUresult error = wait_call(op.stream);
+  if (error == CUDA_SUCCESS) session.remember_wait(wait);
+  return error;
+}
+
+}  // namespace
+
+CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue32_v2>& call, Reply<wire::cuStreamWaitValue32_v2>&) {
+  return wait_value(session, call->stream, {call->addr, call->value, call->flags, 4}, [&](CUstream stream) {
+    return session.driver().cuStreamWaitValue32_v2(stream, call->addr, call->value, call->flags);
+  });
+}
+
+CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue64_v2>& call, Reply<wire::cuStreamWaitValue64_v2>&) {
+  return wait_value(session, call->stream, {call->addr, call->value, call->flags, 8}, [&](CUstream stream) {
+    return session.driver().cuStreamWaitValue64_v2(stream, call->addr, call->value, call->flags);
+  });
+}
+
 // Not ready is an answer, not an error of the context.
 CUresult handle(Session& session, const Decoded<wire::tubeStreamProbe>& call, Reply<wire::tubeStreamProbe>&) {
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);

@@ -24,11 +24,13 @@
 #include "protocol/handle_id.h"
 #include "proxy/device_memory.h"
 #include "proxy/objects.h"
+#include "proxy/pending_waits.h"
 #include "proxy/pinned.h"
 #include "proxy/ranges.h"
 #include "proxy/stats.h"
 #include "proxy/stream_order.h"
 #include "proxy/support.h"
+#include "sharedmem/life_lock.h"
 #include "sharedmem/ring.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/wait.h"
@@ -105,6 +107,8 @@ class Session {
   // Runs the loop on the caller's thread until the ring is empty, without sleeping. Tests and fuzzing.
   void drain_for_test();
   void teardown_for_test() { teardown(); }
+  // Whether the client still lives, whatever its socket says (sharedmem/life_lock.h).
+  bool client_alive(bool socket_says) { return life_.alive(segment_.fd(), socket_says); }
   // The GPU's context is dead: the client reads the error, calls fail.
   void store_sticky(uint32_t gpu, CUresult error);
 
@@ -119,6 +123,8 @@ class Session {
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
   bool poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
+  // True after the end when the client left before its work was done (killed, or it did not wait).
+  bool unfinished() const { return unfinished_.load(std::memory_order_relaxed); }
   // True after the end when GPU work is left: the pinned slot must not be given out again.
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
   uint32_t current_gpu() const { return gpu_.load(std::memory_order_relaxed); }
@@ -186,6 +192,10 @@ class Session {
   void collect_deferred();
   // Waits until the client's streams are idle: false when they are not within `timeout_ms`.
   bool wait_idle(uint32_t timeout_ms);
+  // A stream was told to wait for a value in the client's memory.
+  void remember_wait(const PendingWait& wait) {
+    waits_.add(wait, [this] { return wait_idle(0); });
+  }
 
  private:
   void run();
@@ -215,6 +225,7 @@ class Session {
   CUdeviceptr registered_ = 0;          // of segment_.registered()
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;
+  shared::LifeWatch life_;
   std::thread thread_;
 
   Objects objects_;
@@ -226,6 +237,7 @@ class Session {
   uint32_t captures_ = 0;
   std::map<uint64_t, uint64_t> reservations_;
   std::vector<Deferred> deferred_;
+  PendingWaits waits_;
   std::vector<std::pair<uint64_t, UniqueFd>> waiting_fds_;
   uint64_t fd_token_ = 0;
 
@@ -237,6 +249,7 @@ class Session {
   std::atomic<bool> stop_{false};
   std::atomic<bool> idle_{false};
   std::atomic<bool> poisoned_{false};
+  std::atomic<bool> unfinished_{false};
   std::atomic<bool> abandoned_{false};  // GPU work did not end: memory, slot and segment stay for good
   std::atomic<uint32_t> gpu_{0};
   std::atomic<uint32_t> used_gpus_{0};  // bit per GPU

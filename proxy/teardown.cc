@@ -1,6 +1,6 @@
 // Giving back what a client owned: at its end, when it destroys a context, and object by object.
 //
-// Order at the end: let every wait of the client's streams pass (host functions that will never run), wait for its
+// Order at the end: let every wait of the client's streams pass (host functions and values that never come), wait for its
 // streams for a bounded time, then free graphs before events, events before streams, streams before modules, and memory
 // last. If the GPU does not come idle in time, whatever it may still use stays allocated on purpose and is logged:
 // freeing memory under a running kernel would break other functions.
@@ -201,8 +201,11 @@ void Session::teardown() {
   if (!segment_.valid()) return;
   record_ = nullptr;
   (void)make_current(thread_gpu_ == 0xffffffffu ? 0 : thread_gpu_);
+  unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0), std::memory_order_relaxed);
   release_waiters();
   end_captures();
+  waits_.release(driver(), [this] { return wait_idle(0); },
+                 [this](const PendingWait& wait) { return check_device_range(wait.address, wait.bytes, true) == CUDA_SUCCESS; });
   const bool idle = wait_idle(limits::kTeardownMs);
   drop_deferred();
   teardown_objects(idle);
