@@ -94,7 +94,9 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
     auto* room = static_cast<std::byte*>(r.room(&wire::tubeLaunch::parameters, bytes));
     pack_parameters(kernel, params, extra, bytes, room);
   }
-  return sure ? r.post() : r.call();
+  const CUresult result = sure ? r.post() : r.call();
+  if (result != CUDA_SUCCESS || !process().launch_blocking || capturing(stream)) return result;
+  return sync_stream(stream);
 }
 
 }  // namespace

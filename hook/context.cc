@@ -31,6 +31,7 @@ CUresult reset_primary(Context* context) {
   const CUresult result = r.call();
   context->epoch.fetch_add(1, std::memory_order_acq_rel);
   forget_streams(context);
+  forget_events(context);
   memory_map().forget_context(context);
   forget_modules(context);
   context->flags.store(0, std::memory_order_relaxed);
@@ -182,6 +183,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   const CUresult finished = sync_context(context);
   context->alive.store(false, std::memory_order_release);
   forget_streams(context);
+  forget_events(context);
   memory_map().forget_context(context);
   forget_modules(context);
   const uint32_t number = context->number;

@@ -73,6 +73,16 @@ CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
 
 }  // namespace
 
+// The proxy has freed its side with the context.
+void forget_events(Context* context) {
+  for (uint32_t index = 1;; ++index) {
+    Slot* slot = objects().at(Kind::kEvent, index);
+    if (slot == nullptr) return;
+    const auto* event = static_cast<const Event*>(slot->object);
+    if (slot->live.load(std::memory_order_acquire) != 0 && event != nullptr && event->context == context) objects().remove(slot);
+  }
+}
+
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -20,6 +20,7 @@ namespace tube::hook {
 namespace {
 
 constinit Process g_process;
+constexpr int kNobody = -1;  // a pid that is never ours
 
 // The program ends: other threads and later exit handlers may still call. Nothing may touch the socket any more.
 void at_exit() {
@@ -35,7 +36,12 @@ void at_exit() {
 void in_forked_child() {
   Process& p = g_process;
   if (p.state_word != nullptr) p.state_word->store(0, std::memory_order_relaxed);
-  if (p.connection != nullptr) p.connection->socket.reset();
+  // Another thread was inside cuInit: what it had made by then is unknown, so this process has no CUDA.
+  if (!p.init_lock.try_lock()) p.init_pid.store(kNobody, std::memory_order_relaxed);
+  else p.init_lock.unlock();
+  if (p.connection == nullptr) return;
+  if (p.connection->socket_is_ours()) p.connection->socket.reset();
+  else (void)p.connection->socket.release();
 }
 
 bool make_state_page() {
@@ -71,10 +77,12 @@ CUresult connect_and_fill(Process& p) {
     if (said.first()) log_error("%s", connected.error().message.c_str());
     return code_of(connected.error());
   }
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  p.launch_blocking = blocking != nullptr && *blocking != '\0' && std::strcmp(blocking, "0") != 0;
   p.connection = *connected;
   p.objects.start();
-  p.device_count = choose_visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), p.connection->device_infos,
-                                          p.connection->info->device_count, p.devices);
+  p.device_count = choose_visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"),
+                                          p.connection->device_infos, p.connection->info->device_count, p.devices);
   for (uint32_t i = 0; i < p.device_count; ++i) {
     if (const CUresult r = make_primary(i); r != CUDA_SUCCESS) return r;
   }
@@ -129,7 +137,8 @@ CUresult guard(Needs needs) {
   }
   const Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return context->alive.load(std::memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const std::atomic<bool>& usable = context->primary ? context->live : context->alive;
+  return usable.load(std::memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult transport_failed(shared::WaitResult why) {

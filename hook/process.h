@@ -48,6 +48,8 @@ struct Process {
   Connection* connection = nullptr;             // made once, never freed
   Objects objects;
 
+  bool launch_blocking = false;                 // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is done
+
   // Devices the program sees: visible ordinal -> proxy ordinal.
   uint32_t device_count = 0;
   uint32_t devices[info::kMaxDevices] = {};

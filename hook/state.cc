@@ -35,6 +35,7 @@ void destroy_own_streams(Thread& thread) {
 void thread_ended(void* argument) {
   auto* thread = static_cast<Thread*>(argument);
   t_thread = nullptr;
+  if (is_forked_child()) return;  // a thread that is not here may hold the lock
   destroy_own_streams(*thread);
   thread->depth = 0;
   thread->capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;

@@ -118,8 +118,9 @@ Event* find_event(CUevent handle);
 // Creates an ordinary stream in `context`.
 CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Stream** stream);
 void destroy_stream(Stream* stream);
-// Makes the primary context's share empty again (reset): streams and events become invalid.
+// A context that ends takes its streams and events along: their handles become invalid.
 void forget_streams(Context* context);
+void forget_events(Context* context);
 uint64_t next_unique();
 
 // ---- progress (progress.cc) -------------------------------------------------------------------------------------------

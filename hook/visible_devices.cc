@@ -2,8 +2,10 @@
 
 #include <strings.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 namespace tube::hook {
@@ -24,12 +26,22 @@ uint32_t by_uuid(const std::string& entry, const info::DeviceInfo* devices, uint
   return found;
 }
 
-uint32_t find_device(const std::string& entry, const info::DeviceInfo* devices, uint32_t count) {
+// MIG instances have no place here: such an entry names no device, as on a GPU that is not divided.
+uint32_t find_device(const std::string& entry, const info::DeviceInfo* devices, uint32_t count, const uint32_t* order) {
   if (entry.rfind("GPU-", 0) == 0) return by_uuid(entry, devices, count);
   char* end = nullptr;
   const long ordinal = std::strtol(entry.c_str(), &end, 10);
   if (end == entry.c_str() || *end != 0 || ordinal < 0 || ordinal >= static_cast<long>(count)) return kNoDevice;
-  return static_cast<uint32_t>(ordinal);
+  return order[ordinal];
+}
+
+// The proxy's order is the driver's, fastest first, unless it was started with --gpus.
+void order_devices(const char* by, const info::DeviceInfo* devices, uint32_t count, uint32_t* order) {
+  for (uint32_t i = 0; i < count; ++i) order[i] = i;
+  if (by == nullptr || std::strcmp(by, "PCI_BUS_ID") != 0) return;
+  std::stable_sort(order, order + count, [&](uint32_t a, uint32_t b) {
+    return strncasecmp(devices[a].pci_bus_id, devices[b].pci_bus_id, sizeof devices[a].pci_bus_id) < 0;
+  });
 }
 
 std::string trimmed(const std::string& s) {
@@ -44,16 +56,19 @@ void format_uuid(const uint8_t u[16], char out[41]) {
                 u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
-uint32_t choose_visible_devices(const char* text, const info::DeviceInfo* devices, uint32_t count, uint32_t* chosen) {
+uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count,
+                                uint32_t* chosen) {
+  uint32_t order[info::kMaxDevices];
+  order_devices(order_by, devices, count, order);
   if (text == nullptr) {
-    for (uint32_t i = 0; i < count; ++i) chosen[i] = i;
+    std::copy(order, order + count, chosen);
     return count;
   }
   const std::string list = text;
   uint32_t n = 0;
   for (size_t at = 0; at <= list.size();) {
     const size_t comma = list.find(',', at) == std::string::npos ? list.size() : list.find(',', at);
-    const uint32_t device = find_device(trimmed(list.substr(at, comma - at)), devices, count);
+    const uint32_t device = find_device(trimmed(list.substr(at, comma - at)), devices, count, order);
     if (device == kNoDevice) break;
     for (uint32_t i = 0; i < n; ++i) {
       if (chosen[i] == device) return 0;

@@ -1,7 +1,7 @@
 // CUDA_VISIBLE_DEVICES, which natively lives inside libcuda: which of the proxy's GPUs the program sees, in which order.
 //
-// Entries are ordinals of the proxy or UUIDs ("GPU-" and at least the beginning of the hexadecimal form), separated by
-// commas. As in the driver the list ends before the first entry that names no GPU; an entry named twice gives none at all;
+// Entries are ordinals of the proxy (CUDA_DEVICE_ORDER=PCI_BUS_ID: counted along the bus) or UUIDs ("GPU-" and at least the
+// beginning of the hexadecimal form), separated by commas. As in the driver the list ends before the first entry that names no GPU; an entry named twice gives none at all;
 // unset gives all, empty gives none.
 #pragma once
 
@@ -11,8 +11,9 @@
 
 namespace tube::hook {
 
-// Fills `chosen` (room for kMaxDevices) with proxy ordinals; returns how many. `text` nullptr: unset.
-uint32_t choose_visible_devices(const char* text, const info::DeviceInfo* devices, uint32_t count, uint32_t* chosen);
+// Fills `chosen` (room for kMaxDevices) with proxy ordinals; returns how many. `text`, `order_by` nullptr: unset.
+uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count,
+                                uint32_t* chosen);
 // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" of 16 bytes, into 41 chars.
 void format_uuid(const uint8_t uuid[16], char out[41]);
 

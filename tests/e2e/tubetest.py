@@ -153,7 +153,10 @@ class Proxy:
     def log_tail(self, lines=25):
         if not self.log_path.exists():
             return "(no log)"
-        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+        text = self.log_path.read_text(errors="replace")
+        # A sanitizer's report is long, and its first lines say what it is about.
+        report = text.find("Sanitizer")
+        return text[max(0, report - 20):report + 20000] if report >= 0 else "\n".join(text.splitlines()[-lines:])
 
     def request(self, verb, timeout_s=30):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:

@@ -17,9 +17,9 @@ class VisibleDevices : public testing::Test {
       for (int b = 0; b < 16; ++b) devices_[i].uuid[b] = static_cast<uint8_t>(0x10 * (i + 1) + b);
     }
   }
-  std::vector<uint32_t> choose(const char* text) {
+  std::vector<uint32_t> choose(const char* text, const char* order = nullptr) {
     uint32_t chosen[info::kMaxDevices];
-    const uint32_t n = choose_visible_devices(text, devices_.get(), kCount, chosen);
+    const uint32_t n = choose_visible_devices(text, order, devices_.get(), kCount, chosen);
     return {chosen, chosen + n};
   }
   std::unique_ptr<info::DeviceInfo[]> devices_ = std::make_unique<info::DeviceInfo[]>(kCount);
@@ -34,6 +34,17 @@ TEST_F(VisibleDevices, ListEndsBeforeTheFirstUnknownEntry) {
   EXPECT_EQ(choose("-1,0"), List{});
   EXPECT_EQ(choose("0,x"), (List{0}));
   EXPECT_EQ(choose("NoDevFiles"), List{});
+}
+TEST_F(VisibleDevices, OrderMayFollowTheBus) {
+  const char* const bus[] = {"0000:3B:00.0", "0000:AF:00.0", "0000:18:00.0", "0000:86:00.0"};
+  for (uint32_t i = 0; i < kCount; ++i) snprintf(devices_[i].pci_bus_id, sizeof devices_[i].pci_bus_id, "%s", bus[i]);
+  EXPECT_EQ(choose(nullptr, "PCI_BUS_ID"), (List{2, 0, 3, 1}));
+  EXPECT_EQ(choose("3,0", "PCI_BUS_ID"), (List{1, 2}));
+  EXPECT_EQ(choose("3,0", "FASTEST_FIRST"), (List{3, 0}));
+}
+TEST_F(VisibleDevices, MigInstancesAreNotThere) {
+  EXPECT_EQ(choose("MIG-GPU-10111213-1415-1617-1819-1a1b1c1d1e1f/1/0"), List{});
+  EXPECT_EQ(choose("2,MIG-10111213-1415-1617-1819-1a1b1c1d1e1f,0"), (List{2}));
 }
 TEST_F(VisibleDevices, EntryNamedTwiceShowsNone) { EXPECT_EQ(choose("1,1"), List{}); }
 TEST_F(VisibleDevices, UuidMayBeShortenedAndInAnyCase) {
