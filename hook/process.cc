@@ -96,6 +96,7 @@ CUresult not_ready(Process& p) {
     case State::kUninit: return CUDA_ERROR_NOT_INITIALIZED;  // a forked child's wiped page, too
     case State::kDead: return static_cast<CUresult>(p.connection->failure.load(std::memory_order_acquire));
     case State::kDeinit: return CUDA_ERROR_DEINITIALIZED;
+    case State::kNoDevice: return CUDA_ERROR_NO_DEVICE;
   }
   return CUDA_ERROR_NOT_INITIALIZED;
 }
@@ -111,20 +112,18 @@ bool is_forked_child() {
 
 CUresult initialise() {
   Process& p = g_process;
-  if (p.state() == State::kReady) return p.device_count == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+  if (p.state() == State::kReady) return CUDA_SUCCESS;
   if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
   if (is_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
   if (env_flag(Env::kOff)) return CUDA_ERROR_NO_DEVICE;
   Locked locked(p.init_lock);
-  if (p.state() != State::kUninit) {
-    const CUresult r = not_ready(p);
-    return r == CUDA_SUCCESS && p.device_count == 0 ? CUDA_ERROR_NO_DEVICE : r;
-  }
+  if (p.state() != State::kUninit) return not_ready(p);
   if (p.state_word == nullptr && !make_state_page()) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult r = connect_and_fill(p); r != CUDA_SUCCESS) return r;
   p.init_pid.store(getpid(), std::memory_order_relaxed);
-  p.state_word->store(static_cast<uint32_t>(State::kReady), std::memory_order_release);
-  return p.device_count == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+  const State state = p.device_count == 0 ? State::kNoDevice : State::kReady;
+  p.state_word->store(static_cast<uint32_t>(state), std::memory_order_release);
+  return not_ready(p);
 }
 
 CUresult guard(Needs needs) {

@@ -25,6 +25,7 @@ enum class State : uint32_t {
   kReady = 1,
   kDead = 2,
   kDeinit = 3,
+  kNoDevice = 4,  // connected, and CUDA_VISIBLE_DEVICES leaves no GPU
 };
 
 // Our choice where CUDA has no code of its own (docs/life-of-a-call.md): no proxy to connect to, and a proxy that died.

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <strings.h>
 #include <sstream>
 
 namespace tube::sim {
@@ -36,8 +37,9 @@ std::string uuid_text(const CUuuid& u) {
 int match_visible(const std::string& item, const TopologySpec& spec, const std::vector<int>& order) {
   if (item.rfind("GPU-", 0) == 0) {
     int found = -1;
+    if (item.size() < 5) return -1;
     for (int p : order) {
-      if (uuid_text(uuid_of(p, spec.devices[static_cast<size_t>(p)])).rfind(item, 0) != 0) continue;
+      if (strncasecmp(uuid_text(uuid_of(p, spec.devices[static_cast<size_t>(p)])).c_str(), item.c_str(), item.size()) != 0) continue;
       if (found >= 0) return -1;  // ambiguous
       found = p;
     }

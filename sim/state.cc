@@ -125,6 +125,16 @@ void flush_prints(Context* context) {
   std::fflush(stdout);
 }
 
+// An event ends with its context.
+static void forget_events(State& s, const Context* context) {
+  for (auto it = s.live.begin(); it != s.live.end();) {
+    auto* event = it->second == Kind::kEvent ? static_cast<Event*>(const_cast<void*>(it->first)) : nullptr;
+    const bool gone = event != nullptr && event->context == context;
+    it = gone ? s.live.erase(it) : std::next(it);
+    if (gone) delete event;
+  }
+}
+
 void tear_down(Lock& lock, Context* context) {
   State& s = state();
   context->cancel->store(true);
@@ -136,6 +146,7 @@ void tear_down(Lock& lock, Context* context) {
     delete stream;
   }
   for (auto& [id, stream] : context->per_thread) delete stream;
+  forget_events(s, context);
   context->streams.clear();
   context->per_thread.clear();
   context->lanes.clear();

@@ -1,0 +1,144 @@
+// Contexts that end and come again: resets, destroyed contexts, and what becomes of their objects.
+#include "tests/conformance/life.h"
+
+#include <atomic>
+#include <thread>
+
+CASE(primary_context_comes_again) {
+  CU(cuInit(0));
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < 30; ++i) {
+    CUcontext context = nullptr;
+    CU(cuDevicePrimaryCtxRetain(&context, 0));
+    CU(cuCtxSetCurrent(context));
+    auto* module = new Module("kernels.fatbin");
+    auto* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(1 << 16, i));
+    LAUNCH(module->function("step"), {1}, {64}, 0, nullptr, data->pointer, 3u, 1u, 64);
+    sum += data->read()[9];
+    CUstream stream = nullptr;
+    CU(cuStreamCreate(&stream, 0));
+    CU(cuMemsetD32Async(data->pointer, 1, 64, stream));
+    if (i % 2 == 0) CU(cuDevicePrimaryCtxReset(0));
+    CU(cuDevicePrimaryCtxRelease(0));  // and with it all of the above
+  }
+  printf("sum %u\n", sum);
+}
+namespace {
+// A handle of an earlier life must not work; the codes are the business of the chapters of these calls.
+void refused(const char* call, CUresult code) { printf("%s is %s\n", call, code == CUDA_SUCCESS ? "accepted" : "refused"); }
+}  // namespace
+
+CASE(handles_of_a_reset_context) {
+  CUcontext context = nullptr;
+  CU(cuInit(0));
+  CU(cuDevicePrimaryCtxRetain(&context, 0));
+  CU(cuCtxSetCurrent(context));
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  CUdeviceptr memory = 0;
+  CUmodule module = nullptr;
+  CUfunction function = nullptr;
+  CU(cuStreamCreate(&stream, 0));
+  CU(cuEventCreate(&event, 0));
+  CU(cuEventRecord(event, stream));
+  CU(cuMemAlloc(&memory, 4096));
+  CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
+  CU(cuModuleGetFunction(&function, module, "poke"));
+  CU(cuCtxSynchronize());
+  SHOW(cuDevicePrimaryCtxReset(0));
+  unsigned flags = 0;
+  int active = -1;
+  CU(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  printf("active %d\n", active);
+  CUcontext current = nullptr;
+  SHOW(cuCtxGetCurrent(&current));
+  printf("still current: %s\n", current == context ? "yes" : "no");
+  CUdeviceptr more = 0;
+  SHOW(cuMemAlloc(&more, 16));
+  SHOW(cuCtxSynchronize());
+  SHOW(cuStreamQuery(nullptr));
+  CUcontext again = nullptr;
+  SHOW(cuDevicePrimaryCtxRetain(&again, 0));
+  printf("same handle: %s\n", again == context ? "yes" : "no");
+  SHOW(cuCtxSetCurrent(again));
+  refused("cuStreamQuery(stream)", cuStreamQuery(stream));
+  refused("cuStreamDestroy(stream)", cuStreamDestroy(stream));
+  refused("cuEventQuery(event)", cuEventQuery(event));
+  refused("cuEventDestroy(event)", cuEventDestroy(event));
+  refused("cuMemFree(memory)", cuMemFree(memory));
+  refused("cuModuleUnload(module)", cuModuleUnload(module));
+  compute("second life");
+}
+CASE(handles_of_a_destroyed_context) {
+  CU(cuInit(0));
+  CUcontext context = nullptr;
+  CU(cuCtxCreate(&context, nullptr, 0, 0));
+  CUstream stream = nullptr;
+  CUevent event = nullptr;
+  CUdeviceptr memory = 0;
+  CU(cuStreamCreate(&stream, 0));
+  CU(cuEventCreate(&event, 0));
+  CU(cuMemAlloc(&memory, 4096));
+  SHOW(cuCtxDestroy(context));
+  CUcontext current = nullptr;
+  SHOW(cuCtxGetCurrent(&current));
+  printf("current: %s\n", current == nullptr ? "none" : "some");
+  refused("cuCtxSetCurrent(context)", cuCtxSetCurrent(context));
+  refused("cuCtxDestroy(context)", cuCtxDestroy(context));
+  Gpu gpu;
+  refused("cuStreamQuery(stream)", cuStreamQuery(stream));
+  refused("cuEventQuery(event)", cuEventQuery(event));
+  refused("cuMemFree(memory)", cuMemFree(memory));
+  compute("another context");
+}
+CASE(context_destroyed_under_another_thread) {
+  CU(cuInit(0));
+  CUcontext context = nullptr;
+  CU(cuCtxCreate(&context, nullptr, 0, 0));
+  std::atomic<int> stage{0};
+  std::thread other([&] {
+    CU(cuCtxSetCurrent(context));
+    stage = 1;
+    while (stage.load() != 2) std::this_thread::yield();
+    CUdeviceptr memory = 0;
+    SHOW(cuMemAlloc(&memory, 16));
+    SHOW(cuCtxSynchronize());
+    CUcontext current = nullptr;
+    SHOW(cuCtxGetCurrent(&current));
+    SHOW(cuCtxPopCurrent(&current));
+    SHOW(cuMemAlloc(&memory, 16));
+  });
+  while (stage.load() != 1) std::this_thread::yield();
+  SHOW(cuCtxDestroy(context));
+  stage = 2;
+  other.join();
+}
+CASE(contexts_come_and_go) {
+  CU(cuInit(0));
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < 30; ++i) {
+    CUcontext context = nullptr;
+    CU(cuCtxCreate(&context, nullptr, 0, 0));
+    auto* module = new Module("kernels.fatbin");
+    auto* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(1 << 16, i));
+    LAUNCH(module->function("step"), {1}, {64}, 0, nullptr, data->pointer, 2u, 1u, 64);
+    sum += data->read()[1];
+    CU(cuCtxDestroy(context));  // and with it the module and the memory
+  }
+  printf("sum %u\n", sum);
+}
+CASE(release_without_retain) {
+  CU(cuInit(0));
+  SHOW(cuDevicePrimaryCtxRelease(0));
+  SHOW(cuDevicePrimaryCtxReset(0));
+  CUcontext context = nullptr;
+  SHOW(cuDevicePrimaryCtxRetain(&context, 0));
+  SHOW(cuDevicePrimaryCtxRetain(&context, 0));
+  SHOW(cuDevicePrimaryCtxRelease(0));
+  SHOW(cuCtxSetCurrent(context));
+  CUdeviceptr memory = 0;
+  SHOW(cuMemAlloc(&memory, 16));
+  SHOW(cuDevicePrimaryCtxRelease(0));
+  SHOW(cuMemAlloc(&memory, 16));
+  SHOW(cuDevicePrimaryCtxRelease(0));
+}
