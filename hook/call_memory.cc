@@ -96,8 +96,10 @@ CUresult pointer_attribute(CUpointer_attribute attribute, uint64_t pointer, cons
       if (a == nullptr) return CUDA_ERROR_INVALID_VALUE;
       store<unsigned long long>(data, a->buffer_id);
       return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      store<unsigned>(data, a != nullptr && a->kind == MemoryKind::kDevice && a->buffer_id != 0 && a->flags != kFromPool ? 1 : 0);
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:

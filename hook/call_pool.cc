@@ -75,7 +75,7 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Context* de
   }
   if (result != CUDA_SUCCESS) return result;
   static std::atomic<uint64_t> buffer_id{1ull << 40};
-  memory_map().insert({reply.dptr, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, 0});
+  memory_map().insert({reply.dptr, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, kFromPool});
   *dptr = reply.dptr;
   return CUDA_SUCCESS;
 }

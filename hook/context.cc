@@ -7,6 +7,7 @@
 
 #include "hook/kernels.h"
 #include "hook/memory_map.h"
+#include "hook/peers.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -34,6 +35,7 @@ CUresult reset_primary(Context* context) {
   forget_events(context);
   memory_map().forget_context(context);
   forget_modules(context);
+  forget_peers(context);
   context->flags.store(0, std::memory_order_relaxed);
   context->live.store(false, std::memory_order_release);
   return result;
@@ -186,6 +188,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   forget_events(context);
   memory_map().forget_context(context);
   forget_modules(context);
+  forget_peers(context);
   const uint32_t number = context->number;
   if (!objects().remove(context->slot)) return CUDA_ERROR_INVALID_CONTEXT;
   Thread& thread = this_thread();
@@ -257,19 +260,6 @@ CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
 
 // A hint for the whole context: not this program's to change.
 CUresult cuCtxSetCacheConfig(CUfunc_cache) { return CUDA_SUCCESS; }
-
-// Peers are enabled by the proxy between all its GPUs; what the program asked for is remembered by nobody.
-CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
-  const Context* peer = find_context(peerContext);
-  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const Context* here = current_context();
-  return peer->device == here->device || here->info().can_access_peer[peer->device] == 0 ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED
-                                                                                        : CUDA_SUCCESS;
-}
-CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
-  return find_context(peerContext) == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
-}
 
 // ---- limits: set once for everybody by the proxy, remembered per program there ---------------------------------------
 

@@ -66,7 +66,8 @@ Side side_of(uint64_t address, Says says) {
   const Connection& c = connection();
   if (c.in_device_window(address)) return Side::kDevice;
   if (c.in_pinned_window(address)) return Side::kPinned;
-  return says != Says::kHost && memory_map().is_global(address) ? Side::kDevice : Side::kPageable;
+  MemoryKind kind;
+  return says != Says::kHost && memory_map().outside_windows(address, &kind) ? Side::kDevice : Side::kPageable;
 }
 
 void probe_for_faults(void* stream) {

@@ -1,5 +1,6 @@
 // Event calls. A record posts a value of the stream's progress word behind it, so queries and waits read that word and an
 // event needs none of its own; only elapsed times are asked of the proxy.
+#include <ctime>
 #include <new>
 
 #include "hook/support.h"
@@ -29,6 +30,10 @@ CUresult ensure_word(Stream* stream) {
   return CUDA_SUCCESS;
 }
 
+// Other processes may see it: what happens to it must have reached the driver when the call returns, since they hear of it
+// outside our ring, and its state is the driver's, since they may have recorded it.
+bool interprocess(const Event* event) { return (event->flags & CU_EVENT_INTERPROCESS) != 0; }
+
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
@@ -48,7 +53,7 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if (captured) {
     r->word = shared::kNoWord;
     if ((flags & CU_EVENT_RECORD_EXTERNAL) == 0) capture_saw_record(stream, event);
-    return r.post();
+    return interprocess(event) ? r.call() : r.post();
   }
   stream->value = connection().words.next_value(stream->word);
   r->word = stream->word;
@@ -58,7 +63,26 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   event->mark = Mark{stream->word, stream->value};
   event->stream_id = stream->id;
   r.signals();
-  return r.post();
+  return interprocess(event) ? r.call() : r.post();
+}
+
+CUresult query_proxy(const Event* event) {
+  Request<wire::tubeEventQuery> r;
+  r.in_context(event->context);
+  r->event = event->id;
+  return r.call();
+}
+
+// Asked again and again with a growing pause: a wait inside the proxy would hold up this program's other threads, and a
+// word that the GPU writes behind the event could outlive this process.
+CUresult wait_for_proxy(const Event* event) {
+  constexpr uint32_t kFirstUs = 20, kLongestUs = 1000;
+  for (uint32_t pause_us = kFirstUs;; pause_us = pause_us * 2 < kLongestUs ? pause_us * 2 : kLongestUs) {
+    const CUresult r = query_proxy(event);
+    if (r != CUDA_ERROR_NOT_READY) return r;
+    const timespec pause{0, static_cast<long>(pause_us) * 1000};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 // The event's state for a query or a wait; a captured one cannot be asked.
@@ -83,20 +107,26 @@ void forget_events(Context* context) {
   }
 }
 
-CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
-  if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+Event* allocate_event(uint32_t flags) {
   Slot* slot = objects().allocate(Kind::kEvent);
-  if (slot == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (slot == nullptr) return nullptr;
   auto* event = static_cast<Event*>(slot->object);
   if (event == nullptr) event = new (std::nothrow) Event;
-  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (event == nullptr) return nullptr;
   slot->object = event;
   *event = Event{};
   event->slot = slot;
   event->context = current_context();
   event->id = slot->id;
-  event->flags = Flags;
+  event->flags = flags;
+  return event;
+}
+
+CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
+  if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  Event* event = allocate_event(Flags);
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   {
     Request<wire::tubeEventCreate> r;
     r.in_context(event->context);
@@ -104,8 +134,8 @@ CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
     r->flags = Flags;
     if (const CUresult result = r.post(); result != CUDA_SUCCESS) return result;
   }
-  objects().publish(slot);
-  *phEvent = static_cast<CUevent>(objects().handle_of(slot));
+  objects().publish(event->slot);
+  *phEvent = static_cast<CUevent>(objects().handle_of(event->slot));
   return CUDA_SUCCESS;
 }
 
@@ -129,6 +159,10 @@ CUresult cuEventQuery(CUevent hEvent) {
   Mark mark;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
+  if (interprocess(event)) {
+    const CUresult r = query_proxy(event);
+    return r == CUDA_SUCCESS ? take_error() : r;
+  }
   if (mark_reached(mark)) return take_error();
   if (const CUresult r = alive_while_polling(&event->context->legacy); r != CUDA_SUCCESS) return r;
   return CUDA_ERROR_NOT_READY;
@@ -139,6 +173,10 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   Mark mark;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
+  if (interprocess(event)) {
+    const CUresult r = wait_for_proxy(event);
+    return r == CUDA_SUCCESS ? take_error() : r;
+  }
   return wait_mark(mark, &event->context->legacy);
 }
 

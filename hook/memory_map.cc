@@ -7,10 +7,14 @@ MemoryMap& memory_map() {
   return *map;
 }
 
+namespace {
+bool lies_outside(MemoryKind kind) { return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened; }
+}  // namespace
+
 void MemoryMap::insert(const Allocation& allocation) {
   Locked locked(lock_);
   const auto [it, fresh] = by_base_.insert_or_assign(allocation.base, allocation);
-  if (fresh && it->second.kind == MemoryKind::kGlobal) globals_.fetch_add(1, std::memory_order_release);
+  if (fresh && lies_outside(it->second.kind)) outside_.fetch_add(1, std::memory_order_release);
 }
 
 bool MemoryMap::remove(uint64_t base, MemoryKind kind, Allocation* removed) {
@@ -19,13 +23,15 @@ bool MemoryMap::remove(uint64_t base, MemoryKind kind, Allocation* removed) {
   if (it == by_base_.end() || it->second.kind != kind) return false;
   *removed = it->second;
   by_base_.erase(it);
-  if (kind == MemoryKind::kGlobal) globals_.fetch_sub(1, std::memory_order_release);
+  if (lies_outside(kind)) outside_.fetch_sub(1, std::memory_order_release);
   return true;
 }
 
-bool MemoryMap::is_global(uint64_t address) const {
+bool MemoryMap::outside_windows(uint64_t address, MemoryKind* kind) const {
   Allocation a;
-  return globals_.load(std::memory_order_acquire) != 0 && find(address, &a) && a.kind == MemoryKind::kGlobal;
+  if (outside_.load(std::memory_order_acquire) == 0 || !find(address, &a) || !lies_outside(a.kind)) return false;
+  *kind = a.kind;
+  return true;
 }
 
 bool MemoryMap::find(uint64_t address, Allocation* found) const {
@@ -40,8 +46,10 @@ bool MemoryMap::find(uint64_t address, Allocation* found) const {
 
 void MemoryMap::forget_context(const Context* context) {
   Locked locked(lock_);
-  std::erase_if(by_base_, [context](const auto& entry) {
-    return entry.second.context == context && entry.second.kind != MemoryKind::kGlobal;  // those go with their module
+  std::erase_if(by_base_, [this, context](const auto& entry) {
+    const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal;  // those go with their module
+    if (goes && lies_outside(entry.second.kind)) outside_.fetch_sub(1, std::memory_order_release);
+    return goes;
   });
 }
 

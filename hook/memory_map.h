@@ -19,7 +19,10 @@ enum class MemoryKind : uint32_t {
   kPinned,
   kMapped,  // by cuMemMap: access rights are the program's business, so a copy there may fail
   kGlobal,  // a module's variable: the driver placed it, outside the windows
+  kOpened,  // another process's, by cuIpcOpenMemHandle; a native program's lies outside the windows
 };
+
+inline constexpr uint32_t kFromPool = 1u << 31;  // kDevice: allocated in stream order
 
 struct Allocation {
   uint64_t base = 0;
@@ -27,7 +30,7 @@ struct Allocation {
   uint64_t buffer_id = 0;  // unique per allocation
   Context* context = nullptr;
   MemoryKind kind = MemoryKind::kDevice;
-  uint32_t flags = 0;      // of cuMemHostAlloc
+  uint32_t flags = 0;      // of cuMemHostAlloc; kFromPool
 };
 
 class MemoryMap {
@@ -36,15 +39,15 @@ class MemoryMap {
   // Whole allocations only, by their first address. False: none starts there.
   bool remove(uint64_t base, MemoryKind kind, Allocation* removed);
   bool find(uint64_t address, Allocation* found) const;
-  // Is it a module's variable? Costs one load while the program has asked for none.
-  bool is_global(uint64_t address) const;
+  // Is it of a kind that may lie outside the windows, and which? Costs one load while the program has none.
+  bool outside_windows(uint64_t address, MemoryKind* kind) const;
   // Everything of a context that was reset or destroyed.
   void forget_context(const Context* context);
 
  private:
   mutable Lock lock_;  // rank 3, innermost of that rank
   std::map<uint64_t, Allocation> by_base_;
-  std::atomic<uint32_t> globals_{0};
+  std::atomic<uint32_t> outside_{0};  // kGlobal, kOpened
 };
 
 MemoryMap& memory_map();

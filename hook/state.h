@@ -115,6 +115,8 @@ bool push_context(Context* context);
 Stream* find_stream(CUstream handle, CUresult* error);
 Stream* find_stream_in(Context* context, CUstream handle, CUresult* error);
 Event* find_event(CUevent handle);
+// A new event of the current context, which nobody finds before its slot is published. nullptr: out of memory.
+Event* allocate_event(uint32_t flags);
 // Creates an ordinary stream in `context`.
 CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Stream** stream);
 void destroy_stream(Stream* stream);

@@ -65,7 +65,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   Event* event = find_event(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = capture_saw_wait(stream, event); r != CUDA_SUCCESS) return r;
-  {
+  const bool interprocess = (event->flags & CU_EVENT_INTERPROCESS) != 0;  // another process may record it
+  if (!interprocess) {
     Locked locked(connection().producer);
     if (!event->recorded) return CUDA_SUCCESS;
   }
@@ -73,7 +74,7 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   r->stream = stream->id;
   r->event = event->id;
   r->flags = Flags;
-  return r.post();
+  return interprocess ? r.call() : r.post();  // behind the record of now, not a later one
 }
 
 CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {

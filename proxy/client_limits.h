@@ -28,6 +28,9 @@ inline constexpr uint32_t kLaunchAttributes = 32;
 inline constexpr uint64_t kWordValue = 1ull << 62;           // stream waits compare cyclically: stay on one side
 inline constexpr uint32_t kControlClients = 16;
 inline constexpr uint32_t kControlLineBytes = 64u << 10;
+inline constexpr uint32_t kImports = 1u << 16;               // allocations of other processes, open at once
+inline constexpr uint32_t kBrokerClients = 4096;             // allocations that other proxies have open
+inline constexpr int kBrokerMs = 5000;                       // how long another proxy may take to answer
 inline constexpr uint32_t kTeardownMs = 5000;                // how long a dead client's work may still run
 
 // Per kind of object (protocol/handle_id.h).

@@ -58,34 +58,48 @@ CUresult MemoryMap::map_block(const Block& block) {
 CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint64_t bytes, Block* block) {
   if (bytes == 0 || bytes > windows::kDeviceBytes) return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t granularity = gpus_[static_cast<uint32_t>(device)].granularity;
-  block->bytes = (bytes + granularity - 1) / granularity * granularity;
-  block->device = device;
-  block->window = window;
+  bytes = (bytes + granularity - 1) / granularity * granularity;
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop.location.id = gpus_[static_cast<uint32_t>(device)].device;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  if (CUresult error = driver_.cuMemCreate(&block->handle, block->bytes, &prop, 0); error != CUDA_SUCCESS) return error;
+  CUmemGenericAllocationHandle handle = 0;
+  if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, 0); error != CUDA_SUCCESS) return error;
+  CUresult error = place(window, session, device, handle, bytes, block);
+  if (error != CUDA_SUCCESS) driver_.cuMemRelease(handle);
+  return error;
+}
+
+CUresult MemoryMap::place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle, uint64_t bytes,
+                          Block* block) {
+  *block = Block{0, bytes, handle, device, window};
   {
     std::lock_guard lock(mutex_);
-    block->address = windows_[window].device.allocate(block->bytes);
+    block->address = windows_[window].device.allocate(bytes);
   }
   CUresult error = block->address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : map_block(*block);
   std::lock_guard lock(mutex_);
   if (error == CUDA_SUCCESS) {
-    owners_[block->address] = Owner{session, block->address, block->bytes, device};
-    return error;
+    owners_[block->address] = Owner{session, block->address, bytes, device};
+  } else if (block->address != 0) {
+    windows_[window].device.free(block->address, bytes);
   }
-  if (block->address != 0) windows_[window].device.free(block->address, block->bytes);
-  driver_.cuMemRelease(block->handle);
   return error;
+}
+
+void MemoryMap::retain(const Block& block) {
+  std::lock_guard lock(mutex_);
+  if (auto owner = owners_.find(block.address); owner != owners_.end()) ++owner->second.holders;
 }
 
 void MemoryMap::release(const Block& block) {
   {
     std::lock_guard lock(mutex_);
-    owners_.erase(block.address);
+    if (auto owner = owners_.find(block.address); owner != owners_.end()) {
+      if (--owner->second.holders != 0) return;
+      owners_.erase(owner);
+    }
   }
   const CUresult unmapped = driver_.cuMemUnmap(block.address, block.bytes);
   driver_.cuMemRelease(block.handle);

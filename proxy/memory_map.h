@@ -17,6 +17,8 @@
 #include "base/cuda_api.h"
 #include "base/mapping.h"
 #include "proxy/address_space.h"
+#include "proxy/block.h"
+#include "proxy/memory_shares.h"
 #include "sharedmem/windows.h"
 
 namespace tube::proxy {
@@ -26,24 +28,17 @@ class Gpus;
 
 inline constexpr uint64_t kBlockBytes = 2u << 20;  // granularity of the address windows
 
-struct Block {
-  uint64_t address = 0;
-  uint64_t bytes = 0;
-  CUmemGenericAllocationHandle handle = 0;
-  int device = 0;
-  uint32_t window = 0;
-};
-
 struct Owner {
   uint64_t session = 0;
   uint64_t base = 0;
   uint64_t bytes = 0;
   int device = 0;
+  uint32_t holders = 1;  // references on the block
 };
 
 class MemoryMap {
  public:
-  MemoryMap(const Driver& driver, const Gpus& gpus) : driver_(driver), gpus_(gpus) {}
+  MemoryMap(const Driver& driver, const Gpus& gpus) : driver_(driver), gpus_(gpus), shares_(*this) {}
   ~MemoryMap();
 
   // Reserves the window if it is not ours yet. False: something is in the way in this process.
@@ -51,6 +46,10 @@ class MemoryMap {
 
   // A mapped block of at least `bytes`, rounded up to 2 MiB. CUDA_ERROR_OUT_OF_MEMORY and the driver's own errors.
   CUresult allocate(uint32_t window, uint64_t session, int device, uint64_t bytes, Block* block);
+  // The same for memory that exists: maps `handle`, which the block owns on success.
+  CUresult place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle, uint64_t bytes, Block* block);
+  // One reference more, or less; without any the memory goes.
+  void retain(const Block& block);
   void release(const Block& block);
 
   // Addresses only, for a client's own cuMemAddressReserve. 0 when there is no room; a hint that is free is honoured.
@@ -61,6 +60,8 @@ class MemoryMap {
   uint64_t used_bytes(int device) const;
   // The address blocks in use, for leak tests.
   uint32_t blocks() const;
+  // What of it other processes may open.
+  MemoryShares& shares() { return shares_; }
 
  private:
   struct Window {
@@ -76,6 +77,7 @@ class MemoryMap {
   mutable std::mutex mutex_;
   std::array<Window, windows::kCandidates> windows_;
   std::map<uint64_t, Owner> owners_;
+  MemoryShares shares_;
 };
 
 }  // namespace tube::proxy

@@ -15,6 +15,7 @@ enum class RangeKind : uint32_t {
   kPinned,      // pinned host memory of this client
   kGlobal,      // a module's variable
   kMapped,      // the client's own cuMemMap
+  kOpened,      // another process's, by cuIpcOpenMemHandle
   kRetired,     // freed in stream order, not yet there: never a target
 };
 

@@ -91,6 +91,7 @@ Status Server::listen() {
   Result<UniqueFd> control = shared::listen_unix(control_path_, SOCK_STREAM);
   if (!control.ok()) return control.error();
   control_fd_ = control.take();
+  if (Status s = listen_for_proxies(); !s.ok()) return s;
   if (Status s = watch(listen_fd_.get(), Source::kListen, 0, EPOLLIN); !s.ok()) return s;
   if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, EPOLLIN); !s.ok()) return s;
   if (Status s = watch(signal_fd_.get(), Source::kSignal, 0, EPOLLIN); !s.ok()) return s;
@@ -124,6 +125,8 @@ void Server::on_event(uint64_t tag, uint32_t events) {
     case Source::kGreeting: greet(id); break;
     case Source::kFunction: function_hung_up(id); break;
     case Source::kControl: control_ready(id, events); break;
+    case Source::kBrokerListen: accept_proxy(); break;
+    case Source::kBroker: proxy_ready(id); break;
   }
 }
 

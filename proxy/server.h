@@ -19,6 +19,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "proxy/broker.h"
 #include "proxy/gpus.h"
 #include "proxy/image_store.h"
 #include "proxy/memory_map.h"
@@ -51,7 +52,12 @@ class Server {
     std::string input;
     std::string output;
   };
-  enum class Source : uint32_t { kListen, kControlListen, kSignal, kEnded, kGreeting, kFunction, kControl };
+  struct Brokered {  // another proxy's connection: about one allocation (broker.h)
+    UniqueFd fd;
+    ShareToken token;
+    bool lent = false;
+  };
+  enum class Source : uint32_t { kListen, kControlListen, kSignal, kEnded, kGreeting, kFunction, kControl, kBrokerListen, kBroker };
 
   Status watch(int fd, Source source, uint64_t id, uint32_t events);
   void on_event(uint64_t tag, uint32_t events);
@@ -65,6 +71,12 @@ class Server {
   void reap();
   void gpu_failed(uint32_t gpu, CUresult error, uint64_t session);
   void stop_sessions();
+
+  // broker.cc
+  Status listen_for_proxies();
+  void accept_proxy();
+  void proxy_ready(uint64_t id);
+  CUresult lend(Brokered& client, const ShareToken& untrusted_token, BrokerAnswer* answer, UniqueFd* fd);
 
   // control.cc
   void accept_control();
@@ -83,6 +95,7 @@ class Server {
   uint64_t info_bytes_ = 0;
   UniqueFd listen_fd_;
   UniqueFd control_fd_;
+  UniqueFd broker_fd_;
   UniqueFd signal_fd_;
   UniqueFd ended_fd_;
   UniqueFd epoll_fd_;
@@ -95,6 +108,7 @@ class Server {
     int looks;
   };
   std::vector<Doubt> doubtful_;                   // hung up, not yet known to be dead
+  std::map<uint64_t, Brokered> brokered_;
   uint64_t next_id_ = 1;
   bool stopping_ = false;
   uint64_t started_ns_ = 0;

@@ -27,8 +27,10 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       waiter_(shared.spin_us),
       memory_(shared.memory, ranges_, client_.id),
       pinned_(shared.driver, ranges_),
+      imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
       started_ns_(now_ns()) {
   memory_.set_window(client_.window);
+  imports_.set_window(client_.window);
 }
 
 Session::~Session() {
@@ -151,6 +153,7 @@ void Session::execute() {
   }
   if (result != CUDA_SUCCESS) Stats::add(stats_.errors);
   if (!poisoned()) {
+    if (result != CUDA_SUCCESS) settle(header);
     if (header.reply_slot != abi::kNoReply) {
       Stats::add(stats_.round_trips);
       shared::complete_reply(segment_, header.reply_slot, header.sequence, result, reply_.bytes());
@@ -158,13 +161,12 @@ void Session::execute() {
       log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid, wire::call_name(header.call),
                 result_text(driver(), result).c_str());
       shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
-      settle(header);
     }
   }
   reader_->consume();
 }
 
-// A posted record failed whose effect somebody waits for: the GPU will not write the word, so we do. The error is stored.
+// A record failed whose effect somebody waits for: the GPU will not write the word, so we do. The error is stored or answered.
 void Session::settle(const abi::RecordHeader& header) {
   uint32_t word = 0;
   uint64_t value = 0;

@@ -23,6 +23,8 @@
 #include "base/unique_fd.h"
 #include "protocol/handle_id.h"
 #include "proxy/device_memory.h"
+#include "proxy/event_shares.h"
+#include "proxy/imports.h"
 #include "proxy/objects.h"
 #include "proxy/pending_waits.h"
 #include "proxy/pinned.h"
@@ -52,6 +54,7 @@ struct Shared {
   std::function<void(uint32_t gpu, CUresult error, uint64_t session)> gpu_failed;
   // The session's thread is at its end; the server joins it. Any thread.
   std::function<void(uint64_t session)> ended;
+  EventShares events = {};
 };
 
 // A context number of the client: a share of one GPU's context.
@@ -138,6 +141,7 @@ class Session {
   Ranges& ranges() { return ranges_; }
   DeviceMemory& memory() { return memory_; }
   PinnedSlot& pinned() { return pinned_; }
+  Imports& imports() { return imports_; }
   // The client's own cuMemAddressReserve: base -> bytes.
   std::map<uint64_t, uint64_t>& reservations() { return reservations_; }
   const abi::RecordHeader& record() const { return *record_; }
@@ -232,6 +236,7 @@ class Session {
   Ranges ranges_;
   DeviceMemory memory_;
   PinnedSlot pinned_;
+  Imports imports_;
   std::map<uint32_t, ContextShare> contexts_;
   ContextShare* last_context_ = nullptr;  // of the last record
   uint32_t captures_ = 0;

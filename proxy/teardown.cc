@@ -70,7 +70,8 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
     }
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
   }
-  const CUresult error = destroy_raw(driver(), kind, *object);
+  const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
+  const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
   if (kind == wire::Kind::kGraph) objects_.erase_owned(wire::Kind::kGraphNode, untrusted_id);
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
     objects_.erase_owned(wire::Kind::kKernel, untrusted_id);
@@ -170,6 +171,7 @@ void Session::sweep_context(uint32_t number, bool forget) {
     driver().cuStreamDestroy_v2(share->legacy->stream);
     share->legacy.reset();
   }
+  imports_.close_all(number);
   memory_.free_all(number);
   pinned_.free_all(number);
   const uint32_t gpu = share->gpu;
@@ -221,6 +223,7 @@ void Session::teardown() {
     for (const auto& [base, bytes] : reservations_) shared_.memory.unreserve(client_.window, base, bytes);
     reservations_.clear();
     sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
+    imports_.close_all(DeviceMemory::kAllContexts);
     memory_.free_all(DeviceMemory::kAllContexts);
     pinned_.close();
     if (segment_registered_) driver().cuMemHostUnregister(segment_.registered());

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "base/clock.h"
@@ -27,6 +28,15 @@ Status fill_address(const std::string& path, sockaddr_un* address) {
 }
 
 const sockaddr* generic(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
+
+// Names are ours and short.
+socklen_t abstract_address(const std::string& name, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  const size_t bytes = name.size() < sizeof(address->sun_path) - 1 ? name.size() : sizeof(address->sun_path) - 1;
+  std::memcpy(address->sun_path + 1, name.data(), bytes);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
+}
 
 // A socket file outlives a killed server; connecting tells the two apart.
 bool somebody_serves(const sockaddr_un& address, int type) {
@@ -101,6 +111,31 @@ Result<UniqueFd> connect_unix(const std::string& path, int type) {
     result = ::connect(fd.get(), generic(address), sizeof(address));
   } while (result != 0 && errno == EINTR);
   if (result != 0) return errno_error(errno, "cannot connect to " + path);
+  return fd;
+}
+
+Result<UniqueFd> listen_abstract(const std::string& name, int type) {
+  sockaddr_un address;
+  const socklen_t size = abstract_address(name, &address);
+  UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return errno_error(errno, "cannot make a socket");
+  if (::bind(fd.get(), generic(address), size) != 0) return errno_error(errno, "cannot bind socket @" + name);
+  if (::listen(fd.get(), 128) != 0) return errno_error(errno, "cannot listen on socket @" + name);
+  return fd;
+}
+
+Result<UniqueFd> connect_abstract(const std::string& name, int type, int timeout_ms) {
+  sockaddr_un address;
+  const socklen_t size = abstract_address(name, &address);
+  UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return errno_error(errno, "cannot make a socket");
+  const timeval patience{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  int result;
+  do {
+    result = ::connect(fd.get(), generic(address), size);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) return errno_error(errno, "cannot connect to @" + name);
   return fd;
 }
 

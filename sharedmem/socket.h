@@ -23,6 +23,10 @@ inline constexpr size_t kMaxFdsPerMessage = 8;
 // `type`: SOCK_SEQPACKET (data) or SOCK_STREAM (control). Non-blocking, for epoll.
 Result<UniqueFd> listen_unix(const std::string& path, int type);
 Result<UniqueFd> connect_unix(const std::string& path, int type);
+// The same in the abstract namespace: no file, so nothing stays behind, but everybody may connect; ask peer_credentials.
+// Connecting waits at most `timeout_ms`, and so does each message that is sent on the connection.
+Result<UniqueFd> listen_abstract(const std::string& name, int type);
+Result<UniqueFd> connect_abstract(const std::string& name, int type, int timeout_ms);
 // EAGAIN when nobody is waiting. The connection itself is blocking.
 Result<UniqueFd> accept_unix(int listening_fd);
 

@@ -12,6 +12,7 @@ bool allowed(const Range& r, bool write, const Accessor& who) {
     case RangeKind::kDevice:
     case RangeKind::kSymbol:
     case RangeKind::kArray:
+    case RangeKind::kImported:
       return who.dma || r.device == who.device || (who.peers & owner) != 0;
     case RangeKind::kPool:
       if (r.freeing) return true;  // valid for work ordered before the free; the stream keeps that order

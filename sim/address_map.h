@@ -31,6 +31,7 @@ enum class RangeKind : uint8_t {
   kRegistered,  // cuMemHostRegister
   kMapped,      // cuMemMap
   kArray,
+  kImported,    // cuIpcOpenMemHandle
 };
 
 struct Range {

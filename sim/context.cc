@@ -390,7 +390,8 @@ SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags
   Lock lock(s.mutex);
   Context* peer = nullptr;
   if (CUresult r = check_context(s, peerContext, &peer)) return r;
-  if (peer->device == c->device) return CUDA_ERROR_INVALID_DEVICE;
+  if (peer == c) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer->device == c->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   if (!peer_capable(s, *c->device, *peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   uint64_t bit = 1ull << peer->device->ordinal;
   if ((c->peers.fetch_or(bit) & bit) != 0) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;

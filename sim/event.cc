@@ -1,7 +1,10 @@
 // Events: a handle on the fence of the last record.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "sim/capture.h"
+#include "sim/ipc.h"
 #include "sim/state.h"
 #include "sim/work.h"
 
@@ -37,6 +40,16 @@ CUresult elapsed(float* out, CUevent hStart, CUevent hEnd) {
   return CUDA_SUCCESS;
 }
 
+// No fence tells when another process's record is reached: look, with a growing pause. Without the lock.
+void wait_shared(const SharedEvent& shared, const Context& context) {
+  const uint64_t record = shared.last();
+  auto pause = std::chrono::microseconds(5);
+  while (!shared.reached(record) && context.error.load() == CUDA_SUCCESS) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(1000));
+  }
+}
+
 }  // namespace
 }  // namespace tube::sim
 
@@ -48,9 +61,12 @@ SIM_API CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
+  SharedEventPtr shared;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (shared = make_shared_event()) == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* event = new Event;
   event->context = context;
   event->flags = Flags;
+  event->shared = std::move(shared);
   s.live.emplace(event, Kind::kEvent);
   *phEvent = reinterpret_cast<CUevent>(event);
   return CUDA_SUCCESS;
@@ -88,7 +104,11 @@ SIM_API CUresult cuEventQuery(CUevent hEvent) {
     if (event->capture->invalid == CUDA_SUCCESS) event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     return CUDA_ERROR_CAPTURED_EVENT;
   }
-  if (event->fence && !event->fence->done) return CUDA_ERROR_NOT_READY;
+  if (event->shared != nullptr) {
+    if (!event->shared->reached(event->shared->last())) return CUDA_ERROR_NOT_READY;
+  } else if (event->fence && !event->fence->done) {
+    return CUDA_ERROR_NOT_READY;
+  }
   return event->context->error.load();
 }
 
@@ -105,8 +125,10 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent) {
   }
   FencePtr fence = event->fence;
   Context* owner = event->context;
-  wait(lock, fence);
+  SharedEventPtr shared = event->shared;
+  if (shared == nullptr) wait(lock, fence);
   lock.unlock();
+  if (shared != nullptr) wait_shared(*shared, *owner);
   flush_prints(owner);
   return owner->error.load();
 }

@@ -1,10 +1,15 @@
 // The allocator behind cuMemAlloc. Guarded by State::mutex.
 #include "sim/heap.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <map>
+
+#include "sim/ipc.h"
 
 namespace tube::sim {
 namespace {
@@ -12,8 +17,14 @@ namespace {
 constexpr uint64_t kChunk = 64ull << 20;
 constexpr uint64_t kDirect = 32ull << 20;
 
+struct Backing {
+  int fd;
+  uint64_t size;
+};
+
 struct Arena {
-  std::map<uint64_t, uint64_t> free;  // base -> size, never adjacent
+  std::map<uint64_t, uint64_t> free;     // base -> size, never adjacent
+  std::map<uint64_t, Backing> backings;  // mappings of memory files: another process may open them (ipc.cc)
 };
 
 Arena& arena() {
@@ -32,6 +43,54 @@ uint64_t map_pages(uint64_t bytes, uint64_t align) {
   uint64_t end = start + bytes + slack;
   if (end > base + bytes) munmap(reinterpret_cast<void*>(base + bytes), end - base - bytes);
   return base;
+}
+
+int create_memory_file(uint64_t bytes) {
+  int fd = memfd_create("tube-sim-heap", MFD_CLOEXEC);
+  if (fd < 0 && errno == EMFILE && raise_fd_limit()) fd = memfd_create("tube-sim-heap", MFD_CLOEXEC);
+  if (fd < 0) return -1;
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    close(fd);
+    return -1;
+  }
+  // Out of the way of programs that use small numbers themselves.
+  int high = fcntl(fd, F_DUPFD_CLOEXEC, 64);
+  if (high < 0) return fd;
+  close(fd);
+  return high;
+}
+
+// Device memory: pages of a memory file, so that it can be opened elsewhere. Without a file (no descriptors left) plain
+// memory does.
+uint64_t map_device_pages(uint64_t bytes) {
+  uint64_t base = map_pages(bytes, kGranularity);
+  int fd = base == 0 ? -1 : create_memory_file(bytes);
+  if (fd < 0) return base;
+  void* p = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0);
+  if (p == MAP_FAILED) {
+    close(fd);
+    return base;
+  }
+  arena().backings[base] = {fd, bytes};
+  return base;
+}
+
+void unmap_device_pages(uint64_t base, uint64_t bytes) {
+  munmap(reinterpret_cast<void*>(base), bytes);
+  auto it = arena().backings.find(base);
+  if (it == arena().backings.end()) return;
+  close(it->second.fd);
+  arena().backings.erase(it);
+}
+
+// Gives whole pages of a chunk back to the host; they read as zero afterwards.
+void forget_pages(uint64_t first, uint64_t bytes) {
+  void* p = reinterpret_cast<void*>(first);
+  if (backing_of(first, nullptr, nullptr)) {
+    if (madvise(p, bytes, MADV_REMOVE) != 0) __builtin_memset(p, 0, bytes);
+  } else {
+    madvise(p, bytes, MADV_DONTNEED);
+  }
 }
 
 void give_back(uint64_t base, uint64_t size) {
@@ -67,6 +126,16 @@ uint64_t take(uint64_t size, uint64_t align) {
 
 }  // namespace
 
+bool backing_of(uint64_t address, int* fd, uint64_t* offset) {
+  auto it = arena().backings.upper_bound(address);
+  if (it == arena().backings.begin()) return false;
+  --it;
+  if (address - it->first >= it->second.size) return false;
+  if (fd != nullptr) *fd = it->second.fd;
+  if (offset != nullptr) *offset = address - it->first;
+  return true;
+}
+
 bool account(Device& device, uint64_t bytes) {
   uint64_t used = device.used_bytes.load();
   if (bytes > device.spec.memory_bytes || used > device.spec.memory_bytes - bytes) return false;
@@ -83,11 +152,11 @@ CUresult allocate_range(State& s, Range range, uint64_t align, uint64_t* base) {
   if (!account(device, range.size)) return CUDA_ERROR_OUT_OF_MEMORY;
   range.direct = range.size >= kDirect;
   if (range.direct) {
-    range.base = map_pages(round_up(range.size, 4096), kGranularity);
+    range.base = map_device_pages(round_up(range.size, 4096));
   } else {
     range.base = take(range.size, align);
     if (range.base == 0) {
-      uint64_t chunk = map_pages(kChunk, kGranularity);
+      uint64_t chunk = map_device_pages(kChunk);
       if (chunk != 0) give_back(chunk, kChunk);
       range.base = chunk == 0 ? 0 : take(range.size, align);
     }
@@ -111,6 +180,9 @@ void release_range(State& s, const Range& range) {
     case RangeKind::kRegistered:
     case RangeKind::kMapped:
       return;
+    case RangeKind::kImported:
+      release_import(range);
+      return;
     case RangeKind::kDevice:
     case RangeKind::kSymbol:
     case RangeKind::kPool:
@@ -120,13 +192,13 @@ void release_range(State& s, const Range& range) {
   }
   unaccount(*s.devices[static_cast<size_t>(range.device)], range.size);
   if (range.direct) {
-    munmap(host, round_up(range.size, 4096));
+    unmap_device_pages(range.base, round_up(range.size, 4096));
     return;
   }
   // Whole pages go back to the host; the edges are cleared so that new memory always reads as zero.
   uint64_t first = round_up(range.base, 4096), last = range.end() / 4096 * 4096;
   if (first < last) {
-    madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    forget_pages(first, last - first);
     __builtin_memset(host, 0, first - range.base);
     __builtin_memset(reinterpret_cast<void*>(last), 0, range.end() - last);
   } else {

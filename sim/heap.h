@@ -1,8 +1,9 @@
 // Where simulated memory comes from: host mappings, accounted against a device's memory.
 //
 // Blocks under 32 MiB are cut from 64 MiB chunks (best fit, neighbours merge again); larger ones are mappings of their
-// own. Chunks are never unmapped, and freed pages go back to the host with MADV_DONTNEED, so a kernel that still holds a
-// stale pointer reads zeros instead of crashing the process. New memory reads as zero.
+// own. Chunks are never unmapped, and freed pages go back to the host, so a kernel that still holds a stale pointer reads
+// zeros instead of crashing the process. New memory reads as zero. Both are mappings of memory files, because memory of
+// cuMemAlloc can be opened by another process (ipc.cc).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,10 @@ void release_range(State& s, const Range& range);
 // Accounting alone (cuMemCreate). False when the device is full.
 bool account(Device& device, uint64_t bytes);
 void unaccount(Device& device, uint64_t bytes);
+
+// The memory file behind an address of cuMemAlloc memory, and where in it; the fd stays the heap's. Either may be null.
+// False when there is none. With the lock held.
+bool backing_of(uint64_t address, int* fd, uint64_t* offset);
 
 // Host memory for cuMemHostAlloc; page aligned, null when the host has none.
 void* map_host(uint64_t bytes);

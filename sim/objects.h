@@ -23,6 +23,7 @@ struct Graph;
 struct Node;
 struct Stream;
 struct Pool;
+struct SharedEvent;
 struct Library;
 struct Module;
 
@@ -102,6 +103,7 @@ struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
   FencePtr fence;                 // null: never recorded
+  std::shared_ptr<SharedEvent> shared;  // CU_EVENT_INTERPROCESS: the state that all processes see (ipc.h)
   CapturePtr capture;             // recorded into a capture
   std::vector<Node*> capture_deps;
 };

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sim/capture.h"
+#include "sim/ipc.h"
 #include "sim/state.h"
 #include "sim/work.h"
 
@@ -71,14 +72,27 @@ CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence) {
     if (CUresult r = check_legacy_capture(s, context)) return r;
   FencePtr last;
   if (auto* record = std::get_if<EventRecordWork>(&work)) {
-    last = append(lock, stream, {});
+    Op op;
+    if (SharedEventPtr shared = record->event->shared) {
+      op.body = [shared, ticket = shared->record()] {
+        shared->reach(ticket);
+        return CUDA_SUCCESS;
+      };
+      op.run_on_error = true;
+    }
+    last = append(lock, stream, std::move(op));
     record->event->fence = last;
     record->event->capture = nullptr;
     record->event->capture_deps.clear();
   } else if (auto* w = std::get_if<EventWaitWork>(&work)) {
     Op op;
-    if (w->event->fence && !w->event->fence->done) op.waits.push_back(w->event->fence);
-    if (!op.waits.empty()) last = append(lock, stream, std::move(op));
+    if (SharedEventPtr shared = w->event->shared) {
+      const uint64_t ticket = shared->last();
+      if (!shared->reached(ticket)) op.condition = [shared, ticket] { return shared->reached(ticket); };
+    } else if (w->event->fence && !w->event->fence->done) {
+      op.waits.push_back(w->event->fence);
+    }
+    if (!op.waits.empty() || op.condition) last = append(lock, stream, std::move(op));
   } else {
     for (Op& op : make_ops(context, work)) last = append(lock, stream, std::move(op));
   }

@@ -127,3 +127,14 @@ chapter("link")
 message("tubeLink", "reply", token="u64", size="u64", info_log_bytes="u32", error_log_bytes="u32", jit_options="blob",
         jit_values="blob", inputs="blob", names="blob",
         reply=dict(token="u64", size="u64", jit_values="blob", info_log="blob", error_log="blob"))
+
+chapter("ipc")
+# A handle is the 64 bytes that the program passes on. Memory: proxy/ipc.h makes it; opening answers the address that is valid
+# in this client, the allocation's bytes and its device; closing answers how many opens are left.
+message("tubeIpcGetMem", "reply", dptr="u64", reply=dict(handle="u64[8]"))
+message("tubeIpcOpenMem", "reply", flags="u32", handle="u64[8]", reply=dict(dptr="u64", bytes="u64", device="u32"))
+message("tubeIpcCloseMem", "reply", dptr="u64", reply=dict(left="u32"))
+message("tubeIpcGetEvent", "reply", event="id", reply=dict(handle="u64[8]"))
+message("tubeIpcOpenEvent", "reply", event="id", handle="u64[8]")
+# interprocess events have no progress word of this client behind them: another process may record them
+message("tubeEventQuery", "reply", event="id")

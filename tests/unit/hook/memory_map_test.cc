@@ -7,6 +7,11 @@ namespace {
 
 Context* context(int n) { return reinterpret_cast<Context*>(static_cast<uintptr_t>(n)); }
 
+bool is_outside(const MemoryMap& map, uint64_t address) {
+  MemoryKind kind;
+  return map.outside_windows(address, &kind);
+}
+
 TEST(MemoryMap, FindsTheAllocationAroundAnAddress) {
   MemoryMap map;
   map.insert({1000, 100, 7, context(1), MemoryKind::kDevice, 0});
@@ -38,19 +43,29 @@ TEST(MemoryMap, ForgetsWhatAContextOwnedButNotModuleVariables) {
   Allocation a;
   EXPECT_FALSE(map.find(1000, &a));
   EXPECT_TRUE(map.find(2000, &a));
-  EXPECT_TRUE(map.is_global(3050));
+  EXPECT_TRUE(is_outside(map, 3050));
 }
 
 TEST(MemoryMap, KnowsModuleVariables) {
   MemoryMap map;
-  EXPECT_FALSE(map.is_global(1000));
+  EXPECT_FALSE(is_outside(map, 1000));
   map.insert({1000, 8, 1, context(1), MemoryKind::kGlobal, 0});
   map.insert({2000, 8, 2, context(1), MemoryKind::kDevice, 0});
-  EXPECT_TRUE(map.is_global(1004));
-  EXPECT_FALSE(map.is_global(2004));
+  EXPECT_TRUE(is_outside(map, 1004));
+  EXPECT_FALSE(is_outside(map, 2004));
   Allocation a;
   ASSERT_TRUE(map.remove(1000, MemoryKind::kGlobal, &a));
-  EXPECT_FALSE(map.is_global(1004));
+  EXPECT_FALSE(is_outside(map, 1004));
+}
+
+TEST(MemoryMap, OpenedMemoryGoesWithItsContext) {
+  MemoryMap map;
+  map.insert({1000, 8, 1, context(1), MemoryKind::kOpened, 0});
+  EXPECT_TRUE(is_outside(map, 1004));
+  map.forget_context(context(1));
+  EXPECT_FALSE(is_outside(map, 1004));
+  map.insert({1000, 8, 1, context(1), MemoryKind::kOpened, 0});
+  EXPECT_TRUE(is_outside(map, 1004));
 }
 
 }  // namespace

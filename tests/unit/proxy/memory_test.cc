@@ -108,5 +108,88 @@ TEST_F(DeviceMemoryTest, ZeroAndAbsurdSizesAreRefused) {
   EXPECT_EQ(memory.allocate(0, 1, ~uint64_t{0}, &address), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+// ---- sharing with other processes -------------------------------------------------------------------------------------
+
+class SharesTest : public DeviceMemoryTest {
+ protected:
+  MemoryHandle share(uint64_t address) {
+    MemoryHandle handle{};
+    const Range* range = ranges.at(address);
+    map.shares().share(1, SharedMemory{*memory.block_of(address), range->base, range->bytes}, &handle);
+    return handle;
+  }
+  CUresult open(const MemoryHandle& handle, uint64_t session = 2) {
+    SharedMemory found;
+    return map.shares().open(handle.token, session, &found);
+  }
+};
+
+TEST_F(SharesTest, OneHandlePerAllocation) {
+  const uint64_t a = allocate(4096), b = allocate(4096);
+  EXPECT_EQ(share(a).token, share(a).token);
+  EXPECT_NE(share(a).token, share(b).token);
+  EXPECT_EQ(memory.free(a), CUDA_SUCCESS);
+  EXPECT_EQ(memory.free(b), CUDA_SUCCESS);
+  EXPECT_EQ(map.shares().count(), 0u);
+}
+
+TEST_F(SharesTest, OnlyOthersOpenAndOnlyWhatIsOffered) {
+  const uint64_t a = allocate(4096);
+  const MemoryHandle handle = share(a);
+  EXPECT_EQ(open(handle, 1), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(open(handle), CUDA_SUCCESS);
+  MemoryHandle wrong = handle;
+  wrong.token.low ^= 1;
+  EXPECT_EQ(open(wrong), CUDA_ERROR_INVALID_VALUE);
+  map.shares().close(handle.token);
+  EXPECT_EQ(memory.free(a), CUDA_SUCCESS);
+  EXPECT_EQ(open(handle), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(SharesTest, AFreedBlockLivesUntilTheLastCloses) {
+  const uint64_t a = allocate(8 << 20);
+  const MemoryHandle handle = share(a);
+  ASSERT_EQ(open(handle), CUDA_SUCCESS);
+  ASSERT_EQ(open(handle, 3), CUDA_SUCCESS);
+  EXPECT_EQ(memory.free(a), CUDA_SUCCESS);
+  EXPECT_EQ(memory.bytes(), 0u);
+  EXPECT_EQ(memory.free(a), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(open(handle, 4), CUDA_ERROR_INVALID_VALUE);
+  const uint32_t blocks = map.blocks();
+  map.shares().close(handle.token);
+  EXPECT_EQ(map.blocks(), blocks);
+  map.shares().close(handle.token);
+  EXPECT_EQ(map.blocks(), blocks - 1);
+  EXPECT_EQ(map.shares().count(), 0u);
+}
+
+TEST_F(SharesTest, AFreedPieceOfASlabKeepsItsPlaceWhileOpen) {
+  const uint64_t a = allocate(4096);
+  const MemoryHandle handle = share(a);
+  ASSERT_EQ(open(handle), CUDA_SUCCESS);
+  EXPECT_EQ(memory.free(a), CUDA_SUCCESS);
+  EXPECT_FALSE(ranges.covers(a, 1));
+  EXPECT_EQ(memory.free(a), CUDA_ERROR_INVALID_VALUE);
+  const uint64_t b = allocate(4096);
+  EXPECT_NE(a, b);
+  map.shares().close(handle.token);
+  EXPECT_EQ(allocate(4096), a);  // its place came free with the close
+  EXPECT_EQ(map.shares().count(), 0u);
+}
+
+TEST_F(SharesTest, ASlabOutlivesItsOwner) {
+  const uint64_t a = allocate(4096);
+  const uint64_t b = allocate(4096);
+  const MemoryHandle open_one = share(a), idle_one = share(b);
+  ASSERT_EQ(open(open_one), CUDA_SUCCESS);
+  memory.free_all(DeviceMemory::kAllContexts);
+  EXPECT_EQ(ranges.size(), 0u);
+  EXPECT_EQ(map.blocks(), 1u);
+  EXPECT_EQ(open(idle_one), CUDA_ERROR_INVALID_VALUE);
+  map.shares().close(open_one.token);
+  EXPECT_EQ(map.blocks(), 0u);
+  EXPECT_EQ(map.shares().count(), 0u);
+}
+
 }  // namespace
 }  // namespace tube::proxy

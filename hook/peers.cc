@@ -1,0 +1,53 @@
+// Peer access: which context of this program has enabled which other one.
+//
+// The proxy enables every pair of its GPUs when it starts, so nothing has to be done; what the program asked for decides
+// the codes of the next calls. Natively a kernel that reaches for a peer's memory before cuCtxEnablePeerAccess faults, here
+// it works (docs/limits.md).
+#include <set>
+#include <utility>
+
+#include "hook/peers.h"
+#include "hook/support.h"
+#include "protocol/hook_decls.gen.h"
+
+namespace tube::hook {
+namespace {
+
+struct Peers {
+  Lock lock;  // rank 3
+  std::set<std::pair<uint64_t, uint64_t>> enabled;  // unique numbers of: who reaches, whose memory
+};
+
+Peers& peers() {
+  static Peers* p = new Peers;  // leaked: calls arrive until the very end
+  return *p;
+}
+
+std::pair<uint64_t, uint64_t> pair_of(const Context* from, const Context* to) { return {from->unique, to->unique}; }
+
+}  // namespace
+
+void forget_peers(const Context* context) {
+  Locked locked(peers().lock);
+  std::erase_if(peers().enabled, [id = context->unique](const auto& pair) { return pair.first == id || pair.second == id; });
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Context* here = current_context();
+  const Context* peer = find_context(peerContext);
+  if (peer == nullptr || peer == here) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer->device == here->device || here->info().can_access_peer[peer->device] == 0) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  Locked locked(peers().lock);
+  return peers().enabled.insert(pair_of(here, peer)).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
+  const Context* here = current_context();
+  const Context* peer = find_context(peerContext);
+  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  Locked locked(peers().lock);
+  return peers().enabled.erase(pair_of(here, peer)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
+}  // namespace tube::hook
