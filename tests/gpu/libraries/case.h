@@ -1,12 +1,13 @@
 // Cases that call one NVIDIA library directly: how they are registered, get their data and hand over their results.
 //
-// A program holds the cases of one library. It runs them in order, prints `@begin NAME` and `@end NAME` (or `@failed NAME
-// reason`) around each, and writes what a case saves as files of bytes into the folder ITEM_OUTPUTS:
-// CASE.OUTPUT.TYPE, TYPE naming the elements (f32, f16, i32, txt, ...). tests/gpu/run starts it natively and through Tube and
-// compares the files. ITEM_ONLY and ITEM_SKIP (names separated by commas) choose cases: a crash costs its own case only.
+// A program holds the cases of one library. It runs them in order, prints `@begin NAME` and `@end NAME` (or `@failed
+// NAME reason`) around each, and writes what a case saves as files of bytes into the folder ITEM_OUTPUTS:
+// CASE.OUTPUT.TYPE, TYPE naming the elements (f32, f16, i32, txt, ...). tests/gpu/run starts it natively and through
+// Tube and compares the files. ITEM_ONLY and ITEM_SKIP (names separated by commas) choose cases: a crash costs its own
+// case only.
 //
-// Values come from a fixed generator on the host, so that two processes compute on the same bytes. One thread unless a case
-// starts more.
+// Values come from a fixed generator on the host, so that two processes compute on the same bytes. One thread unless a
+// case starts more.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -32,7 +33,8 @@ struct Registration {
 template <typename Status>
 void check(Status status, const char* call, int line) {
   if (static_cast<int>(status) == 0) return;
-  throw std::runtime_error("line " + std::to_string(line) + ": " + call + " gave " + std::to_string(static_cast<int>(status)));
+  throw std::runtime_error("line " + std::to_string(line) + ": " + call + " gave " +
+                           std::to_string(static_cast<int>(status)));
 }
 
 // Writes one output of the running case.
@@ -44,7 +46,9 @@ void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // 64 bits from a counter-based mix: the same on every machine.
 uint64_t mix(uint64_t seed, uint64_t index);
-inline double unit(uint64_t seed, uint64_t index) { return static_cast<double>(mix(seed, index) >> 11) / 9007199254740992.0; }
+inline double unit(uint64_t seed, uint64_t index) {
+  return static_cast<double>(mix(seed, index) >> 11) / 9007199254740992.0;
+}
 
 template <typename T>
 T make(double value) {
@@ -76,7 +80,8 @@ std::vector<T> definite(int n, uint64_t seed) {
       const int low = row < column ? row : column, high = row < column ? column : row;
       const double value = unit(seed, static_cast<uint64_t>(low) * n + high) - 0.5;
       T entry = make<T>(row == column ? n + value : value);
-      if constexpr (std::is_same_v<T, float2> || std::is_same_v<T, double2>) entry.y = row == column ? 0 : (row < column ? entry.y : -entry.y);
+      if constexpr (std::is_same_v<T, float2> || std::is_same_v<T, double2>)
+        entry.y = row == column ? 0 : (row < column ? entry.y : -entry.y);
       out[static_cast<size_t>(column) * n + row] = entry;
     }
   }
@@ -85,13 +90,20 @@ std::vector<T> definite(int n, uint64_t seed) {
 
 template <typename T>
 constexpr const char* type_name() {
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, float2>) return "f32";
-  else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, double2>) return "f64";
-  else if constexpr (std::is_same_v<T, __half>) return "f16";
-  else if constexpr (std::is_same_v<T, __nv_bfloat16>) return "bf16";
-  else if constexpr (std::is_same_v<T, int>) return "i32";
-  else if constexpr (std::is_same_v<T, long long> || std::is_same_v<T, int64_t>) return "i64";
-  else return "u8";
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, float2>)
+    return "f32";
+  else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, double2>)
+    return "f64";
+  else if constexpr (std::is_same_v<T, __half>)
+    return "f16";
+  else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return "bf16";
+  else if constexpr (std::is_same_v<T, int>)
+    return "i32";
+  else if constexpr (std::is_same_v<T, long long> || std::is_same_v<T, int64_t>)
+    return "i64";
+  else
+    return "u8";
 }
 
 template <typename T>
@@ -138,7 +150,9 @@ void save(const char* name, const Device<T>& data) {
 
 class Stream {
  public:
-  explicit Stream(unsigned flags = cudaStreamDefault) { check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags", __LINE__); }
+  explicit Stream(unsigned flags = cudaStreamDefault) {
+    check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags", __LINE__);
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() { cudaStreamDestroy(stream_); }
@@ -166,7 +180,7 @@ void captured(cudaStream_t stream, int times, Work work) {
 }  // namespace library
 
 #define CHECK(call) library::check((call), #call, __LINE__)
-#define LIBRARY_CASE(name)                                              \
-  static void name();                                                   \
+#define LIBRARY_CASE(name)                                                \
+  static void name();                                                     \
   static const library::Registration registration_of_##name(#name, name); \
   static void name()
