@@ -28,6 +28,8 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_OFF", "0", "1: Tube's libcuda.so.1 joins no proxy; `tubectl run` leaves the program alone."},
     {"TUBE_SPIN_US", "chosen by the proxy from the number of cores",
      "How long a wait may spin, in microseconds, before it sleeps; 0 never spins."},
+    {"TUBE_COALESCE_US", "5 with eight or more cores, else 0",
+     "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches each by itself."},
     {"TUBE_HOOK_LIB", "found beside the tools", "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},
     {"TUBE_TUBED", "found beside the tools", "Path of the proxy, tubed."},

@@ -20,6 +20,7 @@ enum class Env : uint8_t {
   kPreinit,
   kOff,
   kSpinUs,
+  kCoalesceUs,
   kHookLib,
   kSimLib,
   kTubed,

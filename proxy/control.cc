@@ -61,6 +61,8 @@ json function_json(const Session& session) {
           {"records", records},
           {"round_trips", round_trips},
           {"posted", records - round_trips},
+          {"coalesced_runs", stats.runs.load(std::memory_order_relaxed)},
+          {"coalesced_launches", stats.run_launches.load(std::memory_order_relaxed)},
           {"errors", stats.errors.load(std::memory_order_relaxed)},
           {"device_bytes", session.device_bytes()},
           {"pinned_bytes", session.pinned_bytes()},

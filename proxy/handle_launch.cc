@@ -106,6 +106,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto parameters = call.blob(call->parameters);
   // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never shorter.
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
+  // Somebody who waits for the answer wants this launch's own error.
+  const bool plain = untrusted_attributes.empty() && call->cooperative == 0 && session.record().reply_slot == abi::kNoReply;
+  const bool coalesced = session.enter_run(call->stream, plain);
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   size_t bytes = parameters.size();
@@ -113,9 +117,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
                    CU_LAUNCH_PARAM_END};
   void** const packed = bytes != 0 ? extra : nullptr;
   session.launched(*op.state, call->kernel, kernel.name);
-  const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
   const auto& grid = call->grid;
   const auto& block = call->block;
+  if (coalesced && op.state->priority == 0) {
+    const PlainLaunch launch{kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
+    return session.coalescer().launch(launch, parameters, op.stream);
+  }
   if (untrusted_attributes.empty() && call->cooperative == 0) {
     return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                            call->shared_bytes, op.stream, nullptr, packed);

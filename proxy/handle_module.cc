@@ -200,6 +200,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call, Re
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& call, Reply<wire::tubeKernelSetAttribute>&) {
+  session.forget_runs();
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
@@ -216,6 +217,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& c
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>& call, Reply<wire::tubeKernelSetCacheConfig>&) {
+  session.forget_runs();
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);

@@ -41,6 +41,12 @@ uint32_t default_spin_us() {
   return std::thread::hardware_concurrency() >= 8 ? 100 : 0;
 }
 
+// Holding launches for a few microseconds pays where the session spins for the next one anyway.
+uint32_t coalesce_us() {
+  if (auto set = env_number(Env::kCoalesceUs)) return static_cast<uint32_t>(*set);
+  return std::thread::hardware_concurrency() >= 8 ? 5 : 0;
+}
+
 // Before any thread, because the driver reads the environment; the signals go to the server's signalfd.
 void prepare_process(const Options& options) {
   // Streams of different functions then rarely share a hardware queue (decision 8).
@@ -85,7 +91,7 @@ Status serve(const Options& options) {
   if (Status status = gpus.open(); !status.ok()) return status;
   log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(),
            gpus.count());
-  Server server(driver, gpus, ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us()});
+  Server server(driver, gpus, ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), coalesce_us()});
   if (Status status = server.listen(); !status.ok()) return status;
   if (Status status = announce(options, server); !status.ok()) return status;
   return server.run();

@@ -43,7 +43,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       gpus_(gpus),
       options_(std::move(options)),
       memory_(driver, gpus),
-      shared_{driver, gpus, memory_, images_, options_.spin_us,
+      shared_{driver, gpus, memory_, images_, options_.spin_us, uint64_t{options_.coalesce_us} * 1000,
               [this](uint32_t gpu, CUresult error, uint64_t session) { gpu_failed(gpu, error, session); },
               [this](uint64_t session) {
                 {
@@ -280,8 +280,8 @@ void Server::reap() {
   }
   sessions_ended_ += gone.size();
   for (const auto& session : gone) {
-    log_info("function '%s' (pid %d) left after %lu records", session->client().name.c_str(), session->client().pid,
-             session->stats().records.load());
+    log_info("function '%s' (pid %d) left after %lu records, %lu launches in %lu graphs", session->client().name.c_str(), session->client().pid,
+             session->stats().records.load(), session->stats().run_launches.load(), session->stats().runs.load());
   }
 }
 

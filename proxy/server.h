@@ -33,6 +33,7 @@ struct ServerOptions {
   std::string runtime_dir;
   bool is_sim = false;
   uint32_t spin_us = 0;
+  uint32_t coalesce_us = 0;
 };
 
 class Server {

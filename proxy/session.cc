@@ -28,6 +28,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       memory_(shared.memory, ranges_, client_.id),
       pinned_(shared.driver, ranges_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
+      coalescer_(shared.driver, shared.coalesce_ns, stats_),
       started_ns_(now_ns()) {
   memory_.set_window(client_.window);
   imports_.set_window(client_.window);
@@ -101,7 +102,7 @@ void Session::run() {
   const auto lives = [](void* session, bool socket_says) { return static_cast<Session*>(session)->client_alive(socket_says); };
   const shared::Peer peer{socket_.get(), &segment_.header(), &stop_, 0, lives, this};
   while (!stop_.load(std::memory_order_relaxed)) {
-    if (step()) continue;
+    if (step() || held_go_on()) continue;
     if (stop_.load(std::memory_order_relaxed)) break;
     idle_.store(true, std::memory_order_relaxed);
     if (reader_->wait(waiter_, peer) != shared::WaitResult::kDone) break;
@@ -112,10 +113,49 @@ void Session::run() {
   if (shared_.ended) shared_.ended(client_.id);
 }
 
+// Launches are held and the ring is empty: looks a little longer for the next record. False when nothing was held.
+bool Session::held_go_on() {
+  if (!coalescer_.holding()) return false;
+  const uint64_t end = now_ns() + coalescer_.patience_ns();
+  while (now_ns() < end && !stop_.load(std::memory_order_relaxed)) {
+    if (step()) return true;
+  }
+  end_run(false);
+  return true;
+}
+
+// Makes the launches that are held. Their calls returned long ago: an error is an asynchronous one.
+void Session::end_run(bool in_time) {
+  const uint32_t before = thread_gpu_;
+  CUresult error = coalescer_.holding() ? make_current(run_gpu_) : CUDA_SUCCESS;
+  if (error == CUDA_SUCCESS) error = in_time ? coalescer_.boundary() : coalescer_.give_up();
+  if (before != thread_gpu_ && before != 0xffffffffu) (void)make_current(before);
+  if (error == CUDA_SUCCESS) return;
+  Stats::add(stats_.errors);
+  if (is_sticky(error) && shared_.gpu_failed) shared_.gpu_failed(run_gpu_, error, client_.id);
+  shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(error), static_cast<uint32_t>(wire::Call::tubeLaunch), 0});
+}
+
+bool Session::enter_run(uint64_t untrusted_stream, bool plain) {
+  if (!coalescer_.enabled()) return false;
+  if (!plain || captures() || untrusted_stream != run_stream_ || record_->context != run_context_) end_run(true);
+  run_stream_ = untrusted_stream;
+  run_context_ = record_->context;
+  if (const ContextShare* share = context(); share != nullptr) run_gpu_ = share->gpu;
+  return plain && !captures();
+}
+
+void Session::forget_runs() {
+  if (!coalescer_.enabled()) return;
+  end_run(true);
+  coalescer_.forget();
+}
+
 void Session::drain_for_test() {
   (void)make_current(0);
   while (!stopping() && step()) {
   }
+  end_run(true);
 }
 
 // One record; false when there is none.
@@ -140,6 +180,7 @@ void Session::execute() {
   if (header.call < wire::kCallCount) Stats::add(stats_.calls[header.call]);
   CUresult result = CUDA_SUCCESS;
   reply_.start(0);
+  if (coalescer_.enabled() && header.call != static_cast<uint32_t>(wire::Call::tubeLaunch)) end_run(true);
   ContextShare* share = context();
   if (share == nullptr) {
     result = CUDA_ERROR_INVALID_CONTEXT;

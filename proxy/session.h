@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/handle_id.h"
+#include "proxy/coalescer.h"
 #include "proxy/device_memory.h"
 #include "proxy/event_shares.h"
 #include "proxy/imports.h"
@@ -50,6 +51,7 @@ struct Shared {
   MemoryMap& memory;
   ImageStore& images;
   uint32_t spin_us = 0;
+  uint64_t coalesce_ns = 0;  // how long launches that may become a graph are held (coalescer.h); 0: never
   // A driver call of a session found the GPU's context dead. Any thread.
   std::function<void(uint32_t gpu, CUresult error, uint64_t session)> gpu_failed;
   // The session's thread is at its end; the server joins it. Any thread.
@@ -188,6 +190,12 @@ class Session {
 
   // Ends the session: the client broke the protocol. `text` goes to the log.
   void poison(abi::PoisonReason reason, const char* text);
+  // Before a launch touches its stream: ends the run of launches on another one. True when the launch may join a run and
+  // go through coalescer().
+  bool enter_run(uint64_t untrusted_stream, bool plain);
+  Coalescer& coalescer() { return coalescer_; }
+  // Makes the held launches and drops the graphs of kernels that are about to go or change.
+  void forget_runs();
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
   // Frees an object of `kind` with the driver and forgets it (teardown.cc). CUDA_ERROR_INVALID_HANDLE when unknown.
   CUresult destroy_object(wire::Kind kind, uint64_t untrusted_id);
@@ -206,6 +214,8 @@ class Session {
   bool step();
   void execute();
   void settle(const abi::RecordHeader& header);
+  bool held_go_on();
+  void end_run(bool in_time);
   void teardown();
   void release_waiters();
   void end_captures();
@@ -239,6 +249,11 @@ class Session {
   Imports imports_;
   std::map<uint32_t, ContextShare> contexts_;
   ContextShare* last_context_ = nullptr;  // of the last record
+  Stats stats_;
+  Coalescer coalescer_;
+  uint64_t run_stream_ = 0;     // whose launches the coalescer sees, with their context and its GPU
+  uint32_t run_context_ = 0;
+  uint32_t run_gpu_ = 0;
   uint32_t captures_ = 0;
   std::map<uint64_t, uint64_t> reservations_;
   std::vector<Deferred> deferred_;
@@ -250,7 +265,6 @@ class Session {
   const abi::RecordHeader* record_ = nullptr;
   uint32_t thread_gpu_ = 0xffffffffu;   // whose context is current on the thread
 
-  Stats stats_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> idle_{false};
   std::atomic<bool> poisoned_{false};

@@ -70,6 +70,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
     }
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
   }
+  if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) forget_runs();
   const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
   const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
   if (kind == wire::Kind::kGraph) objects_.erase_owned(wire::Kind::kGraphNode, untrusted_id);
@@ -202,6 +203,7 @@ void Session::teardown() {
   waiting_fds_.clear();
   if (!segment_.valid()) return;
   record_ = nullptr;
+  forget_runs();
   (void)make_current(thread_gpu_ == 0xffffffffu ? 0 : thread_gpu_);
   unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0), std::memory_order_relaxed);
   release_waiters();

@@ -160,7 +160,7 @@ int count_fds() {
 // The proxy without its server: one backend, one session at a time. Lives as long as the process.
 class World {
  public:
-  World() : gpus_(driver_), memory_((load(), driver_), gpus_), shared_{driver_, gpus_, memory_, images_, 0, {}, {}} {
+  World() : gpus_(driver_), memory_((load(), driver_), gpus_), shared_{driver_, gpus_, memory_, images_, 0, 0, {}, {}} {
     for (window_ = 0; window_ < windows::kCandidates && !memory_.take_window(window_);) ++window_;
     if (window_ == windows::kCandidates) give_up("no address window is free in this process");
     std::thread([this] { release_waits(); }).detach();

@@ -34,7 +34,7 @@ int open_fds() {
 
 class SessionTest : public ::testing::Test {
  protected:
-  SessionTest() : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), shared{driver, gpus, map, images, 0, {}, {}} {
+  SessionTest() : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), shared{driver, gpus, map, images, 0, 0, {}, {}} {
     set_log_level(LogLevel::kError);
     EXPECT_TRUE(gpus.open().ok());
     while (window < windows::kCandidates && !map.take_window(window)) ++window;
