@@ -13,6 +13,8 @@ namespace {
 constexpr uint64_t kPitchAlignment = 512;
 constexpr unsigned kHostAllocFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 
+bool host_memory(MemoryKind kind) { return kind == MemoryKind::kPinned || kind == MemoryKind::kRegistered; }
+
 uint64_t next_buffer_id() {
   static std::atomic<uint64_t> id{1};
   return id.fetch_add(1, std::memory_order_relaxed);
@@ -75,7 +77,7 @@ void store(void* data, T value) {
 
 // One attribute into *data, which has the type the driver documents. `a` nullptr: a pointer that CUDA does not know.
 CUresult pointer_attribute(CUpointer_attribute attribute, uint64_t pointer, const Allocation* a, void* data) {
-  const bool pinned = a != nullptr && a->kind == MemoryKind::kPinned;
+  const bool pinned = a != nullptr && host_memory(a->kind);
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       store<CUcontext>(data, a != nullptr && a->context != nullptr ? a->context->handle() : nullptr);
@@ -190,7 +192,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   Allocation a;
-  if (!memory_map().find(dptr, &a)) return CUDA_ERROR_NOT_FOUND;
+  if (!memory_map().find(dptr, &a) || a.kind == MemoryKind::kRegistered) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = a.base;
   if (psize != nullptr) *psize = a.size_bytes;
   return CUDA_SUCCESS;
@@ -227,14 +229,14 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
   Allocation a;
   if (pdptr == nullptr || Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto address = reinterpret_cast<uint64_t>(p);
-  if (!memory_map().find(address, &a) || a.kind != MemoryKind::kPinned) return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = address;  // pinned memory has one address for everybody
+  if (!memory_map().find(address, &a) || !host_memory(a.kind)) return CUDA_ERROR_INVALID_VALUE;
+  *pdptr = address;  // pinned and registered memory have one address for everybody
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   Allocation a;
-  if (pFlags == nullptr || !memory_map().find(reinterpret_cast<uint64_t>(p), &a) || a.kind != MemoryKind::kPinned) {
+  if (pFlags == nullptr || !memory_map().find(reinterpret_cast<uint64_t>(p), &a) || !host_memory(a.kind)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *pFlags = a.flags | CU_MEMHOSTALLOC_DEVICEMAP;

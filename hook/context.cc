@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "hook/host_fork.h"
 #include "hook/kernels.h"
 #include "hook/memory_map.h"
 #include "hook/peers.h"
@@ -33,6 +34,7 @@ CUresult reset_primary(Context* context) {
   context->epoch.fetch_add(1, std::memory_order_acq_rel);
   forget_streams(context);
   forget_events(context);
+  forget_registrations(context);
   memory_map().forget_context(context);
   forget_modules(context);
   forget_peers(context);
@@ -186,6 +188,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   context->alive.store(false, std::memory_order_release);
   forget_streams(context);
   forget_events(context);
+  forget_registrations(context);
   memory_map().forget_context(context);
   forget_modules(context);
   forget_peers(context);

@@ -67,7 +67,9 @@ Side side_of(uint64_t address, Says says) {
   if (c.in_device_window(address)) return Side::kDevice;
   if (c.in_pinned_window(address)) return Side::kPinned;
   MemoryKind kind;
-  return says != Says::kHost && memory_map().outside_windows(address, &kind) ? Side::kDevice : Side::kPageable;
+  if (!memory_map().outside_windows(address, &kind)) return Side::kPageable;
+  if (kind == MemoryKind::kRegistered) return Side::kPinned;
+  return says != Says::kHost ? Side::kDevice : Side::kPageable;
 }
 
 void probe_for_faults(void* stream) {

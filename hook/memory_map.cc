@@ -8,7 +8,9 @@ MemoryMap& memory_map() {
 }
 
 namespace {
-bool lies_outside(MemoryKind kind) { return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened; }
+bool lies_outside(MemoryKind kind) {
+  return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened || kind == MemoryKind::kRegistered;
+}
 }  // namespace
 
 void MemoryMap::insert(const Allocation& allocation) {
@@ -27,11 +29,29 @@ bool MemoryMap::remove(uint64_t base, MemoryKind kind, Allocation* removed) {
   return true;
 }
 
+bool MemoryMap::overlaps(uint64_t base, uint64_t bytes) const {
+  Locked locked(lock_);
+  auto it = by_base_.lower_bound(base);
+  if (it != by_base_.end() && it->first - base < bytes) return true;
+  if (it == by_base_.begin()) return false;
+  --it;
+  return base - it->first < it->second.size_bytes;
+}
+
 bool MemoryMap::outside_windows(uint64_t address, MemoryKind* kind) const {
   Allocation a;
   if (outside_.load(std::memory_order_acquire) == 0 || !find(address, &a) || !lies_outside(a.kind)) return false;
   *kind = a.kind;
   return true;
+}
+
+std::vector<uint64_t> MemoryMap::bases_of(const Context* context, MemoryKind kind) const {
+  std::vector<uint64_t> bases;
+  Locked locked(lock_);
+  for (const auto& [base, a] : by_base_) {
+    if (a.context == context && a.kind == kind) bases.push_back(base);
+  }
+  return bases;
 }
 
 bool MemoryMap::find(uint64_t address, Allocation* found) const {
@@ -47,7 +67,8 @@ bool MemoryMap::find(uint64_t address, Allocation* found) const {
 void MemoryMap::forget_context(const Context* context) {
   Locked locked(lock_);
   std::erase_if(by_base_, [this, context](const auto& entry) {
-    const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal;  // those go with their module
+    // Variables go with their module, registered memory has pages to give back (forget_registrations).
+    const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal && entry.second.kind != MemoryKind::kRegistered;
     if (goes && lies_outside(entry.second.kind)) outside_.fetch_sub(1, std::memory_order_release);
     return goes;
   });

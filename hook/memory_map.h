@@ -1,12 +1,13 @@
 // What this program allocated: address -> allocation, for pointer queries and for checks before a copy.
 //
 // Reads take a short lock; an address in a window is device or pinned memory without a look here, because the
-// windows are fixed (Connection::in_device_window); any other one is a module's variable or pageable.
+// windows are fixed (Connection::in_device_window); any other one is a module's variable, registered host memory or pageable.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "hook/lock.h"
 
@@ -20,6 +21,8 @@ enum class MemoryKind : uint32_t {
   kMapped,  // by cuMemMap: access rights are the program's business, so a copy there may fail
   kGlobal,  // a module's variable: the driver placed it, outside the windows
   kOpened,  // another process's, by cuIpcOpenMemHandle; a native program's lies outside the windows
+  kManaged,     // cuMemAllocManaged: pinned memory by another name
+  kRegistered,  // cuMemHostRegister: the program's own memory, outside the windows
 };
 
 inline constexpr uint32_t kFromPool = 1u << 31;  // kDevice: allocated in stream order
@@ -39,15 +42,19 @@ class MemoryMap {
   // Whole allocations only, by their first address. False: none starts there.
   bool remove(uint64_t base, MemoryKind kind, Allocation* removed);
   bool find(uint64_t address, Allocation* found) const;
+  // Does any allocation touch [base, base + bytes)?
+  bool overlaps(uint64_t base, uint64_t bytes) const;
   // Is it of a kind that may lie outside the windows, and which? Costs one load while the program has none.
   bool outside_windows(uint64_t address, MemoryKind* kind) const;
+  // The bases of the allocations of `kind` that `context` owns.
+  std::vector<uint64_t> bases_of(const Context* context, MemoryKind kind) const;
   // Everything of a context that was reset or destroyed.
   void forget_context(const Context* context);
 
  private:
   mutable Lock lock_;  // rank 3, innermost of that rank
   std::map<uint64_t, Allocation> by_base_;
-  std::atomic<uint32_t> outside_{0};  // kGlobal, kOpened
+  std::atomic<uint32_t> outside_{0};  // kGlobal, kOpened, kRegistered
 };
 
 MemoryMap& memory_map();

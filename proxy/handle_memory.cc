@@ -1,5 +1,11 @@
 // Device and pinned memory of the client.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
 #include "protocol/driver_table.gen.h"
+#include "protocol/host_segment.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/session.h"
 
@@ -33,6 +39,30 @@ CUresult handle(Session& session, const Decoded<wire::tubePinnedAlloc>& call, Re
 
 CUresult handle(Session& session, const Decoded<wire::tubePinnedFree>& call, Reply<wire::tubePinnedFree>&) {
   return session.pinned().free(call->address);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeHostRegister>& call, Reply<wire::tubeHostRegister>&) {
+  const auto untrusted = call.array<wire::HostSegment>(call->segments);
+  if (untrusted.size() > wire::kMaxHostSegments) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::vector<std::pair<uint64_t, UniqueFd>> files;
+  std::vector<HostPages::Segment> segments;
+  bool missing = false;
+  for (const wire::HostSegment& segment : untrusted) {
+    auto file = std::find_if(files.begin(), files.end(), [&](const auto& known) { return known.first == segment.token; });
+    if (file == files.end()) {
+      if (files.size() > wire::kMaxHostFiles) return CUDA_ERROR_OUT_OF_MEMORY;
+      files.emplace_back(segment.token, session.take_fd(segment.token));
+      file = std::prev(files.end());
+    }
+    missing = missing || !file->second.valid();
+    segments.push_back({segment, file->second.get()});
+  }
+  if (missing) return CUDA_ERROR_INVALID_VALUE;
+  return session.host_pages().add(session.context()->number, call->base, call->bytes, call->flags, segments);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call, Reply<wire::tubeHostUnregister>&) {
+  return session.host_pages().remove(call->base);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>&, Reply<wire::tubeMemGetInfo>& reply) {

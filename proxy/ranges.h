@@ -16,6 +16,7 @@ enum class RangeKind : uint32_t {
   kGlobal,      // a module's variable
   kMapped,      // the client's own cuMemMap
   kOpened,      // another process's, by cuIpcOpenMemHandle
+  kRegistered,  // the client's own memory, by cuMemHostRegister
   kRetired,     // freed in stream order, not yet there: never a target
 };
 

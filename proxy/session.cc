@@ -28,6 +28,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       memory_(shared.memory, ranges_, client_.id),
       pinned_(shared.driver, ranges_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
+      host_pages_(shared.driver, ranges_),
       coalescer_(shared.driver, shared.coalesce_ns, stats_),
       started_ns_(now_ns()) {
   memory_.set_window(client_.window);

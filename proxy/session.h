@@ -26,6 +26,7 @@
 #include "proxy/device_memory.h"
 #include "proxy/event_shares.h"
 #include "proxy/imports.h"
+#include "proxy/host_pages.h"
 #include "proxy/objects.h"
 #include "proxy/pending_waits.h"
 #include "proxy/pinned.h"
@@ -121,7 +122,7 @@ class Session {
   const Stats& stats() const { return stats_; }
   uint64_t device_bytes() const { return memory_.bytes(); }
   uint32_t allocation_count() const { return memory_.count(); }
-  uint64_t pinned_bytes() const { return pinned_.bytes(); }
+  uint64_t pinned_bytes() const { return pinned_.bytes() + host_pages_.bytes(); }
   uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
   uint64_t started_ns() const { return started_ns_; }
   // Asleep for want of records.
@@ -144,6 +145,7 @@ class Session {
   DeviceMemory& memory() { return memory_; }
   PinnedSlot& pinned() { return pinned_; }
   Imports& imports() { return imports_; }
+  HostPages& host_pages() { return host_pages_; }
   // The client's own cuMemAddressReserve: base -> bytes.
   std::map<uint64_t, uint64_t>& reservations() { return reservations_; }
   const abi::RecordHeader& record() const { return *record_; }
@@ -247,6 +249,7 @@ class Session {
   DeviceMemory memory_;
   PinnedSlot pinned_;
   Imports imports_;
+  HostPages host_pages_;
   std::map<uint32_t, ContextShare> contexts_;
   ContextShare* last_context_ = nullptr;  // of the last record
   Stats stats_;

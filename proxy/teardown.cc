@@ -175,6 +175,7 @@ void Session::sweep_context(uint32_t number, bool forget) {
   imports_.close_all(number);
   memory_.free_all(number);
   pinned_.free_all(number);
+  host_pages_.free_all(number);
   const uint32_t gpu = share->gpu;
   const uint32_t flags = share->flags;
   last_context_ = nullptr;
@@ -228,6 +229,7 @@ void Session::teardown() {
     imports_.close_all(DeviceMemory::kAllContexts);
     memory_.free_all(DeviceMemory::kAllContexts);
     pinned_.close();
+    host_pages_.close();
     if (segment_registered_) driver().cuMemHostUnregister(segment_.registered());
     if (more_chunks_) driver().cuMemHostUnregister(segment_.more_chunks());
     segment_registered_ = more_chunks_ = false;
@@ -236,6 +238,7 @@ void Session::teardown() {
               client_.name.c_str(), client_.pid, memory_.bytes(), pinned_.bytes());
     abandoned_.store(true, std::memory_order_relaxed);
     pinned_.abandon();
+    host_pages_.abandon();
   }
   shutdown(socket_.get(), SHUT_RDWR);
 }

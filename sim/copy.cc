@@ -47,7 +47,12 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
                                               : (source ? c.srcDevice : c.dstDevice);
   if (start == 0) return CUDA_ERROR_INVALID_VALUE;
   side->base = start + z * side->slice + y * side->pitch + x;
-  if (type == CU_MEMORYTYPE_HOST) return CUDA_SUCCESS;
+  if (type == CU_MEMORYTYPE_HOST) {
+    // Memory that CUDA knows is known to its end only.
+    auto known = state().map.find(side->base);
+    bool past_end = known && known->is_host() && extent(*side, c) > known->base + known->requested - side->base;
+    return past_end ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
   uint64_t begin = 0, end = 0;
   if (!state().map.accessible(side->base, extent(*side, c), !source, accessor_of(context, true), &begin, &end))
     return CUDA_ERROR_INVALID_VALUE;

@@ -20,6 +20,12 @@ bool pageable(const void* p) {
   return !range || !range->is_host();
 }
 
+// Pinned or registered memory named by its device address.
+bool touches_host_memory(const CUDA_MEMCPY3D& c) {
+  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE && !pageable(reinterpret_cast<const void*>(c.srcDevice))) ||
+         (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && !pageable(reinterpret_cast<const void*>(c.dstDevice)));
+}
+
 CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   State& s = state();
   Lock lock(s.mutex);
@@ -30,7 +36,7 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   bool captured = stream->capture != nullptr;
   CopyWork work;
   work.copy = c;
-  bool block = sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY);
+  bool block = sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY || touches_host_memory(c));
   if (c.WidthInBytes != 0 && c.Height != 0 && c.Depth != 0 && !captured) {
     if (from_host && pageable(c.srcHost) && !block) {
       lock.unlock();

@@ -3,8 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <vector>
+#include <cstdio>
 
+#include "sim/device.h"
 #include "sim/heap.h"
 #include "sim/state.h"
 #include "sim/work.h"
@@ -80,25 +81,34 @@ CUresult host_alloc(Context* context, void** pp, size_t bytes, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-// Every page must be mapped: the real driver pins them here.
-bool pages_mapped(uint64_t base, uint64_t bytes) {
-  uint64_t first = base / 4096 * 4096, last = (base + bytes + 4095) / 4096 * 4096;
-  std::vector<unsigned char> resident(256);
-  for (uint64_t at = first; at < last;) {
-    uint64_t step = std::min<uint64_t>(last - at, resident.size() * 4096);
-    if (mincore(reinterpret_cast<void*>(at), step, resident.data()) != 0) return false;
-    at += step;
+// The real driver pins every page, for writing unless told otherwise.
+bool pages_accessible(uint64_t base, uint64_t bytes, bool write) {
+  FILE* maps = std::fopen("/proc/self/maps", "re");
+  if (maps == nullptr) return false;
+  uint64_t at = base, from = 0, to = 0;
+  char permissions[8] = {}, line[4352];
+  while (at < base + bytes && std::fgets(line, sizeof line, maps) != nullptr) {
+    if (std::sscanf(line, "%lx-%lx %7s", &from, &to, permissions) != 3 || to <= at) continue;
+    if (from > at || permissions[0] != 'r' || (write && permissions[1] != 'w')) break;
+    at = to;
   }
-  return true;
+  std::fclose(maps);
+  return at >= base + bytes;
 }
 
 CUresult host_register(Context* context, void* p, size_t bytes, unsigned flags) {
   if (p == nullptr || bytes == 0 || (flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t base = reinterpret_cast<uint64_t>(p);
-  if (base + bytes < base || !pages_mapped(base, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  int read_only = 0;
+  device_attribute(*context->device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, &read_only);
   State& s = state();
   Lock lock(s.mutex);
   if (CUresult r = check_capture_unsafe(s)) return r;
+  if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && read_only == 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;  // there is no such memory here
+  if (base + bytes < base) return CUDA_ERROR_INVALID_VALUE;
+  if (!s.map.intersecting(base, bytes).empty()) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!pages_accessible(base, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0)) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   range.base = base;
   range.size = range.requested = bytes;

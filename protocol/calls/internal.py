@@ -58,6 +58,10 @@ message("tubeMemAlloc", "reply", bytes="u64", reply=dict(dptr="u64"))
 message("tubeMemFree", "post", dptr="u64")           # the client has waited for its streams
 message("tubePinnedAlloc", "reply", bytes="u64", flags="u32", reply=dict(address="u64"))
 message("tubePinnedFree", "post", address="u64")
+# the client's own memory at its own address: segments are wire::HostSegment (protocol/host_segment.h), for the pages that no
+# earlier registration of the client covers. Answered when the driver has (un)registered it.
+message("tubeHostRegister", "reply", base="u64", bytes="u64", flags="u32", segments="blob")
+message("tubeHostUnregister", "reply", base="u64")
 message("tubeMemGetInfo", "reply", reply=dict(free="u64", total="u64"))
 
 chapter("copy")

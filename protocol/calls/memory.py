@@ -8,7 +8,7 @@ call("cuMemFreeHost", lane="local", uses="tubePinnedFree")
 call("cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags", lane="local")
 call("cuMemGetInfo_v2", lane="local", uses="tubeMemGetInfo")
 call("cuMemGetAddressRange_v2", "cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local")
-call("cuMemHostRegister_v2", "cuMemHostUnregister", lane="local", uses="tubePinnedAlloc tubePinnedFree")
+call("cuMemHostRegister_v2", "cuMemHostUnregister", lane="local", uses="tubeHostRegister tubeHostUnregister")
 call("cuMemHostRegister", alias_of="cuMemHostRegister_v2")
 
 chapter("memory pool")

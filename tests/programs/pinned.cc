@@ -1,5 +1,5 @@
 // Pinned host memory: flags, device addresses, kernels that read and write it in place.
-// Not cuMemHostRegister: Tube refuses it for now.
+// cuMemHostRegister has its own cases (tests/conformance/host_register.cc).
 #include "common.h"
 
 int main() {

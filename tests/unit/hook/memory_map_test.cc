@@ -58,6 +58,27 @@ TEST(MemoryMap, KnowsModuleVariables) {
   EXPECT_FALSE(is_outside(map, 1004));
 }
 
+TEST(MemoryMap, SaysWhichKindLiesOutside) {
+  MemoryMap map;
+  MemoryKind kind = MemoryKind::kDevice;
+  map.insert({3000, 8, 3, context(1), MemoryKind::kRegistered, 0});
+  EXPECT_TRUE(map.outside_windows(3007, &kind));
+  EXPECT_EQ(kind, MemoryKind::kRegistered);
+  EXPECT_FALSE(map.outside_windows(3008, &kind));
+  map.forget_context(context(1));
+  EXPECT_TRUE(is_outside(map, 3000));
+}
+
+TEST(MemoryMap, SeesOverlapsAtEitherEnd) {
+  MemoryMap map;
+  map.insert({1000, 100, 1, context(1), MemoryKind::kRegistered, 0});
+  EXPECT_TRUE(map.overlaps(1099, 1));
+  EXPECT_TRUE(map.overlaps(900, 101));
+  EXPECT_TRUE(map.overlaps(900, 1000));
+  EXPECT_FALSE(map.overlaps(900, 100));
+  EXPECT_FALSE(map.overlaps(1100, 100));
+}
+
 TEST(MemoryMap, OpenedMemoryGoesWithItsContext) {
   MemoryMap map;
   map.insert({1000, 8, 1, context(1), MemoryKind::kOpened, 0});

@@ -1,0 +1,128 @@
+// Registered host memory in the proxy, with files and addresses as a hostile client would choose them.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/unique_fd.h"
+#include "proxy/device_memory.h"
+#include "proxy/host_pages.h"
+#include "sharedmem/windows.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr uint64_t kPage = wire::kHostPageBytes;
+
+class HostPagesTest : public ::testing::Test {
+ protected:
+  HostPagesTest() : driver(test::make_fake_driver()), pages(driver, ranges), file(memfd_create("client", MFD_CLOEXEC)) {
+    EXPECT_EQ(ftruncate(file.get(), 64 * kPage), 0);
+    // Addresses that are free here, as the client's are most of the time.
+    void* free_place = mmap(nullptr, 64 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    base = reinterpret_cast<uint64_t>(free_place);
+    munmap(free_place, 64 * kPage);
+  }
+  HostPages::Segment segment(uint64_t page, uint64_t count, uint64_t offset_pages = 0) {
+    return {{base + page * kPage, count * kPage, offset_pages * kPage, 1}, file.get()};
+  }
+  CUresult add(uint64_t first_byte, uint64_t bytes, std::vector<HostPages::Segment> segments) {
+    return pages.add(1, base + first_byte, bytes, 0, segments);
+  }
+
+  Driver driver;
+  Ranges ranges;
+  HostPages pages;
+  UniqueFd file;
+  uint64_t base = 0;
+};
+
+TEST_F(HostPagesTest, MapsTheClientsFileAtItsAddress) {
+  ASSERT_EQ(add(100, 2 * kPage, {segment(0, 3, 5)}), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().registered, 1);
+  EXPECT_EQ(pages.bytes(), 2 * kPage);
+  const char text[] = "seen";
+  ASSERT_EQ(pwrite(file.get(), text, sizeof text, 6 * kPage), static_cast<ssize_t>(sizeof text));
+  EXPECT_STREQ(reinterpret_cast<const char*>(base + kPage), "seen");
+  EXPECT_TRUE(ranges.covers(base + 100, 2 * kPage));
+  EXPECT_FALSE(ranges.covers(base + 99, 2));
+  EXPECT_EQ(pages.remove(base + 100), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().registered, 0);
+  EXPECT_EQ(pages.remove(base + 100), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+}
+
+TEST_F(HostPagesTest, PagesThatTwoRegistrationsShareStayForTheSecond) {
+  ASSERT_EQ(add(0, kPage + 10, {segment(0, 2)}), CUDA_SUCCESS);
+  ASSERT_EQ(add(kPage + 10, 2 * kPage, {segment(2, 2, 2)}), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().registered, 2);
+  EXPECT_EQ(pages.remove(base), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().registered, 2);
+  EXPECT_EQ(pages.remove(base + kPage + 10), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().registered, 0);
+}
+
+TEST_F(HostPagesTest, NothingIsMappedOverWhatIsThere) {
+  char here[2 * kPage];
+  const uint64_t page = (reinterpret_cast<uint64_t>(here) + kPage - 1) / kPage * kPage;
+  EXPECT_EQ(pages.add(1, page, kPage, 0, {{{page, kPage, 0, 1}, file.get()}}), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(ranges.size(), 0u);
+}
+
+TEST_F(HostPagesTest, ImpossibleAddressesAreRefused) {
+  EXPECT_EQ(pages.add(1, 0, kPage, 0, {{{0, kPage, 0, 1}, file.get()}}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(pages.add(1, ~uint64_t{0} - 10, kPage, 0, {}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(pages.add(1, 0x8000'0000'0000, kPage, 0, {}), CUDA_ERROR_INVALID_VALUE);
+  const uint64_t window = windows::device_base(2) + 0x10000;
+  EXPECT_EQ(pages.add(1, window, kPage, 0, {{{window, kPage, 0, 1}, file.get()}}), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(HostPagesTest, SegmentsMustCoverTheRangeAndNoMore) {
+  EXPECT_EQ(add(0, 2 * kPage, {}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(0, 2 * kPage, {segment(0, 1)}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(0, 2 * kPage, {segment(0, 1), segment(2, 1)}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(0, 2 * kPage, {segment(0, 3)}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(0, 2 * kPage, {segment(0, 2), segment(2, 1)}), CUDA_ERROR_INVALID_VALUE);
+  HostPages::Segment odd = segment(0, 2);
+  odd.untrusted.bytes -= 1;
+  EXPECT_EQ(add(0, 2 * kPage, {odd}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(test::fake().registered, 0);
+}
+
+TEST_F(HostPagesTest, FilesMustBeLongEnoughAndOrdinary) {
+  EXPECT_EQ(add(0, 2 * kPage, {segment(0, 2, 63)}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(add(0, 2 * kPage, {segment(0, 2, ~uint64_t{0} / kPage)}), CUDA_ERROR_INVALID_VALUE);
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  UniqueFd reader(ends[0]), writer(ends[1]);
+  EXPECT_EQ(pages.add(1, base, kPage, 0, {{{base, kPage, 0, 1}, reader.get()}}), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(HostPagesTest, OverlappingBytesAreRegisteredAlready) {
+  ASSERT_EQ(add(0, 2 * kPage, {segment(0, 2)}), CUDA_SUCCESS);
+  EXPECT_EQ(add(kPage, 2 * kPage, {segment(2, 1, 2)}), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+  EXPECT_EQ(test::fake().registered, 1);
+}
+
+TEST_F(HostPagesTest, AFileCutShortReadsAsEmptyInsteadOfEndingTheProxy) {
+  ASSERT_EQ(add(0, 2 * kPage, {segment(0, 2)}), CUDA_SUCCESS);
+  auto* bytes = reinterpret_cast<volatile char*>(base);
+  bytes[kPage] = 7;
+  ASSERT_EQ(ftruncate(file.get(), 0), 0);
+  EXPECT_EQ(bytes[kPage], 0);
+  bytes[10] = 1;
+  EXPECT_EQ(bytes[10], 1);
+  EXPECT_EQ(pages.remove(base), CUDA_SUCCESS);
+}
+
+TEST_F(HostPagesTest, AContextsRegistrationsGoWithIt) {
+  ASSERT_EQ(add(0, kPage, {segment(0, 1)}), CUDA_SUCCESS);
+  ASSERT_EQ(pages.add(2, base + 4 * kPage, kPage, 0, {segment(4, 1, 4)}), CUDA_SUCCESS);
+  pages.free_all(1);
+  EXPECT_EQ(test::fake().registered, 1);
+  pages.free_all(DeviceMemory::kAllContexts);
+  EXPECT_EQ(test::fake().registered, 0);
+  EXPECT_EQ(pages.bytes(), 0u);
+}
+
+}  // namespace
+}  // namespace tube::proxy
