@@ -136,7 +136,8 @@ CUresult cuMemHostUnregister(void* p) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   const auto base = reinterpret_cast<uint64_t>(p);
   Allocation a;
-  if (!memory_map().find(base, &a) || a.base != base || a.kind != MemoryKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (!memory_map().find(base, &a) || a.kind != MemoryKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (a.base != base) return CUDA_ERROR_INVALID_VALUE;
   const CUresult finished = sync_all_contexts();
   Locked locked(registered_pages().lock);
   if (!memory_map().remove(base, MemoryKind::kRegistered, &a)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

@@ -192,7 +192,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   Allocation a;
-  if (!memory_map().find(dptr, &a) || a.kind == MemoryKind::kRegistered) return CUDA_ERROR_NOT_FOUND;
+  if (!memory_map().find(dptr, &a)) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = a.base;
   if (psize != nullptr) *psize = a.size_bytes;
   return CUDA_SUCCESS;

@@ -179,7 +179,7 @@ SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
   SIM_ENTER_CONTEXT(context);
   (void)context;
   auto range = state().map.find(dptr);
-  if (!range || range->kind == RangeKind::kRegistered) return CUDA_ERROR_NOT_FOUND;
+  if (!range) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = range->base;
   if (psize != nullptr) *psize = range->requested;
   return CUDA_SUCCESS;
@@ -226,8 +226,8 @@ SIM_API CUresult cuMemHostUnregister(void* p) {
   State& s = state();
   Lock lock(s.mutex);
   auto range = s.map.find(reinterpret_cast<uint64_t>(p));
-  if (!range || range->base != reinterpret_cast<uint64_t>(p) || range->kind != RangeKind::kRegistered)
-    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (!range || range->kind != RangeKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (range->base != reinterpret_cast<uint64_t>(p)) return CUDA_ERROR_INVALID_VALUE;
   // Work that still uses the pages must be through before the program may unmap them.
   if (CUresult r = synchronize(lock, range->context != nullptr ? range->context : context)) return r;
   s.map.remove(range->base);

@@ -120,6 +120,29 @@ CASE(read_only_flag_follows_the_device_attribute) {
   printf("%s\n", code == (supported != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED) ? "as the attribute says" : code_name(code));
 }
 
+CASE(read_only_flag_registers_memory_mapped_read_only) {
+  Gpu gpu;
+  int fd = memory_file(20000);
+  counted(mmap(nullptr, 20000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), 5000);
+  void* shared = mmap(nullptr, 20000, PROT_READ, MAP_SHARED, fd, 0);
+  void* own = map_private(20000);
+  counted(own, 5000);
+  EXPECT(mprotect(own, 20000, PROT_READ) == 0);
+  DeviceArray<uint32_t> device(5000);
+  for (void* p : {shared, own}) {
+    SHOW(cuMemHostRegister(p, 20000, CU_MEMHOSTREGISTER_READ_ONLY));
+    CU(cuMemcpyHtoDAsync(device.pointer, p, 20000, nullptr));
+    print_hash("copied", device.read());
+    SHOW(cuMemHostUnregister(p));
+  }
+}
+
+CASE(shared_anonymous_memory) {
+  Gpu gpu;
+  void* p = mmap(nullptr, 20000, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  round_trip(p, 5000);
+}
+
 CASE(anonymous_memory) {
   Gpu gpu;
   round_trip(map_private(20000), 5000);
