@@ -6,9 +6,9 @@ import time
 
 import session as sessions
 
-NAME = "cases"
+NAME = "conformance"
 # tests/conformance/run's words for a case -> this report's.
-WORDS = {"equal": "equal", "listed": "equal", "skipped": "skipped", "different": "DIFFERENT", "broken": "FAILED"}
+WORDS = {"equal": "equal", "differs as listed": "differs as listed", "skipped": "skipped", "different": "DIFFERENT"}
 
 
 def names(session):
@@ -16,7 +16,10 @@ def names(session):
 
 
 def as_case(row):
-    return {"case": row["case"], "result": WORDS.get(row["result"], row["result"]), "detail": row.get("difference") or ""}
+    word, detail = row["result"], row.get("difference") or ""
+    if word not in WORDS:
+        return {"case": row["case"], "result": "FAILED", "detail": f"{word}: {detail}"}
+    return {"case": row["case"], "result": WORDS[word], "detail": detail}
 
 
 def run_suite(session, chosen, done):
@@ -35,11 +38,12 @@ def run_suite(session, chosen, done):
         outcome = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=max(1, session.limit(300) - begin))
         rows = json.loads(file.read_text())["cases"] if file.exists() else []
         result["cases"] = [as_case(row) for row in rows]
-        bad = [c for c in result["cases"] if c["result"] not in ("equal", "skipped")]
+        bad = [c for c in result["cases"] if c["result"] in ("DIFFERENT", "FAILED")]
         result["result"] = "equal" if outcome.returncode == 0 and rows else "skipped (no GPU)" if outcome.returncode == 77 else \
             "DIFFERENT" if bad else "FAILED"
         result["detail"] = "" if result["result"] == "equal" else f"{outcome.stdout[-4000:]}\n{outcome.stderr[-2000:]}"
     except (subprocess.TimeoutExpired, OSError, ValueError, KeyError) as error:
         result["detail"] = f"{type(error).__name__}: {error}"
     result["seconds_item"] = time.monotonic() - begin
+    print(f"conformance: {result['result']}, {len(result['cases'])} cases ({result['seconds_item']:.1f} s)", flush=True)
     done(result)

@@ -1,4 +1,5 @@
 """tests/gpu's paired items without a GPU: programs of this test's own stand for the two arms, good, wrong, crashing and hanging."""
+import argparse
 import os
 import pathlib
 import struct
@@ -103,6 +104,29 @@ class Pairs(unittest.TestCase):
         self.assertEqual(results, {})
         self.assertIn("no library", native.problem)
         self.assertIn("ended with 1", tube.problem)
+
+
+class Choices(unittest.TestCase):
+    def chosen(self, only, preset=""):
+        return suites.chosen_cases(argparse.Namespace(only=only), "training", preset)
+
+    def test_cases_of_an_item(self):
+        self.assertEqual(self.chosen([]), [])
+        self.assertEqual(self.chosen([], "a,b"), ["a", "b"])
+        self.assertEqual(self.chosen(["training.c", "cublas.d"], "a,b"), ["c"])
+        self.assertEqual(self.chosen(["training*", "training.c"]), [])
+
+    def test_every_framework_script_is_there_and_its_preset_cases_exist(self):
+        for name, (_, script, extra, _) in suites.FRAMEWORKS.items():
+            path = ROOT / "tests/gpu/frameworks" / script
+            self.assertTrue(path.exists(), name)
+            for case in extra.get("ITEM_ONLY", "").split(","):
+                self.assertIn(case.split("_half")[0], path.read_text(), name)
+
+    def test_every_library_has_its_program(self):
+        built = (ROOT / "tests/gpu/libraries/meson.build").read_text()
+        for name in suites.LIBRARIES:
+            self.assertIn(f"'{name}': [", built)
 
 
 class Outputs(unittest.TestCase):
