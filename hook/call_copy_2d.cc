@@ -1,9 +1,13 @@
-// Copies with pitches, in two and three dimensions. Both sides visible to the GPU: one record. A pageable side goes through
-// staging chunks, packed tightly, as many rows at a time as a chunk holds; rows longer than a chunk go one by one as
-// one-dimensional copies.
+// Copies with pitches, in two and three dimensions, and all copies with CUDA arrays. Both sides visible to the GPU: one
+// record. A pageable side goes through staging chunks, packed tightly, as many rows at a time as a chunk holds; rows longer
+// than a chunk go piece by piece.
+//
+// An array is visible to the GPU and has no address: its side of a record is its id. A region that surely lies in the array
+// is posted; any other one waits for the driver's answer, so that its error shows at the call.
 #include <algorithm>
 #include <cstring>
 
+#include "hook/array.h"
 #include "hook/copy.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -11,26 +15,37 @@
 namespace tube::hook {
 namespace {
 
+enum Kinds : uint32_t { kAddress = 0, kChunk = 1, kArrayId = 2 };
+
 struct Box {
   Says says = Says::kNothing;
+  const Array* array = nullptr;  // then base, pitch and height mean nothing
+  bool no_array = false;         // it should be one, but the handle is not
   uint64_t base = 0;    // address of the whole side
   uint64_t pitch = 0;   // bytes per row
   uint64_t height = 0;  // rows per slice
   uint64_t origin[3] = {};
 
   uint64_t row(uint64_t y, uint64_t z) const { return base + ((origin[2] + z) * height + origin[1] + y) * pitch + origin[0]; }
+  uint32_t kind() const { return array != nullptr ? kArrayId : kAddress; }
+  uint64_t place() const { return array != nullptr ? array->id() : base; }
 };
 
 struct Job {
   Box src, dst;
   uint64_t extent[3] = {};  // bytes, rows, slices
+  bool sure = true;         // the driver will not refuse it
+
+  bool has_array() const { return src.array != nullptr || dst.array != nullptr; }
 };
 
 CUresult post_visible(const Job& job, Stream* stream) {
   Request<wire::tubeCopy3D> r(stream);
   r->stream = stream->id;
-  r->src = job.src.base;
-  r->dst = job.dst.base;
+  r->src_kind = job.src.kind();
+  r->dst_kind = job.dst.kind();
+  r->src = job.src.place();
+  r->dst = job.dst.place();
   r->src_pitch = job.src.pitch;
   r->dst_pitch = job.dst.pitch;
   r->src_height = job.src.height;
@@ -39,53 +54,75 @@ CUresult post_visible(const Job& job, Stream* stream) {
   std::memcpy(r->dst_origin, job.dst.origin, sizeof job.dst.origin);
   std::memcpy(r->extent, job.extent, sizeof job.extent);
   r->release_chunk = shared::kNoWord;
-  return r.post();
+  return job.sure ? r.post() : r.call();
 }
 
-// `rows` rows of slice z from row y on, between the GPU's side and the chunk.
-CUresult post_rows(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu, uint64_t y, uint64_t z, uint64_t rows) {
+// What one chunk carries: `rows` rows of `width` bytes, from byte x of row y of slice z on.
+struct Piece {
+  uint64_t x, y, z, width, rows;
+};
+
+// Between the GPU's side and the chunk.
+CUresult post_piece(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu, const Piece& p) {
   const Box& gpu = to_gpu ? job.dst : job.src;
-  const uint64_t width = job.extent[0];
   const uint64_t chunk_address = uint64_t{chunk} << 20;
+  const uint64_t place = gpu.array != nullptr ? gpu.array->id() : gpu.row(p.y, p.z) + p.x;
   Request<wire::tubeCopy3D> r(stream);
   r->stream = stream->id;
-  r->src_kind = to_gpu ? 1 : 0;
-  r->dst_kind = to_gpu ? 0 : 1;
-  r->src = to_gpu ? chunk_address : gpu.row(y, z);
-  r->dst = to_gpu ? gpu.row(y, z) : chunk_address;
-  r->src_pitch = to_gpu ? width : gpu.pitch;
-  r->dst_pitch = to_gpu ? gpu.pitch : width;
-  r->src_height = rows;
-  r->dst_height = rows;
-  r->extent[0] = width;
-  r->extent[1] = rows;
+  r->src_kind = to_gpu ? kChunk : gpu.kind();
+  r->dst_kind = to_gpu ? gpu.kind() : kChunk;
+  r->src = to_gpu ? chunk_address : place;
+  r->dst = to_gpu ? place : chunk_address;
+  if (gpu.array != nullptr) {
+    uint64_t* origin = to_gpu ? r->dst_origin : r->src_origin;
+    origin[0] = gpu.origin[0] + p.x, origin[1] = gpu.origin[1] + p.y, origin[2] = gpu.origin[2] + p.z;
+  }
+  r->src_pitch = to_gpu ? p.width : gpu.pitch;
+  r->dst_pitch = to_gpu ? gpu.pitch : p.width;
+  r->src_height = p.rows;
+  r->dst_height = p.rows;
+  r->extent[0] = p.width;
+  r->extent[1] = p.rows;
   r->extent[2] = 1;
   r->release_chunk = chunk;
   r->release_value = static_cast<uint32_t>(to_gpu ? abi::kChunkFree : abi::kChunkFilled);
-  return r.post();
+  return job.sure ? r.post() : r.call();
 }
 
-CUresult staged_rows(const Job& job, Stream* stream, bool to_gpu, uint64_t y, uint64_t z, uint64_t rows) {
+CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& p) {
   shared::ChunkPool& pool = connection().chunks;
   const shared::Probe probe{probe_for_faults, stream};
-  const uint64_t width = job.extent[0];
   uint32_t chunk = 0;
   if (const shared::WaitResult got = pool.claim(&chunk, probe); got != shared::WaitResult::kDone) return chunk_wait_code(got);
   if (to_gpu) {
-    for (uint64_t i = 0; i < rows; ++i) {
-      std::memcpy(pool.data(chunk) + i * width, reinterpret_cast<const void*>(job.src.row(y + i, z)), width);
+    for (uint64_t i = 0; i < p.rows; ++i) {
+      std::memcpy(pool.data(chunk) + i * p.width, reinterpret_cast<const void*>(job.src.row(p.y + i, p.z) + p.x), p.width);
     }
   }
-  if (const CUresult r = post_rows(job, stream, chunk, to_gpu, y, z, rows); r != CUDA_SUCCESS) {
+  if (const CUresult r = post_piece(job, stream, chunk, to_gpu, p); r != CUDA_SUCCESS) {
     pool.release(chunk);
     return r;
   }
   if (to_gpu) return CUDA_SUCCESS;
   if (const shared::WaitResult filled = pool.wait_filled(chunk, probe); filled != shared::WaitResult::kDone) return chunk_wait_code(filled);
-  for (uint64_t i = 0; i < rows; ++i) {
-    std::memcpy(reinterpret_cast<void*>(job.dst.row(y + i, z)), pool.data(chunk) + i * width, width);
+  for (uint64_t i = 0; i < p.rows; ++i) {
+    std::memcpy(reinterpret_cast<void*>(job.dst.row(p.y + i, p.z) + p.x), pool.data(chunk) + i * p.width, p.width);
   }
   pool.release(chunk);
+  return CUDA_SUCCESS;
+}
+
+// A row longer than a chunk.
+CUresult staged_row(const Job& job, Stream* stream, bool to_gpu, uint64_t y, uint64_t z) {
+  const uint64_t width = job.extent[0];
+  if (!job.has_array()) {  // the one-dimensional paths overlap filling and copying
+    return to_gpu ? upload(job.dst.row(y, z), reinterpret_cast<const std::byte*>(job.src.row(y, z)), width, stream)
+                  : download(reinterpret_cast<std::byte*>(job.dst.row(y, z)), job.src.row(y, z), width, stream);
+  }
+  for (uint64_t x = 0; x < width; x += abi::kChunkBytes) {
+    const CUresult r = staged_piece(job, stream, to_gpu, {x, y, z, std::min<uint64_t>(abi::kChunkBytes, width - x), 1});
+    if (r != CUDA_SUCCESS) return r;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -94,15 +131,9 @@ CUresult staged(const Job& job, Stream* stream, bool to_gpu) {
   const uint64_t rows_per_chunk = abi::kChunkBytes / width;
   for (uint64_t z = 0; z < job.extent[2]; ++z) {
     for (uint64_t y = 0; y < job.extent[1];) {
-      CUresult r;
-      uint64_t rows = 1;
-      if (rows_per_chunk == 0) {
-        r = to_gpu ? upload(job.dst.row(y, z), reinterpret_cast<const std::byte*>(job.src.row(y, z)), width, stream)
-                   : download(reinterpret_cast<std::byte*>(job.dst.row(y, z)), job.src.row(y, z), width, stream);
-      } else {
-        rows = std::min(rows_per_chunk, job.extent[1] - y);
-        r = staged_rows(job, stream, to_gpu, y, z, rows);
-      }
+      const uint64_t rows = std::clamp<uint64_t>(rows_per_chunk, 1, job.extent[1] - y);
+      const CUresult r = rows_per_chunk == 0 ? staged_row(job, stream, to_gpu, y, z)
+                                             : staged_piece(job, stream, to_gpu, {0, y, z, width, rows});
       if (r != CUDA_SUCCESS) return r;
       y += rows;
     }
@@ -121,17 +152,29 @@ CUresult host_to_host(const Job& job, Stream* stream) {
 }
 
 bool pitches_fit(const Box& b, const uint64_t extent[3]) {
+  if (b.array != nullptr) return true;
   if (extent[1] > 1 || extent[2] > 1) {
     if (b.pitch < b.origin[0] + extent[0]) return false;
   }
   return extent[2] <= 1 || b.height >= b.origin[1] + extent[1];
 }
 
-CUresult run(const Job& job, Stream* stream, bool synchronous) {
+Side side_of_box(const Box& b) { return b.array != nullptr ? Side::kDevice : side_of(b.base, b.says); }
+
+// An array side that the driver would refuse: of one with a plain layout that is known here.
+bool surely_outside(const Box& b, const Job& job) {
+  return b.array != nullptr && b.array->element_bytes != 0 && !inside(*b.array, b.origin, job.extent);
+}
+
+CUresult run(Job& job, Stream* stream, bool synchronous) {
   if (job.extent[0] == 0 || job.extent[1] == 0 || job.extent[2] == 0) return CUDA_SUCCESS;
-  if (job.src.base == 0 || job.dst.base == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((job.src.array == nullptr && job.src.base == 0) || (job.dst.array == nullptr && job.dst.base == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent)) return CUDA_ERROR_INVALID_VALUE;
-  const Side from = side_of(job.src.base, job.src.says), to = side_of(job.dst.base, job.dst.says);
+  if (surely_outside(job.src, job) || surely_outside(job.dst, job)) return CUDA_ERROR_INVALID_VALUE;
+  if (job.has_array()) {
+    job.sure = (job.src.array == nullptr || job.src.array->element_bytes != 0) && (job.dst.array == nullptr || job.dst.array->element_bytes != 0);
+  }
+  const Side from = side_of_box(job.src), to = side_of_box(job.dst);
   if (gpu_visible(from) && gpu_visible(to)) {
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
     return synchronous && (from == Side::kPinned || to == Side::kPinned) ? sync_stream(stream) : CUDA_SUCCESS;
@@ -142,24 +185,34 @@ CUresult run(const Job& job, Stream* stream, bool synchronous) {
   return r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? sync_stream(stream) : r;  // as in copy_bytes
 }
 
-// The address of one side by its memory type; false for arrays, which do not exist here.
-bool base_of(CUmemorytype type, const void* host, CUdeviceptr device, Box* box) {
-  if (type == CU_MEMORYTYPE_HOST) {
-    box->base = reinterpret_cast<uint64_t>(host);
-    box->says = Says::kHost;
-    return true;
+// The place of one side by its memory type.
+CUresult place_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array, Box* box) {
+  switch (type) {
+    case CU_MEMORYTYPE_HOST:
+      box->base = reinterpret_cast<uint64_t>(host);
+      box->says = Says::kHost;
+      return CUDA_SUCCESS;
+    case CU_MEMORYTYPE_ARRAY:
+      box->array = find_array(array);
+      return box->array != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    case CU_MEMORYTYPE_DEVICE:
+    case CU_MEMORYTYPE_UNIFIED:
+      box->base = device;
+      box->says = type == CU_MEMORYTYPE_DEVICE ? Says::kDevice : Says::kNothing;
+      return CUDA_SUCCESS;
   }
-  box->base = device;
-  box->says = type == CU_MEMORYTYPE_DEVICE ? Says::kDevice : Says::kNothing;
-  return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+template <class P>
+CUresult places_of(const P* p, Job* job) {
+  if (const CUresult r = place_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &job->src); r != CUDA_SUCCESS) return r;
+  return place_of(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &job->dst);
 }
 
 CUresult job_of(const CUDA_MEMCPY2D* p, Job* job) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!base_of(p->srcMemoryType, p->srcHost, p->srcDevice, &job->src) ||
-      !base_of(p->dstMemoryType, p->dstHost, p->dstDevice, &job->dst)) {
-    return unsupported("cuMemcpy2D with arrays", "arrays are not forwarded yet");
-  }
+  if (const CUresult r = places_of(p, job); r != CUDA_SUCCESS) return r;
   job->extent[0] = p->WidthInBytes, job->extent[1] = p->Height, job->extent[2] = 1;
   job->src.pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;
   job->dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
@@ -172,11 +225,8 @@ CUresult job_of(const CUDA_MEMCPY2D* p, Job* job) {
 
 template <class P>
 CUresult job_of_3d(const P* p, Job* job) {
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!base_of(p->srcMemoryType, p->srcHost, p->srcDevice, &job->src) ||
-      !base_of(p->dstMemoryType, p->dstHost, p->dstDevice, &job->dst)) {
-    return unsupported("cuMemcpy3D with arrays", "arrays are not forwarded yet");
-  }
+  if (p == nullptr || p->srcLOD != 0 || p->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = places_of(p, job); r != CUDA_SUCCESS) return r;
   job->extent[0] = p->WidthInBytes, job->extent[1] = p->Height, job->extent[2] = p->Depth;
   job->src.pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;
   job->dst.pitch = p->dstPitch != 0 ? p->dstPitch : p->dstXInBytes + p->WidthInBytes;
@@ -187,7 +237,7 @@ CUresult job_of_3d(const P* p, Job* job) {
   return CUDA_SUCCESS;
 }
 
-CUresult run_on(CUresult parsed, const Job& job, CUstream hStream, bool synchronous) {
+CUresult run_on(CUresult parsed, Job& job, CUstream hStream, bool synchronous) {
   if (parsed != CUDA_SUCCESS) return parsed;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
@@ -198,7 +248,58 @@ CUresult run_on(CUresult parsed, const Job& job, CUstream hStream, bool synchron
   return run(job, stream, synchronous);
 }
 
+// ---- one-dimensional copies with an array: bytes of its first row -----------------------------------------------------
+
+Box array_box(CUarray array, uint64_t offset) {
+  Box b;
+  b.array = find_array(array);
+  b.no_array = b.array == nullptr;
+  b.origin[0] = offset;
+  return b;
+}
+
+Box memory_box(uint64_t address, Says says, uint64_t bytes) {
+  Box b;
+  b.base = address;
+  b.says = says;
+  b.pitch = bytes;
+  b.height = 1;
+  return b;
+}
+Box host_box(const void* p, uint64_t bytes) { return memory_box(reinterpret_cast<uint64_t>(p), Says::kHost, bytes); }
+
+CUresult copy_flat(const Box& dst, const Box& src, uint64_t bytes, CUstream hStream, bool synchronous) {
+  if (dst.no_array || src.no_array) return CUDA_ERROR_INVALID_HANDLE;
+  Job job;
+  job.src = src;
+  job.dst = dst;
+  job.extent[0] = bytes, job.extent[1] = 1, job.extent[2] = 1;
+  return run_on(CUDA_SUCCESS, job, hStream, synchronous);
+}
+
 }  // namespace
+
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  return copy_flat(array_box(dstArray, dstOffset), array_box(srcArray, srcOffset), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  return copy_flat(memory_box(dstDevice, Says::kDevice, ByteCount), array_box(srcArray, srcOffset), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
+  return copy_flat(array_box(dstArray, dstOffset), memory_box(srcDevice, Says::kDevice, ByteCount), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  return copy_flat(host_box(dstHost, ByteCount), array_box(srcArray, srcOffset), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
+  return copy_flat(array_box(dstArray, dstOffset), host_box(srcHost, ByteCount), ByteCount, nullptr, true);
+}
+CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
+  return copy_flat(host_box(dstHost, ByteCount), array_box(srcArray, srcOffset), ByteCount, hStream, false);
+}
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream) {
+  return copy_flat(array_box(dstArray, dstOffset), host_box(srcHost, ByteCount), ByteCount, hStream, false);
+}
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
   Job job;

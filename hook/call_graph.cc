@@ -84,11 +84,16 @@ CUDA_KERNEL_NODE_PARAMS from_v1(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
   return q;
 }
 
-bool side_address(CUmemorytype type, const void* host, CUdeviceptr device, uint64_t* address) {
-  if (type == CU_MEMORYTYPE_HOST) *address = reinterpret_cast<uint64_t>(host);
-  else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) *address = device;
-  else return false;
-  return *address != 0;
+// One side of a copy node as it travels: a GPU-visible address or an array's id.
+CUresult node_side(CUmemorytype type, const void* host, CUdeviceptr device, CUarray handle, uint32_t* kind, uint64_t* place) {
+  constexpr uint32_t kAddressSide = 0, kArraySide = 2;
+  *kind = type == CU_MEMORYTYPE_ARRAY ? kArraySide : kAddressSide;
+  if (type == CU_MEMORYTYPE_ARRAY) return id_of(Kind::kArray, handle, place) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (type == CU_MEMORYTYPE_HOST) *place = reinterpret_cast<uint64_t>(host);
+  else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) *place = device;
+  if (*place == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (gpu_visible(side_of(*place, Says::kNothing))) return CUDA_SUCCESS;
+  return unsupported("a graph copy from or to pageable memory", "the proxy cannot read this process's memory; use pinned memory");
 }
 
 // `exec`: a node of that instance changes, nullptr: of its graph.
@@ -102,19 +107,17 @@ CUresult setting(Target* t, const CUgraphExec* exec, CUgraphNode node) {
 
 CUresult copy_node(Target& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  uint32_t src_kind = 0, dst_kind = 0;
   uint64_t src = 0, dst = 0;
-  if (!side_address(p->srcMemoryType, p->srcHost, p->srcDevice, &src) ||
-      !side_address(p->dstMemoryType, p->dstHost, p->dstDevice, &dst)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (!gpu_visible(side_of(src, Says::kNothing)) || !gpu_visible(side_of(dst, Says::kNothing))) {
-    return unsupported("a graph copy from or to pageable memory", "the proxy cannot read this process's memory; use pinned memory");
-  }
+  if (const CUresult r = node_side(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &src_kind, &src); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = node_side(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &dst_kind, &dst); r != CUDA_SUCCESS) return r;
   wire::tubeGraphCopyNode_reply reply{};
   CUresult result;
   {
     Request<wire::tubeGraphCopyNode> r(blob_room(t.dependency_bytes));
     fill_target(r, t);
+    r->src_kind = src_kind;
+    r->dst_kind = dst_kind;
     r->src = src;
     r->dst = dst;
     r->src_pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "hook/host_fork.h"
+#include "hook/array.h"
 #include "hook/kernels.h"
 #include "hook/memory_map.h"
 #include "hook/peers.h"
@@ -38,6 +39,7 @@ CUresult reset_primary(Context* context) {
   memory_map().forget_context(context);
   forget_modules(context);
   forget_peers(context);
+  forget_arrays(context);
   context->flags.store(0, std::memory_order_relaxed);
   context->live.store(false, std::memory_order_release);
   return result;
@@ -192,6 +194,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   memory_map().forget_context(context);
   forget_modules(context);
   forget_peers(context);
+  forget_arrays(context);
   const uint32_t number = context->number;
   if (!objects().remove(context->slot)) return CUDA_ERROR_INVALID_CONTEXT;
   Thread& thread = this_thread();

@@ -27,6 +27,8 @@ enum class Kind : uint32_t {
   kTexRef,
   kExternalMemory,
   kExternalSemaphore,
+  kTexObject,
+  kSurfObject,
   kCount
 };
 

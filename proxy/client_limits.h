@@ -51,12 +51,14 @@ constexpr uint32_t objects(wire::Kind kind) {
     case wire::Kind::kMemPool: return 256;
     case wire::Kind::kLink: return 256;
     case wire::Kind::kArray:
-    case wire::Kind::kMipmappedArray: return 4096;
+    case wire::Kind::kMipmappedArray: return 1u << 16;
     case wire::Kind::kUserObject: return 4096;
     case wire::Kind::kGreenContext: return 64;
     case wire::Kind::kTexRef: return 4096;
     case wire::Kind::kExternalMemory:
     case wire::Kind::kExternalSemaphore: return 1024;
+    case wire::Kind::kTexObject:
+    case wire::Kind::kSurfObject: return 1u << 16;
     case wire::Kind::kCount: break;
   }
   return 0;

@@ -194,9 +194,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphCopyNode>& call, 
   NodeTarget target;
   if (CUresult error = resolve_target(session, call, target); error != CUDA_SUCCESS) return error;
   if (call->extent[0] == 0 || call->extent[1] == 0 || call->extent[2] == 0) return CUDA_ERROR_INVALID_VALUE;
+  // A node outlives every chunk.
+  if (call->src_kind == kChunkSide || call->dst_kind == kChunkSide) return CUDA_ERROR_INVALID_VALUE;
   CUDA_MEMCPY3D copy;
-  CUresult error = build_copy(session, {kAddressSide, call->src, call->src_pitch, call->src_height, call->src_origin},
-                              {kAddressSide, call->dst, call->dst_pitch, call->dst_height, call->dst_origin}, call->extent, &copy);
+  CUresult error = build_copy(session, {call->src_kind, call->src, call->src_pitch, call->src_height, call->src_origin},
+                              {call->dst_kind, call->dst, call->dst_pitch, call->dst_height, call->dst_origin}, call->extent, &copy);
   if (error != CUDA_SUCCESS) return error;
   const Driver& driver = session.driver();
   if (call->op == kSet) return driver.cuGraphMemcpyNodeSetParams(target.node, &copy);

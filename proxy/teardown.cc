@@ -12,6 +12,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpus.h"
 #include "proxy/image_store.h"
+#include "proxy/array_owner.h"
 #include "proxy/client_limits.h"
 #include "proxy/module_state.h"
 #include "proxy/session.h"
@@ -25,8 +26,8 @@ namespace {
 constexpr wire::Kind kTeardownOrder[] = {
     wire::Kind::kGraphExec, wire::Kind::kGraph, wire::Kind::kGraphNode, wire::Kind::kUserObject, wire::Kind::kEvent,
     wire::Kind::kExternalSemaphore, wire::Kind::kStream, wire::Kind::kTexRef, wire::Kind::kKernel, wire::Kind::kLibrary,
-    wire::Kind::kModule, wire::Kind::kLink, wire::Kind::kMipmappedArray, wire::Kind::kArray, wire::Kind::kMemPool,
-    wire::Kind::kExternalMemory, wire::Kind::kGreenContext,
+    wire::Kind::kModule, wire::Kind::kLink, wire::Kind::kTexObject, wire::Kind::kSurfObject, wire::Kind::kMipmappedArray,
+    wire::Kind::kArray, wire::Kind::kMemPool, wire::Kind::kExternalMemory, wire::Kind::kGreenContext,
 };
 
 // With the driver. Kinds that die with their owner (kernels, nodes) need nothing.
@@ -49,6 +50,8 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
     case wire::Kind::kTexRef: return driver.cuTexRefDestroy(object.handle<CUtexref>());
     case wire::Kind::kExternalMemory: return driver.cuDestroyExternalMemory(object.handle<CUexternalMemory>());
     case wire::Kind::kExternalSemaphore: return driver.cuDestroyExternalSemaphore(object.handle<CUexternalSemaphore>());
+    case wire::Kind::kTexObject: return driver.cuTexObjectDestroy(object.handle<CUtexObject>());
+    case wire::Kind::kSurfObject: return driver.cuSurfObjectDestroy(object.handle<CUsurfObject>());
     case wire::Kind::kKernel:
     case wire::Kind::kGraphNode:
     case wire::Kind::kContext:
@@ -62,6 +65,8 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
 CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   Object* object = objects_.find(kind, untrusted_id);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A level or a plane ends with the array it is a part of.
+  if (kind == wire::Kind::kArray && object->owner != 0) return CUDA_ERROR_INVALID_HANDLE;
   if (kind == wire::Kind::kStream) {
     auto& stream = static_cast<StreamState&>(*object->state);
     if (ContextShare* share = context(stream.context); share != nullptr) {
@@ -74,6 +79,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
   const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
   if (kind == wire::Kind::kGraph) objects_.erase_owned(wire::Kind::kGraphNode, untrusted_id);
+  if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray) objects_.erase_owned(wire::Kind::kArray, array_owner(kind, untrusted_id));
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
     objects_.erase_owned(wire::Kind::kKernel, untrusted_id);
     for (uint64_t base : static_cast<ModuleState&>(*object->state).globals) ranges_.erase(base);

@@ -1,11 +1,22 @@
-// CUDA arrays: plain pitched memory here, since nothing but copies reads them.
+// CUDA arrays and mipmapped arrays: plain pitched memory, rows one behind the other, slices (or layers) one behind the other.
 #pragma once
 
 #include "sim/state.h"
 
 namespace tube::sim {
 
-// Bytes per element of a format and channel count, 0 when the format has no plain layout.
-uint64_t array_element_bytes(CUarray_format format, unsigned channels);
+// A mipmapped array: levels are arrays that it owns and that share one allocation.
+struct Mipmap {
+  Context* context = nullptr;
+  CUDA_ARRAY3D_DESCRIPTOR desc{};
+  uint64_t base = 0;  // in the address map
+  std::vector<std::unique_ptr<Array>> levels;
+};
+
+// All of these with the lock held.
+// Arrays and mipmapped arrays of a context that ends; their memory goes with the context's ranges.
+void forget_arrays(State& s, const Context* context);
+// Bytes of the whole array.
+inline uint64_t array_bytes(const Array& a) { return a.row_bytes * a.rows * a.slices; }
 
 }  // namespace tube::sim

@@ -32,8 +32,10 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
   if (type == CU_MEMORYTYPE_ARRAY) {
     auto* array = live<Array>(state(), source ? c.srcArray : c.dstArray, Kind::kArray);
     if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    if (x + c.WidthInBytes > array->row_bytes || y + c.Height > array->rows || z + c.Depth > array->slices)
+    const auto outside = [](uint64_t at, uint64_t length, uint64_t size) { return at > size || length > size - at; };
+    if (outside(x, c.WidthInBytes, array->row_bytes) || outside(y, c.Height, array->rows) || outside(z, c.Depth, array->slices))
       return CUDA_ERROR_INVALID_VALUE;
+    if (x % array->element_bytes != 0 || c.WidthInBytes % array->element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
     side->pitch = array->row_bytes;
     side->slice = array->row_bytes * array->rows;
     side->base = array->base + z * side->slice + y * side->pitch + x;

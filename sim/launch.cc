@@ -6,6 +6,7 @@
 #include "sim/heap.h"
 #include "sim/occupancy.h"
 #include "sim/state.h"
+#include "sim/texture.h"
 #include "sim/work.h"
 
 namespace tube::sim {
@@ -51,6 +52,8 @@ class GridMemory final : public ptx::Memory {
     }
     release_range(s, *gone);
   }
+
+  std::shared_ptr<const ptx::Texture> texture(uint64_t handle) override { return find_texture(handle); }
 
   void print(std::string_view text) override {
     bool full = false;

@@ -92,14 +92,17 @@ CUDA_MEMCPY3D device_to_device(CUdeviceptr dst, CUdeviceptr src, size_t bytes, C
   return c;
 }
 
-CUDA_MEMCPY3D with_arrays(size_t bytes, CUarray dst, size_t dst_offset, CUarray src, size_t src_offset) {
-  CUDA_MEMCPY3D c = flat(bytes);
-  if (dst != nullptr) c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
-  if (src != nullptr) c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
-  c.dstArray = dst;
-  c.srcArray = src;
-  c.dstXInBytes = dst_offset;
-  c.srcXInBytes = src_offset;
+CUDA_MEMCPY3D to_array(CUDA_MEMCPY3D c, CUarray array, size_t offset) {
+  c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  c.dstArray = array;
+  c.dstXInBytes = offset;
+  return c;
+}
+
+CUDA_MEMCPY3D from_array(CUDA_MEMCPY3D c, CUarray array, size_t offset) {
+  c.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  c.srcArray = array;
+  c.srcXInBytes = offset;
   return c;
 }
 
@@ -229,27 +232,27 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
 
 SIM_API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
-  CUDA_MEMCPY3D c = with_arrays(ByteCount, dstArray, dstOffset, nullptr, 0);
+  CUDA_MEMCPY3D c = to_array(flat(ByteCount), dstArray, dstOffset);
   c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   c.srcDevice = srcDevice;
   return copy(context, c, nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
-  CUDA_MEMCPY3D c = with_arrays(ByteCount, nullptr, 0, srcArray, srcOffset);
+  CUDA_MEMCPY3D c = from_array(flat(ByteCount), srcArray, srcOffset);
   c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   c.dstDevice = dstDevice;
   return copy(context, c, nullptr, Sync::kSync);
 }
 static CUresult host_to_array(Context* context, CUarray array, size_t offset, const void* host, size_t bytes, CUstream stream,
                               Sync sync) {
-  CUDA_MEMCPY3D c = with_arrays(bytes, array, offset, nullptr, 0);
+  CUDA_MEMCPY3D c = to_array(flat(bytes), array, offset);
   c.srcMemoryType = CU_MEMORYTYPE_HOST;
   c.srcHost = host;
   return copy(context, c, stream, sync);
 }
 static CUresult array_to_host(Context* context, void* host, CUarray array, size_t offset, size_t bytes, CUstream stream, Sync sync) {
-  CUDA_MEMCPY3D c = with_arrays(bytes, nullptr, 0, array, offset);
+  CUDA_MEMCPY3D c = from_array(flat(bytes), array, offset);
   c.dstMemoryType = CU_MEMORYTYPE_HOST;
   c.dstHost = host;
   return copy(context, c, stream, sync);
@@ -272,7 +275,7 @@ SIM_API CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t sr
 }
 SIM_API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
-  return copy(context, with_arrays(ByteCount, dstArray, dstOffset, srcArray, srcOffset), nullptr, Sync::kSync);
+  return copy(context, to_array(from_array(flat(ByteCount), srcArray, srcOffset), dstArray, dstOffset), nullptr, Sync::kSync);
 }
 
 SIM_API CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {

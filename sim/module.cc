@@ -200,13 +200,3 @@ SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return find_variable(*module, name, dptr, bytes);
 }
-
-// Texture and surface references were taken out of PTX's mainstream long ago; no image here holds one.
-SIM_API CUresult cuModuleGetTexRef(CUtexref*, CUmodule, const char*) {
-  SIM_ENTER(kContext);
-  return CUDA_ERROR_NOT_FOUND;
-}
-SIM_API CUresult cuModuleGetSurfRef(CUsurfref*, CUmodule, const char*) {
-  SIM_ENTER(kContext);
-  return CUDA_ERROR_NOT_FOUND;
-}

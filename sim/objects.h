@@ -151,8 +151,10 @@ struct Pool {
   uint64_t readable = 0, writable = 0;
 };
 
+struct Mipmap;
 struct Array {
   Context* context = nullptr;
+  Mipmap* mipmap = nullptr;   // set for a level, which ends with it
   CUDA_ARRAY3D_DESCRIPTOR desc{};
   uint64_t element_bytes = 0;
   uint64_t row_bytes = 0;

@@ -11,11 +11,13 @@
 #include <cstring>
 
 #include "base/tube_note.h"
+#include "sim/array.h"
 #include "sim/capture.h"
 #include "sim/device.h"
 #include "sim/fault.h"
 #include "sim/heap.h"
 #include "sim/module.h"
+#include "sim/texture.h"
 
 TUBE_IDENTITY_NOTE();
 
@@ -150,6 +152,8 @@ void tear_down(Lock& lock, Context* context) {
   context->streams.clear();
   context->per_thread.clear();
   context->lanes.clear();
+  forget_arrays(s, context);
+  forget_textures(context);
   auto gone = s.map.remove_if([context](const Range& r) { return r.context == context; });
   for (Range& r : gone) release_range(s, r);
   delete context->legacy_stream;

@@ -21,7 +21,7 @@ namespace tube::sim {
 
 enum class Kind : uint8_t {
   kContext, kStream, kEvent, kModule, kFunction, kKernel, kLibrary, kLinker, kPool, kGraph, kNode, kGraphExec, kArray,
-  kUserObject,
+  kUserObject, kMipmap,
 };
 
 struct State {

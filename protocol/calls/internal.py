@@ -106,8 +106,8 @@ chapter("graph")
 # Only op 0 answers a node. `parameters` are packed by the kernel's layout. edges: CUgraphEdgeData, one per dependency, or none.
 message("tubeGraphKernelNode", "reply", op="u32", graph="id", exec="id", node="id", kernel="id", grid="u32[3]", block="u32[3]",
         shared_bytes="u32", dependencies="blob", parameters="blob", edges="blob", reply=dict(node="id"))
-# op as above; both sides are visible to the GPU. Fields as in tubeCopy3D.
-message("tubeGraphCopyNode", "reply", op="u32", graph="id", exec="id", node="id", src="u64", dst="u64", src_pitch="u64",
+# op as above; both sides are visible to the GPU: kinds 0 and 2 of tubeCopy3D, fields as there.
+message("tubeGraphCopyNode", "reply", op="u32", graph="id", exec="id", node="id", src_kind="u32", dst_kind="u32", src="u64", dst="u64", src_pitch="u64",
         dst_pitch="u64", src_height="u64", dst_height="u64", src_origin="u64[3]", dst_origin="u64[3]", extent="u64[3]",
         dependencies="blob", reply=dict(node="id"))
 message("tubeGraphMemsetNode", "reply", op="u32", graph="id", exec="id", node="id", dst="dptr", pitch="u64", value="u32",

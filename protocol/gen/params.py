@@ -109,7 +109,7 @@ class Value(Parameter):
         if self.kind != "device":
             return []
         return [f"int32_t {self.name}_number = 0;",
-                f"if (CUresult r = device_number({self.name}, &{self.name}_number)) return r;"]
+                f"if (CUresult r = hook::device_number({self.name}, &{self.name}_number)) return r;"]
 
     def fill(self):
         if self.kind.startswith("opaque"):

@@ -38,6 +38,8 @@ const BuildTable& build_table() {
     register_control(*out);
     register_warp(*out);
     register_matrix(*out);
+    register_texture(*out);
+    register_surface(*out);
     return out;
   }();
   return *table;

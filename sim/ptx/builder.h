@@ -35,6 +35,8 @@ void register_atomic(BuildTable& table);
 void register_control(BuildTable& table);
 void register_warp(BuildTable& table);
 void register_matrix(BuildTable& table);
+void register_texture(BuildTable& table);
+void register_surface(BuildTable& table);
 const BuildTable& build_table();
 
 struct Address {

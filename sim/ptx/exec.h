@@ -154,6 +154,7 @@ struct Launch {
   std::vector<Frame*> free_frames;
   std::vector<std::unique_ptr<Frame>> frame_memory;
   std::vector<std::byte> workspace;
+  std::vector<std::pair<uint64_t, std::shared_ptr<const Texture>>> textures;  // asked for, by handle; a few
 
   Launch(const ModuleImpl& m, const Kernel& k, const LaunchConfig& c, Memory& mem);
   bool prepare();
@@ -161,6 +162,9 @@ struct Launch {
   Frame* new_frame(const Function& function);
   void release(Frame* frame);
   bool cancelled() const { return config.cancel != nullptr && config.cancel->load(std::memory_order_relaxed); }
+
+  // What a texture or surface handle means, nullptr when it names none.
+  const Texture* texture(uint64_t handle);
 
   // Host memory behind a global address, nullptr when there is none.
   std::byte* global(uint64_t address, uint32_t size, bool write) {

@@ -85,6 +85,8 @@ class Module {
   virtual int isa_version() const = 0;
 };
 
+struct Texture;
+
 // What device code can touch. Implemented by the caller.
 class Memory {
  public:
@@ -96,6 +98,8 @@ class Memory {
   // Device-side malloc/free; 0 when the heap is exhausted.
   virtual uint64_t heap_alloc(uint64_t size) = 0;
   virtual void heap_free(uint64_t address) = 0;
+  // What a texture or surface handle means (texture.h), nullptr when it names none. The launch keeps it until its end.
+  virtual std::shared_ptr<const Texture> texture(uint64_t) { return nullptr; }
   // One formatted device printf, exactly the bytes; called in the order of execution.
   virtual void print(std::string_view text) = 0;
 };

@@ -1,0 +1,142 @@
+// The ABI from before CUDA 3.2 of arrays, copies and memsets. Such calls want a context that was made by cuCtxCreate of that
+// age, with 32-bit addresses, and there is none on a 64-bit machine: the driver answers CUDA_ERROR_INVALID_CONTEXT in every
+// other one (H200, driver 580). What only describes an array works; its numbers always fit, because dimensions stay below 2^18.
+#include "sim/state.h"
+
+SIM_API CUresult cuMemcpyAtoA(CUarray, unsigned int, CUarray, unsigned int, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyAtoD(CUdeviceptr_v1, CUarray, unsigned int, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyAtoH(void*, CUarray, unsigned int, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyAtoHAsync(void*, CUarray, unsigned int, unsigned int, CUstream) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyDtoA(CUarray, unsigned int, CUdeviceptr_v1, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyDtoD(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int, CUstream) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyDtoH(void*, CUdeviceptr_v1, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyDtoHAsync(void*, CUdeviceptr_v1, unsigned int, CUstream) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyHtoA(CUarray, unsigned int, const void*, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyHtoAAsync(CUarray, unsigned int, const void*, unsigned int, CUstream) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyHtoD(CUdeviceptr_v1, const void*, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1, const void*, unsigned int, CUstream) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1*) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1*) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1*, CUstream) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1*) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1*, CUstream) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+SIM_API CUresult cuMemsetD8(CUdeviceptr_v1, unsigned char, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemsetD16(CUdeviceptr_v1, unsigned short, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemsetD32(CUdeviceptr_v1, unsigned int, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemsetD2D8(CUdeviceptr_v1, unsigned int, unsigned char, unsigned int, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemsetD2D16(CUdeviceptr_v1, unsigned int, unsigned short, unsigned int, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuMemsetD2D32(CUdeviceptr_v1, unsigned int, unsigned int, unsigned int, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+SIM_API CUresult cuArrayCreate(CUarray*, const CUDA_ARRAY_DESCRIPTOR_v1*) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuArray3DCreate(CUarray*, const CUDA_ARRAY3D_DESCRIPTOR_v1*) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+SIM_API CUresult cuTexRefSetAddress(unsigned int*, CUtexref, CUdeviceptr_v1, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1*, CUdeviceptr_v1, unsigned int) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+SIM_API CUresult cuTexRefGetAddress(CUdeviceptr_v1*, CUtexref) {
+  SIM_ENTER(kInit);
+  return CUDA_ERROR_INVALID_CONTEXT;
+}
+
+SIM_API CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1* d, CUarray hArray) {
+  CUDA_ARRAY_DESCRIPTOR wide{};
+  const CUresult r = ::cuArrayGetDescriptor_v2(&wide, hArray);
+  if (r != CUDA_SUCCESS) return r;
+  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *d = {static_cast<unsigned>(wide.Width), static_cast<unsigned>(wide.Height), wide.Format, wide.NumChannels};
+  return CUDA_SUCCESS;
+}
+SIM_API CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1* d, CUarray hArray) {
+  CUDA_ARRAY3D_DESCRIPTOR wide{};
+  const CUresult r = ::cuArray3DGetDescriptor_v2(&wide, hArray);
+  if (r != CUDA_SUCCESS) return r;
+  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *d = {static_cast<unsigned>(wide.Width), static_cast<unsigned>(wide.Height), static_cast<unsigned>(wide.Depth), wide.Format,
+        wide.NumChannels, wide.Flags};
+  return CUDA_SUCCESS;
+}
