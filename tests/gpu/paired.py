@@ -8,6 +8,7 @@ run_pair() takes two functions that tell how to start each arm, so that the test
 Threads: one per arm; the caller waits for both.
 """
 import os
+import pathlib
 import select
 import signal
 import subprocess
@@ -30,6 +31,7 @@ class Arm:
         self.cases = {}  # name -> {"state": done | failed | skipped | crashed | hung, "detail", "seconds"}
         self.running, self.begun, self.problem, self.starts = None, 0.0, "", 0
         self.process, self.buffer, self.stderr_path = None, b"", ""
+        self.trace = ""  # What the hook told of failing calls when failed cases ran once more.
         os.makedirs(self.folder, exist_ok=True)
 
     def run(self, only=()):
@@ -119,6 +121,22 @@ def native_again(launch, folder, deadline, cases):
     return folders
 
 
+def traced_again(launch, folder, deadline, cases):
+    """Runs cases that failed once more with the hook telling each call that fails; returns those lines, repeated ones once."""
+    def launch_tracing():
+        command, env = launch()
+        return command, dict(env, TUBE_LOG="debug")
+
+    arm = Arm("Tube again", launch_tracing, f"{folder}/tube-again", deadline)
+    arm.run(only=cases)
+    counts = {}
+    for path in sorted(pathlib.Path(arm.folder).glob("stderr-*.txt")):
+        for line in path.read_text(errors="replace").splitlines():
+            if line.startswith("tube") and (" -> " in line or "warn" in line or "error" in line):
+                counts[line] = counts.get(line, 0) + 1
+    return "\n".join(f"{n} x {line}" for line, n in list(counts.items())[:60])
+
+
 def verdict(case, native, tube):
     """The result of one case from both arms' records; DIFFERENT ones are looked at again by run_pair."""
     mine, theirs = tube.cases.get(case), native.cases.get(case)
@@ -159,6 +177,9 @@ def run_pair(launch_native, launch_tube, folder, deadline, case_limit=CASE_LIMIT
             elif r["result"] == "DIFFERENT":
                 again = outputs.differences(natives[0], natives[1], r["case"])
                 r["detail"] += f"\nnatively again: {'; '.join(f'{k}: {v}' for k, v in again.items()) or 'the same bytes'}"
+    failed = [r["case"] for r in results if r["result"] == "FAILED" and tube.cases.get(r["case"], {}).get("state") == "failed"]
+    if failed and time.monotonic() < deadline:
+        tube.trace = traced_again(launch_tube, folder, deadline, failed)
     for r in results:
         r.pop("differing", None)
     return results, native, tube

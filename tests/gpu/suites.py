@@ -142,7 +142,9 @@ class Item:
                                                     self.session.limit(limit), only=only)
             result["cases"] = results
             result["result"] = summary(results) if results else "native fails" if native.problem else "FAILED"
-            result["detail"] = "\n".join(p for p in (native.problem, tube.problem) if p)
+            result["detail"] = "\n".join(p for p in (native.problem, tube.problem) if p) or ("" if results else "no case ran: is there one of this name?")
+            if result["result"] != "equal":
+                result["detail"] += f"\nstderr through Tube ends with:\n{tube.stderr_tail()}\nfailing calls when run again:\n{tube.trace}"
             result["notes"] = self.leftovers()
         except Exception as error:  # One item must not end the run.
             result["detail"] = f"{type(error).__name__}: {error}"

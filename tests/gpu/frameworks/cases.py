@@ -98,7 +98,8 @@ def run_one(name, function, folder):
         print(f"@skipped {name} {reason}", flush=True)
     except Exception as error:
         traceback.print_exc()
-        words = " ".join(f"{type(error).__name__}: {error}".split())[:600]
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        words = words if len(words) < 900 else f"{words[:300]} ... {words[-600:]}"
         print(f"@failed {name} {words}", flush=True)
 
 

@@ -81,16 +81,18 @@ class Product {
 
 constexpr int kM = 256, kN = 192, kK = 128;
 
-// D = epilogue(A^T B) in `type`, with a bias vector and an auxiliary matrix for the epilogues that use them.
+enum Uses { kNothing = 0, kBias = 1, kAuxiliary = 2 };
+
+// D = epilogue(A^T B) in `type`, with a bias vector and an auxiliary matrix where the epilogue uses them.
 template <typename T>
-void with_epilogue(cudaDataType_t type, cublasLtEpilogue_t epilogue, bool auxiliary) {
+void with_epilogue(cudaDataType_t type, cublasLtEpilogue_t epilogue, int uses) {
   Product product(CUBLAS_COMPUTE_32F, CUDA_R_32F);
   Device<T> a(values<T>(kM * kK, 1)), b(values<T>(kK * kN, 2)), c(kM * kN), d(kM * kN), bias(values<T>(kM, 3)),
       aux(values<T>(kM * kN, 4));
   product.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   product.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
-  product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
-  if (auxiliary) {
+  if ((uses & kBias) != 0) product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias.get());
+  if ((uses & kAuxiliary) != 0) {
     product.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux.get());
     product.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, static_cast<int64_t>(kM));
   }
@@ -99,8 +101,20 @@ void with_epilogue(cudaDataType_t type, cublasLtEpilogue_t epilogue, bool auxili
                   product.layout(type, kM, kN), d.get(), product.layout(type, kM, kN), 1, [](int) {});
   note("algorithms %d", count);
   save("d", d);
-  save("bias", bias);
   save("aux", aux);
+}
+
+// The gradient of a bias is the sum over a product's columns: written beside D = A B^T.
+void bias_gradient() {
+  Product product(CUBLAS_COMPUTE_32F, CUDA_R_32F);
+  Device<__half> a(values<__half>(kM * kK, 5)), b(values<__half>(kN * kK, 6)), d(kM * kN), gradient(kN);
+  product.set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_T);
+  product.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BGRADB);
+  product.set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, gradient.get());
+  product.run(1.0f, a.get(), product.layout(CUDA_R_16F, kM, kK), b.get(), product.layout(CUDA_R_16F, kN, kK), 0.0f,
+              d.get(), product.layout(CUDA_R_16F, kM, kN), d.get(), product.layout(CUDA_R_16F, kM, kN), 1, [](int) {});
+  save("d", d);
+  save("gradient", gradient);
 }
 
 // 8-bit floats want A transposed and a scale per matrix.
@@ -148,16 +162,18 @@ LIBRARY_CASE(several_algorithms_float) {
   note("algorithms %d", count);
 }
 
-LIBRARY_CASE(bias_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_BIAS, false); }
-LIBRARY_CASE(relu_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_RELU, false); }
-LIBRARY_CASE(relu_bias_bfloat16) { with_epilogue<__nv_bfloat16>(CUDA_R_16BF, CUBLASLT_EPILOGUE_RELU_BIAS, false); }
-LIBRARY_CASE(gelu_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_GELU, false); }
-LIBRARY_CASE(gelu_bias_bfloat16) { with_epilogue<__nv_bfloat16>(CUDA_R_16BF, CUBLASLT_EPILOGUE_GELU_BIAS, false); }
-LIBRARY_CASE(gelu_aux_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_GELU_AUX, true); }
-LIBRARY_CASE(gelu_aux_bias_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, true); }
-LIBRARY_CASE(gelu_gradient_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_DGELU, true); }
-LIBRARY_CASE(bias_float) { with_epilogue<float>(CUDA_R_32F, CUBLASLT_EPILOGUE_BIAS, false); }
-LIBRARY_CASE(bias_gradient_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_BGRADB, false); }
+LIBRARY_CASE(bias_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_BIAS, kBias); }
+LIBRARY_CASE(relu_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_RELU, kNothing); }
+LIBRARY_CASE(relu_bias_bfloat16) { with_epilogue<__nv_bfloat16>(CUDA_R_16BF, CUBLASLT_EPILOGUE_RELU_BIAS, kBias); }
+LIBRARY_CASE(gelu_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_GELU, kNothing); }
+LIBRARY_CASE(gelu_bias_bfloat16) { with_epilogue<__nv_bfloat16>(CUDA_R_16BF, CUBLASLT_EPILOGUE_GELU_BIAS, kBias); }
+LIBRARY_CASE(gelu_aux_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_GELU_AUX, kAuxiliary); }
+LIBRARY_CASE(gelu_aux_bias_half) {
+  with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, kBias | kAuxiliary);
+}
+LIBRARY_CASE(gelu_gradient_half) { with_epilogue<__half>(CUDA_R_16F, CUBLASLT_EPILOGUE_DGELU, kAuxiliary); }
+LIBRARY_CASE(bias_float) { with_epilogue<float>(CUDA_R_32F, CUBLASLT_EPILOGUE_BIAS, kBias); }
+LIBRARY_CASE(bias_gradient_half) { bias_gradient(); }
 
 LIBRARY_CASE(e4m3) { eight_bits<__nv_fp8_e4m3, __nv_fp8_e4m3>(CUDA_R_8F_E4M3, CUDA_R_8F_E4M3); }
 LIBRARY_CASE(e4m3_by_e5m2) { eight_bits<__nv_fp8_e4m3, __nv_fp8_e5m2>(CUDA_R_8F_E4M3, CUDA_R_8F_E5M2); }

@@ -27,7 +27,9 @@ def first(): return {{"value": b"same", "words": "text" + ("!" if trouble == "wo
 def second():
     if trouble == "crash": os.kill(os.getpid(), signal.SIGSEGV)
     if trouble == "hang": signal.pause()
-    if trouble == "fail": raise RuntimeError("it failed")
+    if trouble == "fail":
+        if os.environ.get("TUBE_LOG") == "debug": print("tube: debug: cuThing -> CUDA_ERROR_OF_SOME_KIND (5)", file=sys.stderr)
+        raise RuntimeError("it failed")
     if trouble == "skip": raise cases.Skipped("not on this machine")
     numbers = [1.0, 2.0 + (random.random() if "random" in trouble else 0) + (50 if "wrong" in trouble else 0)]
     return {{"numbers": Floats(numbers)}}
@@ -88,9 +90,10 @@ class Pairs(unittest.TestCase):
         self.assertEqual(suites.summary([{"result": "native fails"}]), "native fails")
 
     def test_a_failure_through_tube_alone(self):
-        results, _ = self.pair(tube="fail")
+        results, (_, tube) = self.pair(tube="fail")
         self.assertEqual(results["second"]["result"], "FAILED")
         self.assertIn("it failed", results["second"]["detail"])
+        self.assertEqual(tube.trace, "1 x tube: debug: cuThing -> CUDA_ERROR_OF_SOME_KIND (5)")
 
     def test_skips_are_said(self):
         results, _ = self.pair(native="skip", tube="skip")
