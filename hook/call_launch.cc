@@ -78,7 +78,8 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
     if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   }
   uint32_t bytes = 0;
-  const bool sure = surely_launchable(kernel, shape) && !cooperative;
+  const bool elsewhere = kernel->module->context != nullptr && kernel->module->context != stream->context;  // the driver says if it may
+  const bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 

@@ -33,6 +33,7 @@ CUresult elapsed(float* out, CUevent hStart, CUevent hEnd) {
   auto *start = live<Event>(s, hStart, Kind::kEvent), *end = live<Event>(s, hEnd, Kind::kEvent);
   if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (start->context->device != end->context->device) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->fence || !end->fence) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->fence->done || !end->fence->done) return CUDA_ERROR_NOT_READY;
   auto ns = static_cast<int64_t>(end->fence->time_ns) - static_cast<int64_t>(start->fence->time_ns);

@@ -157,6 +157,12 @@ void tear_down(Lock& lock, Context* context) {
   auto gone = s.map.remove_if([context](const Range& r) { return r.context == context; });
   for (Range& r : gone) release_range(s, r);
   delete context->legacy_stream;
+  if (context->primary) {
+    for (auto& [object, kind] : s.live) {
+      if (kind != Kind::kContext) continue;
+      static_cast<Context*>(const_cast<void*>(object))->peers.fetch_and(~(1ull << context->device->ordinal));
+    }
+  }
   reset_context(s, context);
 }
 
