@@ -15,6 +15,7 @@ struct Pool {
   uint32_t visible_device = 0;
   uint64_t release_threshold = 0;
   int32_t reuse[3] = {1, 1, 1};
+  int32_t access[info::kMaxDevices] = {};  // CUmemAccess_flags by visible device, as asked for
 };
 
 struct Pools {
@@ -44,11 +45,17 @@ Pool* make_pool(uint32_t device) {
   *p = Pool{};
   p->slot = slot;
   p->visible_device = device;
+  p->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   objects().publish(slot);
   return p;
 }
 
 bool valid_device(CUdevice dev) { return dev >= 0 && static_cast<uint32_t>(dev) < process().device_count; }
+
+bool reaches(CUdevice dev, const Pool* pool) {
+  const Process& p = process();
+  return connection().device_infos[p.devices[dev]].can_access_peer[p.devices[pool->visible_device]] != 0;
+}
 
 Pool* default_pool(CUdevice dev) {
   Locked locked(pools().lock);
@@ -187,19 +194,25 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   }
 }
 
-// All of the proxy's GPUs reach its memory as far as the hardware lets them.
+// All of the proxy's GPUs reach the memory as far as the hardware lets them; what was asked for is remembered.
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
-  return find_pool(pool) == nullptr || (map == nullptr && count != 0) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  Pool* p = find_pool(pool);
+  if (p == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].flags == 2 || static_cast<unsigned>(map[i].flags) > 3) return CUDA_ERROR_INVALID_VALUE;
+    if (!valid_device(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    const bool own = static_cast<uint32_t>(map[i].location.id) == p->visible_device;
+    if (own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    if (!own && !reaches(map[i].location.id, p)) return CUDA_ERROR_INVALID_DEVICE;
+  }
+  for (size_t i = 0; i < count; ++i) p->access[map[i].location.id] = map[i].flags;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
   const Pool* p = find_pool(memPool);
   if (p == nullptr || flags == nullptr || location == nullptr || !valid_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
-  const Process& process_state = process();
-  const uint32_t here = process_state.devices[p->visible_device];
-  const uint32_t there = process_state.devices[location->id];
-  const bool reaches = here == there || connection().device_infos[there].can_access_peer[here] != 0;
-  *flags = reaches ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+  *flags = static_cast<CUmemAccess_flags>(p->access[location->id]);
   return CUDA_SUCCESS;
 }
 

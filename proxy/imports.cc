@@ -96,7 +96,7 @@ CUresult Imports::open(const CUipcMemHandle& untrusted_handle, uint32_t flags, u
   import.handle = untrusted_handle;
   import.context = context;
   MemoryHandle handle;
-  std::memcpy(&handle, &untrusted_handle, sizeof(handle));
+  std::memcpy(static_cast<void*>(&handle), &untrusted_handle, sizeof(handle));
   CUresult error;
   if (handle.magic != kMemoryHandleMagic) {
     error = open_with_driver(flags, &import);
