@@ -102,8 +102,14 @@ void Session::run() {
   driver().cuThreadExchangeStreamCaptureMode(&mode);
   const auto lives = [](void* session, bool socket_says) { return static_cast<Session*>(session)->client_alive(socket_says); };
   const shared::Peer peer{socket_.get(), &segment_.header(), &stop_, 0, lives, this};
+  bool looked = false;
   while (!stop_.load(std::memory_order_relaxed)) {
-    if (step() || held_go_on()) continue;
+    if (step() || held_go_on()) {
+      // Who sends records has its life lock by now: from here on that lock decides whether it lives.
+      if (!looked) (void)client_alive(true);
+      looked = true;
+      continue;
+    }
     if (stop_.load(std::memory_order_relaxed)) break;
     idle_.store(true, std::memory_order_relaxed);
     if (reader_->wait(waiter_, peer) != shared::WaitResult::kDone) break;

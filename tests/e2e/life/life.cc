@@ -1,0 +1,285 @@
+// A driver-API program that treats its descriptors, its children and its loader badly, one scene per argument; life_test.py says what
+// must come of it. It knows nothing of Tube.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/programs/common.h"
+
+namespace {
+
+void compute(const char* who) {
+  Module module("kernels.ptx");
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(64, 7));
+  LAUNCH(module.function("step"), {1}, {64}, 0, nullptr, data.pointer, 3u, 1u, 64);
+  const std::vector<uint32_t> got = data.read();
+  printf("%s computes %u %u\n", who, got[0], got[63]);
+  fflush(stdout);
+}
+
+// Everything that waits or answers, long enough that a wait looks whether the other side lives.
+void use(CUfunction step, CUfunction slow, const char* who) {
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(1 << 20, 7));
+  LAUNCH(step, {4096}, {256}, 0, nullptr, data.pointer, 3u, 1u, 1 << 20);
+  printf("%s: copied %u\n", who, data.read()[1 << 19]);
+  LAUNCH(slow, {4}, {256}, 0, nullptr, data.pointer, 3u, 1u, 1024, 20000);
+  printf("%s: synchronised %s\n", who, code_name(cuCtxSynchronize()));
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuMemsetD32Async(data.pointer, 5, 16, stream));
+  CU(cuStreamSynchronize(stream));
+  CU(cuStreamDestroy(stream));
+  printf("%s: set %u\n", who, data.read()[3]);
+  fflush(stdout);
+}
+
+// ---- descriptors ------------------------------------------------------------------------------------------------------
+
+void close_everything() { EXPECT(syscall(SYS_close_range, 3u, ~0u, 0u) == 0); }
+
+void take_all_numbers() {
+  for (int i = 0; i < 200; ++i) EXPECT(open("/dev/zero", O_RDWR) >= 0);
+}
+
+std::vector<int> sockets() {
+  std::vector<int> found;
+  DIR* folder = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(folder)) {
+    char target[64] = {};
+    if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 && strncmp(target, "socket:", 7) == 0) found.push_back(atoi(entry->d_name));
+  }
+  closedir(folder);
+  return found;
+}
+
+void without_descriptors(const char* scene) {
+  Gpu gpu;
+  Module module("kernels.ptx");
+  CUfunction step = module.function("step"), slow = module.function("slow_step");
+  use(step, slow, "before");
+  const std::string what = scene;
+  if (what == "close_all" || what == "close_and_reuse") close_everything();
+  if (what == "close_and_reuse") take_all_numbers();
+  if (what == "dup2_over_sockets") {
+    const int other = open("/dev/zero", O_RDWR);
+    for (int fd : sockets()) EXPECT(dup2(other, fd) == fd);
+  }
+  use(step, slow, "after");
+  // A forked child must not close what the program now has at our number.
+  const pid_t pid = fork();
+  if (pid == 0) {
+    int open_files = 0;
+    for (int fd = 3; fd < 220; ++fd) open_files += fcntl(fd, F_GETFD) >= 0;
+    int count = 0;
+    const bool refused = cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED;
+    _exit(refused && (what != "close_and_reuse" || open_files == 200) ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  printf("child: %s\n", WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "good" : "bad");
+  compute("after that");
+}
+
+// ---- children that no handler sees ------------------------------------------------------------------------------------
+
+void raw_clone() {
+  Gpu gpu;
+  compute("parent");
+  const long pid = syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0);
+  if (pid == 0) {
+    int count = 0;
+    const bool refused = cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+                         cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
+    _exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(static_cast<pid_t>(pid), &status, 0);
+  printf("clone was refused: %s\n", WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "yes" : "no");
+  compute("parent");
+}
+
+// The parent dies, the clone lives on with a copy of its descriptors, until its standard input ends.
+void clone_survives() {
+  Gpu gpu;
+  compute("parent");
+  const long pid = syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0);
+  if (pid == 0) {
+    char byte;
+    close(1);
+    while (read(0, &byte, 1) > 0) {
+    }
+    _exit(0);
+  }
+  _exit(0);
+}
+
+// ---- work that its client does not live to see ------------------------------------------------------------------------
+
+// Streams that wait for values nobody writes; then says so and waits to be killed.
+void wait_for_values() {
+  Gpu gpu;
+  CUdeviceptr device = 0, host_view = 0;
+  void* host = nullptr;
+  CU(cuMemAlloc(&device, 1 << 20));
+  CU(cuMemsetD8(device, 0xff, 1 << 20));
+  CU(cuMemHostAlloc(&host, 1 << 20, CU_MEMHOSTALLOC_DEVICEMAP));
+  memset(host, 0xff, 1 << 20);
+  CU(cuMemHostGetDevicePointer(&host_view, host, 0));
+  CU(cuCtxSynchronize());
+  CUstream streams[6];
+  for (CUstream& stream : streams) CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamWaitValue32(streams[0], host_view, 5, CU_STREAM_WAIT_VALUE_EQ));
+  CU(cuStreamWaitValue32(streams[0], host_view, 6, CU_STREAM_WAIT_VALUE_EQ));
+  CU(cuStreamWaitValue32(streams[0], host_view, 7, CU_STREAM_WAIT_VALUE_EQ));
+  CU(cuStreamWaitValue32(streams[1], device, 100, CU_STREAM_WAIT_VALUE_GEQ));
+  CU(cuMemsetD8Async(device + 4096, 1, 4096, streams[1]));
+  CU(cuStreamWaitValue64(streams[2], device + 8, 0x0000'0001'0000'0000ull, CU_STREAM_WAIT_VALUE_EQ));
+  CU(cuStreamWaitValue32(streams[3], device + 16, 0, CU_STREAM_WAIT_VALUE_EQ));
+  CU(cuStreamWaitValue32(streams[4], host_view + 64, ~0u >> 1, CU_STREAM_WAIT_VALUE_NOR));
+  CUstreamBatchMemOpParams ops[2]{};
+  ops[0].operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  ops[0].waitValue.address = host_view + 128;
+  ops[0].waitValue.value = 3;
+  ops[0].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  ops[1].operation = CU_STREAM_MEM_OP_WAIT_VALUE_64;
+  ops[1].waitValue.address = host_view + 136;
+  ops[1].waitValue.value64 = 4;
+  ops[1].waitValue.flags = CU_STREAM_WAIT_VALUE_EQ;
+  CU(cuStreamBatchMemOp(streams[5], 2, ops, 0));
+  for (CUstream stream : streams) printf("%s\n", code_name(cuStreamQuery(stream)));
+  printf("waiting\n");
+  fflush(stdout);
+  pause();
+}
+
+// The client goes on until it is killed.
+void launch_for_ever() {
+  Gpu gpu;
+  Module module("kernels.ptx");
+  CUfunction slow = module.function("slow_step");
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(1024, 1));
+  printf("waiting\n");
+  fflush(stdout);
+  for (;;) LAUNCH(slow, {4}, {256}, 0, nullptr, data.pointer, 3u, 1u, 1024, 20);
+}
+
+// ---- lives ------------------------------------------------------------------------------------------------------------
+
+void reset_loop() {
+  CU(cuInit(0));
+  for (uint32_t i = 0; i < 100; ++i) {
+    CUcontext context = nullptr;
+    CU(cuDevicePrimaryCtxRetain(&context, 0));
+    CU(cuCtxSetCurrent(context));
+    auto* module = new Module("kernels.ptx");
+    auto* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(1 << 16, i));
+    LAUNCH(module->function("step"), {1}, {64}, 0, nullptr, data->pointer, 3u, 1u, 64);
+    CUstream stream = nullptr;
+    CUevent event = nullptr;
+    CU(cuStreamCreate(&stream, 0));
+    CU(cuEventCreate(&event, 0));
+    CU(cuEventRecord(event, stream));
+    void* pinned = nullptr;
+    CU(cuMemHostAlloc(&pinned, 1 << 20, 0));
+    CU(i % 2 == 0 ? cuDevicePrimaryCtxReset(0) : CUDA_SUCCESS);
+    CU(cuDevicePrimaryCtxRelease(0));
+  }
+  for (uint32_t i = 0; i < 50; ++i) {
+    CUcontext context = nullptr;
+    CU(cuCtxCreate(&context, nullptr, 0, 0));
+    CUstream stream = nullptr;
+    CU(cuStreamCreate(&stream, 0));
+    CUdeviceptr memory = 0;
+    CU(cuMemAlloc(&memory, 1 << 20));
+    CU(cuMemsetD8Async(memory, 1, 1 << 20, stream));
+    CU(cuCtxDestroy(context));
+  }
+  printf("done\n");
+}
+
+// ---- devices ----------------------------------------------------------------------------------------------------------
+
+void list_devices() {
+  const CUresult init = cuInit(0);
+  int count = -1;
+  const CUresult counted = cuDeviceGetCount(&count);
+  printf("%s %s %d:", code_name(init), code_name(counted), count);
+  for (int i = 0; i < count; ++i) {
+    char name[64], bus[32];
+    CU(cuDeviceGetName(name, sizeof name, i));
+    CU(cuDeviceGetPCIBusId(bus, sizeof bus, i));
+    CUdevice same = -1;
+    CU(cuDeviceGetByPCIBusId(&same, bus));
+    printf(" %s@%s=%d", name, bus, same);
+  }
+  printf("\n");
+}
+
+// ---- the loader -------------------------------------------------------------------------------------------------------
+
+// Loads the library by the given name, into a namespace of its own when asked, and computes with it.
+void load_by_name(const char* name, bool own_namespace) {
+  void* library = own_namespace ? dlmopen(LM_ID_NEWLM, name, RTLD_NOW | RTLD_LOCAL) : dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) fprintf(stderr, "%s\n", dlerror());
+  EXPECT(library != nullptr);
+  const auto init = reinterpret_cast<decltype(&cuInit)>(dlsym(library, "cuInit"));
+  const auto retain = reinterpret_cast<decltype(&cuDevicePrimaryCtxRetain)>(dlsym(library, "cuDevicePrimaryCtxRetain"));
+  const auto set_current = reinterpret_cast<decltype(&cuCtxSetCurrent)>(dlsym(library, "cuCtxSetCurrent"));
+  const auto allocate = reinterpret_cast<decltype(&cuMemAlloc)>(dlsym(library, "cuMemAlloc_v2"));
+  const auto set = reinterpret_cast<decltype(&cuMemsetD32)>(dlsym(library, "cuMemsetD32_v2"));
+  const auto read_back = reinterpret_cast<decltype(&cuMemcpyDtoH)>(dlsym(library, "cuMemcpyDtoH_v2"));
+  CUcontext context = nullptr;
+  CUdeviceptr memory = 0;
+  uint32_t value = 0;
+  CU(init(0));
+  CU(retain(&context, 0));
+  CU(set_current(context));
+  CU(allocate(&memory, 4096));
+  CU(set(memory, 1234, 1024));
+  CU(read_back(&value, memory + 400, 4));
+  printf("loaded, same as linked: %s, read %u\n", init == &cuInit ? "yes" : "no", value);
+  dlclose(library);
+  fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EXPECT(argc >= 2);
+  const std::string scene = argv[1];
+  if (scene == "compute") {
+    Gpu gpu;
+    compute("main");
+  } else if (scene == "close_all" || scene == "close_and_reuse" || scene == "dup2_over_sockets") {
+    without_descriptors(argv[1]);
+  } else if (scene == "raw_clone") {
+    raw_clone();
+  } else if (scene == "clone_survives") {
+    clone_survives();
+  } else if (scene == "wait_for_values") {
+    wait_for_values();
+  } else if (scene == "launch_for_ever") {
+    launch_for_ever();
+  } else if (scene == "reset_loop") {
+    reset_loop();
+  } else if (scene == "list_devices") {
+    list_devices();
+  } else if (scene == "load" && argc == 3) {
+    load_by_name(argv[2], false);
+  } else if (scene == "load_apart" && argc == 3) {
+    Gpu gpu;
+    compute("linked");
+    load_by_name(argv[2], true);
+    compute("linked");
+  } else {
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,224 @@
+"""What a program does to itself must not break it, its proxy or the other programs: closed descriptors, clones, limits, loaders, kills.
+
+life_test.py --build FOLDER [unittest arguments]. The program is life.cc, one scene a test. Where the scene is ordinary CUDA, its
+output must equal the run on the simulated GPU without Tube.
+"""
+import argparse
+import os
+import pathlib
+import resource
+import select
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import tubetest  # noqa: E402
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--build")
+options, rest = parser.parse_known_args()
+LAYOUT = tubetest.Layout(options.build)
+PROGRAM = LAYOUT.build / "tests/e2e/life/life"
+HOOK = str(LAYOUT.hook / "libcuda.so.1")
+TIMEOUT_S = 100
+
+FOUR_GPUS = """device count=1 name=Small sm=80 memory=1G sms=40 pcie=25e9 switch=0 numa=0
+device count=2 name=Big sm=90 memory=1G sms=100 pcie=25e9 switch=0 numa=0
+device count=1 name=Middle sm=86 memory=1G sms=60 pcie=25e9 switch=0 numa=0
+"""
+
+
+class Life(unittest.TestCase):
+    def proxy(self, **settings):
+        proxy = tubetest.Proxy(LAYOUT, "sim", **settings)
+        proxy.__enter__()
+        self.addCleanup(proxy.__exit__, None, None, None)
+        return proxy
+
+    def run_scene(self, arm, proxy, *words, extra=None, **settings):
+        env = dict(tubetest.environment(LAYOUT, arm, "sim", proxy), **(extra or {}))
+        return subprocess.run([PROGRAM, *words], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, **settings)
+
+    def start_scene(self, proxy, *words, **settings):
+        env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+        program = subprocess.Popen([PROGRAM, *words], env=env, stdout=subprocess.PIPE, text=True, **settings)
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        self.addCleanup(program.stdout.close)
+        return program
+
+    def assert_equal_to_native(self, proxy, *words, extra=None, arms=("preload", "library-path")):
+        native = self.run_scene("native", None, *words, extra=extra)
+        self.assertEqual(native.returncode, 0, native.stderr)
+        for arm in arms:
+            done = self.run_scene(arm, proxy, *words, extra=extra)
+            self.assertEqual((done.returncode, done.stdout), (native.returncode, native.stdout), done.stderr + proxy.log_tail())
+        return native.stdout
+
+    def assert_nothing_left(self, proxy, start):
+        self.assertEqual(proxy.counts_back_to(start), start)
+
+    # ---- descriptors ------------------------------------------------------------------------------------------------
+
+    def descriptors(self, scene):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "compute")
+        start = proxy.counts_at_rest()
+        out = self.assert_equal_to_native(proxy, scene)
+        self.assertIn("child: good\nafter that computes 22 22\n", out)
+        self.assert_nothing_left(proxy, start)
+
+    def test_program_closes_all_descriptors(self):
+        self.descriptors("close_all")
+
+    def test_program_closes_all_and_opens_others(self):
+        self.descriptors("close_and_reuse")
+
+    def test_program_puts_files_over_sockets(self):
+        self.descriptors("dup2_over_sockets")
+
+    def test_proxy_dies_under_a_program_without_descriptors(self):
+        proxy = self.proxy()
+        program = self.start_scene(proxy, "close_all", stderr=subprocess.PIPE)
+        self.addCleanup(program.stderr.close)
+        self.assertEqual(program.stdout.readline(), "before: copied 22\n")
+        proxy.process.kill()
+        out, err = program.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(program.returncode, 1)
+        self.assertIn("died", err)
+
+    def test_few_descriptors(self):
+        proxy = self.proxy()
+        for limit in (16, 32):
+            done = self.run_scene("preload", proxy, "compute", preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr)
+        # Three standard ones and one more: too few for a connection and its files, and that is said.
+        done = self.run_scene("preload", proxy, "compute", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5)))
+        self.assertEqual(done.returncode, 1)
+        hook = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
+        self.assertEqual(len(hook), 1, done.stderr)
+        self.assertRegex(hook[0], "descriptor|Too many open files")
+        self.assert_equal_to_native(proxy, "compute")
+
+    def test_address_space_limit(self):
+        proxy = self.proxy()
+        done = self.run_scene("preload", proxy, "compute", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+        self.assertEqual(done.returncode, 1)
+        hook = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
+        self.assertEqual(len(hook), 1, done.stderr)
+        self.assertIn("ulimit -v", hook[0])
+        self.assert_equal_to_native(proxy, "compute")
+
+    # ---- children ---------------------------------------------------------------------------------------------------
+
+    def test_clone_without_handlers(self):
+        proxy = self.proxy()
+        out = self.assert_equal_to_tube(proxy, "raw_clone")
+        self.assertEqual(out, "parent computes 22 22\nclone was refused: yes\nparent computes 22 22\n")
+
+    def assert_equal_to_tube(self, proxy, *words):
+        done = self.run_scene("preload", proxy, *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_clone_that_outlives_its_parent_holds_nothing(self):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "compute")
+        start = proxy.counts_at_rest()
+        read_end, write_end = os.pipe()
+        program = self.start_scene(proxy, "clone_survives", stdin=read_end)
+        os.close(read_end)
+        self.assertEqual(program.wait(TIMEOUT_S), 0)
+        self.assert_nothing_left(proxy, start)  # although the clone still has a copy of the socket
+        os.close(write_end)
+
+    # ---- ends -------------------------------------------------------------------------------------------------------
+
+    def test_killed_while_streams_wait_for_values(self):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "compute")
+        start = proxy.counts_at_rest()
+        killed = proxy.status()["totals"]["sessions_killed"]
+        program = self.start_scene(proxy, "wait_for_values")
+        for line in ["CUDA_ERROR_NOT_READY\n"] * 6 + ["waiting\n"]:
+            self.assertEqual(program.stdout.readline(), line)
+        program.kill()
+        program.wait()
+        self.assert_nothing_left(proxy, start)
+        self.assertNotIn("does not end", proxy.log_tail(100))
+        self.assertEqual(proxy.status()["totals"]["sessions_killed"], killed + 1)
+
+    def test_killed_while_launching_is_counted(self):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "compute")
+        totals = proxy.status()["totals"]
+        self.assertEqual(totals["sessions_killed"], 0)  # an ordinary end is none
+        start = proxy.counts_at_rest()
+        program = self.start_scene(proxy, "launch_for_ever")
+        self.assertEqual(program.stdout.readline(), "waiting\n")
+        while proxy.function(program.pid)["records"] < 200:
+            select.select([], [], [], 0.005)
+        program.kill()
+        program.wait()
+        self.assert_nothing_left(proxy, start)
+        self.assertEqual(proxy.status()["totals"]["sessions_killed"], 1)
+
+    def test_contexts_come_and_go(self):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "compute")
+        start = proxy.counts_at_rest()
+        self.assert_equal_to_native(proxy, "reset_loop")
+        self.assert_nothing_left(proxy, start)
+
+    # ---- the environment --------------------------------------------------------------------------------------------
+
+    def test_visible_devices_of_several_kinds(self):
+        proxy = self.proxy(extra_env={"TUBE_SIM_TOPOLOGY": str(self.topology())}, gpus="")
+        for order in (None, "PCI_BUS_ID", "FASTEST_FIRST"):
+            for visible in (None, "0", "1", "3,1", "2,0,9,1", "3,2,1,0", "0,0", "", "-1", "MIG-0", "9", " 2 , 1"):
+                extra = {"TUBE_SIM_TOPOLOGY": str(self.topology())}
+                extra.update({"CUDA_DEVICE_ORDER": order} if order else {})
+                extra.update({"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {})
+                self.assert_equal_to_native(proxy, "list_devices", extra=extra, arms=("preload",))
+
+    def topology(self):
+        path = LAYOUT.build / "tests/e2e/life/four_gpus"
+        path.write_text(FOUR_GPUS)
+        return path
+
+    def test_start_with_an_almost_empty_environment(self):
+        proxy = self.proxy()
+        env = {"LD_PRELOAD": HOOK, "TUBE_DIR": str(proxy.dir), "TUBE_WORKFLOW": proxy.workflow}
+        done = subprocess.run([PROGRAM, "compute"], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr)
+
+    def test_start_without_standard_descriptors(self):
+        proxy = self.proxy()
+        env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+        done = subprocess.run(["sh", "-c", '"$1" compute <&- >&- 2>&-', "sh", PROGRAM], env=env, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        self.assertEqual(done.returncode, 0)
+
+    # ---- the loader -------------------------------------------------------------------------------------------------
+
+    def test_library_by_its_names(self):
+        proxy = self.proxy()
+        for name in ("libcuda.so.1", "libcuda.so", HOOK):
+            done = self.run_scene("library-path", proxy, "load", name)
+            self.assertEqual((done.returncode, done.stdout), (0, "loaded, same as linked: yes, read 1234\n"), done.stderr)
+        done = self.run_scene("preload", proxy, "load", "libcuda.so.1")
+        self.assertEqual((done.returncode, done.stdout), (0, "loaded, same as linked: yes, read 1234\n"), done.stderr)
+
+    def test_library_in_a_namespace_of_its_own(self):
+        proxy = self.proxy()
+        start = proxy.counts_at_rest()
+        done = self.run_scene("library-path", proxy, "load_apart", HOOK)
+        wanted = "linked computes 22 22\nloaded, same as linked: no, read 1234\nlinked computes 22 22\n"
+        self.assertEqual((done.returncode, done.stdout), (0, wanted), done.stderr)
+        self.assertEqual(proxy.status()["totals"]["sessions_started"], 2)
+        self.assert_nothing_left(proxy, dict(start, fds=proxy.counts()["fds"]))
+
+
+if __name__ == "__main__":
+    LAYOUT.require(PROGRAM)
+    sys.exit(not unittest.main(argv=[sys.argv[0], *rest], exit=False).result.wasSuccessful())
