@@ -77,6 +77,7 @@ void* run(void*) {
   HostThread& t = host_thread();
   Connection& c = connection();
   pthread_setname_np(pthread_self(), "tube-callbacks");
+  this_thread().in_callback = true;
   uint64_t pause_ns = 20'000;  // words have no waker: poll, faster when there was work lately
   for (;;) {
     uint32_t seen;

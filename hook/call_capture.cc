@@ -149,13 +149,14 @@ void capture_saw_record(Stream* stream, Event* event) {
 }
 
 CUresult capture_saw_wait(Stream* stream, Event* event) {
-  if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   Capture* theirs;
   {
     Locked locked(connection().producer);
     theirs = event->capture;
   }
-  if (theirs != nullptr && !theirs->active.load(std::memory_order_acquire)) theirs = nullptr;
+  // Recorded into a capture that has ended: there is nothing to wait for.
+  if (theirs != nullptr && !theirs->active.load(std::memory_order_acquire)) return CUDA_ERROR_INVALID_VALUE;
+  if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   Capture* ours = stream->capture.load(std::memory_order_acquire);
   if (theirs == ours) return CUDA_SUCCESS;
   if (theirs == nullptr) {  // a capturing stream waits for ordinary work
@@ -176,6 +177,20 @@ CUresult capture_saw_wait(Stream* stream, Event* event) {
   if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   join(theirs, stream);
   return CUDA_SUCCESS;
+}
+
+void capture_event_was_asked(Event* event) {
+  Capture* capture;
+  {
+    Locked locked(connection().producer);
+    capture = event->capture;
+  }
+  if (capture != nullptr) capture->invalid.store(true, std::memory_order_release);
+}
+
+CUresult capture_broken(const Stream* stream) {
+  const Capture* capture = stream->capture.load(std::memory_order_acquire);
+  return capture != nullptr && capture->invalid.load(std::memory_order_acquire) ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
 void end_capture_of_destroyed(Stream* stream) {
@@ -242,7 +257,10 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (stream == nullptr) return error;
   Capture* capture = stream->capture.load(std::memory_order_acquire);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture->origin != stream) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  if (capture->origin != stream) {
+    capture->invalid.store(true, std::memory_order_release);
+    return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  }
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   *phGraph = nullptr;
   // A capture into the program's own graph ends with that graph, which stays the program's whatever the outcome.

@@ -77,6 +77,7 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   if (stream->legacy()) {
     if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   }
+  if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   uint32_t bytes = 0;
   const bool elsewhere = kernel->module->context != nullptr && kernel->module->context != stream->context;  // the driver says if it may
   const bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;

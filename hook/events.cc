@@ -89,10 +89,15 @@ CUresult wait_for_proxy(const Event* event) {
 CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
   *event = find_event(hEvent);
   if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  Locked locked(connection().producer);
-  if ((*event)->capture != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
-  *mark = (*event)->recorded ? (*event)->mark : Mark{};
-  return CUDA_SUCCESS;
+  {
+    Locked locked(connection().producer);
+    if ((*event)->capture == nullptr) {
+      *mark = (*event)->recorded ? (*event)->mark : Mark{};
+      return CUDA_SUCCESS;
+    }
+  }
+  capture_event_was_asked(*event);
+  return CUDA_ERROR_CAPTURED_EVENT;
 }
 
 }  // namespace

@@ -26,16 +26,14 @@ constexpr int kNobody = -1;  // a pid that is never ours
 void at_exit() {
   Process& p = g_process;
   p.exiting.store(true, std::memory_order_release);
-  if (p.state_word != nullptr && p.state() != State::kUninit) {
-    p.state_word->store(static_cast<uint32_t>(State::kDeinit), std::memory_order_release);
-  }
+  if (p.state() != State::kUninit) p.set_state(State::kDeinit);
 }
 
 // fork(2) without exec: this process answers 3 from now on. Its copy of the socket goes, so that the proxy sees the
 // parent's death even while the child lives; the memory stays as it is.
 void in_forked_child() {
   Process& p = g_process;
-  if (p.state_word != nullptr) p.state_word->store(0, std::memory_order_relaxed);
+  if (p.state() != State::kUninit) p.set_state(State::kUninit);
   // Another thread was inside cuInit: what it had made by then is unknown, so this process has no CUDA.
   if (!p.init_lock.try_lock()) p.init_pid.store(kNobody, std::memory_order_relaxed);
   else p.init_lock.unlock();
@@ -49,7 +47,7 @@ bool make_state_page() {
   void* memory = mmap(nullptr, static_cast<size_t>(page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
   madvise(memory, static_cast<size_t>(page), MADV_WIPEONFORK);  // old kernels: the atfork handler does it for fork(2)
-  g_process.state_word = new (memory) std::atomic<uint32_t>(0);
+  g_process.state_word.store(new (memory) std::atomic<uint32_t>(0), std::memory_order_release);
   pthread_atfork(nullptr, nullptr, in_forked_child);
   std::atexit(at_exit);
   return true;
@@ -122,7 +120,7 @@ CUresult initialise() {
   if (const CUresult r = connect_and_fill(p); r != CUDA_SUCCESS) return r;
   p.init_pid.store(getpid(), std::memory_order_relaxed);
   const State state = p.device_count == 0 ? State::kNoDevice : State::kReady;
-  p.state_word->store(static_cast<uint32_t>(state), std::memory_order_release);
+  p.set_state(state);
   return not_ready(p);
 }
 
@@ -135,6 +133,7 @@ CUresult guard(Needs needs) {
     return static_cast<CUresult>(sticky);
   }
   const Context* context = current_context();
+  if (this_thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const std::atomic<bool>& usable = context->primary ? context->live : context->alive;
   return usable.load(std::memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -153,7 +152,7 @@ CUresult transport_failed(shared::WaitResult why) {
   if (poisoned) code = CUDA_ERROR_UNKNOWN;
   uint32_t none = 0;
   if (!c.failure.compare_exchange_strong(none, code, std::memory_order_acq_rel)) return static_cast<CUresult>(none);
-  p.state_word->store(static_cast<uint32_t>(State::kDead), std::memory_order_release);
+  p.set_state(State::kDead);
   const char* workflow = c.info->workflow;
   const int pid = c.info->proxy_pid;
   if (poisoned) {

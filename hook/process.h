@@ -40,7 +40,7 @@ struct Thread;
 struct Process {
   constexpr Process() = default;
 
-  std::atomic<uint32_t>* state_word = nullptr;  // in the wiped page; nullptr before the first cuInit
+  std::atomic<std::atomic<uint32_t>*> state_word{nullptr};  // in the wiped page; nullptr before the first cuInit
   std::atomic<int> init_pid{0};                 // who called cuInit; another pid here means a fork
   std::atomic<bool> exiting{false};             // the exit handler ran
   Lock init_lock;                               // rank 0: connecting
@@ -57,8 +57,11 @@ struct Process {
   Context* primaries[info::kMaxDevices] = {};   // by visible ordinal; made at connect
 
   State state() const {
-    return state_word == nullptr ? State::kUninit : static_cast<State>(state_word->load(std::memory_order_acquire));
+    const std::atomic<uint32_t>* word = state_word.load(std::memory_order_acquire);
+    return word == nullptr ? State::kUninit : static_cast<State>(word->load(std::memory_order_acquire));
   }
+  // Once the page is there.
+  void set_state(State state) { state_word.load(std::memory_order_relaxed)->store(static_cast<uint32_t>(state), std::memory_order_release); }
 };
 
 Process& process();

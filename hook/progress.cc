@@ -71,6 +71,24 @@ CUresult mark_stream(Stream* stream, Mark* mark) {
   }
 }
 
+CUresult ask_unmarked(Stream* stream) {
+  Connection& c = connection();
+  uint64_t covered;
+  {
+    Locked locked(c.producer);
+    covered = posted_so_far(stream);
+    if (covered == stream->signalled || capturing(stream)) return CUDA_SUCCESS;
+  }
+  Request<wire::tubeStreamProbe> r;
+  r.in_context(stream->context);
+  r->stream = stream->id;
+  const CUresult result = r.call();
+  if (result != CUDA_SUCCESS) return result;
+  Locked locked(c.producer);
+  if (stream->signalled < covered) stream->signalled = covered;
+  return CUDA_SUCCESS;
+}
+
 bool mark_reached(const Mark& mark) { return mark.word == 0 || connection().words.reached(mark.word, mark.value); }
 
 CUresult take_error() {

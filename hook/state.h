@@ -94,6 +94,7 @@ struct Thread {
   uint32_t depth = 0;
   uint32_t capacity = 0;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  bool in_callback = false;          // runs host functions, which may not call (800)
   bool per_thread_default = false;   // PerThreadDefault scope: stream 0 means this thread's own
   Stream* operation_stream = nullptr;  // the stream of the record being built (support.h)
   PerThreadStream* own_streams = nullptr;
@@ -128,6 +129,8 @@ uint64_t next_unique();
 // ---- progress (progress.cc) -------------------------------------------------------------------------------------------
 // The mark behind everything posted to `stream` so far; posts a signal only when something came since the last one.
 CUresult mark_stream(Stream* stream, Mark* mark);
+// For a query: is there work behind the last mark, asks the proxy. SUCCESS: it is done, and counts as marked.
+CUresult ask_unmarked(Stream* stream);
 // Waits; then the errors of posted calls, once, and the sticky error, always.
 CUresult wait_mark(const Mark& mark, Stream* stream);
 bool mark_reached(const Mark& mark);
@@ -151,5 +154,9 @@ CUresult forbid_context_sync(const Context* context);
 void capture_saw_record(Stream* stream, Event* event);
 CUresult capture_saw_wait(Stream* stream, Event* event);
 void end_capture_of_destroyed(Stream* stream);
+// Asking for the state of an event that a capture recorded breaks that capture. Producer not held.
+void capture_event_was_asked(Event* event);
+// The code of an operation put into a broken capture, else 0.
+CUresult capture_broken(const Stream* stream);
 
 }  // namespace tube::hook

@@ -50,6 +50,7 @@ CUresult cuStreamQuery(CUstream hStream) {
   if (stream == nullptr) return error;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask_unmarked(stream); r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY) return r;
   Mark mark;
   if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
   if (mark_reached(mark)) return take_error();

@@ -230,7 +230,7 @@ SIM_API CUresult cuCtxGetDevice(CUdevice* device) {
   Context* c = current_context();
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = c->device->ordinal;
-  return CUDA_SUCCESS;
+  return c->error.load();
 }
 
 SIM_API CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
@@ -250,7 +250,7 @@ SIM_API CUresult cuCtxGetFlags(unsigned int* flags) {
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = c->flags | CU_CTX_MAP_HOST;
-  return CUDA_SUCCESS;
+  return c->error.load();
 }
 
 SIM_API CUresult cuCtxSetFlags(unsigned int flags) {

@@ -21,7 +21,7 @@ CUresult record(CUevent handle, CUstream hStream, unsigned flags, Context* conte
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
-  if (event->context->device != stream->context->device) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) return capture_event(stream, event);
   return issue(lock, stream, EventRecordWork{event});
 }
@@ -79,6 +79,7 @@ SIM_API CUresult cuEventDestroy_v2(CUevent hEvent) {
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult broken = event->context->error.load(); broken != CUDA_SUCCESS) return broken;
   s.live.erase(event);
   delete event;
   return CUDA_SUCCESS;

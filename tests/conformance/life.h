@@ -6,7 +6,9 @@
 
 #include <sys/wait.h>
 
+#include <atomic>
 #include <cerrno>
+#include <new>
 
 #include "tests/conformance/case.h"
 
@@ -50,13 +52,12 @@ void in_child(const char* who, Body body) {
 
 // A word in pinned memory that a stream can wait for.
 struct Gate {
-  volatile uint32_t* word = nullptr;
+  std::atomic<uint32_t>* word = nullptr;
   CUdeviceptr address = 0;
   Gate() {
     void* memory = nullptr;
     CU(cuMemHostAlloc(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_PORTABLE));
-    word = static_cast<volatile uint32_t*>(memory);
-    *word = 0;
+    word = new (memory) std::atomic<uint32_t>(0);
     CU(cuMemHostGetDevicePointer(&address, memory, 0));
   }
   void hold(CUstream stream) const { CU(cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_GEQ)); }

@@ -170,7 +170,7 @@ CASE(launch_blocking_returns_when_the_kernel_is_done) {
     EXPECT(*gate.word == i);  // no synchronising call in between
   }
   LAUNCH(poke, {1}, {1}, 0, nullptr, gate.address, 77u);
-  printf("seen at once: %u\n", *gate.word);
+  printf("seen at once: %u\n", gate.word->load());
   SHOW(cuStreamQuery(stream));
   CU(cuStreamDestroy(stream));
 }
@@ -188,10 +188,10 @@ CASE(launch_blocking_does_not_disturb_a_capture) {
   SHOW(cuStreamEndCapture(stream, &graph));
   CUgraphExec exec = nullptr;
   SHOW(cuGraphInstantiate(&exec, graph, 0));
-  printf("before: %u\n", *gate.word);
+  printf("before: %u\n", gate.word->load());
   CU(cuGraphLaunch(exec, stream));
   CU(cuStreamSynchronize(stream));
-  printf("after: %u\n", *gate.word);
+  printf("after: %u\n", gate.word->load());
   CU(cuGraphExecDestroy(exec));
   CU(cuGraphDestroy(graph));
 }

@@ -440,7 +440,7 @@ CASE(exit_handler_may_call) {
 
 namespace {
 
-volatile uint32_t* g_gate;
+std::atomic<uint32_t>* g_gate;
 volatile sig_atomic_t g_alarms;
 // Lets the stream go on once the wait has been disturbed a few times.
 void on_alarm(int) {

@@ -35,6 +35,12 @@ class Layout:
             self.tubed, self.tubectl = self.build / "proxy/tubed", self.build / "tools/tubectl/tubectl"
             self.hook, self.sim = self.build / "hook/lib", self.build / "sim/lib"
 
+    def preload(self, *libraries):
+        """LD_PRELOAD for a program in this build: a sanitizer's runtime comes before everything else."""
+        marker = self.build / "tests/sanitizer_runtime"
+        runtime = marker.read_text().split() if marker.exists() else []
+        return {"LD_PRELOAD": ":".join([*runtime, *map(str, libraries)])} if runtime or libraries else {}
+
     def require(self, *parts):
         """Ends the program with one line when a part is not built; without arguments: proxy, hook and simulated GPU."""
         for path in parts or (self.tubed, self.hook / "libcuda.so.1", self.sim / "libcuda.so.1"):
@@ -75,6 +81,7 @@ def environment(layout, arm, backend, proxy=None, function=None, driver=None):
         folders = [str(driver.parent), *folders]
     if arm == "native":
         folders = folders if backend == "driver" else [str(layout.sim)]
+        env.update(layout.preload())
     else:
         env.update(TUBE_DIR=str(proxy.dir), TUBE_WORKFLOW=proxy.workflow)
         if function:
@@ -82,8 +89,9 @@ def environment(layout, arm, backend, proxy=None, function=None, driver=None):
         if backend == "driver" and driver is not None:
             env["TUBE_REAL_DRIVER"] = str(driver)
         if arm == "preload":
-            env["LD_PRELOAD"] = str(layout.hook / "libcuda.so.1")
+            env.update(layout.preload(layout.hook / "libcuda.so.1"))
         else:
+            env.update(layout.preload())
             folders = [str(layout.hook), *folders]
     if folders:
         env["LD_LIBRARY_PATH"] = ":".join(folders)
@@ -141,11 +149,15 @@ class Proxy:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         try:
-            return process.wait(20)
+            status = process.wait(20)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            return None
+            status = None
+        log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        if any(mark in log for mark in ("WARNING: ThreadSanitizer", "ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:")):
+            raise RuntimeError(f"a sanitizer has something to say about the proxy:\n{self.log_tail()}")
+        return status
 
     def alive(self):
         return self.process is not None and self.process.poll() is None

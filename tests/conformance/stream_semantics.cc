@@ -1,0 +1,406 @@
+// What orders work without being asked: the legacy stream, per-thread and blocking streams, synchronous copies, memsets, frees.
+#include "tests/conformance/streams.h"
+
+// ---- the legacy stream ------------------------------------------------------------------------------------------------
+
+CASE(legacy_waits_for_a_blocking_stream) {
+  Order o;
+  Blocking a;
+  o.hold(a);
+  o.first(a);
+  o.second(nullptr);
+  SHOW(cuStreamQuery(a));
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+}
+CASE(blocking_stream_waits_for_legacy) {
+  Order o;
+  Blocking a;
+  o.hold(nullptr);
+  o.first(nullptr);
+  o.second(a);
+  SHOW(cuStreamQuery(a));
+  o.finish();
+}
+CASE(legacy_joins_two_blocking_streams) {
+  Order o;
+  Blocking a, b;
+  o.hold(a);
+  o.first(a);
+  o.second(nullptr);
+  o.third(b);
+  SHOW(cuStreamQuery(b));
+  o.finish();
+}
+CASE(blocking_streams_do_not_wait_for_each_other) {
+  Order o;
+  Blocking a, b;
+  o.hold(a);
+  o.first(b);
+  SHOW(cuStreamSynchronize(b));
+  SHOW(cuStreamQuery(a));
+  o.second(a);
+  o.finish();
+}
+CASE(legacy_does_not_wait_for_a_non_blocking_stream) {
+  Order o;
+  Apart a;
+  o.hold(a);
+  o.second(a);
+  o.first(nullptr);
+  SHOW(cuStreamSynchronize(nullptr));
+  SHOW(cuStreamQuery(a));
+  o.finish();
+}
+CASE(non_blocking_stream_does_not_wait_for_legacy) {
+  Order o;
+  Apart a;
+  o.hold(nullptr);
+  o.second(nullptr);
+  o.first(a);
+  SHOW(cuStreamSynchronize(a));
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+}
+CASE(legacy_by_its_handle) {
+  Order o;
+  Blocking a;
+  o.hold(a);
+  o.first(a);
+  o.second(CU_STREAM_LEGACY);
+  SHOW(cuStreamQuery(CU_STREAM_LEGACY));
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+}
+CASE(legacy_query_counts_blocking_streams) {
+  Order o;
+  Blocking a;
+  CU(cuCtxSynchronize());
+  SHOW(cuStreamQuery(nullptr));
+  o.hold(a);
+  SHOW(cuStreamQuery(nullptr));
+  o.gate.open();
+  CU(cuStreamSynchronize(a));
+  SHOW(cuStreamQuery(nullptr));
+}
+CASE(legacy_query_ignores_non_blocking_streams) {
+  Order o;
+  Apart a;
+  CU(cuCtxSynchronize());
+  o.hold(a);
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+}
+CASE(legacy_synchronize_waits_for_blocking_streams) {
+  Order o;
+  Blocking a;
+  o.hold(a);
+  o.first(a);
+  wait_while_opened(o, [] { SHOW(cuStreamSynchronize(nullptr)); });
+  SHOW(cuStreamQuery(a));
+  o.finish();
+}
+CASE(legacy_orders_many_times) {
+  Order o;
+  Blocking a, b;
+  for (uint32_t i = 0; i < 20; ++i) {
+    o.step(a, 3, i);
+    o.step(nullptr, 5, i);
+    o.step(b, 7, i);
+    o.step(nullptr, 11, i);
+  }
+  o.finish();
+}
+CASE(stream_created_after_legacy_work_waits_for_it) {
+  Order o;
+  o.hold(nullptr);
+  o.first(nullptr);
+  Blocking late;
+  o.second(late);
+  SHOW(cuStreamQuery(late));
+  o.finish();
+}
+CASE(destroyed_blocking_stream_still_counts_for_legacy) {
+  Order o;
+  {
+    Blocking a;
+    o.hold(a);
+    o.first(a);
+  }
+  o.second(nullptr);
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+}
+CASE(destroyed_non_blocking_stream_finishes_its_work) {
+  Order o;
+  {
+    Apart a;
+    o.hold(a);
+    o.first(a);
+  }
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+}
+
+// ---- the per-thread stream --------------------------------------------------------------------------------------------
+
+CASE(per_thread_stream_is_a_blocking_one) {
+  Order o;
+  o.hold(CU_STREAM_PER_THREAD);
+  o.first(CU_STREAM_PER_THREAD);
+  o.second(nullptr);
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+}
+CASE(per_thread_stream_waits_for_legacy) {
+  Order o;
+  o.hold(nullptr);
+  o.first(nullptr);
+  o.second(CU_STREAM_PER_THREAD);
+  SHOW(cuStreamQuery(CU_STREAM_PER_THREAD));
+  o.finish();
+}
+CASE(per_thread_streams_of_two_threads_are_two) {
+  Order o;
+  o.hold(CU_STREAM_PER_THREAD);
+  std::thread([&] {
+    CU(cuCtxSetCurrent(o.gpu.context));
+    o.first(CU_STREAM_PER_THREAD);
+    SHOW(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  }).join();
+  SHOW(cuStreamQuery(CU_STREAM_PER_THREAD));
+  o.second(CU_STREAM_PER_THREAD);
+  o.finish();
+}
+CASE(per_thread_stream_ids) {
+  Gpu gpu;
+  unsigned long long legacy = 0, zero = 0, own = 0, again = 0, other = 0;
+  SHOW(cuStreamGetId(CU_STREAM_LEGACY, &legacy));
+  SHOW(cuStreamGetId(nullptr, &zero));
+  SHOW(cuStreamGetId(CU_STREAM_PER_THREAD, &own));
+  SHOW(cuStreamGetId(CU_STREAM_PER_THREAD, &again));
+  std::thread([&] {
+    CU(cuCtxSetCurrent(gpu.context));
+    CU(cuStreamGetId(CU_STREAM_PER_THREAD, &other));
+  }).join();
+  printf("legacy is 0: %d, own is stable: %d, own is not legacy: %d, another thread's is another: %d\n", legacy == zero, own == again, own != legacy,
+         own != other);
+}
+CASE(per_thread_work_of_an_ended_thread) {
+  Order o;
+  std::thread([&] {
+    CU(cuCtxSetCurrent(o.gpu.context));
+    o.hold(CU_STREAM_PER_THREAD);
+    o.first(CU_STREAM_PER_THREAD);
+  }).join();
+  o.second(nullptr);
+  o.finish();
+}
+CASE(default_streams_cannot_be_destroyed) {
+  Gpu gpu;
+  SHOW(cuStreamDestroy(nullptr));
+  SHOW(cuStreamDestroy(CU_STREAM_LEGACY));
+  SHOW(cuStreamDestroy(CU_STREAM_PER_THREAD));
+}
+
+// ---- synchronising ----------------------------------------------------------------------------------------------------
+
+CASE(context_synchronize_waits_for_all_kinds) {
+  for (unsigned kind = 0; kind < 3; ++kind) {
+    Order o;
+    Blocking blocking;
+    Apart apart;
+    CUstream stream = kind == 0 ? blocking.handle : kind == 1 ? apart.handle : CU_STREAM_PER_THREAD;
+    o.hold(stream);
+    o.first(stream);
+    wait_while_opened(o, [] { SHOW(cuCtxSynchronize()); });
+    SHOW(cuStreamQuery(stream));
+    o.finish();
+  }
+}
+CASE(context_synchronize_waits_for_streams_of_other_threads) {
+  Order o;
+  std::thread([&] {
+    CU(cuCtxSetCurrent(o.gpu.context));
+    o.hold(CU_STREAM_PER_THREAD);
+    o.first(CU_STREAM_PER_THREAD);
+  }).join();
+  wait_while_opened(o, [] { SHOW(cuCtxSynchronize()); });
+  o.finish();
+}
+CASE(context_synchronize_ignores_another_context) {
+  Order o;
+  Apart held;
+  o.hold(held);
+  CUcontext other = nullptr;
+  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  SHOW(cuCtxSynchronize());
+  SHOW(cuStreamSynchronize(nullptr));
+  SHOW(cuCtxSynchronize_v2(other));
+  SHOW(cuStreamQuery(held));
+  CU(cuCtxPopCurrent(nullptr));
+  o.finish();
+  CU(cuCtxDestroy(other));
+}
+CASE(legacy_streams_of_two_contexts_are_two) {
+  Order o;
+  o.hold(nullptr);
+  CUcontext other = nullptr;
+  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  CUdeviceptr memory = 0;
+  CU(cuMemAlloc(&memory, 4096));
+  CU(cuMemsetD32Async(memory, 9, 16, nullptr));
+  SHOW(cuStreamSynchronize(nullptr));
+  CU(cuCtxPopCurrent(nullptr));
+  SHOW(cuStreamQuery(nullptr));
+  o.finish();
+  CU(cuCtxDestroy(other));
+}
+CASE(event_synchronize_waits_for_the_record_only) {
+  Order o;
+  Apart a;
+  Event event;
+  o.first(a);
+  CU(cuEventRecord(event, a));
+  o.hold(a);
+  o.second(a);
+  SHOW(cuEventSynchronize(event));
+  SHOW(cuEventQuery(event));
+  SHOW(cuStreamQuery(a));
+  o.finish();
+}
+CASE(stream_synchronize_of_an_idle_stream) {
+  Gpu gpu;
+  Apart a;
+  SHOW(cuStreamQuery(a));
+  SHOW(cuStreamSynchronize(a));
+  SHOW(cuStreamSynchronize(nullptr));
+  SHOW(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+}
+
+// ---- copies, memsets, allocations -------------------------------------------------------------------------------------
+
+CASE(synchronous_download_waits_for_blocking_streams) {
+  Order o;
+  Blocking a;
+  o.hold(a);
+  o.first(a);
+  uint32_t seen = 0;
+  wait_while_opened(o, [&] { CU(cuMemcpyDtoH(&seen, o.value.pointer, 4)); });
+  printf("seen %u\n", seen);
+  o.finish();
+}
+CASE(synchronous_download_does_not_wait_for_a_non_blocking_stream) {
+  Order o;
+  Apart a;
+  o.hold(a);
+  o.first(a);
+  uint32_t seen = 0;
+  CU(cuMemcpyDtoH(&seen, o.value.pointer, 4));
+  printf("seen %u\n", seen);
+  SHOW(cuStreamQuery(a));
+  o.finish();
+}
+CASE(synchronous_upload_waits_for_blocking_streams) {
+  Order o;
+  Blocking a;
+  o.hold(a);
+  o.first(a);
+  const uint32_t fresh = 100;
+  wait_while_opened(o, [&] { CU(cuMemcpyHtoD(o.value.pointer, &fresh, 4)); });
+  o.finish();
+}
+CASE(work_after_a_synchronous_upload_sees_it) {
+  Order o;
+  Blocking a;
+  const uint32_t fresh = 100;
+  CU(cuMemcpyHtoD(o.value.pointer, &fresh, 4));
+  o.first(a);
+  o.finish();
+}
+CASE(memset_on_legacy_is_ordered) {
+  Order o;
+  Blocking a;
+  o.hold(a);
+  o.first(a);
+  CU(cuMemsetD32(o.value.pointer, 50, 1));
+  o.second(a);
+  SHOW(cuStreamQuery(a));
+  o.finish();
+}
+CASE(device_copy_on_legacy_is_ordered) {
+  Order o;
+  Blocking a;
+  DeviceArray<uint32_t> other(std::vector<uint32_t>(32, 10));
+  o.hold(a);
+  o.first(a);
+  CU(cuMemcpyDtoD(o.value.pointer, other.pointer, 4));
+  o.second(a);
+  o.finish();
+}
+CASE(memset_on_a_non_blocking_stream_is_not_ordered_by_legacy) {
+  Order o;
+  Apart a;
+  o.hold(nullptr);
+  CU(cuMemsetD32Async(o.value.pointer, 50, 1, a));
+  SHOW(cuStreamSynchronize(a));
+  o.first(nullptr);
+  o.finish();
+}
+CASE(free_waits_for_the_work_before_it) {
+  for (unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
+    Order o;
+    Stream a(flags);
+    CUdeviceptr memory = 0;
+    CU(cuMemAlloc(&memory, 4096));
+    o.hold(a);
+    CU(cuMemsetD32Async(memory, 1, 1024, a));
+    wait_while_opened(o, [&] { SHOW(cuMemFree(memory)); });
+    SHOW(cuStreamQuery(a));
+  }
+}
+CASE(host_free_waits_for_the_work_before_it) {
+  Order o;
+  Apart a;
+  void* memory = nullptr;
+  CU(cuMemHostAlloc(&memory, 4096, 0));
+  o.hold(a);
+  CU(cuMemcpyDtoHAsync(memory, o.value.pointer, 64, a));
+  wait_while_opened(o, [&] { SHOW(cuMemFreeHost(memory)); });
+  SHOW(cuStreamQuery(a));
+}
+CASE(alloc_does_not_wait) {
+  Order o;
+  Apart a;
+  o.hold(a);
+  CUdeviceptr memory = 0;
+  SHOW(cuMemAlloc(&memory, 4096));
+  SHOW(cuStreamQuery(a));
+  o.finish();
+  CU(cuMemFree(memory));
+}
+CASE(pinned_download_is_asynchronous) {
+  Order o;
+  Apart a;
+  void* memory = nullptr;
+  CU(cuMemHostAlloc(&memory, 4096, 0));
+  memset(memory, 0, 4096);
+  o.hold(a);
+  o.first(a);
+  SHOW(cuMemcpyDtoHAsync(memory, o.value.pointer, 4, a));
+  printf("at once %u\n", *static_cast<volatile uint32_t*>(memory));
+  o.gate.open();
+  CU(cuStreamSynchronize(a));
+  printf("then %u\n", *static_cast<volatile uint32_t*>(memory));
+  CU(cuMemFreeHost(memory));
+}
+CASE(pageable_upload_takes_the_bytes_at_once) {
+  Order o;
+  Apart a;
+  std::vector<uint32_t> bytes(1 << 12, 21);
+  DeviceArray<uint32_t> target(bytes.size());
+  CU(cuMemcpyHtoDAsync(target.pointer, bytes.data(), target.bytes(), a));
+  std::fill(bytes.begin(), bytes.end(), 0u);
+  CU(cuStreamSynchronize(a));
+  printf("%u\n", target.read()[4000]);
+}
