@@ -98,8 +98,11 @@ FAULTING_CASE(fault_shows_at_another_stream) {
 }
 FAULTING_CASE(fault_shows_at_an_event) {
   Broken b;
+  auto* gate = new Gate;
+  gate->hold(*b.a);
   b.store_to_null(*b.a);
   CU(cuEventRecord(*b.event, *b.a));
+  gate->open();
   SHOW(cuEventSynchronize(*b.event));
   SHOW(cuEventQuery(*b.event));
   SHOW(cuEventDestroy(b.event->handle));
