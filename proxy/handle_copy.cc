@@ -7,6 +7,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/copy_region.h"
+#include "proxy/gpus.h"
 #include "proxy/session.h"
 #include "sharedmem/chunks.h"
 
@@ -137,6 +138,31 @@ CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst, 
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// The GPU that an array was made on; `other` for a side that is none: an address says by itself where it is.
+uint32_t array_gpu(Session& session, uint32_t kind, uint64_t untrusted_id, uint32_t other) {
+  const Object* array = kind == kArraySide ? session.objects().find(wire::Kind::kArray, untrusted_id) : nullptr;
+  const ContextShare* share = array != nullptr ? session.context(array->context) : nullptr;
+  return share != nullptr ? share->gpu : other;
+}
+
+// An array of another GPU than the stream's can only be named together with its context.
+CUresult issue_copy(Session& session, const wire::tubeCopy3D& call, const CUDA_MEMCPY3D& copy, CUstream stream) {
+  const uint32_t here = session.context()->gpu;
+  const uint32_t from = array_gpu(session, call.src_kind, call.src, here);
+  const uint32_t to = array_gpu(session, call.dst_kind, call.dst, here);
+  if (from == here && to == here) return session.driver().cuMemcpy3DAsync_v2(&copy, stream);
+  CUDA_MEMCPY3D_PEER peer;
+  static_assert(sizeof(peer) == sizeof(copy));  // they differ in the contexts, which stand where reserved words are
+  std::memcpy(&peer, &copy, sizeof(peer));
+  peer.srcContext = session.shared().gpus[from].context;
+  peer.dstContext = session.shared().gpus[to].context;
+  return session.driver().cuMemcpy3DPeerAsync(&peer, stream);
+}
+
+}  // namespace
+
 CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<wire::tubeCopy3D>&) {
   constexpr uint32_t kNoChunk = 0xffffffffu;
   const bool releases = call->release_chunk != kNoChunk;
@@ -147,7 +173,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<w
     CUDA_MEMCPY3D copy;
     op.error = build_copy(session, {call->src_kind, call->src, call->src_pitch, call->src_height, call->src_origin},
                           {call->dst_kind, call->dst, call->dst_pitch, call->dst_height, call->dst_origin}, call->extent, &copy);
-    if (op.error == CUDA_SUCCESS) op.error = session.driver().cuMemcpy3DAsync_v2(&copy, op.stream);
+    if (op.error == CUDA_SUCCESS) op.error = issue_copy(session, call.fixed, copy, op.stream);
   }
   if (!releases) return op.error;
   if (op.error == CUDA_SUCCESS) {

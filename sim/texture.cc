@@ -5,6 +5,7 @@
 #include "sim/texture.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 
@@ -58,6 +59,15 @@ CUresult destroy(uint64_t handle, bool surface) {
 }
 
 using Component = ptx::Texture::Component;
+
+// An enumeration's value as a number: a program may have put in what is none of its values.
+template <class E>
+unsigned number(const E& value) {
+  unsigned n = 0;
+  static_assert(sizeof value == sizeof n);
+  std::memcpy(&n, &value, sizeof n);
+  return n;
+}
 
 // False: no plain format. `always` says that its integers are read as fractions whatever the texture says.
 bool set_format(ptx::Texture& t, CUarray_format format, unsigned channels, bool* always) {
@@ -118,7 +128,7 @@ CUresult pitch2d_resource(const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bool* al
 // The resource as levels and a format. With State::mutex held.
 CUresult set_resource(State& s, const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bool* always) {
   if (d.flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  switch (static_cast<int>(d.resType)) {
+  switch (number(d.resType)) {
     case CU_RESOURCE_TYPE_ARRAY: {
       const auto* a = live<Array>(s, d.res.array.hArray, Kind::kArray);
       if (a == nullptr || !set_shape(t, a->desc, always)) return CUDA_ERROR_INVALID_VALUE;
@@ -138,7 +148,7 @@ CUresult set_resource(State& s, const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bo
 }
 
 // CU_RES_VIEW_FORMAT_*: groups of three (1, 2, 4 channels) in this order, then block-compressed ones.
-bool set_view_format(ptx::Texture& t, int format) {
+bool set_view_format(ptx::Texture& t, unsigned format) {
   static constexpr struct {
     Component component;
     uint32_t bytes;
@@ -156,8 +166,8 @@ bool set_view_format(ptx::Texture& t, int format) {
 
 CUresult set_view(const CUDA_RESOURCE_DESC& d, const CUDA_RESOURCE_VIEW_DESC& v, ptx::Texture& t) {
   if (d.resType != CU_RESOURCE_TYPE_ARRAY && d.resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) return CUDA_ERROR_INVALID_VALUE;
-  if (static_cast<int>(v.format) >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && static_cast<int>(v.format) <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7) return CUDA_ERROR_NOT_SUPPORTED;
-  if (v.format != CU_RES_VIEW_FORMAT_NONE && !set_view_format(t, static_cast<int>(v.format))) return CUDA_ERROR_INVALID_VALUE;
+  if (number(v.format) >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && number(v.format) <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7) return CUDA_ERROR_NOT_SUPPORTED;
+  if (number(v.format) != CU_RES_VIEW_FORMAT_NONE && !set_view_format(t, number(v.format))) return CUDA_ERROR_INVALID_VALUE;
   if (v.width != t.levels[0].width) return CUDA_ERROR_INVALID_VALUE;
   if (v.firstMipmapLevel > v.lastMipmapLevel || v.lastMipmapLevel >= t.levels.size()) return CUDA_ERROR_INVALID_VALUE;
   if (v.firstLayer > v.lastLayer || v.lastLayer >= std::max(t.layers, 1u)) return CUDA_ERROR_INVALID_VALUE;
@@ -170,10 +180,10 @@ CUresult set_view(const CUDA_RESOURCE_DESC& d, const CUDA_RESOURCE_VIEW_DESC& v,
 CUresult set_sampling(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) {
   constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
                               CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
-  if ((d.flags & ~kKnown) != 0 || static_cast<unsigned>(d.filterMode) > 1 || static_cast<unsigned>(d.mipmapFilterMode) > 1) return CUDA_ERROR_INVALID_VALUE;
+  if ((d.flags & ~kKnown) != 0 || number(d.filterMode) > 1 || number(d.mipmapFilterMode) > 1) return CUDA_ERROR_INVALID_VALUE;
   for (int i = 0; i < 3; ++i) {
-    if (static_cast<unsigned>(d.addressMode[i]) > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
-    t.address[i] = static_cast<ptx::Texture::Address>(d.addressMode[i]);
+    if (number(d.addressMode[i]) > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
+    t.address[i] = static_cast<ptx::Texture::Address>(number(d.addressMode[i]));
   }
   t.normalized_coordinates = (d.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
   // A mipmapped array has to have normalised coordinates.
@@ -219,7 +229,7 @@ CUresult make_texture(const Context* context, const CUDA_RESOURCE_DESC* resource
 }
 
 CUresult make_surface(const Context* context, const CUDA_RESOURCE_DESC* resource, Entry* entry) {
-  if (resource == nullptr || resource->resType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  if (resource == nullptr || number(resource->resType) != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
   auto meaning = std::make_shared<ptx::Texture>();
   bool always = false;
   Lock lock(state().mutex);
