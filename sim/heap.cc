@@ -22,8 +22,11 @@ struct Backing {
   uint64_t size;
 };
 
+using Pieces = std::map<uint64_t, uint64_t>;  // base -> size, never adjacent
+
 struct Arena {
-  std::map<uint64_t, uint64_t> free;     // base -> size, never adjacent
+  Pieces plain;
+  Pieces shareable;
   std::map<uint64_t, Backing> backings;  // mappings of memory files: another process may open them (ipc.cc)
 };
 
@@ -31,6 +34,10 @@ Arena& arena() {
   static Arena* a = new Arena;
   return *a;
 }
+
+// Memory of cuMemAlloc has handles; variables, pools and arrays have none and cost no descriptor.
+bool shareable(RangeKind kind) { return kind == RangeKind::kDevice; }
+Pieces& pieces_for(RangeKind kind) { return shareable(kind) ? arena().shareable : arena().plain; }
 
 uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
@@ -60,11 +67,11 @@ int create_memory_file(uint64_t bytes) {
   return high;
 }
 
-// Device memory: pages of a memory file, so that it can be opened elsewhere. Without a file (no descriptors left) plain
-// memory does.
-uint64_t map_device_pages(uint64_t bytes) {
+// Device memory: of a shareable kind pages of a memory file, so that it can be opened elsewhere. Without a file (no
+// descriptors left) plain memory does.
+uint64_t map_device_pages(uint64_t bytes, RangeKind kind) {
   uint64_t base = map_pages(bytes, kGranularity);
-  int fd = base == 0 ? -1 : create_memory_file(bytes);
+  int fd = base == 0 || !shareable(kind) ? -1 : create_memory_file(bytes);
   if (fd < 0) return base;
   void* p = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) {
@@ -93,8 +100,7 @@ void forget_pages(uint64_t first, uint64_t bytes) {
   }
 }
 
-void give_back(uint64_t base, uint64_t size) {
-  auto& free = arena().free;
+void give_back(Pieces& free, uint64_t base, uint64_t size) {
   auto it = free.emplace(base, size).first;
   auto next = std::next(it);
   if (next != free.end() && it->first + it->second == next->first) {
@@ -109,8 +115,7 @@ void give_back(uint64_t base, uint64_t size) {
 }
 
 // Best fit among the free pieces; 0 when none fits.
-uint64_t take(uint64_t size, uint64_t align) {
-  auto& free = arena().free;
+uint64_t take(Pieces& free, uint64_t size, uint64_t align) {
   auto best = free.end();
   for (auto it = free.begin(); it != free.end(); ++it) {
     uint64_t pad = round_up(it->first, align) - it->first;
@@ -152,13 +157,14 @@ CUresult allocate_range(State& s, Range range, uint64_t align, uint64_t* base) {
   if (!account(device, range.size)) return CUDA_ERROR_OUT_OF_MEMORY;
   range.direct = range.size >= kDirect;
   if (range.direct) {
-    range.base = map_device_pages(round_up(range.size, 4096));
+    range.base = map_device_pages(round_up(range.size, 4096), range.kind);
   } else {
-    range.base = take(range.size, align);
+    Pieces& free = pieces_for(range.kind);
+    range.base = take(free, range.size, align);
     if (range.base == 0) {
-      uint64_t chunk = map_device_pages(kChunk);
-      if (chunk != 0) give_back(chunk, kChunk);
-      range.base = chunk == 0 ? 0 : take(range.size, align);
+      uint64_t chunk = map_device_pages(kChunk, range.kind);
+      if (chunk != 0) give_back(free, chunk, kChunk);
+      range.base = chunk == 0 ? 0 : take(free, range.size, align);
     }
   }
   if (range.base == 0) {
@@ -204,7 +210,7 @@ void release_range(State& s, const Range& range) {
   } else {
     __builtin_memset(host, 0, range.size);
   }
-  give_back(range.base, range.size);
+  give_back(pieces_for(range.kind), range.base, range.size);
 }
 
 void* map_host(uint64_t bytes) {

@@ -2,8 +2,8 @@
 //
 // Blocks under 32 MiB are cut from 64 MiB chunks (best fit, neighbours merge again); larger ones are mappings of their
 // own. Chunks are never unmapped, and freed pages go back to the host, so a kernel that still holds a stale pointer reads
-// zeros instead of crashing the process. New memory reads as zero. Both are mappings of memory files, because memory of
-// cuMemAlloc can be opened by another process (ipc.cc).
+// zeros instead of crashing the process. New memory reads as zero. Memory of cuMemAlloc comes from mappings of memory
+// files, because another process can open it (ipc.cc).
 #pragma once
 
 #include <cstdint>
