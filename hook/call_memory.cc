@@ -287,8 +287,11 @@ CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
 CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option) {
   if (granularity == nullptr || prop == nullptr || static_cast<unsigned>(option) > 1) return CUDA_ERROR_INVALID_VALUE;
   const Process& p = process();
-  const auto device = static_cast<uint32_t>(prop->location.id);
-  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  auto device = static_cast<uint32_t>(prop->location.id);
+  const bool host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST || prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+                    prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+  if (host) device = 0;  // NCCL asks before it tries cuMemCreate, which then says that there is none
+  if (!host && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
   if (device >= p.device_count) return CUDA_ERROR_INVALID_DEVICE;
   const info::DeviceInfo& d = connection().device_infos[p.devices[device]];
   *granularity = option == CU_MEM_ALLOC_GRANULARITY_MINIMUM ? d.allocation_granularity : d.allocation_granularity_recommended;

@@ -30,6 +30,7 @@ void fill_attributes(const Driver& driver, const Gpu& gpu, info::DeviceInfo& out
         CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST}) {
     out.attributes[hidden] = 0;
   }
+  out.attributes[CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED] = 0;  // NCCL would use what answers "not supported" here
   out.compute_major = out.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
   out.compute_minor = out.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
 }

@@ -129,6 +129,13 @@ SIM_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemA
   SIM_ENTER(kInit);
   Device* device = nullptr;
   if (granularity == nullptr || option < 0 || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
+  bool host = prop != nullptr && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
+              (prop->location.type == CU_MEM_LOCATION_TYPE_HOST || prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+               prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT);
+  if (host) {  // can be asked, though cuMemCreate has none here
+    *granularity = kGranularity;
+    return CUDA_SUCCESS;
+  }
   if (CUresult r = check_prop(prop, &device)) return r;
   *granularity = kGranularity;
   return CUDA_SUCCESS;
