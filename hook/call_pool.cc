@@ -200,7 +200,7 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   if (p == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].flags == 2 || static_cast<unsigned>(map[i].flags) > 3) return CUDA_ERROR_INVALID_VALUE;
-    if (!valid_device(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    if (!valid_device(map[i].location.id)) return CUDA_ERROR_INVALID_VALUE;
     const bool own = static_cast<uint32_t>(map[i].location.id) == p->visible_device;
     if (own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
     if (!own && !reaches(map[i].location.id, p)) return CUDA_ERROR_INVALID_DEVICE;

@@ -160,8 +160,9 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
 
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
   const info::DeviceInfo* d = info_of(srcDevice);
-  if (value == nullptr || static_cast<uint32_t>(attrib) >= info::kP2pAttributeCount || attrib == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr || info_of(dstDevice) == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
+  if (static_cast<uint32_t>(attrib) >= info::kP2pAttributeCount || attrib == 0) return CUDA_ERROR_INVALID_VALUE;
   *value = d->p2p[process().devices[dstDevice]][attrib];
   return CUDA_SUCCESS;
 }

@@ -271,11 +271,11 @@ SIM_API CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevic
 
 SIM_API CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
   SIM_ENTER(kInit);
-  if (value == nullptr || attrib < 1 || attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(a, srcDevice);
   SIM_DEVICE(b, dstDevice);
   if (a == b) return CUDA_ERROR_INVALID_DEVICE;
+  if (attrib < 1 || attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) return CUDA_ERROR_INVALID_VALUE;
   bool nvlink = state().fabric->nvlink(a->physical, b->physical) > 0;
   switch (attrib) {
     case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: *value = nvlink ? 0 : 1; break;
