@@ -5,6 +5,8 @@
 // function, stores `done`. Functions of different streams may be ready in another order than posted, so the helper looks
 // at the head of every stream's queue and runs whichever is ready. CUDA allows callbacks to be serialised like this.
 //
+// The same thread does the steps of graphs (graph_steps.h) and runs the destructors of user objects (call_user_object.cc).
+//
 // After a context error host functions are not run; stream callbacks are, with the error.
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +19,7 @@
 
 #include "base/futex.h"
 #include "base/log.h"
+#include "hook/graph_steps.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 #include "sharedmem/accessors.h"
@@ -78,27 +81,34 @@ void* run(void*) {
   Connection& c = connection();
   pthread_setname_np(pthread_self(), "tube-callbacks");
   this_thread().in_callback = true;
-  uint64_t pause_ns = 20'000;  // words have no waker: poll, faster when there was work lately
+  // Words have no waker: poll, faster when there was work lately. A user object may live for hours, so with nothing else
+  // to wait for the pause becomes long; calls that may end one wake the thread.
+  constexpr uint64_t kShortNs = 20'000, kLongNs = 250'000, kIdleNs = 100'000'000;
+  uint64_t pause_ns = kShortNs;
+  uint32_t before = 0;
   for (;;) {
-    uint32_t seen;
-    {
-      Locked locked(t.lock);
-      seen = t.wake;
-    }
+    const uint32_t seen = __atomic_load_n(&t.wake, __ATOMIC_ACQUIRE);
+    if (seen != before) pause_ns = kShortNs;
+    before = seen;
     HostCall call;
     Lane* lane = nullptr;
-    bool waiting = false;
+    bool waiting = false, steps = false, objects = false;
     const uint32_t broken = shared::client_load_sticky_error(c.header());
     if (take_ready(t, broken, &call, &lane, &waiting)) {
       if (call.callback != nullptr) call.callback(call.stream, static_cast<CUresult>(broken), call.data);
       if (call.function != nullptr && broken == 0) call.function(call.data);
       finish(t, lane, call.value);
-      pause_ns = 20'000;
+      pause_ns = kShortNs;
+      continue;
+    }
+    if (run_due_step(broken != 0, &steps) || run_due_destructor(&objects)) {
+      pause_ns = kShortNs;
       continue;
     }
     if (process().state() != State::kReady) return nullptr;
-    futex_wait(&t.wake, seen, waiting ? pause_ns : kNoTimeout);
-    pause_ns = std::min<uint64_t>(pause_ns * 5 / 4, 250'000);
+    const bool soon = waiting || steps;
+    futex_wait(&t.wake, seen, soon || objects ? pause_ns : kNoTimeout);
+    pause_ns = std::min(pause_ns * 5 / 4, soon ? kLongNs : kIdleNs);
   }
 }
 
@@ -139,7 +149,7 @@ CUresult post_host_call(CUstream hStream, HostCall call) {
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (capturing(stream)) {
-    return unsupported("a host function inside a captured graph", "it would have to run in this process at every launch");
+    return call.function != nullptr ? capture_function(stream, call.function, call.data) : forbid_capture(stream);
   }
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   HostThread& t = host_thread();
@@ -169,6 +179,18 @@ CUresult post_host_call(CUstream hStream, HostCall call) {
 }
 
 }  // namespace
+
+bool start_callbacks() {
+  HostThread& t = host_thread();
+  Locked locked(t.lock);
+  return start(t);
+}
+
+void wake_callbacks() {
+  HostThread& t = host_thread();
+  __atomic_fetch_add(&t.wake, 1, __ATOMIC_RELEASE);
+  futex_wake(&t.wake, 1);
+}
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;

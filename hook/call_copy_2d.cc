@@ -9,6 +9,7 @@
 
 #include "hook/array.h"
 #include "hook/copy.h"
+#include "hook/graph_steps.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -166,6 +167,22 @@ bool surely_outside(const Box& b, const Job& job) {
   return b.array != nullptr && b.array->element_bytes != 0 && !inside(*b.array, b.origin, job.extent);
 }
 
+CUDA_MEMCPY3D as_driver_copy(const Job& job, Side from, Side to) {
+  CUDA_MEMCPY3D c{};
+  c.srcMemoryType = from == Side::kPageable ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED;
+  c.dstMemoryType = to == Side::kPageable ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED;
+  c.srcHost = reinterpret_cast<const void*>(job.src.base), c.srcDevice = job.src.base;
+  c.dstHost = reinterpret_cast<void*>(job.dst.base), c.dstDevice = job.dst.base;
+  if (job.src.array != nullptr) c.srcMemoryType = CU_MEMORYTYPE_ARRAY, c.srcArray = static_cast<CUarray>(array_handle(Kind::kArray, job.src.array->id()));
+  if (job.dst.array != nullptr) c.dstMemoryType = CU_MEMORYTYPE_ARRAY, c.dstArray = static_cast<CUarray>(array_handle(Kind::kArray, job.dst.array->id()));
+  c.srcXInBytes = job.src.origin[0], c.srcY = job.src.origin[1], c.srcZ = job.src.origin[2];
+  c.dstXInBytes = job.dst.origin[0], c.dstY = job.dst.origin[1], c.dstZ = job.dst.origin[2];
+  c.srcPitch = job.src.pitch, c.srcHeight = job.src.height;
+  c.dstPitch = job.dst.pitch, c.dstHeight = job.dst.height;
+  c.WidthInBytes = job.extent[0], c.Height = job.extent[1], c.Depth = job.extent[2];
+  return c;
+}
+
 CUresult run(Job& job, Stream* stream, bool synchronous) {
   if (job.extent[0] == 0 || job.extent[1] == 0 || job.extent[2] == 0) return CUDA_SUCCESS;
   if ((job.src.array == nullptr && job.src.base == 0) || (job.dst.array == nullptr && job.dst.base == 0)) return CUDA_ERROR_INVALID_VALUE;
@@ -179,7 +196,7 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
     return synchronous && (from == Side::kPinned || to == Side::kPinned) ? sync_stream(stream) : CUDA_SUCCESS;
   }
-  if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (capturing(stream)) return capture_copy(stream, as_driver_copy(job, from, to));
   if (!gpu_visible(from) && !gpu_visible(to)) return host_to_host(job, stream);
   const CUresult r = staged(job, stream, from == Side::kPageable);
   return r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? sync_stream(stream) : r;  // as in copy_bytes

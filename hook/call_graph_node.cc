@@ -1,17 +1,10 @@
 // The typed graph-node calls of CUDA 12 (cuGraphAddNode and its Set forms): one union of parameters for every kind of node.
-// Each is taken apart here and handed to the call for its kind; XLA builds its graphs this way.
-//
-// Edges that say more than "after" (programmatic launch ports) lead to kernels only.
-#include <cstring>
-
-#include "hook/graph_node.h"
-#include "hook/support.h"
+// Each is taken apart here and handed to the function for its kind; XLA builds its graphs this way.
+#include "hook/graph_target.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 namespace {
-
-constexpr const char* kLater = "this kind of node comes with a later version";
 
 CUDA_KERNEL_NODE_PARAMS kernel_params(const CUDA_KERNEL_NODE_PARAMS_v3& p) {
   CUDA_KERNEL_NODE_PARAMS q{};
@@ -37,85 +30,74 @@ CUDA_MEMSET_NODE_PARAMS memset_params(const CUDA_MEMSET_NODE_PARAMS_v2& p) {
   return q;
 }
 
-bool plain_edges(const CUgraphEdgeData* edges, size_t count) {
-  static constexpr CUgraphEdgeData kPlain{};
-  for (size_t i = 0; edges != nullptr && i < count; ++i) {
-    if (std::memcmp(&edges[i], &kPlain, sizeof kPlain) != 0) return false;
-  }
-  return true;
+CUDA_MEM_ALLOC_NODE_PARAMS alloc_params(const CUDA_MEM_ALLOC_NODE_PARAMS_v2& p) {
+  CUDA_MEM_ALLOC_NODE_PARAMS q{};
+  q.poolProps = p.poolProps;
+  q.accessDescs = p.accessDescs;
+  q.accessDescCount = p.accessDescCount;
+  q.bytesize = p.bytesize;
+  return q;
 }
 
-}  // namespace
-
-CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                        CUgraphNodeParams* nodeParams) {
-  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (nodeParams->type) {
+// The old calls' parameters out of the union; `out` is used when the target adds.
+CUresult typed_node(NodeTarget& t, CUgraphNodeParams* p, CUgraphNode* out) {
+  switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
-      const CUDA_KERNEL_NODE_PARAMS p = kernel_params(nodeParams->kernel);
-      return hook::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &p);
+      const CUDA_KERNEL_NODE_PARAMS q = kernel_params(p->kernel);
+      return kernel_node(t, &q, out);
     }
-    case CU_GRAPH_NODE_TYPE_MEMCPY:
-      return hook::cuGraphAddMemcpyNode(phGraphNode, hGraph, dependencies, numDependencies, &nodeParams->memcpy.copyParams,
-                                        nodeParams->memcpy.copyCtx);
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return copy_node(t, &p->memcpy.copyParams, out);
     case CU_GRAPH_NODE_TYPE_MEMSET: {
-      const CUDA_MEMSET_NODE_PARAMS p = memset_params(nodeParams->memset);
-      return hook::cuGraphAddMemsetNode(phGraphNode, hGraph, dependencies, numDependencies, &p, nodeParams->memset.ctx);
+      const CUDA_MEMSET_NODE_PARAMS q = memset_params(p->memset);
+      return memset_node(t, &q, out);
     }
-    case CU_GRAPH_NODE_TYPE_GRAPH:
-      if (nodeParams->graph.ownership != CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE) return unsupported("a child graph that moves", kLater);
-      return hook::cuGraphAddChildGraphNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams->graph.graph);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      return hook::cuGraphAddEmptyNode(phGraphNode, hGraph, dependencies, numDependencies);
-    case CU_GRAPH_NODE_TYPE_HOST:
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    case CU_GRAPH_NODE_TYPE_HOST: return host_node(t, p->host.fn, p->host.userData, out);
+    case CU_GRAPH_NODE_TYPE_GRAPH: return child_node(t, p->graph.graph, p->graph.ownership, out);
+    case CU_GRAPH_NODE_TYPE_EMPTY: return empty_node(t, out);
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return event_node(t, p->type, p->eventWait.event, out);
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return event_node(t, p->type, p->eventRecord.event, out);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return mem_op_node(t, p->memOp.count, p->memOp.paramArray, p->memOp.flags, out);
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+      CUDA_MEM_ALLOC_NODE_PARAMS q = alloc_params(p->alloc);
+      const CUresult result = alloc_node(t, &q, out);
+      p->alloc.dptr = q.dptr;
+      return result;
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_node(t, p->free.dptr, out);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return conditional_node(t, &p->conditional, out);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-      return unsupported("cuGraphAddNode of this type", kLater);
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: return unsupported("an external semaphore node", "external semaphores cannot cross processes here");
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
+}  // namespace
+
 CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
                            const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams) {
-  if (!plain_edges(dependencyData, numDependencies)) {
-    if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    if (nodeParams->type != CU_GRAPH_NODE_TYPE_KERNEL) return unsupported("a graph edge with ports to anything but a kernel", kLater);
-    const CUDA_KERNEL_NODE_PARAMS p = kernel_params(nodeParams->kernel);
-    return add_kernel_node(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, &p);
-  }
-  return hook::cuGraphAddNode(phGraphNode, hGraph, dependencies, numDependencies, nodeParams);
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  NodeTarget t;
+  if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies, dependencyData); r != CUDA_SUCCESS) return r;
+  return typed_node(t, nodeParams, phGraphNode);
+}
+
+CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
+                        CUgraphNodeParams* nodeParams) {
+  return hook::cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY) return hook::cuGraphMemcpyNodeSetParams(hNode, &nodeParams->memcpy.copyParams);
-  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMSET) {
-    const CUDA_MEMSET_NODE_PARAMS p = memset_params(nodeParams->memset);
-    return hook::cuGraphMemsetNodeSetParams(hNode, &p);
-  }
-  if (nodeParams->type != CU_GRAPH_NODE_TYPE_KERNEL) return unsupported("cuGraphNodeSetParams of this type", kLater);
-  const CUDA_KERNEL_NODE_PARAMS p = kernel_params(nodeParams->kernel);
-  return hook::cuGraphKernelNodeSetParams_v2(hNode, &p);
+  NodeTarget t;
+  if (const CUresult r = setting(&t, hNode); r != CUDA_SUCCESS) return r;
+  return typed_node(t, nodeParams, nullptr);
 }
 
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-    return hook::cuGraphExecMemcpyNodeSetParams(hGraphExec, hNode, &nodeParams->memcpy.copyParams, nodeParams->memcpy.copyCtx);
-  }
-  if (nodeParams->type == CU_GRAPH_NODE_TYPE_MEMSET) {
-    const CUDA_MEMSET_NODE_PARAMS p = memset_params(nodeParams->memset);
-    return hook::cuGraphExecMemsetNodeSetParams(hGraphExec, hNode, &p, nodeParams->memset.ctx);
-  }
-  if (nodeParams->type != CU_GRAPH_NODE_TYPE_KERNEL) return unsupported("cuGraphExecNodeSetParams of this type", kLater);
-  const CUDA_KERNEL_NODE_PARAMS p = kernel_params(nodeParams->kernel);
-  return hook::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &p);
+  NodeTarget t;
+  if (const CUresult r = setting(&t, hGraphExec, hNode); r != CUDA_SUCCESS) return r;
+  return typed_node(t, nodeParams, nullptr);
 }
 
 }  // namespace tube::hook

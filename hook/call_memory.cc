@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "hook/graph_memory.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -160,6 +161,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  if (is_graph_memory(dptr)) {
+    const CUresult finished = sync_all_contexts();
+    const CUresult freed = free_graph_memory(dptr);
+    return finished != CUDA_SUCCESS ? finished : freed;
+  }
   Allocation a;
   const bool found = memory_map().find(dptr, &a);
   if (!found || a.base != dptr || a.kind != MemoryKind::kDevice) {

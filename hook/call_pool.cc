@@ -3,6 +3,7 @@
 #include <cstring>
 #include <new>
 
+#include "hook/graph_memory.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -70,8 +71,8 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Context* de
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (capturing(stream)) return unsupported("cuMemAllocAsync inside a capture", "graph-owned memory is not forwarded yet");
   Context* context = device_context == nullptr ? stream->context : device_context;
+  if (capturing(stream)) return capture_allocation(stream, context->device, bytes, dptr);
   wire::tubeMemAlloc_reply reply{};
   CUresult result;
   {
@@ -102,7 +103,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (dptr == 0) return CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (capturing(stream)) return unsupported("cuMemFreeAsync inside a capture", "graph-owned memory is not forwarded yet");
+  if (capturing(stream) || is_graph_memory(dptr)) return free_graph_memory(stream, dptr);
   Allocation a;
   if (!memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
   Request<wire::tubeMemFreeAsync> r(stream);

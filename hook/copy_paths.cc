@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "hook/copy.h"
+#include "hook/graph_steps.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
 
@@ -171,9 +172,13 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     return waits ? sync_stream(stream) : CUDA_SUCCESS;
   }
   if (capturing(stream)) {
-    static Once said;
-    if (said.first()) log_warn("a copy from or to pageable memory cannot be captured into a graph; use pinned memory");
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = from == Side::kPageable ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED;
+    copy.dstMemoryType = to == Side::kPageable ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED;
+    copy.srcHost = reinterpret_cast<const void*>(src), copy.srcDevice = src;
+    copy.dstHost = reinterpret_cast<void*>(dst), copy.dstDevice = dst;
+    copy.WidthInBytes = bytes, copy.Height = 1, copy.Depth = 1;
+    return capture_copy(stream, copy);
   }
   if (!gpu_visible(to) && !gpu_visible(from)) {
     if (const CUresult r = sync_stream(stream); r != CUDA_SUCCESS) return r;

@@ -33,6 +33,8 @@ CUresult ensure_word(Stream* stream) {
 // Other processes may see it: what happens to it must have reached the driver when the call returns, since they hear of it
 // outside our ring, and its state is the driver's, since they may have recorded it.
 bool interprocess(const Event* event) { return (event->flags & CU_EVENT_INTERPROCESS) != 0; }
+// So is that of an event that some graph records.
+bool at_driver(const Event* event) { return interprocess(event) || event->asked; }
 
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -53,6 +55,7 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if (captured) {
     r->word = shared::kNoWord;
     if ((flags & CU_EVENT_RECORD_EXTERNAL) == 0) capture_saw_record(stream, event);
+    else event->asked = true;  // a node of the graph records it
     return interprocess(event) ? r.call() : r.post();
   }
   stream->value = connection().words.next_value(stream->word);
@@ -164,7 +167,7 @@ CUresult cuEventQuery(CUevent hEvent) {
   Mark mark;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
-  if (interprocess(event)) {
+  if (at_driver(event)) {
     const CUresult r = query_proxy(event);
     return r == CUDA_SUCCESS ? take_error() : r;
   }
@@ -178,7 +181,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   Mark mark;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
-  if (interprocess(event)) {
+  if (at_driver(event)) {
     const CUresult r = wait_for_proxy(event);
     return r == CUDA_SUCCESS ? take_error() : r;
   }
@@ -191,9 +194,9 @@ CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEn
   Mark start_mark, end_mark;
   if (const CUresult r = snapshot(hStart, &start, &start_mark); r != CUDA_SUCCESS) return r;
   if (const CUresult r = snapshot(hEnd, &end, &end_mark); r != CUDA_SUCCESS) return r;
-  if (!start->recorded || !end->recorded) return CUDA_ERROR_INVALID_HANDLE;
+  if ((!start->recorded && !start->asked) || (!end->recorded && !end->asked)) return CUDA_ERROR_INVALID_HANDLE;
   if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
-  if (!mark_reached(start_mark) || !mark_reached(end_mark)) return CUDA_ERROR_NOT_READY;
+  if ((!start->asked && !mark_reached(start_mark)) || (!end->asked && !mark_reached(end_mark))) return CUDA_ERROR_NOT_READY;
   Request<wire::tubeEventElapsed> r;
   r.in_context(start->context);
   r->start = start->id;

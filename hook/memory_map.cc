@@ -9,7 +9,8 @@ MemoryMap& memory_map() {
 
 namespace {
 bool lies_outside(MemoryKind kind) {
-  return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened || kind == MemoryKind::kRegistered;
+  return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened || kind == MemoryKind::kRegistered ||
+         kind == MemoryKind::kGraph;
 }
 }  // namespace
 
@@ -67,8 +68,9 @@ bool MemoryMap::find(uint64_t address, Allocation* found) const {
 void MemoryMap::forget_context(const Context* context) {
   Locked locked(lock_);
   std::erase_if(by_base_, [this, context](const auto& entry) {
-    // Variables go with their module, registered memory has pages to give back (forget_registrations).
-    const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal && entry.second.kind != MemoryKind::kRegistered;
+    // Variables and graphs' memory go with their owner, registered memory has pages to give back (forget_registrations).
+    const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal && entry.second.kind != MemoryKind::kRegistered &&
+                      entry.second.kind != MemoryKind::kGraph;
     if (goes && lies_outside(entry.second.kind)) outside_.fetch_sub(1, std::memory_order_release);
     return goes;
   });

@@ -23,6 +23,7 @@ enum class MemoryKind : uint32_t {
   kOpened,  // another process's, by cuIpcOpenMemHandle; a native program's lies outside the windows
   kManaged,     // cuMemAllocManaged: pinned memory by another name
   kRegistered,  // cuMemHostRegister: the program's own memory, outside the windows
+  kGraph,       // of a graph's allocation node: the driver placed it, outside the windows (graph_memory.h)
 };
 
 inline constexpr uint32_t kFromPool = 1u << 31;  // kDevice: allocated in stream order
@@ -54,7 +55,7 @@ class MemoryMap {
  private:
   mutable Lock lock_;  // rank 3, innermost of that rank
   std::map<uint64_t, Allocation> by_base_;
-  std::atomic<uint32_t> outside_{0};  // kGlobal, kOpened, kRegistered
+  std::atomic<uint32_t> outside_{0};  // kGlobal, kOpened, kRegistered, kGraph
 };
 
 MemoryMap& memory_map();

@@ -160,10 +160,11 @@ CUresult RawRequest::call(void* reply, uint32_t reply_bytes, ReplyBlobs* blobs) 
 // ---- handles ----------------------------------------------------------------------------------------------------------
 namespace {
 
-// Proxy-made ids by kind, so that the same object gets the same handle again (cuGraphGetNodes twice).
+// Proxy-made ids by kind and index, so that the same object gets the same handle again (cuGraphGetNodes twice). The proxy uses
+// an index again when its object is gone (nodes go with their graph): then the newer generation takes the older one's place.
 struct Adopted {
   Lock lock;  // rank 2
-  std::unordered_map<uint64_t, Slot*> by_id[static_cast<size_t>(Kind::kCount)];
+  std::unordered_map<uint32_t, Slot*> by_index[static_cast<size_t>(Kind::kCount)];
 };
 Adopted& adopted() {
   static Adopted* a = new Adopted;
@@ -188,7 +189,7 @@ CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id) {
     return CUDA_SUCCESS;
   }
   Slot* slot = objects().find(kind, handle);
-  if (slot == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (slot == nullptr) return wire::part_of_graphs(kind) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
   *id = slot->id;
   return CUDA_SUCCESS;
 }
@@ -216,7 +217,12 @@ void* adopt(wire::Kind kind, uint64_t proxy_made_id) {
   }
   Adopted& a = adopted();
   Locked locked(a.lock);
-  Slot*& slot = a.by_id[static_cast<size_t>(kind)][proxy_made_id];
+  Slot*& slot = a.by_index[static_cast<size_t>(kind)][wire::id_index(proxy_made_id)];
+  if (slot != nullptr && slot->id != proxy_made_id) {
+    if (static_cast<int32_t>(wire::id_generation(proxy_made_id) - wire::id_generation(slot->id)) < 0) return nullptr;  // gone meanwhile
+    objects().remove(slot);
+    slot = nullptr;
+  }
   if (slot == nullptr) {
     slot = objects().allocate(kind);
     if (slot == nullptr) return nullptr;
@@ -234,9 +240,9 @@ void drop(wire::Kind kind, uint64_t id) {
   }
   Adopted& a = adopted();
   Locked locked(a.lock);
-  auto& map = a.by_id[static_cast<size_t>(kind)];
-  const auto found = map.find(id);
-  if (found == map.end()) return;
+  auto& map = a.by_index[static_cast<size_t>(kind)];
+  const auto found = map.find(wire::id_index(id));
+  if (found == map.end() || found->second->id != id) return;
   objects().remove(found->second);
   map.erase(found);
 }

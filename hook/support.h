@@ -122,7 +122,7 @@ class Request : public RawRequest {
 constexpr uint32_t blob_room(uint64_t size_bytes) { return static_cast<uint32_t>((size_bytes + 15) & ~uint64_t{7}); }
 inline constexpr uint32_t kMaxBlobBytes = abi::kMaxRecordBytes - 1024;
 
-// The wire id of a handle. CUDA_ERROR_INVALID_HANDLE when it names nothing. For streams NULL, 1, 2 and the per-thread
+// The wire id of a handle. CUDA_ERROR_INVALID_HANDLE when it names nothing (of graphs: INVALID_VALUE). For streams NULL, 1, 2 and the per-thread
 // rules are handled, and the calling thread's next request counts as an operation of that stream.
 CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id);
 // A client-made handle for an object that the next request creates; 0 when the table is full.

@@ -32,6 +32,11 @@ enum class Kind : uint32_t {
   kCount
 };
 
+// The driver calls a wrong handle of these an invalid value, not an invalid handle.
+constexpr bool part_of_graphs(Kind kind) {
+  return kind == Kind::kGraph || kind == Kind::kGraphNode || kind == Kind::kGraphExec || kind == Kind::kUserObject;
+}
+
 inline constexpr uint32_t kProxyMade = 0x8000'0000u;     // index bit of ids that the proxy chose
 inline constexpr uint32_t kFirstCreatedContext = 0x100;  // context numbers below: device ordinal + 1
 inline constexpr uint64_t kLegacyStream = 0;             // the record's context's legacy default stream

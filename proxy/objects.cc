@@ -101,6 +101,15 @@ void Objects::change_owner(wire::Kind kind, uint64_t owner, uint64_t heir) {
   }
 }
 
+void Objects::rebind(wire::Kind kind, uint64_t id, uint64_t raw) {
+  Object* object = find(kind, id);
+  if (object == nullptr || !proxy_made(id)) return;
+  Table& t = table(kind);
+  t.by_raw.erase(object->raw);
+  t.by_raw[raw] = id;
+  object->raw = raw;
+}
+
 uint64_t Objects::adopted(wire::Kind kind, uint64_t raw) const {
   auto known = table(kind).by_raw.find(raw);
   return known != table(kind).by_raw.end() ? known->second : 0;

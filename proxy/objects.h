@@ -69,6 +69,8 @@ class Objects {
 
   // Everything of `kind` that `owner` owns passes to `heir`.
   void change_owner(wire::Kind kind, uint64_t owner, uint64_t heir);
+  // The object behind a proxy-made id is another one from now on.
+  void rebind(wire::Kind kind, uint64_t id, uint64_t raw);
   // The proxy-made id of `raw`, or 0.
   uint64_t adopted(wire::Kind kind, uint64_t raw) const;
 

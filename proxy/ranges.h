@@ -17,6 +17,7 @@ enum class RangeKind : uint32_t {
   kMapped,      // the client's own cuMemMap
   kOpened,      // another process's, by cuIpcOpenMemHandle
   kRegistered,  // the client's own memory, by cuMemHostRegister
+  kGraph,       // of an allocation node: the driver placed it (graph_objects.h)
   kRetired,     // freed in stream order, not yet there: never a target
 };
 

@@ -27,6 +27,7 @@
 #include "proxy/event_shares.h"
 #include "proxy/imports.h"
 #include "proxy/host_pages.h"
+#include "proxy/graph_objects.h"
 #include "proxy/objects.h"
 #include "proxy/pending_waits.h"
 #include "proxy/pinned.h"
@@ -34,6 +35,7 @@
 #include "proxy/stats.h"
 #include "proxy/stream_order.h"
 #include "proxy/support.h"
+#include "proxy/user_objects.h"
 #include "sharedmem/life_lock.h"
 #include "sharedmem/ring.h"
 #include "sharedmem/segment.h"
@@ -146,15 +148,17 @@ class Session {
   PinnedSlot& pinned() { return pinned_; }
   Imports& imports() { return imports_; }
   HostPages& host_pages() { return host_pages_; }
+  GraphMemory& graph_memory() { return graph_memory_; }
+  UserObjectEnds& user_object_ends() { return user_object_ends_; }
   // The client's own cuMemAddressReserve: base -> bytes.
   std::map<uint64_t, uint64_t>& reservations() { return reservations_; }
   const abi::RecordHeader& record() const { return *record_; }
 
-  // The driver's handle behind a client's id; CUDA_ERROR_INVALID_HANDLE when there is none.
+  // The driver's handle behind a client's id; the driver's own code when there is none.
   template <class T>
   Resolved<T> resolve(wire::Kind kind, uint64_t untrusted_id) {
     Object* object = objects_.find(kind, untrusted_id);
-    if (object == nullptr) return {CUDA_ERROR_INVALID_HANDLE, T{}};
+    if (object == nullptr) return {wire::part_of_graphs(kind) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE, T{}};
     return {CUDA_SUCCESS, object->handle<T>()};
   }
   // The stream an operation goes to, with the legacy ordering in place (stream_order.h). Ask right before the operation.
@@ -177,6 +181,7 @@ class Session {
 
   // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are checked by the caller.
   CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }
+  uint64_t& word(uint32_t word) { return segment_.word(word); }
   CUdeviceptr chunk_state_address(uint32_t chunk) const { return registered_ + shared::chunk_state_offset(chunk); }
   // How many chunks there are: all once the client asked for them (tubeMoreChunks).
   uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
@@ -204,8 +209,9 @@ class Session {
   // Frees device memory when the stream gets there; looks for memory whose time has come.
   CUresult free_behind(StreamState& stream, CUdeviceptr untrusted_address);
   void collect_deferred();
-  // Waits until the client's streams are idle: false when they are not within `timeout_ms`.
-  bool wait_idle(uint32_t timeout_ms);
+  // Waits until the client's streams are idle: false when they are not within `timeout_ms`. `release`: nobody answers
+  // their waits any more, so they are let pass until the end.
+  bool wait_idle(uint32_t timeout_ms, bool release = false);
   // A stream was told to wait for a value in the client's memory.
   void remember_wait(const PendingWait& wait) {
     waits_.add(wait, [this] { return wait_idle(0); });
@@ -250,6 +256,8 @@ class Session {
   PinnedSlot pinned_;
   Imports imports_;
   HostPages host_pages_;
+  GraphMemory graph_memory_;
+  UserObjectEnds user_object_ends_;
   std::map<uint32_t, ContextShare> contexts_;
   ContextShare* last_context_ = nullptr;  // of the last record
   Stats stats_;

@@ -45,7 +45,10 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
     case wire::Kind::kLink: return driver.cuLinkDestroy(object.handle<CUlinkState>());
     case wire::Kind::kArray: return driver.cuArrayDestroy(object.handle<CUarray>());
     case wire::Kind::kMipmappedArray: return driver.cuMipmappedArrayDestroy(object.handle<CUmipmappedArray>());
-    case wire::Kind::kUserObject: return driver.cuUserObjectRelease(object.handle<CUuserObject>(), 1);
+    case wire::Kind::kUserObject: {
+      const uint64_t own = static_cast<const UserObjectState&>(*object.state).own;
+      return own == 0 ? CUDA_SUCCESS : driver.cuUserObjectRelease(object.handle<CUuserObject>(), static_cast<unsigned>(own));
+    }
     case wire::Kind::kGreenContext: return driver.cuGreenCtxDestroy(object.handle<CUgreenCtx>());
     case wire::Kind::kTexRef: return driver.cuTexRefDestroy(object.handle<CUtexref>());
     case wire::Kind::kExternalMemory: return driver.cuDestroyExternalMemory(object.handle<CUexternalMemory>());
@@ -78,8 +81,9 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) forget_runs();
   const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
   const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
-  if (kind == wire::Kind::kGraph) objects_.erase_owned(wire::Kind::kGraphNode, untrusted_id);
   if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray) objects_.erase_owned(wire::Kind::kArray, array_owner(kind, untrusted_id));
+  if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
+  if (kind == wire::Kind::kGraphExec) graph_memory_.drop_owner(*this, {kind, untrusted_id});
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
     objects_.erase_owned(wire::Kind::kKernel, untrusted_id);
     for (uint64_t base : static_cast<ModuleState&>(*object->state).globals) ranges_.erase(base);
@@ -136,11 +140,12 @@ void Session::drop_deferred() {
   deferred_.clear();
 }
 
-bool Session::wait_idle(uint32_t timeout_ms) {
+bool Session::wait_idle(uint32_t timeout_ms, bool release) {
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
   auto idle = [&](CUstream stream) {
     uint32_t pause_ms = 0;
     while (true) {
+      if (release) release_waiters();  // again: a graph writes its step's word anew at every launch
       const CUresult state = driver().cuStreamQuery(stream);
       if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead
       if (now_ns() > deadline) return false;
@@ -215,10 +220,11 @@ void Session::teardown() {
   unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0), std::memory_order_relaxed);
   release_waiters();
   end_captures();
-  waits_.release(driver(), [this] { return wait_idle(0); },
+  waits_.release(driver(), [this] { return wait_idle(0, true); },
                  [this](const PendingWait& wait) { return check_device_range(wait.address, wait.bytes, true) == CUDA_SUCCESS; });
-  const bool idle = wait_idle(limits::kTeardownMs);
+  const bool idle = wait_idle(limits::kTeardownMs, true);
   drop_deferred();
+  if (idle) graph_memory_.free_all(*this);
   teardown_objects(idle);
   if (idle) {
     std::vector<Range> mapped;

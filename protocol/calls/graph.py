@@ -2,16 +2,14 @@
 
 chapter("graph")
 opaque("CUgraphEdgeData", 8)
-_NODES = dict(lane="reply", phGraphNode=out(), dependencies=array_in("numDependencies"))
 call("cuGraphCreate", lane="reply", phGraph=creates("graph"))
-call("cuGraphDestroy", lane="post", hGraph=frees("graph"))
-call("cuGraphClone", lane="reply", phGraphClone=creates("graph"))
-# Not yet: event record nodes (the hook answers event queries by progress words, which a graph's record does not write) and
-# cuGraphChildGraphNodeGetGraph (a graph that belongs to another one).
-call("cuGraphAddEmptyNode", "cuGraphAddEventWaitNode", "cuGraphAddChildGraphNode", **_NODES)
-call("cuGraphDestroyNode", lane="reply", hNode=frees("node", part=True))
-call("cuGraphNodeGetType", lane="reply", type=out())
+call("cuGraphDestroy", lane="hand", hGraph=frees("graph"))
+call("cuGraphClone", lane="reply", phGraphClone=creates("graph"), handler="hand")
+call("cuGraphDestroyNode", lane="reply", hNode=frees("node", part=True), handler="hand")
+call("cuGraphNodeGetType", lane="reply", type=out(), handler="hand")
 call("cuGraphNodeFindInClone", lane="reply", phNode=out())
+call("cuGraphDebugDotPrint", lane="local", uses="tubeGraphDot")
+call("cuGraphConditionalHandleCreate", lane="local", uses="tubeGraphConditional")
 
 _EDGES = {"from": array_in("numDependencies"), "to": array_in("numDependencies")}
 call("cuGraphAddDependencies", "cuGraphRemoveDependencies", lane="reply", **_EDGES)
@@ -30,7 +28,6 @@ call("cuGraphNodeGetDependentNodes", lane="reply", dependentNodes=nullable(array
 call("cuGraphNodeGetDependentNodes_v2", lane="reply", dependentNodes=nullable(array_out("numDependentNodes", max=512)),
      edgeData=nullable(array_out("numDependentNodes", max=512)), numDependentNodes=inout())
 
-call("cuGraphEventWaitNodeSetEvent", lane="reply")
 opaque("CUkernelNodeAttrValue", 64)
 call("cuGraphKernelNodeSetAttribute", lane="reply", value=struct_in(check="check_node_attribute"))
 call("cuGraphKernelNodeGetAttribute", lane="reply", value_out=out(check="check_node_attribute"))
@@ -42,17 +39,33 @@ call("cuGraphAddKernelNode", "cuGraphAddKernelNode_v2", "cuGraphKernelNodeSetPar
 call("cuGraphAddMemcpyNode", "cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams", lane="local", uses="tubeGraphCopyNode")
 call("cuGraphAddMemsetNode", "cuGraphMemsetNodeSetParams", "cuGraphExecMemsetNodeSetParams", lane="local", uses="tubeGraphMemsetNode")
 call("cuGraphAddNode", "cuGraphAddNode_v2", "cuGraphNodeSetParams", "cuGraphExecNodeSetParams", lane="local",
-     uses="tubeGraphKernelNode")
+     uses="tubeGraphKernelNode tubeGraphCopyNode tubeGraphMemsetNode tubeGraphNode")
+call("cuGraphAddEmptyNode", "cuGraphAddChildGraphNode", "cuGraphAddHostNode", "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams",
+     "cuGraphAddEventWaitNode", "cuGraphEventWaitNodeSetEvent", "cuGraphExecEventWaitNodeSetEvent", "cuGraphAddEventRecordNode",
+     "cuGraphEventRecordNodeSetEvent", "cuGraphExecEventRecordNodeSetEvent", "cuGraphAddBatchMemOpNode",
+     "cuGraphBatchMemOpNodeSetParams", "cuGraphExecBatchMemOpNodeSetParams", "cuGraphAddMemAllocNode", "cuGraphAddMemFreeNode",
+     "cuGraphExecChildGraphNodeSetParams", lane="local", uses="tubeGraphNode")
+call("cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams",
+     "cuGraphHostNodeGetParams", "cuGraphChildGraphNodeGetGraph", "cuGraphEventRecordNodeGetEvent", "cuGraphEventWaitNodeGetEvent",
+     "cuGraphBatchMemOpNodeGetParams", "cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams", lane="local",
+     uses="tubeGraphNodeGet")
+
+chapter("user object")
+call("cuUserObjectCreate", lane="local", needs="init", uses="tubeUserObjectCreate")
+call("cuUserObjectRetain", "cuUserObjectRelease", lane="local", needs="init", uses="tubeUserObjectCount")
+call("cuGraphRetainUserObject", "cuGraphReleaseUserObject", lane="local", needs="init", uses="tubeUserObjectCount")
+
+chapter("graph memory")
+call("cuDeviceGetGraphMemAttribute", "cuDeviceSetGraphMemAttribute", "cuDeviceGraphMemTrim", lane="local", needs="init",
+     uses="tubeGraphMemory")
 
 chapter("graph execution")
-call("cuGraphInstantiateWithFlags", lane="reply", phGraphExec=creates("exec"))
-call("cuGraphInstantiate", "cuGraphInstantiate_v2", lane="reply", phGraphExec=creates("exec"), phErrorNode=nullable(out()),
-     logBuffer=nullable(text_out("bufferSize")))
-call("cuGraphInstantiateWithParams", lane="local", uses="tubeGraphInstantiate")
-call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local", uses="tubeGraphExecUpdate")
-call("cuGraphExecDestroy", lane="post", hGraphExec=frees("exec"))
+call("cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate_v2", "cuGraphInstantiateWithParams", lane="local",
+     uses="tubeGraphInstantiate tubeGraphSteps")
+call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local", uses="tubeGraphExecUpdate tubeGraphSteps")
+call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated")
 call("cuGraphExecGetFlags", lane="reply", flags=out())
-call("cuGraphUpload", "cuGraphLaunch", lane="post")
+call("cuGraphUpload", lane="post")
+call("cuGraphLaunch", lane="hand", handler="generated")
 call("cuGraphNodeSetEnabled", lane="reply")
 call("cuGraphNodeGetEnabled", lane="reply", isEnabled=out())
-call("cuGraphExecEventWaitNodeSetEvent", "cuGraphExecChildGraphNodeSetParams", lane="reply")

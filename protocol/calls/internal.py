@@ -106,17 +106,47 @@ chapter("graph")
 # Only op 0 answers a node. `parameters` are packed by the kernel's layout. edges: CUgraphEdgeData, one per dependency, or none.
 message("tubeGraphKernelNode", "reply", op="u32", graph="id", exec="id", node="id", kernel="id", grid="u32[3]", block="u32[3]",
         shared_bytes="u32", dependencies="blob", parameters="blob", edges="blob", reply=dict(node="id"))
-# op as above; both sides are visible to the GPU: kinds 0 and 2 of tubeCopy3D, fields as there.
-message("tubeGraphCopyNode", "reply", op="u32", graph="id", exec="id", node="id", src_kind="u32", dst_kind="u32", src="u64", dst="u64", src_pitch="u64",
-        dst_pitch="u64", src_height="u64", dst_height="u64", src_origin="u64[3]", dst_origin="u64[3]", extent="u64[3]",
-        dependencies="blob", reply=dict(node="id"))
+# op as above; both sides are visible to the GPU. kind: 0 address, 2 array id; type: the CUmemorytype that the program gave. Fields
+# as in tubeCopy3D, but pitch and height as the program gave them (0: packed).
+message("tubeGraphCopyNode", "reply", op="u32", graph="id", exec="id", node="id", src_kind="u32", dst_kind="u32", src_type="u32",
+        dst_type="u32", src="u64", dst="u64", src_pitch="u64", dst_pitch="u64", src_height="u64", dst_height="u64",
+        src_origin="u64[3]", dst_origin="u64[3]", extent="u64[3]", dependencies="blob", edges="blob", reply=dict(node="id"))
 message("tubeGraphMemsetNode", "reply", op="u32", graph="id", exec="id", node="id", dst="dptr", pitch="u64", value="u32",
-        element_bytes="u32", width="u64", height="u64", dependencies="blob", reply=dict(node="id"))
-# the driver's own CUresult is in `result`, since it says more in the other fields when it fails
-message("tubeGraphInstantiate", "reply", exec="id", graph="id", flags="u64", stream="id",
+        element_bytes="u32", width="u64", height="u64", dependencies="blob", edges="blob", reply=dict(node="id"))
+# Nodes of every other type, and copies with a pageable side. params: protocol/graph_params.h, by `type` (CUgraphNodeType).
+# Answers: the address of an allocation, the graphs (ids) of a conditional node. A step in an instance (op 2) answers its
+# word in `node`, and in `dptr` how many bytes of staging the copy needs when it has less.
+message("tubeGraphNode", "reply", op="u32", type="u32", graph="id", exec="id", node="id", dependencies="blob", edges="blob",
+        params="blob", reply=dict(node="id", dptr="u64", graphs="blob"))
+# type: as the client sees it. params as above, for kernels GraphKernelParams, for copies and memsets the driver's struct with
+# ids of arrays in it. A step answers its tag and no params. data: what follows them (parameters, operations, access).
+message("tubeGraphNodeGet", "reply", node="id", reply=dict(type="u32", tag="u64", params="blob", data="blob"))
+# the steps of a graph, its child graphs' included: GraphStep in the order of the walk
+message("tubeGraphSteps", "reply", graph="id", reply=dict(flags="u32", steps="blob"))
+# the step becomes the next node of a capturing stream
+message("tubeCaptureStep", "reply", stream="id", params="blob")
+# the driver's own CUresult is in `result`, since it says more in the other fields when it fails. places: GraphStepPlace for
+# every step of the graph; none: it has no steps.
+message("tubeGraphInstantiate", "reply", exec="id", graph="id", flags="u64", stream="id", places="blob",
         reply=dict(result="i32", status="i32", error_node="id"))
-message("tubeGraphExecUpdate", "reply", exec="id", graph="id",
+message("tubeGraphExecUpdate", "reply", exec="id", graph="id", places="blob",
         reply=dict(result="i32", status="i32", error_node="id", error_from_node="id"))
+message("tubeGraphConditional", "reply", graph="id", value="u32", flags="u32", reply=dict(handle="u64"))
+# the driver's text in the file sent as `token`
+message("tubeGraphDot", "reply", graph="id", flags="u32", reply=dict(token="u64", size="u64"))
+# graph-owned memory: cuMemAllocAsync inside a capture; cuMemFreeAsync inside or outside of one
+message("tubeGraphAllocAsync", "reply", stream="id", bytes="u64", device="u32", reply=dict(dptr="u64"))
+message("tubeGraphFreeAsync", "reply", stream="id", dptr="u64")
+message("tubeGraphFree", "reply", dptr="u64")
+# op: 0 reads attribute `attr` (CUgraphMem_attribute) of GPU `device`, 1 sets it, 2 trims
+message("tubeGraphMemory", "reply", device="u32", op="u32", attr="i32", value="u64", reply=dict(value="u64"))
+
+
+chapter("user object")
+# When the last reference goes, the proxy stores 1 to word `word` and the client runs the destructor.
+message("tubeUserObjectCreate", "reply", object="id", references="u32", word="u32")
+# op: 0 retain, 1 release; graph 0: the client's own references
+message("tubeUserObjectCount", "reply", object="id", graph="id", op="u32", count="u32", flags="u32")
 
 chapter("memory")
 # freed when the stream gets there; the address may be handed out again from then on

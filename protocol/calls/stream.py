@@ -35,3 +35,7 @@ call("cuStreamBeginCapture_v2", lane="hand")
 call("cuStreamBeginCapture", lane="local", uses="cuStreamBeginCapture_v2")
 call("cuStreamEndCapture", lane="hand", phGraph=creates("graph"))
 call("cuStreamBeginCaptureToGraph", lane="local", uses="tubeBeginCaptureToGraph")
+_DEPENDENCIES = array_in("numDependencies")
+call("cuStreamUpdateCaptureDependencies", lane="reply", dependencies=_DEPENDENCIES)
+call("cuStreamUpdateCaptureDependencies_v2", lane="reply", dependencies=_DEPENDENCIES,
+     dependencyData=nullable(array_in("numDependencies")))
