@@ -11,7 +11,7 @@ namespace tube::hook {
 CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNode* out) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* kernel = find_kernel(p->func != nullptr ? static_cast<const void*>(p->func) : p->kern);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (kernel == nullptr) return p->func == nullptr && p->kern == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
   const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes};
   uint32_t bytes = 0;
   if (const CUresult r = parameter_bytes(kernel, p->kernelParams, p->extra, &bytes); r != CUDA_SUCCESS) return r;

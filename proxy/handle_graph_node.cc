@@ -82,13 +82,17 @@ uint64_t packed(uint64_t untrusted_given, uint64_t origin, uint64_t extent) {
 
 CUresult copy_of(Session& session, const wire::tubeGraphCopyNode& untrusted, CUDA_MEMCPY3D* copy) {
   const auto& x = untrusted;
+  const uint64_t extent[3] = {x.extent[0] + !x.extent[0], x.extent[1] + !x.extent[1], x.extent[2] + !x.extent[2]};  // of nothing: the driver judges
   for (int i = 0; i < 3; ++i) {
-    if (x.extent[i] == 0 || x.extent[i] >> 60 || x.src_origin[i] >> 60 || x.dst_origin[i] >> 60) return CUDA_ERROR_INVALID_VALUE;
+    if (x.extent[i] >> 60 || x.src_origin[i] >> 60 || x.dst_origin[i] >> 60) return CUDA_ERROR_INVALID_VALUE;
   }
   if (x.src_kind == kChunkSide || x.dst_kind == kChunkSide) return CUDA_ERROR_INVALID_VALUE;
-  const CopySide src{x.src_kind, x.src, packed(x.src_pitch, x.src_origin[0], x.extent[0]), packed(x.src_height, x.src_origin[1], x.extent[1]), x.src_origin};
-  const CopySide dst{x.dst_kind, x.dst, packed(x.dst_pitch, x.dst_origin[0], x.extent[0]), packed(x.dst_height, x.dst_origin[1], x.extent[1]), x.dst_origin};
-  if (CUresult error = build_copy(session, src, dst, x.extent, copy); error != CUDA_SUCCESS) return error;
+  const CopySide src{x.src_kind, x.src, packed(x.src_pitch, x.src_origin[0], extent[0]), packed(x.src_height, x.src_origin[1], extent[1]), x.src_origin};
+  const CopySide dst{x.dst_kind, x.dst, packed(x.dst_pitch, x.dst_origin[0], extent[0]), packed(x.dst_height, x.dst_origin[1], extent[1]), x.dst_origin};
+  if (CUresult error = build_copy(session, src, dst, extent, copy); error != CUDA_SUCCESS) return error;
+  copy->WidthInBytes = x.extent[0];
+  copy->Height = x.extent[1];
+  copy->Depth = x.extent[2];
   copy->srcPitch = x.src_pitch;
   copy->srcHeight = x.src_height;
   copy->dstPitch = x.dst_pitch;
