@@ -81,6 +81,12 @@ CUresult connect_and_fill(Process& p) {
   p.objects.start();
   p.device_count = choose_visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"),
                                           p.connection->device_infos, p.connection->info->device_count, p.devices);
+  if (p.device_count == kBadVisibleDevices) {
+    p.device_count = 0;
+    p.init_result = CUDA_ERROR_INVALID_DEVICE;
+  } else if (p.device_count == 0) {
+    p.init_result = CUDA_ERROR_NO_DEVICE;
+  }
   for (uint32_t i = 0; i < p.device_count; ++i) {
     if (const CUresult r = make_primary(i); r != CUDA_SUCCESS) return r;
   }
@@ -94,7 +100,7 @@ CUresult not_ready(Process& p) {
     case State::kUninit: return CUDA_ERROR_NOT_INITIALIZED;  // a forked child's wiped page, too
     case State::kDead: return static_cast<CUresult>(p.connection->failure.load(std::memory_order_acquire));
     case State::kDeinit: return CUDA_ERROR_DEINITIALIZED;
-    case State::kNoDevice: return CUDA_ERROR_NO_DEVICE;
+    case State::kNoDevice: return CUDA_ERROR_NOT_INITIALIZED;
   }
   return CUDA_ERROR_NOT_INITIALIZED;
 }
@@ -115,13 +121,14 @@ CUresult initialise() {
   if (is_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
   if (env_flag(Env::kOff)) return CUDA_ERROR_NO_DEVICE;
   Locked locked(p.init_lock);
+  if (p.state() == State::kNoDevice) return p.init_result;
   if (p.state() != State::kUninit) return not_ready(p);
   if (p.state_word == nullptr && !make_state_page()) return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult r = connect_and_fill(p); r != CUDA_SUCCESS) return r;
   p.init_pid.store(getpid(), std::memory_order_relaxed);
   const State state = p.device_count == 0 ? State::kNoDevice : State::kReady;
   p.set_state(state);
-  return not_ready(p);
+  return p.init_result;
 }
 
 CUresult guard(Needs needs) {

@@ -25,7 +25,7 @@ enum class State : uint32_t {
   kReady = 1,
   kDead = 2,
   kDeinit = 3,
-  kNoDevice = 4,  // connected, and CUDA_VISIBLE_DEVICES leaves no GPU
+  kNoDevice = 4,  // connected, and CUDA_VISIBLE_DEVICES leaves no GPU or makes no sense: cuInit failed, so calls answer 3
 };
 
 // Our choice where CUDA has no code of its own (docs/life-of-a-call.md): no proxy to connect to, and a proxy that died.
@@ -44,7 +44,7 @@ struct Process {
   std::atomic<int> init_pid{0};                 // who called cuInit; another pid here means a fork
   std::atomic<bool> exiting{false};             // the exit handler ran
   Lock init_lock;                               // rank 0: connecting
-  CUresult init_result = CUDA_SUCCESS;          // of a failed connect, so that a second cuInit is as quick and silent
+  CUresult init_result = CUDA_SUCCESS;          // kNoDevice: what cuInit answers, the first time and later
 
   Connection* connection = nullptr;             // made once, never freed
   Objects objects;

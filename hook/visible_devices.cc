@@ -13,35 +13,41 @@ namespace {
 
 constexpr uint32_t kNoDevice = ~0u;
 
+constexpr size_t kUuidText = 40;  // what comes behind a whole UUID does not count
+
+bool names_uuid(const std::string& entry) { return entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0; }
+
+// The driver takes the UUID of an undivided GPU behind "MIG-" too (H200, 13.0).
 uint32_t by_uuid(const std::string& entry, const info::DeviceInfo* devices, uint32_t count) {
   if (entry.size() < 5) return kNoDevice;
+  const std::string digits = entry.substr(4, kUuidText - 4);
   uint32_t found = kNoDevice;
   for (uint32_t i = 0; i < count; ++i) {
     char text[41];
     format_uuid(devices[i].uuid, text);
-    if (strncasecmp(text, entry.c_str(), entry.size()) != 0) continue;
+    if (strncasecmp(text + 4, digits.c_str(), digits.size()) != 0) continue;
     if (found != kNoDevice) return kNoDevice;  // ambiguous
     found = i;
   }
   return found;
 }
 
-// MIG instances have no place here: such an entry names no device, as on a GPU that is not divided.
-uint32_t find_device(const std::string& entry, const info::DeviceInfo* devices, uint32_t count, const uint32_t* order) {
-  if (entry.rfind("GPU-", 0) == 0) return by_uuid(entry, devices, count);
+uint32_t by_ordinal(const std::string& entry, uint32_t count, const uint32_t* order) {
   char* end = nullptr;
-  const long ordinal = std::strtol(entry.c_str(), &end, 10);
+  const long ordinal = std::strtol(entry.c_str(), &end, 0);
   if (end == entry.c_str() || *end != 0 || ordinal < 0 || ordinal >= static_cast<long>(count)) return kNoDevice;
   return order[ordinal];
 }
 
 // The proxy's order is the driver's, fastest first, unless it was started with --gpus.
-void order_devices(const char* by, const info::DeviceInfo* devices, uint32_t count, uint32_t* order) {
+bool order_devices(const char* by, const info::DeviceInfo* devices, uint32_t count, uint32_t* order) {
   for (uint32_t i = 0; i < count; ++i) order[i] = i;
-  if (by == nullptr || std::strcmp(by, "PCI_BUS_ID") != 0) return;
+  if (by == nullptr || std::strcmp(by, "FASTEST_FIRST") == 0) return true;
+  if (std::strcmp(by, "PCI_BUS_ID") != 0) return false;
   std::stable_sort(order, order + count, [&](uint32_t a, uint32_t b) {
     return strncasecmp(devices[a].pci_bus_id, devices[b].pci_bus_id, sizeof devices[a].pci_bus_id) < 0;
   });
+  return true;
 }
 
 std::string trimmed(const std::string& s) {
@@ -59,19 +65,22 @@ void format_uuid(const uint8_t u[16], char out[41]) {
 uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count,
                                 uint32_t* chosen) {
   uint32_t order[info::kMaxDevices];
-  order_devices(order_by, devices, count, order);
+  if (!order_devices(order_by, devices, count, order)) return kBadVisibleDevices;
   if (text == nullptr) {
     std::copy(order, order + count, chosen);
     return count;
   }
   const std::string list = text;
+  const bool uuids = names_uuid(trimmed(list));  // of the first entry: the list ends where the kind changes
   uint32_t n = 0;
   for (size_t at = 0; at <= list.size();) {
     const size_t comma = list.find(',', at) == std::string::npos ? list.size() : list.find(',', at);
-    const uint32_t device = find_device(trimmed(list.substr(at, comma - at)), devices, count, order);
+    const std::string entry = trimmed(list.substr(at, comma - at));
+    if (uuids != names_uuid(entry)) break;
+    const uint32_t device = uuids ? by_uuid(entry, devices, count) : by_ordinal(entry, count, order);
     if (device == kNoDevice) break;
     for (uint32_t i = 0; i < n; ++i) {
-      if (chosen[i] == device) return 0;
+      if (chosen[i] == device) return kBadVisibleDevices;
     }
     chosen[n++] = device;
     at = comma + 1;

@@ -33,47 +33,58 @@ std::string uuid_text(const CUuuid& u) {
   return text;
 }
 
-// The devices that one CUDA_VISIBLE_DEVICES item names: an index, or a UUID prefix. -1: none, and the list ends here.
-int match_visible(const std::string& item, const TopologySpec& spec, const std::vector<int>& order) {
-  if (item.rfind("GPU-", 0) == 0) {
-    int found = -1;
-    if (item.size() < 5) return -1;
-    for (int p : order) {
-      if (strncasecmp(uuid_text(uuid_of(p, spec.devices[static_cast<size_t>(p)])).c_str(), item.c_str(), item.size()) != 0) continue;
-      if (found >= 0) return -1;  // ambiguous
-      found = p;
-    }
-    return found;
+bool names_uuid(const std::string& item) { return item.rfind("GPU-", 0) == 0 || item.rfind("MIG-", 0) == 0; }
+
+// -1: the item names no device, and the list ends here. What comes behind a whole UUID does not count.
+int match_uuid(const std::string& item, const TopologySpec& spec, const std::vector<int>& order) {
+  int found = -1;
+  const std::string digits = item.substr(4, 36);
+  if (digits.empty()) return -1;
+  for (int p : order) {
+    const std::string uuid = uuid_text(uuid_of(p, spec.devices[static_cast<size_t>(p)]));
+    if (strncasecmp(uuid.c_str() + 4, digits.c_str(), digits.size()) != 0) continue;
+    if (found >= 0) return -1;  // ambiguous
+    found = p;
   }
+  return found;
+}
+
+int match_index(const std::string& item, const std::vector<int>& order) {
   char* end = nullptr;
-  long index = std::strtol(item.c_str(), &end, 10);
+  long index = std::strtol(item.c_str(), &end, 0);
   while (*end != '\0' && std::isspace(static_cast<unsigned char>(*end))) ++end;
   if (end == item.c_str() || *end != '\0' || index < 0 || static_cast<size_t>(index) >= order.size()) return -1;
   return order[static_cast<size_t>(index)];
 }
 
-std::vector<int> visible_devices(const TopologySpec& spec) {
+// CUDA_ERROR_INVALID_DEVICE for an unknown order and for a device named twice; a list is all indices or all UUIDs.
+CUresult visible_devices(const TopologySpec& spec, std::vector<int>* visible) {
   std::vector<int> order;
   for (size_t i = 0; i < spec.devices.size(); ++i) order.push_back(static_cast<int>(i));
   const char* by = std::getenv("CUDA_DEVICE_ORDER");
   bool pci = by != nullptr && std::strcmp(by, "PCI_BUS_ID") == 0;
+  if (by != nullptr && !pci && std::strcmp(by, "FASTEST_FIRST") != 0) return CUDA_ERROR_INVALID_DEVICE;
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
     const DeviceSpec &x = spec.devices[static_cast<size_t>(a)], &y = spec.devices[static_cast<size_t>(b)];
     if (pci) return x.pci_bus < y.pci_bus;
     return x.sm != y.sm ? x.sm > y.sm : x.sm_count > y.sm_count;  // fastest first
   });
   const char* list = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (list == nullptr) return order;
-  std::vector<int> visible;
+  if (list == nullptr) {
+    *visible = order;
+    return order.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+  }
   std::istringstream in(list);
+  bool uuids = false;
   for (std::string item; std::getline(in, item, ',');) {
     item.erase(0, item.find_first_not_of(" \t"));
-    int p = match_visible(item, spec, order);
+    if (visible->empty()) uuids = names_uuid(item);
+    int p = uuids != names_uuid(item) ? -1 : uuids ? match_uuid(item, spec, order) : match_index(item, order);
     if (p < 0) break;
-    if (std::find(visible.begin(), visible.end(), p) != visible.end()) return {};  // named twice: the driver shows none
-    visible.push_back(p);
+    if (std::find(visible->begin(), visible->end(), p) != visible->end()) return CUDA_ERROR_INVALID_DEVICE;
+    visible->push_back(p);
   }
-  return visible;
+  return visible->empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -83,7 +94,10 @@ void make_devices(State& s, const TopologySpec& spec, std::string* error) {
     *error = "more devices than the simulator can hold";
     return;
   }
-  for (int physical : visible_devices(spec)) {
+  std::vector<int> visible;
+  s.init_result = visible_devices(spec, &visible);
+  if (s.init_result != CUDA_SUCCESS) return;
+  for (int physical : visible) {
     auto d = std::make_unique<Device>();
     d->ordinal = static_cast<int>(s.devices.size());
     d->physical = physical;

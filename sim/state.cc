@@ -50,7 +50,7 @@ CUresult initialize() {
   static std::mutex once;
   std::lock_guard guard(once);
   if (forked.load()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (the_state.load() != nullptr) return state().devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+  if (the_state.load() != nullptr) return state().init_result;
   auto* s = new State;
   std::string error;
   TopologySpec spec = load_topology(&error);
@@ -60,12 +60,12 @@ CUresult initialize() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   s->launch_blocking = blocking != nullptr && std::strcmp(blocking, "0") != 0 && *blocking != '\0';
   const char* loading = std::getenv("CUDA_MODULE_LOADING");
-  if (loading != nullptr && std::strcmp(loading, "EAGER") == 0) s->loading_mode = CU_MODULE_EAGER_LOADING;
+  if (loading != nullptr && strcasecmp(loading, "EAGER") == 0) s->loading_mode = CU_MODULE_EAGER_LOADING;
   if (!error.empty()) std::fprintf(stderr, "tube sim: %s\n", error.c_str());
   pthread_key_create(&thread_key, &free_thread);
   pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
   the_state.store(s, std::memory_order_release);
-  return s->devices.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+  return s->init_result;
 }
 
 Context* current_context() {
@@ -77,7 +77,7 @@ CUresult enter(const char* call, Need need, Context** current) {
   if (need != Need::kNothing && !initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   Injected injected = count_call(call);
   if (injected.error != CUDA_SUCCESS) return injected.error;
-  if (need != Need::kNothing && state().devices.empty()) return CUDA_ERROR_NO_DEVICE;
+  if (need != Need::kNothing && state().init_result != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
   if (need != Need::kContext) return CUDA_SUCCESS;
   if (thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   Context* context = current_context();

@@ -33,6 +33,7 @@ struct State {
   uint64_t next_id = 1;
   std::vector<CapturePtr> captures;
   bool launch_blocking = false;
+  CUresult init_result = CUDA_SUCCESS;  // what cuInit answers; after a failure every other call answers NOT_INITIALIZED
   CUmoduleLoadingMode loading_mode = CU_MODULE_LAZY_LOADING;
 
   uint64_t new_id() { return next_id++; }

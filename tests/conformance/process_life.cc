@@ -42,7 +42,6 @@ CASE(calls_before_init) {
   SHOW(cuMemAlloc(&memory, 16));
   SHOW(cuCtxSynchronize());
   SHOW(cuStreamSynchronize(nullptr));
-  SHOW(cuEventQuery(nullptr));
   SHOW(cuInit(1));
   SHOW(cuDeviceGetCount(&count));
   SHOW(cuInit(0));
@@ -522,7 +521,9 @@ CASE(blocked_signals_stay_blocked) {
   pthread_sigmask(SIG_SETMASK, nullptr, &before);
   compute_with_gpu("main");
   pthread_sigmask(SIG_SETMASK, nullptr, &after);
-  printf("mask unchanged: %s\n", memcmp(&before, &after, sizeof(sigset_t) / 2) == 0 ? "yes" : "no");
+  int changed = 0;
+  for (int number = 1; number < NSIG; ++number) changed += sigismember(&before, number) != sigismember(&after, number);
+  printf("%d signals changed\n", changed);
 }
 CASE(signal_handlers_are_the_programs) {
   const int signals[] = {SIGSEGV, SIGBUS, SIGPIPE, SIGCHLD, SIGALRM, SIGUSR1, SIGUSR2, SIGTERM, SIGINT};

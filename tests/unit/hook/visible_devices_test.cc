@@ -45,8 +45,22 @@ TEST_F(VisibleDevices, OrderMayFollowTheBus) {
 TEST_F(VisibleDevices, MigInstancesAreNotThere) {
   EXPECT_EQ(choose("MIG-GPU-10111213-1415-1617-1819-1a1b1c1d1e1f/1/0"), List{});
   EXPECT_EQ(choose("2,MIG-10111213-1415-1617-1819-1a1b1c1d1e1f,0"), (List{2}));
+  EXPECT_EQ(choose("MIG-10111213-1415-1617-1819-1a1b1c1d1e1f"), (List{0}));  // an undivided GPU goes by this name too
 }
-TEST_F(VisibleDevices, EntryNamedTwiceShowsNone) { EXPECT_EQ(choose("1,1"), List{}); }
+TEST_F(VisibleDevices, GpuNamedTwiceIsAnError) {
+  uint32_t chosen[info::kMaxDevices];
+  EXPECT_EQ(choose_visible_devices("1,1", nullptr, devices_.get(), kCount, chosen), kBadVisibleDevices);
+  EXPECT_EQ(choose_visible_devices("GPU-10,GPU-10", nullptr, devices_.get(), kCount, chosen), kBadVisibleDevices);
+}
+TEST_F(VisibleDevices, UnknownOrderIsAnError) {
+  uint32_t chosen[info::kMaxDevices];
+  EXPECT_EQ(choose_visible_devices("0", "", devices_.get(), kCount, chosen), kBadVisibleDevices);
+  EXPECT_EQ(choose_visible_devices(nullptr, "pci_bus_id", devices_.get(), kCount, chosen), kBadVisibleDevices);
+}
+TEST_F(VisibleDevices, ListIsOfOneKind) {
+  EXPECT_EQ(choose("0,GPU-20"), (List{0}));
+  EXPECT_EQ(choose("GPU-20,0"), (List{1}));
+}
 TEST_F(VisibleDevices, UuidMayBeShortenedAndInAnyCase) {
   char uuid[41];
   format_uuid(devices_[1].uuid, uuid);
