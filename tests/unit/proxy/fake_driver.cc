@@ -86,6 +86,33 @@ void fill_modules(Driver& d) {
   };
 }
 
+// Arrays: of the calls that end one, the order is kept.
+void fill_arrays(Driver& d) {
+  d.cuArray3DCreate_v2 = [](CUarray* a, const CUDA_ARRAY3D_DESCRIPTOR*) { *a = make_handle<CUarray>(); ++state.live_arrays; return CUDA_SUCCESS; };
+  d.cuArrayDestroy = [](CUarray) { --state.live_arrays; state.calls.push_back("array"); return CUDA_SUCCESS; };
+  d.cuArrayGetPlane = [](CUarray* a, CUarray, unsigned int) { *a = make_handle<CUarray>(); return CUDA_SUCCESS; };
+  d.cuMipmappedArrayCreate = [](CUmipmappedArray* m, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned int) {
+    *m = make_handle<CUmipmappedArray>();
+    ++state.live_mipmaps;
+    return CUDA_SUCCESS;
+  };
+  d.cuMipmappedArrayDestroy = [](CUmipmappedArray) { --state.live_mipmaps; state.calls.push_back("mipmap"); return CUDA_SUCCESS; };
+  d.cuMipmappedArrayGetLevel = [](CUarray* a, CUmipmappedArray m, unsigned int level) {
+    *a = reinterpret_cast<CUarray>(reinterpret_cast<uint64_t>(m) + (level + 1) * 0x1000000);
+    return CUDA_SUCCESS;
+  };
+  d.cuArray3DGetDescriptor_v2 = [](CUDA_ARRAY3D_DESCRIPTOR* out, CUarray) { *out = {}; return CUDA_SUCCESS; };
+  d.cuTexObjectCreate = [](CUtexObject* t, const CUDA_RESOURCE_DESC*, const CUDA_TEXTURE_DESC*, const CUDA_RESOURCE_VIEW_DESC*) {
+    *t = state.next_handle++;
+    ++state.live_textures;
+    return CUDA_SUCCESS;
+  };
+  d.cuTexObjectDestroy = [](CUtexObject) { --state.live_textures; state.calls.push_back("texture"); return CUDA_SUCCESS; };
+  d.cuSurfObjectCreate = [](CUsurfObject* s, const CUDA_RESOURCE_DESC*) { *s = state.next_handle++; ++state.live_surfaces; return CUDA_SUCCESS; };
+  d.cuSurfObjectDestroy = [](CUsurfObject) { --state.live_surfaces; state.calls.push_back("surface"); return CUDA_SUCCESS; };
+  d.cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D*, CUstream) { state.calls.push_back("copy 3D"); return CUDA_SUCCESS; };
+}
+
 }  // namespace
 
 FakeState& fake() { return state; }
@@ -100,6 +127,7 @@ Driver make_fake_driver() {
   fill_streams(d);
   fill_memory(d);
   fill_modules(d);
+  fill_arrays(d);
   return d;
 }
 
