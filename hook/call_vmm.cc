@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "hook/memory_map.h"
+#include "hook/reservations.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -32,6 +33,7 @@ struct Mapped {
 struct Vmm {
   Lock lock;  // rank 3
   std::map<uint64_t, Mapped> by_address;
+  std::map<uint64_t, uint64_t> reservations;  // base -> bytes
 };
 Vmm& vmm() {
   static Vmm* v = new Vmm;
@@ -88,6 +90,17 @@ void translate_back(CUmemLocation* location) {
 
 }  // namespace
 
+bool reservation_of(uint64_t address, uint64_t* base, uint64_t* bytes) {
+  Locked locked(vmm().lock);
+  auto it = vmm().reservations.upper_bound(address);
+  if (it == vmm().reservations.begin()) return false;
+  --it;
+  if (address - it->first >= it->second) return false;
+  *base = it->first;
+  *bytes = it->second;
+  return true;
+}
+
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags) {
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   wire::cuMemAddressReserve_reply reply{};
@@ -97,15 +110,25 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
   r->addr = addr;
   r->flags = flags;
   const CUresult result = r.call(&reply);
-  if (result == CUDA_SUCCESS) *ptr = reply.ptr;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  *ptr = reply.ptr;
+  Locked locked(vmm().lock);
+  vmm().reservations[reply.ptr] = size;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
-  Request<wire::cuMemAddressFree> r;
-  r->ptr = ptr;
-  r->size = size;
-  return r.call();
+  CUresult result;
+  {
+    Request<wire::cuMemAddressFree> r;
+    r->ptr = ptr;
+    r->size = size;
+    result = r.call();
+  }
+  if (result != CUDA_SUCCESS) return result;
+  Locked locked(vmm().lock);
+  vmm().reservations.erase(ptr);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop, unsigned long long flags) {

@@ -1,5 +1,7 @@
 #include "hook/memory_map.h"
 
+#include <iterator>
+
 namespace tube::hook {
 
 MemoryMap& memory_map() {
@@ -43,6 +45,14 @@ bool MemoryMap::outside_windows(uint64_t address, MemoryKind* kind) const {
   Allocation a;
   if (outside_.load(std::memory_order_acquire) == 0 || !find(address, &a) || !lies_outside(a.kind)) return false;
   *kind = a.kind;
+  return true;
+}
+
+bool MemoryMap::set_sync_memops(uint64_t address, bool on) {
+  Locked locked(lock_);
+  auto it = by_base_.upper_bound(address);
+  if (it == by_base_.begin() || address - std::prev(it)->first >= std::prev(it)->second.size_bytes) return false;
+  std::prev(it)->second.sync_memops = on;
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "base/cuda_api.h"
 #include "hook/lock.h"
 
 namespace tube::hook {
@@ -35,6 +36,8 @@ struct Allocation {
   Context* context = nullptr;
   MemoryKind kind = MemoryKind::kDevice;
   uint32_t flags = 0;      // of cuMemHostAlloc; kFromPool
+  CUmemoryPool pool = nullptr;  // kFromPool: its handle, which may be gone
+  bool sync_memops = false;     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 };
 
 class MemoryMap {
@@ -49,6 +52,8 @@ class MemoryMap {
   bool outside_windows(uint64_t address, MemoryKind* kind) const;
   // The bases of the allocations of `kind` that `context` owns.
   std::vector<uint64_t> bases_of(const Context* context, MemoryKind kind) const;
+  // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds the address. False: there is none.
+  bool set_sync_memops(uint64_t address, bool on);
   // Everything of a context that was reset or destroyed.
   void forget_context(const Context* context);
 

@@ -23,9 +23,10 @@ void fill_attributes(const Driver& driver, const Gpu& gpu, info::DeviceInfo& out
     out.attributes[id] = result == CUDA_SUCCESS ? value : 0;
     out.attribute_results[id] = result;
   }
-  // Managed and pageable access cannot cross to another process (cuda-shim facts, 4.7).
+  // Managed memory is pinned memory here (hook/call_managed.cc): it is there, and neither migrates nor faults in. Pageable access cannot
+  // cross to another process. Multicast and decompression are not forwarded.
   for (CUdevice_attribute hidden :
-       {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
+       {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS,
         CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
         CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST}) {
     out.attributes[hidden] = 0;

@@ -142,44 +142,10 @@ CUresult check_peers(CUcontext dst, CUcontext src) {
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-CUDA_MEMCPY3D from_batch(const CUDA_MEMCPY3D_BATCH_OP& op, bool* good) {
-  CUDA_MEMCPY3D c = flat(op.extent.width);
-  c.Height = op.extent.height;
-  c.Depth = op.extent.depth;
-  *good = op.src.type == CU_MEMCPY_OPERAND_TYPE_POINTER && op.dst.type == CU_MEMCPY_OPERAND_TYPE_POINTER;
-  if (!*good) return c;
-  c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-  c.srcDevice = op.src.op.ptr.ptr;
-  c.srcPitch = op.src.op.ptr.rowLength;
-  c.srcHeight = op.src.op.ptr.layerHeight;
-  c.dstDevice = op.dst.op.ptr.ptr;
-  c.dstPitch = op.dst.op.ptr.rowLength;
-  c.dstHeight = op.dst.op.ptr.layerHeight;
-  return c;
-}
-
-CUresult copy_batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUstream stream) {
-  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (stream == nullptr || stream == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; ++i) {
-    CUDA_MEMCPY3D c = device_to_device(dsts[i], srcs[i], sizes[i], CU_MEMORYTYPE_UNIFIED);
-    if (CUresult r = copy(context, c, stream, Sync::kAsync)) return r;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult copy_batch_3d(Context* context, size_t count, CUDA_MEMCPY3D_BATCH_OP* ops, unsigned long long flags, CUstream stream) {
-  if (ops == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; ++i) {
-    bool good = false;
-    CUDA_MEMCPY3D c = from_batch(ops[i], &good);
-    if (!good) return CUDA_ERROR_NOT_SUPPORTED;
-    if (CUresult r = copy(context, c, stream, Sync::kAsync)) return r;
-  }
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
+
+CUresult copy_async(Context* context, const CUDA_MEMCPY3D& c, CUstream stream) { return copy(context, c, stream, Sync::kAsync); }
+
 }  // namespace tube::sim
 
 using namespace tube::sim;
@@ -312,27 +278,4 @@ SIM_API CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream h
   SIM_ENTER_CONTEXT(context);
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return copy(context, from_peer(*pCopy), hStream, Sync::kAsync);
-}
-
-SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*,
-                                    size_t*, size_t, size_t* failIdx, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
-  if (failIdx != nullptr) *failIdx = SIZE_MAX;
-  return copy_batch(context, dsts, srcs, sizes, count, hStream);
-}
-SIM_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes*,
-                                       size_t*, size_t, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
-  return copy_batch(context, dsts, srcs, sizes, count, hStream);
-}
-SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
-                                      CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
-  if (failIdx != nullptr) *failIdx = SIZE_MAX;
-  return copy_batch_3d(context, numOps, opList, flags, hStream);
-}
-SIM_API CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags,
-                                         CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
-  return copy_batch_3d(context, numOps, opList, flags, hStream);
 }

@@ -7,13 +7,12 @@
 
 #include "sim/device.h"
 #include "sim/heap.h"
+#include "sim/managed.h"
 #include "sim/state.h"
 #include "sim/work.h"
 
 namespace tube::sim {
-namespace {
-
-CUresult allocate(Context* context, uint64_t bytes, RangeKind kind, CUdeviceptr* out) {
+CUresult allocate_memory(Context* context, uint64_t bytes, RangeKind kind, CUdeviceptr* out) {
   State& s = state();
   Lock lock(s.mutex);
   if (CUresult r = check_capture_unsafe(s)) return r;
@@ -27,6 +26,8 @@ CUresult allocate(Context* context, uint64_t bytes, RangeKind kind, CUdeviceptr*
   *out = base;
   return CUDA_SUCCESS;
 }
+
+namespace {
 
 // cuMemFree waits for the whole context, as the real driver does; pool memory goes back without that.
 CUresult free_memory(Context* context, CUdeviceptr dptr) {
@@ -48,6 +49,7 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
   }
   auto gone = s.map.remove(dptr);
   if (!gone) return CUDA_ERROR_INVALID_VALUE;  // two threads freed it
+  if (gone->kind == RangeKind::kManaged) forget_managed(*gone);
   release_range(s, *gone);
   return CUDA_SUCCESS;
 }
@@ -132,7 +134,7 @@ CUresult alloc_pitch(Context* context, CUdeviceptr* dptr, size_t* pitch, size_t 
   if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
   uint64_t row = (width + 511) / 512 * 512;
   if (row < width || height > UINT64_MAX / row) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = allocate(context, row * height, RangeKind::kDevice, dptr);
+  CUresult r = allocate_memory(context, row * height, RangeKind::kDevice, dptr);
   if (r == CUDA_SUCCESS) *pitch = row;
   return r;
 }
@@ -154,20 +156,13 @@ SIM_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 SIM_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   SIM_ENTER_CONTEXT(context);
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  return allocate(context, bytesize, RangeKind::kDevice, dptr);
+  return allocate_memory(context, bytesize, RangeKind::kDevice, dptr);
 }
 
 SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
                                     unsigned int ElementSizeBytes) {
   SIM_ENTER_CONTEXT(context);
   return alloc_pitch(context, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-}
-
-SIM_API CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
-  SIM_ENTER_CONTEXT(context);
-  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;
-  return allocate(context, bytesize, RangeKind::kManaged, dptr);
 }
 
 SIM_API CUresult cuMemFree_v2(CUdeviceptr dptr) {
@@ -250,28 +245,4 @@ SIM_API CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr || !range) return CUDA_ERROR_INVALID_VALUE;
   *pFlags = range->host_flags;
   return CUDA_SUCCESS;
-}
-
-// Managed memory never moves here: advice and prefetches are checked and accepted.
-static CUresult managed_range(CUdeviceptr p, size_t count) {
-  auto range = state().map.find(p);
-  bool good = range && range->kind == RangeKind::kManaged && count > 0 && p + count <= range->end();
-  return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-SIM_API CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise, CUdevice) {
-  SIM_ENTER(kContext);
-  return managed_range(devPtr, count);
-}
-SIM_API CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise, CUmemLocation) {
-  SIM_ENTER(kContext);
-  return managed_range(devPtr, count);
-}
-SIM_API CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice, CUstream) {
-  SIM_ENTER(kContext);
-  return managed_range(devPtr, count);
-}
-SIM_API CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation, unsigned int, CUstream) {
-  SIM_ENTER(kContext);
-  return managed_range(devPtr, count);
 }

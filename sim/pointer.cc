@@ -22,6 +22,11 @@ CUresult range_attribute(void* data, const Range& r, bool start) {
   return start ? give(data, reinterpret_cast<void*>(base)) : give<size_t>(data, size);
 }
 
+// What the driver would map for it: whole pages of host memory, blocks of 2 MiB of device memory.
+uint64_t mapping_unit(const Range& r) { return r.kind == RangeKind::kMapped ? 1 : r.is_host() ? 4096 : kGranularity; }
+uint64_t mapping_first(const Range& r) { return r.base / mapping_unit(r) * mapping_unit(r); }
+uint64_t mapping_end(const Range& r) { return (r.base + r.requested + mapping_unit(r) - 1) / mapping_unit(r) * mapping_unit(r); }
+
 CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdeviceptr ptr) {
   State& s = state();
   switch (attribute) {
@@ -35,19 +40,19 @@ CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdevi
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!r.is_host() && r.kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return give(data, reinterpret_cast<void*>(ptr));
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_NOT_SUPPORTED;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return give<unsigned>(data, r.sync_memops ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return give<unsigned>(data, r.sync_memops || r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return give<unsigned long long>(data, r.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give<int>(data, r.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return give<unsigned>(data, r.kind == RangeKind::kDevice ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return range_attribute(data, r, true);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return range_attribute(data, r, false);
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return give(data, reinterpret_cast<void*>(r.base));
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return give<size_t>(data, r.requested);
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return give(data, reinterpret_cast<void*>(mapping_first(r)));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return give<size_t>(data, mapping_end(r) - mapping_first(r));
     case CU_POINTER_ATTRIBUTE_MAPPED: return give<unsigned>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return give<unsigned>(data, r.kind == RangeKind::kMapped ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0);
+      return give<uint64_t>(data, 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return give<unsigned>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
       Context* c = current_context();
@@ -120,16 +125,4 @@ SIM_API CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute at
   bool on = *static_cast<const unsigned*>(value) != 0;
   bool found = state().map.update(ptr, [on](Range& r) { r.sync_memops = on; });
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-SIM_API CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
-  SIM_ENTER(kContext);
-  auto range = state().map.find(devPtr);
-  if (data == nullptr || dataSize == 0 || count == 0 || !range || range->kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
-  std::memset(data, 0, dataSize);
-  if (dataSize < 4) return CUDA_ERROR_INVALID_VALUE;
-  bool device_id = attribute == CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION || attribute == CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY ||
-                   attribute == CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION;
-  if (device_id) return give<int>(data, CU_DEVICE_INVALID);
-  return attribute == CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -263,15 +263,6 @@ SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
   return issue(lock, stream, work);
 }
 
-SIM_API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t, unsigned int flags) {
-  SIM_ENTER_STREAM(hStream);
-  (void)stream;
-  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
-    return CUDA_ERROR_INVALID_VALUE;
-  auto range = state().map.find(dptr);
-  return range && range->kind == RangeKind::kManaged ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 SIM_API CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
   SIM_ENTER_STREAM(dst);
   Stream* from = nullptr;

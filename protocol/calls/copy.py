@@ -20,3 +20,7 @@ call("cuMemcpyAtoA", "cuMemcpyAtoD", "cuMemcpyAtoH", "cuMemcpyAtoHAsync", "cuMem
      "cuMemcpy2D", "cuMemcpy2DAsync", "cuMemcpy2DUnaligned", "cuMemcpy3D", "cuMemcpy3DAsync", lane="local")
 call("cuMemcpyDtoD", "cuMemcpyDtoDAsync", "cuMemcpyDtoH", "cuMemcpyDtoHAsync", "cuMemcpyHtoD", "cuMemcpyHtoDAsync", lane="local")
 call("cuMemsetD8", "cuMemsetD16", "cuMemsetD32", "cuMemsetD2D8", "cuMemsetD2D16", "cuMemsetD2D32", lane="local")
+
+# one copy after the other, by the paths of the calls above
+call("cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2", lane="local", uses="tubeCopy tubeCopyInline tubeCopyChunk")
+call("cuMemcpy3DBatchAsync", "cuMemcpy3DBatchAsync_v2", lane="local", uses="tubeCopy3D")

@@ -7,9 +7,16 @@ call("cuMemAllocHost_v2", "cuMemHostAlloc", lane="local", uses="tubePinnedAlloc"
 call("cuMemFreeHost", lane="local", uses="tubePinnedFree")
 call("cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags", lane="local")
 call("cuMemGetInfo_v2", lane="local", uses="tubeMemGetInfo")
-call("cuMemGetAddressRange_v2", "cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local")
+call("cuMemGetAddressRange_v2", lane="local")
+call("cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local", needs="init")
 call("cuMemHostRegister_v2", "cuMemHostUnregister", lane="local", uses="tubeHostRegister tubeHostUnregister")
 call("cuMemHostRegister", alias_of="cuMemHostRegister_v2")
+
+chapter("managed memory")
+# pinned memory by another name: it never moves, so advice and prefetches are remembered and answered here
+call("cuMemAllocManaged", lane="local", uses="tubePinnedAlloc")
+call("cuMemAdvise", "cuMemAdvise_v2", "cuMemPrefetchAsync", "cuMemPrefetchAsync_v2", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync",
+     "cuMemDiscardAndPrefetchBatchAsync", "cuMemRangeGetAttribute", "cuMemRangeGetAttributes", "cuStreamAttachMemAsync", lane="local")
 
 chapter("memory pool")
 # emulated by the hook over tubeMemAlloc: the driver's pool hands out addresses outside the windows
