@@ -389,6 +389,71 @@ CASE(graph_copies_array) {
   CU(cuGraphDestroy(graph));
 }
 
+CASE(graph_copies_array_and_host) {
+  Gpu gpu;
+  Array a(flat(16, 4, CU_AD_FORMAT_UNSIGNED_INT32));
+  std::vector<uint32_t> in = numbers(64, 30), out(64);
+  CUDA_MEMCPY3D up = to_array_3d(a.handle, in.data(), 64, 4, 1), down = from_array_3d(out.data(), a.handle, 64, 4, 1);
+  CUgraph graph = nullptr;
+  CU(cuGraphCreate(&graph, 0));
+  CUgraphNode first = nullptr, second = nullptr;
+  SHOW(cuGraphAddMemcpyNode(&first, graph, nullptr, 0, &up, gpu.context));
+  SHOW(cuGraphAddMemcpyNode(&second, graph, &first, 1, &down, gpu.context));
+  CUgraphExec exec = nullptr;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  for (uint32_t round = 0; round < 2; ++round) {
+    in = numbers(64, 1000 * round);
+    CU(cuGraphLaunch(exec, nullptr));
+    CU(cuCtxSynchronize());
+    printf("round %u equal: %d\n", round, in == out);
+  }
+  CU(cuGraphExecDestroy(exec));
+  CU(cuGraphDestroy(graph));
+}
+
+CASE(graph_node_names_array) {
+  Gpu gpu;
+  Array a(flat(16, 4, CU_AD_FORMAT_UNSIGNED_INT32)), b(flat(16, 4, CU_AD_FORMAT_UNSIGNED_INT32));
+  CUgraph graph = nullptr;
+  CU(cuGraphCreate(&graph, 0));
+  CUDA_MEMCPY3D c{};
+  c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+  c.srcArray = a.handle, c.dstArray = b.handle;
+  c.srcXInBytes = 8, c.dstY = 1;
+  c.WidthInBytes = 32, c.Height = 2, c.Depth = 1;
+  CUgraphNode node = nullptr;
+  SHOW(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &c, gpu.context));
+  CUDA_MEMCPY3D got{};
+  SHOW(cuGraphMemcpyNodeGetParams(node, &got));
+  printf("types %d %d, same arrays: %d %d, from %zu %zu to %zu %zu, %zu x %zu x %zu\n", static_cast<int>(got.srcMemoryType), static_cast<int>(got.dstMemoryType),
+         got.srcArray == a.handle, got.dstArray == b.handle, got.srcXInBytes, got.srcY, got.dstXInBytes, got.dstY, got.WidthInBytes, got.Height, got.Depth);
+  c.dstArray = nullptr;
+  CUgraphNode bad = nullptr;
+  SHOW(cuGraphAddMemcpyNode(&bad, graph, nullptr, 0, &c, gpu.context));
+  CU(cuGraphDestroy(graph));
+}
+
+CASE(capture_copies_array_and_host) {
+  Gpu gpu;
+  Array a(flat(64, 0, CU_AD_FORMAT_UNSIGNED_INT32));
+  std::vector<uint32_t> in = numbers(64, 8), out(64);
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuMemcpyHtoAAsync(a.handle, 0, in.data(), 256, stream));
+  SHOW(cuMemcpyAtoHAsync(out.data(), a.handle, 0, 256, stream));
+  CUgraph graph = nullptr;
+  SHOW(cuStreamEndCapture(stream, &graph));
+  CUgraphExec exec = nullptr;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphLaunch(exec, stream));
+  CU(cuStreamSynchronize(stream));
+  printf("equal: %d\n", in == out);
+  CU(cuGraphExecDestroy(exec));
+  CU(cuGraphDestroy(graph));
+  CU(cuStreamDestroy(stream));
+}
+
 CASE(capture_copies_array) {
   Gpu gpu;
   Array a(flat(16, 4, CU_AD_FORMAT_UNSIGNED_INT32));
