@@ -121,6 +121,15 @@ CASE(copy_zero_bytes_and_array) {
   SHOW(cuMemcpyAtoH(&value, a.handle, 0, 0));
 }
 
+CASE(copy_zero_bytes_null_array) {
+  Gpu gpu;
+  uint32_t value = 0;
+  SHOW(cuMemcpyHtoA(nullptr, 0, &value, 0));
+  SHOW(cuMemcpyAtoH(&value, nullptr, 0, 0));
+  CUDA_MEMCPY2D c = to_array(nullptr, &value, 4, 0, 1);
+  SHOW(cuMemcpy2D(&c));
+}
+
 CASE(copy_null_array) {
   Gpu gpu;
   Array a(flat(16, 0));

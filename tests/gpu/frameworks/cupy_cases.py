@@ -267,6 +267,57 @@ def image_filters():
             "label": ndimage.label(a > 1)[0]}
 
 
+TEXTURES = r'''
+extern "C" __global__ void sample(float* out, cudaTextureObject_t texture, int width, int height) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < width * height) out[i] = tex2D<float>(texture, (i % width) * 0.75f, (i / width) * 1.25f);
+}
+extern "C" __global__ void negate(cudaSurfaceObject_t surface, int width, int height) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= width * height) return;
+  float value = surf2Dread<float>(surface, (i % width) * 4, i / width);
+  surf2Dwrite(-value, surface, (i % width) * 4, i / width);
+}
+'''
+
+
+def float_array(data, flags=0):
+    from cupy.cuda import runtime, texture
+    channels = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindFloat)
+    array = texture.CUDAarray(channels, data.shape[1], data.shape[0], 0, flags)
+    array.copy_from(data)
+    return array, texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=array)
+
+
+@cases.case
+def textures():
+    from cupy.cuda import runtime, texture
+    from cupyx.scipy import ndimage
+    data = normal(23, 48, 64)
+    found = {}
+    for name, mode in (("point", runtime.cudaFilterModePoint), ("linear", runtime.cudaFilterModeLinear)):
+        array, resource = float_array(data)
+        how = texture.TextureDescriptor((runtime.cudaAddressModeClamp, runtime.cudaAddressModeClamp), mode, runtime.cudaReadModeElementType)
+        sampled = cupy.zeros_like(data)
+        cupy.RawKernel(TEXTURES, "sample")((12,), (256,), (sampled, texture.TextureObject(resource, how), numpy.int32(64), numpy.int32(48)))
+        found[name] = sampled
+        cupy.cuda.Device().synchronize()
+    matrix = cupy.asarray([[0.9, 0.2, 1.0], [-0.1, 1.1, 2.0], [0.0, 0.0, 1.0]], dtype=cupy.float32)
+    return dict(found, affine=ndimage.affine_transform(data, matrix, order=1, texture_memory=True))
+
+
+@cases.case
+def surfaces():
+    from cupy.cuda import runtime, texture
+    data = normal(24, 48, 64)
+    array, resource = float_array(data, runtime.cudaArraySurfaceLoadStore)
+    cupy.RawKernel(TEXTURES, "negate")((12,), (256,), (texture.SurfaceObject(resource), numpy.int32(64), numpy.int32(48)))
+    back = cupy.empty_like(data)
+    array.copy_to(back)
+    cupy.cuda.Device().synchronize()
+    return {"negated": back, "equal": str(bool((back == -data).all()))}
+
+
 @cases.case
 def shared_with_torch():
     try:
