@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -16,6 +18,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/backend.h"
 #include "proxy/gpus.h"
+#include "proxy/restart.h"
 #include "proxy/server.h"
 #include "proxy/version.h"
 
@@ -31,6 +34,7 @@ struct Options {
   std::string driver;
   std::string sim;
   std::string log;
+  std::string inherit;
   int ready_fd = -1;
   bool foreground = true;
 };
@@ -63,6 +67,17 @@ void prepare_process(const Options& options) {
   signal(SIGPIPE, SIG_IGN);
 }
 
+// For the proxy that replaces this one; nobody waits for it to be ready any more.
+std::vector<std::string> arguments_again(const Options& options) {
+  std::vector<std::string> arguments{"tubed", "--workflow", options.workflow, "--backend", options.backend};
+  const std::pair<const char*, const std::string&> optional[] = {
+      {"--gpus", options.gpus}, {"--driver", options.driver}, {"--sim", options.sim}, {"--log", options.log}};
+  for (const auto& [flag, value] : optional) {
+    if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
+  }
+  return arguments;
+}
+
 Status announce(const Options& options, const Server& server) {
   std::printf("tubed: ready workflow=%s socket=%s\n", options.workflow.c_str(), server.socket_path().c_str());
   std::fflush(stdout);
@@ -91,10 +106,13 @@ Status serve(const Options& options) {
   if (Status status = gpus.open(); !status.ok()) return status;
   log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(),
            gpus.count());
-  Server server(driver, gpus, ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), coalesce_us()});
+  Inheritance inherited;
+  if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited)) return errorf("--inherit is for tubed itself");
+  Server server(driver, gpus, ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), coalesce_us(), inherited});
   if (Status status = server.listen(); !status.ok()) return status;
   if (Status status = announce(options, server); !status.ok()) return status;
-  return server.run();
+  if (Status status = server.run(); !status.ok() || !server.restart_wanted()) return status;
+  return restart(server.hand_over(), arguments_again(options));
 }
 
 }  // namespace
@@ -110,6 +128,7 @@ int main(int argc, char** argv) {
   app.add_option("--backend", options.backend, "auto, driver or sim")->check(CLI::IsMember({"auto", "driver", "sim"}))->capture_default_str();
   app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
   app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");
+  app.add_option("--inherit", options.inherit)->group("");  // restart.h
   app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");
   app.add_option("--log", options.log, "error, warn, info, debug or trace (default: TUBE_LOG, else info)");
   app.add_flag("--foreground", options.foreground, "stay in the foreground (the default and only way)");

@@ -85,27 +85,31 @@ Status Server::listen() {
   if (!epoll_fd_.valid() || !ended_fd_.valid() || !signal_fd_.valid()) return errno_error(errno, "epoll, eventfd or signalfd");
   socket_path_ = data_socket_path(options_.runtime_dir, options_.workflow);
   control_path_ = control_socket_path(options_.runtime_dir, options_.workflow);
-  Result<UniqueFd> data = shared::listen_unix(socket_path_, SOCK_SEQPACKET);
+  Inheritance& old = options_.inherited;
+  Result<UniqueFd> data = old.valid() ? Result<UniqueFd>(UniqueFd(old.data)) : shared::listen_unix(socket_path_, SOCK_SEQPACKET);
   if (!data.ok()) return data.error();
   listen_fd_ = data.take();
-  Result<UniqueFd> control = shared::listen_unix(control_path_, SOCK_STREAM);
+  Result<UniqueFd> control = old.valid() ? Result<UniqueFd>(UniqueFd(old.control)) : shared::listen_unix(control_path_, SOCK_STREAM);
   if (!control.ok()) return control.error();
   control_fd_ = control.take();
   if (Status s = listen_for_proxies(); !s.ok()) return s;
   if (Status s = watch(listen_fd_.get(), Source::kListen, 0, EPOLLIN); !s.ok()) return s;
   if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, EPOLLIN); !s.ok()) return s;
   if (Status s = watch(signal_fd_.get(), Source::kSignal, 0, EPOLLIN); !s.ok()) return s;
+  for (int fd : old.greeting) expect_greeting(UniqueFd(fd));
   return watch(ended_fd_.get(), Source::kEnded, 0, EPOLLIN);
 }
 
 Status Server::run() {
-  while (!stopping_) {
+  while (!stopping_ && !restarting_) {
     epoll_event events[32];
     const int count = epoll_wait(epoll_fd_.get(), events, 32, doubtful_.empty() ? -1 : kDoubtMs);
     if (count < 0 && errno != EINTR) return errno_error(errno, "epoll_wait");
     for (int i = 0; i < count; ++i) on_event(events[i].data.u64, events[i].events);
     settle_doubts();
   }
+  if (restarting_ && !stopping_) return {};
+  restarting_ = false;
   // Nobody new may come while the old ones leave.
   unlink(socket_path_.c_str());
   stop_sessions();
@@ -139,14 +143,22 @@ void Server::accept_function() {
     }
     // A connection that never greets costs one fd; more than a few of them are turned away.
     if (greeting_.size() >= limits::kClients) continue;
-    const uint64_t id = next_id_++;
-    if (watch(socket->get(), Source::kGreeting, id, EPOLLIN | EPOLLRDHUP).ok()) greeting_.emplace(id, socket.take());
+    expect_greeting(socket.take());
   }
+}
+
+void Server::expect_greeting(UniqueFd socket) {
+  const uint64_t id = next_id_++;
+  if (watch(socket.get(), Source::kGreeting, id, EPOLLIN | EPOLLRDHUP).ok()) greeting_.emplace(id, std::move(socket));
 }
 
 void Server::greet(uint64_t id) {
   auto it = greeting_.find(id);
   if (it == greeting_.end()) return;
+  if (about_to_restart()) {  // unread: the next proxy greets it
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second.get(), nullptr);
+    return;
+  }
   UniqueFd socket = std::move(it->second);
   greeting_.erase(it);
   epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
@@ -192,7 +204,7 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   *refusal = handshake::Refusal::kGpu;
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
     const uint32_t failed = gpus_[gpu].failed.load();
-    if (failed != 0) return errorf("GPU %u is in an error state (%s); restart the proxy", gpu, result_text(driver_, static_cast<CUresult>(failed)).c_str());
+    if (failed != 0) return errorf("GPU %u is in an error state (%s); the proxy starts anew when its last function has left", gpu, result_text(driver_, static_cast<CUresult>(failed)).c_str());
   }
   Client client;
   *refusal = handshake::Refusal::kTooManyClients;
@@ -283,6 +295,36 @@ void Server::reap() {
     log_info("function '%s' (pid %d) left after %lu records, %lu launches in %lu graphs", session->client().name.c_str(), session->client().pid,
              session->stats().records.load(), session->stats().run_launches.load(), session->stats().runs.load());
   }
+  gone.clear();
+  std::lock_guard lock(mutex_);
+  if (sessions_.empty() && has_failed_gpu()) {
+    log_warn("no function is left on the dead context: the proxy starts anew");
+    restarting_ = true;
+  }
+}
+
+bool Server::has_failed_gpu() const {
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
+    if (gpus_[gpu].failed.load() != 0) return true;
+  }
+  return false;
+}
+
+// Whoever still has a session here is dead and only being cleared away.
+bool Server::about_to_restart() {
+  if (!has_failed_gpu()) return false;
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, session] : sessions_) {
+    if (session->client_alive(false)) return false;
+  }
+  return true;
+}
+
+Inheritance Server::hand_over() {
+  Inheritance heir{listen_fd_.release(), control_fd_.release(), options_.inherited.restarts + 1, {}};
+  for (auto& [id, socket] : greeting_) heir.greeting.push_back(socket.release());
+  greeting_.clear();
+  return heir;
 }
 
 // From a session's thread, once per GPU: later reports of the same death say nothing new.

@@ -23,6 +23,7 @@
 #include "proxy/gpus.h"
 #include "proxy/image_store.h"
 #include "proxy/memory_map.h"
+#include "proxy/restart.h"
 #include "proxy/session.h"
 #include "sharedmem/handshake.h"
 
@@ -34,6 +35,7 @@ struct ServerOptions {
   bool is_sim = false;
   uint32_t spin_us = 0;
   uint32_t coalesce_us = 0;
+  Inheritance inherited;   // of the proxy that this one replaces
 };
 
 class Server {
@@ -44,8 +46,12 @@ class Server {
   // Binds both sockets. The error says who is in the way.
   Status listen();
   const std::string& socket_path() const { return socket_path_; }
-  // Until SIGTERM, SIGINT or the control verb `stop`; then ends all sessions and returns.
+  // Until SIGTERM, SIGINT or the control verb `stop`, then ends all sessions; or until a GPU's context is dead and no function is
+  // left (restart_wanted).
   Status run();
+  bool restart_wanted() const { return restarting_; }
+  // What the next proxy of this process takes over. The sockets then are no longer the server's.
+  Inheritance hand_over();
 
  private:
   struct ControlClient {
@@ -63,6 +69,7 @@ class Server {
   Status watch(int fd, Source source, uint64_t id, uint32_t events);
   void on_event(uint64_t tag, uint32_t events);
   void accept_function();
+  void expect_greeting(UniqueFd socket);
   void greet(uint64_t id);
   Status admit(UniqueFd socket, const handshake::Hello& hello, handshake::Refusal* refusal);
   Result<uint32_t> choose_window(uint32_t free_windows);
@@ -72,6 +79,8 @@ class Server {
   void reap();
   void gpu_failed(uint32_t gpu, CUresult error, uint64_t session);
   void stop_sessions();
+  bool has_failed_gpu() const;
+  bool about_to_restart();
 
   // broker.cc
   Status listen_for_proxies();
@@ -112,6 +121,7 @@ class Server {
   std::map<uint64_t, Brokered> brokered_;
   uint64_t next_id_ = 1;
   bool stopping_ = false;
+  bool restarting_ = false;
   uint64_t started_ns_ = 0;
   uint64_t sessions_started_ = 0;
   uint64_t sessions_ended_ = 0;

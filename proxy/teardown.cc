@@ -142,11 +142,12 @@ void Session::drop_deferred() {
 
 bool Session::wait_idle(uint32_t timeout_ms, bool release) {
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
-  auto idle = [&](CUstream stream) {
+  auto idle = [&](CUstream stream, uint32_t gpu) {
     uint32_t pause_ms = 0;
     while (true) {
       if (release) release_waiters();  // again: a graph writes its step's word anew at every launch
       const CUresult state = driver().cuStreamQuery(stream);
+      if (is_sticky(state) && shared_.gpu_failed) shared_.gpu_failed(gpu, state, client_.id);
       if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead
       if (now_ns() > deadline) return false;
       poll(nullptr, 0, static_cast<int>(pause_ms));  // the only timed wait of the proxy: nobody can wake it
@@ -154,10 +155,12 @@ bool Session::wait_idle(uint32_t timeout_ms, bool release) {
     }
   };
   for (auto& [number, share] : contexts_) {
-    if (share.legacy != nullptr && !idle(share.legacy->stream)) return false;
+    if (share.legacy != nullptr && !idle(share.legacy->stream, share.gpu)) return false;
   }
   for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
-    if (!idle(objects_.find(wire::Kind::kStream, id)->handle<CUstream>())) return false;
+    const Object& object = *objects_.find(wire::Kind::kStream, id);
+    const ContextShare* share = context(object.context);
+    if (!idle(object.handle<CUstream>(), share != nullptr ? share->gpu : 0)) return false;
   }
   return true;
 }

@@ -159,6 +159,29 @@ void wait_for_values() {
   pause();
 }
 
+// Ends its context, and every other one of the proxy. What the codes are is told by the conformance chapters.
+void fault(bool and_look) {
+  Gpu gpu;
+  Module module("kernels.ptx");
+  LAUNCH(module.function("poke"), {1}, {1}, 0, nullptr, static_cast<CUdeviceptr>(0), 1u);
+  size_t free_bytes = 0, total = 0;
+  (void)cuMemGetInfo(&free_bytes, &total);  // an answer: the launch has left this process
+  if (and_look) printf("%s\n", code_name(cuCtxSynchronize()));
+  fflush(stdout);
+  _exit(0);
+}
+
+// Answers each line of standard input with the context's state.
+void answer() {
+  Gpu gpu;
+  compute("ready");
+  for (char line[64]; fgets(line, sizeof line, stdin) != nullptr;) {
+    printf("%s\n", code_name(cuCtxSynchronize()));
+    fflush(stdout);
+  }
+  _exit(0);
+}
+
 // The client goes on until it is killed.
 void launch_for_ever() {
   Gpu gpu;
@@ -267,6 +290,12 @@ int main(int argc, char** argv) {
     wait_for_values();
   } else if (scene == "launch_for_ever") {
     launch_for_ever();
+  } else if (scene == "fault") {
+    fault(true);
+  } else if (scene == "fault_unseen") {
+    fault(false);
+  } else if (scene == "answer") {
+    answer();
   } else if (scene == "reset_loop") {
     reset_loop();
   } else if (scene == "list_devices") {

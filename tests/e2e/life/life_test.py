@@ -10,6 +10,7 @@ import resource
 import select
 import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -170,6 +171,71 @@ class Life(unittest.TestCase):
         start = proxy.counts_at_rest()
         self.assert_equal_to_native(proxy, "reset_loop")
         self.assert_nothing_left(proxy, start)
+
+    # ---- faults -----------------------------------------------------------------------------------------------------
+
+    def wait_restarted(self, proxy, times):
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                if proxy.status()["totals"]["restarts"] == times:
+                    return
+            except OSError:  # between the two, the control socket's connection ends
+                pass
+            except ValueError:
+                pass
+            self.assertLess(time.monotonic(), deadline, proxy.log_tail())
+            select.select([], [], [], 0.01)
+
+    def test_proxy_starts_anew_after_a_fault(self):
+        proxy = self.proxy()
+        pid = proxy.process.pid
+        fds = None
+        for times in (1, 2, 3):
+            done = self.run_scene("preload", proxy, "fault")
+            self.assertEqual(done.stdout, "CUDA_ERROR_ILLEGAL_ADDRESS\n", done.stderr)
+            # Who comes at once waits for the new proxy, whichever is the moment.
+            done = self.run_scene("preload", proxy, "compute")
+            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr + proxy.log_tail())
+            self.wait_restarted(proxy, times)
+            self.assertTrue(proxy.alive())
+            self.assertEqual(proxy.status()["pid"], pid)
+            proxy.wait_unmapped("tube-segment")
+            fds = fds or proxy.counts_at_rest()["fds"]
+            self.assertEqual(proxy.counts_at_rest()["fds"], fds)  # nothing of the old one is left open
+        self.assertEqual(proxy.stop(), 0)
+
+    def test_fault_that_nobody_saw(self):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "fault_unseen")
+        self.wait_restarted(proxy, 1)
+        done = self.run_scene("preload", proxy, "compute")
+        self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr)
+
+    def test_fault_while_others_are_there(self):
+        proxy = self.proxy()
+        other = self.start_scene(proxy, "answer", stdin=subprocess.PIPE)
+        self.addCleanup(other.stdin.close)
+        self.assertEqual(other.stdout.readline(), "ready computes 22 22\n")
+        self.run_scene("preload", proxy, "fault")
+        done = self.run_scene("preload", proxy, "compute")  # the context is still there, with somebody in it
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("starts anew", done.stderr)
+        other.stdin.write("\n")
+        other.stdin.flush()
+        self.assertEqual(other.stdout.readline(), "CUDA_ERROR_ILLEGAL_ADDRESS\n")
+        other.kill()
+        other.wait()
+        self.wait_restarted(proxy, 1)
+        done = self.run_scene("preload", proxy, "compute")
+        self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr)
+
+    def test_stop_of_a_proxy_that_started_anew(self):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "fault")
+        self.wait_restarted(proxy, 1)
+        self.assertEqual(proxy.stop(), 0)
+        self.assertEqual(sorted(f.name for f in proxy.dir.iterdir() if f.suffix in (".sock", ".ctl")), [])
 
     # ---- the environment --------------------------------------------------------------------------------------------
 

@@ -1,0 +1,33 @@
+// A proxy whose GPU context died of a fault replaces itself by a fresh one, when the last function has left it.
+//
+// Nothing of a dead context can be repaired inside the process that has it, so tubed executes itself again: same process id, same
+// arguments, same log. What the new one inherits are the listening sockets and the connections that have not been greeted yet, so
+// a function that comes meanwhile waits for some tenths of a second instead of being refused (docs/decisions/0006).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace tube::proxy {
+
+// Descriptors of the predecessor. Whoever holds the struct owns them.
+struct Inheritance {
+  int data = -1;                // listening sockets
+  int control = -1;
+  uint32_t restarts = 0;        // how often this proxy has started anew
+  std::vector<int> greeting;    // accepted connections, nothing read from them yet
+  bool valid() const { return data >= 0 && control >= 0; }
+};
+
+// As the hidden flag --inherit carries it: "data,control,restarts[,connection...]".
+std::string to_text(const Inheritance& inheritance);
+// False for anything that is not such a list of open sockets.
+bool parse_inheritance(const std::string& text, Inheritance* inheritance);
+
+// Replaces this process; returns only when that fails. All other descriptors are closed. `arguments` begin with the program's name.
+Error restart(const Inheritance& inheritance, std::vector<std::string> arguments);
+
+}  // namespace tube::proxy
