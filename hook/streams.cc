@@ -65,11 +65,15 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   if (stream == nullptr) return error;
   Event* event = find_event(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult r = capture_saw_wait(stream, event); r != CUDA_SUCCESS) return r;
+  // Captured as a node: it waits for whatever the event's record is at the launch.
+  const bool external = capturing(stream) && (Flags & CU_EVENT_WAIT_EXTERNAL) != 0;
+  if (!external) {
+    if (const CUresult r = capture_saw_wait(stream, event); r != CUDA_SUCCESS) return r;
+  }
   const bool interprocess = (event->flags & CU_EVENT_INTERPROCESS) != 0;  // another process may record it
-  if (!interprocess) {
+  if (!interprocess && !external) {
     Locked locked(connection().producer);
-    if (!event->recorded) return CUDA_SUCCESS;
+    if (!event->recorded && !event->asked) return CUDA_SUCCESS;
   }
   Request<wire::tubeStreamWaitEvent> r(stream);
   r->stream = stream->id;

@@ -8,6 +8,7 @@
 
 #include "sim/capture.h"
 #include "sim/graph.h"
+#include "sim/mempool.h"
 
 namespace tube::sim {
 namespace {
@@ -184,6 +185,30 @@ Node* find_in_exec(GraphExec* exec, const Node& original) {
   return nullptr;
 }
 
+namespace {
+
+// A launch may not allocate what an earlier one allocated and nobody freed, unless it frees that itself.
+CUresult check_memory(const Graph& graph, bool frees_itself) {
+  for (auto& node : graph.nodes) {
+    if (auto* child = std::get_if<ChildWork>(&node->work))
+      if (CUresult r = check_memory(*child->graph, frees_itself)) return r;
+    auto* alloc = std::get_if<AllocWork>(&node->work);
+    if (alloc != nullptr && alloc->memory->allocated && !frees_itself) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+void account_memory(const Graph& graph) {
+  for (Node* node : topological(graph)) {
+    if (auto* child = std::get_if<ChildWork>(&node->work)) account_memory(*child->graph);
+    if (auto* alloc = std::get_if<AllocWork>(&node->work)) alloc->memory->allocated = true;
+    if (auto* gone = std::get_if<FreeWork>(&node->work))
+      if (GraphAllocation* memory = graph_allocation(gone->address)) memory->allocated = false;
+  }
+}
+
+}  // namespace
+
 CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
   State& s = state();
   if (stream->capture) {
@@ -193,6 +218,8 @@ CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
   }
   if (stream == stream->context->legacy_stream)
     if (CUresult r = check_legacy_capture(s, stream->context)) return r;
+  if (CUresult r = check_memory(*exec->graph, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)) return r;
+  account_memory(*exec->graph);
   Op entry;
   if (exec->last && !exec->last->done) entry.waits.push_back(exec->last);
   FencePtr start = append(lock, stream, std::move(entry));

@@ -50,6 +50,14 @@ CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* p, Work* work) {
   return CUDA_SUCCESS;
 }
 
+CUresult free_work(CUdeviceptr address, Work* work) {
+  GraphAllocation* memory = graph_allocation(address);
+  if (memory == nullptr || memory->graph_frees) return CUDA_ERROR_INVALID_VALUE;
+  memory->graph_frees = true;
+  *work = FreeWork{address, false};
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS_v2& p, Work* work, Context** owner) {
@@ -137,9 +145,7 @@ CUresult generic_work(Lock& lock, Context* current, CUgraphNodeParams* p, Work* 
       return r;
     }
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      if (!state().map.find(p->free.dptr)) return CUDA_ERROR_INVALID_VALUE;
-      *work = FreeWork{p->free.dptr, false};
-      return CUDA_SUCCESS;
+      return free_work(p->free.dptr, work);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: return CUDA_ERROR_NOT_SUPPORTED;

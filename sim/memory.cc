@@ -8,6 +8,7 @@
 #include "sim/device.h"
 #include "sim/heap.h"
 #include "sim/managed.h"
+#include "sim/mempool.h"
 #include "sim/state.h"
 #include "sim/work.h"
 
@@ -43,6 +44,11 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
   if (CUresult r = synchronize(lock, owner)) return r;
   if (owner != context)
     if (CUresult r = synchronize(lock, context)) return r;
+  if (GraphAllocation* of_graph = graph_allocation(dptr); of_graph != nullptr) {  // the address stays the node's
+    if (!of_graph->allocated) return CUDA_ERROR_INVALID_VALUE;
+    of_graph->allocated = false;
+    return CUDA_SUCCESS;
+  }
   if (range->kind == RangeKind::kPool) {
     lock.unlock();
     return finish_pool_free(dptr);

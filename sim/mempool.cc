@@ -4,6 +4,7 @@
 // never wrong. cuMemFreeAsync marks the range; it goes back when the stream gets there. Nothing is cached for reuse, so
 // the release threshold is only remembered.
 #include <algorithm>
+#include <unordered_map>
 
 #include "sim/heap.h"
 #include "sim/mempool.h"
@@ -40,7 +41,17 @@ CUresult free_async(Context* context, CUdeviceptr dptr, CUstream handle) {
   if (!range || range->base != dptr || range->freeing) return CUDA_ERROR_INVALID_VALUE;
   FreeWork work;
   work.address = dptr;
-  if (stream->capture) return issue(lock, stream, work);
+  GraphAllocation* of_graph = graph_allocation(dptr);
+  if (stream->capture) {
+    if (of_graph == nullptr || of_graph->graph_frees) return CUDA_ERROR_INVALID_VALUE;
+    of_graph->graph_frees = true;
+    return issue(lock, stream, work);
+  }
+  if (of_graph != nullptr) {  // the address stays the node's
+    if (!of_graph->allocated) return CUDA_ERROR_INVALID_VALUE;
+    of_graph->allocated = false;
+    return issue(lock, stream, EmptyWork{});
+  }
   if (range->kind != RangeKind::kPool && range->kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
   work.return_to_pool = true;
   s.map.update(dptr, [](Range& r) { r.freeing = true; });
@@ -90,9 +101,25 @@ CUresult finish_pool_free(CUdeviceptr address) {
   return CUDA_SUCCESS;
 }
 
-std::shared_ptr<void> graph_memory(CUdeviceptr address) {
+static std::unordered_map<CUdeviceptr, GraphAllocation*>& graph_allocations() {
+  static auto* allocations = new std::unordered_map<CUdeviceptr, GraphAllocation*>;
+  return *allocations;
+}
+
+GraphAllocation* graph_allocation(CUdeviceptr address) {
+  auto found = graph_allocations().find(address);
+  return found == graph_allocations().end() ? nullptr : found->second;
+}
+
+std::shared_ptr<GraphAllocation> graph_memory(CUdeviceptr address) {
+  auto* made = new GraphAllocation{address};
+  graph_allocations()[address] = made;
   // Graphs are destroyed with the lock held, so this must not take it.
-  return std::shared_ptr<void>(reinterpret_cast<void*>(address), [](void* p) { free_pool_range(state(), reinterpret_cast<uint64_t>(p)); });
+  return std::shared_ptr<GraphAllocation>(made, [](GraphAllocation* a) {
+    graph_allocations().erase(a->address);
+    if (!a->allocated || a->graph_frees) free_pool_range(state(), a->address);
+    delete a;
+  });
 }
 
 }  // namespace tube::sim

@@ -57,9 +57,10 @@ struct ChildWork {
   Graph* graph = nullptr;
 };
 // Memory nodes: the address exists from node creation on, the pool accounts for it.
+struct GraphAllocation;
 struct AllocWork {
   CUDA_MEM_ALLOC_NODE_PARAMS params{};
-  std::shared_ptr<void> memory;  // keeps the address alive as long as any graph has the node
+  std::shared_ptr<GraphAllocation> memory;  // keeps the address alive as long as any graph has the node
 };
 struct FreeWork {
   CUdeviceptr address = 0;
