@@ -105,6 +105,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   Allocation a;
   const bool found = memory_map().find(dptr, &a);
   if (found && a.base == dptr && a.kind == MemoryKind::kManaged) return free_managed(a);
+  if (found && a.base == dptr && a.kind == MemoryKind::kOpened && a.flags == kFromPool) {
+    const CUresult finished = sync_all_contexts();
+    const CUresult closed = close_pool_pointer(a);
+    return finished != CUDA_SUCCESS ? finished : closed;
+  }
   if (!found || a.base != dptr || a.kind != MemoryKind::kDevice) {
     if (found || !connection().in_device_window(dptr)) return CUDA_ERROR_INVALID_VALUE;
     a.context = current_context();  // stream-ordered memory may be freed by this call too; the proxy knows
@@ -113,6 +118,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   const CUresult finished = sync_all_contexts();
   const bool known = a.base != 0;
   if (known && !memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
+  if (known && a.flags == kFromPool) leave_pool(a.pool, a.size_bytes);
   Request<wire::tubeMemFree> r;
   r.in_context(a.context);
   r->dptr = dptr;

@@ -1,23 +1,21 @@
 // Stream-ordered allocation, emulated: the driver's pools would hand out addresses outside the windows. An allocation is
-// ready at once; a free is posted and happens when the stream gets there. Pools are names with attributes.
+// ready at once; a free is posted and happens when the stream gets there. Pools are names with attributes, and count what the
+// program has from them; sharing them is in call_pool_share.cc.
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "hook/graph_memory.h"
+#include "hook/memory_calls.h"
 #include "hook/memory_map.h"
+#include "hook/pool.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 namespace {
 
-struct Pool {
-  Slot* slot = nullptr;
-  uint32_t visible_device = 0;
-  uint64_t release_threshold = 0;
-  int32_t reuse[3] = {1, 1, 1};
-  int32_t access[info::kMaxDevices] = {};  // CUmemAccess_flags by visible device, as asked for
-};
+constexpr uint64_t kReservedUnit = 32u << 20;  // the driver's pools grow by that much
 
 struct Pools {
   Lock lock;  // rank 2
@@ -29,12 +27,38 @@ Pools& pools() {
   return *p;
 }
 
+uint64_t whole_units(uint64_t bytes) { return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit; }
+
+// Bytes taken from the pool; false when it may not grow that far.
+bool enter_pool(Pool* p, uint64_t bytes) {
+  Locked locked(pools().lock);
+  if (p->max_bytes != 0 && bytes > p->max_bytes - p->used) return false;
+  p->used += bytes;
+  p->used_high = std::max(p->used_high, p->used);
+  p->reserved = std::max(p->reserved, whole_units(p->used));
+  p->reserved_high = std::max(p->reserved_high, p->reserved);
+  return true;
+}
+
+// What is not used goes back down to `keep`. Lock held.
+void shrink(Pool* p, uint64_t keep) { p->reserved = std::max(whole_units(p->used), std::min(p->reserved, keep)); }
+
+}  // namespace
+
 Pool* find_pool(CUmemoryPool handle) {
   Slot* slot = objects().find(Kind::kMemPool, handle);
   return slot == nullptr ? nullptr : static_cast<Pool*>(slot->object);
 }
 
 CUmemoryPool handle_of(const Pool* p) { return static_cast<CUmemoryPool>(objects().handle_of(p->slot)); }
+
+void leave_pool(CUmemoryPool handle, uint64_t bytes) {
+  Pool* p = find_pool(handle);
+  if (p == nullptr) return;
+  Locked locked(pools().lock);
+  p->used -= std::min(p->used, bytes);
+  shrink(p, p->release_threshold);
+}
 
 Pool* make_pool(uint32_t device) {
   Slot* slot = objects().allocate(Kind::kMemPool);
@@ -51,6 +75,8 @@ Pool* make_pool(uint32_t device) {
   return p;
 }
 
+namespace {
+
 bool valid_device(CUdevice dev) { return dev >= 0 && static_cast<uint32_t>(dev) < process().device_count; }
 
 bool reaches(CUdevice dev, const Pool* pool) {
@@ -66,13 +92,22 @@ Pool* default_pool(CUdevice dev) {
   return p;
 }
 
-CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Context* device_context) {
+Pool* current_pool(uint32_t device) {
+  if (default_pool(static_cast<CUdevice>(device)) == nullptr) return nullptr;
+  Locked locked(pools().lock);
+  return pools().current[device];
+}
+
+// `pool` nullptr: the current one of the stream's device.
+CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool) {
   if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  Context* context = device_context == nullptr ? stream->context : device_context;
+  Context* context = pool == nullptr ? stream->context : process().primaries[pool->visible_device];
   if (capturing(stream)) return capture_allocation(stream, context->device, bytes, dptr);
+  if (pool == nullptr) pool = current_pool(context->visible_device);
+  if (pool == nullptr || !enter_pool(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::tubeMemAlloc_reply reply{};
   CUresult result;
   {
@@ -81,9 +116,13 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Context* de
     r->bytes = bytes;
     result = r.call(&reply);
   }
-  if (result != CUDA_SUCCESS) return result;
+  if (result != CUDA_SUCCESS) {
+    leave_pool(handle_of(pool), bytes);
+    return result;
+  }
   static std::atomic<uint64_t> buffer_id{1ull << 40};
-  memory_map().insert({reply.dptr, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, kFromPool});
+  memory_map().insert(
+      {reply.dptr, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, kFromPool, handle_of(pool)});
   *dptr = reply.dptr;
   return CUDA_SUCCESS;
 }
@@ -93,19 +132,25 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Context* de
 CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) { return allocate(dptr, bytesize, hStream, nullptr); }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
-  const Pool* p = find_pool(pool);
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return allocate(dptr, bytesize, hStream, process().primaries[p->visible_device]);
+  Pool* p = find_pool(pool);
+  if (p == nullptr || p->imported) return CUDA_ERROR_INVALID_VALUE;
+  return allocate(dptr, bytesize, hStream, p);
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   CUresult error = CUDA_SUCCESS;
-  if (dptr == 0) return CUDA_SUCCESS;
+  if (dptr == 0) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (capturing(stream) || is_graph_memory(dptr)) return free_graph_memory(stream, dptr);
   Allocation a;
+  if (memory_map().find(dptr, &a) && a.base == dptr && a.kind == MemoryKind::kOpened && a.flags == kFromPool) {
+    const CUresult finished = sync_stream(stream);  // its owner frees it; here it only goes out of sight
+    const CUresult closed = close_pool_pointer(a);
+    return finished != CUDA_SUCCESS ? finished : closed;
+  }
   if (!memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
+  if (a.flags == kFromPool) leave_pool(a.pool, a.size_bytes);
   Request<wire::tubeMemFreeAsync> r(stream);
   r->stream = stream->id;
   r->dptr = dptr;
@@ -124,9 +169,9 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  if (default_pool(dev) == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  Locked locked(pools().lock);
-  *pool = handle_of(pools().current[dev]);
+  const Pool* p = current_pool(static_cast<uint32_t>(dev));
+  if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pool = handle_of(p);
   return CUDA_SUCCESS;
 }
 
@@ -139,12 +184,20 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
+static CUresult check_props(const CUmemPoolProps& props) {
+  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return props.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  if (!valid_device(props.location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (props.handleTypes != CU_MEM_HANDLE_TYPE_NONE && props.handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (pool == nullptr || poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return unsupported("cuMemPoolCreate with shareable handles", "pools are emulated");
-  if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(poolProps->location.id)) return CUDA_ERROR_INVALID_VALUE;
-  const Pool* p = make_pool(static_cast<uint32_t>(poolProps->location.id));
+  if (const CUresult r = check_props(*poolProps); r != CUDA_SUCCESS) return r;
+  Pool* p = make_pool(static_cast<uint32_t>(poolProps->location.id));
   if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  p->shareable = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  p->max_bytes = poolProps->maxSize;
   *pool = handle_of(p);
   return CUDA_SUCCESS;
 }
@@ -158,8 +211,14 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   return objects().remove(p->slot) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Nothing is kept back, so there is nothing to trim.
-CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) { return find_pool(pool) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; }
+// Nothing is kept back in truth; the figures behave as if.
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+  Pool* p = find_pool(pool);
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Locked locked(pools().lock);
+  shrink(p, minBytesToKeep);
+  return CUDA_SUCCESS;
+}
 
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
   Pool* p = find_pool(pool);
@@ -172,7 +231,15 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
       std::memcpy(&p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], value, 4);
       return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: {
+      uint64_t high = 0;
+      std::memcpy(&high, value, sizeof high);
+      if (high != 0) return CUDA_ERROR_INVALID_VALUE;  // it can only be set back
+      Locked locked(pools().lock);
+      if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) p->used_high = p->used;
+      else p->reserved_high = p->reserved;
+      return CUDA_SUCCESS;
+    }
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
@@ -187,10 +254,14 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
       std::memcpy(value, &p->reuse[attr - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES], 4);
       return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: std::memset(value, 0, 8); return CUDA_SUCCESS;
+    default: break;
+  }
+  Locked locked(pools().lock);
+  switch (attr) {
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: std::memcpy(value, &p->reserved, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: std::memcpy(value, &p->reserved_high, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: std::memcpy(value, &p->used, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: std::memcpy(value, &p->used_high, 8); return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
@@ -215,6 +286,28 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUme
   if (p == nullptr || flags == nullptr || location == nullptr || !valid_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
   *flags = static_cast<CUmemAccess_flags>(p->access[location->id]);
   return CUDA_SUCCESS;
+}
+
+static CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUdevice* device) {
+  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return location->type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  *device = location->id;
+  return CUDA_SUCCESS;
+}
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+  CUdevice device = 0;
+  const CUresult r = device_of(location, type, &device);
+  return r != CUDA_SUCCESS ? r : hook::cuDeviceGetDefaultMemPool(pool_out, device);
+}
+CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+  CUdevice device = 0;
+  const CUresult r = device_of(location, type, &device);
+  return r != CUDA_SUCCESS ? r : hook::cuDeviceGetMemPool(pool, device);
+}
+CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+  CUdevice device = 0;
+  const CUresult r = device_of(location, type, &device);
+  return r != CUDA_SUCCESS ? r : hook::cuDeviceSetMemPool(device, pool);
 }
 
 }  // namespace tube::hook

@@ -20,5 +20,7 @@ CUresult free_managed(const Allocation& allocation);
 
 // Pool allocations count for their pool until they are freed (call_pool.cc). `pool` may be gone.
 void leave_pool(CUmemoryPool pool, uint64_t bytes);
+// A pointer of cuMemPoolImportPointer goes out of sight; its work must be over (call_pool_share.cc).
+CUresult close_pool_pointer(const Allocation& allocation);
 
 }  // namespace tube::hook

@@ -65,6 +65,11 @@ CUresult pool_of(CUmemoryPool handle, Pool** pool) {
 
 }  // namespace
 
+// The driver's pools grow by this much. Nothing is kept back here, the figures behave as if.
+constexpr uint64_t kReservedUnit = 32u << 20;
+static uint64_t whole_units(uint64_t bytes) { return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit; }
+static void shrink(Pool* pool, uint64_t keep) { pool->reserved = std::max(whole_units(pool->used), std::min(pool->reserved, keep)); }
+
 CUresult pool_allocate(State& s, Pool* pool, uint64_t bytes, CUdeviceptr* dptr) {
   if (pool->props.maxSize != 0 && pool->used + bytes > pool->props.maxSize) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
@@ -78,7 +83,7 @@ CUresult pool_allocate(State& s, Pool* pool, uint64_t bytes, CUdeviceptr* dptr) 
   if (CUresult r = allocate_range(s, range, kAllocAlign, &base)) return r;
   pool->used += bytes;
   pool->used_high = std::max(pool->used_high, pool->used);
-  pool->reserved = pool->used;
+  pool->reserved = std::max(pool->reserved, whole_units(pool->used));
   pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
   *dptr = base;
   return CUDA_SUCCESS;
@@ -89,7 +94,7 @@ static void free_pool_range(State& s, uint64_t address) {
   if (!gone) return;
   if (gone->pool != nullptr) {
     gone->pool->used -= std::min(gone->pool->used, gone->requested);
-    gone->pool->reserved = gone->pool->used;
+    shrink(gone->pool, gone->pool->release_threshold);
   }
   release_range(s, *gone);
 }
@@ -142,10 +147,12 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 SIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   SIM_ENTER(kInit);
   if (pool == nullptr || poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (poolProps->location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
   if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   Device* device = device_at(poolProps->location.id);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_NOT_SUPPORTED;
   State& s = state();
   Lock lock(s.mutex);
   auto* p = new Pool;
@@ -171,11 +178,13 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
+SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   SIM_ENTER(kInit);
   Lock lock(state().mutex);
   Pool* p = nullptr;
-  return pool_of(pool, &p);
+  if (CUresult r = pool_of(pool, &p)) return r;
+  shrink(p, minBytesToKeep);
+  return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void* value) {
@@ -293,8 +302,9 @@ SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 }
 
 static CUresult check_location(const CUmemLocation* location, CUmemAllocationType type) {
-  if (location == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_NOT_SUPPORTED;
+  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type == CU_MEM_LOCATION_TYPE_INVALID)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   return CUDA_SUCCESS;
 }
 SIM_API CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
@@ -311,4 +321,38 @@ SIM_API CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType ty
   SIM_ENTER(kInit);
   if (CUresult r = check_location(location, type)) return r;
   return set_pool(location->id, pool);
+}
+
+// Pool memory is this process's own and cannot be shared: only the checks are the driver's.
+static CUresult check_handle_type(CUmemAllocationHandleType type, unsigned long long flags) {
+  if (flags != 0 || type == CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
+  return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+SIM_API CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+                                                  unsigned long long flags) {
+  SIM_ENTER(kInit);
+  Lock lock(state().mutex);
+  Pool* p = nullptr;
+  if (CUresult r = pool_of(pool, &p)) return r;
+  if (handle_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = check_handle_type(handleType, flags)) return r;
+  return p->props.handleTypes == handleType ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+SIM_API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void*, CUmemAllocationHandleType handleType, unsigned long long flags) {
+  SIM_ENTER(kInit);
+  if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = check_handle_type(handleType, flags)) return r;
+  return CUDA_ERROR_INVALID_VALUE;  // no descriptor is a pool's
+}
+SIM_API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
+  SIM_ENTER(kContext);
+  auto range = state().map.find(ptr);
+  if (shareData_out == nullptr || !range || range->kind != RangeKind::kPool || range->base != ptr) return CUDA_ERROR_INVALID_VALUE;
+  Lock lock(state().mutex);
+  const bool shareable = live<Pool>(state(), range->pool, Kind::kPool) != nullptr && range->pool->props.handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  return shareable ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+}
+SIM_API CUresult cuMemPoolImportPointer(CUdeviceptr*, CUmemoryPool, CUmemPoolPtrExportData*) {
+  SIM_ENTER(kContext);
+  return CUDA_ERROR_INVALID_VALUE;
 }

@@ -25,6 +25,11 @@ call("cuMemFreeAsync", lane="local", uses="tubeMemFreeAsync")
 call("cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", lane="local", needs="init")
 call("cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolSetAttribute", "cuMemPoolGetAttribute",
      "cuMemPoolSetAccess", "cuMemPoolGetAccess", lane="local", needs="init")
+call("cuMemGetDefaultMemPool", "cuMemGetMemPool", "cuMemSetMemPool", lane="local", needs="init")
+# a pool travels as a sealed memory file of the hook's, an allocation of it as the handle of its memory
+call("cuMemPoolExportToShareableHandle", "cuMemPoolImportFromShareableHandle", lane="local", needs="init")
+call("cuMemPoolExportPointer", lane="local", uses="tubeIpcGetMem")
+call("cuMemPoolImportPointer", lane="local", uses="tubeIpcOpenMem tubeIpcCloseMem")
 
 chapter("virtual memory")
 # No context needed. Locations name devices: the hook turns its ordinals into the proxy's in the bytes it sends.
