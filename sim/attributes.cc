@@ -85,7 +85,7 @@ bool limit_attribute(const Device& device, int id, int* value) {
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: *value = l.max_blocks; return true;
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: *value = l.reserved_shared; return true;
     case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: *value = device.spec.sm >= 80 ? 31457280 : 0; return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE: *value = device.spec.sm >= 80 ? 134213632 : 0; return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE: *value = device.spec.sm >= 80 ? 134217728 : 0; return true;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: *value = device.spec.sm >= 90 ? 1 : 0; return true;
     case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT: *value = device.spec.sm >= 90 ? 4 : 1; return true;
@@ -106,10 +106,10 @@ bool support_attribute(int id, int* value) {
       // Managed memory is plain memory here: no migration, no concurrent access promised.
       {83, 1}, {84, 0}, {86, 0}, {87, 2}, {88, 0}, {89, 0}, {90, 1},
       {91, 1},  // pinned memory has one address everywhere
-      {92, 1}, {93, 1}, {94, 1}, {95, 1}, {96, 0}, {98, 0}, {99, 1}, {100, 0}, {101, 0}, {102, 1}, {103, 1}, {104, 0}, {105, 0},
-      {107, 0}, {110, 0}, {112, 0}, {113, 1}, {114, 0}, {115, 1}, {116, 0}, {117, 0}, {118, 0}, {119, 1}, {121, 0}, {122, 1},
+      {92, 0}, {93, 0}, {94, 0}, {95, 1}, {96, 1}, {98, 0}, {99, 1}, {100, 0}, {101, 0}, {102, 1}, {103, 1}, {104, 0}, {105, 0},
+      {107, 0}, {110, 0}, {112, 0}, {113, 1}, {114, 0}, {115, 1}, {116, 1}, {117, 1}, {118, 100}, {119, 1}, {121, 0}, {122, 1},
       {123, 1}, {124, 0}, {125, 1}, {128, 0}, {130, 0}, {132, 0}, {133, 0}, {135, 0}, {136, 0}, {137, 0}, {138, 0},
-      {139, 0x2335}, {140, 0x18be}, {141, 0}, {142, 0}, {143, 0}, {144, 0}, {145, 0}, {146, 0}, {147, 0},
+      {139, 590680286}, {140, 0x18be}, {141, 0}, {142, 0}, {143, 0}, {144, 0}, {145, 0}, {146, 0}, {147, 0},
   };
   for (const Entry& e : kTable) {
     if (e.id != id) continue;

@@ -66,15 +66,18 @@ CUresult context_or_current(State& s, CUcontext handle, Context** out) {
   return *out == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-CUresult release_primary(CUdevice dev, bool reset) {
+enum class End : uint8_t { kRelease, kReset, kResetAndForget };
+
+CUresult release_primary(CUdevice dev, End how) {
   Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   Lock lock(state().mutex);
   Context* c = device->primary;
-  if (!reset) {
+  if (how == End::kRelease) {
     if (c == nullptr || c->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (--c->retained > 0) return CUDA_SUCCESS;
   }
+  if (how == End::kResetAndForget && c != nullptr) c->retained = 0;
   if (c == nullptr || !c->active) return CUDA_SUCCESS;
   tear_down(lock, c);
   // A reset leaves the references alone, but the context is inactive until it is retained again.
@@ -102,39 +105,42 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
+// The first versions of the three: one release too many is no error, a reset drops the references, flags wait for the next context.
 SIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
   SIM_ENTER(kInit);
-  return release_primary(dev, false);
+  const CUresult r = release_primary(dev, End::kRelease);
+  return r == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : r;
 }
 SIM_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   SIM_ENTER(kInit);
-  return release_primary(dev, false);
+  return release_primary(dev, End::kRelease);
 }
 SIM_API CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
   SIM_ENTER(kInit);
-  return release_primary(dev, true);
+  return release_primary(dev, End::kResetAndForget);
 }
 SIM_API CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   SIM_ENTER(kInit);
-  return release_primary(dev, true);
+  return release_primary(dev, End::kReset);
 }
 
-static CUresult set_primary_flags(CUdevice dev, unsigned flags) {
+static CUresult set_primary_flags(CUdevice dev, unsigned flags, bool while_active) {
   Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
+  if (!while_active && primary_of(s, device)->active) return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
   primary_of(s, device)->flags = flags;
   return CUDA_SUCCESS;
 }
 SIM_API CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
   SIM_ENTER(kInit);
-  return set_primary_flags(dev, flags);
+  return set_primary_flags(dev, flags, false);
 }
 SIM_API CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   SIM_ENTER(kInit);
-  return set_primary_flags(dev, flags);
+  return set_primary_flags(dev, flags, true);
 }
 
 SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
@@ -170,6 +176,7 @@ SIM_API CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreatePar
 
 SIM_API CUresult cuCtxDestroy_v2(CUcontext ctx) {
   SIM_ENTER(kInit);
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   Context* c = nullptr;
@@ -184,10 +191,12 @@ SIM_API CUresult cuCtxDestroy_v2(CUcontext ctx) {
 
 SIM_API CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   SIM_ENTER(kInit);
+  if (ctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
-  Context* c = nullptr;
-  if (CUresult r = check_context(s, ctx, &c)) return r;
+  // A destroyed context may be pushed; what is done in it then answers 709.
+  auto* c = live<Context>(s, ctx, Kind::kContext);
+  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   thread().stack.push_back(c);
   return CUDA_SUCCESS;
 }
@@ -210,8 +219,8 @@ SIM_API CUresult cuCtxSetCurrent(CUcontext ctx) {
   }
   State& s = state();
   Lock lock(s.mutex);
-  Context* c = nullptr;
-  if (CUresult r = check_context(s, ctx, &c)) return r;
+  auto* c = live<Context>(s, ctx, Kind::kContext);
+  if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (t.stack.empty()) t.stack.push_back(c);
   else t.stack.back() = c;
   return CUDA_SUCCESS;
@@ -246,10 +255,10 @@ SIM_API CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 
 SIM_API CUresult cuCtxGetFlags(unsigned int* flags) {
   SIM_ENTER(kInit);
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* c = current_context();
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = c->flags | CU_CTX_MAP_HOST;
+  *flags = c->primary ? c->flags | CU_CTX_MAP_HOST : c->flags;
   return c->error.load();
 }
 

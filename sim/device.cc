@@ -176,6 +176,7 @@ SIM_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice dev) {
 }
 
 SIM_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  if (!initialized() && bytes != nullptr) *bytes = 0;
   SIM_ENTER(kInit);
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(d, dev);
@@ -255,10 +256,25 @@ SIM_API CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdev
   return CUDA_ERROR_NOT_SUPPORTED;  // Windows only, as on a real Linux driver
 }
 
-SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format, unsigned numChannels,
+static bool plain_format(CUarray_format format) {
+  switch (static_cast<int>(format)) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_UNSIGNED_INT32:
+    case CU_AD_FORMAT_SIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT32:
+    case CU_AD_FORMAT_HALF:
+    case CU_AD_FORMAT_FLOAT: return true;
+    default: return false;
+  }
+}
+
+SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format, unsigned numChannels,
                                                     CUdevice dev) {
   SIM_ENTER(kInit);
-  if (maxWidthInElements == nullptr || numChannels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (maxWidthInElements == nullptr || (numChannels != 1 && numChannels != 2 && numChannels != 4) || !plain_format(format))
+    return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(d, dev);
   (void)d;
   *maxWidthInElements = 268435456;
@@ -267,9 +283,10 @@ SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, 
 
 SIM_API CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
   SIM_ENTER(kInit);
-  if (pi == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(d, dev);
   (void)d;
+  (void)type;  // no kind is supported, the unknown ones included
   *pi = 0;
   return CUDA_SUCCESS;
 }

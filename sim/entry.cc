@@ -66,5 +66,5 @@ SIM_API CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExp
   SIM_ENTER(kNothing);
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *ppExportTable = nullptr;
-  return CUDA_ERROR_NOT_FOUND;
+  return CUDA_ERROR_INVALID_VALUE;
 }

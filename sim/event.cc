@@ -96,6 +96,7 @@ SIM_API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
 }
 
 SIM_API CUresult cuEventQuery(CUevent hEvent) {
+  if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // before everything else, cuInit included
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);

@@ -141,7 +141,7 @@ SIM_API CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig) {
 
 SIM_API CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   SIM_ENTER_CONTEXT(context);
-  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, hfunc);
   *hmod = reinterpret_cast<CUmodule>(f->module);
   return CUDA_SUCCESS;
@@ -157,6 +157,7 @@ SIM_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 
 SIM_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
   SIM_ENTER_CONTEXT(context);
+  if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, func);
   return get_param_info(*f, paramIndex, paramOffset, paramSize);
 }
@@ -202,6 +203,7 @@ SIM_API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CU
 
 SIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
   SIM_ENTER(kInit);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   Function* f = any_function(s, kernel);

@@ -17,6 +17,8 @@ constexpr uint32_t kWrapperMagic = 0x466243B1;
 constexpr uint32_t kFatbinMagic = 0xBA55ED50;
 constexpr char kSection[] = ".tube.sim.ptx";
 
+constexpr int kNewestPtx = 90;  // what a 13.0 driver reads
+
 struct Wrapper {
   uint32_t magic, version;
   const void* data;
@@ -130,6 +132,7 @@ CUresult compile_image(const void* image, size_t size, int sm, std::shared_ptr<c
   std::string text;
   uint32_t magic = 0;
   size_t known = size != 0 ? size : image_size(image);
+  if (size == 0 && *static_cast<const char*>(image) == '\0') return CUDA_ERROR_INVALID_IMAGE;  // an empty text
   if (known >= 4) std::memcpy(&magic, image, sizeof magic);
   ptx::CompileResult result;
   if (unpack_linked(image, known, &texts)) {
@@ -148,6 +151,10 @@ CUresult compile_image(const void* image, size_t size, int sm, std::shared_ptr<c
     *error = "line " + std::to_string(result.error.line) + ": " + result.error.message +
              (result.error.instruction.empty() ? "" : ": " + result.error.instruction);
     return CUDA_ERROR_INVALID_PTX;
+  }
+  if (result.module->isa_version() > kNewestPtx) {
+    *error = "PTX " + std::to_string(result.module->isa_version() / 10) + "." + std::to_string(result.module->isa_version() % 10);
+    return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   if (result.module->target_sm() > sm) {
     *error = "the PTX is for sm_" + std::to_string(result.module->target_sm()) + ", the device is sm_" + std::to_string(sm);

@@ -43,7 +43,7 @@ CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count,
 }
 
 CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr* dptr, size_t* bytes, Context* context) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* library = live<Library>(s, handle, Kind::kLibrary);
@@ -110,7 +110,7 @@ SIM_API CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
                                        unsigned int numLibraryOptions) {
   SIM_ENTER(kInit);
   (void)libraryOptionValues;
-  if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (library == nullptr || fileName == nullptr || *fileName == '\0') return CUDA_ERROR_INVALID_VALUE;
   std::string bytes;
   if (!read_whole_file(fileName, &bytes)) return CUDA_ERROR_FILE_NOT_FOUND;
   if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
@@ -167,7 +167,7 @@ SIM_API CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 
 SIM_API CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
   SIM_ENTER(kInit);
-  if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIBRARY(l, lib);
   for (unsigned i = 0; i < numKernels && i < l->kernels.size(); ++i)
     kernels[i] = reinterpret_cast<CUkernel>(l->kernels[i].get());
@@ -199,7 +199,7 @@ SIM_API CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, con
   if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIBRARY(l, library);
   (void)l;
-  return CUDA_ERROR_NOT_FOUND;
+  return CUDA_ERROR_INVALID_VALUE;  // no image here holds one
 }
 
 SIM_API CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
@@ -222,7 +222,7 @@ SIM_API CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 
 SIM_API CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   SIM_ENTER(kInit);
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_KERNEL(k, hfunc);
   *name = k->kernel->name.c_str();
   return CUDA_SUCCESS;

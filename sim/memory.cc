@@ -41,8 +41,9 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
     return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_capture_unsafe(s)) return r;
   Context* owner = range->context != nullptr ? range->context : context;
-  if (CUresult r = synchronize(lock, owner)) return r;
-  if (owner != context)
+  if (owner != nullptr)
+    if (CUresult r = synchronize(lock, owner)) return r;
+  if (owner != context && context != nullptr)
     if (CUresult r = synchronize(lock, context)) return r;
   if (GraphAllocation* of_graph = graph_allocation(dptr); of_graph != nullptr) {  // the address stays the node's
     if (!of_graph->allocated) return CUDA_ERROR_INVALID_VALUE;
@@ -160,6 +161,7 @@ SIM_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 }
 
 SIM_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  if (!initialized() && dptr != nullptr) *dptr = 0;
   SIM_ENTER_CONTEXT(context);
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   return allocate_memory(context, bytesize, RangeKind::kDevice, dptr);
@@ -172,7 +174,8 @@ SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t Wi
 }
 
 SIM_API CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  SIM_ENTER_CONTEXT(context);
+  Context* context = nullptr;
+  if (CUresult entered = enter_to_free(__func__, &context)) return entered;
   return free_memory(context, dptr);
 }
 
@@ -197,14 +200,17 @@ SIM_API CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
 }
 
 SIM_API CUresult cuMemFreeHost(void* p) {
-  SIM_ENTER_CONTEXT(context);
+  Context* context = nullptr;
+  if (CUresult entered = enter_to_free(__func__, &context)) return entered;
   if (p == nullptr) return CUDA_SUCCESS;
   State& s = state();
   Lock lock(s.mutex);
   auto range = s.map.find(reinterpret_cast<uint64_t>(p));
   if (!range || range->base != reinterpret_cast<uint64_t>(p) || range->kind != RangeKind::kHost)
     return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult r = synchronize(lock, range->context != nullptr ? range->context : context)) return r;
+  Context* owner = range->context != nullptr ? range->context : context;
+  if (owner != nullptr)
+    if (CUresult r = synchronize(lock, owner)) return r;
   auto gone = s.map.remove(range->base);
   if (!gone) return CUDA_ERROR_INVALID_VALUE;
   release_range(s, *gone);

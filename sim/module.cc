@@ -1,6 +1,8 @@
 // cuModule*: an image in one context.
 #include "sim/module.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -109,9 +111,9 @@ using namespace tube::sim;
 
 SIM_API CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   SIM_ENTER_CONTEXT(context);
-  if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (module == nullptr || fname == nullptr || *fname == '\0') return CUDA_ERROR_INVALID_VALUE;
   std::string bytes;
-  if (!read_whole_file(fname, &bytes)) return CUDA_ERROR_FILE_NOT_FOUND;
+  if (!read_whole_file(fname, &bytes)) return access(fname, F_OK) == 0 ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_FILE_NOT_FOUND;
   if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
   return load(context, module, bytes.data(), bytes.size(), 0, nullptr, nullptr);
 }
@@ -138,7 +140,8 @@ SIM_API CUresult cuModuleUnload(CUmodule hmod) {
   State& s = state();
   Lock lock(s.mutex);
   auto* module = live<Module>(s, hmod, Kind::kModule);
-  if (module == nullptr || module->library != nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (module->library != nullptr) return CUDA_ERROR_NOT_PERMITTED;
   if (CUresult r = check_capture_unsafe(s)) return r;
   if (CUresult r = synchronize(lock, module->context)) return r;  // its kernels may still run
   if (live<Module>(s, hmod, Kind::kModule) != module) return CUDA_ERROR_INVALID_HANDLE;
@@ -155,7 +158,7 @@ SIM_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 
 SIM_API CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
   SIM_ENTER(kContext);
-  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* module = live<Module>(s, hmod, Kind::kModule);
@@ -181,7 +184,7 @@ SIM_API CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 
 SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
   SIM_ENTER(kContext);
-  if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* module = live<Module>(s, mod, Kind::kModule);
@@ -193,7 +196,7 @@ SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int 
 
 SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
   SIM_ENTER(kContext);
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* module = live<Module>(s, hmod, Kind::kModule);

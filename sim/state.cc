@@ -92,6 +92,11 @@ CUresult enter(const char* call, Need need, Context** current) {
   return context->error.load();
 }
 
+CUresult enter_to_free(const char* call, Context** current) {
+  const bool without = initialized() && current_context() == nullptr && !thread().in_callback;
+  return without ? enter(call, Need::kInit) : enter(call, Need::kContext, current);
+}
+
 Device* device_at(CUdevice ordinal) {
   State& s = state();
   if (ordinal < 0 || static_cast<size_t>(ordinal) >= s.devices.size()) return nullptr;

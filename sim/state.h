@@ -49,6 +49,8 @@ enum class Need : uint8_t { kNothing, kInit, kContext };
 // Every entry point starts with this: counts the call for fault injection, checks initialisation, the current context
 // and its sticky error. `current` receives the context for Need::kContext.
 CUresult enter(const char* call, Need need, Context** current = nullptr);
+// For calls that give something back: they need no current context, but a dead one answers its code. `current` may stay nullptr.
+CUresult enter_to_free(const char* call, Context** current);
 #define SIM_ENTER(need)                                                                          \
   do {                                                                                           \
     if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::need)) return entered; \

@@ -128,6 +128,7 @@ static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
 }
 
 SIM_API CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // before everything else, cuInit included
   SIM_ENTER(kContext);
   return create_stream(phStream, Flags, 0);
 }

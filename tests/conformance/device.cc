@@ -40,8 +40,7 @@ CASE(name_bad_arguments) {
   CU(cuInit(0));
   char name[64] = "untouched";
   SHOW(cuDeviceGetName(nullptr, 64, 0));
-  SHOW(cuDeviceGetName(name, 0, 0));
-  SHOW(cuDeviceGetName(name, -1, 0));
+  // A length of 0 crashes natively.
   SHOW(cuDeviceGetName(name, 64, 1000));
   SHOW(cuDeviceGetName(name, 64, -1));
   printf("%s\n", name);
