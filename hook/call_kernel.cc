@@ -242,30 +242,38 @@ CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
 
 CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   const Kernel* k = find_kernel(hfunc);
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *name = k->name.c_str();
   return CUDA_SUCCESS;
 }
 
 CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* k = find_kernel(kernel);
   return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : parameter_info(k, paramIndex, paramOffset, paramSize);
 }
 
-CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice) {
+namespace {
+bool no_device(CUdevice device) { return device < 0 || static_cast<uint32_t>(device) >= process().device_count; }
+}  // namespace
+
+CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
   const Kernel* k = find_kernel(kernel);
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (no_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
   return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_attribute(pi, attrib, k);
 }
 
-CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice) {
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
   Kernel* k = find_kernel(kernel);
+  if (no_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
   return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_attribute(k, attrib, val);
 }
 
-CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice) {
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   Kernel* k = find_kernel(kernel);
+  if (no_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
   return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_cache_config(k, config);
 }
 
@@ -273,7 +281,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice) 
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   const Kernel* k = find_kernel(hfunc);
-  if (hmod == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   void* handle = objects().handle_of(k->module->slot);
   if (k->module->kind == 0) return hook::cuLibraryGetModule(hmod, static_cast<CUlibrary>(handle));

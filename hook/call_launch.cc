@@ -74,6 +74,8 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
+  // A module's function belongs to its context; a library's kernel goes along with the stream.
+  if (kernel->module->kind == 1 && kernel->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->legacy()) {
     if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   }

@@ -75,6 +75,10 @@ CUresult free_pinned(const Allocation& a) {
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
+  if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) {
+    if (r == CUDA_ERROR_NOT_INITIALIZED && dptr != nullptr) *dptr = 0;
+    return r;
+  }
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address = 0;
   const CUresult r = allocate_device(bytesize, &address);
@@ -94,7 +98,13 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   return CUDA_SUCCESS;
 }
 
+// What frees works without a current context; in a dead one it does not.
+namespace {
+CUresult guard_free() { return current_context() == nullptr ? CUDA_SUCCESS : guard(Needs::kContext); }
+}  // namespace
+
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
+  if (const CUresult r = guard_free(); r != CUDA_SUCCESS) return r;
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (is_graph_memory(dptr)) {
@@ -152,6 +162,7 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
 CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return hook::cuMemHostAlloc(pp, bytesize, 0); }
 
 CUresult cuMemFreeHost(void* p) {
+  if (const CUresult r = guard_free(); r != CUDA_SUCCESS) return r;
   if (p == nullptr) return CUDA_SUCCESS;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   const auto address = reinterpret_cast<uint64_t>(p);

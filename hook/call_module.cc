@@ -116,8 +116,8 @@ CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& o
   FileRange file;
   file.fd.reset(open(path, O_RDONLY | O_CLOEXEC));
   struct stat s;
-  if (!file.fd.valid() || fstat(file.fd.get(), &s) != 0 || !S_ISREG(s.st_mode)) return CUDA_ERROR_FILE_NOT_FOUND;
-  if (s.st_size == 0) return CUDA_ERROR_INVALID_IMAGE;
+  if (!file.fd.valid() || fstat(file.fd.get(), &s) != 0) return *path == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_FILE_NOT_FOUND;
+  if (!S_ISREG(s.st_mode) || s.st_size == 0) return CUDA_ERROR_INVALID_IMAGE;
   Result<Mapping> bytes = Mapping::map(file.fd.get(), 0, static_cast<uint64_t>(s.st_size), PROT_READ);
   if (!bytes) return CUDA_ERROR_OPERATING_SYSTEM;
   const std::byte* data = bytes->data();
@@ -170,8 +170,7 @@ void remember_global(Module* m, uint64_t address, uint64_t bytes) {
 }
 
 CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* name) {
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (*name == 0) return CUDA_ERROR_NOT_FOUND;
+  if (name == nullptr || *name == 0 || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const auto length = static_cast<uint32_t>(std::strlen(name));
   wire::tubeGetGlobal_reply reply{};
   CUresult result;
@@ -266,6 +265,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
   if (!options.jit.parse(numJitOptions, jitOptions, jitOptionsValues)) return CUDA_ERROR_NOT_SUPPORTED;
   for (unsigned i = 0; i < numLibraryOptions; ++i) {
     // CU_LIBRARY_BINARY_IS_PRESERVED speaks about this process's memory; the proxy has its own copy.
+    if (libraryOptions == nullptr || static_cast<unsigned>(libraryOptions[i]) >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
     if (libraryOptions[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) return CUDA_ERROR_NOT_SUPPORTED;
   }
   (void)libraryOptionValues;
@@ -303,7 +303,7 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
   Module* m = find_library(lib);
-  if (kernels == nullptr || numKernels == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : enumerate(m, reinterpret_cast<void**>(kernels), numKernels);
 }
 
@@ -321,6 +321,12 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   }
   *pMod = static_cast<CUmodule>(objects().handle_of(m->module_alias));
   return CUDA_SUCCESS;
+}
+
+// A function that host and device share an address of: no image that a compiler makes here holds one.
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return find_library(library) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
@@ -350,12 +356,13 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 
 CUresult cuModuleUnload(CUmodule hmod) {
   Module* m = find_module(hmod);
-  if (m == nullptr || m->kind != 1) return CUDA_ERROR_INVALID_HANDLE;
+  if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (m->kind != 1) return CUDA_ERROR_NOT_PERMITTED;  // a library's: it goes with the library
   return unload(m);
 }
 
 CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-  if (hfunc == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (hfunc == nullptr || name == nullptr || *name == 0) return CUDA_ERROR_INVALID_VALUE;
   Module* m = find_module(hmod);
   if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Kernel* kernel = nullptr;
@@ -372,7 +379,7 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 
 CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
   Module* m = find_module(mod);
-  if (functions == nullptr || numFunctions == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : enumerate(m, reinterpret_cast<void**>(functions), numFunctions);
 }
 

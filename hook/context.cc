@@ -23,7 +23,10 @@ Context* primary_of(CUdevice device) {
   return device >= 0 && static_cast<uint32_t>(device) < p.device_count ? p.primaries[device] : nullptr;
 }
 
-bool valid_flags(unsigned flags) { return (flags & ~kFlagMask) == 0 && (flags & CU_CTX_SCHED_MASK) <= CU_CTX_SCHED_BLOCKING_SYNC; }
+bool valid_flags(unsigned flags) {
+  const unsigned schedule = flags & CU_CTX_SCHED_MASK;
+  return (flags & ~kFlagMask) == 0 && (schedule & (schedule - 1)) == 0;  // at most one kind of waiting
+}
 
 // Everything the program made in a primary context goes; handles become invalid.
 CUresult reset_primary(Context* context) {
@@ -41,6 +44,7 @@ CUresult reset_primary(Context* context) {
   forget_peers(context);
   forget_arrays(context);
   context->flags.store(0, std::memory_order_relaxed);
+  context->cache_config.store(-1, std::memory_order_relaxed);
   context->live.store(false, std::memory_order_release);
   return result;
 }
@@ -65,6 +69,7 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
   c->unique = next_unique();
   c->api_version = primary->api_version;
   c->flags.store(flags, std::memory_order_relaxed);
+  c->cache_config.store(-1, std::memory_order_relaxed);
   c->epoch.fetch_add(1, std::memory_order_relaxed);
   c->legacy.context = c;
   c->legacy.unique = next_unique();
@@ -123,6 +128,24 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
+// The first versions: one release too many is no error, a reset drops the references, flags are for a context to come.
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+  const CUresult r = hook::cuDevicePrimaryCtxRelease_v2(dev);
+  return r == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : r;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
+  const CUresult r = hook::cuDevicePrimaryCtxReset_v2(dev);
+  if (r != CUDA_ERROR_INVALID_DEVICE) primary_of(dev)->retains.store(0, std::memory_order_release);
+  return r;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  const Context* context = primary_of(dev);
+  if (context != nullptr && valid_flags(flags) && context->live.load(std::memory_order_acquire)) return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
+  return hook::cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}
+
 CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* active) {
   if (flags == nullptr || active == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = primary_of(dev);
@@ -147,7 +170,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
     if (thread.depth != 0) --thread.depth;
     return CUDA_SUCCESS;
   }
-  Context* context = find_context(ctx);
+  Context* context = find_context_or_gone(ctx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (thread.depth == 0) return push_context(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
   thread.stack[thread.depth - 1] = context;
@@ -155,7 +178,7 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
 }
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
-  Context* context = find_context(ctx);
+  Context* context = find_context_or_gone(ctx);
   if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
   return push_context(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -184,6 +207,7 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
   Context* context = find_context(ctx);
+  if (context == nullptr && objects().gone(Kind::kContext, ctx)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
   if (context->primary) return CUDA_ERROR_INVALID_CONTEXT;
   const CUresult finished = sync_context(context);
@@ -210,6 +234,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
 
 CUresult cuCtxGetDevice(CUdevice* device) {
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (current_context() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = static_cast<CUdevice>(current_context()->visible_device);
   return CUDA_SUCCESS;
 }
@@ -224,8 +249,10 @@ CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
 
 CUresult cuCtxGetFlags(unsigned int* flags) {
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Mapping host memory is always on; the driver says so here and not in the primary context's state (H200, 13.0).
-  *flags = current_context()->flags.load(std::memory_order_relaxed) | CU_CTX_MAP_HOST;
+  const Context* context = current_context();
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  // Mapping host memory is always on; the driver says so here, of the primary context only, and not in its state (H200, 13.0).
+  *flags = context->flags.load(std::memory_order_relaxed) | (context->primary ? unsigned{CU_CTX_MAP_HOST} : 0u);
   return CUDA_SUCCESS;
 }
 
@@ -238,7 +265,7 @@ CUresult cuCtxSetFlags(unsigned int flags) {
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = ctx == nullptr ? current_context() : find_context(ctx);
-  if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *ctxId = context->unique;
   return CUDA_SUCCESS;
 }
@@ -260,12 +287,17 @@ CUresult cuCtxGetStreamPriorityRange(int* leastPriority, int* greatestPriority) 
 
 CUresult cuCtxGetCacheConfig(CUfunc_cache* pconfig) {
   if (pconfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pconfig = static_cast<CUfunc_cache>(current_context()->info().cache_config);
+  const int32_t set = current_context()->cache_config.load(std::memory_order_relaxed);
+  *pconfig = static_cast<CUfunc_cache>(set >= 0 ? set : current_context()->info().cache_config);
   return CUDA_SUCCESS;
 }
 
-// A hint for the whole context: not this program's to change.
-CUresult cuCtxSetCacheConfig(CUfunc_cache) { return CUDA_SUCCESS; }
+// A hint for the whole context: not this program's to change, but it reads back what it set.
+CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
+  if (static_cast<unsigned>(config) > CU_FUNC_CACHE_PREFER_EQUAL) return CUDA_ERROR_INVALID_VALUE;
+  current_context()->cache_config.store(config, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
 
 // ---- limits: set once for everybody by the proxy, remembered per program there ---------------------------------------
 

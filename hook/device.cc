@@ -82,6 +82,10 @@ CUresult cuDeviceGetLuid(char* luid, unsigned int* deviceNodeMask, CUdevice dev)
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
+  if (const CUresult r = guard(Needs::kInit); r != CUDA_SUCCESS) {
+    if (bytes != nullptr) *bytes = 0;
+    return r;
+  }
   const info::DeviceInfo* d = info_of(dev);
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -169,17 +173,27 @@ CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdev
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format, unsigned numChannels, CUdevice dev) {
+namespace {
+bool plain_format(CUarray_format format) {
+  constexpr uint64_t kIntegers = 1ull << CU_AD_FORMAT_UNSIGNED_INT8 | 1ull << CU_AD_FORMAT_UNSIGNED_INT16 | 1ull << CU_AD_FORMAT_UNSIGNED_INT32 |
+                                 1ull << CU_AD_FORMAT_SIGNED_INT8 | 1ull << CU_AD_FORMAT_SIGNED_INT16 | 1ull << CU_AD_FORMAT_SIGNED_INT32;
+  constexpr uint64_t kFloats = 1ull << CU_AD_FORMAT_HALF | 1ull << CU_AD_FORMAT_FLOAT;
+  return static_cast<unsigned>(format) < 64 && ((kIntegers | kFloats) >> static_cast<unsigned>(format) & 1) != 0;
+}
+}  // namespace
+
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev) {
   const info::DeviceInfo* d = info_of(dev);
-  if (maxWidthInElements == nullptr || (numChannels != 1 && numChannels != 2 && numChannels != 4)) return CUDA_ERROR_INVALID_VALUE;
+  const bool channels = numChannels == 1 || numChannels == 2 || numChannels == 4;
+  if (maxWidthInElements == nullptr || !channels || !plain_format(format)) return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *maxWidthInElements = d->texture_width_max;
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType type, CUdevice dev) {
+CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice dev) {
   const info::DeviceInfo* d = info_of(dev);
-  if (pi == nullptr || static_cast<uint32_t>(type) >= 32) return CUDA_ERROR_INVALID_VALUE;
+  if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *pi = 0;  // a share of the GPU per context cannot be had inside a shared context
   return CUDA_SUCCESS;

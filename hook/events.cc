@@ -163,6 +163,8 @@ CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent,
 CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) { return record(hEvent, hStream, flags); }
 
 CUresult cuEventQuery(CUevent hEvent) {
+  if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) return r;
   Event* event;
   Mark mark;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;

@@ -253,7 +253,7 @@ CUresult refuse(const CUuuid* id) {
   std::snprintf(name, sizeof name, "export table %08X", short_name(id));
   static Once said;
   if (said.first()) log_info("%s is not offered", name);
-  return CUDA_ERROR_NOT_FOUND;
+  return CUDA_ERROR_INVALID_VALUE;  // what the driver says of a table it does not have
 }
 
 // The tables that are wholly ours and need no driver; null for every other name.

@@ -85,13 +85,24 @@ Slot* Objects::at(Kind kind, uint32_t index) const {
   return block == nullptr ? nullptr : block + index % kSlotsPerBlock;
 }
 
-Slot* Objects::find(Kind kind, const void* handle) const {
+Slot* Objects::decode(Kind kind, const void* handle, uint32_t* generation) const {
   const uintptr_t offset = reinterpret_cast<uintptr_t>(handle) - base_;
   if (offset >= kRangeBytes || (offset & 15) != 0 || offset >> 35 != static_cast<uint32_t>(kind)) return nullptr;
-  Slot* slot = at(kind, static_cast<uint32_t>(offset >> 4) & (kMaxIndex - 1));
-  const uint32_t generation = static_cast<uint32_t>(offset >> 24) & kMaxGeneration;
-  if (slot == nullptr || generation == 0) return nullptr;
-  return slot->live.load(std::memory_order_acquire) == generation ? slot : nullptr;
+  *generation = static_cast<uint32_t>(offset >> 24) & kMaxGeneration;
+  return *generation == 0 ? nullptr : at(kind, static_cast<uint32_t>(offset >> 4) & (kMaxIndex - 1));
+}
+
+Slot* Objects::find(Kind kind, const void* handle) const {
+  uint32_t generation = 0;
+  Slot* slot = decode(kind, handle, &generation);
+  return slot != nullptr && slot->live.load(std::memory_order_acquire) == generation ? slot : nullptr;
+}
+
+bool Objects::gone(Kind kind, const void* handle) const {
+  uint32_t generation = 0;
+  const Slot* slot = decode(kind, handle, &generation);
+  // Generations come again after 2047 objects in a slot; a handle that old may be told for one of nobody's.
+  return slot != nullptr && generation <= slot->last_generation && slot->live.load(std::memory_order_acquire) != generation;
 }
 
 void* Objects::handle_of(const Slot* slot) const {

@@ -46,6 +46,8 @@ class Objects {
   bool remove(Slot* slot);
 
   Slot* find(Kind kind, const void* handle) const;
+  // The handle named an object of that kind once and no longer does.
+  bool gone(Kind kind, const void* handle) const;
   void* handle_of(const Slot* slot) const;
   Slot* at(Kind kind, uint32_t index) const;  // by index, live or not; nullptr when never allocated
 
@@ -62,6 +64,8 @@ class Objects {
     uint32_t* free_ring = nullptr;  // indices, oldest first, so that a generation lasts
     uint32_t free_capacity = 0, free_first = 0, free_count = 0;
   };
+  // The slot a handle belongs to, live or not, and the generation it names.
+  Slot* decode(Kind kind, const void* handle, uint32_t* generation) const;
   Slot* grow(Table& table, Kind kind);
   static bool push_free(Table& table, uint32_t index);
 

@@ -99,7 +99,7 @@ Stream* allocate_stream(Context* context, uint32_t flags, int32_t priority) {
   stream->priority = priority;
   stream->per_thread = false;
   stream->word = 0;
-  stream->posted = stream->signalled = stream->value = 0;
+  stream->posted = stream->signalled = stream->value = stream->last_blocking = 0;
   stream->capture.store(nullptr, std::memory_order_relaxed);
   return stream;
 }
@@ -160,6 +160,23 @@ bool push_context(Context* context) {
 Context* find_context(CUcontext handle) {
   Slot* slot = objects().find(Kind::kContext, handle);
   return slot == nullptr ? nullptr : static_cast<Context*>(slot->object);
+}
+
+Context* find_context_or_gone(CUcontext handle) {
+  if (Context* context = find_context(handle); context != nullptr || !objects().gone(Kind::kContext, handle)) return context;
+  static Lock lock;
+  static Context* gone = nullptr;
+  Locked locked(lock);
+  if (gone == nullptr) {
+    Slot* slot = objects().allocate(Kind::kContext);
+    auto* context = new (std::nothrow) Context;
+    if (slot == nullptr || context == nullptr) return nullptr;
+    slot->object = context;
+    context->slot = slot;
+    context->legacy.context = context;
+    gone = context;
+  }
+  return gone;
 }
 
 CUresult make_primary(uint32_t visible_device) {

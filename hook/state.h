@@ -37,6 +37,7 @@ struct Stream {
   // producer:
   uint32_t word = 0;          // progress word, 0 until first needed
   uint64_t posted = 0;        // operations put into the ring for this stream
+  uint64_t last_blocking = 0; // the context's blocking_posted when the last operation was put here
   uint64_t signalled = 0;     // `posted` (legacy: the context's blocking_posted) when the last value was posted
   uint64_t value = 0;         // last value posted to `word`
   std::atomic<Capture*> capture{nullptr};
@@ -69,6 +70,7 @@ struct Context {
   uint64_t unique = 0;           // cuCtxGetId
   uint32_t api_version = 0;
   std::atomic<uint32_t> flags{0};
+  std::atomic<int32_t> cache_config{-1};  // cuCtxSetCacheConfig; -1: the device's own
   std::atomic<int32_t> retains{0};   // primary: cuDevicePrimaryCtxRetain
   std::atomic<bool> live{false};     // primary: retained since the last reset, which leaves the references alone
   std::atomic<bool> alive{false};    // created: until destroyed; primary: always
@@ -108,6 +110,8 @@ Thread& this_thread();
 Context* current_context();
 // nullptr when the handle names none; a destroyed one answers nullptr too.
 Context* find_context(CUcontext handle);
+// The same; a destroyed one's handle gives a context in which everything answers 709, as it may still be made current.
+Context* find_context_or_gone(CUcontext handle);
 CUresult make_primary(uint32_t visible_device);
 // A context's turn to be the top of the calling thread's stack; false when out of memory.
 bool push_context(Context* context);

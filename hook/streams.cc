@@ -22,7 +22,11 @@ Stream* queried(CUstream hStream, CUresult* error) { return find_stream(hStream,
 
 }  // namespace
 
-CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) { return create(phStream, Flags, 0); }
+CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
+  if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) return r;
+  return create(phStream, Flags, 0);
+}
 CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) { return create(phStream, flags, priority); }
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {

@@ -4,9 +4,8 @@ chapter("context")
 call("cuDevicePrimaryCtxRetain", "cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxSetFlags_v2",
      "cuDevicePrimaryCtxGetState", lane="local", needs="init")
 call("cuDevicePrimaryCtxReset_v2", lane="local", needs="init", uses="tubePrimaryReset")
-call("cuDevicePrimaryCtxRelease", alias_of="cuDevicePrimaryCtxRelease_v2")
-call("cuDevicePrimaryCtxReset", alias_of="cuDevicePrimaryCtxReset_v2")
-call("cuDevicePrimaryCtxSetFlags", alias_of="cuDevicePrimaryCtxSetFlags_v2")
+call("cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxReset", lane="local", needs="init", uses="tubePrimaryReset")
+call("cuDevicePrimaryCtxSetFlags", lane="local", needs="init")
 
 call("cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", lane="local", needs="init", uses="tubeContextCreate")
 call("cuCtxDestroy_v2", lane="local", needs="init", uses="tubeContextDestroy")
@@ -14,7 +13,8 @@ call("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuCtxSetCurrent", "cuCtxGetCu
 call("cuCtxDestroy", alias_of="cuCtxDestroy_v2")
 call("cuCtxPushCurrent", alias_of="cuCtxPushCurrent_v2")
 call("cuCtxPopCurrent", alias_of="cuCtxPopCurrent_v2")
-call("cuCtxGetDevice", "cuCtxGetFlags", "cuCtxSetFlags", "cuCtxGetCacheConfig", "cuCtxSetCacheConfig",
+call("cuCtxGetDevice", "cuCtxGetFlags", lane="local", needs="init")  # a dead or faulted context answers them too
+call("cuCtxSetFlags", "cuCtxGetCacheConfig", "cuCtxSetCacheConfig",
      "cuCtxGetStreamPriorityRange", "cuCtxEnablePeerAccess", "cuCtxDisablePeerAccess", lane="local")
 call("cuCtxGetDevice_v2", "cuCtxGetId", "cuCtxGetApiVersion", lane="local", needs="init")
 call("cuCtxSynchronize", lane="local", uses="tubeSignal")

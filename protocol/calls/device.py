@@ -1,9 +1,10 @@
 """Devices: answered from the info file that came with the connection (protocol/device_info.h)."""
 
 chapter("device")
-call("cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceGetUuid_v2", "cuDeviceGetLuid", "cuDeviceTotalMem_v2",
+call("cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceGetUuid_v2", "cuDeviceGetLuid",
      "cuDeviceGetAttribute", "cuDeviceGetProperties", "cuDeviceComputeCapability", "cuDeviceGetByPCIBusId",
      "cuDeviceGetPCIBusId", "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute", "cuDeviceGetTexture1DLinearMaxWidth",
      "cuDeviceGetExecAffinitySupport", lane="local", needs="init")
+call("cuDeviceTotalMem_v2", lane="local", needs="nothing")  # sets 0 before cuInit
 call("cuDeviceGetUuid", alias_of="cuDeviceGetUuid_v2")
 absent("cuDeviceGetNvSciSyncAttributes", why="NvSciSync objects cannot cross a process boundary")

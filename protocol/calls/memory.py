@@ -1,10 +1,11 @@
 """Device and pinned memory, pointer queries, virtual memory management."""
 
 chapter("memory")
-call("cuMemAlloc_v2", "cuMemAllocPitch_v2", lane="local", uses="tubeMemAlloc")
-call("cuMemFree_v2", lane="local", uses="tubeMemFree")
+call("cuMemAlloc_v2", lane="local", needs="nothing", uses="tubeMemAlloc")  # sets 0 before cuInit
+call("cuMemAllocPitch_v2", lane="local", uses="tubeMemAlloc")
+call("cuMemFree_v2", lane="local", needs="init", uses="tubeMemFree")
 call("cuMemAllocHost_v2", "cuMemHostAlloc", lane="local", uses="tubePinnedAlloc")
-call("cuMemFreeHost", lane="local", uses="tubePinnedFree")
+call("cuMemFreeHost", lane="local", needs="init", uses="tubePinnedFree")
 call("cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags", lane="local")
 call("cuMemGetInfo_v2", lane="local", uses="tubeMemGetInfo")
 call("cuMemGetAddressRange_v2", lane="local")

@@ -11,14 +11,18 @@ call("cuModuleGetFunctionCount", "cuModuleEnumerateFunctions", lane="local", use
 call("cuLibraryGetKernelCount", "cuLibraryEnumerateKernels", lane="local", needs="init", uses="tubeListKernels")
 call("cuModuleGetGlobal_v2", "cuLibraryGetGlobal", lane="local", uses="tubeGetGlobal")
 call("cuLibraryGetModule", lane="local")
+call("cuLibraryGetUnifiedFunction", lane="local", needs="init")
 
 chapter("kernel")
 call("cuKernelGetFunction", "cuFuncGetModule", "cuFuncLoad", "cuFuncIsLoaded", "cuFuncGetName", "cuFuncGetParamInfo",
      lane="local")
 call("cuKernelGetLibrary", "cuKernelGetName", "cuKernelGetParamInfo", lane="local", needs="init")
-call("cuFuncGetAttribute", "cuKernelGetAttribute", lane="local", uses="tubeKernelGetAttribute")
-call("cuFuncSetAttribute", "cuKernelSetAttribute", lane="local", uses="tubeKernelSetAttribute")
-call("cuFuncSetCacheConfig", "cuKernelSetCacheConfig", lane="local", uses="tubeKernelSetCacheConfig")
+call("cuFuncGetAttribute", lane="local", uses="tubeKernelGetAttribute")
+call("cuKernelGetAttribute", lane="local", needs="init", uses="tubeKernelGetAttribute")
+call("cuFuncSetAttribute", lane="local", uses="tubeKernelSetAttribute")
+call("cuKernelSetAttribute", lane="local", needs="init", uses="tubeKernelSetAttribute")
+call("cuFuncSetCacheConfig", lane="local", uses="tubeKernelSetCacheConfig")
+call("cuKernelSetCacheConfig", lane="local", needs="init", uses="tubeKernelSetCacheConfig")
 call("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
      "cuOccupancyMaxPotentialBlockSize", "cuOccupancyMaxPotentialBlockSizeWithFlags",
      "cuOccupancyAvailableDynamicSMemPerBlock", "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialClusterSize",

@@ -1,7 +1,8 @@
 """Streams, capture state, stream memory operations."""
 
 chapter("stream")
-call("cuStreamCreate", "cuStreamCreateWithPriority", lane="local", uses="tubeStreamCreate")
+call("cuStreamCreate", lane="local", needs="nothing", uses="tubeStreamCreate")  # NULL is refused before all else
+call("cuStreamCreateWithPriority", lane="local", uses="tubeStreamCreate")
 call("cuStreamDestroy_v2", lane="local", uses="tubeStreamDestroy")
 call("cuStreamDestroy", alias_of="cuStreamDestroy_v2")
 call("cuStreamGetPriority", "cuStreamGetFlags", "cuStreamGetId", "cuStreamGetCtx", "cuStreamGetDevice", lane="local")

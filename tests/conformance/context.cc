@@ -374,6 +374,7 @@ CASE(objects_of_another_context) {
   SHOW(cuStreamQuery(stream));
   SHOW(cuEventRecord(event, stream));
   SHOW(cuEventRecord(event, nullptr));
+  SHOW(cuStreamSynchronize(stream));
   SHOW(cuEventQuery(event));
   SHOW(cuStreamWaitEvent(nullptr, event, 0));
   SHOW(cuEventDestroy(event));

@@ -209,7 +209,7 @@ CASE(a_refused_launch_is_not_sticky) {
   DeviceArray<uint32_t> out(4);
   CUfunction fill = module.function("fill");
   SHOW(try_launch(fill, {1}, {5000}, 0, nullptr, out.pointer, 1u, 4));
-  SHOW(cuStreamQuery(nullptr));
+  SHOW(cuStreamSynchronize(nullptr));
   SHOW(try_launch(fill, {1}, {4}, 0, nullptr, out.pointer, 1u, 4));
   SHOW(cuStreamSynchronize(nullptr));
   printf("%u\n", out.read()[3]);
