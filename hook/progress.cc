@@ -44,13 +44,6 @@ CUresult mark_stream(Stream* stream, Mark* mark) {
         *mark = Mark{stream->word, stream->value};
         return CUDA_SUCCESS;
       }
-      // The legacy stream came behind everything here: when it is through, so is this stream.
-      const Stream& legacy = stream->context->legacy;
-      if (stream->blocking() && !stream->legacy() && legacy.word != 0 && stream->last_blocking <= legacy.signalled &&
-          c.words.reached(legacy.word, legacy.value)) {
-        *mark = Mark{legacy.word, legacy.value};
-        return CUDA_SUCCESS;
-      }
       needs_word = stream->word == 0;
     }
     if (needs_word) {

@@ -37,7 +37,6 @@ struct Stream {
   // producer:
   uint32_t word = 0;          // progress word, 0 until first needed
   uint64_t posted = 0;        // operations put into the ring for this stream
-  uint64_t last_blocking = 0; // the context's blocking_posted when the last operation was put here
   uint64_t signalled = 0;     // `posted` (legacy: the context's blocking_posted) when the last value was posted
   uint64_t value = 0;         // last value posted to `word`
   std::atomic<Capture*> capture{nullptr};

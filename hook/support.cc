@@ -106,7 +106,7 @@ void RawRequest::mark_operation() {
   if (stream_ != nullptr) {
     context = stream_->context;
     ++stream_->posted;
-    if (stream_->blocking()) stream_->last_blocking = ++context->blocking_posted;
+    if (stream_->blocking()) ++context->blocking_posted;
     if (signals_) stream_->signalled = stream_->legacy() ? context->blocking_posted : stream_->posted;
   } else if (context == nullptr) {
     context = current_context();

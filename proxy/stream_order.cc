@@ -40,12 +40,25 @@ CUresult StreamOrder::before_legacy(StreamState& legacy, bool captures) {
 CUresult StreamOrder::before_blocking(StreamState& stream, StreamState& legacy) {
   stream.seen_epoch = epoch_;
   epoch_seen_ = true;
-  return join(stream, legacy);
+  return position_held_ && legacy.join != nullptr ? driver_.cuStreamWaitEvent(stream.stream, legacy.join, 0) : join(stream, legacy);
+}
+
+CUresult StreamOrder::hold_position(StreamState& legacy) {
+  if (position_held_ || epoch_ == 0) return CUDA_SUCCESS;  // in epoch 0 nobody waits for the legacy stream
+  if (legacy.join == nullptr) {
+    if (CUresult error = driver_.cuEventCreate(&legacy.join, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+  }
+  const CUresult error = driver_.cuEventRecord(legacy.join, legacy.stream);
+  position_held_ = error == CUDA_SUCCESS;
+  return error;
 }
 
 CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures) {
   if (stream.legacy) {
-    CUresult error = dirty_.empty() ? CUDA_SUCCESS : before_legacy(stream, captures);
+    CUresult error = CUDA_SUCCESS;
+    if (use == StreamUse::kMarker && !dirty_.empty()) error = hold_position(stream);
+    if (!dirty_.empty() && error == CUDA_SUCCESS) error = before_legacy(stream, captures);
+    if (use == StreamUse::kWork) position_held_ = false;
     if (use == StreamUse::kWork && epoch_seen_) {
       ++epoch_;
       epoch_seen_ = false;
@@ -69,6 +82,7 @@ CUresult StreamOrder::retire(StreamState& stream, StreamState* legacy, bool capt
   stream.dirty = false;
   dirty_.erase(std::remove(dirty_.begin(), dirty_.end(), &stream), dirty_.end());
   if (legacy == nullptr || capturing(stream, captures)) return CUDA_SUCCESS;
+  if (CUresult error = hold_position(*legacy); error != CUDA_SUCCESS) return error;
   return join(*legacy, stream);
 }
 

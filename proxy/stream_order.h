@@ -8,6 +8,9 @@
 //   an operation on the legacy stream waits for each dirty stream, then starts a new epoch
 //   an operation on a blocking stream that has not seen the present epoch waits for the legacy stream once
 //
+// A marker, and a stream that goes away, add waits to the legacy stream that are nobody else's: before the first of them the
+// position behind the legacy stream's own work is recorded, and blocking streams wait for that.
+//
 // A client that uses one kind only pays two compares and no driver call. Streams that are being captured are exempt, as
 // CUDA demands. Session thread only.
 #pragma once
@@ -61,10 +64,13 @@ class StreamOrder {
   bool capturing(const StreamState& stream, bool captures) const;
   CUresult before_legacy(StreamState& legacy, bool captures);
   CUresult before_blocking(StreamState& stream, StreamState& legacy);
+  // Remembers in legacy.join where its own work ends, before something is put behind it that only the legacy stream waits for.
+  CUresult hold_position(StreamState& legacy);
 
   const Driver& driver_;
   uint64_t epoch_ = 0;           // grows with the legacy stream's first operation after somebody saw the last epoch
   bool epoch_seen_ = true;       // some blocking stream waited for the present epoch: the next legacy work starts another
+  bool position_held_ = false;   // legacy.join stands behind its last own work
   std::vector<StreamState*> dirty_;
 };
 

@@ -87,5 +87,23 @@ TEST_F(StreamOrderTest, WorkOfADestroyedNonBlockingStreamCountsForLegacyToo) {
   EXPECT_EQ(test::fake().calls, (Calls{"record s4", "wait s1"}));
 }
 
+// A stream that comes later must not wait for what the destroyed one still does.
+TEST_F(StreamOrderTest, ALaterBlockingStreamWaitsForLegacyWorkButNotForADestroyedStreams) {
+  work(legacy);
+  work(blocking);
+  test::fake().calls.clear();
+  EXPECT_EQ(order.retire(blocking, &legacy, false), CUDA_SUCCESS);
+  EXPECT_EQ(test::fake().calls, (Calls{"record s1", "record s2", "wait s1"}));
+  EXPECT_EQ(work(other), (Calls{"wait s3"}));
+  EXPECT_EQ(work(legacy), (Calls{"record s3", "wait s1"}));
+}
+
+TEST_F(StreamOrderTest, AMarkerOnTheLegacyStreamKeepsItsPlace) {
+  work(legacy);
+  work(blocking);
+  EXPECT_EQ(work(legacy, StreamUse::kMarker), (Calls{"record s1", "record s2", "wait s1"}));
+  EXPECT_EQ(work(other), (Calls{"wait s3"}));
+}
+
 }  // namespace
 }  // namespace tube::proxy
