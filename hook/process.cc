@@ -141,7 +141,7 @@ CUresult guard(Needs needs) {
   }
   const Context* context = current_context();
   if (this_thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) return needs == Needs::kHandle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
   const std::atomic<bool>& usable = context->primary ? context->live : context->alive;
   return usable.load(std::memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }

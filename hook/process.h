@@ -32,7 +32,8 @@ enum class State : uint32_t {
 inline constexpr CUresult kNoProxy = CUDA_ERROR_SYSTEM_NOT_READY;
 inline constexpr CUresult kProxyDied = CUDA_ERROR_DEVICE_UNAVAILABLE;
 
-enum class Needs : uint32_t { kNothing, kInit, kContext };
+// kHandle: a current context is not needed, but one that is there must be well.
+enum class Needs : uint32_t { kNothing, kInit, kHandle, kContext };
 
 struct Context;
 struct Thread;

@@ -190,7 +190,7 @@ SIM_API CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIP
   if (variable == nullptr) return CUDA_ERROR_INVALID_HANDLE
 
 SIM_API CUresult cuArrayDestroy(CUarray hArray) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   SIM_LIVE(Array, kArray, array, hArray);
   if (array->mipmap != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // a level ends with its mipmapped array
   if (CUresult r = check_capture_unsafe(s)) return r;
@@ -202,7 +202,7 @@ SIM_API CUresult cuArrayDestroy(CUarray hArray) {
 }
 
 SIM_API CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* d, CUarray hArray) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Array, kArray, array, hArray);
   *d = {array->desc.Width, array->desc.Height, array->desc.Format, array->desc.NumChannels};
@@ -210,7 +210,7 @@ SIM_API CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* d, CUarray hArra
 }
 
 SIM_API CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* d, CUarray hArray) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Array, kArray, array, hArray);
   *d = array->desc;
@@ -219,19 +219,19 @@ SIM_API CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* d, CUarray h
 
 // No array here is sparse, mapped later or planar.
 SIM_API CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* properties, CUarray array) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Array, kArray, found, array);
   return CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements, CUarray array, CUdevice device) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (requirements == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Array, kArray, found, array);
   return device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned int) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (pPlaneArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Array, kArray, array, hArray);
   return CUDA_ERROR_INVALID_VALUE;
@@ -244,7 +244,7 @@ SIM_API CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_AR
 }
 
 SIM_API CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (pLevelArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Mipmap, kMipmap, mipmap, hMipmappedArray);
   if (level >= mipmap->levels.size()) return CUDA_ERROR_INVALID_VALUE;
@@ -253,7 +253,7 @@ SIM_API CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray
 }
 
 SIM_API CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   SIM_LIVE(Mipmap, kMipmap, mipmap, hMipmappedArray);
   if (CUresult r = check_capture_unsafe(s)) return r;
   if (CUresult r = synchronize(lock, mipmap->context)) return r;
@@ -263,14 +263,14 @@ SIM_API CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
 }
 
 SIM_API CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES* properties, CUmipmappedArray mipmap) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (properties == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Mipmap, kMipmap, found, mipmap);
   return CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements, CUmipmappedArray mipmap,
                                                        CUdevice device) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (requirements == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Mipmap, kMipmap, found, mipmap);
   return device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;

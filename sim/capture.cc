@@ -205,17 +205,17 @@ CUresult check_not_capturing(Stream* stream) {
 using namespace tube::sim;
 
 SIM_API CUresult cuStreamBeginCapture(CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return begin(context, hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, nullptr, {});
 }
 SIM_API CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return begin(context, hStream, mode, nullptr, {});
 }
 
 SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
                                              const CUgraphEdgeData*, size_t numDependencies, CUstreamCaptureMode mode) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   Graph* graph = nullptr;
   std::vector<Node*> tail;
   {
@@ -233,7 +233,7 @@ SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
 }
 
 SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return end(context, hStream, phGraph);
 }
 
@@ -246,31 +246,31 @@ SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 }
 
 SIM_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureStatus) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus, nullptr, nullptr, nullptr, nullptr, nullptr);
 }
 SIM_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr, nullptr);
 }
 SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
                                            CUgraph* graph_out, const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out);
 }
 SIM_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
                                            CUgraph* graph_out, const CUgraphNode** dependencies_out,
                                            const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies, size_t numDependencies,
                                                    unsigned int flags) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return update(context, hStream, dependencies, numDependencies, flags);
 }
 SIM_API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData*,
                                                       size_t numDependencies, unsigned int flags) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return update(context, hStream, dependencies, numDependencies, flags);
 }

@@ -86,12 +86,12 @@ SIM_API CUresult cuEventDestroy_v2(CUevent hEvent) {
 }
 
 SIM_API CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return record(hEvent, hStream, 0, context);
 }
 
 SIM_API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return record(hEvent, hStream, flags, context);
 }
 

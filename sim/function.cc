@@ -113,34 +113,34 @@ using namespace tube::sim;
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE
 
 SIM_API CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, hfunc);
-  return get_function_attribute(*f, *context->device, attrib, pi);
+  return get_function_attribute(*f, *f->module->context->device, attrib, pi);
 }
 
 SIM_API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   SIM_FUNCTION(f, hfunc);
-  return set_function_attribute(*f, *context->device, attrib, value);
+  return set_function_attribute(*f, *f->module->context->device, attrib, value);
 }
 
 SIM_API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   SIM_FUNCTION(f, hfunc);
   (void)f;
   return config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   SIM_FUNCTION(f, hfunc);
   (void)f;
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, hfunc);
   *hmod = reinterpret_cast<CUmodule>(f->module);
@@ -148,7 +148,7 @@ SIM_API CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 }
 
 SIM_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, hfunc);
   *name = f->kernel->name.c_str();
@@ -156,14 +156,14 @@ SIM_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
 }
 
 SIM_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, func);
   return get_param_info(*f, paramIndex, paramOffset, paramSize);
 }
 
 SIM_API CUresult cuFuncIsLoaded(CUfunctionLoadingState* loading, CUfunction function) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   if (loading == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, function);
   (void)f;
@@ -172,7 +172,7 @@ SIM_API CUresult cuFuncIsLoaded(CUfunctionLoadingState* loading, CUfunction func
 }
 
 SIM_API CUresult cuFuncLoad(CUfunction function) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   SIM_FUNCTION(f, function);
   (void)f;
   return CUDA_SUCCESS;

@@ -270,7 +270,7 @@ SIM_API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) 
 }
 
 SIM_API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
@@ -279,7 +279,7 @@ SIM_API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
 }
 
 SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
@@ -305,7 +305,7 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
 
 SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
                                    CUgraphExecUpdateResult* updateResult_out) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   (void)context;
   CUgraphExecUpdateResultInfo info{};
   info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
@@ -315,7 +315,7 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
   return r;
 }
 SIM_API CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   (void)context;
   return update(hGraphExec, hGraph, resultInfo);
 }

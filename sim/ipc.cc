@@ -221,7 +221,7 @@ SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 }
 
 SIM_API CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent hEvent) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);

@@ -248,7 +248,7 @@ using namespace tube::sim;
 SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                                 unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
                                 CUstream hStream, void** kernelParams, void** extra) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   KernelWork work;
   work.grid = {gridDimX, gridDimY, gridDimZ};
   work.block = {blockDimX, blockDimY, blockDimZ};
@@ -257,7 +257,7 @@ SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
 }
 
 SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, config != nullptr ? config->hStream : nullptr);
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelWork work;
   work.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
@@ -270,7 +270,7 @@ SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
 SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                                            unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                                            unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   KernelWork work;
   work.grid = {gridDimX, gridDimY, gridDimZ};
   work.block = {blockDimX, blockDimY, blockDimZ};
@@ -351,6 +351,6 @@ SIM_API CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
   return legacy_launch(f, grid_width, grid_height, nullptr, context);
 }
 SIM_API CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return legacy_launch(f, grid_width, grid_height, hStream, context);
 }

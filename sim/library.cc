@@ -89,7 +89,7 @@ Function* resolve_function(Lock&, Context* context, CUfunction handle) {
   if (auto* f = live<Function>(s, handle, Kind::kFunction)) return f;
   auto* kernel = live<Function>(s, handle, Kind::kKernel);
   Module* module = nullptr;
-  if (kernel == nullptr || library_module(s, context, kernel->library, &module) != CUDA_SUCCESS) return nullptr;
+  if (kernel == nullptr || context == nullptr || library_module(s, context, kernel->library, &module) != CUDA_SUCCESS) return nullptr;
   return module->functions[kernel->kernel->index].get();
 }
 

@@ -82,25 +82,25 @@ SIM_API CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options,
 }
 SIM_API CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int,
                                CUjit_option*, void**) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   return add(handle, type, data, size);
 }
 SIM_API CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int,
                                   CUjit_option*, void**) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   return add(handle, type, data, size);
 }
 SIM_API CUresult cuLinkAddFile(CUlinkState handle, CUjitInputType type, const char* path, unsigned int, CUjit_option*, void**) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   return add_file(handle, type, path);
 }
 SIM_API CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned int, CUjit_option*, void**) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   return add_file(handle, type, path);
 }
 
 SIM_API CUresult cuLinkComplete(CUlinkState handle, void** cubinOut, size_t* sizeOut) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Linker* linker = nullptr;

@@ -155,7 +155,7 @@ SIM_API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), hStream, Sync::kAsync);
 }
 SIM_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
@@ -163,7 +163,7 @@ SIM_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, siz
   return copy(context, host_to_device(dstDevice, srcHost, ByteCount), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return copy(context, host_to_device(dstDevice, srcHost, ByteCount), hStream, Sync::kAsync);
 }
 SIM_API CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
@@ -171,7 +171,7 @@ SIM_API CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t By
   return copy(context, device_to_host(dstHost, srcDevice, ByteCount), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return copy(context, device_to_host(dstHost, srcDevice, ByteCount), hStream, Sync::kAsync);
 }
 SIM_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
@@ -179,7 +179,7 @@ SIM_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, s
   return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
 }
 
@@ -191,7 +191,7 @@ SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdev
 }
 SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
                                    size_t ByteCount, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   if (CUresult r = check_peers(dstContext, srcContext)) return r;
   return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
 }
@@ -228,7 +228,7 @@ SIM_API CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void*
   return host_to_array(context, dstArray, dstOffset, srcHost, ByteCount, nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return host_to_array(context, dstArray, dstOffset, srcHost, ByteCount, hStream, Sync::kAsync);
 }
 SIM_API CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
@@ -236,7 +236,7 @@ SIM_API CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffs
   return array_to_host(context, dstHost, srcArray, srcOffset, ByteCount, nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return array_to_host(context, dstHost, srcArray, srcOffset, ByteCount, hStream, Sync::kAsync);
 }
 SIM_API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
@@ -255,7 +255,7 @@ SIM_API CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D* pCopy) {
   return copy(context, from_2d(*pCopy), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* pCopy, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return copy(context, from_2d(*pCopy), hStream, Sync::kAsync);
 }
@@ -265,7 +265,7 @@ SIM_API CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D* pCopy) {
   return copy(context, *pCopy, nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return copy(context, *pCopy, hStream, Sync::kAsync);
 }
@@ -275,7 +275,7 @@ SIM_API CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
   return copy(context, from_peer(*pCopy), nullptr, Sync::kSync);
 }
 SIM_API CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   if (pCopy == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return copy(context, from_peer(*pCopy), hStream, Sync::kAsync);
 }

@@ -129,26 +129,26 @@ using namespace tube::sim;
 
 SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
                                     size_t* attrsIdxs, size_t numAttrs, size_t* failIdx, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   CUresult r = batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
   return tell(r, failed, failIdx);
 }
 SIM_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
                                        size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   return batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
 }
 SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
                                       CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   CUresult r = batch_3d(context, numOps, opList, &failed, flags, hStream);
   return tell(r, failed, failIdx);
 }
 SIM_API CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   return batch_3d(context, numOps, opList, &failed, flags, hStream);
 }

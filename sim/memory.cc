@@ -228,7 +228,7 @@ SIM_API CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Fla
 }
 
 SIM_API CUresult cuMemHostUnregister(void* p) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);

@@ -132,15 +132,15 @@ std::shared_ptr<GraphAllocation> graph_memory(CUdeviceptr address) {
 using namespace tube::sim;
 
 SIM_API CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return alloc_async(context, dptr, bytesize, nullptr, true, hStream);
 }
 SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return alloc_async(context, dptr, bytesize, reinterpret_cast<Pool*>(pool), false, hStream);
 }
 SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, hStream);
   return free_async(context, dptr, hStream);
 }
 

@@ -35,7 +35,7 @@ using namespace tube::sim;
     return fill(context, dstDevice, 0, value, element, N, 1, nullptr, true);                          \
   }                                                                                                   \
   SIM_API CUresult async_name(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) {        \
-    SIM_ENTER_CONTEXT(context);                                                                       \
+    SIM_ENTER_STREAM(context, hStream);                                                                       \
     return fill(context, dstDevice, 0, value, element, N, 1, hStream, false);                         \
   }
 SIM_MEMSET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char, 1)
@@ -49,7 +49,7 @@ SIM_MEMSET(cuMemsetD32_v2, cuMemsetD32Async, unsigned int, 4)
   }                                                                                                                  \
   SIM_API CUresult async_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height,       \
                               CUstream hStream) {                                                                    \
-    SIM_ENTER_CONTEXT(context);                                                                                      \
+    SIM_ENTER_STREAM(context, hStream);                                                                                      \
     return fill(context, dstDevice, dstPitch, value, element, Width, Height, hStream, false);                        \
   }
 SIM_MEMSET_2D(cuMemsetD2D8_v2, cuMemsetD2D8Async, unsigned char, 1)

@@ -135,7 +135,7 @@ SIM_API CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 }
 
 SIM_API CUresult cuModuleUnload(CUmodule hmod) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_HANDLE(context);
   (void)context;
   State& s = state();
   Lock lock(s.mutex);
@@ -157,7 +157,7 @@ SIM_API CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
 }
 
 SIM_API CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (hfunc == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -172,7 +172,7 @@ SIM_API CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const cha
 }
 
 SIM_API CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -183,7 +183,7 @@ SIM_API CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
 }
 
 SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -195,7 +195,7 @@ SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int 
 }
 
 SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);

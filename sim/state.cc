@@ -78,10 +78,10 @@ CUresult enter(const char* call, Need need, Context** current) {
   Injected injected = count_call(call);
   if (injected.error != CUDA_SUCCESS) return injected.error;
   if (need != Need::kNothing && state().init_result != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
-  if (need != Need::kContext) return CUDA_SUCCESS;
+  if (need == Need::kNothing || need == Need::kInit) return CUDA_SUCCESS;
   if (thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   Context* context = current_context();
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr) return need == Need::kHandle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
   if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (context->primary && !context->active) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (injected.fault != CUDA_SUCCESS) {
@@ -108,6 +108,7 @@ Accessor accessor_of(const Context& context, bool dma) {
 }
 
 CUresult synchronize(Lock& lock, Context* context) {
+  if (context == nullptr) return CUDA_SUCCESS;
   std::vector<FencePtr> tails;
   for (auto& lane : context->lanes)
     if (lane->tail && !lane->tail->done) tails.push_back(lane->tail);

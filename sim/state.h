@@ -44,10 +44,11 @@ State& state();
 Thread& thread();
 
 // What a call needs before it may start.
-enum class Need : uint8_t { kNothing, kInit, kContext };
+// kHandle: a current context is not needed (the handle knows its own), but one that is there must be well.
+enum class Need : uint8_t { kNothing, kInit, kHandle, kContext };
 
 // Every entry point starts with this: counts the call for fault injection, checks initialisation, the current context
-// and its sticky error. `current` receives the context for Need::kContext.
+// and its sticky error. `current` receives the context for Need::kContext, and for Need::kHandle the one that is there or null.
 CUresult enter(const char* call, Need need, Context** current = nullptr);
 // For calls that give something back: they need no current context, but a dead one answers its code. `current` may stay nullptr.
 CUresult enter_to_free(const char* call, Context** current);
@@ -60,6 +61,21 @@ CUresult enter_to_free(const char* call, Context** current);
   do {                                                                                                    \
     if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kContext, &variable))          \
       return entered;                                                                                     \
+  } while (0)
+
+#define SIM_ENTER_HANDLE(variable)                                                                        \
+  ::tube::sim::Context* variable = nullptr;                                                               \
+  do {                                                                                                    \
+    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kHandle, &variable))           \
+      return entered;                                                                                     \
+  } while (0)
+// For a call on a stream: `variable` is the current context or, without one, the stream's own. CUDA_ERROR_INVALID_CONTEXT when
+// the default streams are meant and there is none.
+CUresult enter_stream(const char* call, CUstream stream, Context** context);
+#define SIM_ENTER_STREAM(variable, stream)                                                                \
+  ::tube::sim::Context* variable = nullptr;                                                               \
+  do {                                                                                                    \
+    if (CUresult entered = ::tube::sim::enter_stream(__func__, stream, &variable)) return entered;        \
   } while (0)
 
 Context* current_context();
@@ -79,7 +95,7 @@ Device* device_at(CUdevice ordinal);
 Accessor accessor_of(const Context& context, bool dma);
 
 // Waits for all work of the context; returns its sticky error. Takes and drops the lock.
-CUresult synchronize(Lock& lock, Context* context);
+CUresult synchronize(Lock& lock, Context* context);  // nothing to do for null
 // Prints what kernels printed since the last time. Without the lock.
 void flush_prints(Context* context);
 // An empty legacy stream, a cleared error: a context as new. With the lock held.

@@ -36,8 +36,22 @@ Stream* per_thread_stream(State& s, Context* context) {
 
 }  // namespace
 
+CUresult enter_stream(const char* call, CUstream handle, Context** context) {
+  if (CUresult entered = enter(call, Need::kHandle, context)) return entered;
+  if (*context != nullptr) return CUDA_SUCCESS;
+  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_CONTEXT;
+  State& s = state();
+  Lock lock(s.mutex);
+  const Stream* stream = live<Stream>(s, handle, Kind::kStream);
+  if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  *context = stream->context;
+  return CUDA_SUCCESS;
+}
+
 CUresult resolve_stream(Lock&, Context* current, CUstream handle, Stream** stream) {
   State& s = state();
+  const bool is_default = handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+  if (is_default && current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   bool per_thread = handle == CU_STREAM_PER_THREAD || (handle == nullptr && thread().per_thread_default);
   if (per_thread) {
     *stream = per_thread_stream(s, current);
@@ -109,8 +123,8 @@ CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence) {
 using namespace tube::sim;
 
 // Entry for calls that take a stream: `lock` is held, `stream` is resolved.
-#define SIM_ENTER_STREAM(handle)                                       \
-  SIM_ENTER_CONTEXT(context);                                          \
+#define SIM_ON_STREAM(handle)                                          \
+  SIM_ENTER_STREAM(context, handle);                                   \
   Lock lock(state().mutex);                                            \
   Stream* stream = nullptr;                                            \
   if (CUresult bad = resolve_stream(lock, context, handle, &stream)) return bad
@@ -139,7 +153,7 @@ SIM_API CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int fla
 }
 
 SIM_API CUresult cuStreamDestroy_v2(CUstream hStream) {
-  SIM_ENTER(kContext);
+  SIM_ENTER(kHandle);
   State& s = state();
   Lock lock(s.mutex);
   auto* stream = live<Stream>(s, hStream, Kind::kStream);
@@ -156,42 +170,42 @@ SIM_API CUresult cuStreamDestroy_v2(CUstream hStream) {
 }
 
 SIM_API CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *priority = stream->priority;
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamGetFlags(CUstream hStream, unsigned int* flags) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = stream->flags;
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamGetId(CUstream hStream, unsigned long long* streamId) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (streamId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *streamId = stream->id;
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamGetDevice(CUstream hStream, CUdevice* device) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *device = stream->context->device->ordinal;
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pctx = reinterpret_cast<CUcontext>(stream->context);
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (pCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pCtx = reinterpret_cast<CUcontext>(stream->context);
   if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
@@ -199,7 +213,7 @@ SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx
 }
 
 SIM_API CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   (void)stream;
   if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *phCtx = nullptr;
@@ -207,7 +221,7 @@ SIM_API CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
 }
 
 SIM_API CUresult cuStreamQuery(CUstream hStream) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (CUresult r = check_not_capturing(stream)) return r;
   if (CUresult r = check_capture_unsafe(state())) return r;
   if (stream == context->legacy_stream) {
@@ -219,7 +233,7 @@ SIM_API CUresult cuStreamQuery(CUstream hStream) {
 }
 
 SIM_API CUresult cuStreamSynchronize(CUstream hStream) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (CUresult r = check_not_capturing(stream)) return r;
   if (CUresult r = check_capture_unsafe(state())) return r;
   Context* owner = stream->context;
@@ -232,7 +246,7 @@ SIM_API CUresult cuStreamSynchronize(CUstream hStream) {
 }
 
 SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   auto* event = live<Event>(state(), hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -245,7 +259,7 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
 }
 
 SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   HostWork work;
   work.function = fn;
@@ -254,7 +268,7 @@ SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData)
 }
 
 SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_not_capturing(stream)) return r;
   HostWork work;
@@ -265,7 +279,7 @@ SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback
 }
 
 SIM_API CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
-  SIM_ENTER_STREAM(dst);
+  SIM_ON_STREAM(dst);
   Stream* from = nullptr;
   if (CUresult r = resolve_stream(lock, context, src, &from)) return r;
   stream->attributes = from->attributes;
@@ -273,7 +287,7 @@ SIM_API CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
 }
 
 SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value_out) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (value_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::memset(value_out, 0, sizeof *value_out);
   auto it = stream->attributes.find(attr);
@@ -287,7 +301,7 @@ SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUs
 }
 
 SIM_API CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
-  SIM_ENTER_STREAM(hStream);
+  SIM_ON_STREAM(hStream);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (static_cast<int>(attr)) {
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:

@@ -136,7 +136,7 @@ static CUresult one_mem_op(CUstream stream, CUstreamBatchMemOpType operation, CU
 
 #define SIM_MEM_OP(name, operation, type)                                                       \
   SIM_API CUresult name(CUstream stream, CUdeviceptr addr, type value, unsigned int flags) {    \
-    SIM_ENTER_CONTEXT(context);                                                                 \
+    SIM_ENTER_STREAM(context, stream);                                                          \
     return one_mem_op(stream, operation, addr, value, flags, context);                          \
   }
 SIM_MEM_OP(cuStreamWaitValue32, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
@@ -149,13 +149,13 @@ SIM_MEM_OP(cuStreamWriteValue64, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
 SIM_MEM_OP(cuStreamWriteValue64_v2, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
 
 SIM_API CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, stream);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return mem_ops(stream, count, paramArray, context);
 }
 SIM_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
                                        unsigned int flags) {
-  SIM_ENTER_CONTEXT(context);
+  SIM_ENTER_STREAM(context, stream);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return mem_ops(stream, count, paramArray, context);
 }

@@ -9,12 +9,14 @@ call("cuModuleGetFunction", lane="local", uses="tubeGetKernel")
 call("cuLibraryGetKernel", lane="local", needs="init", uses="tubeGetKernel")
 call("cuModuleGetFunctionCount", "cuModuleEnumerateFunctions", lane="local", uses="tubeListKernels")
 call("cuLibraryGetKernelCount", "cuLibraryEnumerateKernels", lane="local", needs="init", uses="tubeListKernels")
-call("cuModuleGetGlobal_v2", "cuLibraryGetGlobal", lane="local", uses="tubeGetGlobal")
-call("cuLibraryGetModule", lane="local")
+call("cuModuleGetGlobal_v2", lane="local", uses="tubeGetGlobal")
+call("cuLibraryGetGlobal", lane="local", needs="context", uses="tubeGetGlobal")  # of the current context's copy
+call("cuLibraryGetModule", lane="local", needs="context")
 call("cuLibraryGetUnifiedFunction", lane="local", needs="init")
 
 chapter("kernel")
-call("cuKernelGetFunction", "cuFuncGetModule", "cuFuncLoad", "cuFuncIsLoaded", "cuFuncGetName", "cuFuncGetParamInfo",
+call("cuKernelGetFunction", lane="local", needs="context")
+call("cuFuncGetModule", "cuFuncLoad", "cuFuncIsLoaded", "cuFuncGetName", "cuFuncGetParamInfo",
      lane="local")
 call("cuKernelGetLibrary", "cuKernelGetName", "cuKernelGetParamInfo", lane="local", needs="init")
 call("cuFuncGetAttribute", lane="local", uses="tubeKernelGetAttribute")
@@ -26,7 +28,7 @@ call("cuKernelSetCacheConfig", lane="local", needs="init", uses="tubeKernelSetCa
 call("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
      "cuOccupancyMaxPotentialBlockSize", "cuOccupancyMaxPotentialBlockSizeWithFlags",
      "cuOccupancyAvailableDynamicSMemPerBlock", "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialClusterSize",
-     lane="local", uses="tubeOccupancy")
+     lane="local", needs="context", uses="tubeOccupancy")
 
 chapter("link")
 # the hook gathers the inputs; cuLinkComplete is one message

@@ -7,7 +7,9 @@
   opaque(CTYPE, bytes)                                a CUDA struct without pointers and handles travels as it is
 
 call() also takes
-  needs="nothing" | "init" | "context" (default)      what must be there before the call, else CUDA's own error
+  needs="nothing" | "init" | "handle" | "context"     what must be there before the call, else CUDA's own error; by default
+                                                      "handle" for a call that takes an object (its context is known),
+                                                      "context" (a current one) for the others
   handler="hand"                                      lane post or reply: the proxy's handler is written by hand
   handler="generated"                                 lane hand: only the hook's body is written by hand
   alias_of=NAME                                       an older form of the same call; its arguments convert by themselves
@@ -21,7 +23,7 @@ from collections import namedtuple
 from pathlib import Path
 
 LANES = ("local", "post", "reply", "hand")
-NEEDS = ("nothing", "init", "context")
+NEEDS = ("nothing", "init", "handle", "context")
 
 Message = namedtuple("Message", "name lane fields reply chapter where")
 CallText = namedtuple("CallText", "name lane needs handler alias_of uses annotations chapter where")
@@ -94,13 +96,13 @@ class Descriptions:
             raise DescriptionError(where, name, "lane post has no reply, but reply fields are given")
         self.messages[name] = Message(name, lane, fields, reply or {}, self._chapter, where)
 
-    def call(self, *names, lane=None, needs="context", handler=None, alias_of=None, uses="", **annotations):
+    def call(self, *names, lane=None, needs=None, handler=None, alias_of=None, uses="", **annotations):
         where = self._where()
         for name in names:
             self._new(where, name)
             if alias_of is None and lane not in LANES:
                 raise DescriptionError(where, name, f"lane is `{lane}`, one of {', '.join(LANES)} is needed")
-            if needs not in NEEDS:
+            if needs is not None and needs not in NEEDS:
                 raise DescriptionError(where, name, f"needs is `{needs}`, one of {', '.join(NEEDS)} is needed")
             if handler not in (None, "hand", "generated"):
                 raise DescriptionError(where, name, f"handler is `{handler}`, `hand` or `generated` is needed")

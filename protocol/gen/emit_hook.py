@@ -4,7 +4,7 @@ from cuda_header import declare_params
 from emit_wire import NOTICE
 
 HAND, GENERATED = ("local", "hand"), ("post", "reply")
-_NEEDS = {"nothing": "kNothing", "init": "kInit", "context": "kContext"}
+_NEEDS = {"nothing": "kNothing", "init": "kInit", "handle": "kHandle", "context": "kContext"}
 
 
 def resolve(model, call):

@@ -5,6 +5,7 @@ import hashlib
 import params
 from describe import DescriptionError
 from layout import Field, KindError, Struct
+from params import KINDS
 
 
 class Call:
@@ -83,13 +84,19 @@ class Model:
         elif name in known.calls:
             text = known.calls[name]
             call = Call(name, text.lane or "alias", text.chapter, text.where)
-            call.needs, call.alias_of, call.uses = text.needs, text.alias_of, text.uses
+            call.needs = text.needs or self._default_needs(function)
+            call.alias_of, call.uses = text.alias_of, text.uses
         else:
             call = Call(name, "undescribed", why="not described yet")
         call.function = function
         if name in known.calls:
             self._plan(call, known.calls[name])
         return call
+
+    @staticmethod
+    def _default_needs(function):
+        """An object knows its context: a call that takes one works without a current context (seen on an H200)."""
+        return "handle" if any(p.ctype in KINDS for p in function.params) else "context"
 
     def _plan(self, call, text):
         def fail(what):
