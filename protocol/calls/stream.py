@@ -29,7 +29,8 @@ call("cuStreamWaitValue64", alias_of="cuStreamWaitValue64_v2")
 call("cuStreamBatchMemOp", alias_of="cuStreamBatchMemOp_v2")
 
 chapter("capture")
-call("cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode", lane="local")
+call("cuStreamIsCapturing", lane="local")
+call("cuThreadExchangeStreamCaptureMode", lane="local", needs="init")
 call("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3", lane="local", uses="tubeCaptureInfo")
 # the proxy captures in relaxed mode whatever `mode` says; the hook enforces the stricter modes
 call("cuStreamBeginCapture_v2", lane="hand")
