@@ -3,9 +3,11 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "sim/ptx/ptx.h"
+#include "sim/ptx/texture.h"
 
 namespace {
 
@@ -25,6 +27,24 @@ class Pages final : public Memory {
   uint64_t heap_alloc(uint64_t) override { return 0; }
   void heap_free(uint64_t) override {}
   void print(std::string_view) override {}
+  // Every handle is a texture over the pages, whose levels say more than there is: what lies outside is a fault.
+  std::shared_ptr<const Texture> texture(uint64_t handle) override {
+    auto t = std::make_shared<Texture>();
+    t->levels = {{kBase, 33, 17, 3, 33 * 16, 33 * 17 * 16}, {kBase + 8192, 16, 8, 1, 16 * 16, 16 * 8 * 16}};
+    t->component = static_cast<Texture::Component>(shape & 3);
+    t->component_bytes = 1u << (shape >> 2 & 1);
+    if (t->component == Texture::Component::kFloat) t->component_bytes = 4;
+    t->channels = 1u << (shape >> 3 & 1);
+    t->cube = (shape >> 4 & 1) != 0;
+    t->layers = t->cube ? 12 : 5;
+    t->linear_filter = (shape >> 5 & 1) != 0;
+    t->linear_mipmap = t->linear_filter;
+    t->normalized_coordinates = (shape >> 6 & 1) != 0;
+    t->highest_level = 9;
+    for (int i = 0; i < 3; ++i) t->address[i] = static_cast<Texture::Address>((shape + handle + static_cast<uint64_t>(i)) & 3);
+    return t;
+  }
+  uint64_t shape = 0;
   std::vector<std::byte> bytes = std::vector<std::byte>(16384);
   std::atomic<bool> cancel{false};
   int calls = 0;
@@ -34,6 +54,7 @@ void run(const Module& module) {
   for (const Kernel& kernel : module.kernels()) {
     if (kernel.static_shared_bytes > 65536 || kernel.local_bytes > 4096 || kernel.param_bytes > 4096) continue;
     Pages memory;
+    memory.shape = kernel.name.size() * 37 + kernel.param_bytes;
     std::vector<std::byte> params(kernel.param_bytes);
     const uint64_t base = Pages::kBase;
     for (const Param& param : kernel.params)
