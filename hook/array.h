@@ -22,7 +22,7 @@ struct Array {
 
 // nullptr: no live array. Any thread.
 Array* find_array(const void* handle);
-// Whether a copy of this region (bytes, rows, slices) surely lies in the array and is aligned as the driver wants it.
+// Whether a copy of this region (bytes, rows, slices) surely lies in the array.
 bool inside(const Array& array, const uint64_t (&origin)[3], const uint64_t (&extent)[3]);
 // The arrays of a context that was reset or destroyed: their handles become invalid.
 void forget_arrays(const Context* context);

@@ -211,7 +211,7 @@ CUresult place_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarr
       return CUDA_SUCCESS;
     case CU_MEMORYTYPE_ARRAY:
       box->array = find_array(array);
-      return box->array != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+      return box->array != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
       box->base = device;
@@ -286,7 +286,7 @@ Box memory_box(uint64_t address, Says says, uint64_t bytes) {
 Box host_box(const void* p, uint64_t bytes) { return memory_box(reinterpret_cast<uint64_t>(p), Says::kHost, bytes); }
 
 CUresult copy_flat(const Box& dst, const Box& src, uint64_t bytes, CUstream hStream, bool synchronous) {
-  if (dst.no_array || src.no_array) return CUDA_ERROR_INVALID_HANDLE;
+  if (dst.no_array || src.no_array) return CUDA_ERROR_INVALID_VALUE;
   Job job;
   job.src = src;
   job.dst = dst;

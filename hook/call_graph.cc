@@ -53,7 +53,7 @@ struct CopyEnd {
 CUresult end_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array, CopyEnd* end) {
   if (type == CU_MEMORYTYPE_ARRAY) {
     end->kind = 2;
-    return id_of(Kind::kArray, array, &end->address);
+    return id_of(Kind::kArray, array, &end->address) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   if (type == CU_MEMORYTYPE_HOST) end->address = reinterpret_cast<uint64_t>(host);
   else if (type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED) end->address = device;

@@ -1,6 +1,7 @@
 // The ABI from before CUDA 3.2 of arrays, copies and memsets. Such calls want a context that was made by cuCtxCreate of that
 // age, with 32-bit addresses, and there is none on a 64-bit machine: the driver answers CUDA_ERROR_INVALID_CONTEXT in every
-// other one (H200, driver 580). What only describes an array works; its numbers always fit, because dimensions stay below 2^18.
+// other one (H200, driver 580). Describing an array looks for the array first.
+#include "hook/array.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -41,22 +42,11 @@ CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1*, CUdevic
 }
 CUresult cuTexRefGetAddress(CUdeviceptr_v1*, CUtexref) { return CUDA_ERROR_INVALID_CONTEXT; }
 
-CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1* d, CUarray hArray) {
-  CUDA_ARRAY_DESCRIPTOR wide{};
-  const CUresult r = hook::cuArrayGetDescriptor_v2(&wide, hArray);
-  if (r != CUDA_SUCCESS) return r;
-  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *d = {static_cast<unsigned>(wide.Width), static_cast<unsigned>(wide.Height), wide.Format, wide.NumChannels};
-  return CUDA_SUCCESS;
+CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1*, CUarray hArray) {
+  return find_array(hArray) != nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
 }
-CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1* d, CUarray hArray) {
-  CUDA_ARRAY3D_DESCRIPTOR wide{};
-  const CUresult r = hook::cuArray3DGetDescriptor_v2(&wide, hArray);
-  if (r != CUDA_SUCCESS) return r;
-  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *d = {static_cast<unsigned>(wide.Width), static_cast<unsigned>(wide.Height), static_cast<unsigned>(wide.Depth), wide.Format,
-        wide.NumChannels, wide.Flags};
-  return CUDA_SUCCESS;
+CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1*, CUarray hArray) {
+  return find_array(hArray) != nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
 }
 
 }  // namespace tube::hook

@@ -19,15 +19,16 @@ TextureReference* find_reference(CUtexref handle) {
   return slot == nullptr ? nullptr : static_cast<TextureReference*>(slot->object);
 }
 
-// f(reference) under the lock; a handle that names none is a bad argument.
+// f(reference) under the lock.
 template <class F>
 CUresult with(CUtexref handle, F f) {
   Locked locked(g_lock);
   TextureReference* reference = find_reference(handle);
-  return reference == nullptr ? CUDA_ERROR_INVALID_VALUE : f(*reference);
+  return reference == nullptr ? CUDA_ERROR_INVALID_HANDLE : f(*reference);
 }
 
-bool device_address(CUdeviceptr address) { return address != 0 && gpu_visible(side_of(address, Says::kDevice)); }
+// An address or none.
+bool device_address(CUdeviceptr address) { return address == 0 || gpu_visible(side_of(address, Says::kDevice)); }
 
 }  // namespace
 
@@ -40,8 +41,8 @@ CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const char* name
   return find_module(hmod) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
 }
 // No call makes a surface reference.
-CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) { return CUDA_ERROR_INVALID_VALUE; }
-CUresult cuSurfRefGetArray(CUarray*, CUsurfref) { return CUDA_ERROR_INVALID_VALUE; }
+CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) { return CUDA_ERROR_INVALID_HANDLE; }
+CUresult cuSurfRefGetArray(CUarray*, CUsurfref) { return CUDA_ERROR_INVALID_HANDLE; }
 
 CUresult cuTexRefCreate(CUtexref* pTexRef) {
   if (pTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -56,7 +57,7 @@ CUresult cuTexRefCreate(CUtexref* pTexRef) {
 }
 CUresult cuTexRefDestroy(CUtexref hTexRef) {
   Slot* slot = objects().find(Kind::kTexRef, hTexRef);
-  return slot != nullptr && objects().remove(slot) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return slot != nullptr && objects().remove(slot) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
@@ -64,9 +65,9 @@ CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) 
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return with(hTexRef, [&](TextureReference& t) { return t.bind_array(hArray, Flags, array->shape.Format, array->shape.NumChannels); });
 }
-CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
+CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int) {
   if (objects().find(Kind::kMipmappedArray, hMipmappedArray) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return with(hTexRef, [&](TextureReference& t) { return t.bind_mipmapped(hMipmappedArray, Flags); });
+  return with(hTexRef, [&](TextureReference& t) { return t.bind_mipmapped(hMipmappedArray); });
 }
 CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t) {
   if (!device_address(dptr)) return CUDA_ERROR_INVALID_VALUE;

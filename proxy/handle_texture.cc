@@ -3,6 +3,7 @@
 // The driver's own 64-bit handles go to the client, because device code reads them; so a client can name any value, and the
 // table of adopted ones says which are its own. The client's ids of arrays stay beside the object, for the calls that
 // describe it.
+#include <algorithm>
 #include <cstring>
 
 #include "protocol/array_format.h"
@@ -22,8 +23,8 @@ constexpr uint64_t kSane = uint64_t{1} << 48;  // keeps every product below in 1
 
 CUresult check_linear(Session& session, const CUDA_RESOURCE_DESC& desc) {
   const auto& linear = desc.res.linear;
-  if (linear.sizeInBytes == 0 || linear.sizeInBytes > kSane) return CUDA_ERROR_INVALID_VALUE;
-  return session.check_device_range(linear.devPtr, linear.sizeInBytes, false);
+  if (linear.sizeInBytes > kSane) return CUDA_ERROR_INVALID_VALUE;
+  return session.check_device_range(linear.devPtr, std::max<uint64_t>(linear.sizeInBytes, 1), false);
 }
 
 CUresult check_pitch2d(Session& session, const CUDA_RESOURCE_DESC& desc) {
@@ -34,7 +35,6 @@ CUresult check_pitch2d(Session& session, const CUDA_RESOURCE_DESC& desc) {
   if (element == 0 || p.width == 0 || p.height == 0 || p.width > kSane / 16 || p.height > kSane || p.pitchInBytes > kSane) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (p.height > 1 && p.pitchInBytes < p.width * element) return CUDA_ERROR_INVALID_VALUE;
   const unsigned __int128 bytes = static_cast<unsigned __int128>(p.height - 1) * p.pitchInBytes + p.width * element;
   if (bytes >> 62) return CUDA_ERROR_INVALID_VALUE;
   return session.check_device_range(p.devPtr, static_cast<uint64_t>(bytes), false);
@@ -83,6 +83,7 @@ Object* own(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
 }
 
 CUresult destroy(Session& session, wire::Kind kind, uint64_t untrusted_raw) {
+  if (untrusted_raw == 0) return CUDA_SUCCESS;  // as the driver
   const uint64_t id = session.objects().adopted(kind, untrusted_raw);
   return id == 0 ? CUDA_ERROR_INVALID_VALUE : session.destroy_object(kind, id);
 }

@@ -35,7 +35,6 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
     const auto outside = [](uint64_t at, uint64_t length, uint64_t size) { return at > size || length > size - at; };
     if (outside(x, c.WidthInBytes, array->row_bytes) || outside(y, c.Height, array->rows) || outside(z, c.Depth, array->slices))
       return CUDA_ERROR_INVALID_VALUE;
-    if (x % array->element_bytes != 0 || c.WidthInBytes % array->element_bytes != 0) return CUDA_ERROR_INVALID_VALUE;
     side->pitch = array->row_bytes;
     side->slice = array->row_bytes * array->rows;
     side->base = array->base + z * side->slice + y * side->pitch + x;
@@ -110,7 +109,7 @@ CUresult check_copy(Context* context, CUDA_MEMCPY3D& c) {
     return CUDA_ERROR_INVALID_VALUE;
   // Also of a copy of nothing: an array is looked up first.
   const auto dead = [](CUmemorytype type, CUarray array) { return type == CU_MEMORYTYPE_ARRAY && live<Array>(state(), array, Kind::kArray) == nullptr; };
-  if (dead(c.srcMemoryType, c.srcArray) || dead(c.dstMemoryType, c.dstArray)) return CUDA_ERROR_INVALID_HANDLE;
+  if (dead(c.srcMemoryType, c.srcArray) || dead(c.dstMemoryType, c.dstArray)) return CUDA_ERROR_INVALID_VALUE;
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_SUCCESS;
   resolve_unified(c);
   Side from, to;

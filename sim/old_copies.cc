@@ -1,7 +1,20 @@
 // The ABI from before CUDA 3.2 of arrays, copies and memsets. Such calls want a context that was made by cuCtxCreate of that
 // age, with 32-bit addresses, and there is none on a 64-bit machine: the driver answers CUDA_ERROR_INVALID_CONTEXT in every
-// other one (H200, driver 580). What only describes an array works; its numbers always fit, because dimensions stay below 2^18.
-#include "sim/state.h"
+// other one (H200, driver 580). Describing an array looks for the array first.
+#include "sim/array.h"
+
+namespace tube::sim {
+namespace {
+
+bool is_array(const void* handle) {
+  Lock lock(state().mutex);
+  return live<Array>(state(), handle, Kind::kArray) != nullptr;
+}
+
+}  // namespace
+}  // namespace tube::sim
+
+using namespace tube::sim;
 
 SIM_API CUresult cuMemcpyAtoA(CUarray, unsigned int, CUarray, unsigned int, unsigned int) {
   SIM_ENTER(kInit);
@@ -123,20 +136,11 @@ SIM_API CUresult cuTexRefGetAddress(CUdeviceptr_v1*, CUtexref) {
   return CUDA_ERROR_INVALID_CONTEXT;
 }
 
-SIM_API CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1* d, CUarray hArray) {
-  CUDA_ARRAY_DESCRIPTOR wide{};
-  const CUresult r = ::cuArrayGetDescriptor_v2(&wide, hArray);
-  if (r != CUDA_SUCCESS) return r;
-  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *d = {static_cast<unsigned>(wide.Width), static_cast<unsigned>(wide.Height), wide.Format, wide.NumChannels};
-  return CUDA_SUCCESS;
+SIM_API CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1*, CUarray hArray) {
+  SIM_ENTER_CONTEXT(context);
+  return is_array(hArray) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
 }
-SIM_API CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1* d, CUarray hArray) {
-  CUDA_ARRAY3D_DESCRIPTOR wide{};
-  const CUresult r = ::cuArray3DGetDescriptor_v2(&wide, hArray);
-  if (r != CUDA_SUCCESS) return r;
-  if (d == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *d = {static_cast<unsigned>(wide.Width), static_cast<unsigned>(wide.Height), static_cast<unsigned>(wide.Depth), wide.Format,
-        wide.NumChannels, wide.Flags};
-  return CUDA_SUCCESS;
+SIM_API CUresult cuArray3DGetDescriptor(CUDA_ARRAY3D_DESCRIPTOR_v1*, CUarray hArray) {
+  SIM_ENTER_CONTEXT(context);
+  return is_array(hArray) ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -21,7 +21,6 @@ struct Entry {
   CUDA_RESOURCE_DESC resource{};
   CUDA_TEXTURE_DESC texture{};
   CUDA_RESOURCE_VIEW_DESC view{};
-  bool has_view = false;
   std::shared_ptr<const ptx::Texture> meaning;
 };
 
@@ -51,6 +50,7 @@ bool find(uint64_t handle, bool surface, Entry* out) {
 }
 
 CUresult destroy(uint64_t handle, bool surface) {
+  if (handle == 0) return CUDA_SUCCESS;
   std::lock_guard guard(registry().mutex);
   const auto it = registry().entries.find(handle);
   if (it == registry().entries.end() || it->second.surface != surface) return CUDA_ERROR_INVALID_VALUE;
@@ -108,7 +108,7 @@ CUresult linear_resource(const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bool* alw
   const auto& p = d.res.linear;
   if (!set_format(t, p.format, p.numChannels, always)) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t elements = p.sizeInBytes / t.element_bytes();
-  if (p.devPtr == 0 || p.devPtr % 512 != 0 || elements == 0 || elements > 268435456) return CUDA_ERROR_INVALID_VALUE;
+  if (p.devPtr == 0 || p.devPtr % 512 != 0 || elements > 268435456) return CUDA_ERROR_INVALID_VALUE;
   if (!state().map.find(p.devPtr)) return CUDA_ERROR_INVALID_VALUE;
   t.buffer = true;
   t.levels.push_back({p.devPtr, static_cast<uint32_t>(elements), 1, 1, p.sizeInBytes, p.sizeInBytes});
@@ -119,7 +119,7 @@ CUresult pitch2d_resource(const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bool* al
   const auto& p = d.res.pitch2D;
   if (!set_format(t, p.format, p.numChannels, always)) return CUDA_ERROR_INVALID_VALUE;
   if (p.devPtr == 0 || p.devPtr % 512 != 0 || p.pitchInBytes % 32 != 0 || p.width == 0 || p.height == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (p.width > 131072 || p.height > 65000 || p.pitchInBytes > 2097120 || p.pitchInBytes < p.width * t.element_bytes()) return CUDA_ERROR_INVALID_VALUE;
+  if (p.width > 131072 || p.height > 65000 || p.pitchInBytes > 2097120) return CUDA_ERROR_INVALID_VALUE;
   if (!state().map.find(p.devPtr)) return CUDA_ERROR_INVALID_VALUE;
   t.levels.push_back({p.devPtr, static_cast<uint32_t>(p.width), static_cast<uint32_t>(p.height), 1, p.pitchInBytes, p.pitchInBytes * p.height});
   return CUDA_SUCCESS;
@@ -165,7 +165,7 @@ bool set_view_format(ptx::Texture& t, unsigned format) {
 }
 
 CUresult set_view(const CUDA_RESOURCE_DESC& d, const CUDA_RESOURCE_VIEW_DESC& v, ptx::Texture& t) {
-  if (d.resType != CU_RESOURCE_TYPE_ARRAY && d.resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  if (d.resType != CU_RESOURCE_TYPE_ARRAY && d.resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) return CUDA_SUCCESS;  // memory has no views
   if (number(v.format) >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && number(v.format) <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7) return CUDA_ERROR_NOT_SUPPORTED;
   if (number(v.format) != CU_RES_VIEW_FORMAT_NONE && !set_view_format(t, number(v.format))) return CUDA_ERROR_INVALID_VALUE;
   if (v.width != t.levels[0].width) return CUDA_ERROR_INVALID_VALUE;
@@ -177,7 +177,7 @@ CUresult set_view(const CUDA_RESOURCE_DESC& d, const CUDA_RESOURCE_VIEW_DESC& v,
   return CUDA_SUCCESS;
 }
 
-CUresult set_sampling(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) {
+CUresult set_sampling(const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) {
   constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
                               CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
   if ((d.flags & ~kKnown) != 0 || number(d.filterMode) > 1 || number(d.mipmapFilterMode) > 1) return CUDA_ERROR_INVALID_VALUE;
@@ -186,8 +186,6 @@ CUresult set_sampling(const CUDA_RESOURCE_DESC& resource, const CUDA_TEXTURE_DES
     t.address[i] = static_cast<ptx::Texture::Address>(number(d.addressMode[i]));
   }
   t.normalized_coordinates = (d.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
-  // A mipmapped array has to have normalised coordinates.
-  if (resource.resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY && !t.normalized_coordinates) return CUDA_ERROR_INVALID_VALUE;
   if ((d.flags & CU_TRSF_SEAMLESS_CUBEMAP) != 0 && !t.cube) return CUDA_ERROR_INVALID_VALUE;
   const bool integer = t.component == Component::kUnsigned || t.component == Component::kSigned;
   t.normalized_read = integer && (always || (t.component_bytes < 4 && (d.flags & CU_TRSF_READ_AS_INTEGER) == 0));
@@ -218,9 +216,8 @@ CUresult make_texture(const Context* context, const CUDA_RESOURCE_DESC* resource
   if (view != nullptr) {
     if (CUresult r = set_view(*resource, *view, *meaning)) return r;
     entry->view = *view;
-    entry->has_view = true;
   }
-  if (CUresult r = set_sampling(*resource, *texture, always, *meaning)) return r;
+  if (CUresult r = set_sampling(*texture, always, *meaning)) return r;
   entry->context = context;
   entry->resource = *resource;
   entry->texture = *texture;
@@ -234,8 +231,6 @@ CUresult make_surface(const Context* context, const CUDA_RESOURCE_DESC* resource
   bool always = false;
   Lock lock(state().mutex);
   if (CUresult r = set_resource(state(), *resource, *meaning, &always)) return r;
-  const auto* array = live<Array>(state(), resource->res.array.hArray, Kind::kArray);
-  if ((array->desc.Flags & CUDA_ARRAY3D_SURFACE_LDST) == 0) return CUDA_ERROR_INVALID_VALUE;
   entry->surface = true;
   entry->context = context;
   entry->resource = *resource;
@@ -288,13 +283,14 @@ SIM_API CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObj
   Entry entry;
   if (pTexDesc == nullptr || !find(texObject, false, &entry)) return CUDA_ERROR_INVALID_VALUE;
   *pTexDesc = entry.texture;
+  std::fill_n(pTexDesc->borderColor, 4, 0.0f);  // the driver keeps the color to itself
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc, CUtexObject texObject) {
   SIM_ENTER(kContext);
   Entry entry;
-  if (pResViewDesc == nullptr || !find(texObject, false, &entry) || !entry.has_view) return CUDA_ERROR_INVALID_VALUE;
+  if (pResViewDesc == nullptr || !find(texObject, false, &entry)) return CUDA_ERROR_INVALID_VALUE;
   *pResViewDesc = entry.view;
   return CUDA_SUCCESS;
 }

@@ -15,15 +15,16 @@ std::unordered_set<const void*>& references() {
   return *set;
 }
 
-// f(reference) under the lock; a handle that names none is a bad argument.
+// f(reference) under the lock.
 template <class F>
 CUresult with(CUtexref handle, F f) {
   Lock lock(state().mutex);
-  if (references().count(handle) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (references().count(handle) == 0) return CUDA_ERROR_INVALID_HANDLE;
   return f(*reinterpret_cast<TextureReference*>(handle));
 }
 
-bool device_address(CUdeviceptr address) { return address != 0 && state().map.find(address).has_value(); }
+// An address or none.
+bool device_address(CUdeviceptr address) { return address == 0 || state().map.find(address).has_value(); }
 
 }  // namespace
 }  // namespace tube::sim
@@ -46,11 +47,11 @@ SIM_API CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const ch
 // No call makes a surface reference.
 SIM_API CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) {
   SIM_ENTER(kContext);
-  return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_INVALID_HANDLE;
 }
 SIM_API CUresult cuSurfRefGetArray(CUarray*, CUsurfref) {
   SIM_ENTER(kContext);
-  return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_ERROR_INVALID_HANDLE;
 }
 
 SIM_API CUresult cuTexRefCreate(CUtexref* pTexRef) {
@@ -65,7 +66,7 @@ SIM_API CUresult cuTexRefCreate(CUtexref* pTexRef) {
 SIM_API CUresult cuTexRefDestroy(CUtexref hTexRef) {
   SIM_ENTER(kHandle);
   Lock lock(state().mutex);
-  if (references().erase(hTexRef) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (references().erase(hTexRef) == 0) return CUDA_ERROR_INVALID_HANDLE;
   delete reinterpret_cast<TextureReference*>(hTexRef);
   return CUDA_SUCCESS;
 }
@@ -77,11 +78,11 @@ SIM_API CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int
     return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : t.bind_array(hArray, Flags, array->desc.Format, array->desc.NumChannels);
   });
 }
-SIM_API CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int Flags) {
+SIM_API CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int) {
   SIM_ENTER(kHandle);
   return with(hTexRef, [&](TextureReference& t) {
     const bool known = live<Mipmap>(state(), hMipmappedArray, Kind::kMipmap) != nullptr;
-    return known ? t.bind_mipmapped(hMipmappedArray, Flags) : CUDA_ERROR_INVALID_HANDLE;
+    return known ? t.bind_mipmapped(hMipmappedArray) : CUDA_ERROR_INVALID_HANDLE;
   });
 }
 SIM_API CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t) {

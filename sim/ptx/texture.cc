@@ -81,9 +81,7 @@ class Reader {
   }
 
   void decode(const std::byte* p, Texel* out) const {
-    *out = {};
-    out->f[3] = 1.0f;
-    out->u[3] = 1;
+    *out = {};  // channels that are not there read zero
     for (uint32_t c = 0; c < t_.channels; ++c) {
       uint32_t bits = 0;
       std::memcpy(&bits, p + c * t_.component_bytes, t_.component_bytes);
@@ -166,6 +164,11 @@ Place place_of(const Texture& t, const TexturePoint& p, uint32_t level) {
   Place place{&t.levels[level], p.dimensions, 0, {p.at[0], p.at[1], p.at[2]}};
   const uint32_t per_layer = p.cube ? 6 : 1;
   if (p.layered && t.layers != 0) place.slice = std::min(p.layer, t.layers / per_layer - 1) * per_layer;
+  // A GPU reads a line as an image of one row, at its upper edge: with a border half of it is mixed in.
+  if (p.dimensions == 1 && !t.buffer) {
+    place.dimensions = 2;
+    place.at[1] = 0;
+  }
   if (!p.cube) return place;
   place.slice += cube_face(p.at, &place.at[0], &place.at[1]);
   place.dimensions = 2;
