@@ -190,7 +190,7 @@ SIM_API CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIP
   if (variable == nullptr) return CUDA_ERROR_INVALID_HANDLE
 
 SIM_API CUresult cuArrayDestroy(CUarray hArray) {
-  SIM_ENTER(kHandle);
+  SIM_ENTER(kInit);  // a handle that is none is told before a context that is gone
   SIM_LIVE(Array, kArray, array, hArray);
   if (array->mipmap != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // a level ends with its mipmapped array
   if (CUresult r = check_capture_unsafe(s)) return r;
