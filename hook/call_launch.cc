@@ -5,6 +5,7 @@
 // (cooperative), waits for the driver's own answer, so that launch errors stay synchronous and are the driver's.
 #include "hook/launch.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "hook/support.h"
@@ -103,6 +104,21 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   return sync_stream(stream);
 }
 
+// A launch's `extra`: the parameters as the caller packed them.
+struct PackedByCaller {
+  const void* buffer = nullptr;
+  size_t size_bytes = 0;
+};
+
+bool read_extra(void** extra, PackedByCaller* out) {
+  for (void** e = extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
+    if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) out->buffer = e[1];
+    else if (e[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && e[1] != nullptr) out->size_bytes = *static_cast<const size_t*>(e[1]);
+    else return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool surely_launchable(const Kernel* kernel, const LaunchShape& shape) {
@@ -125,18 +141,14 @@ bool surely_launchable(const Kernel* kernel, const LaunchShape& shape) {
 CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint32_t* bytes) {
   if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (extra != nullptr) {
-    const size_t* size = nullptr;
-    const void* buffer = nullptr;
-    for (void** e = extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
-      if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = e[1];
-      else if (e[0] == CU_LAUNCH_PARAM_BUFFER_SIZE) size = static_cast<const size_t*>(e[1]);
-      else return CUDA_ERROR_INVALID_VALUE;
-    }
+    PackedByCaller given;
     *bytes = 0;
-    if (size == nullptr || *size == 0) return kernel->parameter_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (buffer == nullptr || *size > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
-    *bytes = static_cast<uint32_t>(*size);
-    return CUDA_SUCCESS;
+    if (!read_extra(extra, &given)) return CUDA_ERROR_INVALID_VALUE;
+    if (given.size_bytes == 0) return kernel->parameter_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (given.buffer == nullptr || given.size_bytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+    // NCCL hands over the used part of its kernels' 4 KiB and nothing more; the driver takes that, the proxy wants all of them.
+    *bytes = std::max(static_cast<uint32_t>(given.size_bytes), kernel->parameter_bytes);
+    return *bytes > kMaxParameterBytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
   if (!kernel->layout.empty() && params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *bytes = kernel->parameter_bytes;
@@ -145,9 +157,10 @@ CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint
 
 void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes, std::byte* out) {
   if (extra != nullptr) {
-    for (void** e = extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
-      if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) std::memcpy(out, e[1], bytes);
-    }
+    PackedByCaller given;
+    if (!read_extra(extra, &given) || given.size_bytes > bytes) return;  // parameter_bytes() has looked already
+    std::memcpy(out, given.buffer, given.size_bytes);
+    std::memset(out + given.size_bytes, 0, bytes - given.size_bytes);
     return;
   }
   uint32_t filled = 0;

@@ -105,8 +105,9 @@ CUresult pack_params(const ptx::Kernel& kernel, void** params, void** extra, std
     const void* buffer = nullptr;
     size_t size = 0;
     if (CUresult r = unpack_extra(extra, &buffer, &size)) return r;
-    if (size < kernel.param_bytes || size > kMaxParamBytes) return CUDA_ERROR_INVALID_VALUE;
-    if (kernel.param_bytes > 0) std::memcpy(out->data(), buffer, kernel.param_bytes);
+    // Fewer bytes than the kernel takes are enough for the driver; the rest is not defined.
+    if ((size == 0 && kernel.param_bytes > 0) || size > kMaxParamBytes || (size > 0 && buffer == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    if (kernel.param_bytes > 0) std::memcpy(out->data(), buffer, std::min<size_t>(size, kernel.param_bytes));
     return CUDA_SUCCESS;
   }
   if (kernel.params.empty()) return CUDA_SUCCESS;

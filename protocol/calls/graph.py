@@ -2,7 +2,7 @@
 
 chapter("graph")
 opaque("CUgraphEdgeData", 8)
-call("cuGraphCreate", lane="reply", phGraph=creates("graph"))
+call("cuGraphCreate", lane="reply", needs="handle", phGraph=creates("graph"))
 call("cuGraphDestroy", lane="hand", hGraph=frees("graph"))
 call("cuGraphClone", lane="reply", phGraphClone=creates("graph"), handler="hand")
 call("cuGraphDestroyNode", lane="reply", hNode=frees("node", part=True), handler="hand")

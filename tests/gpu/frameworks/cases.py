@@ -4,9 +4,10 @@
     def product(): return {"c": a @ b}        # name -> tensor, array, bytes or text
     cases.main()
 
-The same contract as libraries/case.h: ITEM_OUTPUTS is the folder, ITEM_ONLY and ITEM_SKIP choose cases. These are ordinary GPU
+The same contract as libraries/case.h: ITEM_OUTPUTS is the folder, ITEM_ONLY (shell patterns) and ITEM_SKIP choose cases. These are ordinary GPU
 programs that know nothing of Tube. ITEM_DEVICE=cpu rehearses on a machine without GPU what does not insist on one.
 """
+import fnmatch
 import os
 import pathlib
 import sys
@@ -82,7 +83,7 @@ def meaningful(tensor):
 
 def wanted(name):
     only, skip = (set(filter(None, os.environ.get(variable, "").split(","))) for variable in ("ITEM_ONLY", "ITEM_SKIP"))
-    return name not in skip and (not only or name in only)
+    return name not in skip and (not only or any(fnmatch.fnmatch(name, pattern) for pattern in only))
 
 
 def run_one(name, function, folder):

@@ -14,7 +14,7 @@ def normal(seed, *shape, dtype=numpy.float32):
 def elementwise_and_ufuncs():
     a, b = normal(1, 300, 200), normal(2, 300, 200)
     kernel = cupy.ElementwiseKernel("T x, T y, float32 factor", "T z", "z = x * factor + sin(y)", "mixed")
-    fused = cupy.fuse()(lambda x, y: cupy.exp(x) * y + cupy.sqrt(abs(x)))
+    fused = cupy.fuse()(lambda x, y: cupy.exp(x) * y + cupy.sqrt(cupy.absolute(x)))
     return {"kernel": kernel(a, b, 0.5), "fused": fused(a, b), "where": cupy.where(a > b, a, -b), "ufuncs": cupy.arctan2(a, b) + cupy.hypot(a, b),
             "broadcast": a[:, :1] * b[:1], "integers": (a * 100).astype(cupy.int32) % 7}
 

@@ -2,7 +2,10 @@
 import cases
 import math
 import numpy
-from numba import cuda, float32, int32, vectorize
+
+if not hasattr(numpy, "row_stack"):
+    numpy.row_stack = numpy.vstack  # numba looks for the name that NumPy 2.5 has dropped
+from numba import cuda, float32, int32, vectorize  # noqa: E402
 
 SIZE = 10000
 

@@ -1,9 +1,12 @@
 // The main program of every library's cases: choice of cases, the lines on standard output, the files of results.
 #include "case.h"
 
+#include <fnmatch.h>
+
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 namespace library {
 namespace {
@@ -30,9 +33,17 @@ bool listed(const char* variable, const char* name) {
   return list != nullptr && ("," + std::string(list) + ",").find("," + std::string(name) + ",") != std::string::npos;
 }
 
+bool matches(const char* variable, const char* name) {
+  std::stringstream list(std::getenv(variable));
+  for (std::string pattern; std::getline(list, pattern, ',');) {
+    if (fnmatch(pattern.c_str(), name, 0) == 0) return true;
+  }
+  return false;
+}
+
 bool wanted(const char* name) {
   const char* only = std::getenv("ITEM_ONLY");
-  return !listed("ITEM_SKIP", name) && (only == nullptr || *only == 0 || listed("ITEM_ONLY", name));
+  return !listed("ITEM_SKIP", name) && (only == nullptr || *only == 0 || matches("ITEM_ONLY", name));
 }
 
 void run(const Case& one) {

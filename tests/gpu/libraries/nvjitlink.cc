@@ -73,6 +73,13 @@ class Linker {
     CHECK(nvJitLinkGetErrorLog(linker_, text.data()));
     return text.c_str();
   }
+  std::string ptx() {
+    size_t size = 0;
+    CHECK(nvJitLinkGetLinkedPtxSize(linker_, &size));
+    std::string text(size, 0);
+    CHECK(nvJitLinkGetLinkedPtx(linker_, text.data()));
+    return text;
+  }
   std::string cubin() {
     size_t size = 0;
     CHECK(nvJitLinkGetLinkedCubinSize(linker_, &size));
@@ -125,7 +132,7 @@ LIBRARY_CASE(lto_to_ptx) {
   linker.add(NVJITLINK_INPUT_LTOIR, object(kUser, Kind::kLto), "user");
   linker.add(NVJITLINK_INPUT_LTOIR, object(kHelper, Kind::kLto), "helper");
   CHECK(linker.complete());
-  run_apply(linker.cubin());
+  run_apply(linker.ptx());
 }
 
 LIBRARY_CASE(missing_symbol) {

@@ -101,6 +101,7 @@ class Pairs(unittest.TestCase):
 
     def test_only_some_cases(self):
         self.assertEqual(self.kinds(only=("third",)), {"third": "equal"})
+        self.assertEqual(self.kinds(only=("*ir*",)), {"first": "equal", "third": "equal"})
 
     def test_a_program_that_does_not_start(self):
         results, (native, tube) = self.pair(command=[sys.executable, "-c", "import sys; sys.exit('no library')"])
