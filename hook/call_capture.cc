@@ -179,13 +179,15 @@ CUresult capture_saw_wait(Stream* stream, Event* event) {
   return CUDA_SUCCESS;
 }
 
-void capture_event_was_asked(Event* event) {
+CUresult ask_captured_event(Event* event) {
   Capture* capture;
   {
     Locked locked(connection().producer);
     capture = event->capture;
   }
-  if (capture != nullptr) capture->invalid.store(true, std::memory_order_release);
+  // Of a capture that is over or broken the event says nothing any more.
+  if (capture == nullptr || !capture->active.load(std::memory_order_acquire)) return CUDA_ERROR_INVALID_VALUE;
+  return capture->invalid.exchange(true, std::memory_order_acq_rel) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CAPTURED_EVENT;
 }
 
 CUresult capture_broken(const Stream* stream) {

@@ -12,6 +12,7 @@
 #include "hook/peers.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
+#include "sharedmem/accessors.h"
 
 namespace tube::hook {
 namespace {
@@ -27,6 +28,8 @@ bool valid_flags(unsigned flags) {
   const unsigned schedule = flags & CU_CTX_SCHED_MASK;
   return (flags & ~kFlagMask) == 0 && (schedule & (schedule - 1)) == 0;  // at most one kind of waiting
 }
+
+CUresult broken() { return static_cast<CUresult>(shared::client_load_sticky_error(connection().header())); }
 
 // Everything the program made in a primary context goes; handles become invalid.
 CUresult reset_primary(Context* context) {
@@ -46,7 +49,7 @@ CUresult reset_primary(Context* context) {
   context->flags.store(0, std::memory_order_relaxed);
   context->cache_config.store(-1, std::memory_order_relaxed);
   context->live.store(false, std::memory_order_release);
-  return result;
+  return broken() != CUDA_SUCCESS ? CUDA_SUCCESS : result;
 }
 
 std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
@@ -98,6 +101,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  // A context that a fault ended may be reset, but not had again (H200, 13.0).
+  if (!context->live.load(std::memory_order_acquire) && broken() != CUDA_SUCCESS) return broken();
   context->retains.fetch_add(1, std::memory_order_acq_rel);
   context->live.store(true, std::memory_order_release);
   *pctx = context->handle();

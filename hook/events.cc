@@ -99,8 +99,7 @@ CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
       return CUDA_SUCCESS;
     }
   }
-  capture_event_was_asked(*event);
-  return CUDA_ERROR_CAPTURED_EVENT;
+  return ask_captured_event(*event);
 }
 
 }  // namespace

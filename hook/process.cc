@@ -135,15 +135,14 @@ CUresult guard(Needs needs) {
   if (needs == Needs::kNothing) return CUDA_SUCCESS;
   Process& p = g_process;
   if (p.state() != State::kReady) return not_ready(p);
-  if (needs == Needs::kInit) return CUDA_SUCCESS;
-  if (const uint32_t sticky = shared::client_load_sticky_error(p.connection->header()); sticky != 0) {
-    return static_cast<CUresult>(sticky);
-  }
-  const Context* context = current_context();
   if (this_thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
-  if (context == nullptr) return needs == Needs::kHandle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+  if (needs == Needs::kInit) return CUDA_SUCCESS;
+  const auto sticky = static_cast<CUresult>(shared::client_load_sticky_error(p.connection->header()));
+  const Context* context = current_context();
+  if (context == nullptr) return needs == Needs::kHandle ? sticky : CUDA_ERROR_INVALID_CONTEXT;
   const std::atomic<bool>& usable = context->primary ? context->live : context->alive;
-  return usable.load(std::memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (!usable.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return sticky;
 }
 
 CUresult transport_failed(shared::WaitResult why) {

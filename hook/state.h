@@ -158,8 +158,8 @@ CUresult forbid_context_sync(const Context* context);
 void capture_saw_record(Stream* stream, Event* event);
 CUresult capture_saw_wait(Stream* stream, Event* event);
 void end_capture_of_destroyed(Stream* stream);
-// Asking for the state of an event that a capture recorded breaks that capture. Producer not held.
-void capture_event_was_asked(Event* event);
+// The answer to who asks for the state of an event that a capture recorded, which breaks that capture. Producer not held.
+CUresult ask_captured_event(Event* event);
 // The code of an operation put into a broken capture, else 0.
 CUresult capture_broken(const Stream* stream);
 

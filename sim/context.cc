@@ -99,6 +99,7 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   State& s = state();
   Lock lock(s.mutex);
   Context* c = primary_of(s, device);
+  if (!c->active && device->broken != CUDA_SUCCESS) return device->broken;
   ++c->retained;
   c->active = true;
   *pctx = reinterpret_cast<CUcontext>(c);
@@ -239,7 +240,7 @@ SIM_API CUresult cuCtxGetDevice(CUdevice* device) {
   Context* c = current_context();
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = c->device->ordinal;
-  return c->error.load();
+  return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext ctx) {
@@ -259,7 +260,7 @@ SIM_API CUresult cuCtxGetFlags(unsigned int* flags) {
   Context* c = current_context();
   if (c == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *flags = c->primary ? c->flags | CU_CTX_MAP_HOST : c->flags;
-  return c->error.load();
+  return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuCtxSetFlags(unsigned int flags) {

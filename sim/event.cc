@@ -51,6 +51,14 @@ void wait_shared(const SharedEvent& shared, const Context& context) {
   }
 }
 
+// Breaks the capture; one that is over or broken says nothing of the event any more.
+CUresult ask_captured(const State& s, const Event* event) {
+  const bool running = std::find(s.captures.begin(), s.captures.end(), event->capture) != s.captures.end();
+  if (!running || event->capture->invalid != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 }  // namespace
 }  // namespace tube::sim
 
@@ -103,10 +111,7 @@ SIM_API CUresult cuEventQuery(CUevent hEvent) {
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = check_capture_unsafe(s)) return r;
-  if (event->capture) {
-    if (event->capture->invalid == CUDA_SUCCESS) event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    return CUDA_ERROR_CAPTURED_EVENT;
-  }
+  if (event->capture) return ask_captured(s, event);
   if (event->shared != nullptr) {
     if (!event->shared->reached(event->shared->last())) return CUDA_ERROR_NOT_READY;
   } else if (event->fence && !event->fence->done) {
@@ -122,10 +127,7 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent) {
   auto* event = live<Event>(s, hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = check_capture_unsafe(s)) return r;
-  if (event->capture) {
-    if (event->capture->invalid == CUDA_SUCCESS) event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-    return CUDA_ERROR_CAPTURED_EVENT;
-  }
+  if (event->capture) return ask_captured(s, event);
   FencePtr fence = event->fence;
   Context* owner = event->context;
   SharedEventPtr shared = event->shared;

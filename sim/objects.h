@@ -39,6 +39,7 @@ struct Device {
   DeviceSpec spec;
   CUuuid uuid{};
   Context* primary = nullptr;
+  CUresult broken = CUDA_SUCCESS; // a fault ended the primary context: this process cannot have it again
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   std::atomic<uint64_t> used_bytes{0};

@@ -78,8 +78,8 @@ CUresult enter(const char* call, Need need, Context** current) {
   Injected injected = count_call(call);
   if (injected.error != CUDA_SUCCESS) return injected.error;
   if (need != Need::kNothing && state().init_result != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (need != Need::kNothing && thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   if (need == Need::kNothing || need == Need::kInit) return CUDA_SUCCESS;
-  if (thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   Context* context = current_context();
   if (context == nullptr) return need == Need::kHandle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
   if (context->destroyed) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
@@ -145,6 +145,7 @@ static void forget_events(State& s, const Context* context) {
 
 void tear_down(Lock& lock, Context* context) {
   State& s = state();
+  if (context->primary && context->error.load() != CUDA_SUCCESS) context->device->broken = context->error.load();
   context->cancel->store(true);
   for (Stream* stream : context->streams) forget_capture(s, stream);
   synchronize(lock, context);
