@@ -263,8 +263,11 @@ CASE(plane_of_plain_array) {
 CASE(planes_of_nv12) {
   Gpu gpu;
   CUarray a = nullptr;
-  CUDA_ARRAY3D_DESCRIPTOR d = deep(64, 32, 0, 0, CU_AD_FORMAT_NV12, 3);
-  if (cuArray3DCreate(&a, &d) != CUDA_SUCCESS) SKIP("no planar arrays here");
+  for (unsigned channels = 1; channels <= 4 && a == nullptr; ++channels) {
+    CUDA_ARRAY3D_DESCRIPTOR d = deep(64, 32, 0, 0, CU_AD_FORMAT_NV12, channels);
+    if (cuArray3DCreate(&a, &d) == CUDA_SUCCESS) printf("made with %u channels\n", channels);
+  }
+  if (a == nullptr) SKIP("no planar arrays here");
   for (unsigned i = 0; i < 3; ++i) {
     CUarray plane = nullptr;
     CUresult r = cuArrayGetPlane(&plane, a, i);
