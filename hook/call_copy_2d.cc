@@ -152,12 +152,27 @@ CUresult host_to_host(const Job& job, Stream* stream) {
   return CUDA_SUCCESS;
 }
 
+constexpr uint64_t kMaxPitch = 0x7fffffff;  // CU_DEVICE_ATTRIBUTE_MAX_PITCH
+
 bool pitches_fit(const Box& b, const uint64_t extent[3]) {
   if (b.array != nullptr) return true;
   if (extent[1] > 1 || extent[2] > 1) {
-    if (b.pitch < b.origin[0] + extent[0]) return false;
+    if (b.pitch < b.origin[0] + extent[0] || b.pitch > kMaxPitch) return false;
   }
   return extent[2] <= 1 || b.height >= b.origin[1] + extent[1];
+}
+
+// The whole region in one allocation of this process, or host memory, or inside an array of a known layout.
+bool surely_inside(const Box& b, const Job& job) {
+  if (b.array != nullptr) return b.array->element_bytes != 0;
+  if (b.says == Says::kHost) return true;
+  constexpr uint64_t kFar = uint64_t{1} << 40;  // beyond it the products below say nothing
+  for (int i = 0; i < 3; ++i) {
+    if (b.origin[i] > kFar || job.extent[i] > kFar) return false;
+  }
+  const unsigned __int128 last_row = static_cast<unsigned __int128>(b.origin[2] + job.extent[2] - 1) * b.height + b.origin[1] + job.extent[1] - 1;
+  const unsigned __int128 end = last_row * b.pitch + b.origin[0] + job.extent[0];
+  return end < kFar && surely_valid(b.base, static_cast<uint64_t>(end));
 }
 
 Side side_of_box(const Box& b) { return b.array != nullptr ? Side::kDevice : side_of(b.base, b.says); }
@@ -188,9 +203,7 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   if ((job.src.array == nullptr && job.src.base == 0) || (job.dst.array == nullptr && job.dst.base == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent)) return CUDA_ERROR_INVALID_VALUE;
   if (surely_outside(job.src, job) || surely_outside(job.dst, job)) return CUDA_ERROR_INVALID_VALUE;
-  if (job.has_array()) {
-    job.sure = (job.src.array == nullptr || job.src.array->element_bytes != 0) && (job.dst.array == nullptr || job.dst.array->element_bytes != 0);
-  }
+  job.sure = surely_inside(job.src, job) && surely_inside(job.dst, job);
   const Side from = side_of_box(job.src), to = side_of_box(job.dst);
   if (gpu_visible(from) && gpu_visible(to)) {
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
@@ -242,7 +255,11 @@ CUresult job_of(const CUDA_MEMCPY2D* p, Job* job) {
 
 template <class P>
 CUresult job_of_3d(const P* p, Job* job) {
-  if (p == nullptr || p->srcLOD != 0 || p->dstLOD != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // Of memory the driver asks no level.
+  if ((p->srcLOD != 0 && p->srcMemoryType == CU_MEMORYTYPE_ARRAY) || (p->dstLOD != 0 && p->dstMemoryType == CU_MEMORYTYPE_ARRAY)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (const CUresult r = places_of(p, job); r != CUDA_SUCCESS) return r;
   job->extent[0] = p->WidthInBytes, job->extent[1] = p->Height, job->extent[2] = p->Depth;
   job->src.pitch = p->srcPitch != 0 ? p->srcPitch : p->srcXInBytes + p->WidthInBytes;

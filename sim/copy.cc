@@ -105,8 +105,9 @@ bool sane_extent(const CUDA_MEMCPY3D& c) {
 }  // namespace
 
 CUresult check_copy(Context* context, CUDA_MEMCPY3D& c) {
-  if (!valid_type(c.srcMemoryType) || !valid_type(c.dstMemoryType) || c.srcLOD != 0 || c.dstLOD != 0 || !sane_extent(c))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_type(c.srcMemoryType) || !valid_type(c.dstMemoryType) || !sane_extent(c)) return CUDA_ERROR_INVALID_VALUE;
+  // Of memory the driver asks no level.
+  if ((c.srcLOD != 0 && c.srcMemoryType == CU_MEMORYTYPE_ARRAY) || (c.dstLOD != 0 && c.dstMemoryType == CU_MEMORYTYPE_ARRAY)) return CUDA_ERROR_INVALID_VALUE;
   // Also of a copy of nothing: an array is looked up first.
   const auto dead = [](CUmemorytype type, CUarray array) { return type == CU_MEMORYTYPE_ARRAY && live<Array>(state(), array, Kind::kArray) == nullptr; };
   if (dead(c.srcMemoryType, c.srcArray) || dead(c.dstMemoryType, c.dstArray)) return CUDA_ERROR_INVALID_VALUE;
