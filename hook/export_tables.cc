@@ -3,7 +3,7 @@
 //   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3: need no context
 //   real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot 2 (primary context handle of a device)
 //                        is replaced in place, because the handles programs hold are ours
-//   copies               21318C60 slot 4: id of a context; 1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked
+//   copies               21318C60 slot 4: id of a context, slots 51 and 39: a stream and its id; 1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked
 //                        of the proxy, because the contextless driver does not know
 //   ours                 C693336E context-local storage (read thousands of times, so local and fast); 263E8860 context checks;
 //                        6E163FBE slot 7, which shows a callback the functions of a module: cuFFT finds its kernels so
@@ -130,6 +130,23 @@ CUresult context_id(CUcontext handle, uint64_t* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *out = context->unique;
+  return CUDA_SUCCESS;
+}
+
+// Observed on an H200 (driver 580.159): cuBLAS asks slot 51 (context, stream, out, 1 for a per-thread default stream) for what
+// stands behind a stream handle, passes it to slot 39 (context, that, out) and gets the stream's id.
+CUresult stream_object(CUcontext handle, CUstream stream, void** out, uint32_t per_thread_default) {
+  Context* context = context_or_current(handle);
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult error = CUDA_SUCCESS;
+  *out = find_stream_in(context, stream == nullptr && per_thread_default != 0 ? CU_STREAM_PER_THREAD : stream, &error);
+  return error;
+}
+
+CUresult stream_object_id(CUcontext, const Stream* stream, uint64_t* out) {
+  if (stream == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *out = stream->unique;
   return CUDA_SUCCESS;
 }
 
@@ -312,6 +329,12 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
       if (t.copy_21318C60[0] == nullptr) {
         if (const CUresult r = copied(pExportTableId, t.copy_21318C60, ppExportTable); r != CUDA_SUCCESS) return r;
         t.copy_21318C60[4] = slot(context_id);
+        size_t bytes;
+        std::memcpy(&bytes, t.copy_21318C60, sizeof bytes);
+        if (bytes > 51 * sizeof(void*)) {
+          t.copy_21318C60[39] = slot(stream_object_id);
+          t.copy_21318C60[51] = slot(stream_object);
+        }
       }
       *ppExportTable = t.copy_21318C60;
       return CUDA_SUCCESS;
