@@ -73,6 +73,9 @@ CUresult fill_async(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t el
   return fill(dst, pitch, value, element, width, height, stream, false);
 }
 
+// Device pointers name their device by themselves: the contexts say nothing new. None is the current one.
+bool peer_context(CUcontext handle) { return handle == nullptr || find_context(handle) != nullptr; }
+
 }  // namespace
 
 CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) { return copy_now(dst, src, ByteCount, kUnified); }
@@ -97,14 +100,13 @@ CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteC
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
   return copy_async(dstDevice, srcDevice, ByteCount, kOnDevice, hStream);
 }
-// Device pointers name their device by themselves: the contexts say nothing new.
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
-  if (find_context(dstContext) == nullptr || find_context(srcContext) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!peer_context(dstContext) || !peer_context(srcContext)) return CUDA_ERROR_INVALID_CONTEXT;
   return copy_now(dstDevice, srcDevice, ByteCount, kOnDevice);
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                            CUstream hStream) {
-  if (find_context(dstContext) == nullptr || find_context(srcContext) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!peer_context(dstContext) || !peer_context(srcContext)) return CUDA_ERROR_INVALID_CONTEXT;
   return copy_async(dstDevice, srcDevice, ByteCount, kOnDevice, hStream);
 }
 

@@ -205,6 +205,7 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   if (surely_outside(job.src, job) || surely_outside(job.dst, job)) return CUDA_ERROR_INVALID_VALUE;
   job.sure = surely_inside(job.src, job) && surely_inside(job.dst, job);
   const Side from = side_of_box(job.src), to = side_of_box(job.dst);
+  if ((job.src.says == Says::kDevice && !gpu_visible(from)) || (job.dst.says == Says::kDevice && !gpu_visible(to))) return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(from) && gpu_visible(to)) {
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
     return synchronous && (from == Side::kPinned || to == Side::kPinned) ? sync_stream(stream) : CUDA_SUCCESS;

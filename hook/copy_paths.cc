@@ -166,6 +166,8 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
   const Side to = side_of(dst, says.dst), from = side_of(src, says.src);
+  // What the call says is device memory must be some that the GPU sees.
+  if ((says.dst == Says::kDevice && !gpu_visible(to)) || (says.src == Says::kDevice && !gpu_visible(from))) return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(to) && gpu_visible(from)) {
     if (const CUresult r = copy_visible(dst, src, bytes, stream); r != CUDA_SUCCESS) return r;
     const bool waits = synchronous && (to == Side::kPinned || from == Side::kPinned);
