@@ -9,6 +9,7 @@ Threads: one per arm; the caller waits for both.
 """
 import os
 import pathlib
+import re
 import select
 import signal
 import subprocess
@@ -18,6 +19,9 @@ import time
 import outputs
 
 MAX_STARTS = 6
+# What every program's runtime does natively, too: asking for entry points of other systems, and calls after the end.
+ORDINARY = ("cuGetProcAddress_v2 -> CUDA_ERROR_NOT_FOUND", "CUDA_ERROR_DEINITIALIZED")
+TELLING = re.compile(r"Check failed|^[FE]\d{4}|\berror\b|tube: (warn|error)", re.I)
 NATIVE_AGAIN = 2
 CASE_LIMIT_S = 90  # The first case of several torch programs at once on a cold machine; compiled functions.
 
@@ -104,11 +108,14 @@ class Arm:
         self.process.stdout.close()
 
     def stderr_tail(self, lines=15):
+        """The last lines, after earlier ones in which somebody says what is wrong: a stack trace is often longer than the tail."""
         try:
             with open(self.stderr_path, errors="replace") as file:
-                return "\n".join(file.read().splitlines()[-lines:])
+                every = [line[:400] for line in file.read().splitlines() if not any(quiet in line for quiet in ORDINARY)]
         except OSError:
             return ""
+        telling = [line for line in every[:-lines] if TELLING.search(line)]
+        return "\n".join(telling[-10:] + every[-lines:])
 
 
 def native_again(launch, folder, deadline, cases):
@@ -132,7 +139,7 @@ def traced_again(launch, folder, deadline, cases):
     counts = {}
     for path in sorted(pathlib.Path(arm.folder).glob("stderr-*.txt")):
         for line in path.read_text(errors="replace").splitlines():
-            if line.startswith("tube") and (" -> " in line or "warn" in line or "error" in line):
+            if line.startswith("tube: ") and not any(quiet in line for quiet in ORDINARY):
                 counts[line] = counts.get(line, 0) + 1
     return "\n".join(f"{n} x {line}" for line, n in list(counts.items())[:60])
 
@@ -177,7 +184,7 @@ def run_pair(launch_native, launch_tube, folder, deadline, case_limit=CASE_LIMIT
             elif r["result"] == "DIFFERENT":
                 again = outputs.differences(natives[0], natives[1], r["case"])
                 r["detail"] += f"\nnatively again: {'; '.join(f'{k}: {v}' for k, v in again.items()) or 'the same bytes'}"
-    failed = [r["case"] for r in results if r["result"] == "FAILED" and tube.cases.get(r["case"], {}).get("state") == "failed"]
+    failed = [r["case"] for r in results if r["result"] in ("FAILED", "DIFFERENT") and tube.cases.get(r["case"], {}).get("state") != "hung"]
     if failed and time.monotonic() < deadline:
         tube.trace = traced_again(launch_tube, folder, deadline, failed)
     for r in results:
