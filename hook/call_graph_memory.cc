@@ -107,7 +107,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   return result;
 }
 
-// Graphs that the program made end with a posted record; one inside of a node is refused by the proxy, so its word is awaited.
+// A graph inside of a node is not the program's to destroy: the proxy says so, and its word is awaited.
 CUresult cuGraphDestroy(CUgraph hGraph) {
   uint64_t id = 0;
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &id); r != CUDA_SUCCESS) return r;

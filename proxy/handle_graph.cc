@@ -64,7 +64,8 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
   // Under another id it would be destroyed twice, so every graph is looked at: ending a capture is rare.
   for (uint64_t id : session.objects().ids(wire::Kind::kGraph)) {
     const Object* owned = session.objects().find(wire::Kind::kGraph, id);
-    if (owned->handle<CUgraph>() != graph || id == under_construction) continue;
+    if (owned->handle<CUgraph>() != graph) continue;
+    if (id != call->phGraph && id == under_construction) continue;
     if (id != call->phGraph) return CUDA_ERROR_INVALID_VALUE;
     session.graph_memory().change_owner(captured, {wire::Kind::kGraph, id});
     return error;

@@ -22,6 +22,7 @@ CUgraphNodeType Node::type() const {
     CUgraphNodeType operator()(const ChildWork&) { return CU_GRAPH_NODE_TYPE_GRAPH; }
     CUgraphNodeType operator()(const AllocWork&) { return CU_GRAPH_NODE_TYPE_MEM_ALLOC; }
     CUgraphNodeType operator()(const FreeWork&) { return CU_GRAPH_NODE_TYPE_MEM_FREE; }
+    CUgraphNodeType operator()(const ConditionalWork&) { return CU_GRAPH_NODE_TYPE_CONDITIONAL; }
   };
   return std::visit(Visitor{}, work);
 }
@@ -43,6 +44,12 @@ Graph* copy_graph(State& s, const Graph& from) {
       child->graph = copy_graph(s, *child->graph);
       child->graph->child = true;
     }
+    if (auto* conditional = std::get_if<ConditionalWork>(&work)) {
+      for (Graph*& body : conditional->bodies) {
+        body = copy_graph(s, *body);
+        body->child = true;
+      }
+    }
     Node* copy = append_node(s, to, node->context, std::move(work), {});
     copy->origin = node->id;
     copy->enabled = node->enabled;
@@ -60,6 +67,8 @@ Graph* copy_graph(State& s, const Graph& from) {
 
 static void destroy_node(State& s, Node* node) {
   if (auto* child = std::get_if<ChildWork>(&node->work)) destroy_graph(s, child->graph);
+  if (auto* conditional = std::get_if<ConditionalWork>(&node->work))
+    for (Graph* body : conditional->bodies) destroy_graph(s, body);
   s.live.erase(node);
 }
 

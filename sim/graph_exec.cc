@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "sim/capture.h"
+#include "sim/conditional.h"
 #include "sim/graph.h"
 #include "sim/mempool.h"
 
@@ -15,9 +16,8 @@ namespace {
 
 struct Launch {
   Lock& lock;
-  Stream* stream;
-  FencePtr start;
-  std::vector<FencePtr> leaves;
+  Context* context;
+  int priority;
 };
 
 struct Done {
@@ -38,13 +38,26 @@ Op first_op(const Node& node, const FencePtr& start, const std::unordered_map<co
   return op;
 }
 
+// On a worker: runs the chosen body to its end, again and again for a loop. A body's nodes start like those of any graph.
+CUresult run_conditional(Context* context, int priority, const ConditionalWork& work) {
+  Lock lock(state().mutex);
+  Launch launch{lock, context, priority};
+  while (const Graph* body = chosen_body(work)) {
+    std::vector<FencePtr> leaves;
+    start_graph(launch, *body, nullptr, &leaves);
+    for (const FencePtr& leaf : leaves) wait(lock, leaf);
+    if (work.type != CU_GRAPH_COND_TYPE_WHILE || context->error.load() != CUDA_SUCCESS || context->cancel->load()) break;
+  }
+  return CUDA_SUCCESS;
+}
+
 Done start_node(Launch& launch, const Node& node, const FencePtr& start, const std::unordered_map<const Node*, Done>& done) {
   LanePtr lane;
   Op head = first_op(node, start, done, &lane);
   if (!lane) {
     lane = std::make_shared<Lane>();
-    lane->context = node.context != nullptr ? node.context : launch.stream->context;
-    lane->priority = launch.stream->priority;
+    lane->context = node.context != nullptr ? node.context : launch.context;
+    lane->priority = launch.priority;
   }
   if (auto* wait_for = std::get_if<EventWaitWork>(&node.work); wait_for != nullptr && node.enabled) {
     bool alive = live<Event>(state(), wait_for->event, Kind::kEvent) != nullptr;
@@ -56,6 +69,9 @@ Done start_node(Launch& launch, const Node& node, const FencePtr& start, const s
     Op tail;
     start_graph(launch, *child->graph, entry, &tail.waits);
     last = submit(launch.lock, lane, std::move(tail));
+  } else if (auto* conditional = std::get_if<ConditionalWork>(&node.work)) {
+    head.body = [context = lane->context, priority = lane->priority, conditional] { return run_conditional(context, priority, *conditional); };
+    last = submit(launch.lock, lane, std::move(head));
   } else if (!node.enabled || std::holds_alternative<EventWaitWork>(node.work) || std::holds_alternative<EventRecordWork>(node.work)) {
     last = submit(launch.lock, lane, std::move(head));
   } else {
@@ -87,7 +103,7 @@ CUresult check_instantiable(const Graph& graph, Node** bad, CUgraphInstantiateRe
     *bad = graph.nodes.front().get();
     return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_SUCCESS;
+  return check_bodies(graph);
 }
 
 constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
@@ -139,9 +155,23 @@ CUgraphExecUpdateResult compare(const Graph& have, const Graph& want, Node** bad
       auto result = compare(*child_a->graph, *child_b->graph, bad, bad_from);
       if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
     }
+    auto *choice_a = std::get_if<ConditionalWork>(&a.work), *choice_b = std::get_if<ConditionalWork>(&b.work);
+    if (choice_a == nullptr) continue;
+    if (choice_a->type != choice_b->type || choice_a->bodies.size() != choice_b->bodies.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    for (size_t body = 0; body < choice_a->bodies.size(); ++body) {
+      auto result = compare(*choice_a->bodies[body], *choice_b->bodies[body], bad, bad_from);
+      if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
+    }
   }
   *bad = *bad_from = nullptr;
   return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+void take_works(Graph& have, const Graph& want);
+
+void take_bodies(ConditionalWork& have, const ConditionalWork& want) {
+  have.handle = want.handle;
+  for (size_t i = 0; i < have.bodies.size(); ++i) take_works(*have.bodies[i], *want.bodies[i]);
 }
 
 void take_works(Graph& have, const Graph& want) {
@@ -149,6 +179,7 @@ void take_works(Graph& have, const Graph& want) {
     Node& a = *have.nodes[i];
     a.origin = want.nodes[i]->id;
     if (auto* child = std::get_if<ChildWork>(&a.work)) take_works(*child->graph, *std::get<ChildWork>(want.nodes[i]->work).graph);
+    else if (auto* conditional = std::get_if<ConditionalWork>(&a.work)) take_bodies(*conditional, std::get<ConditionalWork>(want.nodes[i]->work));
     else a.work = want.nodes[i]->work;
   }
 }
@@ -221,9 +252,15 @@ CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
   if (CUresult r = check_memory(*exec->graph, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)) return r;
   account_memory(*exec->graph);
   Op entry;
+  if (auto handles = defaulted_handles(*exec->graph); !handles.empty()) {
+    entry.body = [handles = std::move(handles)] {
+      assign_defaults(handles);
+      return CUDA_SUCCESS;
+    };
+  }
   if (exec->last && !exec->last->done) entry.waits.push_back(exec->last);
   FencePtr start = append(lock, stream, std::move(entry));
-  Launch launch{lock, stream, start, {}};
+  Launch launch{lock, stream->context, stream->priority};
   Op tail;
   start_graph(launch, *exec->graph, start, &tail.waits);
   std::erase_if(tail.waits, [](const FencePtr& f) { return f->done; });

@@ -20,10 +20,13 @@ CUresult add(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, 
   Node* node = nullptr;
   auto* child = std::get_if<ChildWork>(&work);
   Graph* copy = child == nullptr ? nullptr : child->graph;
+  auto* conditional = std::get_if<ConditionalWork>(&work);
+  const std::vector<Graph*> bodies = conditional == nullptr ? std::vector<Graph*>{} : conditional->bodies;
   if (CUresult r = add_node(s, graph, owner, std::move(work), dependencies, data, count, &node)) {
     bool moved = copy != nullptr && params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
     if (moved) copy->child = false;  // still the caller's
     else if (copy != nullptr) destroy_graph(s, copy);
+    for (Graph* body : bodies) destroy_graph(s, body);
     return r;
   }
   *out = reinterpret_cast<CUgraphNode>(node);

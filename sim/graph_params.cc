@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/conditional.h"
 #include "sim/graph.h"
 #include "sim/mempool.h"
 
@@ -147,8 +148,10 @@ CUresult generic_work(Lock& lock, Context* current, CUgraphNodeParams* p, Work* 
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return free_work(p->free.dptr, work);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    case CU_GRAPH_NODE_TYPE_CONDITIONAL: return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: return CUDA_ERROR_NOT_SUPPORTED;
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      if (CUresult r = choose_context(current, p->conditional.ctx, owner)) return r;
+      return conditional_work(&p->conditional, work);
   }
   return CUDA_ERROR_INVALID_VALUE;
 }

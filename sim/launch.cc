@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "sim/conditional.h"
 #include "sim/function.h"
 #include "sim/heap.h"
 #include "sim/occupancy.h"
@@ -53,6 +54,7 @@ class GridMemory final : public ptx::Memory {
     release_range(s, *gone);
   }
 
+  void set_conditional(uint64_t handle, uint32_t value) override { sim::set_conditional(handle, value); }
   std::shared_ptr<const ptx::Texture> texture(uint64_t handle) override { return find_texture(handle); }
 
   void print(std::string_view text) override {

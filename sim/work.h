@@ -56,6 +56,13 @@ struct EmptyWork {};
 struct ChildWork {
   Graph* graph = nullptr;
 };
+// A node that chooses among graphs of its own (conditional.h).
+struct ConditionalWork {
+  uint64_t handle = 0;
+  CUgraphConditionalNodeType type = CU_GRAPH_COND_TYPE_IF;
+  std::vector<Graph*> bodies;
+  std::shared_ptr<std::vector<CUgraph>> listed;  // what the program got at the node's creation
+};
 // Memory nodes: the address exists from node creation on, the pool accounts for it.
 struct GraphAllocation;
 struct AllocWork {
@@ -68,7 +75,7 @@ struct FreeWork {
 };
 
 using Work = std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork, EventRecordWork, EventWaitWork, MemOpWork,
-                          ChildWork, AllocWork, FreeWork>;
+                          ChildWork, AllocWork, FreeWork, ConditionalWork>;
 
 // Stream 0, 1, 2 or a handle, in the given current context. CUDA_ERROR_INVALID_HANDLE (400) or a context's error.
 CUresult resolve_stream(Lock& lock, Context* current, CUstream handle, Stream** stream);

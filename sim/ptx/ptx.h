@@ -70,7 +70,7 @@ struct CompileResult {
 };
 
 // Parses and checks PTX text (no NUL needed). An unknown instruction, modifier or directive is an error with its line.
-// An `.extern` function other than the known device-runtime ones (vprintf, malloc, free, __assertfail) that no text
+// An `.extern` function other than the known device-runtime ones (vprintf, malloc, free, __assertfail, cudaGraphSetConditional) that no text
 // defines is an error too. Several texts (cuLinkAddData) link into one module: globals and functions resolve by name.
 CompileResult compile(std::string_view text);
 CompileResult link(const std::vector<std::string_view>& texts);
@@ -100,6 +100,8 @@ class Memory {
   virtual void heap_free(uint64_t address) = 0;
   // What a texture or surface handle means (texture.h), nullptr when it names none. The launch keeps it until its end.
   virtual std::shared_ptr<const Texture> texture(uint64_t) { return nullptr; }
+  // cudaGraphSetConditional: the value of a conditional node's handle.
+  virtual void set_conditional(uint64_t, uint32_t) {}
   // One formatted device printf, exactly the bytes; called in the order of execution.
   virtual void print(std::string_view text) = 0;
 };

@@ -1,4 +1,5 @@
-// The device runtime functions that PTX calls without defining them: vprintf, malloc, free, __assertfail.
+// The device runtime functions that PTX calls without defining them: vprintf, malloc, free, __assertfail,
+// cudaGraphSetConditional.
 //
 // Their arguments are .param variables of the caller's frame. printf formats here, on the host: the format string and
 // the packed arguments are read lane by lane, in lane order.
@@ -218,6 +219,14 @@ void assert_lanes(Warp& w, const Inst& in, uint32_t mask) {
   w.fault(Fault::Kind::kAssert, in, 0, text + message + "` failed.");
 }
 
+// cudaGraphSetConditional(handle, value); of several lanes the last one stays.
+void set_conditional_lanes(Warp& w, const Inst& in, uint32_t mask) {
+  for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(rest));
+    w.launch->memory.set_conditional(argument(w, in, 0, lane), static_cast<uint32_t>(argument(w, in, 1, lane)));
+  }
+}
+
 }  // namespace
 
 Handler device_runtime(std::string_view name) {
@@ -225,6 +234,7 @@ Handler device_runtime(std::string_view name) {
   if (name == "malloc") return malloc_lanes;
   if (name == "free") return free_lanes;
   if (name == "__assertfail") return assert_lanes;
+  if (name == "cudaGraphSetConditional") return set_conditional_lanes;
   return nullptr;
 }
 
