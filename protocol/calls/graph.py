@@ -50,6 +50,11 @@ call("cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2", "cuGraphMemc
      "cuGraphBatchMemOpNodeGetParams", "cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams", lane="local",
      uses="tubeGraphNodeGet")
 
+absent("cuGraphAddExternalSemaphoresSignalNode", "cuGraphAddExternalSemaphoresWaitNode", "cuGraphExternalSemaphoresSignalNodeGetParams",
+       "cuGraphExternalSemaphoresSignalNodeSetParams", "cuGraphExternalSemaphoresWaitNodeGetParams",
+       "cuGraphExternalSemaphoresWaitNodeSetParams", "cuGraphExecExternalSemaphoresSignalNodeSetParams",
+       "cuGraphExecExternalSemaphoresWaitNodeSetParams", why="semaphores of graphics libraries cannot cross a process boundary")
+
 chapter("user object")
 call("cuUserObjectCreate", lane="local", needs="init", uses="tubeUserObjectCreate")
 call("cuUserObjectRetain", "cuUserObjectRelease", lane="local", needs="init", uses="tubeUserObjectCount")

@@ -64,7 +64,7 @@ static void captured(const Module& module) {
 static void manual(const Module& module, CUcontext context) {
   CUfunction step = module.function("step");
   DeviceArray<uint32_t> data(std::vector<uint32_t>(kCount, 1));
-  // Pinned: in a function under Tube a graph cannot copy to pageable memory (docs/operations.md).
+  // Pinned, so that the copy is one of the driver's; conformance cases copy to pageable memory.
   uint32_t* host = nullptr;
   CU(cuMemAllocHost(reinterpret_cast<void**>(&host), kCount * 4));
   CUgraph graph;
