@@ -3,8 +3,12 @@
 A script exits with 77 when the machine has not what it needs, after one line that says so. Both arms run one after the other:
 what hands GPU memory around uses names (sockets, shared memory) that two arms at once might share.
 """
+import os
 import pathlib
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 
 import probe
@@ -28,6 +32,24 @@ def names(session):
     return [name for name in SCRIPTS if script(name).exists()]
 
 
+def run_group(command, env, timeout_s):
+    """tubetest.run_program for a program that starts others: what outlasts the time goes together, no child stays behind."""
+    begin = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+        try:
+            code = process.wait(max(0.1, timeout_s))
+        except subprocess.TimeoutExpired:
+            code = None
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+        process.wait()
+        texts = [stream.seek(0) or stream.read().decode(errors="replace") for stream in (out, err)]
+    return tubetest.Outcome(code, *texts, time.monotonic() - begin)
+
+
 def one(session, name, gpus):
     needed, limit = SCRIPTS[name]
     result = {"item": name, "suite": "multi", "result": "FAILED"}
@@ -37,9 +59,9 @@ def one(session, name, gpus):
     begin = time.monotonic()
     proxy = None
     try:
-        native = tubetest.run_program(*session.native(command), session.limit(limit) - time.monotonic())[0]
+        native = run_group(*session.native(command), session.limit(limit) - time.monotonic())
         proxy = session.new_proxy(name, gpus=",".join(str(gpu) for gpu in range(needed)))
-        tube = tubetest.run_program(*session.tube(command, name, proxy), session.limit(limit) - time.monotonic())[0]
+        tube = run_group(*session.tube(command, name, proxy), session.limit(limit) - time.monotonic())
         result.update(seconds_native=native.seconds, seconds_tube=tube.seconds)
         both = f"exit codes {native.code} and {tube.code}\nnative:\n{native.out[-1500:]}\n{native.err[-1500:]}\n" \
                f"Tube:\n{tube.out[-1500:]}\n{tube.err[-1500:]}\nproxy log ends with:\n{proxy.log_tail(15)}"

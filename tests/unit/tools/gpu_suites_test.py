@@ -1,5 +1,6 @@
 """tests/gpu's paired items without a GPU: programs of this test's own stand for the two arms, good, wrong, crashing and hanging."""
 import argparse
+import fcntl
 import os
 import pathlib
 import struct
@@ -12,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(ROOT / "tests/gpu"), str(ROOT / "tests/e2e")]
 import conformance  # noqa: E402
+import multi  # noqa: E402
 import outputs  # noqa: E402
 import paired  # noqa: E402
 import report  # noqa: E402
@@ -131,6 +133,20 @@ class Choices(unittest.TestCase):
         built = (ROOT / "tests/gpu/libraries/meson.build").read_text()
         for name in suites.LIBRARIES:
             self.assertIn(f"'{name}': [", built)
+
+
+class Groups(unittest.TestCase):
+    def test_children_of_a_program_that_hangs_go_with_it(self):
+        with tempfile.NamedTemporaryFile() as held:
+            code = (f"import fcntl, os, signal\nfile = open({held.name!r})\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+                    "print('held', flush=True)\nos.fork()\nsignal.pause()")
+            outcome = multi.run_group([sys.executable, "-c", code], dict(os.environ), 5)
+            self.assertEqual((outcome.code, outcome.out), (None, "held\n"))
+            fcntl.flock(held, fcntl.LOCK_EX)  # returns once nobody holds it: a child that lived would keep it for ever
+
+    def test_output_and_code(self):
+        outcome = multi.run_group([sys.executable, "-c", "import sys; print('out'); sys.stderr.write('err'); sys.exit(3)"], dict(os.environ), 60)
+        self.assertEqual((outcome.code, outcome.out, outcome.err), (3, "out\n", "err"))
 
 
 class Outputs(unittest.TestCase):
