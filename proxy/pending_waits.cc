@@ -2,20 +2,30 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <map>
 
+#include "base/clock.h"
 #include "protocol/driver_table.gen.h"
 
 namespace tube::proxy {
 namespace {
 
 constexpr uint32_t kComparison = CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_AND | CU_STREAM_WAIT_VALUE_NOR;
-constexpr int kStepMs = 1;  // for the streams to see a value before the next one for the same address is written
+// For the streams to see a value before the next one for the same address is written.
+constexpr int kStepMs = 1;
+constexpr int kLooks = 4;
 
-CUresult write(const Driver& driver, CUstream stream, const PendingWait& wait) {
+void write_from_here(const PendingWait& wait) {
   const uint64_t value = satisfying_value(wait);
-  if (wait.bytes == 8) return driver.cuStreamWriteValue64_v2(stream, wait.address, value, 0);
-  return driver.cuStreamWriteValue32_v2(stream, wait.address, static_cast<cuuint32_t>(value), 0);
+  if (wait.bytes == 8) std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(wait.address)).store(value, std::memory_order_release);
+  else std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(wait.address)).store(static_cast<uint32_t>(value), std::memory_order_release);
+}
+
+void write_by_gpu(const Driver& driver, CUstream stream, const PendingWait& wait) {
+  const uint64_t value = satisfying_value(wait);
+  if (wait.bytes == 8) (void)driver.cuStreamWriteValue64_v2(stream, wait.address, value, 0);
+  else (void)driver.cuStreamWriteValue32_v2(stream, wait.address, static_cast<cuuint32_t>(value), 0);
 }
 
 }  // namespace
@@ -28,24 +38,26 @@ void PendingWaits::add(const PendingWait& wait, const std::function<bool()>& idl
   waits_.push_back(wait);
 }
 
-void PendingWaits::release(const Driver& driver, const std::function<bool()>& idle,
-                           const std::function<bool(const PendingWait&)>& valid) {
+void PendingWaits::release(const Driver& driver, uint32_t timeout_ms, const std::function<bool()>& idle,
+                           const std::function<Reach(const PendingWait&)>& reach) {
   if (waits_.empty() || idle()) return;
+  const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
   CUstream stream = nullptr;
   if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
   std::map<CUdeviceptr, std::deque<PendingWait>> queues;
   for (const PendingWait& wait : waits_) {
-    if (valid(wait)) queues[wait.address].push_back(wait);
+    if (reach(wait) != Reach::kNone && wait.address % wait.bytes == 0) queues[wait.address].push_back(wait);
   }
   // One value for every address at a time: what waits for the next one goes on when it has seen this one.
-  while (!queues.empty() && !idle()) {
+  while (!queues.empty() && !idle() && now_ns() < deadline) {
     for (auto it = queues.begin(); it != queues.end();) {
-      (void)write(driver, stream, it->second.front());
+      const PendingWait& wait = it->second.front();
+      if (reach(wait) == Reach::kHost) write_from_here(wait);
+      else write_by_gpu(driver, stream, wait);
       it->second.pop_front();
       it = it->second.empty() ? queues.erase(it) : std::next(it);
     }
-    (void)driver.cuStreamSynchronize(stream);
-    for (int i = 0; i < 4 && !idle(); ++i) poll(nullptr, 0, kStepMs);
+    for (int i = 0; i < kLooks && !idle(); ++i) poll(nullptr, 0, kStepMs);
   }
   driver.cuStreamDestroy_v2(stream);
   waits_.clear();

@@ -28,8 +28,11 @@ class PendingWaits {
 
   // `idle`: none of the client's streams has work; only asked when there is no room.
   void add(const PendingWait& wait, const std::function<bool()>& idle);
-  // Writes values until `idle` or every wait has had its turn. `valid`: the address still belongs to the client.
-  void release(const Driver& driver, const std::function<bool()>& idle, const std::function<bool(const PendingWait&)>& valid);
+  enum class Reach { kNone, kHost, kGpu };  // who can write there: nobody any more, this process, only the GPU
+  // Writes values until `idle` or every wait has had its turn, for at most `timeout_ms`. Never waits for the GPU: a stream that
+  // waits may hold up every stream of its hardware queue, the one that would release it too.
+  void release(const Driver& driver, uint32_t timeout_ms, const std::function<bool()>& idle,
+               const std::function<Reach(const PendingWait&)>& reach);
   size_t count() const { return waits_.size(); }
 
  private:

@@ -223,8 +223,13 @@ void Session::teardown() {
   unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0), std::memory_order_relaxed);
   release_waiters();
   end_captures();
-  waits_.release(driver(), [this] { return wait_idle(0, true); },
-                 [this](const PendingWait& wait) { return check_device_range(wait.address, wait.bytes, true) == CUDA_SUCCESS; });
+  const auto reach = [this](const PendingWait& wait) {
+    if (check_device_range(wait.address, wait.bytes, true) != CUDA_SUCCESS) return PendingWaits::Reach::kNone;
+    // Only our own sealed memory file is safe to touch from here.
+    const bool pinned = ranges_.find(wait.address)->kind == RangeKind::kPinned;
+    return pinned ? PendingWaits::Reach::kHost : PendingWaits::Reach::kGpu;
+  };
+  waits_.release(driver(), limits::kTeardownMs, [this] { return wait_idle(0, true); }, reach);
   const bool idle = wait_idle(limits::kTeardownMs, true);
   drop_deferred();
   if (idle) graph_memory_.free_all(*this);

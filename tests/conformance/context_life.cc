@@ -7,7 +7,7 @@
 CASE(primary_context_comes_again) {
   CU(cuInit(0));
   uint32_t sum = 0;
-  for (uint32_t i = 0; i < 30; ++i) {
+  for (uint32_t i = 0; i < 4; ++i) {
     CUcontext context = nullptr;
     CU(cuDevicePrimaryCtxRetain(&context, 0));
     CU(cuCtxSetCurrent(context));
@@ -110,7 +110,7 @@ CASE(context_destroyed_under_another_thread) {
 CASE(contexts_come_and_go) {
   CU(cuInit(0));
   uint32_t sum = 0;
-  for (uint32_t i = 0; i < 30; ++i) {
+  for (uint32_t i = 0; i < 4; ++i) {
     CUcontext context = nullptr;
     CU(cuCtxCreate(&context, nullptr, 0, 0));
     auto* module = new Module("kernels.fatbin");
