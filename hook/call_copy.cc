@@ -102,7 +102,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
 }
 CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
   if (!peer_context(dstContext) || !peer_context(srcContext)) return CUDA_ERROR_INVALID_CONTEXT;
-  return copy_now(dstDevice, srcDevice, ByteCount, kOnDevice);
+  return in_peer_order(dstContext, srcContext, [&] { return copy_now(dstDevice, srcDevice, ByteCount, kOnDevice); });
 }
 CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                            CUstream hStream) {

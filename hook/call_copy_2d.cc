@@ -359,8 +359,8 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
 }
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
   Job job;
-  const CUresult parsed = job_of_3d(pCopy, &job);
-  return run_on(parsed, job, nullptr, true);
+  if (const CUresult parsed = job_of_3d(pCopy, &job); parsed != CUDA_SUCCESS) return parsed;
+  return in_peer_order(pCopy->dstContext, pCopy->srcContext, [&] { return run_on(CUDA_SUCCESS, job, nullptr, true); });
 }
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   Job job;
