@@ -19,11 +19,12 @@ struct StepSet {
     std::byte* staging;
   };
   std::vector<Entry> entries;
-  std::vector<uint64_t> staging;  // pinned allocations
+  std::vector<wire::GraphStepPlace> places;  // as the proxy gets them, in the order of the steps
+  std::vector<uint64_t> staging;             // pinned allocations
   Context* context = nullptr;
-  Mark last;                      // behind the last launch
+  Mark last;            // behind the last launch
   Stream* last_stream = nullptr;
-  bool active = false;            // launches are outstanding, as far as the callbacks thread has looked
+  bool active = false;  // launches are outstanding, as far as the callbacks thread has looked
   bool retired = false;
 };
 
@@ -156,8 +157,6 @@ CUresult allocate_staging(StepSet* set, uint64_t bytes, uint64_t* address) {
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) & ~uint64_t{255}; }
 
-thread_local constinit wire::GraphStepPlace t_places[2 * abi::kMaxReplyBytes / sizeof(wire::GraphStep)] = {};
-
 CUresult fill_set(StepSet* set, const wire::GraphStep* steps, size_t count) {
   uint64_t total = 0, base = 0;
   for (size_t i = 0; i < count; ++i) total += aligned(steps[i].staging_bytes);
@@ -170,7 +169,7 @@ CUresult fill_set(StepSet* set, const wire::GraphStep* steps, size_t count) {
     const uint64_t staging = steps[i].staging_bytes == 0 ? 0 : base;
     set->entries.push_back({word, reinterpret_cast<std::byte*>(staging)});
     connection().words.store(word, wire::kStepDone);
-    t_places[i] = {word, 0, staging};
+    set->places.push_back({word, 0, staging});
     base += aligned(steps[i].staging_bytes);
   }
   return CUDA_SUCCESS;
@@ -310,7 +309,7 @@ CUresult take_places(uint64_t graph, Places* places) {
     give_back(set);
     return r;
   }
-  *places = {set, t_places, static_cast<uint32_t>(count * sizeof(wire::GraphStepPlace)), places->memory_nodes};
+  *places = {set, set->places.data(), static_cast<uint32_t>(count * sizeof(wire::GraphStepPlace)), places->memory_nodes};
   return CUDA_SUCCESS;
 }
 

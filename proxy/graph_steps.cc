@@ -279,6 +279,8 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
   } else if (bytes > state.staging_bytes[node]) {
     *needed = bytes;
     return CUDA_SUCCESS;
+  } else if (CUresult error = session.check_device_range(staging, bytes, true); error != CUDA_SUCCESS) {
+    return error;  // the client has freed it since
   }
   CUgraph body = nullptr;
   if (CUresult error = make_body(session, context, untrusted, address, staging, &body); error != CUDA_SUCCESS) return error;
