@@ -7,7 +7,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/array_owner.h"
+#include "proxy/owner.h"
 #include "proxy/gpus.h"
 #include "proxy/session.h"
 
@@ -19,7 +19,7 @@ namespace {
 CUresult adopt_part(Session& session, wire::Kind kind, uint64_t owner_id, CUarray part, uint64_t* id) {
   const Object* owner = session.objects().find(kind, owner_id);
   if (owner == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *id = session.objects().adopt(wire::Kind::kArray, part, owner->context, array_owner(kind, owner_id));
+  *id = session.objects().adopt(wire::Kind::kArray, part, owner->context, owner_key(kind, owner_id));
   return *id != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -15,6 +15,7 @@
 #include "proxy/jit_options.h"
 #include "proxy/client_limits.h"
 #include "proxy/module_state.h"
+#include "proxy/owner.h"
 #include "proxy/session.h"
 
 namespace tube::proxy {
@@ -145,7 +146,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call, Repl
   reply.put(&wire::tubeGetKernel_reply::attributes, std::as_bytes(std::span(attributes)));
   const auto raw = reinterpret_cast<uint64_t>(kernel->function);
   CUresult error = session.objects().insert(wire::Kind::kKernel, call->kernel, raw, 0, std::move(kernel));
-  if (error == CUDA_SUCCESS) session.objects().find(wire::Kind::kKernel, call->kernel)->owner = call->library;
+  if (error == CUDA_SUCCESS) session.objects().find(wire::Kind::kKernel, call->kernel)->owner = owner_key(table_of(call->kind), call->library);
   return error;
 }
 
@@ -166,7 +167,6 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call, Repl
   range.bytes = bytes;
   range.kind = RangeKind::kGlobal;
   range.device = static_cast<int>(session.context()->gpu);
-  range.owner = call->library;
   if (session.ranges().insert(range)) static_cast<ModuleState&>(*module->state).globals.push_back(address);
   return CUDA_SUCCESS;
 }

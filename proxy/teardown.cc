@@ -12,7 +12,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpus.h"
 #include "proxy/image_store.h"
-#include "proxy/array_owner.h"
+#include "proxy/owner.h"
 #include "proxy/client_limits.h"
 #include "proxy/module_state.h"
 #include "proxy/session.h"
@@ -81,11 +81,11 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) forget_runs();
   const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
   const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
-  if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray) objects_.erase_owned(wire::Kind::kArray, array_owner(kind, untrusted_id));
+  if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray) objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
   if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
   if (kind == wire::Kind::kGraphExec) graph_memory_.drop_owner(*this, {kind, untrusted_id});
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
-    objects_.erase_owned(wire::Kind::kKernel, untrusted_id);
+    objects_.erase_owned(wire::Kind::kKernel, owner_key(kind, untrusted_id));
     for (uint64_t base : static_cast<ModuleState&>(*object->state).globals) ranges_.erase(base);
   }
   objects_.erase(kind, untrusted_id);

@@ -206,3 +206,21 @@ CASE(unload_after_the_context_is_gone) {
   CU(cuCtxDestroy(own));
   SHOW(cuLibraryUnload(library));
 }
+
+// A library's kernels do not go with a module that was loaded as often as it.
+CASE(kernels_outlive_modules) {
+  Gpu gpu;
+  auto image = read_beside("kernels.fatbin");
+  CUlibrary library;
+  CUmodule module;
+  CU(cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU(cuModuleLoadData(&module, image.data()));
+  CUkernel kernel;
+  CU(cuLibraryGetKernel(&kernel, library, "fill"));
+  SHOW(cuModuleUnload(module));
+  DeviceArray<uint32_t> out(32);
+  SHOW(try_launch(reinterpret_cast<CUfunction>(kernel), {1}, {32}, 0, nullptr, out.pointer, 7u, 32));
+  SHOW(cuStreamSynchronize(nullptr));
+  printf("%u\n", out.read()[31]);
+  SHOW(cuLibraryUnload(library));
+}
