@@ -59,6 +59,9 @@ CUresult check_attribute(const Kernel* k, CUfunction_attribute attribute, int va
     const int fixed = k->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
     if (value < 0 || (limit > 0 && value > limit - fixed)) return CUDA_ERROR_INVALID_VALUE;
   }
+  if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE && (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT && (value < -1 || value > 100)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
@@ -155,7 +158,7 @@ struct PackedAttribute {
 
 CUresult ask_cluster(uint32_t what, int* answer, CUfunction func, const CUlaunchConfig* config) {
   Kernel* k = find_kernel(func);
-  if (answer == nullptr || config == nullptr || config->numAttrs > kMaxClusterAttributes) return CUDA_ERROR_INVALID_VALUE;
+  if (answer == nullptr || config == nullptr || (what == 4 && func == nullptr) || config->numAttrs > kMaxClusterAttributes) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   struct {
     ClusterConfig head;
@@ -337,7 +340,7 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
                                                    CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
                                                    int blockSizeLimit, unsigned int flags) {
   Kernel* k = find_kernel(func);
-  if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (blockSizeToDynamicSMemSize == nullptr) {
     OccupancyAnswer q{1, flags, dynamicSMemSize, static_cast<uint64_t>(blockSizeLimit), flags, 0, 0};

@@ -64,7 +64,32 @@ CUresult pack_attribute(const CUlaunchAttribute& in, WireAttribute* out) {
     case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
       return CUDA_SUCCESS;
     default:
+      if (static_cast<uint32_t>(in.id) >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
       return unsupported("cuLaunchKernelEx with an unknown attribute", "it may hold a handle");
+  }
+}
+
+// Attributes whose values the driver surely takes; every other one waits for its answer, so that a refusal shows at the call.
+bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
+  CUlaunchAttributeValue value;
+  std::memcpy(&value, a.value, sizeof value);
+  switch (a.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY: return true;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: return value.cooperative == 0;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return value.memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return value.clusterSchedulingPolicyPreference <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+      constexpr uint64_t kPortable = 8;
+      const uint64_t size[3] = {value.clusterDim.x, value.clusterDim.y, value.clusterDim.z};
+      for (int i = 0; i < 3; ++i) {
+        if (size[i] == 0 || size[i] > kPortable || shape.grid[i] % size[i] != 0) return false;
+      }
+      return size[0] * size[1] * size[2] <= kPortable;
+    }
+    default: return false;
   }
 }
 
@@ -83,7 +108,8 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   uint32_t bytes = 0;
   const bool elsewhere = kernel->module->context != nullptr && kernel->module->context != stream->context;  // the driver says if it may
-  const bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
+  bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
+  for (unsigned i = 0; i < attribute_count; ++i) sure = sure && surely_taken(attributes[i], shape);
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 

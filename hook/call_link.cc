@@ -88,7 +88,7 @@ CUresult send_link(Link* link, uint64_t token, wire::tubeLink_reply* reply) {
 }  // namespace
 
 CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
-  if (stateOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (stateOut == nullptr || (numOptions != 0 && (options == nullptr || optionValues == nullptr))) return CUDA_ERROR_INVALID_VALUE;
   auto* link = new (std::nothrow) Link;
   Slot* slot = objects().allocate(Kind::kLink);
   if (link == nullptr || slot == nullptr || !link->options.parse(numOptions, options, optionValues)) {
@@ -107,6 +107,8 @@ CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, si
   Link* link = find_link(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (data == nullptr || size == 0 || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  // PTX is looked at when all is linked; what is none at all natively shows here.
+  if (type == CU_JIT_INPUT_PTX && memmem(data, size, ".version", 8) == nullptr) return CUDA_ERROR_INVALID_IMAGE;
   return add(link, type, data, size, name);
 }
 

@@ -152,7 +152,11 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
 // ---- host memory ------------------------------------------------------------------------------------------------------
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
-  if (pp == nullptr || bytesize == 0 || (Flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pp == nullptr || (Flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytesize == 0) {
+    *pp = nullptr;
+    return CUDA_SUCCESS;
+  }
   uint64_t address = 0;
   const CUresult r = allocate_pinned(bytesize, Flags, MemoryKind::kPinned, &address);
   if (r == CUDA_SUCCESS) *pp = reinterpret_cast<void*>(address);

@@ -262,6 +262,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* j
                            unsigned int numLibraryOptions) {
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions options;
+  if (numJitOptions != 0 && (jitOptions == nullptr || jitOptionsValues == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (!options.jit.parse(numJitOptions, jitOptions, jitOptionsValues)) return CUDA_ERROR_NOT_SUPPORTED;
   for (unsigned i = 0; i < numLibraryOptions; ++i) {
     // CU_LIBRARY_BINARY_IS_PRESERVED speaks about this process's memory; the proxy has its own copy.
@@ -276,6 +277,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_o
                                unsigned int numJitOptions, CUlibraryOption*, void**, unsigned int) {
   if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions options;
+  if (numJitOptions != 0 && (jitOptions == nullptr || jitOptionsValues == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (!options.jit.parse(numJitOptions, jitOptions, jitOptionsValues)) return CUDA_ERROR_NOT_SUPPORTED;
   return load_path(Kind::kLibrary, nullptr, fileName, options, reinterpret_cast<void**>(library));
 }
@@ -345,6 +347,7 @@ CUresult cuModuleLoad(CUmodule* module, const char* fname) {
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options, void** optionValues) {
   if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions parsed;
+  if (numOptions != 0 && (options == nullptr || optionValues == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (!parsed.jit.parse(numOptions, options, optionValues)) return CUDA_ERROR_NOT_SUPPORTED;
   return load_pointer(Kind::kModule, current_context(), image, parsed, reinterpret_cast<void**>(module));
 }

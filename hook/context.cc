@@ -48,6 +48,7 @@ CUresult reset_primary(Context* context) {
   forget_arrays(context);
   context->flags.store(0, std::memory_order_relaxed);
   context->cache_config.store(-1, std::memory_order_relaxed);
+  for (auto& limit : context->limits) limit.store(0, std::memory_order_relaxed);
   context->live.store(false, std::memory_order_release);
   return broken() != CUDA_SUCCESS ? CUDA_SUCCESS : result;
 }
@@ -58,6 +59,7 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
   if (pctx == nullptr || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   Context* primary = primary_of(dev);
   if (primary == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (const CUresult r = broken(); r != CUDA_SUCCESS) return r;
   Slot* slot = objects().allocate(Kind::kContext);
   if (slot == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   auto* c = static_cast<Context*>(slot->object);
@@ -73,6 +75,7 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
   c->api_version = primary->api_version;
   c->flags.store(flags, std::memory_order_relaxed);
   c->cache_config.store(-1, std::memory_order_relaxed);
+  for (auto& limit : c->limits) limit.store(0, std::memory_order_relaxed);
   c->epoch.fetch_add(1, std::memory_order_relaxed);
   c->legacy.context = c;
   c->legacy.unique = next_unique();
@@ -318,18 +321,15 @@ CUresult limit_call(bool set, CUlimit limit, uint64_t value, uint64_t* out) {
   return result;
 }
 
-// cuCtxGetLimit comes hundreds of times from one library; a limit only changes by our own calls.
-std::atomic<uint64_t> g_limits[info::kMaxDevices][info::kLimitCount];  // value + 1, 0 = not asked yet
 }  // namespace
 
 CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto id = static_cast<uint32_t>(limit);
   if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
-  const uint32_t device = current_context()->device;
+  // Asked hundreds of times by one library; a limit only changes by our own calls.
   if (current_context()->info().limit_results[id] != 0) return static_cast<CUresult>(current_context()->info().limit_results[id]);
-  std::atomic<uint64_t>& cached = g_limits[device][id];
-  uint64_t value = cached.load(std::memory_order_relaxed);
+  const uint64_t value = current_context()->limits[id].load(std::memory_order_relaxed);
   *pvalue = value != 0 ? value - 1 : current_context()->info().limits[id];
   return CUDA_SUCCESS;
 }
@@ -339,7 +339,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
   uint64_t now = value;
   const CUresult result = limit_call(true, limit, value, &now);
-  if (result == CUDA_SUCCESS) g_limits[current_context()->device][id].store(now + 1, std::memory_order_relaxed);
+  if (result == CUDA_SUCCESS) current_context()->limits[id].store(now + 1, std::memory_order_relaxed);
   return result;
 }
 

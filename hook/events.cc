@@ -46,6 +46,7 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   const bool captured = capturing(stream);
   if (!captured) {
+    if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
     if (const CUresult r = ensure_word(stream); r != CUDA_SUCCESS) return r;
   }
   Request<wire::tubeEventRecord> r(stream);
@@ -190,7 +191,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
-  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // the driver's code for it
   Event *start, *end;
   Mark start_mark, end_mark;
   if (const CUresult r = snapshot(hStart, &start, &start_mark); r != CUDA_SUCCESS) return r;

@@ -1,5 +1,5 @@
 // cuGetProcAddress: the table and its rules are protocol/proc_lookup.h. v1 answers an unknown name with an error, v2
-// says why in the status; the pointer is set to NULL in both.
+// says why in the status; which then sets the pointer to NULL.
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 #include "protocol/proc_lookup.h"
@@ -15,7 +15,11 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
 }
 
 CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
-  return hook::cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, nullptr);
+  if (pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  void* found = nullptr;
+  const CUresult result = hook::cuGetProcAddress_v2(symbol, &found, cudaVersion, flags, nullptr);
+  if (result == CUDA_SUCCESS) *pfn = found;
+  return result;
 }
 
 }  // namespace tube::hook

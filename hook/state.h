@@ -69,6 +69,7 @@ struct Context {
   uint64_t unique = 0;           // cuCtxGetId
   uint32_t api_version = 0;
   std::atomic<uint32_t> flags{0};
+  std::atomic<uint64_t> limits[info::kLimitCount] = {};  // cuCtxSetLimit: value + 1, 0: never set
   std::atomic<int32_t> cache_config{-1};  // cuCtxSetCacheConfig; -1: the device's own
   std::atomic<int32_t> retains{0};   // primary: cuDevicePrimaryCtxRetain
   std::atomic<bool> live{false};     // primary: retained since the last reset, which leaves the references alone

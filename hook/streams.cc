@@ -1,4 +1,7 @@
 // Stream calls. Creating and destroying are posted; synchronising and queries read the progress word (progress.cc).
+#include <algorithm>
+#include <cstring>
+
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -72,7 +75,8 @@ CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
   // Captured as a node: it waits for whatever the event's record is at the launch.
   const bool external = capturing(stream) && (Flags & CU_EVENT_WAIT_EXTERNAL) != 0;
   if (!external) {
-    if (const CUresult r = capture_saw_wait(stream, event); r != CUDA_SUCCESS) return r;
+    if (Flags != 0 && !capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;  // only nodes of a graph wait for external events
+  if (const CUresult r = capture_saw_wait(stream, event); r != CUDA_SUCCESS) return r;
   }
   const bool interprocess = (event->flags & CU_EVENT_INTERPROCESS) != 0;  // another process may record it
   if (!interprocess && !external) {
@@ -101,6 +105,24 @@ CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
   const Stream* stream = queried(hStream, &error);
   if (stream == nullptr) return error;
   *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* param) {
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (param == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  {
+    Request<wire::cuStreamSetAttribute> r(stream);
+    r->hStream = stream->id;
+    r->attr = static_cast<decltype(r->attr)>(attr);
+    std::memcpy(r->param, param, sizeof *param);
+    error = r.call();
+  }
+  if (error != CUDA_SUCCESS || attr != CU_STREAM_ATTRIBUTE_PRIORITY) return error;
+  const info::DeviceInfo& d = stream->context->info();
+  stream->priority = std::clamp(param->priority, d.greatest_priority, d.least_priority);
   return CUDA_SUCCESS;
 }
 

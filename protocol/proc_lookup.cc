@@ -19,10 +19,11 @@ const ProcRow* newest(const ProcRow* first, const ProcRow* last, bool per_thread
 }  // namespace
 
 CUresult lookup(const char* name, int version, uint64_t flags, void** out, CUdriverProcAddressQueryResult* status) {
-  if (name == nullptr || out == nullptr || (flags & ~kKnownFlags) != 0 || flags == kKnownFlags ||
+  if (name == nullptr || out == nullptr || (flags & ~kKnownFlags) != 0 ||
       version > kHeaderCudaVersion) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (version < 0) version = kHeaderCudaVersion;  // a version is unsigned to the driver
   const ProcRow* end = kProcRows + kProcRowCount;
   const ProcRow* first = std::lower_bound(
       kProcRows, end, name, [](const ProcRow& row, const char* wanted) { return std::strcmp(row.name, wanted) < 0; });

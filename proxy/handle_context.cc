@@ -1,6 +1,7 @@
 // Contexts: names for a share of the one shared context per GPU. Nothing here touches what other clients see.
 #include <malloc.h>
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -27,12 +28,38 @@ CUresult handle(Session& session, const Decoded<wire::tubePrimaryReset>& call, R
 }
 
 // Limits belong to the whole context (cuda-shim facts, 4.8): what a client sets is remembered for it and not applied.
+namespace {
+
+// What the driver makes of a value (H200, 13.0): rounded, raised to a least one, or refused. The context's own limits stay as the
+// proxy set them for everybody.
+CUresult settle_limit(int32_t limit, uint64_t* value) {
+  constexpr uint64_t kStackMax = 512u << 10, kFifoMin = 512u << 10, kHeapMin = 4u << 20;
+  switch (limit) {
+    case CU_LIMIT_STACK_SIZE:
+      if (*value > kStackMax) return CUDA_ERROR_INVALID_VALUE;
+      *value = (*value + 15) & ~uint64_t{15};
+      return CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE: *value = std::max(*value, kFifoMin); return CUDA_SUCCESS;
+    case CU_LIMIT_MALLOC_HEAP_SIZE: *value = std::max(*value, kHeapMin); return CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return *value > 128 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_SHMEM_SIZE:
+    case CU_LIMIT_CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
+    default: return CUDA_SUCCESS;
+  }
+}
+
+}  // namespace
+
 CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call, Reply<wire::tubeContextLimit>& reply) {
   ContextShare* share = session.context();
   size_t value = 0;
   CUresult error = session.driver().cuCtxGetLimit(&value, static_cast<CUlimit>(call->limit));
   if (error != CUDA_SUCCESS) return error;
-  if (call->set != 0) share->limits[call->limit] = call->value;
+  if (call->set != 0) {
+    uint64_t wanted = call->value;
+    if (CUresult refused = settle_limit(call->limit, &wanted); refused != CUDA_SUCCESS) return refused;
+    share->limits[call->limit] = wanted;
+  }
   auto remembered = share->limits.find(call->limit);
   reply->value = remembered != share->limits.end() ? remembered->second : value;
   return CUDA_SUCCESS;

@@ -13,13 +13,34 @@ namespace {
 
 constexpr unsigned kFlagsMask = CU_CTX_FLAGS_MASK;
 
+void set_default_limits(Context* c) {
+  const auto shared = static_cast<size_t>(sm_limits(c->device->spec.sm).shared_per_block_optin);
+  c->limits = {1024, 8650752, 8388608, 2, 2048, 64, 11796480, shared, 0, 0};
+}
+
+// What a limit becomes when `value` is asked for.
+CUresult settle_limit(const Context& c, CUlimit limit, size_t* value) {
+  constexpr size_t kStackMax = 512 << 10;
+  switch (limit) {
+    case CU_LIMIT_STACK_SIZE: *value = (*value + 15) / 16 * 16; return *value > kStackMax ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE: *value = std::max<size_t>(*value, 512 << 10); return CUDA_SUCCESS;
+    case CU_LIMIT_MALLOC_HEAP_SIZE: *value = std::max<size_t>(*value, 4 << 20); return CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: return c.device->spec.sm >= 90 ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return *value > 128 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_SHMEM_SIZE:
+    case CU_LIMIT_CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
+    case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: return CUDA_ERROR_UNSUPPORTED_LIMIT;
+    default: return CUDA_SUCCESS;
+  }
+}
+
 Context* make_context(State& s, Device* device, bool primary) {
   auto* c = new Context;
   c->id = s.new_id();
   c->device = device;
   c->primary = primary;
   reset_context(s, c);
-  c->limits = {1024, 1048576 * 5, 8388608, 2, 2048, 128, 0, 0, 0, 0};
+  set_default_limits(c);
   s.live.emplace(c, Kind::kContext);
   return c;
 }
@@ -80,6 +101,7 @@ CUresult release_primary(CUdevice dev, End how) {
   if (how == End::kResetAndForget && c != nullptr) c->retained = 0;
   if (c == nullptr || !c->active) return CUDA_SUCCESS;
   tear_down(lock, c);
+  set_default_limits(c);
   // A reset leaves the references alone, but the context is inactive until it is retained again.
   c->active = false;
   c->flags = 0;
@@ -312,8 +334,7 @@ SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   SIM_ENTER_CONTEXT(c);
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  if (limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  if (limit == CU_LIMIT_MAX_L2_FETCH_GRANULARITY && value > 128) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = settle_limit(*c, limit, &value)) return r;
   c->limits[static_cast<size_t>(limit)] = value;
   return CUDA_SUCCESS;
 }
@@ -322,7 +343,8 @@ SIM_API CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   SIM_ENTER_CONTEXT(c);
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
-  if (limit >= CU_LIMIT_SHMEM_SIZE) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH && c->device->spec.sm >= 90) return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *pvalue = c->limits[static_cast<size_t>(limit)];
   return CUDA_SUCCESS;
 }

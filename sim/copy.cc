@@ -43,7 +43,8 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
   }
   side->pitch = pitch != 0 ? pitch : x + c.WidthInBytes;
   side->slice = side->pitch * (height != 0 ? height : c.Height + y);
-  if (c.Height > 1 && side->pitch < c.WidthInBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (c.Height > 1 && (side->pitch < c.WidthInBytes || side->pitch - c.WidthInBytes < x)) return CUDA_ERROR_INVALID_VALUE;
+  if (c.Depth > 1 && height != 0 && (height < c.Height || height - c.Height < y)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t start = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(source ? c.srcHost : c.dstHost)
                                               : (source ? c.srcDevice : c.dstDevice);
   if (start == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -34,8 +34,9 @@ Lookup find(const char* name, int version, bool per_thread, void** symbol) {
 }
 
 CUresult get(const char* symbol, void** pfn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  if (symbol == nullptr || pfn == nullptr || flags > 2 || version > kDriverVersion) return CUDA_ERROR_INVALID_VALUE;
-  Lookup result = find(symbol, version, flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, pfn);
+  if (symbol == nullptr || pfn == nullptr || flags > 3 || version > kDriverVersion) return CUDA_ERROR_INVALID_VALUE;
+  if (version < 0) version = kDriverVersion;  // a version is unsigned to the driver
+  Lookup result = find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, pfn);
   if (status != nullptr) {
     *status = result == Lookup::kFound     ? CU_GET_PROC_ADDRESS_SUCCESS
               : result == Lookup::kUnknown ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
@@ -52,7 +53,11 @@ using namespace tube::sim;
 
 SIM_API CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
   SIM_ENTER(kNothing);
-  return get(symbol, pfn, cudaVersion, flags, nullptr);
+  if (pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  void* found = nullptr;
+  const CUresult r = get(symbol, &found, cudaVersion, flags, nullptr);
+  if (r == CUDA_SUCCESS) *pfn = found;
+  return r;
 }
 
 SIM_API CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,

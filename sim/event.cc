@@ -22,12 +22,13 @@ CUresult record(CUevent handle, CUstream hStream, unsigned flags, Context* conte
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (!stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) return capture_event(stream, event);
   return issue(lock, stream, EventRecordWork{event});
 }
 
 CUresult elapsed(float* out, CUevent hStart, CUevent hEnd) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // the driver's code for it
   State& s = state();
   Lock lock(s.mutex);
   auto *start = live<Event>(s, hStart, Kind::kEvent), *end = live<Event>(s, hEnd, Kind::kEvent);

@@ -62,7 +62,10 @@ CUresult set_function_attribute(Function& f, const Device& device, CUfunction_at
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: f.cluster_height = value; return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: f.cluster_depth = value; return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: f.non_portable_cluster = value; return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: f.cluster_policy = value; return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      if (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) return CUDA_ERROR_INVALID_VALUE;
+      f.cluster_policy = value;
+      return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
@@ -149,7 +152,7 @@ SIM_API CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 
 SIM_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   SIM_ENTER_HANDLE(context);
-  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, hfunc);
   *name = f->kernel->name.c_str();
   return CUDA_SUCCESS;

@@ -1,4 +1,5 @@
 // Launches: argument packing, the driver's synchronous limit checks, and the run on a worker through the interpreter.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -148,17 +149,51 @@ CUresult check_cluster(const KernelWork& w, const Device& device) {
   uint64_t limit = w.function->non_portable_cluster != 0 ? 16 : 8;
   if (size > limit) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   for (size_t i = 0; i < 3; ++i)
-    if (w.grid[i] % w.cluster[i] != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (w.grid[i] % w.cluster[i] != 0) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   return CUDA_SUCCESS;
+}
+
+CUresult check_window(const CUaccessPolicyWindow& w) {
+  const bool hit = w.hitProp >= CU_ACCESS_PROPERTY_NORMAL && w.hitProp <= CU_ACCESS_PROPERTY_PERSISTING;
+  const bool miss = w.missProp == CU_ACCESS_PROPERTY_NORMAL || w.missProp == CU_ACCESS_PROPERTY_STREAMING;
+  return hit && miss && w.hitRatio >= 0.0f && w.hitRatio <= 1.0f ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult check_event(CUevent handle) {
+  Lock lock(state().mutex);
+  auto* event = live<Event>(state(), handle, Kind::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return (event->flags & CU_EVENT_DISABLE_TIMING) != 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+// What the driver refuses of an attribute's value, whatever the kernel.
+CUresult check_attribute(const CUlaunchAttribute& a) {
+  constexpr unsigned kDomains = 4;
+  switch (static_cast<int>(a.id)) {
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: return CUDA_ERROR_INVALID_VALUE;  // a stream's, not a launch's
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: return check_window(a.value.accessPolicyWindow);
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+      return a.value.clusterSchedulingPolicyPreference > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: return check_event(a.value.programmaticEvent.event);
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return check_event(a.value.launchCompletionEvent.event);
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return a.value.memSyncDomain > CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+      return a.value.memSyncDomainMap.default_ >= kDomains || a.value.memSyncDomainMap.remote >= kDomains ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return a.value.sharedMemCarveout > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    default: return CUDA_SUCCESS;
+  }
 }
 
 CUresult apply_attributes(KernelWork& w, const CUlaunchAttribute* attrs, unsigned count) {
   if (count > 0 && attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     const CUlaunchAttribute& a = attrs[i];
+    if (CUresult r = check_attribute(a)) return r;
     switch (static_cast<int>(a.id)) {
       case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
         w.cluster = {a.value.clusterDim.x, a.value.clusterDim.y, a.value.clusterDim.z};
+        if (w.cluster == decltype(w.cluster){0, 0, 0}) w.cluster = {1, 1, 1};  // none
         break;
       case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: w.cooperative = a.value.cooperative != 0; break;
       case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:

@@ -24,6 +24,7 @@ CUresult take_input(Linker& linker, CUjitInputType type, const void* data, size_
   if (type == CU_JIT_INPUT_PTX) {
     std::string text(static_cast<const char*>(data), size);
     while (!text.empty() && text.back() == '\0') text.pop_back();
+    if (text.find(".version") == std::string::npos) return CUDA_ERROR_INVALID_IMAGE;
     linker.texts.push_back(std::move(text));
     return CUDA_SUCCESS;
   }

@@ -138,7 +138,9 @@ CUDA_MEMCPY3D from_peer(const CUDA_MEMCPY3D_PEER& p) {
 CUresult check_peers(CUcontext dst, CUcontext src) {
   State& s = state();
   Lock lock(s.mutex);
-  bool good = live<Context>(s, dst, Kind::kContext) != nullptr && live<Context>(s, src, Kind::kContext) != nullptr;
+  // NULL stands for the current context.
+  bool good = (dst == nullptr || live<Context>(s, dst, Kind::kContext) != nullptr) &&
+              (src == nullptr || live<Context>(s, src, Kind::kContext) != nullptr);
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 

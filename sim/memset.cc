@@ -12,6 +12,7 @@ CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, u
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (pitch % element != 0) return CUDA_ERROR_INVALID_VALUE;
   MemsetWork work;
   work.params = {dst, pitch, value, element, width, height};
   if (CUresult r = check_memset(stream->context, work.params)) return r;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "sim/function.h"
 #include "sim/work.h"
 
 namespace tube::sim {
@@ -35,7 +36,7 @@ CUresult active_clusters(const Function& f, const Device& device, const CUlaunch
 
 int blocks_per_sm(const Function& f, const Device& device, uint32_t threads, uint64_t dynamic_shared) {
   SmLimits l = sm_limits(device.spec.sm);
-  if (threads == 0 || threads > max_threads_of(*f.kernel)) return 0;
+  if (threads == 0 || threads > 1024) return 0;  // launch bounds play no part
   uint64_t warps = (threads + 31) / 32;
   uint64_t by_threads = static_cast<uint64_t>(l.max_threads) / 32 / warps;
   uint64_t per_warp = round_up(registers_of(*f.kernel) * 32, 256);
@@ -58,7 +59,8 @@ using namespace tube::sim;
 
 static CUresult max_blocks(int* out, Function* f, Context* context, int blockSize, size_t dynamic, unsigned flags) {
   if (out == nullptr || blockSize <= 0 || flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
-  *out = blocks_per_sm(*f, *context->device, static_cast<uint32_t>(blockSize), dynamic);
+  dynamic &= UINT32_MAX;  // as the driver takes it
+  *out = dynamic > max_dynamic_shared(*f, *context->device) ? 0 : blocks_per_sm(*f, *context->device, static_cast<uint32_t>(blockSize), dynamic);
   return CUDA_SUCCESS;
 }
 
@@ -75,7 +77,7 @@ SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBl
 
 static CUresult potential_block(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize size_of, size_t dynamic,
                                 int limit, Context* context) {
-  if (minGridSize == nullptr || blockSize == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (minGridSize == nullptr || blockSize == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
   Function* f = nullptr;
   {
     Lock lock(state().mutex);
@@ -87,6 +89,7 @@ static CUresult potential_block(int* minGridSize, int* blockSize, CUfunction fun
   int best_threads = 0, best_block = 0, best_count = 0;
   for (int block = top / 32 * 32 == 0 ? top : top / 32 * 32; block > 0; block -= 32) {
     size_t bytes = size_of != nullptr ? size_of(block) : dynamic;  // the program's callback: without the lock
+    if (bytes > max_dynamic_shared(*f, *context->device)) continue;
     int count = blocks_per_sm(*f, *context->device, static_cast<uint32_t>(block), bytes);
     if (count * block <= best_threads) continue;
     best_threads = count * block;
@@ -119,7 +122,7 @@ SIM_API CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize
   SmLimits l = sm_limits(context->device->spec.sm);
   if (blocks_per_sm(*f, *context->device, static_cast<uint32_t>(blockSize), 0) < numBlocks) return CUDA_ERROR_INVALID_VALUE;
   int64_t share = l.shared_per_sm / numBlocks / 128 * 128 - l.reserved_shared - static_cast<int64_t>(f->kernel->static_shared_bytes);
-  int64_t limit = l.shared_per_block_optin - static_cast<int64_t>(f->kernel->static_shared_bytes);
+  int64_t limit = max_dynamic_shared(*f, *context->device);
   *dynamicSmemSize = static_cast<size_t>(std::max<int64_t>(std::min(share, limit), 0));
   return CUDA_SUCCESS;
 }
@@ -133,6 +136,7 @@ SIM_API CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction
 }
 
 SIM_API CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
+  if (initialized() && func == nullptr && current_context() != nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_OCCUPANCY_FUNCTION(f, func);
   if (numClusters == nullptr || config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr))
     return CUDA_ERROR_INVALID_VALUE;

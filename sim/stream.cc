@@ -250,6 +250,7 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
   if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   auto* event = live<Event>(state(), hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream->capture && !event->capture && (Flags & CU_EVENT_WAIT_EXTERNAL) == 0) {
     if (event->fence == nullptr) return CUDA_SUCCESS;
     if (stream->capture->invalid == CUDA_SUCCESS) stream->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -293,7 +294,7 @@ SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUs
   auto it = stream->attributes.find(attr);
   if (it != stream->attributes.end()) *value_out = it->second;
   else if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) value_out->priority = stream->priority;
-  else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value_out->syncPolicy = CU_SYNC_POLICY_AUTO;
+  else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value_out->syncPolicy = static_cast<CUsynchronizationPolicy>(-1);  // never set
   else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value_out->memSyncDomainMap = {0, 1};
   else if (attr != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && attr != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
     return CUDA_ERROR_INVALID_VALUE;
@@ -308,8 +309,10 @@ SIM_API CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, con
       stream->priority = std::clamp(value->priority, -5, 0);
       stream->lane->priority = stream->priority;
       break;
-    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
       break;

@@ -67,7 +67,7 @@ Op host_op(Context* context, const HostWork& w) {
 }  // namespace
 
 CUresult check_mem_ops(Context* context, const CUstreamBatchMemOpParams* ops, unsigned count) {
-  if (ops == nullptr || count == 0 || count > 256) return CUDA_ERROR_INVALID_VALUE;
+  if ((ops == nullptr && count != 0) || count > 256) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
     uint64_t width = 0, begin = 0, end = 0;
     switch (ops[i].operation) {
@@ -75,13 +75,16 @@ CUresult check_mem_ops(Context* context, const CUstreamBatchMemOpParams* ops, un
       case CU_STREAM_MEM_OP_WRITE_VALUE_32: width = 4; break;
       case CU_STREAM_MEM_OP_WAIT_VALUE_64:
       case CU_STREAM_MEM_OP_WRITE_VALUE_64: width = 8; break;
-      case CU_STREAM_MEM_OP_BARRIER:
-      case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: continue;
+      case CU_STREAM_MEM_OP_BARRIER: continue;
+      case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: return CUDA_ERROR_NOT_SUPPORTED;  // attribute 98
       default: return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t address = ops[i].waitValue.address;
     bool write = ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
     if (address % width != 0) return CUDA_ERROR_INVALID_VALUE;
+    const unsigned flags = ops[i].waitValue.flags;
+    if (!write && (flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+    if (write ? flags != 0 : (flags & ~3u) != 0) return CUDA_ERROR_INVALID_VALUE;
     if (!state().map.accessible(address, width, write, accessor_of(*context, true), &begin, &end))
       return CUDA_ERROR_INVALID_VALUE;
   }
@@ -117,6 +120,7 @@ static CUresult mem_ops(CUstream hStream, unsigned count, const CUstreamBatchMem
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
+  if (count == 0) return CUDA_SUCCESS;
   if (CUresult r = check_mem_ops(stream->context, params, count)) return r;
   MemOpWork work;
   work.ops.assign(params, params + count);
@@ -139,19 +143,25 @@ static CUresult one_mem_op(CUstream stream, CUstreamBatchMemOpType operation, CU
     SIM_ENTER_STREAM(context, stream);                                                          \
     return one_mem_op(stream, operation, addr, value, flags, context);                          \
   }
-SIM_MEM_OP(cuStreamWaitValue32, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
 SIM_MEM_OP(cuStreamWaitValue32_v2, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
-SIM_MEM_OP(cuStreamWaitValue64, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)
 SIM_MEM_OP(cuStreamWaitValue64_v2, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)
-SIM_MEM_OP(cuStreamWriteValue32, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)
 SIM_MEM_OP(cuStreamWriteValue32_v2, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)
-SIM_MEM_OP(cuStreamWriteValue64, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
+
+// The first versions: no longer supported, which attributes 92 to 94 say.
+#define SIM_OLD_MEM_OP(name, type)                                    \
+  SIM_API CUresult name(CUstream, CUdeviceptr, type, unsigned int) {  \
+    SIM_ENTER(kContext);                                              \
+    return CUDA_ERROR_NOT_SUPPORTED;                                  \
+  }
+SIM_OLD_MEM_OP(cuStreamWaitValue32, cuuint32_t)
+SIM_OLD_MEM_OP(cuStreamWaitValue64, cuuint64_t)
+SIM_OLD_MEM_OP(cuStreamWriteValue32, cuuint32_t)
+SIM_OLD_MEM_OP(cuStreamWriteValue64, cuuint64_t)
 SIM_MEM_OP(cuStreamWriteValue64_v2, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
 
-SIM_API CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
-  SIM_ENTER_STREAM(context, stream);
-  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return mem_ops(stream, count, paramArray, context);
+SIM_API CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams*, unsigned int) {
+  SIM_ENTER(kContext);
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 SIM_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
                                        unsigned int flags) {

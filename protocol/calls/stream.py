@@ -12,21 +12,18 @@ call("cuStreamAddCallback", "cuLaunchHostFunc", lane="local", uses="tubeHostFunc
 
 # The attributes that a stream can have hold no handles.
 opaque("CUstreamAttrValue", 64)
-call("cuStreamSetAttribute", lane="reply", param=struct_in())
+call("cuStreamSetAttribute", lane="hand", handler="generated", param=struct_in())
 call("cuStreamGetAttribute", lane="reply", value=out())
 call("cuStreamCopyAttributes", lane="reply")
 
-call("cuStreamWriteValue32_v2", lane="post", addr=address(4, write=True))
-call("cuStreamWriteValue64_v2", lane="post", addr=address(8, write=True))
-call("cuStreamWaitValue32_v2", lane="post", addr=address(4), handler="hand")
-call("cuStreamWaitValue64_v2", lane="post", addr=address(8), handler="hand")
+call("cuStreamWriteValue32_v2", lane="hand", addr=address(4, write=True), handler="generated")
+call("cuStreamWriteValue64_v2", lane="hand", addr=address(8, write=True), handler="generated")
+call("cuStreamWaitValue32_v2", lane="hand", addr=address(4))
+call("cuStreamWaitValue64_v2", lane="hand", addr=address(8))
 opaque("CUstreamBatchMemOpParams", 48)
-call("cuStreamBatchMemOp_v2", lane="post", paramArray=array_in("count", max=256, check="check_mem_ops"))
-call("cuStreamWriteValue32", alias_of="cuStreamWriteValue32_v2")
-call("cuStreamWriteValue64", alias_of="cuStreamWriteValue64_v2")
-call("cuStreamWaitValue32", alias_of="cuStreamWaitValue32_v2")
-call("cuStreamWaitValue64", alias_of="cuStreamWaitValue64_v2")
-call("cuStreamBatchMemOp", alias_of="cuStreamBatchMemOp_v2")
+call("cuStreamBatchMemOp_v2", lane="hand", handler="generated", paramArray=array_in("count", max=256, check="check_mem_ops"))
+# As from every driver that reports attribute 92 as 0: CUDA_ERROR_NOT_SUPPORTED.
+call("cuStreamWriteValue32", "cuStreamWriteValue64", "cuStreamWaitValue32", "cuStreamWaitValue64", "cuStreamBatchMemOp", lane="local")
 
 chapter("capture")
 call("cuStreamIsCapturing", lane="local")

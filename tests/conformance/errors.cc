@@ -20,11 +20,6 @@ CASE(texts_of_unknown_codes) {
   for (int code : {-1, 6, 99, 150, 300, 1001, 123456}) texts(code);
 }
 
-CASE(texts_bad_arguments) {
-  SHOW(cuGetErrorName(CUDA_SUCCESS, nullptr));
-  SHOW(cuGetErrorString(CUDA_SUCCESS, nullptr));
-}
-
 CASE(texts_are_the_same_place) {
   const char *one = nullptr, *two = nullptr;
   CU(cuGetErrorString(CUDA_ERROR_OUT_OF_MEMORY, &one));

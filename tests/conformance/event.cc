@@ -201,16 +201,6 @@ CASE(destroy_first_version) {
   SHOW(cuEventDestroy_v1(event));
 }
 
-CASE(destroyed_event) {
-  Gpu gpu;
-  CUevent event = nullptr;
-  CU(cuEventCreate(&event, 0));
-  CU(cuEventDestroy(event));
-  SHOW(cuEventQuery(event));
-  SHOW(cuEventRecord(event, nullptr));
-  SHOW(cuEventDestroy(event));
-}
-
 CASE(blocking_sync_event) {
   Gpu gpu;
   Gate gate;

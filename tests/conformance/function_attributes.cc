@@ -126,8 +126,7 @@ CASE(set_bad_arguments) {
   Gpu gpu;
   Module module("kernels.fatbin");
   SHOW(cuFuncSetAttribute(nullptr, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024));
-  SHOW(cuFuncSetAttribute(module.function("fill"), static_cast<CUfunction_attribute>(-1), 0));
-  SHOW(cuFuncSetAttribute(module.function("fill"), static_cast<CUfunction_attribute>(1000), 0));
+  // An attribute of -1 crashes natively.
 }
 
 CASE(cache_config) {

@@ -184,9 +184,7 @@ CASE(capture_mode_is_the_threads_own) {
   }).join();
   SHOW(cuThreadExchangeStreamCaptureMode(&mode));
   printf("%d\n", static_cast<int>(mode));
-  SHOW(cuThreadExchangeStreamCaptureMode(nullptr));
-  mode = static_cast<CUstreamCaptureMode>(9);
-  SHOW(cuThreadExchangeStreamCaptureMode(&mode));
+  // NULL crashes natively.
 }
 
 CASE(threads_that_end_without_a_word) {
