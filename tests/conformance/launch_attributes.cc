@@ -13,6 +13,7 @@ struct Launch {
   std::vector<CUlaunchAttribute> attributes;
   Launch() {
     CU(cuMemsetD8(out.pointer, 0, out.bytes()));
+    CU(cuCtxSynchronize());
     config.gridDimX = 2, config.gridDimY = config.gridDimZ = 1;
     config.blockDimX = 32, config.blockDimY = config.blockDimZ = 1;
   }
