@@ -378,6 +378,37 @@ CASE(child_set_in_an_instance) {
   SHOW(cuGraphExecChildGraphNodeSetParams(exec, node, nullptr));
 }
 
+// As XLA does: the child is the node's own from the start, and is changed through the handle that the program kept.
+CASE(moved_child_set_in_an_instance) {
+  GraphGpu gpu;
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(64, 0));
+  CUgraph child = nullptr;
+  CU(cuGraphCreate(&child, 0));
+  CUgraphNode inner = nullptr, node = nullptr;
+  auto p = fill_params(data.pointer, 1, 64);
+  CU(cuGraphAddMemsetNode(&inner, child, nullptr, 0, &p, gpu.context));
+  CUgraphNodeParams typed{};
+  typed.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  typed.graph.graph = child;
+  typed.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+  CU(cuGraphAddNode(&node, gpu.graph, nullptr, nullptr, 0, &typed));
+  CUgraphExec exec = gpu.instantiate();
+  gpu.run(exec);
+  print_values("moved", data.read(), 1);
+  p.value = 2;
+  SHOW(cuGraphMemsetNodeSetParams(inner, &p));
+  SHOW(cuGraphExecMemsetNodeSetParams(exec, inner, &p, gpu.context));
+  CUgraph other = nullptr;
+  CU(cuGraphCreate(&other, 0));
+  CUgraphNode theirs = nullptr;
+  p.value = 3;
+  CU(cuGraphAddMemsetNode(&theirs, other, nullptr, 0, &p, gpu.context));
+  SHOW(cuGraphExecChildGraphNodeSetParams(exec, node, other));
+  gpu.run(exec);
+  print_values("other child", data.read(), 1);
+  SHOW(cuGraphDestroy(gpu.graph));
+}
+
 CASE(child_with_host_node_set_in_an_instance) {
   GraphGpu gpu;
   Trace trace;
