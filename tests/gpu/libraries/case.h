@@ -3,8 +3,8 @@
 // A program holds the cases of one library. It runs them in order, prints `@begin NAME` and `@end NAME` (or `@failed
 // NAME reason`) around each, and writes what a case saves as files of bytes into the folder ITEM_OUTPUTS:
 // CASE.OUTPUT.TYPE, TYPE naming the elements (f32, f16, i32, txt, ...). tests/gpu/run starts it natively and through
-// Tube and compares the files. ITEM_ONLY (shell patterns) and ITEM_SKIP (names), separated by commas, choose cases: a crash costs its own
-// case only.
+// Tube and compares the files. ITEM_ONLY (shell patterns) and ITEM_SKIP (names), separated by commas, choose cases: a
+// crash costs its own case only.
 //
 // Values come from a fixed generator on the host, so that two processes compute on the same bytes. One thread unless a
 // case starts more.
