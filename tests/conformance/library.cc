@@ -224,3 +224,17 @@ CASE(kernels_outlive_modules) {
   printf("%u\n", out.read()[31]);
   SHOW(cuLibraryUnload(library));
 }
+
+CASE(functions_outlive_an_unloaded_library) {
+  Gpu gpu;
+  CUlibrary library = load("kernels.fatbin");
+  CUkernel kernel = nullptr;
+  CU(cuLibraryGetKernel(&kernel, library, "fill"));
+  Module module("kernels.fatbin");
+  CUfunction fill = module.function("fill");
+  SHOW(cuLibraryUnload(library));
+  DeviceArray<uint32_t> out(std::vector<uint32_t>(16, 1));
+  SHOW(try_launch(fill, {1}, {16}, 0, nullptr, out.pointer, 9u, 16));
+  SHOW(cuCtxSynchronize());
+  printf("%u\n", out.read()[15]);
+}
