@@ -290,6 +290,23 @@ const void* own_table(Tables& t, uint32_t name) {
   }
 }
 
+// The driver's table with our answers to who a context and a stream are; under the tables' lock.
+CUresult identity_table(const CUuuid* id, const void** table) {
+  Tables& t = tables();
+  if (t.copy_21318C60[0] == nullptr) {
+    if (const CUresult r = copied(id, t.copy_21318C60, table); r != CUDA_SUCCESS) return r;
+    t.copy_21318C60[4] = slot(context_id);
+    size_t bytes;
+    std::memcpy(&bytes, t.copy_21318C60, sizeof bytes);
+    if (bytes > 51 * sizeof(void*)) {
+      t.copy_21318C60[39] = slot(stream_object_id);
+      t.copy_21318C60[51] = slot(stream_object);
+    }
+  }
+  *table = t.copy_21318C60;
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
@@ -324,21 +341,8 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
       *ppExportTable = table;
       return CUDA_SUCCESS;
     }
-    case 0x21318C60: {
-      if (!ready) return guard(Needs::kInit);
-      if (t.copy_21318C60[0] == nullptr) {
-        if (const CUresult r = copied(pExportTableId, t.copy_21318C60, ppExportTable); r != CUDA_SUCCESS) return r;
-        t.copy_21318C60[4] = slot(context_id);
-        size_t bytes;
-        std::memcpy(&bytes, t.copy_21318C60, sizeof bytes);
-        if (bytes > 51 * sizeof(void*)) {
-          t.copy_21318C60[39] = slot(stream_object_id);
-          t.copy_21318C60[51] = slot(stream_object);
-        }
-      }
-      *ppExportTable = t.copy_21318C60;
-      return CUDA_SUCCESS;
-    }
+    case 0x21318C60:
+      return ready ? identity_table(pExportTableId, ppExportTable) : guard(Needs::kInit);
     case 0x1734DC26: {
       if (!ready) return guard(Needs::kInit);
       if (t.copy_1734DC26[0] == nullptr) {
