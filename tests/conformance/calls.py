@@ -60,7 +60,7 @@ def programs(layout):
 def run_programs(layout, marks, jobs):
     def run(proxy, label, command):
         env = dict(tubetest.environment(layout, "preload", "sim", proxy, command[0].rpartition("/")[2]), **marks.environment(label.replace("/", "_")))
-        tubetest.run_program(command, env, 240)
+        tubetest.run_program(command, env, 60)
 
     chosen = programs(layout)
     with tubetest.Proxy(layout, "sim") as proxy, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -88,7 +88,7 @@ def record(layout, cases, jobs, path, since):
     names = exported_names(layout)
     with tempfile.TemporaryDirectory(prefix="tube-calls-") as folder:
         marks = Marks(folder, names)
-        arms = runner.Arms(layout, "sim", None, "preload", jobs, 120, extra_env=lambda case: marks.environment(case.label))
+        arms = runner.Arms(layout, "sim", None, "preload", jobs, 20, extra_env=lambda case: marks.environment(case.label))
         _, trouble = arms.tube(cases)
         labels = run_programs(layout, marks, jobs)
         called = marks.called()

@@ -96,6 +96,17 @@ CASE(push_and_pop) {
   SHOW(cuCtxDestroy(one));
 }
 
+CASE(first_versions_of_push_pop_and_destroy) {
+  CUcontext context = create();
+  CUcontext popped = nullptr;
+  SHOW(cuCtxPopCurrent_v1(&popped));
+  printf("%s\n", popped == context ? "that" : "another");
+  SHOW(cuCtxPushCurrent_v1(context));
+  printf("%s\n", current_is(context));
+  SHOW(cuCtxDestroy_v1(context));
+  printf("%s\n", current_is(context));
+}
+
 CASE(pop_of_an_empty_stack) {
   CU(cuInit(0));
   CUcontext popped = reinterpret_cast<CUcontext>(8);

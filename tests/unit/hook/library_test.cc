@@ -117,10 +117,10 @@ TEST_F(HookLibrary, ContextLocalStorageTableIsOursAndRefusesWithoutAContext) {
   EXPECT_EQ(read(&value, nullptr, &value), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-TEST_F(HookLibrary, UnknownExportTableIsNotFound) {
+TEST_F(HookLibrary, UnknownExportTableIsRefused) {
   CUuuid uuid{};
   const void* table = nullptr;
-  EXPECT_EQ(get<CUresult(const void**, const CUuuid*)>("cuGetExportTable")(&table, &uuid), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(get<CUresult(const void**, const CUuuid*)>("cuGetExportTable")(&table, &uuid), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(table, nullptr);
 }
 

@@ -61,7 +61,6 @@ TEST(ProcLookup, RefusesWhatMakesNoSense) {
   EXPECT_EQ(lookup("cuInit", 13000, 0, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(lookup("cuInit", 13001, 0, &out, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(lookup("cuInit", 13000, 4, &out, nullptr), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(lookup("cuInit", 13000, kLegacy | kPerThread, &out, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(out, &targets[7]) << "untouched";
   EXPECT_EQ(lookup("cuInit", 13000, 0, &out, nullptr), CUDA_SUCCESS) << "the status is optional";
 }

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include "tests/unit/sim/support.h"
 
 #include <cstdint>
@@ -81,19 +83,23 @@ TEST_F(ModuleTest, BadPtxNamesTheLineInTheLog) {
   EXPECT_EQ(std::strlen(log), reinterpret_cast<size_t>(values[1]));
 }
 
-TEST_F(ModuleTest, AnIllegalAddressIsStickyUntilTheContextIsReset) {
-  load();
-  CU_OK(launch_one(store_, 0x4240));
-  CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
-  CUdeviceptr p;
-  CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&p, 4));
-  CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(nullptr));
-  CU_OK(cuDevicePrimaryCtxReset(device_));
-  CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc(&p, 4));
-  CUcontext again;
-  CU_OK(cuDevicePrimaryCtxRetain(&again, device_));
-  CU_OK(cuMemAlloc(&p, 4));
-  CU_OK(cuDevicePrimaryCtxRelease(device_));
+// A process that faulted gets no context of the device any more: in one of its own, started anew.
+TEST_F(ModuleTest, AnIllegalAddressIsStickyAndNoNewContextHelps) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  auto body = [this] {
+    load();
+    CU_OK(launch_one(store_, 0x4240));
+    CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
+    CUdeviceptr p;
+    CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc(&p, 4));
+    CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(nullptr));
+    CU_OK(cuDevicePrimaryCtxReset(device_));
+    CU_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuMemAlloc(&p, 4));
+    CUcontext again;
+    CU_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuDevicePrimaryCtxRetain(&again, device_));
+    _exit(HasFailure() ? 1 : 0);
+  };
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(ModuleTest, LibrariesLoadIntoEveryContext) {
