@@ -17,7 +17,7 @@ SIZES = (1, 1000, 1 << 16, (1 << 22) + 3)
 
 
 def digest(tensor):
-    data = tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes()
+    data = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
     return hashlib.sha256(data).hexdigest()[:16]
 
 

@@ -20,7 +20,7 @@ JOIN_S = 60
 
 
 def digest(tensor):
-    data = tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes()
+    data = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
     return f"{list(tensor.shape)} {hashlib.sha256(data).hexdigest()[:16]}"
 
 

@@ -45,7 +45,7 @@ DONE:
 
 
 def digest(tensor):
-    data = tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes()
+    data = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
     return hashlib.sha256(data).hexdigest()[:16]
 
 

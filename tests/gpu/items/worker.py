@@ -66,4 +66,4 @@ def torch_setup(seed=1234):
 def raw(tensor):
     """The bytes of a tensor, whatever its type."""
     import torch
-    return tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes()
+    return tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
