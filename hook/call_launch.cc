@@ -96,7 +96,7 @@ bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
 CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void** params, void** extra, bool cooperative,
                 const WireAttribute* attributes, unsigned attribute_count) {
   const Kernel* kernel = find_kernel(f);
-  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (kernel == nullptr) return current_context() == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
