@@ -77,7 +77,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   Allocation a;
   if (!memory_map().find(dptr, &a) || a.kind != MemoryKind::kOpened || a.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   // Its owner may free it as soon as this returns.
-  const CUresult finished = sync_all_contexts();
+  const CUresult finished = sync_device_of(a.context);
   uint32_t left = 0;
   const CUresult result = close_memory(dptr, &left);
   if (result == CUDA_SUCCESS && left == 0) memory_map().remove(dptr, MemoryKind::kOpened, &a);

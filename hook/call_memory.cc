@@ -125,7 +125,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     a.context = current_context();  // stream-ordered memory may be freed by this call too; the proxy knows
     a.base = 0;
   }
-  const CUresult finished = sync_all_contexts();
+  const CUresult finished = sync_device_of(a.context);
   const bool known = a.base != 0;
   if (known && !memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
   if (known && a.flags == kFromPool) leave_pool(a.pool, a.size_bytes);

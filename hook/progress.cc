@@ -185,4 +185,16 @@ CUresult sync_all_contexts() {
   return result;
 }
 
+CUresult sync_device_of(Context* context) {
+  Context* current = current_context();
+  CUresult result = sync_context(process().primaries[context->visible_device]);
+  for (Context* other : {context, current}) {
+    if (other == nullptr || other->primary || other->device != context->device) continue;
+    const CUresult r = sync_context(other);
+    if (result == CUDA_SUCCESS) result = r;
+    if (context == current) break;
+  }
+  return result;
+}
+
 }  // namespace tube::hook

@@ -142,6 +142,8 @@ bool mark_reached(const Mark& mark);
 CUresult sync_stream(Stream* stream);
 CUresult sync_context(Context* context);
 CUresult sync_all_contexts();
+// What freeing device memory waits for: the contexts of its device, as natively; another GPU may be waiting for this one.
+CUresult sync_device_of(Context* context);
 // SUCCESS or the error of a posted call (taken) or the sticky error (kept); logs the call's name.
 CUresult take_error();
 // For queries that a program may repeat for ever: now and then looks whether the proxy and the GPU still live.

@@ -159,3 +159,19 @@ TWO_DEVICES_CASE(library_on_both_devices) {
   }
   SHOW(cuLibraryUnload(library));
 }
+
+// A thread that feeds one GPU may wait for another GPU's thread: freeing waits for its own device only.
+TWO_DEVICES_CASE(free_does_not_wait_for_the_other_device) {
+  TwoGpus gpus;
+  const CUdeviceptr flag = gpus.allocate(0, 4096, 0);
+  CUstream held = stream_here(), writer = stream_here();
+  CU(cuStreamWaitValue32(held, flag, 1, CU_STREAM_WAIT_VALUE_EQ));
+  const CUdeviceptr small = gpus.allocate(1, 4096, 1), large = gpus.allocate(1, 64 << 20, 1);
+  SHOW(cuMemFree(small));
+  SHOW(cuMemFree(large));
+  gpus.use(0);
+  SHOW(cuStreamQuery(held));
+  CU(cuStreamWriteValue32(writer, flag, 1, 0));
+  SHOW(cuStreamSynchronize(held));
+  SHOW(cuMemFree(flag));
+}

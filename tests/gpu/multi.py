@@ -20,7 +20,7 @@ SCRIPTS = {
     "torch_handover": (1, 120),
     "two_gpus": (2, 90),
     "nccl_within": (2, 120),
-    "nccl_between": (2, 120),
+    "nccl_between": (2, 150),
 }
 
 

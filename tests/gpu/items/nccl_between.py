@@ -1,5 +1,6 @@
 """NCCL between two processes, one GPU each: torch.distributed with a file for the rendezvous, collectives, point to point, a training
-of DistributedDataParallel. Run twice: with both GPUs visible to both, and with one each (CUDA_VISIBLE_DEVICES).
+of DistributedDataParallel. Run with both GPUs visible to both, with one each (CUDA_VISIBLE_DEVICES), and with NCCL's older way to share
+memory (cudaIpc* instead of file descriptors).
 
 Prints what rank 0 and rank 1 computed, in that order. Exit status: 0, or 77.
 """
@@ -108,15 +109,17 @@ def work(rank, rendezvous):
     return 0
 
 
-def start(folder, name, one_each):
+def start(folder, name):
     ranks = []
     for rank in range(RANKS):
-        env = dict(os.environ, NCCL_ASYNC_ERROR_HANDLING="1")
-        if one_each:
+        env = dict(os.environ)
+        if name == "one each":
             visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(RANKS)))).split(",")
             env["CUDA_VISIBLE_DEVICES"] = visible[rank]
+        if name == "by cudaIpc":
+            env["NCCL_CUMEM_ENABLE"] = "0"
         output = open(os.path.join(folder, f"{name}-{rank}"), "w+b")
-        command = [sys.executable, __file__, str(rank), os.path.join(folder, f"rendezvous-{name}")]
+        command = [sys.executable, __file__, str(rank), os.path.join(folder, f"rendezvous-{name.replace(' ', '-')}")]
         ranks.append((subprocess.Popen(command, env=env, stdout=output), output))
     return ranks
 
@@ -129,10 +132,10 @@ def main():
         return 77
     failed = False
     with tempfile.TemporaryDirectory() as folder:
-        for name, one_each in (("all visible", False), ("one each", True)):
-            for rank, (process, output) in enumerate(start(folder, name.replace(" ", "-"), one_each)):
+        for name in ("all visible", "one each", "by cudaIpc"):
+            for rank, (process, output) in enumerate(start(folder, name)):
                 try:
-                    code = process.wait(90)
+                    code = process.wait(45)
                 except subprocess.TimeoutExpired:
                     process.kill()
                     code = process.wait()
