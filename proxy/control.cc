@@ -169,7 +169,7 @@ json Server::status() {
           {"totals", {{"sessions_started", sessions_started_}, {"sessions_ended", sessions_ended_}, {"sessions_killed", sessions_killed_},
                       {"restarts", options_.inherited.restarts}}},
           {"objects", {{"streams", sums[0]}, {"events", sums[1]}, {"modules", sums[2]}, {"kernels", sums[3]}, {"graphs", sums[4]},
-                       {"allocations", sums[5]}, {"pinned", sums[6]}, {"blocks", memory_.blocks()}, {"fds", open_fds()}}}};
+                       {"allocations", sums[5]}, {"pinned", sums[6]}, {"blocks", memory_.blocks()}, {"shares", memory_.shares().count()}, {"fds", open_fds()}}}};
 }
 
 }  // namespace tube::proxy

@@ -71,7 +71,9 @@ CUresult Imports::open_there(const MemoryHandle& handle, Import* import) {
 CUresult Imports::open_with_driver(uint32_t flags, Import* import) {
   import->source = Source::kDriver;
   CUdeviceptr address = 0;
-  CUresult error = driver_.cuIpcOpenMemHandle_v2(&address, import->handle, flags);
+  CUipcMemHandle handle;
+  std::memcpy(&handle, import->handle.data(), sizeof(handle));
+  CUresult error = driver_.cuIpcOpenMemHandle_v2(&address, handle, flags);
   if (error != CUDA_SUCCESS) return error;
   CUdeviceptr base = 0;
   size_t bytes = 0;
@@ -84,16 +86,17 @@ CUresult Imports::open_with_driver(uint32_t flags, Import* import) {
 }
 
 CUresult Imports::open(const CUipcMemHandle& untrusted_handle, uint32_t flags, uint32_t context, uint32_t gpu, Opened* opened) {
-  for (auto& [address, import] : imports_) {
-    if (std::memcmp(&import.handle, &untrusted_handle, sizeof(untrusted_handle)) != 0) continue;
-    if (import.opens == UINT32_MAX) return CUDA_ERROR_OUT_OF_MEMORY;
-    ++import.opens;
-    *opened = import.opened;
+  Import import;
+  static_assert(sizeof(import.handle) == sizeof(untrusted_handle));
+  std::memcpy(import.handle.data(), &untrusted_handle, sizeof(untrusted_handle));
+  if (auto known = by_handle_.find(import.handle); known != by_handle_.end()) {
+    Import& again = imports_.at(known->second);
+    if (again.opens == UINT32_MAX) return CUDA_ERROR_OUT_OF_MEMORY;
+    ++again.opens;
+    *opened = again.opened;
     return CUDA_SUCCESS;
   }
   if (count() >= limits::kImports) return CUDA_ERROR_OUT_OF_MEMORY;
-  Import import;
-  import.handle = untrusted_handle;
   import.context = context;
   MemoryHandle handle;
   std::memcpy(static_cast<void*>(&handle), &untrusted_handle, sizeof(handle));
@@ -120,6 +123,7 @@ CUresult Imports::open(const CUipcMemHandle& untrusted_handle, uint32_t flags, u
     return error;
   }
   *opened = import.opened;
+  by_handle_[import.handle] = range.base;
   imports_.emplace(range.base, std::move(import));
   return CUDA_SUCCESS;
 }
@@ -145,6 +149,7 @@ CUresult Imports::close(uint64_t untrusted_address, uint32_t* left) {
   *left = --found->second.opens;
   if (*left != 0) return CUDA_SUCCESS;
   ranges_.erase(untrusted_address);
+  by_handle_.erase(found->second.handle);
   give_back(found->second);
   imports_.erase(found);
   return CUDA_SUCCESS;
@@ -157,6 +162,7 @@ void Imports::close_all(uint32_t context) {
       continue;
     }
     ranges_.erase(it->first);
+    by_handle_.erase(it->second.handle);
     give_back(it->second);
     it = imports_.erase(it);
   }

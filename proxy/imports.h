@@ -10,6 +10,7 @@
 // opening memory of another proxy waits for that proxy's answer, at most limits::kBrokerMs.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 
@@ -46,7 +47,7 @@ class Imports {
  private:
   enum class Source : uint32_t { kAlias, kSecondMapping, kOtherProxy, kDriver };
   struct Import {
-    CUipcMemHandle handle{};
+    std::array<uint64_t, 8> handle{};
     Source source = Source::kAlias;
     uint32_t opens = 1;
     uint32_t context = 0;
@@ -67,7 +68,8 @@ class Imports {
   Ranges& ranges_;
   uint64_t session_;
   uint32_t window_ = 0;
-  std::map<uint64_t, Import> imports_;  // by address
+  std::map<uint64_t, Import> imports_;                           // by address
+  std::map<std::array<uint64_t, 8>, uint64_t> by_handle_;        // handle -> address
 };
 
 }  // namespace tube::proxy
