@@ -47,7 +47,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 }
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
-  if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  // The driver wants this bit and takes no notice of others (H200, 13.0).
+  if (pdptr == nullptr || (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   wire::tubeIpcOpenMem_reply reply{};
   CUresult result;
@@ -85,7 +86,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent hEvent) {
-  if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pHandle == nullptr || hEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Event* event = find_event(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   wire::tubeIpcGetEvent_reply reply{};

@@ -33,10 +33,10 @@ void forget_peers(const Context* context) {
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
-  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const Context* here = current_context();
   const Context* peer = find_context(peerContext);
-  if (peer == nullptr || peer == here) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == here->device || here->info().can_access_peer[peer->device] == 0) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   Locked locked(peers().lock);
   return peers().enabled.insert(pair_of(here, peer)).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;

@@ -417,12 +417,11 @@ SIM_API CUresult cuCtxDetach(CUcontext ctx) {
 
 SIM_API CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   SIM_ENTER_CONTEXT(c);
-  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   Context* peer = nullptr;
   if (CUresult r = check_context(s, peerContext, &peer)) return r;
-  if (peer == c) return CUDA_ERROR_INVALID_CONTEXT;
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (peer->device == c->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   if (!peer_capable(s, *c->device, *peer->device)) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   uint64_t bit = 1ull << peer->device->ordinal;

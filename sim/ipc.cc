@@ -114,7 +114,7 @@ CUresult map_import(State& s, const Handle& handle, const Device& device, Contex
 
 CUresult open_memory(CUdeviceptr* out, const CUipcMemHandle& opaque, unsigned flags, Context* context) {
   Handle handle{};
-  if (out == nullptr || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!unpack(opaque, kMemoryMagic, &handle)) return CUDA_ERROR_INVALID_VALUE;
   if (handle.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // only another process may open it
   State& s = state();
@@ -222,7 +222,7 @@ SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
 
 SIM_API CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent hEvent) {
   SIM_ENTER(kHandle);
-  if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pHandle == nullptr || hEvent == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* event = live<Event>(s, hEvent, Kind::kEvent);

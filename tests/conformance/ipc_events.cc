@@ -63,14 +63,6 @@ CASE(get_event_handle) {
   SHOW(cuIpcGetEventHandle(&handle, create(0)));
 }
 
-CASE(get_event_handle_of_a_destroyed_event) {
-  Gpu gpu;
-  CUipcEventHandle handle;
-  CUevent event = create(kShared);
-  SHOW(cuEventDestroy(event));
-  SHOW(cuIpcGetEventHandle(&handle, event));
-}
-
 CASE(get_event_handle_twice) {
   Gpu gpu;
   CUevent event = create(kShared);
@@ -252,6 +244,19 @@ static void exports_the_event_again(Link& link) {
   CUevent event = opened(link.receive<CUipcEventHandle>());
   CUipcEventHandle handle;
   SHOW(cuIpcGetEventHandle(&handle, event));
+  link.done();
+}
+CASE(handle_of_an_opened_event) {
+  Other other(exports_the_event_again);
+  Gpu gpu;
+  CUevent event = create(kShared);
+  other.link().send(handle_of(event));
+  other.link().wait();
+}
+
+static void asks_for_elapsed_time(Link& link) {
+  Gpu gpu;
+  CUevent event = opened(link.receive<CUipcEventHandle>());
   CUevent own = create(0);
   CU(cuEventRecord(own, nullptr));
   CU(cuEventRecord(event, nullptr));
@@ -259,11 +264,10 @@ static void exports_the_event_again(Link& link) {
   float ms = 0;
   SHOW(cuEventElapsedTime(&ms, own, event));
   SHOW(cuEventDestroy(event));
-  SHOW(cuEventDestroy(event));
   link.done();
 }
 CASE(opened_event_has_no_timing) {
-  Other other(exports_the_event_again);
+  Other other(asks_for_elapsed_time);
   Gpu gpu;
   CUevent event = create(kShared);
   other.link().send(handle_of(event));
