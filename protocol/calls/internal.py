@@ -163,7 +163,7 @@ message("tubeLink", "reply", token="u64", size="u64", info_log_bytes="u32", erro
         reply=dict(token="u64", size="u64", jit_values="blob", info_log="blob", error_log="blob"))
 
 chapter("ipc")
-# A handle is the 64 bytes that the program passes on. Memory: proxy/ipc.h makes it; opening answers the address that is valid
+# A handle is the 64 bytes that the program passes on. Memory: proxy/memory_shares.h makes it; opening answers the address that is valid
 # in this client, the allocation's bytes and its device; closing answers how many opens are left.
 message("tubeIpcGetMem", "reply", dptr="u64", reply=dict(handle="u64[8]"))
 message("tubeIpcOpenMem", "reply", flags="u32", handle="u64[8]", reply=dict(dptr="u64", bytes="u64", device="u32"))
