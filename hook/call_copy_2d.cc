@@ -199,7 +199,8 @@ CUDA_MEMCPY3D as_driver_copy(const Job& job, Side from, Side to) {
 }
 
 CUresult run(Job& job, Stream* stream, bool synchronous) {
-  if (job.extent[0] == 0 || job.extent[1] == 0 || job.extent[2] == 0) return CUDA_SUCCESS;
+  if (job.extent[0] == 0 || job.extent[1] == 0 || job.extent[2] == 0) return CUDA_SUCCESS;  // of no array as well
+  if (job.src.no_array || job.dst.no_array) return CUDA_ERROR_INVALID_VALUE;
   if ((job.src.array == nullptr && job.src.base == 0) || (job.dst.array == nullptr && job.dst.base == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent)) return CUDA_ERROR_INVALID_VALUE;
   if (surely_outside(job.src, job) || surely_outside(job.dst, job)) return CUDA_ERROR_INVALID_VALUE;
@@ -225,7 +226,8 @@ CUresult place_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarr
       return CUDA_SUCCESS;
     case CU_MEMORYTYPE_ARRAY:
       box->array = find_array(array);
-      return box->array != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+      box->no_array = box->array == nullptr;
+      return CUDA_SUCCESS;
     case CU_MEMORYTYPE_DEVICE:
     case CU_MEMORYTYPE_UNIFIED:
       box->base = device;
@@ -304,7 +306,6 @@ Box memory_box(uint64_t address, Says says, uint64_t bytes) {
 Box host_box(const void* p, uint64_t bytes) { return memory_box(reinterpret_cast<uint64_t>(p), Says::kHost, bytes); }
 
 CUresult copy_flat(const Box& dst, const Box& src, uint64_t bytes, CUstream hStream, bool synchronous) {
-  if (dst.no_array || src.no_array) return CUDA_ERROR_INVALID_VALUE;
   Job job;
   job.src = src;
   job.dst = dst;

@@ -109,10 +109,9 @@ CUresult check_copy(Context* context, CUDA_MEMCPY3D& c) {
   if (!valid_type(c.srcMemoryType) || !valid_type(c.dstMemoryType) || !sane_extent(c)) return CUDA_ERROR_INVALID_VALUE;
   // Of memory the driver asks no level.
   if ((c.srcLOD != 0 && c.srcMemoryType == CU_MEMORYTYPE_ARRAY) || (c.dstLOD != 0 && c.dstMemoryType == CU_MEMORYTYPE_ARRAY)) return CUDA_ERROR_INVALID_VALUE;
-  // Also of a copy of nothing: an array is looked up first.
+  if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_SUCCESS;
   const auto dead = [](CUmemorytype type, CUarray array) { return type == CU_MEMORYTYPE_ARRAY && live<Array>(state(), array, Kind::kArray) == nullptr; };
   if (dead(c.srcMemoryType, c.srcArray) || dead(c.dstMemoryType, c.dstArray)) return CUDA_ERROR_INVALID_VALUE;
-  if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_SUCCESS;
   resolve_unified(c);
   Side from, to;
   if (CUresult r = make_side(true, c, *context, &from)) return r;

@@ -306,7 +306,6 @@ TWO_DEVICES_CASE(memcpy_3d_peer) {
   std::vector<unsigned char> out(4096);
   CU(cuMemcpyDtoH(out.data(), here, out.size()));
   print_hash("boxes", out);
-  SHOW(cuMemcpy3DPeer(nullptr));
 }
 
 TWO_DEVICES_CASE(memcpy_3d_peer_async) {
@@ -322,7 +321,6 @@ TWO_DEVICES_CASE(memcpy_3d_peer_async) {
   std::vector<unsigned char> out(4096);
   CU(cuMemcpyDtoH(out.data(), here, out.size()));
   print_hash("boxes", out);
-  SHOW(cuMemcpy3DPeerAsync(nullptr, stream));
 }
 
 // ---- mapped memory, pools, IPC -----------------------------------------------------------------------------------------
