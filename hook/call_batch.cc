@@ -15,17 +15,18 @@ bool good_order(CUmemcpySrcAccessOrder order, unsigned flags) {
          (flags & ~unsigned{CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE}) == 0;
 }
 
-// Batches may not go to the legacy stream.
+// Batches may not go to the legacy stream and cannot be captured, which leaves a capture as it is.
 CUresult batch_stream(CUstream hStream, Stream** stream) {
   CUresult error = CUDA_SUCCESS;
   *stream = find_stream(hStream, &error);
   if (*stream == nullptr) return error;
+  if (capturing(*stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   return (*stream)->legacy() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 // A source that is only good during the call: pageable bytes are taken at once anyway, pinned ones are waited for.
 CUresult settle(CUmemcpySrcAccessOrder order, CUdeviceptr src, Stream* stream) {
-  const bool wait = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && side_of(src, Says::kNothing) == Side::kPinned && !capturing(stream);
+  const bool wait = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && side_of(src, Says::kNothing) == Side::kPinned;
   return wait ? sync_stream(stream) : CUDA_SUCCESS;
 }
 
@@ -34,7 +35,7 @@ CUresult batch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count
   Stream* stream = nullptr;
   *failed = kNoIndex;
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!managed::good_starts(starts, number, count)) return CUDA_ERROR_INVALID_VALUE;
+  if (!managed::good_starts(starts, number, count, managed::Repeats::kRefused)) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = batch_stream(hStream, &stream); r != CUDA_SUCCESS) return r;
   for (size_t i = 0; i < number; ++i) {
     if (!good_order(attrs[i].srcAccessOrder, attrs[i].flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -150,7 +151,7 @@ CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, size_t* faile
 
 // The first versions say which copy was wrong.
 CUresult tell(CUresult result, size_t failed, size_t* out) {
-  if (out != nullptr && result != CUDA_SUCCESS) *out = failed;
+  if (out != nullptr) *out = result == CUDA_SUCCESS ? kNoIndex : failed;
   return result;
 }
 

@@ -99,7 +99,10 @@ void release_pages(const Span& span) {
 CUresult register_range(uint64_t base, uint64_t bytes, unsigned flags) {
   const Span span = pages_of(base, bytes);
   Locked locked(registered_pages().lock);
-  if (memory_map().overlaps(base, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  MemoryKind there;
+  if (memory_map().overlaps(base, bytes, &there)) {
+    return there == MemoryKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+  }
   watch_forks();
   SharedRange made;
   CUresult result = share_gaps(span, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0, &made);
@@ -136,8 +139,8 @@ CUresult cuMemHostUnregister(void* p) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   const auto base = reinterpret_cast<uint64_t>(p);
   Allocation a;
-  if (!memory_map().find(base, &a) || a.kind != MemoryKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  if (a.base != base) return CUDA_ERROR_INVALID_VALUE;
+  if (!memory_map().find(base, &a)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (a.kind != MemoryKind::kRegistered || a.base != base) return CUDA_ERROR_INVALID_VALUE;
   const CUresult finished = sync_all_contexts();
   Locked locked(registered_pages().lock);
   if (!memory_map().remove(base, MemoryKind::kRegistered, &a)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;

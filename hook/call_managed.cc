@@ -24,10 +24,10 @@ CUresult check_range(CUdeviceptr p, size_t count) {
   return count <= a.size_bytes - (p - a.base) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult advise(CUdeviceptr p, size_t count, CUmem_advise what, const CUmemLocation& location) {
+CUresult advise(CUdeviceptr p, size_t count, CUmem_advise what, const CUmemLocation& location, CUresult no_device) {
   if (const CUresult r = check_range(p, count); r != CUDA_SUCCESS) return r;
   Locked locked(advice().lock);
-  return advice().ranges.advise(p, count, what, location, process().device_count);
+  return advice().ranges.advise(p, count, what, location, process().device_count, no_device);
 }
 
 CUresult prefetch(CUdeviceptr p, size_t count, const CUmemLocation& location, unsigned flags, CUstream hStream) {
@@ -55,14 +55,14 @@ CUresult check_batch(const CUdeviceptr* pointers, const size_t* sizes, size_t co
 CUresult prefetch_batch(CUdeviceptr* pointers, size_t* sizes, size_t count, CUmemLocation* locations, size_t* starts, size_t number,
                         unsigned long long flags, CUstream hStream) {
   if (const CUresult r = check_batch(pointers, sizes, count, flags, hStream); r != CUDA_SUCCESS) return r;
-  if (locations == nullptr || !managed::good_starts(starts, number, count)) return CUDA_ERROR_INVALID_VALUE;
+  if (locations == nullptr || !managed::good_starts(starts, number, count, managed::Repeats::kAllowed)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < number; ++i) {
     if (const CUresult r = managed::check_location(locations[i], process().device_count); r != CUDA_SUCCESS) return r;
   }
   Locked locked(advice().lock);
   size_t group = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (group + 1 < number && starts[group + 1] == i) ++group;
+    while (group + 1 < number && starts[group + 1] == i) ++group;
     (void)advice().ranges.prefetch(pointers[i], sizes[i], locations[group], process().device_count);
   }
   return CUDA_SUCCESS;
@@ -90,10 +90,10 @@ CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flag
 }
 
 CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise what, CUdevice device) {
-  return advise(devPtr, count, what, managed::location_of(device));
+  return advise(devPtr, count, what, managed::location_of(device), CUDA_ERROR_INVALID_DEVICE);
 }
 CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise what, CUmemLocation location) {
-  return advise(devPtr, count, what, location);
+  return advise(devPtr, count, what, location, CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {

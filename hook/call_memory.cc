@@ -79,7 +79,9 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
     if (r == CUDA_ERROR_NOT_INITIALIZED && dptr != nullptr) *dptr = 0;
     return r;
   }
-  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *dptr = 0;
+  if (bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address = 0;
   const CUresult r = allocate_device(bytesize, &address);
   if (r == CUDA_SUCCESS) *dptr = address;
@@ -186,7 +188,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   Allocation a;
-  if (pFlags == nullptr || !memory_map().find(reinterpret_cast<uint64_t>(p), &a) || !host_memory(a.kind)) {
+  if (pFlags == nullptr || !memory_map().find(reinterpret_cast<uint64_t>(p), &a) || (!host_memory(a.kind) && a.kind != MemoryKind::kManaged)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *pFlags = a.flags | CU_MEMHOSTALLOC_DEVICEMAP;
@@ -197,11 +199,8 @@ CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocatio
   if (granularity == nullptr || prop == nullptr || static_cast<unsigned>(option) > 1) return CUDA_ERROR_INVALID_VALUE;
   const Process& p = process();
   auto device = static_cast<uint32_t>(prop->location.id);
-  const bool host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST || prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-                    prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
-  if (host) device = 0;  // NCCL asks before it tries cuMemCreate, which then says that there is none
-  if (!host && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-  if (device >= p.device_count) return CUDA_ERROR_INVALID_DEVICE;
+  // Asked for a place that is none, or for host memory (NCCL, before it tries cuMemCreate), the driver answers all the same.
+  if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || device >= p.device_count) device = 0;
   const info::DeviceInfo& d = connection().device_infos[p.devices[device]];
   *granularity = option == CU_MEM_ALLOC_GRANULARITY_MINIMUM ? d.allocation_granularity : d.allocation_granularity_recommended;
   return CUDA_SUCCESS;

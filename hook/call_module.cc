@@ -336,6 +336,31 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_global(m, dptr, bytes, name);
 }
 
+// The variable's storage is managed memory of the proxy's process: its address means nothing here.
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+  Module* m = find_library(library);
+  if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  const auto length = static_cast<uint32_t>(std::strlen(name));
+  if (length == 0) return CUDA_ERROR_NOT_FOUND;
+  wire::tubeGetManaged_reply reply{};
+  CUresult result;
+  {
+    Request<wire::tubeGetManaged> r(blob_room(length));
+    r->library = m->id;
+    r.put(&wire::tubeGetManaged::name, name, length);
+    result = r.call(&reply);
+  }
+  return result == CUDA_SUCCESS ? unsupported("cuLibraryGetManaged", "__managed__ variables cannot be shared with the proxy; cuMemAllocManaged works") : result;
+}
+
+// Pointers to functions that both sides call belong to the driver's own process; no compiler of today makes them.
+CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
+  if (find_library(library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  (void)fptr, (void)symbol;
+  return CUDA_ERROR_INVALID_VALUE;  // what the driver answers for a name it does not know
+}
+
 // ---- modules ----------------------------------------------------------------------------------------------------------
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {

@@ -55,6 +55,15 @@ CUresult where(CUpointer_attribute attribute, uint64_t pointer, const Known& k, 
   }
 }
 
+// GPUDirect's tokens are zeros since it needs none; whoever asks gets synchronous memory operations, as the driver does it.
+CUresult tokens(const Known& k, void* data) {
+  const bool device = (k.a.kind == MemoryKind::kDevice && k.a.flags != kFromPool) || k.a.kind == MemoryKind::kGlobal || k.a.kind == MemoryKind::kManaged;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
+  (void)memory_map().set_sync_memops(k.a.base, true);
+  return CUDA_SUCCESS;
+}
+
 CUresult what(CUpointer_attribute attribute, const Known& k, void* data) {
   const Allocation& a = k.a;
   switch (static_cast<int>(attribute)) {
@@ -62,6 +71,7 @@ CUresult what(CUpointer_attribute attribute, const Known& k, void* data) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       return store<CUcontext>(data, a.context == nullptr || a.kind == MemoryKind::kMapped || a.flags == kFromPool ? nullptr : a.context->handle());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return store<unsigned>(data, host_memory(a.kind) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return tokens(k, data);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return store<unsigned>(data, a.sync_memops || a.kind == MemoryKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return store<unsigned long long>(data, a.buffer_id);
@@ -110,7 +120,7 @@ bool is_attribute(CUpointer_attribute a) { return a >= CU_POINTER_ATTRIBUTE_CONT
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   Known k;
-  if (!find_known(dptr, &k)) return CUDA_ERROR_NOT_FOUND;
+  if (!find_known(dptr, &k) || k.a.kind == MemoryKind::kMapped) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = k.a.base;
   if (psize != nullptr) *psize = k.a.size_bytes;
   return CUDA_SUCCESS;

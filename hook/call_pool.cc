@@ -100,10 +100,14 @@ Pool* current_pool(uint32_t device) {
 
 // `pool` nullptr: the current one of the stream's device.
 CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool) {
-  if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
+  if (bytes == 0) {
+    *dptr = 0;
+    return CUDA_SUCCESS;
+  }
   Context* context = pool == nullptr ? stream->context : process().primaries[pool->visible_device];
   if (capturing(stream)) return capture_allocation(stream, context->device, bytes, dptr);
   if (pool == nullptr) pool = current_pool(context->visible_device);
@@ -139,9 +143,9 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPoo
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   CUresult error = CUDA_SUCCESS;
-  if (dptr == 0) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
+  if (dptr == 0) return CUDA_SUCCESS;
   if (capturing(stream) || is_graph_memory(dptr)) return free_graph_memory(stream, dptr);
   Allocation a;
   if (memory_map().find(dptr, &a) && a.base == dptr && a.kind == MemoryKind::kOpened && a.flags == kFromPool) {
@@ -167,8 +171,7 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* pool_out, CUdevice dev) {
 }
 
 CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
-  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (pool == nullptr || !valid_device(dev)) return CUDA_ERROR_INVALID_VALUE;
   const Pool* p = current_pool(static_cast<uint32_t>(dev));
   if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *pool = handle_of(p);
@@ -177,7 +180,7 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   Pool* p = find_pool(pool);
-  if (!valid_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!valid_device(dev)) return CUDA_ERROR_INVALID_VALUE;
   if (p == nullptr || p->visible_device != static_cast<uint32_t>(dev)) return CUDA_ERROR_INVALID_VALUE;
   Locked locked(pools().lock);
   pools().current[dev] = p;
@@ -185,9 +188,12 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 }
 
 static CUresult check_props(const CUmemPoolProps& props) {
-  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return props.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
-  if (!valid_device(props.location.id)) return CUDA_ERROR_INVALID_DEVICE;
-  if (props.handleTypes != CU_MEM_HANDLE_TYPE_NONE && props.handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (props.location.type == CU_MEM_LOCATION_TYPE_HOST || props.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
+  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(props.location.id)) return CUDA_ERROR_INVALID_VALUE;
+  if (props.handleTypes != CU_MEM_HANDLE_TYPE_NONE && props.handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  for (const unsigned char byte : props.reserved) {
+    if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
+  }
   return CUDA_SUCCESS;
 }
 
@@ -272,9 +278,10 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   if (p == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].flags == 2 || static_cast<unsigned>(map[i].flags) > 3) return CUDA_ERROR_INVALID_VALUE;
-    if (!valid_device(map[i].location.id)) return CUDA_ERROR_INVALID_VALUE;
+    if (!valid_device(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
+    if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
     const bool own = static_cast<uint32_t>(map[i].location.id) == p->visible_device;
-    if (own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    if (own && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_DEVICE;
     if (!own && !reaches(map[i].location.id, p)) return CUDA_ERROR_INVALID_DEVICE;
   }
   for (size_t i = 0; i < count; ++i) p->access[map[i].location.id] = map[i].flags;
@@ -290,7 +297,8 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUme
 
 static CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUdevice* device) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return location->type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  if (location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
   *device = location->id;
   return CUDA_SUCCESS;
 }

@@ -33,8 +33,7 @@ int device_with(const uint8_t (&uuid)[16]) {
 }
 
 CUresult check_type(CUmemAllocationHandleType type, unsigned long long flags) {
-  if (flags != 0 || type == CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
-  return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  return flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
@@ -59,8 +58,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
   if (const CUresult r = check_type(handleType, flags); r != CUDA_SUCCESS) return r;
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(handle));
   PoolNote note{};
-  if (!shared::verify_memory_file(fd, sizeof note, true)) return CUDA_ERROR_INVALID_VALUE;
-  if (pread(fd, &note, sizeof note, 0) != static_cast<ssize_t>(sizeof note) || note.magic != kPoolMagic) return CUDA_ERROR_INVALID_VALUE;
+  if (!shared::verify_memory_file(fd, sizeof note, true)) return CUDA_ERROR_UNKNOWN;
+  if (pread(fd, &note, sizeof note, 0) != static_cast<ssize_t>(sizeof note) || note.magic != kPoolMagic) return CUDA_ERROR_UNKNOWN;
   const int device = device_with(note.uuid);
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
   Pool* p = make_pool(static_cast<uint32_t>(device));

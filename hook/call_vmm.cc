@@ -218,7 +218,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   CUmemAccessDesc sent[kMaxAccess];
   for (size_t i = 0; i < count; ++i) {
     sent[i] = desc[i];
-    if (const CUresult r = translate(&sent[i].location); r != CUDA_SUCCESS) return r;
+    if (translate(&sent[i].location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   }
   const auto bytes = static_cast<uint32_t>(count * sizeof sent[0]);
   Request<wire::cuMemSetAccess> r(blob_room(bytes));
@@ -272,7 +272,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
                                       unsigned long long flags) {
   MemHandle* h = find_handle(handle);
   if (shareableHandle == nullptr || h == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   wire::tubeExportHandle_reply reply{};
   CUresult result;
   {
@@ -293,10 +293,10 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle, CUmemAllocationHandleType shHandleType) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   uint64_t token = 0;
-  if (Status sent = send_file(fd, &token); !sent) return CUDA_ERROR_INVALID_VALUE;
+  if (Status sent = send_file(fd, &token); !sent) return CUDA_ERROR_UNKNOWN;
   MemHandle* h = allocate_handle();
   if (h == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::tubeImportHandle_reply reply{};

@@ -32,13 +32,14 @@ bool MemoryMap::remove(uint64_t base, MemoryKind kind, Allocation* removed) {
   return true;
 }
 
-bool MemoryMap::overlaps(uint64_t base, uint64_t bytes) const {
+bool MemoryMap::overlaps(uint64_t base, uint64_t bytes, MemoryKind* kind) const {
   Locked locked(lock_);
-  auto it = by_base_.lower_bound(base);
-  if (it != by_base_.end() && it->first - base < bytes) return true;
+  auto it = by_base_.upper_bound(base + bytes - 1);
   if (it == by_base_.begin()) return false;
   --it;
-  return base - it->first < it->second.size_bytes;
+  if (it->first < base && base - it->first >= it->second.size_bytes) return false;
+  *kind = it->second.kind;
+  return true;
 }
 
 bool MemoryMap::outside_windows(uint64_t address, MemoryKind* kind) const {

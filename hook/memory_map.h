@@ -46,8 +46,8 @@ class MemoryMap {
   // Whole allocations only, by their first address. False: none starts there.
   bool remove(uint64_t base, MemoryKind kind, Allocation* removed);
   bool find(uint64_t address, Allocation* found) const;
-  // Does any allocation touch [base, base + bytes)?
-  bool overlaps(uint64_t base, uint64_t bytes) const;
+  // Does any allocation touch [base, base + bytes)? The last one that does.
+  bool overlaps(uint64_t base, uint64_t bytes, MemoryKind* kind) const;
   // Is it of a kind that may lie outside the windows, and which? Costs one load while the program has none.
   bool outside_windows(uint64_t address, MemoryKind* kind) const;
   // The bases of the allocations of `kind` that `context` owns.

@@ -41,11 +41,13 @@ inline CUresult check_location(const CUmemLocation& location, uint32_t devices) 
   return location.id >= 0 && static_cast<uint32_t>(location.id) < devices ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-// Which entry of `starts` operation `index` of a batch belongs to is their order: 0 first, growing, below `count`.
-inline bool good_starts(const size_t* starts, size_t number, size_t count) {
+// The operations at which the groups of a batch begin: 0 first, growing (prefetches may repeat one), below `count`.
+enum class Repeats : uint32_t { kRefused, kAllowed };
+inline bool good_starts(const size_t* starts, size_t number, size_t count, Repeats repeats) {
   if (number == 0 || number > count || starts == nullptr || starts[0] != 0) return false;
   for (size_t i = 1; i < number; ++i) {
-    if (starts[i] <= starts[i - 1] || starts[i] >= count) return false;
+    if (starts[i] < starts[i - 1] || starts[i] >= count) return false;
+    if (starts[i] == starts[i - 1] && repeats == Repeats::kRefused) return false;
   }
   return true;
 }
@@ -55,12 +57,13 @@ class Ranges {
   void add(uint64_t base, uint64_t bytes) { parts_[base] = Part{base + bytes, State{}}; }
   void remove(uint64_t base, uint64_t bytes) { parts_.erase(parts_.lower_bound(base), parts_.lower_bound(base + bytes)); }
 
-  CUresult advise(uint64_t begin, uint64_t bytes, CUmem_advise advice, const CUmemLocation& location, uint32_t devices) {
+  // `no_device`: the code for a device that is none, which differs between the versions of the call.
+  CUresult advise(uint64_t begin, uint64_t bytes, CUmem_advise advice, const CUmemLocation& location, uint32_t devices, CUresult no_device) {
     const bool placed = advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY &&
                         advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
     if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
     if (placed) {
-      if (const CUresult r = check_location(location, devices); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = check_location(location, devices); r != CUDA_SUCCESS) return r == CUDA_ERROR_INVALID_DEVICE ? no_device : r;
     }
     change(begin, bytes, [&](State& s) { apply(s, advice, location); });
     return CUDA_SUCCESS;
@@ -126,10 +129,10 @@ class Ranges {
     if (size % sizeof(int32_t) != 0) return CUDA_ERROR_INVALID_VALUE;
     const size_t room = size / sizeof(int32_t);
     size_t used = 0;
-    if (common.accessed_by_host && used < room) devices[used++] = CU_DEVICE_CPU;
     for (int32_t device = 0; device < 64 && used < room; ++device) {
       if ((common.accessed_by >> device & 1) != 0) devices[used++] = device;
     }
+    if (common.accessed_by_host && used < room) devices[used++] = CU_DEVICE_CPU;
     while (used < room) devices[used++] = CU_DEVICE_INVALID;
     return CUDA_SUCCESS;
   }

@@ -171,6 +171,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call, Repl
   return CUDA_SUCCESS;
 }
 
+CUresult handle(Session& session, const Decoded<wire::tubeGetManaged>& call, Reply<wire::tubeGetManaged>& reply) {
+  auto library = session.resolve<CUlibrary>(wire::Kind::kLibrary, call->library);
+  if (library.error != CUDA_SUCCESS) return library.error;
+  CUdeviceptr address = 0;
+  size_t bytes = 0;
+  const CUresult error = session.driver().cuLibraryGetManaged(&address, &bytes, library.handle, text(call.blob(call->name)).c_str());
+  reply->bytes = bytes;
+  return error;
+}
+
 CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call, Reply<wire::tubeListKernels>& reply) {
   const Driver& driver = session.driver();
   Object* module = session.objects().find(table_of(call->kind), call->library);

@@ -72,9 +72,12 @@ CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call, Reply<
   CUmemAllocationProp prop;
   static_assert(sizeof(prop) == sizeof(call->prop));
   std::memcpy(&prop, call->prop, sizeof(prop));
-  if (!valid_location(session, prop.location)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!valid_location(session, prop.location)) {
+    // Invalid to the driver; host memory exists but would have to be mapped in the client too.
+    return prop.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+  }
   if (prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE && prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
   }
   prop.win32HandleMetaData = nullptr;
   CUmemGenericAllocationHandle handle = 0;
@@ -100,12 +103,21 @@ CUresult handle(Session& session, const Decoded<wire::cuMemMap>& call, Reply<wir
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuMemUnmap>& call, Reply<wire::cuMemUnmap>&) {
+  // Holes are fine, a part of a mapping is not.
+  if (!in_reservation(session, call->ptr, call->size)) return CUDA_ERROR_INVALID_VALUE;
   uint64_t covered = 0;
   const std::vector<uint64_t> bases = mappings_in(session, call->ptr, call->size, &covered);
-  if (bases.empty() || covered != call->size || bases.front() != call->ptr) return CUDA_ERROR_INVALID_VALUE;
-  CUresult error = session.driver().cuMemUnmap(call->ptr, call->size);
-  if (error != CUDA_SUCCESS) return error;
-  for (uint64_t base : bases) session.ranges().erase(base);
+  const Range* first = session.ranges().find(call->ptr);
+  if (first != nullptr && first->base != call->ptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!bases.empty()) {
+    const Range* last = session.ranges().at(bases.back());
+    if (last->bytes > call->size - (last->base - call->ptr)) return CUDA_ERROR_INVALID_VALUE;
+  }
+  for (uint64_t base : bases) {
+    const CUresult error = session.driver().cuMemUnmap(base, session.ranges().at(base)->bytes);
+    if (error != CUDA_SUCCESS) return error;
+    session.ranges().erase(base);
+  }
   return CUDA_SUCCESS;
 }
 

@@ -22,10 +22,10 @@ CUresult check_range(CUdeviceptr p, size_t count) {
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult advise(CUdeviceptr p, size_t count, CUmem_advise advice, const CUmemLocation& location) {
+CUresult advise(CUdeviceptr p, size_t count, CUmem_advise advice, const CUmemLocation& location, CUresult no_device) {
   if (CUresult r = check_range(p, count)) return r;
   Lock lock(state().mutex);
-  return ranges().advise(p, count, advice, location, device_count());
+  return ranges().advise(p, count, advice, location, device_count(), no_device);
 }
 
 CUresult prefetch(Context* context, CUdeviceptr p, size_t count, const CUmemLocation& location, unsigned flags, CUstream handle) {
@@ -53,13 +53,13 @@ CUresult prefetch_batch(Context* context, CUdeviceptr* pointers, size_t* sizes, 
                         size_t number, unsigned long long flags, CUstream handle) {
   Lock lock(state().mutex);
   if (CUresult r = check_batch(lock, context, pointers, sizes, count, flags, handle)) return r;
-  if (locations == nullptr || !managed::good_starts(starts, number, count)) return CUDA_ERROR_INVALID_VALUE;
+  if (locations == nullptr || !managed::good_starts(starts, number, count, managed::Repeats::kAllowed)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < number; ++i) {
     if (CUresult r = managed::check_location(locations[i], device_count())) return r;
   }
   size_t group = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (group + 1 < number && starts[group + 1] == i) ++group;
+    while (group + 1 < number && starts[group + 1] == i) ++group;
     ranges().prefetch(pointers[i], sizes[i], locations[group], device_count());
   }
   return CUDA_SUCCESS;
@@ -85,11 +85,11 @@ SIM_API CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
 
 SIM_API CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
   SIM_ENTER(kContext);
-  return advise(devPtr, count, advice, tube::managed::location_of(device));
+  return advise(devPtr, count, advice, tube::managed::location_of(device), CUDA_ERROR_INVALID_DEVICE);
 }
 SIM_API CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
   SIM_ENTER(kContext);
-  return advise(devPtr, count, advice, location);
+  return advise(devPtr, count, advice, location, CUDA_ERROR_INVALID_VALUE);
 }
 SIM_API CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);

@@ -18,6 +18,7 @@ CUresult check_stream(Context* context, CUstream handle) {
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the capture stays good
   return stream == stream->context->legacy_stream ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -35,7 +36,7 @@ CUresult batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* s
                size_t* starts, size_t number, size_t* failed, CUstream stream) {
   *failed = kNoIndex;
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!managed::good_starts(starts, number, count)) return CUDA_ERROR_INVALID_VALUE;
+  if (!managed::good_starts(starts, number, count, managed::Repeats::kRefused)) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_stream(context, stream)) return r;
   for (size_t i = 0; i < number; ++i)
     if (!good_order(attributes[i].srcAccessOrder, attributes[i].flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -118,7 +119,7 @@ CUresult batch_3d(Context* context, size_t count, const CUDA_MEMCPY3D_BATCH_OP* 
 }
 
 CUresult tell(CUresult result, size_t failed, size_t* out) {
-  if (out != nullptr && result != CUDA_SUCCESS) *out = failed;
+  if (out != nullptr) *out = result == CUDA_SUCCESS ? kNoIndex : failed;
   return result;
 }
 
@@ -138,6 +139,7 @@ SIM_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, siz
                                        size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
+  if (hStream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // even where it means the thread's own stream
   return batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
 }
 SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
@@ -150,5 +152,6 @@ SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opL
 SIM_API CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
+  if (hStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return batch_3d(context, numOps, opList, &failed, flags, hStream);
 }

@@ -116,7 +116,8 @@ CUresult host_register(Context* context, void* p, size_t bytes, unsigned flags) 
   if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && read_only == 0) return CUDA_ERROR_NOT_SUPPORTED;
   if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;  // there is no such memory here
   if (base + bytes < base) return CUDA_ERROR_INVALID_VALUE;
-  if (!s.map.intersecting(base, bytes).empty()) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (auto there = s.map.intersecting(base, bytes); !there.empty())
+    return there.back().kind == RangeKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
   if (!pages_accessible(base, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0)) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   range.base = base;
@@ -153,17 +154,18 @@ using namespace tube::sim;
 
 SIM_API CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   SIM_ENTER_CONTEXT(context);
-  if (free == nullptr || total == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Device& d = *context->device;
-  *total = d.spec.memory_bytes;
-  *free = d.spec.memory_bytes - d.used_bytes.load();
+  if (total != nullptr) *total = d.spec.memory_bytes;
+  if (free != nullptr) *free = d.spec.memory_bytes - d.used_bytes.load();
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   if (!initialized() && dptr != nullptr) *dptr = 0;
   SIM_ENTER_CONTEXT(context);
-  if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *dptr = 0;
+  if (bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   return allocate_memory(context, bytesize, RangeKind::kDevice, dptr);
 }
 
@@ -183,7 +185,7 @@ SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
   SIM_ENTER_CONTEXT(context);
   (void)context;
   auto range = state().map.find(dptr);
-  if (!range) return CUDA_ERROR_NOT_FOUND;
+  if (!range || range->kind == RangeKind::kMapped) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = range->base;
   if (psize != nullptr) *psize = range->requested;
   return CUDA_SUCCESS;
@@ -233,8 +235,8 @@ SIM_API CUresult cuMemHostUnregister(void* p) {
   State& s = state();
   Lock lock(s.mutex);
   auto range = s.map.find(reinterpret_cast<uint64_t>(p));
-  if (!range || range->kind != RangeKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  if (range->base != reinterpret_cast<uint64_t>(p)) return CUDA_ERROR_INVALID_VALUE;
+  if (!range) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (range->kind != RangeKind::kRegistered || range->base != reinterpret_cast<uint64_t>(p)) return CUDA_ERROR_INVALID_VALUE;
   // Work that still uses the pages must be through before the program may unmap them.
   if (CUresult r = synchronize(lock, range->context != nullptr ? range->context : context)) return r;
   s.map.remove(range->base);
@@ -253,8 +255,8 @@ SIM_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsig
 SIM_API CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   SIM_ENTER_CONTEXT(context);
   (void)context;
-  auto range = host_range(p);
-  if (pFlags == nullptr || !range) return CUDA_ERROR_INVALID_VALUE;
+  auto range = state().map.find(reinterpret_cast<uint64_t>(p));
+  if (pFlags == nullptr || !range || (!range->is_host() && range->kind != RangeKind::kManaged)) return CUDA_ERROR_INVALID_VALUE;
   *pFlags = range->host_flags;
   return CUDA_SUCCESS;
 }

@@ -15,13 +15,17 @@ namespace tube::sim {
 namespace {
 
 CUresult alloc_async(Context* context, CUdeviceptr* dptr, size_t bytes, Pool* pool, bool default_pool, CUstream handle) {
-  if (dptr == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   if (default_pool) pool = stream->context->device->current_pool;
   else if (live<Pool>(s, pool, Kind::kPool) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes == 0) {
+    *dptr = 0;
+    return CUDA_SUCCESS;
+  }
   if (CUresult r = pool_allocate(s, pool, bytes, dptr)) return r;
   if (!stream->capture) return CUDA_SUCCESS;
   AllocWork work;
@@ -37,6 +41,7 @@ CUresult free_async(Context* context, CUdeviceptr dptr, CUstream handle) {
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (dptr == 0) return CUDA_SUCCESS;
   auto range = s.map.find(dptr);
   if (!range || range->base != dptr || range->freeing) return CUDA_ERROR_INVALID_VALUE;
   FreeWork work;
@@ -150,9 +155,11 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
   if (poolProps->location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
   if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   Device* device = device_at(poolProps->location.id);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned char byte : poolProps->reserved)
+    if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
   if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* p = new Pool;
@@ -241,9 +248,11 @@ SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* ma
   if (CUresult r = pool_of(pool, &p)) return r;
   if (map == nullptr && count > 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || device_at(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    if (device_at(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
     uint64_t bit = 1ull << map[i].location.id;
-    if (map[i].location.id == p->device->ordinal && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_VALUE;
+    if (map[i].location.id == p->device->ordinal && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_DEVICE;
     p->readable = map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->readable | bit : p->readable & ~bit;
     p->writable = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? p->writable | bit : p->writable & ~bit;
   }
@@ -271,7 +280,7 @@ SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPo
 static CUresult get_pool(CUmemoryPool* out, CUdevice dev, bool is_default) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Device* device = device_at(dev);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (device == nullptr) return is_default ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
   *out = reinterpret_cast<CUmemoryPool>(is_default ? device->default_pool : device->current_pool);
   return CUDA_SUCCESS;
@@ -279,7 +288,7 @@ static CUresult get_pool(CUmemoryPool* out, CUdevice dev, bool is_default) {
 
 static CUresult set_pool(CUdevice dev, CUmemoryPool pool) {
   Device* device = device_at(dev);
-  if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
   Pool* p = nullptr;
   if (CUresult r = pool_of(pool, &p)) return r;
@@ -305,6 +314,7 @@ static CUresult check_location(const CUmemLocation* location, CUmemAllocationTyp
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type == CU_MEM_LOCATION_TYPE_INVALID)
     return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 SIM_API CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
@@ -325,8 +335,7 @@ SIM_API CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType ty
 
 // Pool memory is this process's own and cannot be shared: only the checks are the driver's.
 static CUresult check_handle_type(CUmemAllocationHandleType type, unsigned long long flags) {
-  if (flags != 0 || type == CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_INVALID_VALUE;
-  return type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  return flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
                                                   unsigned long long flags) {
@@ -342,7 +351,7 @@ SIM_API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void
   SIM_ENTER(kInit);
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_handle_type(handleType, flags)) return r;
-  return CUDA_ERROR_INVALID_VALUE;  // no descriptor is a pool's
+  return CUDA_ERROR_UNKNOWN;  // no descriptor is a pool's
 }
 SIM_API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
   SIM_ENTER(kContext);

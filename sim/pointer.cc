@@ -40,7 +40,10 @@ CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdevi
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!r.is_host() && r.kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return give(data, reinterpret_cast<void*>(ptr));
-    case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return CUDA_ERROR_INVALID_VALUE;
+    case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
+      if (r.kind != RangeKind::kDevice && r.kind != RangeKind::kSymbol && r.kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
+      s.map.update(r.base, [](Range& there) { there.sync_memops = true; });  // asking has this effect on a real driver
+      return give(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return give<unsigned>(data, r.sync_memops || r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return give<unsigned long long>(data, r.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);

@@ -55,7 +55,8 @@ CUresult check_prop(const CUmemAllocationProp* prop, Device** device) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
       prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
+  if (prop->location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   *device = device_at(prop->location.id);
   return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
@@ -127,16 +128,8 @@ using namespace tube::sim;
 SIM_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
                                                CUmemAllocationGranularity_flags option) {
   SIM_ENTER(kInit);
-  Device* device = nullptr;
-  if (granularity == nullptr || option < 0 || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
-  bool host = prop != nullptr && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-              (prop->location.type == CU_MEM_LOCATION_TYPE_HOST || prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
-               prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT);
-  if (host) {  // can be asked, though cuMemCreate has none here
-    *granularity = kGranularity;
-    return CUDA_SUCCESS;
-  }
-  if (CUresult r = check_prop(prop, &device)) return r;
+  // Any location will do, even one that cuMemCreate then refuses.
+  if (granularity == nullptr || prop == nullptr || option < 0 || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
   *granularity = kGranularity;
   return CUDA_SUCCESS;
 }
@@ -210,11 +203,12 @@ SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 
 SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
   SIM_ENTER(kInit);
-  if (size == 0 || !aligned(ptr) || !aligned(size) || offset != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (size == 0 || !aligned(ptr) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto it = vmm().handles.find(handle);
-  if (it == vmm().handles.end() || size > it->second.physical->size || !inside_reservation(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+  if (it == vmm().handles.end() || !inside_reservation(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+  if (offset != 0 || size != it->second.physical->size) return CUDA_ERROR_NOT_SUPPORTED;  // the whole of it, or nothing
   if (!s.map.intersecting(ptr, size).empty()) return CUDA_ERROR_INVALID_VALUE;
   auto& physical = it->second.physical;
   void* p = mmap(reinterpret_cast<void*>(ptr), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->fd, 0);
@@ -235,8 +229,11 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   State& s = state();
   Lock lock(s.mutex);
   std::vector<Range> ranges;
-  if (size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult r = covered(s, ptr, size, true, &ranges)) return r;
+  if (size == 0 || !inside_reservation(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
+  // Holes are fine, a part of a mapping is not.
+  ranges = s.map.intersecting(ptr, size);
+  for (const Range& r : ranges)
+    if (r.base < ptr || r.end() > ptr + size) return CUDA_ERROR_INVALID_VALUE;
   for (const Range& r : ranges) s.map.remove(r.base);
   int protection = kernels_running(lock) ? PROT_READ | PROT_WRITE : PROT_NONE;
   mmap(reinterpret_cast<void*>(ptr), size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
@@ -252,7 +249,7 @@ SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
       return CUDA_ERROR_INVALID_VALUE;
     if (desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST) continue;
     if (desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
-    if (device_at(desc[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+    if (device_at(desc[i].location.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
   State& s = state();
   Lock lock(s.mutex);
@@ -279,8 +276,8 @@ SIM_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
   SIM_ENTER(kInit);
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto range = state().map.find(ptr);
-  if (!range || range->kind != RangeKind::kMapped) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->kind != RangeKind::kMapped || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   uint64_t bit = 1ull << location->id;
   *flags = (range->writable & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
            : (range->readable & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
@@ -292,7 +289,7 @@ SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGeneri
                                               CUmemAllocationHandleType handleType, unsigned long long flags) {
   SIM_ENTER(kInit);
   if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
   auto it = vmm().handles.find(handle);
   if (it == vmm().handles.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -308,11 +305,11 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
                                                 CUmemAllocationHandleType shHandleType) {
   SIM_ENTER(kInit);
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
+  if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   Device* device = device_at(device_of_file(fd));
   struct stat st;
-  if (device == nullptr || fstat(fd, &st) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (device == nullptr || fstat(fd, &st) != 0) return CUDA_ERROR_UNKNOWN;
   auto physical = std::make_shared<Physical>();
   physical->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (physical->fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
@@ -354,7 +351,8 @@ SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handl
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemGetHandleForAddressRange(void*, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) {
+SIM_API CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType type, unsigned long long) {
   SIM_ENTER(kContext);
+  if (handle == nullptr || dptr == 0 || size == 0 || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_NOT_SUPPORTED;  // dma-buf
 }

@@ -38,6 +38,8 @@ message("tubeUnload", "post", library="id", kind="u32")
 message("tubeGetKernel", "reply", library="id", kernel="id", kind="u32", name="name",
         reply=dict(parameter_count="u32", parameter_bytes="u32", layout="blob", attributes="blob"))
 message("tubeGetGlobal", "reply", library="id", kind="u32", name="name", reply=dict(dptr="u64", bytes="u64"))
+# is there a managed variable of that name?
+message("tubeGetManaged", "reply", library="id", name="name", reply=dict(bytes="u64"))
 # answers a NUL-separated list of all kernel names
 message("tubeListKernels", "reply", library="id", kind="u32", first="u32", reply=dict(total="u32", names="blob"))
 message("tubeKernelSetAttribute", "post", kernel="id", attribute="i32", value="i32")

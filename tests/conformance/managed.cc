@@ -321,8 +321,6 @@ CASE(attach_bad_arguments) {
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   SHOW(cuStreamAttachMemAsync(stream, memory.address, 4096, CU_MEM_ATTACH_GLOBAL));
   SHOW(cuStreamAttachMemAsync(stream, memory.address + 4096, 0, CU_MEM_ATTACH_GLOBAL));
-  SHOW(cuStreamAttachMemAsync(stream, memory.address, 0, 0));
-  SHOW(cuStreamAttachMemAsync(stream, memory.address, 0, 8));
   SHOW(cuStreamAttachMemAsync(nullptr, memory.address, 0, CU_MEM_ATTACH_SINGLE));
   SHOW(cuStreamAttachMemAsync(stream, plain.pointer, 0, CU_MEM_ATTACH_GLOBAL));
   SHOW(cuStreamAttachMemAsync(stream, 0, 0, CU_MEM_ATTACH_GLOBAL));

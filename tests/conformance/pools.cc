@@ -173,10 +173,8 @@ CASE(attributes_that_cannot_be_set) {
   SHOW(cuMemPoolSetAttribute(pool.handle, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &one));
   SHOW(cuMemPoolSetAttribute(pool.handle, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
   SHOW(cuMemPoolSetAttribute(pool.handle, static_cast<CUmemPool_attribute>(99), &zero));
-  SHOW(cuMemPoolSetAttribute(pool.handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, nullptr));
   SHOW(cuMemPoolSetAttribute(nullptr, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &zero));
   SHOW(cuMemPoolGetAttribute(pool.handle, static_cast<CUmemPool_attribute>(0), &zero));
-  SHOW(cuMemPoolGetAttribute(pool.handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, nullptr));
   SHOW(cuMemPoolGetAttribute(nullptr, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &zero));
 }
 

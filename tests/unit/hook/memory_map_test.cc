@@ -71,12 +71,13 @@ TEST(MemoryMap, SaysWhichKindLiesOutside) {
 
 TEST(MemoryMap, SeesOverlapsAtEitherEnd) {
   MemoryMap map;
+  MemoryKind kind = MemoryKind::kDevice;
   map.insert({1000, 100, 1, context(1), MemoryKind::kRegistered, 0});
-  EXPECT_TRUE(map.overlaps(1099, 1));
-  EXPECT_TRUE(map.overlaps(900, 101));
-  EXPECT_TRUE(map.overlaps(900, 1000));
-  EXPECT_FALSE(map.overlaps(900, 100));
-  EXPECT_FALSE(map.overlaps(1100, 100));
+  EXPECT_TRUE(map.overlaps(1099, 1, &kind));
+  EXPECT_TRUE(map.overlaps(900, 101, &kind));
+  EXPECT_TRUE(map.overlaps(900, 1000, &kind));
+  EXPECT_FALSE(map.overlaps(900, 100, &kind));
+  EXPECT_FALSE(map.overlaps(1100, 100, &kind));
 }
 
 TEST(MemoryMap, OpenedMemoryGoesWithItsContext) {
