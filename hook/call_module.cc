@@ -354,13 +354,6 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
   return result == CUDA_SUCCESS ? unsupported("cuLibraryGetManaged", "__managed__ variables cannot be shared with the proxy; cuMemAllocManaged works") : result;
 }
 
-// Pointers to functions that both sides call belong to the driver's own process; no compiler of today makes them.
-CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
-  if (find_library(library) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  (void)fptr, (void)symbol;
-  return CUDA_ERROR_INVALID_VALUE;  // what the driver answers for a name it does not know
-}
-
 // ---- modules ----------------------------------------------------------------------------------------------------------
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {

@@ -13,6 +13,8 @@ call("cuModuleGetGlobal_v2", lane="local", uses="tubeGetGlobal")
 call("cuLibraryGetGlobal", lane="local", needs="context", uses="tubeGetGlobal")  # of the current context's copy
 call("cuLibraryGetModule", lane="local", needs="context")
 call("cuLibraryGetUnifiedFunction", lane="local", needs="init")
+# managed variables live where the proxy's driver put them, which this process cannot reach: looked up, then refused by name
+call("cuLibraryGetManaged", lane="local", needs="init", uses="tubeGetManaged")
 
 chapter("kernel")
 call("cuKernelGetFunction", lane="local", needs="context")
@@ -44,6 +46,3 @@ absent("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuParamSetSize", "cuPar
        "cuParamSetTexRef", "cuFuncSetBlockShape", "cuFuncSetSharedSize",
        why="the launch interface of CUDA 3, deprecated since CUDA 4; its parameters have no sizes")
 absent("cuLaunchCooperativeKernelMultiDevice", why="deprecated since CUDA 11.3")
-# managed variables live where the proxy's driver put them, which this process cannot reach: looked up, then refused by name
-call("cuLibraryGetManaged", lane="local", needs="init", uses="tubeGetManaged")
-call("cuLibraryGetUnifiedFunction", lane="local", needs="init")
