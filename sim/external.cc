@@ -1,4 +1,4 @@
-// External memory and semaphores, RDMA flushes, atomics over links: the driver's argument checks. No descriptor is one of a graphics API
+// External memory and semaphores, atomics over links: the driver's argument checks. No descriptor is one of a graphics API
 // here, and the links of the simulated machine have no native atomics.
 #include <fcntl.h>
 
@@ -61,13 +61,6 @@ SIM_API CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore*, const
 SIM_API CUresult cuDestroyExternalSemaphore(CUexternalSemaphore) {
   SIM_ENTER(kContext);
   return CUDA_ERROR_INVALID_VALUE;
-}
-
-SIM_API CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope) {
-  SIM_ENTER(kContext);
-  if (target != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX) return CUDA_ERROR_INVALID_VALUE;
-  if (scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER && scope != CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 SIM_API CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations, unsigned int count,

@@ -21,6 +21,12 @@ SIM_API CUresult cuProfilerStop(void) {
 }
 
 // Nothing else writes this memory: what is there is there for all.
+SIM_API CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope) {
+  SIM_ENTER(kContext);
+  const bool known = target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX &&
+                     (scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER || scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
+  return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 
 static CUresult coredump_get(CUcoredumpSettings attribute, void* value, size_t* size) {
   if (value == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
