@@ -27,7 +27,8 @@ def digest(tensor):
 
 
 def values(size, kind, rank):
-    made = torch.randn(size, generator=torch.Generator().manual_seed(17 * rank + size % 1000)) * 100
+    seed = 17 * rank + torch.Size(size if isinstance(size, tuple) else (size,)).numel() % 1000
+    made = torch.randn(size, generator=torch.Generator().manual_seed(seed)) * 100
     return made.to(kind).cuda()
 
 
