@@ -59,15 +59,15 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
-  Context* context = context_on(reply.device);
-  if (context == nullptr) {
+  if (context_on(reply.device) == nullptr) {
     uint32_t left = 0;
     (void)close_memory(reply.dptr, &left);
     return CUDA_ERROR_INVALID_DEVICE;
   }
   Allocation known;
   if (!memory_map().find(reply.dptr, &known) || known.kind != MemoryKind::kOpened) {
-    memory_map().insert({reply.dptr, reply.bytes, next_unique(), context, MemoryKind::kOpened, 0});
+    // It belongs to the context that opened it, also when the memory is another GPU's (two H200s).
+    memory_map().insert({reply.dptr, reply.bytes, next_unique(), current_context(), MemoryKind::kOpened, 0});
   }
   *pdptr = reply.dptr;
   return CUDA_SUCCESS;

@@ -46,6 +46,7 @@ CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
   const Context* here = current_context();
   const Context* peer = find_context(peerContext);
   if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  if (peer->primary && !peer->live.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   Locked locked(peers().lock);
   return peers().enabled.erase(pair_of(here, peer)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }

@@ -435,6 +435,7 @@ SIM_API CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
   Lock lock(s.mutex);
   Context* peer = nullptr;
   if (CUresult r = check_context(s, peerContext, &peer)) return r;
+  if (peer->primary && !peer->active) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   uint64_t bit = 1ull << peer->device->ordinal;
   if ((c->peers.load() & bit) == 0) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
   synchronize(lock, c);

@@ -47,7 +47,7 @@ CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdevi
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return give<unsigned>(data, r.sync_memops || r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return give<unsigned long long>(data, r.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give<int>(data, r.device);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give<int>(data, r.kind == RangeKind::kImported && r.context != nullptr ? r.context->device->ordinal : r.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return give<unsigned>(data, r.kind == RangeKind::kDevice ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return range_attribute(data, r, true);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return range_attribute(data, r, false);
