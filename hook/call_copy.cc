@@ -52,7 +52,7 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element,
     result = sure ? r.post() : r.call();
   }
   if (result != CUDA_SUCCESS) return result;
-  return synchronous && side == Side::kPinned ? sync_stream(stream) : CUDA_SUCCESS;
+  return synchronous && side == Side::kPinned ? settle_stream(stream) : CUDA_SUCCESS;
 }
 
 CUresult fill_now(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width, uint64_t height) {

@@ -214,7 +214,7 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   if (capturing(stream)) return capture_copy(stream, as_driver_copy(job, from, to));
   if (!gpu_visible(from) && !gpu_visible(to)) return host_to_host(job, stream);
   const CUresult r = staged(job, stream, from == Side::kPageable);
-  return r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? sync_stream(stream) : r;  // as in copy_bytes
+  return r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? settle_stream(stream) : r;  // as in copy_bytes
 }
 
 // The place of one side by its memory type.

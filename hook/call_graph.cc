@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "hook/copy.h"
+#include "hook/device_output.h"
 #include "hook/graph_target.h"
 #include "hook/launch.h"
 #include "protocol/hook_decls.gen.h"
@@ -15,6 +16,7 @@ CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNod
   const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes};
   uint32_t bytes = 0;
   if (const CUresult r = parameter_bytes(kernel, p->kernelParams, p->extra, &bytes); r != CUDA_SUCCESS) return r;
+  if (kernel->writes != 0) expect_output(kernel->writes, true);
   wire::tubeGraphKernelNode_reply reply{};
   CUresult result;
   {

@@ -24,6 +24,7 @@ Kernel* allocate_kernel(Module* module, const char* name) {
   k->module = module;
   k->name = name;
   k->occupancy.clear();
+  k->old_launch = OldLaunch{};
   return k;
 }
 
@@ -34,6 +35,7 @@ bool read_reply(Kernel* k, const wire::tubeGetKernel_reply& reply, const ReplyBl
   k->layout.resize(reply.parameter_count);
   if (!layout.empty()) std::memcpy(k->layout.data(), layout.data(), layout.size());
   k->parameter_bytes = reply.parameter_bytes;
+  k->writes = reply.writes;
   for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
     int32_t entry[2] = {CUDA_ERROR_INVALID_VALUE, 0};
     if ((i + 1) * sizeof entry <= attributes.size()) std::memcpy(entry, attributes.data() + i * sizeof entry, sizeof entry);

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "hook/context.h"
+#include "hook/device_output.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -101,16 +103,18 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   // A module's function belongs to its context; a library's kernel goes along with the stream.
-  if (kernel->module->kind == 1 && kernel->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (kernel->module->kind == 1 && base_context(kernel->module->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->legacy()) {
     if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   }
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   uint32_t bytes = 0;
-  const bool elsewhere = kernel->module->context != nullptr && kernel->module->context != stream->context;  // the driver says if it may
+  // The driver says if it may.
+  const bool elsewhere = kernel->module->context != nullptr && base_context(kernel->module->context) != base_context(stream->context);
   bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
   for (unsigned i = 0; i < attribute_count; ++i) sure = sure && surely_taken(attributes[i], shape);
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
+  if (kernel->writes != 0) expect_output(kernel->writes, capturing(stream));
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 
   Request<wire::tubeLaunch> r(stream, blob_room(attribute_bytes) + blob_room(bytes));

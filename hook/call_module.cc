@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "base/mapping.h"
+#include "hook/device_output.h"
 #include "hook/image_file.h"
 #include "hook/image_size.h"
 #include "hook/kernels.h"
@@ -96,6 +97,7 @@ CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_
     made = range.take();
     file = &made;
   }
+  collect_output();
   objects().publish(m->slot);
   const CUresult result = send_load(m, data, size_bytes, file, options);
   if (result != CUDA_SUCCESS) {
@@ -152,6 +154,7 @@ CUresult unload(Module* m) {
   const uint32_t kind = m->kind;
   Context* context = m->context;
   if (!objects().remove(m->slot)) return CUDA_ERROR_INVALID_HANDLE;
+  collect_output();
   forget_module(m);
   Request<wire::tubeUnload> r;
   if (context != nullptr) r.in_context(context);

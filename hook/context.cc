@@ -5,8 +5,9 @@
 #include <cstring>
 #include <new>
 
-#include "hook/host_fork.h"
 #include "hook/array.h"
+#include "hook/context.h"
+#include "hook/host_fork.h"
 #include "hook/kernels.h"
 #include "hook/memory_map.h"
 #include "hook/peers.h"
@@ -60,27 +61,8 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
   Context* primary = primary_of(dev);
   if (primary == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (const CUresult r = broken(); r != CUDA_SUCCESS) return r;
-  Slot* slot = objects().allocate(Kind::kContext);
-  if (slot == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto* c = static_cast<Context*>(slot->object);
-  if (c == nullptr) c = new (std::nothrow) Context;
+  Context* c = new_context(primary, flags);
   if (c == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  slot->object = c;
-  c->slot = slot;
-  c->visible_device = primary->visible_device;
-  c->device = primary->device;
-  c->number = g_next_number.fetch_add(1, std::memory_order_relaxed);
-  c->primary = false;
-  c->unique = next_unique();
-  c->api_version = primary->api_version;
-  c->flags.store(flags, std::memory_order_relaxed);
-  c->cache_config.store(-1, std::memory_order_relaxed);
-  for (auto& limit : c->limits) limit.store(0, std::memory_order_relaxed);
-  c->epoch.fetch_add(1, std::memory_order_relaxed);
-  c->legacy.context = c;
-  c->legacy.unique = next_unique();
-  c->legacy.word = 0;
-  c->legacy.posted = c->legacy.signalled = c->legacy.value = c->blocking_posted = 0;
   {
     Request<wire::tubeContextCreate> r;
     r.in_context(primary);
@@ -90,13 +72,41 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
     if (const CUresult result = r.post(); result != CUDA_SUCCESS) return result;
   }
   c->alive.store(true, std::memory_order_release);
-  objects().publish(slot);
+  objects().publish(c->slot);
   if (!push_context(c)) return CUDA_ERROR_OUT_OF_MEMORY;
   *pctx = c->handle();
   return CUDA_SUCCESS;
 }
 
 }  // namespace
+
+Context* new_context(Context* primary, unsigned flags) {
+  Slot* slot = objects().allocate(Kind::kContext);
+  if (slot == nullptr) return nullptr;
+  auto* c = static_cast<Context*>(slot->object);
+  if (c == nullptr) c = new (std::nothrow) Context;
+  if (c == nullptr) return nullptr;
+  slot->object = c;
+  c->slot = slot;
+  c->visible_device = primary->visible_device;
+  c->device = primary->device;
+  c->number = g_next_number.fetch_add(1, std::memory_order_relaxed);
+  c->primary = false;
+  c->unique = next_unique();
+  c->api_version = primary->api_version;
+  c->attached.store(1, std::memory_order_relaxed);
+  c->green = nullptr;
+  c->collector = nullptr;
+  c->flags.store(flags, std::memory_order_relaxed);
+  c->cache_config.store(-1, std::memory_order_relaxed);
+  for (auto& limit : c->limits) limit.store(0, std::memory_order_relaxed);
+  c->epoch.fetch_add(1, std::memory_order_relaxed);
+  c->legacy.context = c;
+  c->legacy.unique = next_unique();
+  c->legacy.word = 0;
+  c->legacy.posted = c->legacy.signalled = c->legacy.value = c->blocking_posted = 0;
+  return c;
+}
 
 // ---- primary contexts -------------------------------------------------------------------------------------------------
 
@@ -202,22 +212,19 @@ CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
 // ---- created contexts -------------------------------------------------------------------------------------------------
 
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return create_context(pctx, flags, dev); }
+// Affinity and graphics-compute contexts divide the GPU between processes, which needs a context of one's own.
 CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
-  if (numParams != 0 || paramsArray != nullptr) return unsupported("cuCtxCreate_v3 with execution affinity", "the context is shared");
+  if (numParams < 0 || (numParams > 0 && paramsArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (numParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create_context(pctx, flags, dev);
 }
 CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
-  if (ctxCreateParams != nullptr && (ctxCreateParams->numExecAffinityParams != 0 || ctxCreateParams->cigParams != nullptr)) {
-    return unsupported("cuCtxCreate_v4 with parameters", "the context is shared");
-  }
+  if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return create_context(pctx, flags, dev);
 }
 
-CUresult cuCtxDestroy_v2(CUcontext ctx) {
-  Context* context = find_context(ctx);
-  if (context == nullptr && objects().gone(Kind::kContext, ctx)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
-  if (context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult end_context(Context* context) {
   const CUresult finished = sync_context(context);
   context->alive.store(false, std::memory_order_release);
   forget_streams(context);
@@ -236,6 +243,14 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   r->number = number;
   const CUresult posted = r.post();
   return finished != CUDA_SUCCESS ? finished : posted;
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx) {
+  Context* context = find_context(ctx);
+  if (context == nullptr && objects().gone(Kind::kContext, ctx)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+  if (context->primary || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return end_context(context);
 }
 
 // ---- queries ----------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "hook/copy.h"
+#include "hook/device_output.h"
 #include "hook/graph_steps.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
@@ -171,7 +172,9 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   if (gpu_visible(to) && gpu_visible(from)) {
     if (const CUresult r = copy_visible(dst, src, bytes, stream); r != CUDA_SUCCESS) return r;
     const bool waits = synchronous && (to == Side::kPinned || from == Side::kPinned);
-    return waits ? sync_stream(stream) : CUDA_SUCCESS;
+    const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
+    if (synchronous && from != Side::kPinned) collect_output();  // uploads show nothing (H200, 13.0)
+    return r;
   }
   if (capturing(stream)) {
     CUDA_MEMCPY3D copy{};
@@ -191,9 +194,11 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     // A synchronous copy may natively return before the last DMA has ended, but in practice the data is there, and programs
     // launch on other streams right away. Here the proxy may not even have looked at the record yet: wait behind it.
     const CUresult r = upload(dst, reinterpret_cast<const std::byte*>(src), bytes, stream);
-    return r == CUDA_SUCCESS && synchronous ? sync_stream(stream) : r;
+    return r == CUDA_SUCCESS && synchronous ? settle_stream(stream) : r;
   }
-  return download(reinterpret_cast<std::byte*>(dst), src, bytes, stream);
+  const CUresult r = download(reinterpret_cast<std::byte*>(dst), src, bytes, stream);
+  if (synchronous) collect_output();
+  return r;
 }
 
 }  // namespace tube::hook

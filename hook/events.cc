@@ -3,6 +3,8 @@
 #include <ctime>
 #include <new>
 
+#include "hook/context.h"
+#include "hook/device_output.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -43,7 +45,43 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if (stream == nullptr) return error;
   Event* event = find_event(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (base_context(event->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
+  return record_event(event, stream, flags);
+}
+
+// The event's state for a query or a wait; a captured one cannot be asked.
+CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
+  *event = find_event(hEvent);
+  if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    Locked locked(connection().producer);
+    if ((*event)->capture == nullptr) {
+      *mark = (*event)->recorded ? (*event)->mark : Mark{};
+      return CUDA_SUCCESS;
+    }
+  }
+  return ask_captured_event(*event);
+}
+
+}  // namespace
+
+CUresult create_event(Context* context, unsigned flags, Event** out) {
+  Event* event = allocate_event(flags);
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->context = context;
+  {
+    Request<wire::tubeEventCreate> r;
+    r.in_context(event->context);
+    r->event = event->id;
+    r->flags = flags;
+    if (const CUresult result = r.post(); result != CUDA_SUCCESS) return result;
+  }
+  objects().publish(event->slot);
+  *out = event;
+  return CUDA_SUCCESS;
+}
+
+CUresult record_event(Event* event, Stream* stream, unsigned flags) {
   const bool captured = capturing(stream);
   if (!captured) {
     if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
@@ -89,22 +127,6 @@ CUresult wait_for_proxy(const Event* event) {
   }
 }
 
-// The event's state for a query or a wait; a captured one cannot be asked.
-CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
-  *event = find_event(hEvent);
-  if (*event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  {
-    Locked locked(connection().producer);
-    if ((*event)->capture == nullptr) {
-      *mark = (*event)->recorded ? (*event)->mark : Mark{};
-      return CUDA_SUCCESS;
-    }
-  }
-  return ask_captured_event(*event);
-}
-
-}  // namespace
-
 // The proxy has freed its side with the context.
 void forget_events(Context* context) {
   for (uint32_t index = 1;; ++index) {
@@ -133,16 +155,8 @@ Event* allocate_event(uint32_t flags) {
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
-  Event* event = allocate_event(Flags);
-  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  {
-    Request<wire::tubeEventCreate> r;
-    r.in_context(event->context);
-    r->event = event->id;
-    r->flags = Flags;
-    if (const CUresult result = r.post(); result != CUDA_SUCCESS) return result;
-  }
-  objects().publish(event->slot);
+  Event* event = nullptr;
+  if (const CUresult r = create_event(current_context(), Flags, &event); r != CUDA_SUCCESS) return r;
   *phEvent = static_cast<CUevent>(objects().handle_of(event->slot));
   return CUDA_SUCCESS;
 }
@@ -187,7 +201,9 @@ CUresult cuEventSynchronize(CUevent hEvent) {
     const CUresult r = wait_for_proxy(event);
     return r == CUDA_SUCCESS ? take_error() : r;
   }
-  return wait_mark(mark, &event->context->legacy);
+  const CUresult result = wait_mark(mark, &event->context->legacy);
+  collect_output();
+  return result;
 }
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {

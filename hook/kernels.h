@@ -41,6 +41,13 @@ struct OccupancyAnswer {
   uint64_t x, y;
 };
 
+// What the launch interface of CUDA 3 keeps in a function (call_old_launch.cc).
+struct OldLaunch {
+  uint32_t block[3] = {1, 1, 1};
+  uint32_t shared_bytes = 0;
+  std::vector<std::byte> parameters;
+};
+
 struct Kernel {
   Slot* slot = nullptr;
   uint64_t id = 0;
@@ -48,10 +55,12 @@ struct Kernel {
   std::string name;
   std::vector<Parameter> layout;
   uint32_t parameter_bytes = 0;
+  uint32_t writes = 0;            // wire::kKernelPrints, wire::kKernelAsserts: what its image can do
   std::atomic<int32_t> attributes[info::kFunctionAttributeCount] = {};
   int32_t attribute_results[info::kFunctionAttributeCount] = {};
-  Lock lock;                      // rank 2: occupancy
+  Lock lock;                      // rank 2: the members below
   std::vector<OccupancyAnswer> occupancy;
+  OldLaunch old_launch;
 };
 
 Module* find_module(const void* handle);   // a CUmodule, alias of a library or not

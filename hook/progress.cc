@@ -5,6 +5,7 @@
 // context never writes the word. Errors of posted calls are reported by whoever waits next, as CUDA allows.
 #include "base/clock.h"
 #include "base/log.h"
+#include "hook/device_output.h"
 #include "hook/state.h"
 #include "hook/support.h"
 #include "sharedmem/accessors.h"
@@ -128,10 +129,16 @@ CUresult wait_mark(const Mark& mark, Stream* stream) {
   return take_error();
 }
 
-CUresult sync_stream(Stream* stream) {
+CUresult settle_stream(Stream* stream) {
   Mark mark;
   if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
   return wait_mark(mark, stream);
+}
+
+CUresult sync_stream(Stream* stream) {
+  const CUresult result = settle_stream(stream);
+  collect_output();
+  return result;
 }
 
 CUresult sync_context(Context* context) {
@@ -165,6 +172,7 @@ CUresult sync_context(Context* context) {
     }
   }
   wait_for(count);
+  collect_output();
   const CUresult last = take_error();
   return result != CUDA_SUCCESS ? result : last;
 }

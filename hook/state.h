@@ -75,10 +75,16 @@ struct Context {
   std::atomic<bool> live{false};     // primary: retained since the last reset, which leaves the references alone
   std::atomic<bool> alive{false};    // created: until destroyed; primary: always
   std::atomic<uint64_t> epoch{0};    // primary resets: kernels' and allocations' life
+  std::atomic<int32_t> attached{1};  // cuCtxAttach; created contexts end at 0
+  Slot* green = nullptr;             // a green context: its CUgreenCtx (call_green.cc)
   Stream legacy;
   Lock streams_lock;             // rank 1
   Stream* streams = nullptr;     // all but the legacy one
   uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
+  Stream* collector = nullptr;   // cuCtxRecordEvent (call_context_event.cc): a stream that waits for all others
+  uint64_t collector_id = 0;     // its id when made: another one now means that it is gone
+  Event* joint = nullptr;        // what it waits with
+  uint64_t joint_id = 0;
 
   CUcontext handle() const { return static_cast<CUcontext>(objects().handle_of(slot)); }
   const info::DeviceInfo& info() const { return connection().device_infos[device]; }
@@ -131,6 +137,11 @@ void forget_streams(Context* context);
 void forget_events(Context* context);
 uint64_t next_unique();
 
+// Events by object. Only record_event may find the stream capturing.
+CUresult create_event(Context* context, unsigned flags, Event** event);
+CUresult record_event(Event* event, Stream* stream, unsigned flags);
+CUresult wait_event(Stream* stream, Event* event, unsigned flags);
+
 // ---- progress (progress.cc) -------------------------------------------------------------------------------------------
 // The mark behind everything posted to `stream` so far; posts a signal only when something came since the last one.
 CUresult mark_stream(Stream* stream, Mark* mark);
@@ -139,6 +150,8 @@ CUresult ask_unmarked(Stream* stream);
 // Waits; then the errors of posted calls, once, and the sticky error, always.
 CUresult wait_mark(const Mark& mark, Stream* stream);
 bool mark_reached(const Mark& mark);
+CUresult settle_stream(Stream* stream);
+// The same for calls at which the driver shows what kernels have printed: those that wait for the GPU by their nature.
 CUresult sync_stream(Stream* stream);
 CUresult sync_context(Context* context);
 CUresult sync_all_contexts();

@@ -9,10 +9,14 @@
 #include <unordered_set>
 
 #include "base/log.h"
+#include "hook/device_output.h"
+#include "hook/error_log.h"
 
 namespace tube::hook {
 
 void log_failed(const char* name, CUresult result) {
+  if (result != CUDA_ERROR_NOT_READY) error_log().add(name, result);
+  if (result == CUDA_ERROR_ASSERT) collect_assertion();
   const LogLevel level = result == CUDA_ERROR_NOT_READY ? LogLevel::kTrace : LogLevel::kDebug;
   if (!log_enabled(level)) return;
   const char* text = nullptr;

@@ -41,6 +41,10 @@ inline constexpr uint32_t kProxyMade = 0x8000'0000u;     // index bit of ids tha
 inline constexpr uint32_t kFirstCreatedContext = 0x100;  // context numbers below: device ordinal + 1
 inline constexpr uint64_t kLegacyStream = 0;             // the record's context's legacy default stream
 
+// tubeGetKernel's `writes`: the kernel's image refers to the device runtime's printf, or to its assert.
+inline constexpr uint32_t kKernelPrints = 1;
+inline constexpr uint32_t kKernelAsserts = 2;
+
 constexpr uint64_t make_id(uint32_t index, uint32_t generation) { return uint64_t{generation} << 32 | index; }
 constexpr uint32_t id_index(uint64_t id) { return static_cast<uint32_t>(id); }
 constexpr uint32_t id_generation(uint64_t id) { return static_cast<uint32_t>(id >> 32); }

@@ -33,6 +33,9 @@ inline constexpr uint32_t kControlLineBytes = 64u << 10;
 inline constexpr uint32_t kImports = 1u << 16;               // allocations of other processes, open at once
 inline constexpr uint32_t kBrokerClients = 4096;             // allocations that other proxies have open
 inline constexpr int kBrokerMs = 5000;                       // how long another proxy may take to answer
+inline constexpr uint64_t kOutputBytes = 64ull << 20;        // of kernels' text that it has not collected
+inline constexpr uint32_t kOutputMs = 5000;                  // how long another client's printing kernels are waited for
+inline constexpr uint32_t kDevResources = 4096;              // partitions of SMs asked for, in all
 inline constexpr uint32_t kTeardownMs = 5000;                // how long a dead client's work may still run
 
 // Per kind of object (protocol/handle_id.h).

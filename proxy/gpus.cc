@@ -55,6 +55,12 @@ Status Gpus::open_gpu(int ordinal) {
   driver_.cuDeviceTotalMem_v2(&total, gpu.device);
   gpu.total_bytes = total;
   if (driver_.cuDeviceGetUuid_v2(&gpu.uuid, gpu.device) != CUDA_SUCCESS) gpu.uuid = {};
+  int major = 0;
+  int minor = 0;
+  driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu.device);
+  driver_.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, gpu.device);
+  gpu.capability = major * 10 + minor;
+  capabilities_.push_back(gpu.capability);
   driver_.cuCtxSetCurrent(gpu.context);
   return {};
 }

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Gpu {
   std::string name;
   CUuuid uuid{};
   uint64_t total_bytes = 0;
+  int capability = 0;                           // compute capability times ten
   uint64_t granularity = 2u << 20;              // of cuMemCreate memory
   std::vector<CUmemAccessDesc> access;          // who may reach memory of this GPU: itself and its peers
   std::atomic<uint32_t> failed{0};              // the sticky CUresult that ended the context
@@ -45,6 +47,8 @@ class Gpus {
   uint32_t count() const { return static_cast<uint32_t>(gpus_.size()); }
   Gpu& operator[](uint32_t ordinal) { return gpus_[ordinal]; }
   const Gpu& operator[](uint32_t ordinal) const { return gpus_[ordinal]; }
+  // Of all GPUs.
+  std::span<const int> capabilities() const { return capabilities_; }
   int driver_version() const { return driver_version_; }
   // The sealed description that every client maps (protocol/device_info.h).
   Result<UniqueFd> make_info_file(const std::string& workflow, bool is_sim) const;
@@ -55,6 +59,7 @@ class Gpus {
 
   const Driver& driver_;
   int driver_version_ = 0;
+  std::vector<int> capabilities_;
   std::deque<Gpu> gpus_;  // Gpu holds an atomic: it must not move
 };
 

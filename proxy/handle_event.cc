@@ -29,7 +29,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call, Re
   CUresult error = call->flags == 0 ? driver.cuEventRecord(event.handle, op.stream)
                                     : driver.cuEventRecordWithFlags(event.handle, op.stream, call->flags);
   if (error != CUDA_SUCCESS || !signals) return error;
-  return driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+  error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+  if (error == CUDA_SUCCESS) op.state->mark(session.record().sequence, call->word, call->value);
+  return error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeStreamWaitEvent>& call, Reply<wire::tubeStreamWaitEvent>&) {

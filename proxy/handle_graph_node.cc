@@ -15,6 +15,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  session.graph_gains(kernel.writes);
   const auto parameters = call.blob(call->parameters);
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
   size_t bytes = parameters.size();

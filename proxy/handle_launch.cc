@@ -5,6 +5,7 @@
 // stay synchronous); the driver checks them again, so nothing rests on it here. Launch attributes are taken from a list:
 // an unknown one could hold a handle.
 #include <cstring>
+#include <functional>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
@@ -108,7 +109,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
   const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
-  const bool plain = untrusted_attributes.empty() && call->cooperative == 0 && session.record().reply_slot == abi::kNoReply;
+  const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
+  const bool plain = untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
   const bool coalesced = session.enter_run(call->stream, plain);
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
@@ -120,18 +122,22 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto& grid = call->grid;
   const auto& block = call->block;
   if (coalesced && op.state->priority == 0) {
+    if ((kernel.writes & wire::kKernelAsserts) != 0) op.state->last_assert = session.record().sequence;
     const PlainLaunch launch{kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
     return session.coalescer().launch(launch, parameters, op.stream);
   }
-  if (untrusted_attributes.empty() && call->cooperative == 0) {
-    return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                           call->shared_bytes, op.stream, nullptr, packed);
-  }
-  Attributes attributes;
-  CUresult error = take_attributes(session, untrusted_attributes, call->cooperative != 0, attributes);
-  if (error != CUDA_SUCCESS) return error;
-  const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, op.stream, attributes);
-  return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed);
+  const auto launch = [&]() -> CUresult {
+    if (untrusted_attributes.empty() && call->cooperative == 0) {
+      return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
+                                             call->shared_bytes, op.stream, nullptr, packed);
+    }
+    Attributes attributes;
+    CUresult error = take_attributes(session, untrusted_attributes, call->cooperative != 0, attributes);
+    if (error != CUDA_SUCCESS) return error;
+    const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, op.stream, attributes);
+    return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed);
+  };
+  return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch));
 }
 
 namespace {

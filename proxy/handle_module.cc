@@ -136,12 +136,15 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call, Repl
   std::vector<KernelParameter> layout;
   if (CUresult error = read_layout(session.driver(), *kernel, layout); error != CUDA_SUCCESS) return error;
   kernel->name = session.shared().images.intern(name);
+  const auto& module = static_cast<const ModuleState&>(*session.objects().find(table_of(call->kind), call->library)->state);
+  kernel->writes = module.image->writes(session.shared().gpus.capabilities());
   int32_t attributes[info::kFunctionAttributeCount][2] = {};
   for (uint32_t id = 0; id < info::kFunctionAttributeCount; ++id) {
     attributes[id][0] = read_attribute(session, *kernel, static_cast<int>(id), &attributes[id][1]);
   }
   reply->parameter_count = kernel->parameter_count;
   reply->parameter_bytes = kernel->parameter_bytes;
+  reply->writes = kernel->writes;
   reply.put(&wire::tubeGetKernel_reply::layout, std::as_bytes(std::span(layout)));
   reply.put(&wire::tubeGetKernel_reply::attributes, std::as_bytes(std::span(attributes)));
   const auto raw = reinterpret_cast<uint64_t>(kernel->function);

@@ -30,7 +30,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeSignal>& call, Reply<w
   if (!shared::valid_word(call->word) || call->value >= limits::kWordValue) return CUDA_ERROR_INVALID_VALUE;
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
-  return session.driver().cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+  const CUresult error = session.driver().cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+  if (error == CUDA_SUCCESS) op.state->mark(session.record().sequence, call->word, call->value);
+  return error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call, Reply<wire::tubeHostFunc>&) {

@@ -10,6 +10,7 @@
 
 #include "base/cuda_api.h"
 #include "proxy/client_limits.h"
+#include "proxy/image_scan.h"
 
 namespace tube::proxy {
 
@@ -39,6 +40,16 @@ std::shared_ptr<Image> Image::make(uint64_t bytes) {
 }
 
 Image::~Image() { munmap(data_, size_ + 1); }
+
+// Two threads may both look; they find the same.
+uint32_t Image::writes(std::span<const int> capabilities) const {
+  uint32_t known = writes_.load(std::memory_order_relaxed);
+  if (known == 0) {
+    known = scan_image({data_, size_}, capabilities) + 1;
+    writes_.store(known, std::memory_order_relaxed);
+  }
+  return known - 1;
+}
 
 std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<const Image> image) {
   const Hash128 hash = hash128(image->data(), image->size());

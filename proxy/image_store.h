@@ -7,6 +7,7 @@
 // somebody holds it. Any thread; `mutex_` (rank 30) guards the two indexes and is not held while bytes are copied.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -31,11 +32,14 @@ class Image {
   Image& operator=(const Image&) = delete;
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
+  // What its kernels may write to (image_scan.h); found out when first asked.
+  uint32_t writes(std::span<const int> capabilities) const;
 
  private:
   Image(std::byte* data, uint64_t size) : data_(data), size_(size) {}
   std::byte* data_;
   uint64_t size_;  // a NUL follows: PTX is text
+  mutable std::atomic<uint32_t> writes_{0};  // plus one; 0: not asked yet
 };
 
 class ImageStore {

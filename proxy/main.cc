@@ -15,9 +15,12 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
+#include "base/scope_guard.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/backend.h"
+#include "proxy/device_output.h"
 #include "proxy/gpus.h"
+#include "proxy/process_output.h"
 #include "proxy/restart.h"
 #include "proxy/server.h"
 #include "proxy/version.h"
@@ -78,9 +81,8 @@ std::vector<std::string> arguments_again(const Options& options) {
   return arguments;
 }
 
-Status announce(const Options& options, const Server& server) {
-  std::printf("tubed: ready workflow=%s socket=%s\n", options.workflow.c_str(), server.socket_path().c_str());
-  std::fflush(stdout);
+Status announce(const Options& options, const Server& server, ProcessOutput& output) {
+  output.forward("tubed: ready workflow=" + options.workflow + " socket=" + server.socket_path() + "\n");
   if (options.ready_fd < 0) return {};
   if (write(options.ready_fd, "R", 1) != 1) return errno_error(errno, "--ready-fd");
   close(options.ready_fd);
@@ -99,6 +101,9 @@ Status serve(const Options& options) {
                                                        : BackendChoice::kAuto;
   backend_options.driver_path = options.driver;
   backend_options.sim_path = options.sim;
+  ProcessOutput& output = *new ProcessOutput;  // the process's own: the driver's threads may write until its end
+  if (Status status = output.capture(); !status.ok()) return status;
+  const ScopeGuard finish([&output] { output.finish(); });
   Driver driver;
   Result<Backend> backend = load_backend(backend_options, driver);
   if (!backend.ok()) return backend.error();
@@ -106,12 +111,15 @@ Status serve(const Options& options) {
   if (Status status = gpus.open(); !status.ok()) return status;
   log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(),
            gpus.count());
+  DeviceOutput device_output(driver, gpus, output);
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited)) return errorf("--inherit is for tubed itself");
-  Server server(driver, gpus, ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), coalesce_us(), inherited});
+  Server server(driver, gpus,
+                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), coalesce_us(), inherited, &device_output});
   if (Status status = server.listen(); !status.ok()) return status;
-  if (Status status = announce(options, server); !status.ok()) return status;
+  if (Status status = announce(options, server, output); !status.ok()) return status;
   if (Status status = server.run(); !status.ok() || !server.restart_wanted()) return status;
+  output.finish();  // the next one finds standard output where it was
   return restart(server.hand_over(), arguments_again(options));
 }
 

@@ -28,6 +28,7 @@ struct KernelState final : ObjectState {
   const std::string* name = nullptr;   // interned
   uint32_t parameter_count = 0;
   uint32_t parameter_bytes = 0;        // end of the last parameter
+  uint32_t writes = 0;                 // wire::kKernelPrints, wire::kKernelAsserts
 };
 
 }  // namespace tube::proxy

@@ -52,7 +52,9 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                 }
                 const uint64_t one = 1;
                 (void)!write(ended_fd_.get(), &one, sizeof(one));
-              }},
+              },
+              {},
+              options_.output},
       started_ns_(now_ns()),
       slots_(limits::kClients, false) {}
 

@@ -36,6 +36,7 @@ struct ServerOptions {
   uint32_t spin_us = 0;
   uint32_t coalesce_us = 0;
   Inheritance inherited;   // of the proxy that this one replaces
+  DeviceOutput* output = nullptr;
 };
 
 class Server {

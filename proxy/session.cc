@@ -145,10 +145,12 @@ void Session::end_run(bool in_time) {
 
 bool Session::enter_run(uint64_t untrusted_stream, bool plain) {
   if (!coalescer_.enabled()) return false;
+  const ContextShare* share = context();
+  if (share == nullptr || share->green != nullptr) plain = false;  // held launches are made in the GPU's shared context
   if (!plain || captures() || untrusted_stream != run_stream_ || record_->context != run_context_) end_run(true);
   run_stream_ = untrusted_stream;
   run_context_ = record_->context;
-  if (const ContextShare* share = context(); share != nullptr) run_gpu_ = share->gpu;
+  if (share != nullptr) run_gpu_ = share->gpu;
   return plain && !captures();
 }
 
@@ -180,6 +182,9 @@ bool Session::step() {
   return false;
 }
 
+// What a client may ask although the context has died: what its kernels wrote before.
+bool Session::works_without_gpu(uint32_t call) { return call == static_cast<uint32_t>(wire::Call::tubeCollectOutput); }
+
 void Session::execute() {
   const abi::RecordHeader& header = reader_->header();
   record_ = &header;
@@ -191,11 +196,12 @@ void Session::execute() {
   ContextShare* share = context();
   if (share == nullptr) {
     result = CUDA_ERROR_INVALID_CONTEXT;
-  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed); failed != 0) {
+  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed);
+             failed != 0 && !works_without_gpu(header.call)) {
     result = static_cast<CUresult>(failed);
     shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
-    result = make_current(share->gpu);
+    result = make_current(*share);
     if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
     if (result != CUDA_SUCCESS && is_sticky(result) && shared_.gpu_failed) shared_.gpu_failed(share->gpu, result, client_.id);
   }
@@ -233,12 +239,13 @@ void Session::settle(const abi::RecordHeader& header) {
   if (shared::valid_word(word) && value < limits::kWordValue) shared::proxy_completes_word(segment_.word(word), value);
 }
 
-CUresult Session::make_current(uint32_t gpu) {
-  if (thread_gpu_ == gpu) return CUDA_SUCCESS;
+CUresult Session::make_current(uint32_t gpu, CUcontext context) {
+  if (thread_gpu_ == gpu && thread_context_ == context) return CUDA_SUCCESS;
   if (gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
-  CUresult error = driver().cuCtxSetCurrent(shared_.gpus[gpu].context);
+  CUresult error = driver().cuCtxSetCurrent(context != nullptr ? context : shared_.gpus[gpu].context);
   if (error != CUDA_SUCCESS) return error;
   thread_gpu_ = gpu;
+  thread_context_ = context;
   gpu_.store(gpu, std::memory_order_relaxed);
   used_gpus_.fetch_or(1u << (gpu & 31), std::memory_order_relaxed);
   return CUDA_SUCCESS;
@@ -261,9 +268,15 @@ CUresult Session::create_context(uint32_t untrusted_number, uint32_t untrusted_g
   return made ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+void Session::make_green(uint32_t number, CUgreenCtx green, CUcontext context) {
+  ContextShare* share = this->context(number);
+  share->green = green;
+  share->driver_context = context;
+}
+
 CUresult Session::make_legacy(ContextShare& share) {
   auto state = std::make_unique<StreamState>();
-  if (CUresult error = make_current(share.gpu); error != CUDA_SUCCESS) return error;
+  if (CUresult error = make_current(share); error != CUDA_SUCCESS) return error;
   CUresult error = driver().cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING);
   if (error != CUDA_SUCCESS) return error;
   state->context = share.number;
@@ -296,7 +309,7 @@ StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
   ContextShare* share = context(op.state->context);
   if (share == nullptr) return op;
   // A stream of another GPU than the caller's: its events must come from its own context.
-  if (share->gpu != thread_gpu_) op.error = make_current(share->gpu);
+  op.error = make_current(*share);
   if (op.error == CUDA_SUCCESS) op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
   return op;
 }

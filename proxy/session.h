@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -44,6 +45,7 @@
 namespace tube::proxy {
 
 struct Driver;
+class DeviceOutput;
 class Gpus;
 class ImageStore;
 
@@ -60,6 +62,7 @@ struct Shared {
   // The session's thread is at its end; the server joins it. Any thread.
   std::function<void(uint64_t session)> ended;
   EventShares events = {};
+  DeviceOutput* output = nullptr;   // nullptr: what kernels print is not sorted by client (unit tests)
 };
 
 // A context number of the client: a share of one GPU's context.
@@ -72,6 +75,15 @@ struct ContextShare {
   StreamOrder order;
   std::unique_ptr<StreamState> legacy;   // the stand-in for the legacy stream, made when first used
   std::map<int32_t, uint64_t> limits;    // what the client set; remembered, never applied to the shared context
+  CUgreenCtx green = nullptr;            // a green context: `driver_context` is its
+  CUcontext driver_context = nullptr;    // nullptr: the GPU's shared one
+};
+
+// Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the client names them by
+// number.
+struct DevResources {
+  std::vector<CUdevResource> resources;
+  std::vector<CUdevResourceDesc> descriptions;
 };
 
 template <class T>
@@ -170,9 +182,14 @@ class Session {
   ContextShare* context();
   ContextShare* context(uint32_t untrusted_number);
   CUresult create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags);
+  // A created context gets SMs of its own; `green` is the share's from then on.
+  void make_green(uint32_t number, CUgreenCtx green, CUcontext context);
+  // Resources and descriptions of SMs, as the driver gave them; ids count from 1.
+  DevResources& dev_resources() { return dev_resources_; }
   // Frees everything made in the context; the created ones are then unknown, the primary ones start anew.
   void sweep_context(uint32_t number, bool forget);
-  CUresult make_current(uint32_t gpu);
+  CUresult make_current(uint32_t gpu) { return make_current(gpu, nullptr); }
+  CUresult make_current(const ContextShare& share) { return make_current(share.gpu, share.driver_context); }
 
   // Streams that may be capturing: the legacy ordering asks the driver only then.
   void capture_started() { ++captures_; }
@@ -204,6 +221,15 @@ class Session {
   // Makes the held launches and drops the graphs of kernels that are about to go or change.
   void forget_runs();
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
+  // Launches through `launch`, with what the kernels may write (wire::kKernelPrints, ...) accounted for (handle_output.cc).
+  CUresult launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch);
+  // What kernels of the client's graphs may write; grows with each captured or added node.
+  uint32_t graph_writes() const { return graph_writes_; }
+  void graph_gains(uint32_t writes) { graph_writes_ |= writes; }
+  // Some kernel that may have failed an assertion was not known to have ended. Meaningful when the context has died.
+  bool may_have_asserted();
+  std::string& assertion_text() { return assertion_text_; }
+  bool take_assertion_turn() { return !std::exchange(assertion_told_, true); }
   // Frees an object of `kind` with the driver and forgets it (teardown.cc). CUDA_ERROR_INVALID_HANDLE when unknown.
   CUresult destroy_object(wire::Kind kind, uint64_t untrusted_id);
   // Frees device memory when the stream gets there; looks for memory whose time has come.
@@ -218,8 +244,10 @@ class Session {
   }
 
  private:
+  CUresult make_current(uint32_t gpu, CUcontext context);
   void run();
   bool step();
+  static bool works_without_gpu(uint32_t call);
   void execute();
   void settle(const abi::RecordHeader& header);
   bool held_go_on();
@@ -228,6 +256,8 @@ class Session {
   void release_waiters();
   void end_captures();
   void drop_deferred();
+  void drop_legacy(ContextShare& share);
+  void drop_green(ContextShare& share);
   void teardown_objects(bool idle);
   StreamState* stream_state(uint64_t untrusted_id, CUresult* error);
   CUresult make_legacy(ContextShare& share);
@@ -266,6 +296,9 @@ class Session {
   uint32_t run_context_ = 0;
   uint32_t run_gpu_ = 0;
   uint32_t captures_ = 0;
+  uint32_t graph_writes_ = 0;
+  bool assertion_told_ = false;
+  std::string assertion_text_;          // not yet handed over
   std::map<uint64_t, uint64_t> reservations_;
   std::vector<Deferred> deferred_;
   PendingWaits waits_;
@@ -275,6 +308,8 @@ class Session {
   ReplyBuffer reply_;
   const abi::RecordHeader* record_ = nullptr;
   uint32_t thread_gpu_ = 0xffffffffu;   // whose context is current on the thread
+  CUcontext thread_context_ = nullptr;  // and which: nullptr is the GPU's shared one
+  DevResources dev_resources_;
 
   std::atomic<bool> stop_{false};
   std::atomic<bool> idle_{false};

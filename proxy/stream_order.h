@@ -43,6 +43,18 @@ struct StreamState final : ObjectState {
   // who launched last, for the log when the context dies
   uint64_t last_launch = 0;      // sequence
   uint64_t last_kernel = 0;      // id
+
+  CUevent printed = nullptr;     // device_output.h; made when first needed
+  // The last record that may make an assertion fail, and the last one behind whose work the GPU writes a progress word.
+  uint64_t last_assert = 0;      // sequences
+  uint64_t marked = 0;
+  uint32_t mark_word = 0;
+  uint64_t mark_value = 0;
+  void mark(uint64_t sequence, uint32_t word, uint64_t value) {
+    marked = sequence;
+    mark_word = word;
+    mark_value = value;
+  }
 };
 
 // What an operation means for the order. A marker (progress word, query) on a blocking stream orders nothing.

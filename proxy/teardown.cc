@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/device_output.h"
 #include "proxy/gpus.h"
 #include "proxy/image_store.h"
 #include "proxy/owner.h"
@@ -77,6 +78,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
       (void)share->order.retire(stream, share->legacy.get(), captures());
     }
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
+    if (stream.printed != nullptr) driver().cuEventDestroy_v2(stream.printed);
   }
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) forget_runs();
   const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
@@ -177,19 +179,16 @@ void Session::sweep_context(uint32_t number, bool forget) {
   ContextShare* share = context(number);
   if (share == nullptr) return;
   const uint32_t before = thread_gpu_;
-  (void)make_current(share->gpu);
+  (void)make_current(*share);
   collect_deferred();
   if (!wait_idle(limits::kTeardownMs)) log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(), number);
   for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
-  if (share->legacy != nullptr) {
-    if (share->legacy->join != nullptr) driver().cuEventDestroy_v2(share->legacy->join);
-    driver().cuStreamDestroy_v2(share->legacy->stream);
-    share->legacy.reset();
-  }
+  drop_legacy(*share);
   imports_.close_all(number);
   memory_.free_all(number);
   pinned_.free_all(number);
   host_pages_.free_all(number);
+  drop_green(*share);
   const uint32_t gpu = share->gpu;
   const uint32_t flags = share->flags;
   last_context_ = nullptr;
@@ -205,11 +204,26 @@ void Session::teardown_objects(bool idle) {
     sweep_kind(kind, DeviceMemory::kAllContexts);
   }
   for (auto& [number, share] : contexts_) {
-    if (share.legacy == nullptr) continue;
-    if (share.legacy->join != nullptr) driver().cuEventDestroy_v2(share.legacy->join);
-    driver().cuStreamDestroy_v2(share.legacy->stream);
-    share.legacy.reset();
+    drop_legacy(share);
+    drop_green(share);
   }
+}
+
+void Session::drop_legacy(ContextShare& share) {
+  if (share.legacy == nullptr) return;
+  if (share.legacy->join != nullptr) driver().cuEventDestroy_v2(share.legacy->join);
+  if (share.legacy->printed != nullptr) driver().cuEventDestroy_v2(share.legacy->printed);
+  driver().cuStreamDestroy_v2(share.legacy->stream);
+  share.legacy.reset();
+}
+
+// Behind everything that was made in it.
+void Session::drop_green(ContextShare& share) {
+  if (share.green == nullptr) return;
+  (void)make_current(share.gpu);
+  driver().cuGreenCtxDestroy(share.green);
+  share.green = nullptr;
+  share.driver_context = nullptr;
 }
 
 void Session::teardown() {
@@ -231,6 +245,7 @@ void Session::teardown() {
   };
   waits_.release(driver(), limits::kTeardownMs, [this] { return wait_idle(0, true); }, reach);
   const bool idle = wait_idle(limits::kTeardownMs, true);
+  if (shared_.output != nullptr) shared_.output->forget(client_.id);
   drop_deferred();
   if (idle) graph_memory_.free_all(*this);
   teardown_objects(idle);

@@ -9,9 +9,6 @@
 #include "sim/state.h"
 
 namespace tube::sim {
-namespace {
-
-constexpr unsigned kFlagsMask = CU_CTX_FLAGS_MASK;
 
 void set_default_limits(Context* c) {
   const auto shared = static_cast<size_t>(sm_limits(c->device->spec.sm).shared_per_block_optin);
@@ -44,6 +41,10 @@ Context* make_context(State& s, Device* device, bool primary) {
   s.live.emplace(c, Kind::kContext);
   return c;
 }
+
+namespace {
+
+constexpr unsigned kFlagsMask = CU_CTX_FLAGS_MASK;
 
 Context* primary_of(State& s, Device* device) {
   if (device->primary == nullptr) device->primary = make_context(s, device, true);
@@ -204,7 +205,7 @@ SIM_API CUresult cuCtxDestroy_v2(CUcontext ctx) {
   Lock lock(s.mutex);
   Context* c = nullptr;
   if (CUresult r = check_context(s, ctx, &c)) return r;
-  if (c->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (c->primary || c->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   tear_down(lock, c);
   c->destroyed = true;
   Thread& t = thread();
@@ -366,15 +367,15 @@ SIM_API CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
 SIM_API CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
   SIM_ENTER_CONTEXT(c);
   if (pConfig == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pConfig = c->shared_config == CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE ? CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE
-                                                                        : c->shared_config;
+  (void)c;
+  *pConfig = CU_SHARED_MEM_CONFIG_FOUR_BYTE_BANK_SIZE;  // fixed in every GPU that is left
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   SIM_ENTER_CONTEXT(c);
   if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) return CUDA_ERROR_INVALID_VALUE;
-  c->shared_config = config;
+  (void)c;
   return CUDA_SUCCESS;
 }
 

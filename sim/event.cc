@@ -21,7 +21,7 @@ CUresult record(CUevent handle, CUstream hStream, unsigned flags, Context* conte
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
-  if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (base_context(event->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
   if (!stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) return capture_event(stream, event);
   return issue(lock, stream, EventRecordWork{event});
@@ -61,6 +61,44 @@ CUresult ask_captured(const State& s, const Event* event) {
 }
 
 }  // namespace
+
+// All streams of a context at once: an empty operation that waits for every lane.
+CUresult record_context_event(Lock& lock, Context* context, CUevent handle) {
+  State& s = state();
+  auto* event = live<Event>(s, handle, Kind::kEvent);
+  if (event == nullptr || base_context(event->context) != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;
+  for (Stream* stream : context->streams)
+    if (CUresult r = check_not_capturing(stream)) return r;
+  Op op;
+  for (auto& lane : context->lanes)
+    if (lane->tail) op.waits.push_back(lane->tail);
+  if (context->legacy->tail) op.waits.push_back(context->legacy->tail);
+  auto collector = std::make_shared<Lane>();
+  collector->context = context;
+  context->lanes.push_back(collector);
+  event->fence = submit(lock, collector, std::move(op));
+  event->capture = nullptr;
+  return CUDA_SUCCESS;
+}
+
+CUresult wait_context_event(Lock& lock, Context* context, CUevent handle) {
+  auto* event = live<Event>(state(), handle, Kind::kEvent);
+  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  for (Stream* stream : context->streams)
+    if (CUresult r = check_not_capturing(stream)) return r;
+  if (!event->fence || event->fence->done) return CUDA_SUCCESS;
+  for (auto& lane : context->lanes) {
+    Op op;
+    op.waits.push_back(event->fence);
+    submit(lock, lane, std::move(op));
+  }
+  Op op;
+  op.waits.push_back(event->fence);
+  submit(lock, context->legacy, std::move(op));
+  return CUDA_SUCCESS;
+}
+
 }  // namespace tube::sim
 
 using namespace tube::sim;
@@ -149,48 +187,20 @@ SIM_API CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUe
   return elapsed(pMilliseconds, hStart, hEnd);
 }
 
-// All streams of a context at once: an empty operation that waits for every lane.
 SIM_API CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
-  auto* event = live<Event>(s, hEvent, Kind::kEvent);
   auto* context = hCtx == nullptr ? current_context() : live<Context>(s, hCtx, Kind::kContext);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (event == nullptr || event->context != context) return CUDA_ERROR_INVALID_HANDLE;
-  for (Stream* stream : context->streams)
-    if (CUresult r = check_not_capturing(stream)) return r;
-  Op op;
-  for (auto& lane : context->lanes)
-    if (lane->tail) op.waits.push_back(lane->tail);
-  if (context->legacy->tail) op.waits.push_back(context->legacy->tail);
-  auto collector = std::make_shared<Lane>();
-  collector->context = context;
-  context->lanes.push_back(collector);
-  event->fence = submit(lock, collector, std::move(op));
-  event->capture = nullptr;
-  return CUDA_SUCCESS;
+  if (const auto* event = live<Event>(s, hEvent, Kind::kEvent); event != nullptr && event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  return record_context_event(lock, context, hEvent);
 }
 
 SIM_API CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
-  auto* event = live<Event>(s, hEvent, Kind::kEvent);
   auto* context = hCtx == nullptr ? current_context() : live<Context>(s, hCtx, Kind::kContext);
-  if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (event->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (!event->fence || event->fence->done) return CUDA_SUCCESS;
-  for (Stream* stream : context->streams)
-    if (CUresult r = check_not_capturing(stream)) return r;
-  for (auto& lane : context->lanes) {
-    Op op;
-    op.waits.push_back(event->fence);
-    submit(lock, lane, std::move(op));
-  }
-  Op op;
-  op.waits.push_back(event->fence);
-  submit(lock, context->legacy, std::move(op));
-  return CUDA_SUCCESS;
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : wait_context_event(lock, context, hEvent);
 }

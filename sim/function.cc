@@ -135,10 +135,11 @@ SIM_API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   return config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig) {
+SIM_API CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
   SIM_ENTER_HANDLE(context);
   SIM_FUNCTION(f, hfunc);
   (void)f;
+  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 

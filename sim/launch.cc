@@ -61,9 +61,10 @@ class GridMemory final : public ptx::Memory {
   void print(std::string_view text) override {
     bool full = false;
     {
-      std::lock_guard guard(context_->print_mutex);
-      context_->print_buffer.append(text);
-      full = context_->print_buffer.size() > (1u << 20);
+      Context* owner = base_context(context_);
+      std::lock_guard guard(owner->print_mutex);
+      owner->print_buffer.append(text);
+      full = owner->print_buffer.size() > (1u << 20);
     }
     if (full) flush_prints(context_);
   }
@@ -235,7 +236,7 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
 
 CUresult check_kernel(Lock&, Context* context, KernelWork& w, void** params, void** extra) {
   const Device& device = *context->device;
-  if (w.function->module->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (base_context(w.function->module->context) != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = check_geometry(w, device)) return r;
   if (CUresult r = check_cluster(w, device)) return r;
   if (w.cooperative) {
@@ -275,7 +276,10 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
   KernelScope scope;
   ptx::Fault fault = ptx::launch(*code, *kernel, config, memory);
   if (fault.kind == ptx::Fault::Kind::kNone || fault.kind == ptx::Fault::Kind::kCancelled) return CUDA_SUCCESS;
-  std::fprintf(stderr, "tube sim: kernel %s: %s\n", kernel->name.c_str(), fault.message.c_str());
+  flush_prints(context);  // no call on a failed context does it any more
+  // An assertion's line is the driver's own; everything else is the simulator's to explain.
+  if (fault.kind == ptx::Fault::Kind::kAssert) std::fprintf(stderr, "%s\n", fault.message.c_str());
+  else std::fprintf(stderr, "tube sim: kernel %s: %s\n", kernel->name.c_str(), fault.message.c_str());
   return fault_code(fault.kind);
 }
 
@@ -328,7 +332,7 @@ SIM_API CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
   SIM_ENTER_CONTEXT(context);
   Function* f = nullptr;
   if (CUresult r = legacy_function(hfunc, context, &f)) return r;
-  if (x <= 0 || y <= 0 || z <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (x <= 0 || y <= 0 || z <= 0 || x > 1024 || y > 1024 || z > 64 || int64_t{x} * y * z > 1024) return CUDA_ERROR_INVALID_VALUE;
   f->legacy_block = {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z)};
   return CUDA_SUCCESS;
 }
@@ -376,6 +380,7 @@ static CUresult legacy_launch(CUfunction hfunc, int width, int height, CUstream 
   work.block = f->legacy_block;
   work.shared_bytes = f->legacy_shared;
   size_t size = f->legacy_params.size();
+  if (size > f->kernel->param_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, f->legacy_params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
   return launch(context, hfunc, std::move(work), stream, nullptr, extra);
 }
@@ -391,4 +396,45 @@ SIM_API CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
 SIM_API CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return legacy_launch(f, grid_width, grid_height, hStream, context);
+}
+
+// The deprecated launch over several devices: an ordinary cooperative launch on each.
+static CUresult check_devices(Context* context, const CUDA_LAUNCH_PARAMS* list, unsigned count) {
+  Lock lock(state().mutex);
+  uint64_t seen = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    const CUDA_LAUNCH_PARAMS& p = list[i];
+    if (p.hStream == nullptr || p.hStream == CU_STREAM_LEGACY || p.hStream == CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
+    Stream* stream = nullptr;
+    if (CUresult r = resolve_stream(lock, context, p.hStream, &stream)) return r;
+    uint64_t bit = 1ull << stream->context->device->ordinal;
+    if ((seen & bit) != 0) return CUDA_ERROR_INVALID_DEVICE;
+    seen |= bit;
+    if (p.gridDimX != list->gridDimX || p.gridDimY != list->gridDimY || p.gridDimZ != list->gridDimZ || p.blockDimX != list->blockDimX ||
+        p.blockDimY != list->blockDimY || p.blockDimZ != list->blockDimZ || p.sharedMemBytes != list->sharedMemBytes)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices, unsigned int flags) {
+  SIM_ENTER_CONTEXT(context);
+  if (launchParamsList == nullptr || numDevices == 0 || (flags & ~3u) != 0 || numDevices > state().devices.size())
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = check_devices(context, launchParamsList, numDevices)) return r;
+  for (unsigned i = 0; i < numDevices; ++i) {
+    const CUDA_LAUNCH_PARAMS& p = launchParamsList[i];
+    if (CUresult r = cuLaunchCooperativeKernel(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ,
+                                               p.sharedMemBytes, p.hStream, p.kernelParams))
+      return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
+  SIM_ENTER_CONTEXT(context);
+  Function* f = nullptr;
+  if (CUresult r = legacy_function(hfunc, context, &f)) return r;
+  if (texunit != CU_PARAM_TR_DEFAULT || hTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;  // binding happens through the module
 }

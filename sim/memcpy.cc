@@ -50,12 +50,13 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   }
   FencePtr fence;
   if (CUresult r = issue(lock, stream, std::move(work), &fence)) return r;
-  if (!block || captured) return CUDA_SUCCESS;
+  // Uploads and asynchronous copies do not show what kernels printed, though they may wait (H200, 13.0).
+  const bool shows = sync == Sync::kSync && !from_host && !captured;
   Context* owner = stream->context;
-  wait(lock, fence);
+  if (block && !captured) wait(lock, fence);
   lock.unlock();
-  flush_prints(owner);
-  return owner->error.load();
+  if (shows) flush_prints(owner);
+  return block && !captured ? owner->error.load() : CUDA_SUCCESS;
 }
 
 CUDA_MEMCPY3D flat(size_t bytes) {

@@ -1,7 +1,4 @@
-// Small chapters: profiler, core dump settings, logs, RDMA flush, and old names of calls whose arguments never changed.
-#include <algorithm>
-#include <cstring>
-
+// Small chapters: profiler, RDMA flush, and old names of calls whose arguments never changed.
 #include "sim/state.h"
 #include <cudaProfiler.h>
 
@@ -28,33 +25,12 @@ SIM_API CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget tar
   return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult coredump_get(CUcoredumpSettings attribute, void* value, size_t* size) {
-  if (value == nullptr || size == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  bool text = attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE;
-  if (attribute <= 0 || attribute >= CU_COREDUMP_MAX) return CUDA_ERROR_INVALID_VALUE;
-  size_t need = text ? 1 : sizeof(bool);
-  std::memset(value, 0, std::min(need, *size));
-  *size = need;
-  return CUDA_SUCCESS;
-}
-SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
-  SIM_ENTER(kContext);
-  return coredump_get(attrib, value, size);
-}
-SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
-  SIM_ENTER(kInit);
-  return coredump_get(attrib, value, size);
-}
-
-// The pre-4.0 names. Contexts of that time were bound to a thread, which cuCtxCreate_v2's are as well.
-SIM_API CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) { return cuCtxCreate_v2(pctx, flags, dev); }
+// The pre-4.0 names.
 SIM_API CUresult cuCtxDestroy(CUcontext ctx) { return cuCtxDestroy_v2(ctx); }
 SIM_API CUresult cuCtxPopCurrent(CUcontext* pctx) { return cuCtxPopCurrent_v2(pctx); }
 SIM_API CUresult cuCtxPushCurrent(CUcontext ctx) { return cuCtxPushCurrent_v2(ctx); }
 SIM_API CUresult cuStreamDestroy(CUstream hStream) { return cuStreamDestroy_v2(hStream); }
 SIM_API CUresult cuEventDestroy(CUevent hEvent) { return cuEventDestroy_v2(hEvent); }
-
-SIM_API CUresult cuMemAllocHost(void** pp, unsigned int bytesize) { return cuMemAllocHost_v2(pp, bytesize); }
 
 SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
   SIM_ENTER(kInit);

@@ -38,6 +38,7 @@ void fill_variables(Module* module) {
 CUresult load(Context* context, CUmodule* out, const void* image, size_t size, unsigned count, CUjit_option* options,
               void** values) {
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  flush_prints(context);
   JitOptions jit;
   if (CUresult r = parse_jit_options(count, options, values, &jit)) return r;
   std::shared_ptr<const ptx::Module> code;

@@ -20,6 +20,7 @@
 namespace tube::sim {
 
 struct Graph;
+struct GreenContext;
 struct Node;
 struct Stream;
 struct Pool;
@@ -49,6 +50,7 @@ struct Context {
   uint64_t id = 0;
   Device* device = nullptr;
   bool primary = false;
+  GreenContext* green = nullptr;  // green.cc
   bool destroyed = false;
   bool active = false;            // primary: retained by somebody
   int retained = 0;
@@ -66,7 +68,6 @@ struct Context {
   std::vector<Module*> modules;
   std::array<size_t, 10> limits{};
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
-  CUsharedconfig shared_config = CU_SHARED_MEM_CONFIG_DEFAULT_BANK_SIZE;
   std::mutex print_mutex;   // guards print_buffer; leaf
   std::string print_buffer;  // device printf, shown at the next synchronising call
   std::mutex heap_mutex;     // guards heap_used; leaf

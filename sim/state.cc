@@ -104,7 +104,8 @@ Device* device_at(CUdevice ordinal) {
 }
 
 Accessor accessor_of(const Context& context, bool dma) {
-  return {context.device->ordinal, context.peers.load(std::memory_order_relaxed), dma};
+  const Context& owner = context.green == nullptr ? context : *context.device->primary;
+  return {context.device->ordinal, owner.peers.load(std::memory_order_relaxed), dma};
 }
 
 CUresult synchronize(Lock& lock, Context* context) {
@@ -122,7 +123,8 @@ CUresult synchronize(Lock& lock, Context* context) {
   return context->error.load();
 }
 
-void flush_prints(Context* context) {
+void flush_prints(Context* of) {
+  Context* context = base_context(of);
   std::string text;
   {
     std::lock_guard guard(context->print_mutex);

@@ -21,7 +21,7 @@ namespace tube::sim {
 
 enum class Kind : uint8_t {
   kContext, kStream, kEvent, kModule, kFunction, kKernel, kLibrary, kLinker, kPool, kGraph, kNode, kGraphExec, kArray,
-  kUserObject, kMipmap,
+  kUserObject, kMipmap, kGreenContext, kResourceDescription,
 };
 
 struct State {
@@ -93,6 +93,11 @@ Device* device_at(CUdevice ordinal);
 
 // What the context's accesses look like to the address map.
 Accessor accessor_of(const Context& context, bool dma);
+
+// A context that is nobody's yet. With the lock held.
+Context* make_context(State& s, Device* device, bool primary);
+// The context whose memory, printf buffer and peers this one has: a green one's primary, or itself (green.cc).
+Context* base_context(Context* context);
 
 // Waits for all work of the context; returns its sticky error. Takes and drops the lock.
 CUresult synchronize(Lock& lock, Context* context);  // nothing to do for null

@@ -48,6 +48,13 @@ CUresult enter_stream(const char* call, CUstream handle, Context** context) {
   return CUDA_SUCCESS;
 }
 
+Stream* add_stream(State& s, Context* context, unsigned flags, int priority) {
+  Stream* stream = make_stream(s, context, flags, priority);
+  context->streams.push_back(stream);
+  s.live.emplace(stream, Kind::kStream);
+  return stream;
+}
+
 CUresult resolve_stream(Lock&, Context* current, CUstream handle, Stream** stream) {
   State& s = state();
   const bool is_default = handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
@@ -134,9 +141,7 @@ static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
   if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
-  Stream* stream = make_stream(s, context, flags, std::clamp(priority, -5, 0));
-  context->streams.push_back(stream);
-  s.live.emplace(stream, Kind::kStream);
+  Stream* stream = add_stream(s, context, flags, std::clamp(priority, -5, 0));
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;
 }
@@ -201,22 +206,6 @@ SIM_API CUresult cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
   SIM_ON_STREAM(hStream);
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *pctx = reinterpret_cast<CUcontext>(stream->context);
-  return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  SIM_ON_STREAM(hStream);
-  if (pCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *pCtx = reinterpret_cast<CUcontext>(stream->context);
-  if (pGreenCtx != nullptr) *pGreenCtx = nullptr;
-  return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
-  SIM_ON_STREAM(hStream);
-  (void)stream;
-  if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *phCtx = nullptr;
   return CUDA_SUCCESS;
 }
 

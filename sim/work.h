@@ -80,6 +80,13 @@ using Work = std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork,
 // Stream 0, 1, 2 or a handle, in the given current context. CUDA_ERROR_INVALID_HANDLE (400) or a context's error.
 CUresult resolve_stream(Lock& lock, Context* current, CUstream handle, Stream** stream);
 
+// A stream of the program's own. With the lock held.
+Stream* add_stream(State& s, Context* context, unsigned flags, int priority);
+
+// cuCtxRecordEvent and cuCtxWaitEvent (event.cc). With the lock held.
+CUresult record_context_event(Lock& lock, Context* context, CUevent handle);
+CUresult wait_context_event(Lock& lock, Context* context, CUevent handle);
+
 // Appends the work or captures it. `fence`, when given, receives the fence (null when captured).
 CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence = nullptr);
 

@@ -21,6 +21,20 @@ call("cuCtxSynchronize", lane="local", uses="tubeSignal")
 call("cuCtxSynchronize_v2", lane="local", needs="init", uses="tubeSignal")
 call("cuCtxGetLimit", "cuCtxSetLimit", lane="local", uses="tubeContextLimit")
 
-absent("cuCtxAttach", "cuCtxDetach", why="deprecated since CUDA 4")
-absent("cuCtxGetSharedMemConfig", "cuCtxSetSharedMemConfig", "cuFuncSetSharedMemConfig",
-       why="shared memory banks are not configurable on any supported GPU")
+call("cuCtxAttach", "cuCtxDetach", "cuCtxGetSharedMemConfig", "cuCtxSetSharedMemConfig", "cuFuncSetSharedMemConfig",
+     "cuCtxGetExecAffinity", lane="local", needs="context")
+call("cuCtxResetPersistingL2Cache", lane="post", needs="context")
+# of all streams of a context: a stream that waits for each of them
+call("cuCtxRecordEvent", lane="local", needs="init", uses="tubeEventRecord tubeStreamWaitEvent")
+call("cuCtxWaitEvent", lane="local", needs="init", uses="tubeStreamWaitEvent")
+
+chapter("green context")
+call("cuDeviceGetDevResource", "cuCtxGetDevResource", "cuGreenCtxGetDevResource", lane="local", needs="init", uses="tubeGetResource")
+call("cuDevSmResourceSplitByCount", lane="local", needs="init", uses="tubeSplitResource")
+call("cuDevResourceGenerateDesc", lane="local", needs="init", uses="tubeResourceDescription")
+call("cuGreenCtxCreate", lane="local", needs="init", uses="tubeGreenContextCreate")
+call("cuGreenCtxDestroy", lane="local", needs="init", uses="tubeContextDestroy")
+call("cuCtxFromGreenCtx", "cuGreenCtxGetId", lane="local", needs="init")
+call("cuGreenCtxRecordEvent", lane="local", needs="init", uses="tubeEventRecord tubeStreamWaitEvent")
+call("cuGreenCtxWaitEvent", lane="local", needs="init", uses="tubeStreamWaitEvent")
+call("cuGreenCtxStreamCreate", lane="local", needs="init", uses="tubeStreamCreate")

@@ -71,6 +71,6 @@ call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local", uses="tubeGraphE
 call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated")
 call("cuGraphExecGetFlags", lane="reply", flags=out())
 call("cuGraphUpload", lane="post")
-call("cuGraphLaunch", lane="hand", handler="generated")
+call("cuGraphLaunch", lane="hand")
 call("cuGraphNodeSetEnabled", lane="reply")
 call("cuGraphNodeGetEnabled", lane="reply", isEnabled=out())

@@ -5,4 +5,3 @@ call("cuInit", "cuDriverGetVersion", "cuGetProcAddress", "cuGetProcAddress_v2", 
      "cuGetExportTable", lane="local", needs="nothing")
 call("cuModuleGetLoadingMode", lane="local", needs="init")
 call("cuProfilerStart", "cuProfilerStop", lane="local", needs="init")  # the profiler sees the function process, not the GPU
-absent("cuProfilerInitialize", why="removed from the driver in CUDA 12")

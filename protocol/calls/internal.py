@@ -34,9 +34,10 @@ message("tubeLoadImage", "reply", library="id", kind="u32", flags="u32", token="
         reply=dict(jit_values="blob", info_log="blob", error_log="blob"))
 message("tubeUnload", "post", library="id", kind="u32")
 # The kernel gets client-made id `kernel`; layout entries are {u32 offset, u32 size} per parameter; attributes are
-# {i32 result, i32 value} for CUfunction_attribute 0..kFunctionAttributeCount-1.
+# {i32 result, i32 value} for CUfunction_attribute 0..kFunctionAttributeCount-1. writes: whether its image can print (1)
+# or assert (2) (wire::kKernelPrints, wire::kKernelAsserts).
 message("tubeGetKernel", "reply", library="id", kernel="id", kind="u32", name="name",
-        reply=dict(parameter_count="u32", parameter_bytes="u32", layout="blob", attributes="blob"))
+        reply=dict(parameter_count="u32", parameter_bytes="u32", writes="u32", layout="blob", attributes="blob"))
 message("tubeGetGlobal", "reply", library="id", kind="u32", name="name", reply=dict(dptr="u64", bytes="u64"))
 # is there a managed variable of that name?
 message("tubeGetManaged", "reply", library="id", name="name", reply=dict(bytes="u64"))
@@ -89,6 +90,22 @@ message("tubeContextCreate", "post", number="u32", device="u32", flags="u32")
 message("tubeContextDestroy", "post", number="u32")
 message("tubePrimaryReset", "reply", device="u32")   # frees what the client made there
 message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64", reply=dict(value="u64"))
+
+chapter("green context")
+# Resources stay in the proxy: the client holds their ids. source 0: device `number`, 1: context `number`. sms: count,
+# smallest partition, alignment.
+message("tubeGetResource", "reply", source="u32", number="u32", type="u32", reply=dict(resource="u64", sms="u32[3]"))
+# groups 0: only how many there would be. parts: {u64 resource, u32 sms[3], u32 zero}, the remaining one last.
+message("tubeSplitResource", "reply", resource="u64", groups="u32", flags="u32", minimum="u32",
+        reply=dict(groups="u32", parts="blob"))
+message("tubeResourceDescription", "reply", resources="blob", reply=dict(description="u64"))
+# a context like those of tubeContextCreate, whose work runs on the description's SMs
+message("tubeGreenContextCreate", "reply", number="u32", device="u32", description="u64", flags="u32")
+
+chapter("output")
+# What the client's kernels have printed, and what an assertion of theirs said, as far as the GPU has got; `more` when not all
+# fitted. outstanding: kernels that may print are still running.
+message("tubeCollectOutput", "reply", reply=dict(outstanding="u32", more="u32", out="blob", err="blob"))
 
 chapter("tables")
 # export table 1734DC26 slot 4 (cuda-shim.md section 0, 4b): the two per-TPC buffers, from the proxy's context.

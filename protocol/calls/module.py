@@ -42,7 +42,7 @@ call("cuLinkAddFile", alias_of="cuLinkAddFile_v2")
 
 chapter("launch")
 call("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", lane="local", uses="tubeLaunch")
-absent("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuParamSetSize", "cuParamSeti", "cuParamSetf", "cuParamSetv",
-       "cuParamSetTexRef", "cuFuncSetBlockShape", "cuFuncSetSharedSize",
-       why="the launch interface of CUDA 3, deprecated since CUDA 4; its parameters have no sizes")
-absent("cuLaunchCooperativeKernelMultiDevice", why="deprecated since CUDA 11.3")
+# the launch interface of CUDA 3: settings in the hook, then an ordinary launch
+call("cuFuncSetBlockShape", "cuFuncSetSharedSize", "cuParamSetSize", "cuParamSeti", "cuParamSetf", "cuParamSetv", "cuParamSetTexRef",
+     lane="local")
+call("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuLaunchCooperativeKernelMultiDevice", lane="local", uses="tubeLaunch")

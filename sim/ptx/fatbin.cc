@@ -1,10 +1,8 @@
-// Finds PTX in a module image: text, the wrapper that cudart hands over (both versions), or a bare fatbin.
+// Finds PTX in a module image: text, the wrapper that cudart hands over (both versions), or a bare fatbin (image/fatbin.h).
 //
-// A fatbin is a 16-byte header and entries; an entry is a header (kind, sizes, target, flags) and a payload, which LZ4 or
-// zstd may have packed. Every offset is checked against the bytes there are before it is used. Where the caller has only
-// a pointer (size 0) the headers' own sizes are the limit: such an image comes from the program itself.
-#include <lz4.h>
-#include <zstd.h>
+// Where the caller has only a pointer (size 0) the headers' own sizes are the limit: such an image comes from the program
+// itself.
+#include "image/fatbin.h"
 
 #include <cstring>
 #include <string>
@@ -14,38 +12,13 @@
 namespace tube::sim::ptx {
 namespace {
 
-constexpr uint32_t kWrapperMagic = 0x466243B1, kFatbinMagic = 0xBA55ED50;
-constexpr uint16_t kPtxEntry = 1;
-constexpr uint64_t kLz4Flag = 0x2000, kZstdFlag = 0x8000;
+using image::FatbinHeader;
+using image::kFatbinMagic;
+using image::kWrapperMagic;
+using image::own_size;
+using image::Wrapper;
+
 constexpr uint64_t kMaxText = 256u << 20;
-
-struct Wrapper {
-  uint32_t magic, version;
-  const void* data;
-  const void* extra;
-};
-
-struct FatbinHeader {
-  uint32_t magic;
-  uint16_t version, header_size;
-  uint64_t size;  // without the header
-};
-static_assert(sizeof(FatbinHeader) == 16);
-
-struct EntryHeader {
-  uint16_t kind, version;
-  uint32_t header_size;
-  uint64_t payload_size;
-  uint32_t compressed_size;
-  uint32_t unknown0;
-  uint32_t unknown1;
-  uint32_t sm;
-  uint64_t unknown2;
-  uint64_t flags;
-  uint64_t unknown3;
-  uint64_t uncompressed_size;
-};
-static_assert(sizeof(EntryHeader) == 64);
 
 struct Best {
   int sm = -1;
@@ -55,99 +28,31 @@ struct Best {
   std::string trouble;    // why an entry could not be read
 };
 
-template <class T>
-bool read(const std::byte* data, uint64_t size, uint64_t at, T* out) {
-  if (at > size || size - at < sizeof(T)) return false;
-  std::memcpy(out, data + at, sizeof(T));
-  return true;
-}
-
 bool looks_like_text(const char* text, size_t size) {
   size_t i = 0;
   while (i < size && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t')) ++i;
   return i < size && (text[i] == '/' || text[i] == '.');
 }
 
-bool unpack(const EntryHeader& entry, const std::byte* payload, std::string* out, std::string* why) {
-  const auto* const bytes = reinterpret_cast<const char*>(payload);
-  if ((entry.flags & (kLz4Flag | kZstdFlag)) == 0) {
-    out->assign(bytes, entry.payload_size);
-    return true;
-  }
-  if (entry.uncompressed_size == 0 || entry.uncompressed_size > kMaxText) {
-    *why = "a compressed entry claims an impossible size";
-    return false;
-  }
-  // The payload is padded; compressed_size says where the stream ends.
-  uint64_t packed = entry.compressed_size != 0 ? entry.compressed_size : entry.payload_size;
-  if (packed > entry.payload_size) {
-    *why = "a compressed entry is longer than its payload";
-    return false;
-  }
-  out->resize(entry.uncompressed_size);
-  if ((entry.flags & kZstdFlag) != 0) {
-    const size_t got = ZSTD_decompress(out->data(), out->size(), bytes, packed);
-    if (ZSTD_isError(got) == 0) {
-      out->resize(got);
-      return true;
-    }
-    *why = std::string("zstd: ") + ZSTD_getErrorName(got);
-    return false;
-  }
-  const int got = LZ4_decompress_safe(bytes, out->data(), static_cast<int>(packed), static_cast<int>(out->size()));
-  if (got >= 0) {
-    out->resize(static_cast<size_t>(got));
-    return true;
-  }
-  *why = "LZ4: the stream is damaged";
-  return false;
-}
-
 void search(const std::byte* data, uint64_t size, int sm, Best* best) {
-  FatbinHeader header;
-  if (!read(data, size, 0, &header) || header.magic != kFatbinMagic || header.header_size < sizeof(header) ||
-      header.header_size > size) {
-    best->trouble = "the fatbin's header is damaged";
-    return;
-  }
-  if (header.size > size - header.header_size) {
-    best->trouble = "the fatbin is cut short";
-    return;
-  }
-  const uint64_t end = header.header_size + header.size;
-  uint64_t at = header.header_size;
-  while (at < end) {
-    EntryHeader entry;
-    if (!read(data, end, at, &entry)) break;
-    if (entry.header_size < sizeof(entry) || entry.header_size > end - at ||
-        entry.payload_size > end - at - entry.header_size) {
-      best->trouble = "a fatbin entry reaches beyond the end";
-      return;
-    }
-    const std::byte* const payload = data + at + entry.header_size;
-    at += entry.header_size + entry.payload_size;
-    if (entry.kind != kPtxEntry) {
+  image::FatbinReader reader(data, size);
+  image::Entry entry;
+  while (reader.next(&entry)) {
+    if (!entry.is(image::EntryKind::kPtx)) {
       best->cubin = true;
       continue;
     }
-    const int target = static_cast<int>(entry.sm & 0xffff);
-    if (target > sm) {
+    if (entry.sm > sm) {
       best->too_new = true;
       continue;
     }
     std::string text;
-    if (target > best->sm && unpack(entry, payload, &text, &best->trouble)) {
-      best->sm = target;
+    if (entry.sm > best->sm && unpack(entry, kMaxText, &text, &best->trouble)) {
+      best->sm = entry.sm;
       best->text = std::move(text);
     }
   }
-}
-
-// The size a fatbin gives itself, for callers that only have a pointer.
-uint64_t own_size(const void* fatbin) {
-  FatbinHeader header;
-  std::memcpy(&header, fatbin, sizeof(header));
-  return header.magic == kFatbinMagic ? header.header_size + header.size : sizeof(header);
+  if (reader.trouble() != nullptr) best->trouble = reader.trouble();
 }
 
 void trim(std::string* text) {
@@ -157,15 +62,15 @@ void trim(std::string* text) {
 
 }  // namespace
 
-std::string find_ptx(const void* image, size_t size, int sm, std::string* why) {
+std::string find_ptx(const void* bytes, size_t size, int sm, std::string* why) {
   std::string ignored;
   if (why == nullptr) why = &ignored;
   why->clear();
-  if (image == nullptr) {
+  if (bytes == nullptr) {
     *why = "no image";
     return {};
   }
-  const auto* const data = static_cast<const std::byte*>(image);
+  const auto* const data = static_cast<const std::byte*>(bytes);
   uint32_t magic = 0;
   if (size == 0) {
     // Text may be shorter than a magic number: look byte by byte until one differs.
@@ -175,9 +80,11 @@ std::string find_ptx(const void* image, size_t size, int sm, std::string* why) {
       if (first[i] == 0) break;
     }
     std::memcpy(&magic, first, sizeof(magic));
-  } else if (!read(data, size, 0, &magic)) {
+  } else if (size < sizeof(magic)) {
     *why = "the image is too short";
     return {};
+  } else {
+    std::memcpy(&magic, data, sizeof(magic));
   }
   Best best;
   if (magic == kWrapperMagic) {
@@ -186,7 +93,7 @@ std::string find_ptx(const void* image, size_t size, int sm, std::string* why) {
       *why = "the wrapper is cut short";
       return {};
     }
-    std::memcpy(&wrapper, image, sizeof(wrapper));
+    std::memcpy(&wrapper, bytes, sizeof(wrapper));
     if (wrapper.data == nullptr) {
       *why = "the wrapper holds no fatbin";
       return {};
@@ -197,11 +104,11 @@ std::string find_ptx(const void* image, size_t size, int sm, std::string* why) {
       *why = "the fatbin is cut short";
       return {};
     }
-    search(data, size != 0 ? size : own_size(image), sm, &best);
-  } else if (magic == 0x464C457F) {
+    search(data, size != 0 ? size : own_size(bytes), sm, &best);
+  } else if (magic == image::kElfMagic) {
     best.cubin = true;
   } else {
-    const char* const text = static_cast<const char*>(image);
+    const char* const text = static_cast<const char*>(bytes);
     const size_t length = size != 0 ? strnlen(text, size) : std::strlen(text);
     if (looks_like_text(text, length)) return std::string(text, length);
     *why = "neither PTX nor a fatbin";

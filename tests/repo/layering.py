@@ -10,9 +10,10 @@ ALLOWED = {
     "protocol": {"protocol", "sharedmem", "base"},
     "hook": {"hook", "protocol", "sharedmem", "base"},
     "policies": {"policies", "protocol", "sharedmem", "base"},
-    "proxy": {"proxy", "policies", "protocol", "sharedmem", "base"},
-    "sim": {"sim", "protocol", "base"},
-    "tools": {"tools", "proxy", "policies", "protocol", "sharedmem", "base"},
+    "image": {"image", "base"},
+    "proxy": {"proxy", "policies", "image", "protocol", "sharedmem", "base"},
+    "sim": {"sim", "image", "protocol", "base"},
+    "tools": {"tools", "proxy", "policies", "image", "protocol", "sharedmem", "base"},
 }
 PARTS = set(ALLOWED) | {"tests", "bench", "examples"}
 # policies/ decides over plain values: it has no GPU, descriptor, thread or clock of its own.

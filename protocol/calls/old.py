@@ -1,0 +1,7 @@
+"""The ABI from before CUDA 3.2, without arrays and copies: 32-bit sizes and addresses (hook/call_old_memory.cc)."""
+
+chapter("32-bit addresses")
+call("cuDeviceTotalMem", "cuCtxCreate", lane="local", needs="init")
+# answered as the driver does: no context of today has such addresses
+call("cuMemGetInfo", "cuMemAlloc", "cuMemAllocPitch", "cuMemFree", "cuMemAllocHost", "cuMemGetAddressRange", "cuMemHostGetDevicePointer",
+     "cuModuleGetGlobal", lane="local", needs="context")

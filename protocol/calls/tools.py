@@ -1,0 +1,11 @@
+"""Debuggers and monitors: bookkeeping in the function process (hook/call_tools.cc)."""
+
+chapter("tools")
+call("cuCoredumpGetAttribute", "cuCoredumpSetAttribute", lane="local", needs="context")
+call("cuCoredumpGetAttributeGlobal", "cuCoredumpSetAttributeGlobal", lane="local", needs="init")
+call("cuLogsRegisterCallback", "cuLogsUnregisterCallback", "cuLogsCurrent", "cuLogsDumpToFile", "cuLogsDumpToMemory", lane="local",
+     needs="nothing")
+call("cuDeviceRegisterAsyncNotification", "cuDeviceUnregisterAsyncNotification", lane="local", needs="init")
+call("cuProfilerInitialize", lane="local", needs="context")
+call("cuCheckpointProcessCheckpoint", "cuCheckpointProcessGetRestoreThreadId", "cuCheckpointProcessGetState",
+     "cuCheckpointProcessLock", "cuCheckpointProcessRestore", "cuCheckpointProcessUnlock", lane="local", needs="init")

@@ -1,0 +1,91 @@
+// What a client's kernels print and which assertion of theirs failed: launches that may write, and handing the text over.
+//
+// Printing is device_output.h's business. A failed assertion ends the context for everybody; its text goes to the clients
+// that had a kernel with assertions in flight, which as a rule is one.
+#include <algorithm>
+#include <functional>
+
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/device_output.h"
+#include "proxy/gpus.h"
+#include "proxy/session.h"
+#include "sharedmem/accessors.h"
+#include "sharedmem/words.h"
+
+namespace tube::proxy {
+
+CUresult Session::launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch) {
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (captures() && driver().cuStreamIsCapturing(op.stream, &capturing) == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
+    graph_gains(writes);  // it writes when the graph is launched
+    return launch();
+  }
+  if ((writes & wire::kKernelAsserts) != 0) op.state->last_assert = record_->sequence;
+  if ((writes & wire::kKernelPrints) == 0 || shared_.output == nullptr) return launch();
+  DeviceOutput::Turn turn(*shared_.output, client_.id);
+  const CUresult error = launch();
+  if (error == CUDA_SUCCESS) turn.launched(thread_gpu_, op.stream, &op.state->printed);
+  return error;
+}
+
+bool Session::may_have_asserted() {
+  const auto open = [this](const StreamState& stream) {
+    if (stream.last_assert == 0) return false;
+    const bool ended = stream.marked > stream.last_assert && shared::valid_word(stream.mark_word) &&
+                       static_cast<int64_t>(shared::load_word(segment_.word(stream.mark_word)) - stream.mark_value) >= 0;
+    return !ended;
+  };
+  for (auto& [number, share] : contexts_) {
+    if (share.legacy != nullptr && open(*share.legacy)) return true;
+  }
+  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
+    if (open(static_cast<const StreamState&>(*objects_.find(wire::Kind::kStream, id)->state))) return true;
+  }
+  return false;
+}
+
+namespace {
+
+// Once, when a GPU of the client has died of an assertion.
+void fetch_assertion(Session& session) {
+  Gpus& gpus = session.shared().gpus;
+  for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
+    if (gpus[gpu].failed.load(std::memory_order_relaxed) != CUDA_ERROR_ASSERT) continue;
+    if (!session.take_assertion_turn() || !session.may_have_asserted()) return;
+    // The driver writes the text when somebody synchronises; on a dead context that returns at once.
+    if (session.make_current(gpu) == CUDA_SUCCESS) (void)session.driver().cuCtxSynchronize();
+    session.assertion_text() = session.shared().output->assertions();
+    return;
+  }
+}
+
+}  // namespace
+
+// Generated but for what the graph's kernels may write.
+CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Reply<wire::cuGraphLaunch>&) {
+  const auto exec = session.resolve<CUgraphExec>(wire::Kind::kGraphExec, call->hGraph);
+  if (exec.error != CUDA_SUCCESS) return exec.error;
+  const StreamOp op = session.stream_op(call->hStream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  const auto launch = [&] { return session.driver().cuGraphLaunch(exec.handle, op.stream); };
+  return session.graph_writes() == 0 ? launch() : session.launch_writing(op, session.graph_writes(), std::cref(launch));
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeCollectOutput>&, Reply<wire::tubeCollectOutput>& reply) {
+  if (session.shared().output == nullptr) return CUDA_SUCCESS;
+  fetch_assertion(session);
+  std::string& assertion = session.assertion_text();
+  const std::string err = assertion.substr(0, std::min<size_t>(assertion.size(), reply.room() / 2));
+  assertion.erase(0, err.size());
+  reply.put(&wire::tubeCollectOutput_reply::err, std::as_bytes(std::span(err)));
+  bool outstanding = false;
+  bool more = false;
+  const std::string out = session.shared().output->collect(session.client().id, reply.room(), &outstanding, &more);
+  reply.put(&wire::tubeCollectOutput_reply::out, std::as_bytes(std::span(out)));
+  reply->outstanding = outstanding ? 1 : 0;
+  reply->more = more || !assertion.empty() ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tube::proxy
