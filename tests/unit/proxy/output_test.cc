@@ -1,0 +1,128 @@
+// What an image's kernels may write to, and the capture of this process's own output.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "image/fatbin.h"
+#include "protocol/handle_id.h"
+#include "proxy/image_scan.h"
+#include "proxy/process_output.h"
+
+namespace tube::proxy {
+namespace {
+
+const int kCapabilities[] = {90};
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+struct EntryBytes {
+  uint16_t kind, version;
+  uint32_t header_size;
+  uint64_t payload_size;
+  uint32_t compressed_size, unknown0, unknown1, sm;
+  uint64_t unknown2, flags, unknown3, uncompressed_size;
+};
+static_assert(sizeof(EntryBytes) == 64);
+
+struct Part {
+  image::EntryKind kind;
+  uint32_t sm;
+  std::string payload;
+};
+
+std::string fatbin(const std::vector<Part>& parts) {
+  std::string body;
+  for (const Part& part : parts) {
+    EntryBytes entry{};
+    entry.kind = static_cast<uint16_t>(part.kind);
+    entry.header_size = sizeof entry;
+    entry.payload_size = part.payload.size();
+    entry.sm = part.sm;
+    body.append(reinterpret_cast<const char*>(&entry), sizeof entry).append(part.payload);
+  }
+  const image::FatbinHeader header{image::kFatbinMagic, 1, sizeof header, body.size()};
+  return std::string(reinterpret_cast<const char*>(&header), sizeof header) + body;
+}
+
+TEST(ImageScan, TextThatPrintsAndTextThatDoesNot) {
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func vprintf"), kCapabilities), wire::kKernelPrints);
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func __assertfail"), kCapabilities), wire::kKernelAsserts);
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.entry quiet"), kCapabilities), 0u);
+  EXPECT_EQ(scan_image({}, kCapabilities), 0u);
+}
+
+TEST(ImageScan, OnlyTheEntriesThatTheGpuTakesCount) {
+  const Part other{image::EntryKind::kElf, 80, "vprintf"}, quiet{image::EntryKind::kElf, 90, "nothing"}, ptx{image::EntryKind::kPtx, 75, "vprintf"};
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), kCapabilities), 0u);
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet, ptx})), kCapabilities), 0u) << "machine code is taken before PTX";
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, ptx})), kCapabilities), wire::kKernelPrints);
+  EXPECT_EQ(scan_image(bytes_of(fatbin({{image::EntryKind::kElf, 90, "vprintf and __assertfail"}})), kCapabilities),
+            wire::kKernelPrints | wire::kKernelAsserts);
+  const int both[] = {90, 80};
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), both), wire::kKernelPrints);
+}
+
+TEST(ImageScan, DamageIsNoTrouble) {
+  const std::string whole = fatbin({{image::EntryKind::kElf, 90, "vprintf"}, {image::EntryKind::kPtx, 75, "vprintf"}});
+  for (size_t size = 0; size < whole.size(); ++size) (void)scan_image(bytes_of(whole.substr(0, size)), kCapabilities);
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(0xff);
+    (void)scan_image(bytes_of(damaged), kCapabilities);
+  }
+}
+
+TEST(Fatbin, AnEntryBeyondTheEndIsToldFromTheEnd) {
+  std::string whole = fatbin({{image::EntryKind::kPtx, 75, "one"}});
+  image::FatbinReader good(reinterpret_cast<const std::byte*>(whole.data()), whole.size());
+  image::Entry entry;
+  EXPECT_TRUE(good.next(&entry));
+  EXPECT_FALSE(good.next(&entry));
+  EXPECT_EQ(good.trouble(), nullptr);
+  whole[sizeof(image::FatbinHeader) + 8] = 100;  // the payload's size
+  image::FatbinReader bad(reinterpret_cast<const std::byte*>(whole.data()), whole.size());
+  EXPECT_FALSE(bad.next(&entry));
+  EXPECT_NE(bad.trouble(), nullptr);
+}
+
+// In a child: the capture is for the whole process.
+TEST(ProcessOutput, TakesWhatWasPrintedAndForwardsTheRest) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(pipe_ends[1], 1);
+    std::string first, second, third;
+    ProcessOutput& output = *new ProcessOutput;
+    {
+      if (!output.capture().ok()) _exit(1);
+      printf("from a kernel");
+      output.take(&first);
+      for (int i = 0; i < 30000; ++i) printf("%07d\n", i);
+      output.take(&second);
+      output.take(&third);
+      fprintf(stderr, "something else\nkernels.cu:7: void k(): block: [0,0,0], thread: [1,0,0] Assertion `x` failed.\n");
+      const std::string assertions = output.take_assertions();
+      if (assertions != "kernels.cu:7: void k(): block: [0,0,0], thread: [1,0,0] Assertion `x` failed.\n") _exit(2);
+      if (!output.take_assertions().empty()) _exit(3);
+      printf("nobody's");
+      output.finish();
+    }
+    _exit(first == "from a kernel" && second.size() == 240000 && third.empty() ? 0 : 4);
+  }
+  close(pipe_ends[1]);
+  char text[64] = {};
+  EXPECT_EQ(read(pipe_ends[0], text, sizeof text), 8);
+  EXPECT_STREQ(text, "nobody's");
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  close(pipe_ends[0]);
+}
+
+}  // namespace
+}  // namespace tube::proxy
