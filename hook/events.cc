@@ -178,7 +178,7 @@ CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int f
 
 CUresult cuEventQuery(CUevent hEvent) {
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = guard(Needs::kHandle); r != CUDA_SUCCESS) return r;
   Event* event;
   Mark mark;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;

@@ -58,8 +58,3 @@ CASE(bad_arguments) {
   SHOW(cuMulticastCreate(&handle, nullptr));
 }
 
-CASE(without_init) {
-  CUmulticastObjectProp prop = object_prop();
-  CUmemGenericAllocationHandle handle = 0;
-  SHOW(cuMulticastCreate(&handle, &prop));
-}

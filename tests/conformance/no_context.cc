@@ -293,14 +293,6 @@ CASE(graphs) {
   SHOW(cuGraphNodeGetType(empty, &type));
   CUgraph copy;
   SHOW(cuGraphClone(&copy, graph));
-  CUgraphExec exec = nullptr;
-  SHOW(cuGraphInstantiate(&exec, graph, 0));
-  SHOW(cuGraphUpload(exec, o.stream));
-  SHOW(cuGraphLaunch(exec, o.stream));
-  SHOW(cuStreamSynchronize(o.stream));
-  CUgraphExecUpdateResultInfo info{};
-  SHOW(cuGraphExecUpdate(exec, graph, &info));
-  SHOW(cuGraphExecDestroy(exec));
   SHOW(cuGraphDestroy(copy));
   SHOW(cuGraphDestroy(graph));
 }

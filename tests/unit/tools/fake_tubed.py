@@ -33,7 +33,7 @@ while not stopping:
     with client, client.makefile("rw") as stream:
         line = stream.readline()
         verb = json.loads(line)["verb"] if line else ""
-        answer = {"ok": True, "version": os.environ.get("FAKE_VERSION", "0.1.0"), "pid": os.getpid()}
+        answer = {"ok": True, "version": os.environ.get("FAKE_VERSION", "0.2.0"), "pid": os.getpid()}
         if verb in ("status", "ps"):
             answer.update(json.loads(os.environ.get("FAKE_STATUS", "{}")))
         elif verb == "stop":

@@ -14,7 +14,7 @@ import unittest
 
 TUBECTL = sys.argv.pop(1)
 HERE = pathlib.Path(__file__).resolve().parent
-STATUS = {"workflow": "shop", "backend": "sim", "driver_version": 13000, "uptime_s": 61, "version": "0.1.0",
+STATUS = {"workflow": "shop", "backend": "sim", "driver_version": 13000, "uptime_s": 61, "version": "0.2.0",
           "gpus": [{"index": 0, "name": "Simulated", "uuid": "GPU-0", "memory_total": 1 << 34, "memory_used_by_clients": 1 << 20, "contexts": 1}],
           "functions": [{"id": 7, "pid": 42, "name": "resize", "gpu": 0, "state": "running", "age_s": 3, "records": 10, "round_trips": 2,
                          "posted": 8, "errors": 0, "device_bytes": 1 << 20, "pinned_bytes": 0, "streams": 1, "events": 0, "modules": 1,
@@ -109,7 +109,7 @@ class Tubectl(unittest.TestCase):
         self.call("proxy", "start", FAKE_VERSION="9.9.9")
         done = self.call("run", "--", "true")
         self.assertEqual(done.returncode, 125)
-        self.assert_one_line(done.stderr, "9.9.9", "0.1.0", "tubectl proxy stop")
+        self.assert_one_line(done.stderr, "9.9.9", "0.2.0", "tubectl proxy stop")
         self.assertIn("9.9.9", self.call("doctor").stdout)
 
     def test_not_running(self):
