@@ -32,10 +32,10 @@ struct Wrapper {
 enum class EntryKind : uint16_t { kPtx = 1, kElf = 2 };
 
 struct Entry {
-  uint16_t kind = 0;              // EntryKind, or something newer
-  int sm = 0;                     // compute capability times ten
+  uint16_t kind = 0;  // EntryKind, or something newer
+  int sm = 0;         // compute capability times ten
   uint64_t flags = 0;
-  uint64_t compressed_size = 0;   // 0: to the end of the payload
+  uint64_t compressed_size = 0;  // 0: to the end of the payload
   uint64_t uncompressed_size = 0;
   const std::byte* payload = nullptr;
   uint64_t payload_size = 0;

@@ -1,0 +1,155 @@
+// Managed variables of machine code, on cubins that nvcc made of tests/conformance/managed_variables.cu, and on damaged ones.
+#include "image/managed_code.h"
+
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+namespace {
+
+using tube::image::ManagedVariable;
+using Bytes = std::vector<char>;
+
+Bytes load(const std::string& kind) {
+  const char* folder = std::getenv("TUBE_TEST_IMAGES");
+  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/managed_" + kind + ".cubin", std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::span<const std::byte> view(const Bytes& b) { return std::as_bytes(std::span(b)); }
+std::span<std::byte> writable(Bytes& b) { return std::as_writable_bytes(std::span(b)); }
+
+const ManagedVariable* named(const std::vector<ManagedVariable>& variables, const std::string& name) {
+  for (const ManagedVariable& v : variables)
+    if (v.name == name) return &v;
+  return nullptr;
+}
+
+// Addresses that occur nowhere else in an image.
+std::vector<uint64_t> addresses_for(const std::vector<ManagedVariable>& variables) {
+  std::vector<uint64_t> addresses;
+  for (size_t i = 0; i < variables.size(); ++i) addresses.push_back(0x1a2b3c4d5e6f0000ull + 0x0101000001010000ull * (i + 1));
+  return addresses;
+}
+
+size_t count_of(const Bytes& image, const void* pattern, size_t size) {
+  size_t count = 0;
+  const char* at = image.data();
+  const char* end = image.data() + image.size();
+  while (at < end) {
+    const void* found = memmem(at, static_cast<size_t>(end - at), pattern, size);
+    if (found == nullptr) break;
+    ++count;
+    at = static_cast<const char*>(found) + 1;
+  }
+  return count;
+}
+
+// Relocations of loaded sections that name one of the symbols.
+size_t relocations_left(const Bytes& image, const std::vector<ManagedVariable>& variables) {
+  const auto* header = reinterpret_cast<const Elf64_Ehdr*>(image.data());
+  const auto* sections = reinterpret_cast<const Elf64_Shdr*>(image.data() + header->e_shoff);
+  size_t left = 0;
+  for (uint16_t i = 0; i < header->e_shnum; ++i) {
+    const Elf64_Shdr& s = sections[i];
+    if ((s.sh_type != SHT_REL && s.sh_type != SHT_RELA) || (sections[s.sh_info].sh_flags & SHF_ALLOC) == 0) continue;
+    for (uint64_t at = 0; at < s.sh_size; at += s.sh_entsize) {
+      Elf64_Rel entry;
+      std::memcpy(&entry, image.data() + s.sh_offset + at, sizeof entry);
+      for (const ManagedVariable& v : variables) left += ELF64_R_SYM(entry.r_info) == v.symbol;
+    }
+  }
+  return left;
+}
+
+class OfEachKind : public testing::TestWithParam<const char*> {};
+
+TEST_P(OfEachKind, FindsVariablesWithTheirInitialValues) {
+  const Bytes image = load(GetParam());
+  ASSERT_FALSE(image.empty());
+  EXPECT_TRUE(tube::image::is_executable(view(image)));
+  const auto variables = tube::image::managed_variables(view(image));
+  ASSERT_EQ(variables.size(), 3u);
+  const ManagedVariable* counter = named(variables, "counter");
+  const ManagedVariable* large = named(variables, "large");
+  const ManagedVariable* pair = named(variables, "pair");
+  ASSERT_TRUE(counter != nullptr && large != nullptr && pair != nullptr);
+  EXPECT_EQ(counter->bytes, 4u);
+  EXPECT_EQ(large->bytes, 400000u);
+  EXPECT_EQ(large->initial, 0u);
+  int value = 0;
+  std::memcpy(&value, image.data() + counter->initial, sizeof value);
+  EXPECT_EQ(value, 41);
+  double second = 0;
+  std::memcpy(&second, image.data() + pair->initial + 16, sizeof second);
+  EXPECT_EQ(second, 3.0);
+}
+
+TEST_P(OfEachKind, PlacesThem) {
+  Bytes image = load(GetParam());
+  const auto variables = tube::image::managed_variables(view(image));
+  const auto addresses = addresses_for(variables);
+  const Bytes before = image;
+  EXPECT_GT(relocations_left(before, variables), 0u);
+  std::string why;
+  ASSERT_TRUE(tube::image::place_managed(writable(image), variables, addresses, &why)) << why;
+  EXPECT_EQ(relocations_left(image, variables), 0u);
+  EXPECT_EQ(image.size(), before.size());
+  for (const uint64_t address : addresses) {
+    const auto low = static_cast<uint32_t>(address), high = static_cast<uint32_t>(address >> 32);
+    EXPECT_EQ(count_of(before, &low, 4), 0u);
+    EXPECT_GT(count_of(image, &low, 4), 0u) << GetParam();
+    EXPECT_EQ(count_of(image, &low, 4), count_of(image, &high, 4));
+  }
+  // The others' relocations are all there.
+  EXPECT_EQ(tube::image::managed_variables(view(image)).size(), 3u);
+}
+
+TEST_P(OfEachKind, AnyDamageIsSurvived) {
+  const Bytes whole = load(GetParam());
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 3000; ++round) {
+    Bytes image = whole;
+    if (round % 4 == 0) image.resize(random() % whole.size());
+    for (int i = 0; i < 3 && !image.empty(); ++i) {
+      // Mostly where headers, symbols and relocations are.
+      const size_t at = random() % image.size();
+      image[at] = static_cast<char>(random());
+    }
+    if (image.size() > sizeof(Elf64_Ehdr) && round % 3 == 0) image[40 + random() % 24] = static_cast<char>(random());
+    image.shrink_to_fit();
+    const auto variables = tube::image::managed_variables(view(image));
+    std::string why;
+    (void)tube::image::place_managed(writable(image), variables, std::vector<uint64_t>(variables.size(), 0x1000), &why);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nvcc, OfEachKind, testing::Values("plain", "debug", "older", "older_debug"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(ManagedCode, WhatIsNoMachineCodeHasNone) {
+  const Bytes text = {'.', 'v', 'e', 'r', 's', 'i', 'o', 'n'};
+  EXPECT_TRUE(tube::image::managed_variables(view(text)).empty());
+  EXPECT_FALSE(tube::image::is_executable(view(text)));
+  EXPECT_TRUE(tube::image::managed_variables({}).empty());
+}
+
+TEST(ManagedCode, CodeInTwoFormsIsRefused) {
+  Bytes image = load("plain");
+  const auto variables = tube::image::managed_variables(view(image));
+  auto* header = reinterpret_cast<Elf64_Ehdr*>(image.data());
+  auto* sections = reinterpret_cast<Elf64_Shdr*>(image.data() + header->e_shoff);
+  for (uint16_t i = 0; i < header->e_shnum; ++i) {
+    if (sections[i].sh_type == SHT_RELA) sections[i].sh_type = 0x70000082;
+  }
+  std::string why;
+  EXPECT_FALSE(tube::image::place_managed(writable(image), variables, addresses_for(variables), &why));
+  EXPECT_EQ(why, "machine code in two forms");
+}
+
+}  // namespace
