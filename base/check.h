@@ -16,7 +16,5 @@ bool expect_failed(const char* condition, const char* file, int line);  // alway
 
 }  // namespace tube
 
-#define TUBE_CHECK(condition) \
-  (__builtin_expect(!!(condition), 1) ? (void)0 : ::tube::check_failed(#condition, __FILE__, __LINE__))
-#define TUBE_EXPECT(condition) \
-  (__builtin_expect(!!(condition), 1) ? true : ::tube::expect_failed(#condition, __FILE__, __LINE__))
+#define TUBE_CHECK(condition) (__builtin_expect(!!(condition), 1) ? (void)0 : ::tube::check_failed(#condition, __FILE__, __LINE__))
+#define TUBE_EXPECT(condition) (__builtin_expect(!!(condition), 1) ? true : ::tube::expect_failed(#condition, __FILE__, __LINE__))

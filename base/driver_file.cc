@@ -20,9 +20,11 @@ namespace {
 
 constexpr char kFile[] = "/libcuda.so.1";
 constexpr uint32_t kTubeNote = 0x45425554;
-constexpr const char* kFolders[] = {
-    "/usr/lib/x86_64-linux-gnu",  "/usr/lib64",        "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64", "/usr/local/nvidia/lib",
-    "/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/lib/wsl/lib", "/usr/lib", "/run/opengl-driver/lib", "/usr/local/cuda/compat"};
+constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu",  "/usr/lib64",
+                                    "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64",
+                                    "/usr/local/nvidia/lib",      "/usr/lib/x86_64-linux-gnu/nvidia/current",
+                                    "/usr/lib/wsl/lib",           "/usr/lib",
+                                    "/run/opengl-driver/lib",     "/usr/local/cuda/compat"};
 
 Result<Mapping> map_file(const char* path) {
   const UniqueFd fd(open(path, O_RDONLY | O_CLOEXEC));
@@ -106,8 +108,8 @@ bool is_no_foreign_library(const std::string& path) {
   const uint64_t size = file->size();
   Elf64_Ehdr header;
   std::memcpy(&header, data, sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > size || header.e_phnum > (size - header.e_phoff) / sizeof(Elf64_Phdr)) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr) ||
+      header.e_phoff > size || header.e_phnum > (size - header.e_phoff) / sizeof(Elf64_Phdr)) {
     return true;
   }
   for (uint32_t i = 0; i < header.e_phnum; ++i) {

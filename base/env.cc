@@ -27,13 +27,20 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_PREINIT", "0", "1: load the real driver on a background thread at program start. Set by `tubectl run`."},
     {"TUBE_OFF", "0", "1: Tube's libcuda.so.1 joins no proxy; `tubectl run` leaves the program alone."},
     {"TUBE_SPIN_US", "chosen by the proxy from the number of cores",
-     "How long a wait may spin, in microseconds, before it sleeps; 0 never spins."},
-    {"TUBE_COALESCE_US", "5 with eight or more cores, else 0",
+     "How long a wait may spin, in microseconds, before it sleeps (for what the GPU writes a hundred times that); 0 never spins."},
+    {"TUBE_COALESCE_US", "5 with eight or more cores, else 1",
      "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches each by itself."},
     {"TUBE_HOOK_LIB", "found beside the tools", "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},
     {"TUBE_TUBED", "found beside the tools", "Path of the proxy, tubed."},
     {"TUBE_COVERAGE", "none", "For Tube's own tests: a file of 4096 bytes in which Tube's libcuda.so.1 marks the calls that the program makes."},
+    {"TUBE_TRACE_START", "none",
+     "File to which Tube's libcuda.so.1 appends one JSON line when a program exits: at what times its start had got how far, and counts."},
+    {"TUBE_TRACE_RECORDS", "none",
+     "File to which a proxy appends, when a function ends, when it saw and had executed each of the function's first 131072 records."},
+    {"TUBE_SPARES", "2",
+     "How many sets of shared memory (14 MiB each) a proxy keeps ready for functions to come; more while many come at once. 0: none."},
+    {"TUBE_SHARE_MODULES", "1", "0: a proxy loads each module for each function anew, also those without variables."},
 };
 
 // Constant-initialised and never destroyed: a program may ask from its exit handlers.

@@ -25,6 +25,10 @@ enum class Env : uint8_t {
   kSimLib,
   kTubed,
   kCoverage,
+  kTraceStart,
+  kTraceRecords,
+  kSpares,
+  kShareModules,
   kCount,
 };
 

@@ -84,13 +84,13 @@ bool parse_log_level(const char* word, LogLevel* level) {
   return false;
 }
 
-#define TUBE_DEFINE_LOG(function, level)          \
-  void function(const char* format, ...) {        \
-    if (!log_enabled(level)) return;              \
-    va_list arguments;                            \
-    va_start(arguments, format);                  \
-    write_line(level, format, arguments);         \
-    va_end(arguments);                            \
+#define TUBE_DEFINE_LOG(function, level)   \
+  void function(const char* format, ...) { \
+    if (!log_enabled(level)) return;       \
+    va_list arguments;                     \
+    va_start(arguments, format);           \
+    write_line(level, format, arguments);  \
+    va_end(arguments);                     \
   }
 TUBE_DEFINE_LOG(log_error, LogLevel::kError)
 TUBE_DEFINE_LOG(log_warn, LogLevel::kWarn)

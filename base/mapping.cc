@@ -13,8 +13,8 @@ std::string describe(const char* verb, uint64_t address, uint64_t size_bytes) {
   if (address == 0) {
     std::snprintf(text, sizeof(text), "cannot %s %llu bytes of memory", verb, static_cast<unsigned long long>(size_bytes));
   } else {
-    std::snprintf(text, sizeof(text), "cannot %s %llu bytes of memory at 0x%llx", verb,
-                  static_cast<unsigned long long>(size_bytes), static_cast<unsigned long long>(address));
+    std::snprintf(text, sizeof(text), "cannot %s %llu bytes of memory at 0x%llx", verb, static_cast<unsigned long long>(size_bytes),
+                  static_cast<unsigned long long>(address));
   }
   return text;
 }
@@ -31,8 +31,7 @@ void* map_exactly(uint64_t address, uint64_t size_bytes, int protection, int fla
 
 }  // namespace
 
-Mapping::Mapping(Mapping&& other) noexcept
-    : address_(std::exchange(other.address_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+Mapping::Mapping(Mapping&& other) noexcept : address_(std::exchange(other.address_, nullptr)), size_bytes_(std::exchange(other.size_bytes_, 0)) {}
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   if (this != &other) {

@@ -17,8 +17,8 @@ Status check(const std::string& path) {
   if (::lstat(path.c_str(), &info) != 0) return errno_error(errno, "runtime folder " + path);
   if (!S_ISDIR(info.st_mode)) return Error{ENOTDIR, "runtime folder " + path + " is not a folder; remove it or set TUBE_DIR"};
   if (info.st_uid != ::geteuid()) {
-    return Error{EPERM, "runtime folder " + path + " belongs to user " + std::to_string(info.st_uid) +
-                            ", not to this one (" + std::to_string(::geteuid()) + "); set TUBE_DIR to another folder"};
+    return Error{EPERM, "runtime folder " + path + " belongs to user " + std::to_string(info.st_uid) + ", not to this one (" +
+                            std::to_string(::geteuid()) + "); set TUBE_DIR to another folder"};
   }
   if ((info.st_mode & 077) != 0) {
     return Error{EPERM, "runtime folder " + path + " is open to other users; run: chmod 700 " + path};

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/cores.h"
 #include "base/futex.h"
 #include "base/hash.h"
 #include "base/mapping.h"
@@ -156,12 +158,37 @@ TEST(Hash, DependsOnEveryByteAndOnTheLength) {
 
 TEST(ScopeGuard, RunsUnlessDismissed) {
   int runs = 0;
-  { ScopeGuard guard([&runs] { ++runs; }); }
+  {
+    ScopeGuard guard([&runs] { ++runs; });
+  }
   {
     ScopeGuard guard([&runs] { ++runs; });
     guard.dismiss();
   }
   EXPECT_EQ(runs, 1);
+}
+
+TEST(Cores, AQuotaCountsForThemRoundedUp) {
+  EXPECT_EQ(cores_of_quota("max 100000\n"), 0u);
+  EXPECT_EQ(cores_of_quota("200000 100000\n"), 2u);
+  EXPECT_EQ(cores_of_quota("250000 100000\n"), 3u);
+  EXPECT_EQ(cores_of_quota("50000 100000"), 1u);
+  for (const char* bad : {"", "\n", "0 100000", "100000", "100000 0", "x y", "-1 100000"}) EXPECT_EQ(cores_of_quota(bad), 0u) << bad;
+}
+
+TEST(Cores, NoMoreThanTheProcessMayRunOn) {
+  cpu_set_t before, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  const uint32_t all = usable_cores();
+  EXPECT_GE(all, 1u);
+  EXPECT_LE(all, static_cast<uint32_t>(CPU_COUNT(&before)));
+  int first = 0;
+  while (!CPU_ISSET(first, &before)) ++first;
+  CPU_ZERO(&one);
+  CPU_SET(first, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(usable_cores(), 1u);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 }  // namespace

@@ -90,8 +90,8 @@ TEST(RuntimeDirName, DefaultsFollowXdgThenTheUser) {
 TEST(WorkflowName, StaysInsideItsFolder) {
   EXPECT_TRUE(valid_workflow_name("Photos_2.v-1"));
   EXPECT_TRUE(valid_workflow_name(std::string(64, 'a')));
-  for (const std::string& bad : {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("a b"),
-                                 std::string(65, 'a'), std::string("a\0b", 3)}) {
+  for (const std::string& bad :
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("a b"), std::string(65, 'a'), std::string("a\0b", 3)}) {
     EXPECT_FALSE(valid_workflow_name(bad)) << bad;
   }
   EXPECT_EQ(data_socket_path("/run/tube", "w"), "/run/tube/w.sock");

@@ -1,0 +1,52 @@
+// How long a wait spins before it sleeps: decided from how long such waits took.
+//
+// A waiter counts its gaps (how long each wait lasted) in buckets, each twice as long as the one before; old gaps fade. From these
+// best_spin() picks the bucket's end up to which spinning costs least in the mean: a wait that ends while spinning has burnt its
+// length, one that does not has burnt the whole spin and comes late besides, by what waking costs. Gaps that fall into two
+// groups (within a step, between steps) are so told apart, where a mean would fit neither.
+//
+// spin_share() says how much of its limit a waiter may use when not all who are awake can have a core.
+//
+// Pure functions over plain values; the waiters' atomics and clocks are in sharedmem/wait.h.
+#pragma once
+
+#include <cstdint>
+
+namespace tube::policies {
+
+inline constexpr uint32_t kGapBuckets = 20;      // the first ends at 1 us, the last but one at about 0.26 s
+inline constexpr uint32_t kGapsRemembered = 64;  // halved when there are more
+
+struct Gaps {
+  uint32_t count[kGapBuckets] = {};
+};
+
+struct SpinCost {
+  uint64_t limit_ns = 0;   // never longer
+  uint64_t late_ns = 0;    // what a sleeper comes late, at least
+  uint32_t late_part = 0;  // and 1/late_part of the gap, for those who poll with growing naps; 0: not so
+  uint32_t burn_part = 4;  // a nanosecond of spinning counts as 1/burn_part of one of lateness
+};
+
+constexpr uint32_t gap_bucket(uint64_t gap_ns) {
+  uint32_t bucket = 0;
+  for (uint64_t end = 1024; gap_ns > end && bucket < kGapBuckets - 1; end *= 2) ++bucket;
+  return bucket;
+}
+constexpr uint64_t gap_bucket_end_ns(uint32_t bucket) { return uint64_t{1024} << bucket; }
+
+// 0 when the limit is; else at least kLeastSpinNs (or the limit), so that gaps that become short again are seen to be.
+inline constexpr uint64_t kLeastSpinNs = 4'000;
+uint64_t best_spin(const Gaps& gaps, const SpinCost& cost);
+
+// Numerator of kWholeShare parts of the limit: all of it while each awake pair (a function and its session) can have two cores,
+// an eighth while there are not more than four times as many, then nothing.
+inline constexpr uint32_t kWholeShare = 8;
+constexpr uint32_t spin_share(uint32_t cores, uint32_t awake_pairs) {
+  if (uint64_t{2} * awake_pairs <= cores) return kWholeShare;
+  return uint64_t{2} * awake_pairs <= uint64_t{4} * cores ? 1 : 0;
+}
+// With fewer cores nobody spins: what a spinner takes is what the others need.
+inline constexpr uint32_t kCoresToSpin = 8;
+
+}  // namespace tube::policies

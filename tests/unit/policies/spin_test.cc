@@ -1,0 +1,74 @@
+// How long to spin: what pays for gaps of one kind, of two kinds, and when cores are scarce.
+#include "policies/spin.h"
+
+#include <gtest/gtest.h>
+
+namespace tube::policies {
+namespace {
+
+constexpr SpinCost kFutex{100'000, 30'000, 0, 4};
+constexpr SpinCost kPolled{10'000'000, 10'000, 32, 64};
+
+Gaps gaps_of(std::initializer_list<std::pair<uint64_t, uint32_t>> list) {
+  Gaps gaps;
+  for (const auto& [gap_ns, count] : list) gaps.count[gap_bucket(gap_ns)] += count;
+  return gaps;
+}
+
+TEST(GapBucket, GrowsByTwoAndHoldsEverything) {
+  EXPECT_EQ(gap_bucket(0), 0u);
+  EXPECT_EQ(gap_bucket(1024), 0u);
+  EXPECT_EQ(gap_bucket(1025), 1u);
+  EXPECT_EQ(gap_bucket(~uint64_t{0}), kGapBuckets - 1);
+  for (uint32_t bucket = 0; bucket + 1 < kGapBuckets; ++bucket) EXPECT_EQ(gap_bucket(gap_bucket_end_ns(bucket)), bucket);
+}
+
+TEST(BestSpin, UsesTheLimitWhileNothingIsKnownAndNothingWithoutOne) {
+  EXPECT_EQ(best_spin({}, kFutex), kFutex.limit_ns);
+  EXPECT_EQ(best_spin({}, SpinCost{}), 0u);
+  EXPECT_EQ(best_spin(gaps_of({{2000, 10}}), SpinCost{}), 0u);
+}
+
+TEST(BestSpin, CoversShortGapsAndLeavesLongOnes) {
+  const uint64_t covering = best_spin(gaps_of({{20'000, 20}}), kFutex);
+  EXPECT_GE(covering, 20'000u);
+  EXPECT_LE(covering, 40'000u);
+  EXPECT_EQ(best_spin(gaps_of({{5'000'000, 20}}), kFutex), kLeastSpinNs);
+}
+
+// Launches within a step, and the pause until the next one: a mean of both would spin for neither or for ever.
+TEST(BestSpin, TellsTwoKindsOfGapsApart) {
+  const uint64_t spin = best_spin(gaps_of({{7'000, 40}, {8'000'000, 20}}), kFutex);
+  EXPECT_GE(spin, 7'000u);
+  EXPECT_LE(spin, 9'000u);
+}
+
+TEST(BestSpin, OneLongWaitDoesNotOutweighManyShortOnes) { EXPECT_GE(best_spin(gaps_of({{20'000, 50}, {~uint64_t{0}, 1}}), kFutex), 20'000u); }
+
+// A stream's progress: as long as a native synchronise would spin and napping would be late; not for what takes a blink.
+TEST(BestSpin, WaitsOutAStepOnTheGpuButNotASecond) {
+  EXPECT_GE(best_spin(gaps_of({{3'600'000, 30}}), kPolled), 3'600'000u);
+  EXPECT_LE(best_spin(gaps_of({{150'000'000, 30}}), kPolled), 100'000u);
+}
+
+TEST(BestSpin, NeverExceedsItsLimit) {
+  for (uint64_t limit : {1'000, 10'000, 100'000}) {
+    for (uint64_t gap : {500, 5'000, 50'000, 500'000}) {
+      const SpinCost cost{limit, 30'000, 0, 4};
+      EXPECT_LE(best_spin(gaps_of({{gap, 9}}), cost), limit);
+    }
+  }
+}
+
+TEST(SpinShare, IsWholeWithACoreForEachAndNothingWhenCrowded) {
+  EXPECT_EQ(spin_share(16, 1), kWholeShare);
+  EXPECT_EQ(spin_share(16, 8), kWholeShare);
+  EXPECT_EQ(spin_share(16, 9), 1u);
+  EXPECT_EQ(spin_share(16, 32), 1u);
+  EXPECT_EQ(spin_share(16, 48), 0u);
+  EXPECT_EQ(spin_share(2, 1), kWholeShare);
+  EXPECT_EQ(spin_share(1, 3), 0u);
+}
+
+}  // namespace
+}  // namespace tube::policies
