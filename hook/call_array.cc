@@ -166,6 +166,26 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DE
     return r.call();
   });
 }
+CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUexternalMemory extMem,
+                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* mipmapDesc) {
+  const Slot* memory = objects().find(Kind::kExternalMemory, extMem);
+  if (memory == nullptr || mipmapDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_ARRAY3D_DESCRIPTOR& shape = mipmapDesc->arrayDesc;
+  return create(Kind::kMipmappedArray, &shape, reinterpret_cast<void**>(mipmap), [&](uint64_t id) {
+    Request<wire::tubeExternalArray> r;
+    r->memory = memory->id;
+    r->array = id;
+    r->offset = mipmapDesc->offset;
+    r->extent[0] = shape.Width;
+    r->extent[1] = shape.Height;
+    r->extent[2] = shape.Depth;
+    r->format = static_cast<uint32_t>(shape.Format);
+    r->channels = shape.NumChannels;
+    r->flags = shape.Flags;
+    r->levels = mipmapDesc->numLevels;
+    return r.call();
+  });
+}
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
   return destroy(Kind::kMipmappedArray, hMipmappedArray, &wire::cuMipmappedArrayDestroy::hMipmappedArray);
 }

@@ -149,6 +149,7 @@ CUresult post_host_call(CUstream hStream, HostCall call) {
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (capturing(stream)) {
+    if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
     return call.function != nullptr ? capture_function(stream, call.function, call.data) : forbid_capture(stream);
   }
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;

@@ -4,6 +4,7 @@
 // A capture spreads as natively: an event recorded in a capturing stream carries the capture to every stream that waits
 // for it. A call that is unsafe for a capture invalidates it; ending it then answers 901 as the driver does.
 #include <cstring>
+#include <deque>
 #include <new>
 #include <vector>
 
@@ -14,13 +15,15 @@
 
 namespace tube::hook {
 
-// Reused never: small, and a stale pointer in an event must stay readable.
+// Never freed, for an event keeps a pointer to the capture it was recorded in; but reused, for programs capture step after
+// step. Whoever holds a pointer for longer than a call holds the id too, which no second capture has.
 struct Capture {
-  uint64_t id = 0;
+  std::atomic<uint64_t> id{0};
   CUstreamCaptureMode mode{};
   const Thread* thread = nullptr;
   Stream* origin = nullptr;
-  CUgraph graph = nullptr;  // captured into a graph of the program's
+  CUgraph graph = nullptr;             // captured into a graph of the program's
+  std::atomic<CUgraph> told{nullptr};  // what cuStreamGetCaptureInfo called the graph that is being made
   std::atomic<bool> invalid{false};
   std::atomic<bool> active{true};
   std::vector<Stream*> streams;  // under g_captures.lock
@@ -31,6 +34,7 @@ namespace {
 struct Captures {
   Lock lock;  // rank 1
   std::vector<Capture*> active;
+  std::deque<Capture*> ended;  // the oldest first
 };
 std::atomic<uint32_t> g_active_count{0};
 Captures& captures() {
@@ -39,6 +43,9 @@ Captures& captures() {
 }
 std::atomic<uint64_t> g_next_capture{1};
 constexpr size_t kMaxDependencies = 2048;  // of one capture into a graph: what a record holds
+// So many captures must have ended before one is used again: a thread that is about to break the capture of its stream
+// while another thread ends that capture must not break a new one.
+constexpr size_t kRest = 64;
 
 bool forbids(const Capture& c, const Thread& thread) {
   if (c.mode == CU_STREAM_CAPTURE_MODE_RELAXED || !c.active.load(std::memory_order_relaxed)) return false;
@@ -61,8 +68,21 @@ void dissolve(Capture* capture) {
   }
   capture->streams.clear();
   capture->active.store(false, std::memory_order_release);
-  std::erase(captures().active, capture);
+  if (std::erase(captures().active, capture) != 0) captures().ended.push_back(capture);
   g_active_count.store(static_cast<uint32_t>(captures().active.size()), std::memory_order_release);
+}
+
+// A capture that nobody uses; the lock is held.
+Capture* fresh_capture() {
+  if (captures().ended.size() < kRest) return new (std::nothrow) Capture;
+  Capture* capture = captures().ended.front();
+  captures().ended.pop_front();
+  return capture;
+}
+
+// Whether the capture that an event was recorded in goes on.
+bool goes_on(const Capture& capture, uint64_t id) {
+  return capture.active.load(std::memory_order_acquire) && capture.id.load(std::memory_order_acquire) == id;
 }
 
 bool valid_mode(CUstreamCaptureMode mode) { return static_cast<unsigned>(mode) <= CU_STREAM_CAPTURE_MODE_RELAXED; }
@@ -77,15 +97,19 @@ CUresult begin_checks(Stream* stream, CUstreamCaptureMode mode) {
 
 // The proxy captures by now.
 CUresult begun(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
-  auto* capture = new (std::nothrow) Capture;
-  if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  capture->id = g_next_capture.fetch_add(1, std::memory_order_relaxed);
-  capture->mode = mode;
-  capture->graph = graph;
-  capture->thread = &this_thread();
-  capture->origin = stream;
+  Capture* capture = nullptr;
   {
     Locked locked(captures().lock);
+    capture = fresh_capture();
+    if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    capture->id.store(g_next_capture.fetch_add(1, std::memory_order_relaxed), std::memory_order_release);
+    capture->mode = mode;
+    capture->graph = graph;
+    capture->thread = &this_thread();
+    capture->origin = stream;
+    capture->invalid.store(false, std::memory_order_relaxed);
+    capture->told.store(nullptr, std::memory_order_relaxed);
+    capture->active.store(true, std::memory_order_release);
     captures().active.push_back(capture);
     g_active_count.store(static_cast<uint32_t>(captures().active.size()), std::memory_order_release);
   }
@@ -144,20 +168,23 @@ void capture_saw_record(Stream* stream, Event* event) {
   Capture* capture = stream->capture.load(std::memory_order_acquire);
   event->recorded = true;
   event->capture = capture;
-  event->capture_id = capture == nullptr ? 0 : capture->id;
+  event->capture_id = capture == nullptr ? 0 : capture->id.load(std::memory_order_relaxed);
   event->mark = Mark{};
 }
 
 CUresult capture_saw_wait(Stream* stream, Event* event) {
   Capture* theirs;
+  uint64_t their_id;
   {
     Locked locked(connection().producer);
     theirs = event->capture;
+    their_id = event->capture_id;
   }
   // Recorded into a capture that has ended: there is nothing to wait for.
-  if (theirs != nullptr && !theirs->active.load(std::memory_order_acquire)) return CUDA_ERROR_INVALID_VALUE;
+  if (theirs != nullptr && !goes_on(*theirs, their_id)) return CUDA_ERROR_INVALID_VALUE;
   if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   Capture* ours = stream->capture.load(std::memory_order_acquire);
+  if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   if (theirs == ours) return CUDA_SUCCESS;
   if (theirs == nullptr) {  // a capturing stream waits for ordinary work
     bool recorded;
@@ -174,25 +201,35 @@ CUresult capture_saw_wait(Stream* stream, Event* event) {
     theirs->invalid.store(true, std::memory_order_release);
     return CUDA_ERROR_STREAM_CAPTURE_MERGE;
   }
-  if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if (stream->legacy()) {
+    theirs->invalid.store(true, std::memory_order_release);
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
   join(theirs, stream);
   return CUDA_SUCCESS;
 }
 
 CUresult ask_captured_event(Event* event) {
   Capture* capture;
+  uint64_t id;
   {
     Locked locked(connection().producer);
     capture = event->capture;
+    id = event->capture_id;
   }
   // Of a capture that is over or broken the event says nothing any more.
-  if (capture == nullptr || !capture->active.load(std::memory_order_acquire)) return CUDA_ERROR_INVALID_VALUE;
+  if (capture == nullptr || !goes_on(*capture, id)) return CUDA_ERROR_INVALID_VALUE;
   return capture->invalid.exchange(true, std::memory_order_acq_rel) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CAPTURED_EVENT;
 }
 
 CUresult capture_broken(const Stream* stream) {
   const Capture* capture = stream->capture.load(std::memory_order_acquire);
   return capture != nullptr && capture->invalid.load(std::memory_order_acquire) ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+CUresult admit_operation(const Stream* stream) {
+  if (!stream->legacy()) return capture_broken(stream);
+  return forbid_capture(stream);
 }
 
 void end_capture_of_destroyed(Stream* stream) {
@@ -225,8 +262,8 @@ CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
   return result == CUDA_SUCCESS ? begun(stream, mode, nullptr) : result;
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
-                                     const CUgraphEdgeData* dependencyData, size_t numDependencies, CUstreamCaptureMode mode) {
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+                                     size_t numDependencies, CUstreamCaptureMode mode) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
@@ -254,11 +291,11 @@ CUresult cuStreamBeginCapture(CUstream hStream) { return hook::cuStreamBeginCapt
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   CUresult error = CUDA_SUCCESS;
-  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   Capture* capture = stream->capture.load(std::memory_order_acquire);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != stream) {
     capture->invalid.store(true, std::memory_order_release);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -271,7 +308,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   uint64_t graph = 0;
   if (own_graph) {
     if (id_of(Kind::kGraph, handle, &graph) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  } else {
+  } else if (handle = capture->told.load(std::memory_order_acquire); handle == nullptr || id_of(Kind::kGraph, handle, &graph) != CUDA_SUCCESS) {
     graph = new_id(Kind::kGraph, &handle);
     if (graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -308,8 +345,7 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
   if (stream == nullptr) return error;
   if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   if (const Capture* capture = stream->capture.load(std::memory_order_acquire)) {
-    *captureStatus = capture->invalid.load(std::memory_order_acquire) ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
-                                                                      : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *captureStatus = capture->invalid.load(std::memory_order_acquire) ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return CUDA_SUCCESS;
   }
   if (!stream->legacy()) return CUDA_SUCCESS;
@@ -323,8 +359,8 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
-  if (mode == nullptr || !valid_mode(*mode)) return CUDA_ERROR_INVALID_VALUE;
-  Thread& thread = this_thread();
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Thread& thread = this_thread();  // a mode that is none is taken too; here it counts as thread-local
   const CUstreamCaptureMode before = thread.capture_mode;
   thread.capture_mode = *mode;
   *mode = before;
@@ -333,8 +369,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 
 // graph_out and dependencies are only known to the proxy; who asks for them gets them by a round trip.
 CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                                   const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out,
-                                   size_t* numDependencies_out) {
+                                   const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
   if (captureStatus_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = hook::cuStreamIsCapturing(hStream, captureStatus_out); r != CUDA_SUCCESS) return r;
   if (*captureStatus_out != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
@@ -344,7 +379,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* capt
   Stream* stream = find_stream(hStream, &error);
   const Capture* capture = stream->capture.load(std::memory_order_acquire);
   if (capture == nullptr) return CUDA_SUCCESS;
-  if (id_out != nullptr) *id_out = capture->id;
+  if (id_out != nullptr) *id_out = capture->id.load(std::memory_order_relaxed);
   if (graph_out == nullptr && dependencies_out == nullptr && numDependencies_out == nullptr) return CUDA_SUCCESS;
   return capture_graph_info(stream, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
@@ -359,8 +394,8 @@ CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* capture
   return hook::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr, nullptr);
 }
 
-CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNode** dependencies_out,
-                            const CUgraphEdgeData** edges_out, size_t* count_out) {
+CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNode** dependencies_out, const CUgraphEdgeData** edges_out,
+                            size_t* count_out) {
   // The driver keeps these arrays in the stream until its next operation; here they belong to the calling thread.
   thread_local constinit CUgraphNode t_nodes[256] = {};
   thread_local constinit CUgraphEdgeData t_edges[256] = {};
@@ -373,7 +408,11 @@ CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNod
     result = r.call(&reply, &blobs);
   }
   if (result != CUDA_SUCCESS) return result;
-  if (graph_out != nullptr) *graph_out = static_cast<CUgraph>(adopt(Kind::kGraph, reply.graph));
+  if (graph_out != nullptr) {
+    *graph_out = static_cast<CUgraph>(adopt(Kind::kGraph, reply.graph));
+    Capture* capture = stream->capture.load(std::memory_order_acquire);
+    if (capture != nullptr && capture->graph == nullptr) capture->told.store(*graph_out, std::memory_order_release);
+  }
   const auto nodes = blobs.get(reply.dependencies);
   const size_t count = nodes.size() / 8;
   if (count > 256) return CUDA_ERROR_NOT_SUPPORTED;

@@ -4,6 +4,7 @@
 // the program's event is recorded there. The wait for an event by a whole context is a wait of each of its streams; a
 // stream that is created later waits for nothing. Both cost a few posted records per stream.
 #include "hook/context.h"
+#include "hook/kernels.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -11,8 +12,6 @@ namespace tube::hook {
 namespace {
 
 constinit Lock g_collecting;  // rank 0: `collector` and `joint` of all contexts; held while records are posted
-
-Context* context_or_current(CUcontext ctx) { return ctx == nullptr ? current_context() : find_context(ctx); }
 
 // Made when first needed, and again after a reset of the context.
 CUresult ensure_collector(Context* context) {
@@ -65,7 +64,7 @@ CUresult wait_context_event(Context* context, CUevent hEvent) {
 }
 
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
-  Context* context = context_or_current(hCtx);
+  Context* context = find_context(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   const Event* event = find_event(hEvent);
   if (event == nullptr || event->context != context) return CUDA_ERROR_INVALID_HANDLE;
@@ -73,7 +72,7 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
 }
 
 CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
-  Context* context = context_or_current(hCtx);
+  Context* context = find_context(hCtx);
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : wait_context_event(context, hEvent);
 }
 
@@ -107,15 +106,15 @@ CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
-  if (objects().find(Kind::kKernel, hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (find_kernel(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return hook::cuCtxSetSharedMemConfig(config);
 }
 
 CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
-  if (pExecAffinity == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  if (pExecAffinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   pExecAffinity->type = type;
-  pExecAffinity->param.smCount.val =
-      static_cast<unsigned>(current_context()->info().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+  pExecAffinity->param.smCount.val = static_cast<unsigned>(current_context()->info().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
   return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,8 @@
 // One-dimensional copies and all memsets: the entry points. The paths are in copy_paths.cc.
 #include "base/log.h"
+#include "hook/capture.h"
 #include "hook/copy.h"
+#include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -26,14 +28,11 @@ CUresult copy_async(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (stream->legacy()) {
-    if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  }
+  if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
   return copy_bytes(dst, src, bytes, says, stream, false);
 }
 
-CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width, uint64_t height, Stream* stream,
-              bool synchronous) {
+CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width, uint64_t height, Stream* stream, bool synchronous) {
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   if (dst == 0 || dst % element != 0 || (height > 1 && (pitch % element != 0 || pitch < width * element))) return CUDA_ERROR_INVALID_VALUE;
   const Side side = side_of(dst, Says::kDevice);
@@ -52,7 +51,7 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element,
     result = sure ? r.post() : r.call();
   }
   if (result != CUDA_SUCCESS) return result;
-  return synchronous && side == Side::kPinned ? settle_stream(stream) : CUDA_SUCCESS;
+  return synchronous && (side == Side::kPinned || memory_map().sync_memops(dst)) ? settle_stream(stream) : CUDA_SUCCESS;
 }
 
 CUresult fill_now(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width, uint64_t height) {
@@ -67,9 +66,7 @@ CUresult fill_async(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t el
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(h, &error);
   if (stream == nullptr) return error;
-  if (stream->legacy()) {
-    if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  }
+  if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
   return fill(dst, pitch, value, element, width, height, stream, false);
 }
 
@@ -82,9 +79,7 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) { return c
 CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
   return copy_now(dstDevice, address(srcHost), ByteCount, kToDevice);
 }
-CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy_now(address(dstHost), srcDevice, ByteCount, kToHost);
-}
+CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount) { return copy_now(address(dstHost), srcDevice, ByteCount, kToHost); }
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
   return copy_now(dstDevice, srcDevice, ByteCount, kOnDevice);
 }

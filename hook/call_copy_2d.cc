@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "hook/array.h"
+#include "hook/capture.h"
 #include "hook/copy.h"
 #include "hook/graph_steps.h"
 #include "hook/support.h"
@@ -22,9 +23,9 @@ struct Box {
   Says says = Says::kNothing;
   const Array* array = nullptr;  // then base, pitch and height mean nothing
   bool no_array = false;         // it should be one, but the handle is not
-  uint64_t base = 0;    // address of the whole side
-  uint64_t pitch = 0;   // bytes per row
-  uint64_t height = 0;  // rows per slice
+  uint64_t base = 0;             // address of the whole side
+  uint64_t pitch = 0;            // bytes per row
+  uint64_t height = 0;           // rows per slice
   uint64_t origin[3] = {};
 
   uint64_t row(uint64_t y, uint64_t z) const { return base + ((origin[2] + z) * height + origin[1] + y) * pitch + origin[0]; }
@@ -133,8 +134,7 @@ CUresult staged(const Job& job, Stream* stream, bool to_gpu) {
   for (uint64_t z = 0; z < job.extent[2]; ++z) {
     for (uint64_t y = 0; y < job.extent[1];) {
       const uint64_t rows = std::clamp<uint64_t>(rows_per_chunk, 1, job.extent[1] - y);
-      const CUresult r = rows_per_chunk == 0 ? staged_row(job, stream, to_gpu, y, z)
-                                             : staged_piece(job, stream, to_gpu, {0, y, z, width, rows});
+      const CUresult r = rows_per_chunk == 0 ? staged_row(job, stream, to_gpu, y, z) : staged_piece(job, stream, to_gpu, {0, y, z, width, rows});
       if (r != CUDA_SUCCESS) return r;
       y += rows;
     }
@@ -188,8 +188,10 @@ CUDA_MEMCPY3D as_driver_copy(const Job& job, Side from, Side to) {
   c.dstMemoryType = to == Side::kPageable ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_UNIFIED;
   c.srcHost = reinterpret_cast<const void*>(job.src.base), c.srcDevice = job.src.base;
   c.dstHost = reinterpret_cast<void*>(job.dst.base), c.dstDevice = job.dst.base;
-  if (job.src.array != nullptr) c.srcMemoryType = CU_MEMORYTYPE_ARRAY, c.srcArray = static_cast<CUarray>(array_handle(Kind::kArray, job.src.array->id()));
-  if (job.dst.array != nullptr) c.dstMemoryType = CU_MEMORYTYPE_ARRAY, c.dstArray = static_cast<CUarray>(array_handle(Kind::kArray, job.dst.array->id()));
+  if (job.src.array != nullptr)
+    c.srcMemoryType = CU_MEMORYTYPE_ARRAY, c.srcArray = static_cast<CUarray>(array_handle(Kind::kArray, job.src.array->id()));
+  if (job.dst.array != nullptr)
+    c.dstMemoryType = CU_MEMORYTYPE_ARRAY, c.dstArray = static_cast<CUarray>(array_handle(Kind::kArray, job.dst.array->id()));
   c.srcXInBytes = job.src.origin[0], c.srcY = job.src.origin[1], c.srcZ = job.src.origin[2];
   c.dstXInBytes = job.dst.origin[0], c.dstY = job.dst.origin[1], c.dstZ = job.dst.origin[2];
   c.srcPitch = job.src.pitch, c.srcHeight = job.src.height;
@@ -279,9 +281,7 @@ CUresult run_on(CUresult parsed, Job& job, CUstream hStream, bool synchronous) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (synchronous || stream->legacy()) {
-    if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  }
+  if (const CUresult r = synchronous ? forbid_capture(stream) : admit_operation(stream); r != CUDA_SUCCESS) return r;
   return run(job, stream, synchronous);
 }
 

@@ -1,28 +1,12 @@
-// What belongs to other APIs or to hardware that few devices have. Descriptors of graphics APIs are checked as the driver checks them and
-// then refused: a program that has one has a graphics context on a GPU of its own, beside the proxy (docs/limits.md).
-#include <fcntl.h>
-
+// What belongs to hardware that few devices have: atomics over links, multicast, decompression, descriptors of device memory.
 #include <cstring>
 
-#include "base/log.h"
+#include "hook/copy.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 namespace {
-
-template <class Desc>
-bool reserved_is_zero(const Desc& desc) {
-  for (const unsigned int word : desc.reserved) {
-    if (word != 0) return false;
-  }
-  return true;
-}
-
-CUresult refuse_descriptor(int fd, const char* name) {
-  if (fcntl(fd, F_GETFD) < 0) return CUDA_ERROR_UNKNOWN;
-  return unsupported(name, "objects of graphics APIs are not forwarded");
-}
 
 // `peer` -1: the host.
 CUresult atomic_capabilities(unsigned* capabilities, const CUatomicOperation* operations, unsigned count, CUdevice device, CUdevice peer,
@@ -55,46 +39,13 @@ CUresult atomic_capabilities(unsigned* capabilities, const CUatomicOperation* op
 
 }  // namespace
 
-// ---- external memory and semaphores -----------------------------------------------------------------------------------
-
-CUresult cuImportExternalMemory(CUexternalMemory* extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* memHandleDesc) {
-  if (extMem_out == nullptr || memHandleDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_EXTERNAL_MEMORY_HANDLE_DESC& desc = *memHandleDesc;
-  if (desc.type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || desc.size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((desc.flags & ~unsigned{CUDA_EXTERNAL_MEMORY_DEDICATED}) != 0 || !reserved_is_zero(desc)) return CUDA_ERROR_INVALID_VALUE;
-  return refuse_descriptor(desc.handle.fd, "cuImportExternalMemory");
-}
-CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr*, CUexternalMemory, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC*) { return CUDA_ERROR_INVALID_VALUE; }
-CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray*, CUexternalMemory, const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC*) {
-  return CUDA_ERROR_INVALID_VALUE;
-}
-CUresult cuDestroyExternalMemory(CUexternalMemory) { return CUDA_ERROR_INVALID_VALUE; }
-
-CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC* semHandleDesc) {
-  if (extSem_out == nullptr || semHandleDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC& desc = *semHandleDesc;
-  const bool timeline = desc.type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
-  if (!timeline && desc.type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD) return CUDA_ERROR_INVALID_VALUE;
-  if (desc.flags != 0 || !reserved_is_zero(desc)) return CUDA_ERROR_INVALID_VALUE;
-  if (timeline && fcntl(desc.handle.fd, F_GETFD) < 0) return CUDA_ERROR_INVALID_VALUE;
-  return refuse_descriptor(desc.handle.fd, "cuImportExternalSemaphore");
-}
-// Nothing was ever imported: no handle is one.
-CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore*, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS*, unsigned int, CUstream) {
-  return CUDA_ERROR_INVALID_VALUE;
-}
-CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore*, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS*, unsigned int, CUstream) {
-  return CUDA_ERROR_INVALID_VALUE;
-}
-CUresult cuDestroyExternalSemaphore(CUexternalSemaphore) { return CUDA_ERROR_INVALID_VALUE; }
-
 // ---- features of a device ---------------------------------------------------------------------------------------------
 
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations, unsigned int count, CUdevice dev) {
   return atomic_capabilities(capabilities, operations, count, dev, 0, false);
 }
-CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations, unsigned int count,
-                                          CUdevice srcDevice, CUdevice dstDevice) {
+CUresult cuDeviceGetP2PAtomicCapabilities(unsigned int* capabilities, const CUatomicOperation* operations, unsigned int count, CUdevice srcDevice,
+                                          CUdevice dstDevice) {
   return atomic_capabilities(capabilities, operations, count, srcDevice, dstDevice, true);
 }
 
@@ -110,6 +61,7 @@ CUresult cuMemBatchDecompressAsync(CUmemDecompressParams*, size_t, unsigned int,
 
 CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags) {
   if (handle == nullptr || dptr == 0 || size == 0 || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) return CUDA_ERROR_INVALID_VALUE;
+  note_memory_shared();
   wire::tubeRangeHandle_reply reply{};
   CUresult result;
   {
@@ -119,15 +71,7 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t si
     r->flags = flags;
     result = r.call(&reply);
   }
-  if (result != CUDA_SUCCESS) return result;
-  Result<UniqueFd> fd = take_file(reply.token);
-  if (!fd) {
-    log_error("a descriptor of device memory did not arrive: %s", fd.error().message.c_str());
-    return CUDA_ERROR_OPERATING_SYSTEM;
-  }
-  const int number = fd->release();
-  std::memcpy(handle, &number, sizeof number);
-  return CUDA_SUCCESS;
+  return result == CUDA_SUCCESS ? hand_over_file(reply.token, "a descriptor of device memory", handle) : result;
 }
 
 }  // namespace tube::hook

@@ -1,22 +1,60 @@
 // Kernel, copy and memset nodes: their parameters hold pointers into this process. The other kinds are in call_graph_kinds.cc.
+// Updates of these three in an instance are posted where the driver is known to take them (update_proofs.h).
 #include <cstring>
 
 #include "hook/copy.h"
 #include "hook/device_output.h"
 #include "hook/graph_target.h"
 #include "hook/launch.h"
+#include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 
+void forget_updates_of(uint64_t exec) {
+  UpdateProofs::Nodes gone;  // freed behind the lock
+  Locked locked(connection().producer);
+  gone = update_proofs().drop(exec);
+}
+
+void forget_all_updates() {
+  UpdateProofs::Execs gone;  // freed behind the lock
+  Locked locked(connection().producer);
+  gone = update_proofs().drop_all();
+}
+
+namespace {
+
+const Context* context_of(const NodeTarget& t) { return t.context != nullptr ? t.context : current_context(); }
+
+// Sends what a node shall be. Posted when it updates an instance in a way that the driver is known to take; else the answer
+// is waited for, and says what is known from then on. `shape` is null when nothing can be.
+template <class X, class Reply>
+CUresult send_node(Request<X>& r, const NodeTarget& t, const UpdateShape* shape, Reply* reply) {
+  if (t.op != NodeOp::kExecSet) return r.call(reply);
+  // The request holds the producer lock until it is sent.
+  if (shape != nullptr && update_proofs().hold(t.exec, t.node, *shape)) return r.post();
+  const uint64_t version = update_proofs().version();
+  const CUresult result = r.call(reply);
+  Locked locked(connection().producer);
+  if (shape != nullptr && result == CUDA_SUCCESS) update_proofs().add(t.exec, t.node, *shape, version);
+  else update_proofs().drop(t.exec, t.node);
+  return result;
+}
+
+}  // namespace
+
 CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNode* out) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* kernel = find_kernel(p->func != nullptr ? static_cast<const void*>(p->func) : p->kern);
-  if (kernel == nullptr) return p->func == nullptr && p->kern == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = runs_in(&t, p->ctx); r != CUDA_SUCCESS) return r;
   const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes};
   uint32_t bytes = 0;
   if (const CUresult r = parameter_bytes(kernel, p->kernelParams, p->extra, &bytes); r != CUDA_SUCCESS) return r;
-  if (kernel->writes != 0) expect_output(kernel->writes, true);
+  if (kernel->writes != 0) expect_output(kernel->writes, true, context_of(t));
+  UpdateShape update;
+  const bool provable = shape_of(kernel, shape, bytes, context_of(t), &update) && surely_launchable(kernel, shape);
   wire::tubeGraphKernelNode_reply reply{};
   CUresult result;
   {
@@ -30,23 +68,12 @@ CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNod
       auto* room = static_cast<std::byte*>(r.room(&wire::tubeGraphKernelNode::parameters, bytes));
       pack_parameters(kernel, p->kernelParams, p->extra, bytes, room);
     }
-    result = r.call(&reply);
+    result = send_node(r, t, provable ? &update : nullptr, &reply);
   }
   return finish(t, result, reply.node, out);
 }
 
 namespace {
-
-CUDA_KERNEL_NODE_PARAMS from_v1(const CUDA_KERNEL_NODE_PARAMS_v1& p) {
-  CUDA_KERNEL_NODE_PARAMS q{};
-  q.func = p.func;
-  q.gridDimX = p.gridDimX, q.gridDimY = p.gridDimY, q.gridDimZ = p.gridDimZ;
-  q.blockDimX = p.blockDimX, q.blockDimY = p.blockDimY, q.blockDimZ = p.blockDimZ;
-  q.sharedMemBytes = p.sharedMemBytes;
-  q.kernelParams = p.kernelParams;
-  q.extra = p.extra;
-  return q;
-}
 
 struct CopyEnd {
   uint32_t kind = 0;  // 0 address, 2 array id
@@ -65,7 +92,7 @@ CUresult end_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray
 }  // namespace
 
 CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
-  if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (p == nullptr || p->WidthInBytes == 0 || p->Height == 0 || p->Depth == 0) return CUDA_ERROR_INVALID_VALUE;
   CopyEnd src, dst;
   if (const CUresult r = end_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &src); r != CUDA_SUCCESS) return r;
   if (const CUresult r = end_of(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &dst); r != CUDA_SUCCESS) return r;
@@ -74,6 +101,9 @@ CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
     if (const CUresult r = tag_of(*p, &step); r != CUDA_SUCCESS) return r;
     return step_node(t, CU_GRAPH_NODE_TYPE_MEMCPY, step, out);
   }
+  if (t.op == NodeOp::kSet) forget_all_updates();  // what was a step may become another node under the same handle
+  UpdateShape update;
+  const bool provable = shape_of(*p, context_of(t), &update);
   wire::tubeGraphCopyNode_reply reply{};
   CUresult result;
   {
@@ -87,13 +117,15 @@ CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
     r->src_origin[0] = p->srcXInBytes, r->src_origin[1] = p->srcY, r->src_origin[2] = p->srcZ;
     r->dst_origin[0] = p->dstXInBytes, r->dst_origin[1] = p->dstY, r->dst_origin[2] = p->dstZ;
     r->extent[0] = p->WidthInBytes, r->extent[1] = p->Height, r->extent[2] = p->Depth;
-    result = r.call(&reply);
+    result = send_node(r, t, provable ? &update : nullptr, &reply);
   }
   return finish(t, result, reply.node, out);
 }
 
 CUresult memset_node(NodeTarget& t, const CUDA_MEMSET_NODE_PARAMS* p, CUgraphNode* out) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  UpdateShape update;
+  const bool provable = shape_of(*p, context_of(t), &update);
   wire::tubeGraphMemsetNode_reply reply{};
   CUresult result;
   {
@@ -105,7 +137,7 @@ CUresult memset_node(NodeTarget& t, const CUDA_MEMSET_NODE_PARAMS* p, CUgraphNod
     r->element_bytes = p->elementSize;
     r->width = p->width;
     r->height = p->height;
-    result = r.call(&reply);
+    result = send_node(r, t, provable ? &update : nullptr, &reply);
   }
   return finish(t, result, reply.node, out);
 }
@@ -120,7 +152,7 @@ CUresult cuGraphAddKernelNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const
 CUresult cuGraphAddKernelNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
                               const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
+  const CUDA_KERNEL_NODE_PARAMS converted = common_kernel_params(*nodeParams);
   return hook::cuGraphAddKernelNode_v2(phGraphNode, hGraph, dependencies, numDependencies, &converted);
 }
 
@@ -132,7 +164,7 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE
 
 CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
+  const CUDA_KERNEL_NODE_PARAMS converted = common_kernel_params(*nodeParams);
   return hook::cuGraphKernelNodeSetParams_v2(hNode, &converted);
 }
 
@@ -144,14 +176,15 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode h
 
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_KERNEL_NODE_PARAMS converted = from_v1(*nodeParams);
+  const CUDA_KERNEL_NODE_PARAMS converted = common_kernel_params(*nodeParams);
   return hook::cuGraphExecKernelNodeSetParams_v2(hGraphExec, hNode, &converted);
 }
 
 CUresult cuGraphAddMemcpyNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                              const CUDA_MEMCPY3D* p, CUcontext) {
+                              const CUDA_MEMCPY3D* p, CUcontext ctx) {
   NodeTarget t;
   if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = runs_in(&t, ctx); r != CUDA_SUCCESS) return r;
   return copy_node(t, p, phGraphNode);
 }
 
@@ -161,16 +194,18 @@ CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY3D* p) {
   return copy_node(t, p, nullptr);
 }
 
-CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* p, CUcontext) {
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* p, CUcontext ctx) {
   NodeTarget t;
   if (const CUresult r = setting(&t, hGraphExec, hNode); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = runs_in(&t, ctx); r != CUDA_SUCCESS) return r;
   return copy_node(t, p, nullptr);
 }
 
 CUresult cuGraphAddMemsetNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                              const CUDA_MEMSET_NODE_PARAMS* p, CUcontext) {
+                              const CUDA_MEMSET_NODE_PARAMS* p, CUcontext ctx) {
   NodeTarget t;
   if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = runs_in(&t, ctx); r != CUDA_SUCCESS) return r;
   return memset_node(t, p, phGraphNode);
 }
 
@@ -180,9 +215,10 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PA
   return memset_node(t, p, nullptr);
 }
 
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* p, CUcontext) {
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* p, CUcontext ctx) {
   NodeTarget t;
   if (const CUresult r = setting(&t, hGraphExec, hNode); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = runs_in(&t, ctx); r != CUDA_SUCCESS) return r;
   return memset_node(t, p, nullptr);
 }
 

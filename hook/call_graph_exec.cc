@@ -2,8 +2,10 @@
 // staging first, and its launches are watched by the callbacks thread; all others are one posted record per launch.
 #include <new>
 
+#include "hook/capture.h"
 #include "hook/graph_steps.h"
 #include "hook/support.h"
+#include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -93,6 +95,7 @@ CUresult post_launch(void* argument) {
 }  // namespace
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;  // on which stream?
   Made made;
   return instantiate(phGraphExec, hGraph, flags, nullptr, &made);
 }
@@ -119,6 +122,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &graph); r != CUDA_SUCCESS) return r;
   Places places;
   if (const CUresult r = take_places(graph, &places); r != CUDA_SUCCESS) return r;
+  forget_updates_of(exec);
   wire::tubeGraphExecUpdate_reply reply{};
   CUresult result;
   {
@@ -162,9 +166,7 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (stream->legacy()) {
-    if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  }
+  if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
   const auto* exec = static_cast<const Exec*>(slot->object);
   LaunchRecord launch{slot->id, stream, exec != nullptr && exec->memory_nodes};
   // Captured, the instance becomes a child graph, whose steps get places when that graph is instantiated.
@@ -180,6 +182,7 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   StepSet* steps = exec != nullptr ? exec->steps : nullptr;
   if (exec != nullptr) *exec = Exec{};
   if (!objects().remove(slot)) return CUDA_ERROR_INVALID_VALUE;
+  forget_updates_of(id);
   CUresult result;
   {
     Request<wire::cuGraphExecDestroy> r;

@@ -72,7 +72,7 @@ CUresult kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* p) {
   if (const CUresult r = keep_parameters(node, kernel, packed, &pointers); r != CUDA_SUCCESS) return r;
   *p = {};
   p->func = static_cast<CUfunction>(kernel_handle(kernel));
-  if (k.as_kernel != 0) p->kern = static_cast<CUkernel>(kernel_handle(kernel));
+  if (k.as_kernel != 0) p->kern = library_kernel_handle(kernel);
   p->gridDimX = k.grid[0], p->gridDimY = k.grid[1], p->gridDimZ = k.grid[2];
   p->blockDimX = k.block[0], p->blockDimY = k.block[1], p->blockDimZ = k.block[2];
   p->sharedMemBytes = k.shared_bytes;

@@ -6,6 +6,7 @@
 
 #include "hook/graph_target.h"
 #include "hook/memory_map.h"
+#include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -54,6 +55,7 @@ CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepPar
   wire::GraphStepParams step = given;
   wire::tubeGraphNode_reply reply{};
   if (t.op != NodeOp::kExecSet) {
+    if (t.op == NodeOp::kSet) forget_all_updates();  // a copy may become another node under the same handle
     const CUresult result = send(t, type, &step, sizeof step, nullptr, 0, &reply);
     return finish(t, result, reply.node, out);
   }
@@ -79,6 +81,7 @@ CUresult child_node(NodeTarget& t, CUgraph child, CUgraphChildGraphNodeOwnership
   wire::GraphChildParams params{};
   if (const CUresult r = id_of(Kind::kGraph, child, &params.graph); r != CUDA_SUCCESS) return r;
   params.ownership = static_cast<uint32_t>(ownership);
+  if (t.op == NodeOp::kExecSet) forget_updates_of(t.exec);
   return simple(t, CU_GRAPH_NODE_TYPE_GRAPH, params, out);
 }
 
@@ -89,6 +92,7 @@ CUresult empty_node(NodeTarget& t, CUgraphNode* out) {
 }
 
 CUresult event_node(NodeTarget& t, CUgraphNodeType type, CUevent handle, CUgraphNode* out) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Event* event = find_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (type == CU_GRAPH_NODE_TYPE_EVENT_RECORD) {
@@ -107,7 +111,8 @@ CUresult mem_op_node(NodeTarget& t, unsigned count, const CUstreamBatchMemOpPara
 }
 
 CUresult alloc_node(NodeTarget& t, CUDA_MEM_ALLOC_NODE_PARAMS* p, CUgraphNode* out) {
-  if (p == nullptr || p->bytesize == 0 || p->accessDescCount > 64 || (p->accessDescs == nullptr && p->accessDescCount != 0)) return CUDA_ERROR_INVALID_VALUE;
+  if (p == nullptr || p->bytesize == 0 || p->accessDescCount > 64 || (p->accessDescs == nullptr && p->accessDescCount != 0))
+    return CUDA_ERROR_INVALID_VALUE;
   CUmemLocation location = p->poolProps.location;
   if (const CUresult r = wire_location(&location); r != CUDA_SUCCESS) return r;
   CUmemAccessDesc access[64];
@@ -152,14 +157,14 @@ CUresult conditional_node(NodeTarget& t, CUDA_CONDITIONAL_NODE_PARAMS* p, CUgrap
 // ---- the calls --------------------------------------------------------------------------------------------------------
 
 #define TUBE_ADD_ARGS CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
-#define TUBE_ADDING                                                                                                      \
-  NodeTarget t;                                                                                                          \
+#define TUBE_ADDING \
+  NodeTarget t;     \
   if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r
-#define TUBE_SETTING                                                                                                     \
-  NodeTarget t;                                                                                                          \
+#define TUBE_SETTING \
+  NodeTarget t;      \
   if (const CUresult r = setting(&t, hNode); r != CUDA_SUCCESS) return r
-#define TUBE_SETTING_EXEC                                                                                                \
-  NodeTarget t;                                                                                                          \
+#define TUBE_SETTING_EXEC \
+  NodeTarget t;           \
   if (const CUresult r = setting(&t, hGraphExec, hNode); r != CUDA_SUCCESS) return r
 
 CUresult cuGraphAddEmptyNode(TUBE_ADD_ARGS) {
@@ -219,16 +224,19 @@ CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode 
 CUresult cuGraphAddBatchMemOpNode(TUBE_ADD_ARGS, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TUBE_ADDING;
+  if (const CUresult r = runs_in(&t, nodeParams->ctx); r != CUDA_SUCCESS) return r;
   return mem_op_node(t, nodeParams->count, nodeParams->paramArray, nodeParams->flags, phGraphNode);
 }
 CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TUBE_SETTING;
+  if (const CUresult r = runs_in(&t, nodeParams->ctx); r != CUDA_SUCCESS) return r;
   return mem_op_node(t, nodeParams->count, nodeParams->paramArray, nodeParams->flags, nullptr);
 }
 CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TUBE_SETTING_EXEC;
+  if (const CUresult r = runs_in(&t, nodeParams->ctx); r != CUDA_SUCCESS) return r;
   return mem_op_node(t, nodeParams->count, nodeParams->paramArray, nodeParams->flags, nullptr);
 }
 

@@ -12,6 +12,7 @@
 #include "hook/graph_steps.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
+#include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -94,7 +95,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   if (pHandle_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t graph = 0;
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &graph); r != CUDA_SUCCESS) return r;
-  Context* context = ctx == nullptr ? current_context() : find_context(ctx);
+  Context* context = find_context(ctx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   wire::tubeGraphConditional_reply reply{};
   Request<wire::tubeGraphConditional> r;
@@ -111,6 +112,7 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
 CUresult cuGraphDestroy(CUgraph hGraph) {
   uint64_t id = 0;
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &id); r != CUDA_SUCCESS) return r;
+  forget_all_updates();  // nodes go with it
   CUresult result;
   {
     Request<wire::cuGraphDestroy> r;
@@ -121,6 +123,20 @@ CUresult cuGraphDestroy(CUgraph hGraph) {
   drop(Kind::kGraph, id);
   wake_callbacks();  // a user object may go with it
   return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroyNode(CUgraphNode hNode) {
+  uint64_t id = 0;
+  if (const CUresult r = id_of(Kind::kGraphNode, hNode, &id); r != CUDA_SUCCESS) return r;
+  forget_all_updates();  // with a child graph's node go those inside
+  CUresult result;
+  {
+    Request<wire::cuGraphDestroyNode> r;
+    r->hNode = id;
+    result = r.call();
+  }
+  if (result == CUDA_SUCCESS) drop(Kind::kGraphNode, id);
+  return result;
 }
 
 CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int flags) {
@@ -144,7 +160,8 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
     text = mapped.take();
   }
   if (!file.valid()) return CUDA_ERROR_OPERATING_SYSTEM;
-  return write_all(file.get(), static_cast<const std::byte*>(static_cast<const void*>(text.data())), reply.size) ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+  return write_all(file.get(), static_cast<const std::byte*>(static_cast<const void*>(text.data())), reply.size) ? CUDA_SUCCESS
+                                                                                                                 : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 }  // namespace tube::hook

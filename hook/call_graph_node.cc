@@ -7,13 +7,7 @@ namespace tube::hook {
 namespace {
 
 CUDA_KERNEL_NODE_PARAMS kernel_params(const CUDA_KERNEL_NODE_PARAMS_v3& p) {
-  CUDA_KERNEL_NODE_PARAMS q{};
-  q.func = p.func;
-  q.gridDimX = p.gridDimX, q.gridDimY = p.gridDimY, q.gridDimZ = p.gridDimZ;
-  q.blockDimX = p.blockDimX, q.blockDimY = p.blockDimY, q.blockDimZ = p.blockDimZ;
-  q.sharedMemBytes = p.sharedMemBytes;
-  q.kernelParams = p.kernelParams;
-  q.extra = p.extra;
+  CUDA_KERNEL_NODE_PARAMS q = common_kernel_params(p);
   q.kern = p.kern;
   q.ctx = p.ctx;
   return q;
@@ -39,8 +33,19 @@ CUDA_MEM_ALLOC_NODE_PARAMS alloc_params(const CUDA_MEM_ALLOC_NODE_PARAMS_v2& p) 
   return q;
 }
 
+CUcontext context_of(const CUgraphNodeParams& p) {
+  switch (p.type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return p.kernel.ctx;
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return p.memcpy.copyCtx;
+    case CU_GRAPH_NODE_TYPE_MEMSET: return p.memset.ctx;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return p.memOp.ctx;
+    default: return nullptr;
+  }
+}
+
 // The old calls' parameters out of the union; `out` is used when the target adds.
 CUresult typed_node(NodeTarget& t, CUgraphNodeParams* p, CUgraphNode* out) {
+  if (const CUresult r = runs_in(&t, context_of(*p)); r != CUDA_SUCCESS) return r;
   switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
       const CUDA_KERNEL_NODE_PARAMS q = kernel_params(p->kernel);
@@ -73,8 +78,8 @@ CUresult typed_node(NodeTarget& t, CUgraphNodeParams* p, CUgraphNode* out) {
 
 }  // namespace
 
-CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                           const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams) {
+CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+                           size_t numDependencies, CUgraphNodeParams* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeTarget t;
   if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies, dependencyData); r != CUDA_SUCCESS) return r;

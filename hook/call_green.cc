@@ -74,7 +74,7 @@ CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevR
 }
 
 CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CUdevResourceType type) {
-  const Context* context = hCtx == nullptr ? current_context() : find_context(hCtx);
+  const Context* context = find_context(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return get_resource(1, context->number, resource, type);
 }
@@ -85,10 +85,9 @@ CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource, CUde
   return get_resource(1, context->number, resource, type);
 }
 
-CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input,
-                                     CUdevResource* remaining, unsigned int useFlags, unsigned int minCount) {
-  constexpr unsigned kFlags = CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
-  if (nbGroups == nullptr || input == nullptr || (useFlags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input, CUdevResource* remaining,
+                                     unsigned int useFlags, unsigned int minCount) {
+  if (nbGroups == nullptr || input == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (input->type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   if (result != nullptr && *nbGroups == 0) return CUDA_ERROR_INVALID_VALUE;
   wire::tubeSplitResource_reply reply{};
@@ -131,8 +130,8 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
-  if (phCtx == nullptr || desc == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
-  int32_t number = 0;
+  if (phCtx == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+  int32_t number = 0;  // no description, number 0: the whole device
   if (const CUresult r = device_number(dev, &number); r != CUDA_SUCCESS) return r;
   Slot* slot = objects().allocate(Kind::kGreenContext);
   if (slot == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -199,9 +198,6 @@ CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigne
   if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Context* context = find_green(greenCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  const info::DeviceInfo& d = context->info();
-  if (priority > d.least_priority) priority = d.least_priority;
-  if (priority < d.greatest_priority) priority = d.greatest_priority;
   Stream* stream = nullptr;
   if (const CUresult r = create_stream(context, flags, priority, &stream); r != CUDA_SUCCESS) return r;
   *phStream = stream->handle();

@@ -11,15 +11,15 @@
 #include "hook/host_pages.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
-#include "protocol/host_segment.h"
 #include "protocol/hook_decls.gen.h"
+#include "protocol/host_segment.h"
 
 namespace tube::hook {
 namespace {
 
 constexpr uint64_t kPage = wire::kHostPageBytes;
-constexpr unsigned kKnownFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
-                                 CU_MEMHOSTREGISTER_READ_ONLY;
+constexpr unsigned kKnownFlags =
+    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 struct Span {
   uint64_t first, last;  // whole pages

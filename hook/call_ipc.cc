@@ -5,6 +5,7 @@
 // there when the call returns.
 #include <cstring>
 
+#include "hook/copy.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -37,6 +38,7 @@ CUresult close_memory(uint64_t address, uint32_t* left) {
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   Allocation a;
   if (pHandle == nullptr || !memory_map().find(dptr, &a) || a.kind != MemoryKind::kDevice || a.flags == kFromPool) return CUDA_ERROR_INVALID_VALUE;
+  note_memory_shared();
   wire::tubeIpcGetMem_reply reply{};
   Request<wire::tubeIpcGetMem> r;
   r->dptr = a.base;  // a handle is about the whole allocation
@@ -50,6 +52,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   // The driver wants this bit and takes no notice of others (H200, 13.0).
   if (pdptr == nullptr || (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  note_memory_shared();
   wire::tubeIpcOpenMem_reply reply{};
   CUresult result;
   {

@@ -4,7 +4,9 @@
 #include <new>
 
 #include "hook/kernels.h"
+#include "hook/start_trace.h"
 #include "hook/support.h"
+#include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -45,12 +47,46 @@ bool read_reply(Kernel* k, const wire::tubeGetKernel_reply& reply, const ReplyBl
   return true;
 }
 
+Context* context_of(const Kernel* k) { return k->module->context != nullptr ? k->module->context : current_context(); }
+
+// From the table that came with the module.
+void read_known(Kernel* k, const wire::KnownKernel& known) {
+  k->layout.resize(known.parameter_count);
+  if (known.parameter_count != 0) std::memcpy(k->layout.data(), &known + 1, known.parameter_count * sizeof(Parameter));
+  k->parameter_bytes = known.parameter_bytes;
+  k->writes = known.writes;
+  for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
+    k->attribute_results[i] = known.attributes[i][0];
+    k->attributes[i].store(known.attributes[i][1], std::memory_order_relaxed);
+  }
+}
+
+// Asks the proxy; what it has told already needs no answer.
+CUresult look_up(Kernel* k, const char* name, uint32_t length) {
+  const auto known = k->module->known.find(std::string_view(name, length));
+  const bool told = known != k->module->known.end();
+  tally(told ? Tally::kKnown : Tally::kLookups);
+  wire::tubeGetKernel_reply reply{};
+  ReplyBlobs blobs;
+  CUresult result;
+  {
+    Request<wire::tubeGetKernel> r(blob_room(length));
+    if (Context* context = context_of(k)) r.in_context(context);
+    r->library = k->module->id;
+    r->kernel = k->id;
+    r->kind = k->module->kind;
+    r.put(&wire::tubeGetKernel::name, name, length);
+    result = told ? r.post() : r.call(&reply, &blobs);
+  }
+  if (told) read_known(k, *known->second);
+  else if (result == CUDA_SUCCESS && !read_reply(k, reply, blobs)) result = CUDA_ERROR_UNKNOWN;
+  return result;
+}
+
 bool settable(CUfunction_attribute a) {
   return a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || a == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
          (a >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH && a <= CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE);
 }
-
-Context* context_of(const Kernel* k) { return k->module->context != nullptr ? k->module->context : current_context(); }
 
 // Zero or the code that the driver answers at once.
 CUresult check_attribute(const Kernel* k, CUfunction_attribute attribute, int value) {
@@ -70,6 +106,8 @@ CUresult check_attribute(const Kernel* k, CUfunction_attribute attribute, int va
 
 CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value) {
   if (const CUresult r = check_attribute(k, attribute, value); r != CUDA_SUCCESS) return r;
+  const bool changes = k->attributes[attribute].load(std::memory_order_relaxed) != value;
+  if (changes) forget_all_updates();
   CUresult result;
   {
     Request<wire::tubeKernelSetAttribute> r;
@@ -79,6 +117,7 @@ CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value) {
     r->value = value;
     result = r.post();
   }
+  if (changes) forget_all_updates();  // what another thread's update proved between the two
   if (result != CUDA_SUCCESS) return result;
   k->attributes[attribute].store(value, std::memory_order_relaxed);
   Locked locked(k->lock);
@@ -160,7 +199,8 @@ struct PackedAttribute {
 
 CUresult ask_cluster(uint32_t what, int* answer, CUfunction func, const CUlaunchConfig* config) {
   Kernel* k = find_kernel(func);
-  if (answer == nullptr || config == nullptr || (what == 4 && func == nullptr) || config->numAttrs > kMaxClusterAttributes) return CUDA_ERROR_INVALID_VALUE;
+  if (answer == nullptr || config == nullptr || (what == 4 && func == nullptr) || config->numAttrs > kMaxClusterAttributes)
+    return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   struct {
     ClusterConfig head;
@@ -175,8 +215,7 @@ CUresult ask_cluster(uint32_t what, int* answer, CUfunction func, const CUlaunch
     std::memcpy(packed.attributes[i].value, &config->attrs[i].value, sizeof packed.attributes[i].value);
   }
   OccupancyAnswer q{what, 0, 0, 0, 0, 0, 0};
-  const CUresult r = ask_occupancy(k, &q, &packed,
-                                   static_cast<uint32_t>(sizeof packed.head + config->numAttrs * sizeof(PackedAttribute)));
+  const CUresult r = ask_occupancy(k, &q, &packed, static_cast<uint32_t>(sizeof packed.head + config->numAttrs * sizeof(PackedAttribute)));
   if (r == CUDA_SUCCESS) *answer = static_cast<int>(q.x);
   return r;
 }
@@ -184,7 +223,8 @@ CUresult ask_cluster(uint32_t what, int* answer, CUfunction func, const CUlaunch
 }  // namespace
 
 Kernel* find_kernel(const void* handle) {
-  Slot* slot = objects().find(Kind::kKernel, handle);
+  const uintptr_t function = reinterpret_cast<uintptr_t>(handle) & ~kLibraryKernelBit;
+  Slot* slot = objects().find(Kind::kKernel, reinterpret_cast<const void*>(function));
   return slot == nullptr ? nullptr : static_cast<Kernel*>(slot->object);
 }
 
@@ -200,22 +240,12 @@ CUresult get_kernel(Module* module, const char* name, Kernel** kernel) {
       return CUDA_SUCCESS;
     }
   }
+  mark_start(StartMark::kKernel);
+  TallyTime time(Tally::kLookupNs);
   Kernel* k = allocate_kernel(module, name);
   if (k == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   objects().publish(k->slot);
-  wire::tubeGetKernel_reply reply{};
-  ReplyBlobs blobs;
-  CUresult result;
-  {
-    Request<wire::tubeGetKernel> r(blob_room(length));
-    if (Context* context = context_of(k)) r.in_context(context);
-    r->library = module->id;
-    r->kernel = k->id;
-    r->kind = module->kind;
-    r.put(&wire::tubeGetKernel::name, name, static_cast<uint32_t>(length));
-    result = r.call(&reply, &blobs);
-  }
-  if (result == CUDA_SUCCESS && !read_reply(k, reply, blobs)) result = CUDA_ERROR_UNKNOWN;
+  const CUresult result = look_up(k, name, static_cast<uint32_t>(length));
   if (result != CUDA_SUCCESS) {
     objects().remove(k->slot);
     return result;
@@ -224,6 +254,7 @@ CUresult get_kernel(Module* module, const char* name, Kernel** kernel) {
   const auto [place, mine] = module->kernels.emplace(name, k);
   if (!mine) objects().remove(k->slot);  // another thread asked for the same kernel; the proxy's entry goes with the library
   *kernel = place->second;
+  mark_start(StartMark::kKernelEnd);
   return CUDA_SUCCESS;
 }
 
@@ -294,13 +325,17 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuFuncGetName(const char** name, CUfunction hfunc) { return hook::cuKernelGetName(name, reinterpret_cast<CUkernel>(hfunc)); }
+CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
+  if (name != nullptr && names_library_kernel(hfunc)) return CUDA_ERROR_INVALID_HANDLE;
+  return hook::cuKernelGetName(name, reinterpret_cast<CUkernel>(hfunc));
+}
 
 CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
   return hook::cuKernelGetParamInfo(reinterpret_cast<CUkernel>(func), paramIndex, paramOffset, paramSize);
 }
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  if (pi != nullptr && names_library_kernel(hfunc)) return CUDA_ERROR_INVALID_HANDLE;
   return hook::cuKernelGetAttribute(pi, attrib, reinterpret_cast<CUkernel>(hfunc), 0);
 }
 
@@ -323,8 +358,8 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
 
 // ---- occupancy --------------------------------------------------------------------------------------------------------
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
-                                                              size_t dynamicSMemSize, unsigned int flags) {
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags) {
   Kernel* k = find_kernel(func);
   if (numBlocks == nullptr || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -338,9 +373,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction 
   return hook::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
-                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                                   int blockSizeLimit, unsigned int flags) {
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags) {
   Kernel* k = find_kernel(func);
   if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -368,10 +402,10 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   return best_threads == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
-                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit) {
-  return hook::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize,
-                                                   blockSizeLimit, 0);
+CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit) {
+  return hook::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit,
+                                                         0);
 }
 
 CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks, int blockSize) {

@@ -3,6 +3,7 @@
 // Parameters are packed straight into the record by the kernel's layout. Nothing comes back, so grid, block and shared memory
 // are compared with what the device and the kernel take; a launch that looks wrong, or that must fit as a whole
 // (cooperative), waits for the driver's own answer, so that launch errors stay synchronous and are the driver's.
+#include "hook/capture.h"
 #include "hook/launch.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 
 #include "hook/context.h"
 #include "hook/device_output.h"
+#include "hook/start_trace.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -63,8 +65,7 @@ CUresult pack_attribute(const CUlaunchAttribute& in, WireAttribute* out) {
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: return CUDA_SUCCESS;
     default:
       if (static_cast<uint32_t>(in.id) >= CU_LAUNCH_ATTRIBUTE_MAX) return CUDA_ERROR_INVALID_VALUE;
       return unsupported("cuLaunchKernelEx with an unknown attribute", "it may hold a handle");
@@ -104,17 +105,14 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   if (stream == nullptr) return error;
   // A module's function belongs to its context; a library's kernel goes along with the stream.
   if (kernel->module->kind == 1 && base_context(kernel->module->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
-  if (stream->legacy()) {
-    if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  }
-  if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
   uint32_t bytes = 0;
   // The driver says if it may.
   const bool elsewhere = kernel->module->context != nullptr && base_context(kernel->module->context) != base_context(stream->context);
   bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
   for (unsigned i = 0; i < attribute_count; ++i) sure = sure && surely_taken(attributes[i], shape);
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
-  if (kernel->writes != 0) expect_output(kernel->writes, capturing(stream));
+  if (kernel->writes != 0) expect_output(kernel->writes, capturing(stream), stream->context);
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 
   Request<wire::tubeLaunch> r(stream, blob_room(attribute_bytes) + blob_room(bytes));
@@ -130,6 +128,7 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
     pack_parameters(kernel, params, extra, bytes, room);
   }
   const CUresult result = sure ? r.post() : r.call();
+  mark_start(StartMark::kLaunch);
   if (result != CUDA_SUCCESS || !process().launch_blocking || capturing(stream)) return result;
   return sync_stream(stream);
 }
@@ -205,15 +204,15 @@ void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                        unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                        void** kernelParams, void** extra) {
+                        unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+                        void** extra) {
   const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
   return launch(f, shape, hStream, kernelParams, extra, false, nullptr, 0);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                                   void** kernelParams) {
   const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
   return launch(f, shape, hStream, kernelParams, nullptr, true, nullptr, 0);
 }
@@ -225,9 +224,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** ker
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     if (const CUresult r = pack_attribute(config->attrs[i], &attributes[i]); r != CUDA_SUCCESS) return r;
   }
-  const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
-                          {config->blockDimX, config->blockDimY, config->blockDimZ},
-                          config->sharedMemBytes};
+  const LaunchShape shape{
+      {config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes};
   return launch(f, shape, config->hStream, kernelParams, extra, false, attributes, config->numAttrs);
 }
 

@@ -78,6 +78,19 @@ CUresult free_managed(const Allocation& allocation) {
   return free_pinned(allocation);
 }
 
+void add_managed_variable(Context* context, uint64_t address, uint64_t bytes) {
+  memory_map().insert({address, bytes, next_unique(), context, MemoryKind::kManaged, kVariable});
+  Locked locked(advice().lock);
+  advice().ranges.add(address, bytes);
+}
+
+void remove_managed_variable(uint64_t address) {
+  Allocation a;
+  if (!memory_map().remove(address, MemoryKind::kManaged, &a)) return;
+  Locked locked(advice().lock);
+  advice().ranges.remove(address, a.size_bytes);
+}
+
 CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
   if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) return CUDA_ERROR_INVALID_VALUE;

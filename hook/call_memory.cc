@@ -1,11 +1,14 @@
-// Allocation and host memory; pointer queries are in call_pointer.cc. Allocating is a round trip; freeing waits for this program's own streams
-// (natively cuMemFree waits for the context) and is posted; queries are answered here.
+// Allocation and host memory; pointer queries are in call_pointer.cc. Allocating is a round trip unless freed memory was kept
+// (pinned_cache.h); freeing waits for this program's own streams (natively cuMemFree waits for the context) and is posted; queries are
+// answered here.
 #include <cstring>
 
 #include "base/log.h"
 #include "hook/graph_memory.h"
 #include "hook/memory_calls.h"
 #include "hook/memory_map.h"
+#include "hook/pinned_cache.h"
+#include "hook/pool_cache.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -31,11 +34,15 @@ void say_out_of_memory(const char* kind, uint64_t bytes) {
 CUresult allocate_device(uint64_t bytes, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   wire::tubeMemAlloc_reply reply{};
-  CUresult result;
-  {
+  const auto ask = [&] {
     Request<wire::tubeMemAlloc> r;
     r->bytes = bytes;
-    result = r.call(&reply);
+    return r.call(&reply);
+  };
+  CUresult result = ask();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && release_kept_memory()) {
+    (void)sync_device_of(current_context());
+    result = ask();
   }
   if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("GPU", bytes);
   if (result != CUDA_SUCCESS) return result;
@@ -48,18 +55,22 @@ CUresult allocate_device(uint64_t bytes, uint64_t* address) {
 
 CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  wire::tubePinnedAlloc_reply reply{};
-  CUresult result;
-  {
-    Request<wire::tubePinnedAlloc> r;
-    r->bytes = bytes;
-    r->flags = flags;
-    result = r.call(&reply);
+  if (!take_pinned(current_context(), bytes, address)) {
+    const auto ask = [&] {
+      wire::tubePinnedAlloc_reply reply{};
+      Request<wire::tubePinnedAlloc> r;
+      r->bytes = pinned_bytes(bytes);
+      r->flags = flags;
+      const CUresult result = r.call(&reply);
+      *address = reply.address;
+      return result;
+    };
+    CUresult result = ask();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_kept_pinned()) result = ask();
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("pinned", bytes);
+    if (result != CUDA_SUCCESS) return result;
   }
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("pinned", bytes);
-  if (result != CUDA_SUCCESS) return result;
-  memory_map().insert({reply.address, bytes, next_buffer_id(), current_context(), kind, flags});
-  *address = reply.address;
+  memory_map().insert({*address, bytes, next_buffer_id(), current_context(), kind, flags});
   return CUDA_SUCCESS;
 }
 
@@ -67,6 +78,7 @@ CUresult free_pinned(const Allocation& a) {
   const CUresult finished = sync_all_contexts();
   Allocation removed;
   if (!memory_map().remove(a.base, a.kind, &removed)) return CUDA_ERROR_INVALID_VALUE;
+  if (finished == CUDA_SUCCESS && keep_pinned(removed)) return CUDA_SUCCESS;
   Request<wire::tubePinnedFree> r;
   r.in_context(a.context);
   r->address = a.base;
@@ -116,12 +128,18 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   }
   Allocation a;
   const bool found = memory_map().find(dptr, &a);
-  if (found && a.base == dptr && a.kind == MemoryKind::kManaged) return free_managed(a);
+  if (found && a.base == dptr && a.kind == MemoryKind::kManaged && (a.flags & kVariable) == 0) return free_managed(a);
+  if (found && a.base == dptr && a.kind == MemoryKind::kExternal) {
+    const CUresult finished = sync_all_contexts();
+    const CUresult freed = free_external(a);
+    return finished != CUDA_SUCCESS ? finished : freed;
+  }
   if (found && a.base == dptr && a.kind == MemoryKind::kOpened && a.flags == kFromPool) {
     const CUresult finished = sync_all_contexts();
     const CUresult closed = close_pool_pointer(a);
     return finished != CUDA_SUCCESS ? finished : closed;
   }
+  if (found && a.base == dptr && a.flags == kFromPool && free_own_import(a)) return sync_device_of(a.context);
   if (!found || a.base != dptr || a.kind != MemoryKind::kDevice) {
     if (found || !connection().in_device_window(dptr)) return CUDA_ERROR_INVALID_VALUE;
     a.context = current_context();  // stream-ordered memory may be freed by this call too; the proxy knows
@@ -191,7 +209,7 @@ CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   if (pFlags == nullptr || !memory_map().find(reinterpret_cast<uint64_t>(p), &a) || (!host_memory(a.kind) && a.kind != MemoryKind::kManaged)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *pFlags = a.flags | CU_MEMHOSTALLOC_DEVICEMAP;
+  *pFlags = (a.flags & ~kVariable) | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
 

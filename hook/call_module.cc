@@ -13,8 +13,11 @@
 #include "hook/image_file.h"
 #include "hook/image_size.h"
 #include "hook/kernels.h"
+#include "hook/memory_calls.h"
 #include "hook/memory_map.h"
+#include "hook/start_trace.h"
 #include "hook/support.h"
+#include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -42,12 +45,30 @@ Module* allocate_module(Kind kind, Context* context) {
   m->module_alias = nullptr;
   m->kernels.clear();
   m->globals.clear();
+  m->known.clear();
+  m->table.clear();
   return m;
+}
+
+// The proxy's own bytes; still nothing outside them is read.
+void take_table(Module* m, std::span<const std::byte> table) {
+  m->table.assign(table.begin(), table.end());
+  for (size_t at = 0; m->table.size() - at >= sizeof(wire::KnownKernel);) {
+    const auto* entry = reinterpret_cast<const wire::KnownKernel*>(m->table.data() + at);
+    const uint64_t layout_bytes = uint64_t{entry->parameter_count} * sizeof(Parameter);
+    if (entry->entry_bytes % 8 != 0 || entry->entry_bytes > m->table.size() - at ||
+        sizeof *entry + layout_bytes + entry->name_bytes > entry->entry_bytes)
+      return;
+    const char* name = reinterpret_cast<const char*>(entry + 1) + layout_bytes;
+    m->known.emplace(std::string_view(name, entry->name_bytes), entry);
+    at += entry->entry_bytes;
+  }
 }
 
 CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const FileRange* file, LoadOptions& options) {
   uint64_t token = 0;
   if (file != nullptr) {
+    tally(Tally::kFiles);
     if (Status sent = send_file(file->fd.get(), &token); !sent) {
       log_error("an image could not be passed to the proxy: %s", sent.error().message.c_str());
       return CUDA_ERROR_OPERATING_SYSTEM;
@@ -56,6 +77,7 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
   const uint32_t jit = options.jit.count();
   const auto library = static_cast<uint32_t>(options.library_ids.size());
   const uint32_t image_bytes = file == nullptr ? static_cast<uint32_t>(size_bytes) : 0;
+  tally(Tally::kImageBytes, image_bytes);
   wire::tubeLoadImage_reply reply{};
   ReplyBlobs blobs;
   CUresult result;
@@ -77,12 +99,16 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
     if (image_bytes != 0) r.put(&wire::tubeLoadImage::image, data, image_bytes);
     result = r.call(&reply, &blobs);
   }
+  if (result == CUDA_SUCCESS) take_table(m, blobs.get(reply.kernels));
   options.jit.give_back(blobs.get(reply.info_log), blobs.get(reply.error_log), blobs.get(reply.jit_values));
   return result;
 }
 
-CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_bytes, const FileRange* ready_file,
-              LoadOptions& options, void** handle) {
+CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_bytes, const FileRange* ready_file, LoadOptions& options,
+              void** handle) {
+  mark_start(StartMark::kLoad);
+  tally(Tally::kImages);
+  TallyTime time(Tally::kLoadNs);
   Module* m = allocate_module(kind, context);
   if (m == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   FileRange made;
@@ -105,6 +131,7 @@ CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_
     return result;
   }
   *handle = objects().handle_of(m->slot);
+  mark_start(StartMark::kLoadEnd);
   return CUDA_SUCCESS;
 }
 
@@ -124,7 +151,11 @@ CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& o
   if (!bytes) return CUDA_ERROR_OPERATING_SYSTEM;
   const std::byte* data = bytes->data();
   uint64_t size = static_cast<uint64_t>(s.st_size);
-  const bool binary = size >= 4 && (std::memcmp(data, "\x7f" "ELF", 4) == 0 || std::memcmp(data, "\x50\xed\x55\xba", 4) == 0);
+  const bool binary = size >= 4 && (std::memcmp(data,
+                                                "\x7f"
+                                                "ELF",
+                                                4) == 0 ||
+                                    std::memcmp(data, "\x50\xed\x55\xba", 4) == 0);
   if (binary) return load(kind, context, data, size, size > kInlineImageBytes ? &file : nullptr, options, handle);
   // PTX text needs its NUL, which a file does not have.
   const std::string text(reinterpret_cast<const char*>(data), size);
@@ -146,7 +177,9 @@ void forget_module(Module* m) {
   }
   for (const auto& [name, kernel] : kernels) objects().remove(kernel->slot);
   Allocation removed;
-  for (const uint64_t address : globals) memory_map().remove(address, MemoryKind::kGlobal, &removed);
+  for (const uint64_t address : globals) {
+    if (!memory_map().remove(address, MemoryKind::kGlobal, &removed)) remove_managed_variable(address);
+  }
 }
 
 CUresult unload(Module* m) {
@@ -154,6 +187,7 @@ CUresult unload(Module* m) {
   const uint32_t kind = m->kind;
   Context* context = m->context;
   if (!objects().remove(m->slot)) return CUDA_ERROR_INVALID_HANDLE;
+  forget_all_updates();
   collect_output();
   forget_module(m);
   Request<wire::tubeUnload> r;
@@ -163,11 +197,16 @@ CUresult unload(Module* m) {
   return r.post();
 }
 
-// So that copies and pointer queries recognise it: its address is the driver's choice.
-void remember_global(Module* m, uint64_t address, uint64_t bytes) {
+// So that copies and pointer queries recognise it: its address is the driver's choice, a managed variable's the proxy's.
+// `context`: where it was asked for.
+void remember_global(Module* m, Context* context, uint64_t address, uint64_t bytes, bool managed) {
   Allocation a;
   if (address == 0 || bytes == 0 || memory_map().find(address, &a)) return;
-  memory_map().insert({address, bytes, next_unique(), m->context != nullptr ? m->context : current_context(), MemoryKind::kGlobal, 0});
+  if (managed) {
+    add_managed_variable(context, address, bytes);
+  } else {
+    memory_map().insert({address, bytes, next_unique(), m->context != nullptr ? m->context : context, MemoryKind::kGlobal, 0});
+  }
   Locked locked(m->lock);
   m->globals.push_back(address);
 }
@@ -186,7 +225,7 @@ CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* nam
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
-  remember_global(m, reply.dptr, reply.bytes);
+  remember_global(m, current_context(), reply.dptr, reply.bytes, reply.managed != 0);
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;
@@ -230,7 +269,7 @@ CUresult enumerate(Module* m, void** handles, unsigned count) {
   for (unsigned i = 0; i < count && i < names.size(); ++i) {
     Kernel* kernel = nullptr;
     if (const CUresult r = get_kernel(m, names[i].c_str(), &kernel); r != CUDA_SUCCESS) return r;
-    handles[i] = kernel_handle(kernel);
+    handles[i] = m->kind == 0 ? static_cast<void*>(library_kernel_handle(kernel)) : kernel_handle(kernel);
   }
   return CUDA_SUCCESS;
 }
@@ -260,9 +299,8 @@ void forget_modules(Context* context) {
 
 // ---- libraries --------------------------------------------------------------------------------------------------------
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-                           unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
-                           unsigned int numLibraryOptions) {
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption* libraryOptions, void** libraryOptionValues, unsigned int numLibraryOptions) {
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions options;
   if (numJitOptions != 0 && (jitOptions == nullptr || jitOptionsValues == nullptr)) return CUDA_ERROR_INVALID_VALUE;
@@ -296,7 +334,7 @@ CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* na
   if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Kernel* kernel = nullptr;
   const CUresult r = get_kernel(m, name, &kernel);
-  if (r == CUDA_SUCCESS) *pKernel = static_cast<CUkernel>(kernel_handle(kernel));
+  if (r == CUDA_SUCCESS) *pKernel = library_kernel_handle(kernel);
   return r;
 }
 
@@ -339,22 +377,29 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_global(m, dptr, bytes, name);
 }
 
-// The variable's storage is managed memory of the proxy's process: its address means nothing here.
 CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
   Module* m = find_library(library);
   if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const auto length = static_cast<uint32_t>(std::strlen(name));
   if (length == 0) return CUDA_ERROR_NOT_FOUND;
+  // They belong to no context and are there before any is; the runtime asks from whichever thread first touches one.
+  Context* context = current_context() != nullptr ? current_context() : process().primaries[0];
   wire::tubeGetManaged_reply reply{};
   CUresult result;
   {
     Request<wire::tubeGetManaged> r(blob_room(length));
+    r.in_context(context);
     r->library = m->id;
     r.put(&wire::tubeGetManaged::name, name, length);
     result = r.call(&reply);
   }
-  return result == CUDA_SUCCESS ? unsupported("cuLibraryGetManaged", "__managed__ variables cannot be shared with the proxy; cuMemAllocManaged works") : result;
+  if (result != CUDA_SUCCESS) return result;
+  if (reply.dptr == 0) return unsupported("cuLibraryGetManaged", "this image's managed variables cannot be shared with the proxy; its log says why");
+  remember_global(m, context, reply.dptr, reply.bytes, true);
+  if (dptr != nullptr) *dptr = reply.dptr;
+  if (bytes != nullptr) *bytes = reply.bytes;
+  return CUDA_SUCCESS;
 }
 
 // ---- modules ----------------------------------------------------------------------------------------------------------
@@ -374,9 +419,7 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int nu
 }
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) { return hook::cuModuleLoadDataEx(module, image, 0, nullptr, nullptr); }
-CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
-  return hook::cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
-}
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) { return hook::cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr); }
 
 CUresult cuModuleUnload(CUmodule hmod) {
   Module* m = find_module(hmod);

@@ -37,9 +37,7 @@ CUresult cuArrayCreate(CUarray*, const CUDA_ARRAY_DESCRIPTOR_v1*) { return CUDA_
 CUresult cuArray3DCreate(CUarray*, const CUDA_ARRAY3D_DESCRIPTOR_v1*) { return CUDA_ERROR_INVALID_CONTEXT; }
 
 CUresult cuTexRefSetAddress(unsigned int*, CUtexref, CUdeviceptr_v1, unsigned int) { return CUDA_ERROR_INVALID_CONTEXT; }
-CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1*, CUdeviceptr_v1, unsigned int) {
-  return CUDA_ERROR_INVALID_CONTEXT;
-}
+CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1*, CUdeviceptr_v1, unsigned int) { return CUDA_ERROR_INVALID_CONTEXT; }
 CUresult cuTexRefGetAddress(CUdeviceptr_v1*, CUtexref) { return CUDA_ERROR_INVALID_CONTEXT; }
 
 CUresult cuArrayGetDescriptor(CUDA_ARRAY_DESCRIPTOR_v1*, CUarray hArray) {

@@ -24,8 +24,7 @@ bool fits_device(const Kernel* kernel, int x, int y, int z) {
   if (context == nullptr) return true;
   const int32_t* limits = context->info().attributes;
   return x <= limits[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X] && y <= limits[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y] &&
-         z <= limits[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] &&
-         int64_t{x} * y * z <= limits[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
+         z <= limits[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z] && int64_t{x} * y * z <= limits[CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK];
 }
 
 CUresult set_parameter(CUfunction hfunc, int offset, const void* data, unsigned bytes) {
@@ -38,7 +37,7 @@ CUresult set_parameter(CUfunction hfunc, int offset, const void* data, unsigned 
   std::vector<std::byte>& parameters = kernel->old_launch.parameters;
   const size_t end = static_cast<size_t>(offset) + bytes;
   if (parameters.size() < end) parameters.resize(end);
-  std::memcpy(parameters.data() + offset, data, bytes);
+  if (bytes != 0) std::memcpy(parameters.data() + offset, data, bytes);  // no parameters yet: no address to copy to
   return CUDA_SUCCESS;
 }
 
@@ -53,10 +52,9 @@ CUresult launch_grid(CUfunction f, int width, int height, CUstream stream) {
   }
   size_t bytes = settings.parameters.size();
   if (bytes > kernel->parameter_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;  // more arguments than the kernel has
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, settings.parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
-  return hook::cuLaunchKernel(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, settings.block[0],
-                              settings.block[1], settings.block[2], settings.shared_bytes, stream, nullptr, extra);
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, settings.parameters.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  return hook::cuLaunchKernel(f, static_cast<unsigned>(width), static_cast<unsigned>(height), 1, settings.block[0], settings.block[1],
+                              settings.block[2], settings.shared_bytes, stream, nullptr, extra);
 }
 
 // What CUDA demands of the list as a whole: own streams, each on another device, one shape.
@@ -71,9 +69,8 @@ CUresult check_devices(const CUDA_LAUNCH_PARAMS* list, unsigned count) {
     const uint64_t bit = uint64_t{1} << (stream->context->device & 63);
     if ((seen & bit) != 0) return CUDA_ERROR_INVALID_DEVICE;
     seen |= bit;
-    if (p.gridDimX != list->gridDimX || p.gridDimY != list->gridDimY || p.gridDimZ != list->gridDimZ ||
-        p.blockDimX != list->blockDimX || p.blockDimY != list->blockDimY || p.blockDimZ != list->blockDimZ ||
-        p.sharedMemBytes != list->sharedMemBytes) {
+    if (p.gridDimX != list->gridDimX || p.gridDimY != list->gridDimY || p.gridDimZ != list->gridDimZ || p.blockDimX != list->blockDimX ||
+        p.blockDimY != list->blockDimY || p.blockDimZ != list->blockDimZ || p.sharedMemBytes != list->sharedMemBytes) {
       return CUDA_ERROR_INVALID_VALUE;
     }
   }
@@ -112,15 +109,13 @@ CUresult cuParamSetSize(CUfunction hfunc, unsigned int numbytes) {
 
 CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) { return set_parameter(hfunc, offset, &value, sizeof value); }
 CUresult cuParamSetf(CUfunction hfunc, int offset, float value) { return set_parameter(hfunc, offset, &value, sizeof value); }
-CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) {
-  return set_parameter(hfunc, offset, ptr, numbytes);
-}
+CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned int numbytes) { return set_parameter(hfunc, offset, ptr, numbytes); }
 
 // A module's references are bound without it since CUDA 3; what is left is the check of the arguments.
 CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRef) {
   if (kernel_of(hfunc) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (texunit != CU_PARAM_TR_DEFAULT || hTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return objects().find(Kind::kTexRef, hTexRef) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+  if (objects().find(Kind::kTexRef, hTexRef) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return texunit != CU_PARAM_TR_DEFAULT ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 CUresult cuLaunch(CUfunction f) { return launch_grid(f, 1, 1, nullptr); }
@@ -130,15 +125,14 @@ CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstre
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices, unsigned int flags) {
-  constexpr unsigned kFlags =
-      CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC | CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
+  constexpr unsigned kFlags = CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC | CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC;
   if (launchParamsList == nullptr || numDevices == 0 || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (numDevices > process().device_count) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = check_devices(launchParamsList, numDevices); r != CUDA_SUCCESS) return r;
   for (unsigned i = 0; i < numDevices; ++i) {
     const CUDA_LAUNCH_PARAMS& p = launchParamsList[i];
-    const CUresult r = hook::cuLaunchCooperativeKernel(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY,
-                                                       p.blockDimZ, p.sharedMemBytes, p.hStream, p.kernelParams);
+    const CUresult r = hook::cuLaunchCooperativeKernel(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ,
+                                                       p.sharedMemBytes, p.hStream, p.kernelParams);
     if (r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;

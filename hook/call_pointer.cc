@@ -30,12 +30,20 @@ CUresult store(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
+// Mapped memory is a range for CUDA while some GPU may reach it. Waits for the proxy.
+bool accessible(uint64_t mapping) {
+  for (int device = 0; device < static_cast<int>(process().device_count); ++device) {
+    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, device};
+    unsigned long long flags = 0;
+    if (hook::cuMemGetAccess(&flags, &location, mapping) == CUDA_SUCCESS && flags != 0) return true;
+  }
+  return false;
+}
+
 uint64_t page_down(uint64_t address) { return address & ~uint64_t{4095}; }
 
 // What the driver maps for it: pages of host memory, 2 MiB blocks of device memory.
-uint64_t mapping_unit(MemoryKind kind) {
-  return kind == MemoryKind::kRegistered || kind == MemoryKind::kPinned ? 4096 : uint64_t{2} << 20;
-}
+uint64_t mapping_unit(MemoryKind kind) { return kind == MemoryKind::kRegistered || kind == MemoryKind::kPinned ? 4096 : uint64_t{2} << 20; }
 
 CUresult where(CUpointer_attribute attribute, uint64_t pointer, const Known& k, void* data) {
   const Allocation& a = k.a;
@@ -57,7 +65,8 @@ CUresult where(CUpointer_attribute attribute, uint64_t pointer, const Known& k, 
 
 // GPUDirect's tokens are zeros since it needs none; whoever asks gets synchronous memory operations, as the driver does it.
 CUresult tokens(const Known& k, void* data) {
-  const bool device = (k.a.kind == MemoryKind::kDevice && k.a.flags != kFromPool) || k.a.kind == MemoryKind::kGlobal || k.a.kind == MemoryKind::kManaged;
+  const bool device =
+      (k.a.kind == MemoryKind::kDevice && k.a.flags != kFromPool) || k.a.kind == MemoryKind::kGlobal || k.a.kind == MemoryKind::kManaged;
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   std::memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
   (void)memory_map().set_sync_memops(k.a.base, true);
@@ -69,21 +78,20 @@ CUresult what(CUpointer_attribute attribute, const Known& k, void* data) {
   switch (static_cast<int>(attribute)) {
     // Mapped and pool memory belong to no context.
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-      return store<CUcontext>(data, a.context == nullptr || a.kind == MemoryKind::kMapped || a.flags == kFromPool ? nullptr : a.context->handle());
+      return store<CUcontext>(data, a.context == nullptr || a.kind == MemoryKind::kMapped || a.flags == kFromPool || a.flags == kVariable
+                                        ? nullptr
+                                        : a.context->handle());
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return store<unsigned>(data, host_memory(a.kind) ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS: return tokens(k, data);
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return store<unsigned>(data, a.sync_memops || a.kind == MemoryKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: return store<unsigned long long>(data, a.buffer_id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return store<unsigned>(data, a.kind == MemoryKind::kManaged ? 1 : 0);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return store<int>(data, a.context == nullptr ? 0 : static_cast<int>(a.context->visible_device));
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      return store<unsigned>(data, a.kind == MemoryKind::kDevice && a.flags != kFromPool ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return store<int>(data, a.context == nullptr ? 0 : static_cast<int>(a.context->visible_device));
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return store<unsigned>(data, a.kind == MemoryKind::kDevice && a.flags != kFromPool ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_MAPPED: return store<unsigned>(data, 1);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return store<unsigned>(data, CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE);
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-      return store<CUmemoryPool>(data, objects().find(Kind::kMemPool, a.pool) != nullptr ? a.pool : nullptr);
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return store<CUmemoryPool>(data, objects().find(Kind::kMemPool, a.pool) != nullptr ? a.pool : nullptr);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return store<uint64_t>(data, 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: return store<unsigned>(data, 0);
@@ -120,7 +128,7 @@ bool is_attribute(CUpointer_attribute a) { return a >= CU_POINTER_ATTRIBUTE_CONT
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
   Known k;
-  if (!find_known(dptr, &k) || k.a.kind == MemoryKind::kMapped) return CUDA_ERROR_NOT_FOUND;
+  if (!find_known(dptr, &k) || (k.a.kind == MemoryKind::kMapped && !accessible(k.a.base))) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = k.a.base;
   if (psize != nullptr) *psize = k.a.size_bytes;
   return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 // Stream-ordered allocation, emulated: the driver's pools would hand out addresses outside the windows. An allocation is
-// ready at once; a free is posted and happens when the stream gets there. Pools are names with attributes, and count what the
-// program has from them; sharing them is in call_pool_share.cc.
+// ready at once; a free happens when the stream gets there, or the memory waits for the next allocation (pool_cache.h). Pools are names with
+// attributes, and count what the program has from them; sharing them is in call_pool_share.cc.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -9,6 +9,7 @@
 #include "hook/memory_calls.h"
 #include "hook/memory_map.h"
 #include "hook/pool.h"
+#include "hook/pool_cache.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -98,6 +99,19 @@ Pool* current_pool(uint32_t device) {
   return pools().current[device];
 }
 
+CUresult ask_for_memory(Context* context, uint64_t bytes, uint64_t* address) {
+  wire::tubeMemAlloc_reply reply{};
+  CUresult result;
+  {
+    Request<wire::tubeMemAlloc> r;
+    r.in_context(context);
+    r->bytes = pool_bytes(bytes);
+    result = r.call(&reply);
+  }
+  *address = reply.dptr;
+  return result;
+}
+
 // `pool` nullptr: the current one of the stream's device.
 CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool) {
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -109,25 +123,25 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool)
     return CUDA_SUCCESS;
   }
   Context* context = pool == nullptr ? stream->context : process().primaries[pool->visible_device];
+  if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   if (capturing(stream)) return capture_allocation(stream, context->device, bytes, dptr);
   if (pool == nullptr) pool = current_pool(context->visible_device);
   if (pool == nullptr || !enter_pool(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  wire::tubeMemAlloc_reply reply{};
-  CUresult result;
-  {
-    Request<wire::tubeMemAlloc> r;
-    r.in_context(context);
-    r->bytes = bytes;
-    result = r.call(&reply);
-  }
-  if (result != CUDA_SUCCESS) {
-    leave_pool(handle_of(pool), bytes);
-    return result;
+  uint64_t address = 0;
+  if (!take_from_pool(stream, context, handle_of(pool), bytes, &address)) {
+    CUresult result = ask_for_memory(context, bytes, &address);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_kept_memory()) {
+      (void)sync_device_of(context);
+      result = ask_for_memory(context, bytes, &address);
+    }
+    if (result != CUDA_SUCCESS) {
+      leave_pool(handle_of(pool), bytes);
+      return result;
+    }
   }
   static std::atomic<uint64_t> buffer_id{1ull << 40};
-  memory_map().insert(
-      {reply.dptr, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, kFromPool, handle_of(pool)});
-  *dptr = reply.dptr;
+  memory_map().insert({address, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, kFromPool, handle_of(pool)});
+  *dptr = address;
   return CUDA_SUCCESS;
 }
 
@@ -146,15 +160,19 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (dptr == 0) return CUDA_SUCCESS;
+  if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   if (capturing(stream) || is_graph_memory(dptr)) return free_graph_memory(stream, dptr);
   Allocation a;
-  if (memory_map().find(dptr, &a) && a.base == dptr && a.kind == MemoryKind::kOpened && a.flags == kFromPool) {
+  const bool pooled = memory_map().find(dptr, &a) && a.base == dptr && a.flags == kFromPool;
+  if (pooled && free_own_import(a)) return CUDA_SUCCESS;
+  if (pooled && a.kind == MemoryKind::kOpened) {
     const CUresult finished = sync_stream(stream);  // its owner frees it; here it only goes out of sight
     const CUresult closed = close_pool_pointer(a);
     return finished != CUDA_SUCCESS ? finished : closed;
   }
   if (!memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
   if (a.flags == kFromPool) leave_pool(a.pool, a.size_bytes);
+  if (a.flags == kFromPool && keep_in_pool(stream, a)) return CUDA_SUCCESS;
   Request<wire::tubeMemFreeAsync> r(stream);
   r->stream = stream->id;
   r->dptr = dptr;
@@ -190,11 +208,12 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 static CUresult check_props(const CUmemPoolProps& props) {
   if (props.location.type == CU_MEM_LOCATION_TYPE_HOST || props.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
   if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(props.location.id)) return CUDA_ERROR_INVALID_VALUE;
-  if (props.handleTypes != CU_MEM_HANDLE_TYPE_NONE && props.handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  const auto types = static_cast<unsigned>(props.handleTypes);
+  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) != 0) return CUDA_ERROR_INVALID_VALUE;
   for (const unsigned char byte : props.reserved) {
     if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
   }
-  return CUDA_SUCCESS;
+  return (types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;  // as where the user has no IMEX channel
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
@@ -211,16 +230,17 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   Pool* p = find_pool(pool);
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  trim_kept_memory(pool, 0);
   Locked locked(pools().lock);
   if (pools().defaults[p->visible_device] == p) return CUDA_ERROR_INVALID_VALUE;
   if (pools().current[p->visible_device] == p) pools().current[p->visible_device] = pools().defaults[p->visible_device];
   return objects().remove(p->slot) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Nothing is kept back in truth; the figures behave as if.
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   Pool* p = find_pool(pool);
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  trim_kept_memory(pool, minBytesToKeep);
   Locked locked(pools().lock);
   shrink(p, minBytesToKeep);
   return CUDA_SUCCESS;
@@ -277,7 +297,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   Pool* p = find_pool(pool);
   if (p == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].flags == 2 || static_cast<unsigned>(map[i].flags) > 3) return CUDA_ERROR_INVALID_VALUE;
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].flags == 2 || static_cast<unsigned>(map[i].flags) > 3)
+      return CUDA_ERROR_INVALID_VALUE;
     if (!valid_device(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
     if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
     const bool own = static_cast<uint32_t>(map[i].location.id) == p->visible_device;

@@ -4,9 +4,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <map>
+#include <vector>
 
 #include "base/unique_fd.h"
+#include "hook/copy.h"
 #include "hook/memory_calls.h"
 #include "hook/pool.h"
 #include "hook/support.h"
@@ -36,7 +41,78 @@ CUresult check_type(CUmemAllocationHandleType type, unsigned long long flags) {
   return flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+// What this process has exported, so that it can import it itself, and how often it did: an imported pointer is then the
+// allocation's own address, and each import wants a free of its own.
+struct Exported {
+  uint64_t address, buffer_id;
+  unsigned char data[sizeof(CUmemPoolPtrExportData)];
+};
+constexpr size_t kFewExported = 16;
+struct Own {
+  Lock lock;  // rank 2
+  std::vector<Exported> exported;
+  size_t look_at = kFewExported;  // so many: see which are there still
+  struct Imports {
+    uint64_t buffer_id;
+    uint32_t count;
+  };
+  std::map<uint64_t, Imports> imports;
+};
+Own& own() {
+  static auto* o = new Own;
+  return *o;
+}
+constinit std::atomic<uint32_t> g_own_imports{0};  // entries of `imports`
+
+// The allocation at that address is still the one with that number.
+bool is_there(uint64_t address, uint64_t buffer_id) {
+  Allocation a;
+  return memory_map().find(address, &a) && a.buffer_id == buffer_id;
+}
+
+void remember_export(const Allocation& a, const CUmemPoolPtrExportData& data) {
+  Exported e{a.base, a.buffer_id, {}};
+  std::memcpy(e.data, &data, sizeof e.data);
+  Locked locked(own().lock);
+  auto& all = own().exported;
+  if (const auto same = std::ranges::find(all, a.base, &Exported::address); same != all.end()) {
+    *same = e;
+    return;
+  }
+  // What is gone leaves when their number has doubled: each look asks the memory map once for each.
+  if (all.size() >= own().look_at) {
+    std::erase_if(all, [](const Exported& old) { return !is_there(old.address, old.buffer_id); });
+    own().look_at = 2 * all.size() + kFewExported;
+  }
+  all.push_back(e);
+}
+
+bool import_own(const CUmemPoolPtrExportData& data, CUdeviceptr* address) {
+  Locked locked(own().lock);
+  for (const Exported& e : own().exported) {
+    if (std::memcmp(e.data, &data, sizeof e.data) != 0) continue;
+    if (!is_there(e.address, e.buffer_id)) return false;  // freed since
+    Own::Imports& imports = own().imports[e.address];
+    imports = imports.buffer_id == e.buffer_id ? Own::Imports{e.buffer_id, imports.count + 1} : Own::Imports{e.buffer_id, 1};
+    g_own_imports.store(static_cast<uint32_t>(own().imports.size()), std::memory_order_release);
+    *address = e.address;
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool free_own_import(const Allocation& allocation) {
+  if (g_own_imports.load(std::memory_order_acquire) == 0) return false;
+  Locked locked(own().lock);
+  const auto found = own().imports.find(allocation.base);
+  if (found == own().imports.end()) return false;
+  const bool imported = found->second.buffer_id == allocation.buffer_id;  // or it went with its context, and this is another one
+  if (!imported || --found->second.count == 0) own().imports.erase(found);
+  g_own_imports.store(static_cast<uint32_t>(own().imports.size()), std::memory_order_release);
+  return imported;
+}
 
 CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags) {
   const Pool* p = find_pool(pool);
@@ -76,19 +152,24 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   }
   const Pool* p = find_pool(a.pool);
   if (p == nullptr || !p->shareable) return CUDA_ERROR_INVALID_VALUE;
+  note_memory_shared();
   wire::tubeIpcGetMem_reply reply{};
   Request<wire::tubeIpcGetMem> r;
   r->dptr = a.base;
   const CUresult result = r.call(&reply);
   static_assert(sizeof(*shareData_out) == sizeof(reply.handle));
-  if (result == CUDA_SUCCESS) std::memcpy(shareData_out, reply.handle, sizeof reply.handle);
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  std::memcpy(shareData_out, reply.handle, sizeof reply.handle);
+  remember_export(a, *shareData_out);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) {
   const Pool* p = find_pool(pool);
   if (ptr_out == nullptr || shareData == nullptr || p == nullptr || !p->imported) return CUDA_ERROR_INVALID_VALUE;
+  if (import_own(*shareData, ptr_out)) return CUDA_SUCCESS;
   Context* context = process().primaries[p->visible_device];
+  note_memory_shared();
   wire::tubeIpcOpenMem_reply reply{};
   CUresult result;
   {

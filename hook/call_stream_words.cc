@@ -16,6 +16,7 @@ CUresult value_op(CUstream handle, CUdeviceptr address, Value value, unsigned fl
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(handle, &error);
   if (stream == nullptr) return error;
+  if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   const bool sure = surely_good(address, sizeof value, plain_flags);
   Request<Message> r(stream);
   r->stream = stream->id;
@@ -59,6 +60,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
   if (s == nullptr) return error;
   if (count > kMost || flags != 0 || (paramArray == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   if (count == 0) return CUDA_SUCCESS;
+  if (const CUresult r = capture_broken(s); r != CUDA_SUCCESS) return r;
   bool sure = true;
   for (unsigned i = 0; i < count; ++i) sure = sure && surely_good(paramArray[i]);
   const auto bytes = static_cast<uint32_t>(count * sizeof *paramArray);

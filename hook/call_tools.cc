@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 #include <new>
+#include <set>
 
 #include "hook/error_log.h"
 #include "hook/support.h"
@@ -39,9 +40,7 @@ bool own_pid(int pid) { return pid == static_cast<int>(getpid()); }
 }  // namespace
 
 CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) { return get_coredump(attrib, value, size, true); }
-CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
-  return get_coredump(attrib, value, size, false);
-}
+CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) { return get_coredump(attrib, value, size, false); }
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
   Locked locked(g_coredump.lock);
@@ -71,8 +70,8 @@ CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
   return error_log().remove_callback(callback) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int flags) {
-  if (iterator_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int) {
+  if (iterator_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *iterator_out = error_log().end();
   return CUDA_SUCCESS;
 }
@@ -82,8 +81,8 @@ CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
   return error_log().copy(iterator, buffer, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsigned int flags) {
-  if (pathToFile == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsigned int) {
+  if (pathToFile == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int fd = open(pathToFile, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
   auto* text = new (std::nothrow) char[ErrorLog::kTextBytes + 1];
@@ -101,19 +100,41 @@ CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsig
 
 // ---- notifications, checkpoints, profiler --------------------------------------------------------------------------------
 
-// Budgets are set by drivers that share a display's memory; the driver for Linux has none to report.
+// Budgets are set by drivers that share a display's memory; the driver for Linux has none to report. Registering works all
+// the same, and nobody is ever called: a handle is all there is, a number that is given out once.
+namespace {
+
+constinit Lock g_notified_lock;  // leaf
+std::set<uintptr_t>& registrations() {
+  static auto* all = new std::set<uintptr_t>;
+  return *all;
+}
+uintptr_t g_last_registration = 0;
+
+}  // namespace
+
 CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void*, CUasyncCallbackHandle* callback) {
   if (callbackFunc == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   int32_t number = 0;
   if (const CUresult r = device_number(device, &number); r != CUDA_SUCCESS) return r;
-  return CUDA_ERROR_NOT_SUPPORTED;
+  Locked locked(g_notified_lock);
+  registrations().insert(++g_last_registration);
+  *callback = reinterpret_cast<CUasyncCallbackHandle>(g_last_registration);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
   if (callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   int32_t number = 0;
   if (const CUresult r = device_number(device, &number); r != CUDA_SUCCESS) return r;
-  return CUDA_ERROR_NOT_SUPPORTED;
+  Locked locked(g_notified_lock);
+  return registrations().erase(reinterpret_cast<uintptr_t>(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+// The list is NvSciBuf's, a library that no Linux PC has; without one there is nothing to fill.
+CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice, int) {
+  if (nvSciSyncAttrList == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return unsupported("cuDeviceGetNvSciSyncAttributes", "NvSciSync objects cannot cross a process boundary");
 }
 
 CUresult cuProfilerInitialize(const char*, const char*, CUoutput_mode) { return CUDA_ERROR_NOT_SUPPORTED; }  // gone from drivers since CUDA 12
@@ -140,8 +161,6 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs*) {
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs*) {
   return own_pid(pid) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM;
 }
-CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs*) {
-  return own_pid(pid) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM;
-}
+CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs*) { return own_pid(pid) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM; }
 
 }  // namespace tube::hook

@@ -9,7 +9,7 @@
 #include <map>
 #include <new>
 
-#include "base/log.h"
+#include "hook/copy.h"
 #include "hook/memory_map.h"
 #include "hook/reservations.h"
 #include "hook/support.h"
@@ -45,9 +45,7 @@ MemHandle* find_handle(CUmemGenericAllocationHandle handle) {
   return slot == nullptr ? nullptr : static_cast<MemHandle*>(slot->object);
 }
 
-CUmemGenericAllocationHandle value_of(const MemHandle* h) {
-  return reinterpret_cast<CUmemGenericAllocationHandle>(objects().handle_of(h->slot));
-}
+CUmemGenericAllocationHandle value_of(const MemHandle* h) { return reinterpret_cast<CUmemGenericAllocationHandle>(objects().handle_of(h->slot)); }
 
 MemHandle* allocate_handle() {
   Slot* slot = objects().allocate(Kind::kMemHandle);
@@ -273,6 +271,7 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
   MemHandle* h = find_handle(handle);
   if (shareableHandle == nullptr || h == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  note_memory_shared();
   wire::tubeExportHandle_reply reply{};
   CUresult result;
   {
@@ -280,20 +279,13 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
     r->handle = h->id;
     result = r.call(&reply);
   }
-  if (result != CUDA_SUCCESS) return result;
-  Result<UniqueFd> fd = take_file(reply.token);
-  if (!fd) {
-    log_error("an exported memory handle did not arrive: %s", fd.error().message.c_str());
-    return CUDA_ERROR_OPERATING_SYSTEM;
-  }
-  const int number = fd->release();
-  std::memcpy(shareableHandle, &number, sizeof number);
-  return CUDA_SUCCESS;
+  return result == CUDA_SUCCESS ? hand_over_file(reply.token, "an exported memory handle", shareableHandle) : result;
 }
 
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle, CUmemAllocationHandleType shHandleType) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  note_memory_shared();
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   uint64_t token = 0;
   if (Status sent = send_file(fd, &token); !sent) return CUDA_ERROR_UNKNOWN;

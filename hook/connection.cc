@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/runtime_dir.h"
 #include "hook/process.h"
+#include "hook/start_trace.h"
 #include "protocol/wire.gen.h"
 #include "sharedmem/greeting.h"
 #include "sharedmem/life_lock.h"
@@ -23,7 +24,9 @@ namespace tube::hook {
 namespace {
 
 constexpr int kGreetTimeoutMs = 20'000;  // a proxy that is just starting its GPUs answers late
-constexpr int kFirstFd = 64;             // programs use small numbers themselves, shells and daemons close them
+// Programs use small numbers themselves, shells and daemons close them. Not above 63: the kernel enlarges a descriptor table of
+// several threads only after an RCU grace period, 13 ms here.
+constexpr int kFirstFd = 40;
 
 std::string workflow_name() {
   const char* name = env_text(Env::kWorkflow);
@@ -58,9 +61,10 @@ Result<UniqueFd> connect_socket(const std::string& workflow) {
     if (socket) return move_high(socket.take());
     if (socket.error().code != ENOENT && socket.error().code != ECONNREFUSED) return socket.error();
   }
-  return errorf("no proxy is running for workflow '%s' (looked in %s); start one with `tubectl proxy start --workflow %s`, "
-                "or run this program with `tubectl run --workflow %s -- ...`",
-                workflow.c_str(), runtime_dir_path().c_str(), workflow.c_str(), workflow.c_str());
+  return errorf(
+      "no proxy is running for workflow '%s' (looked in %s); start one with `tubectl proxy start --workflow %s`, "
+      "or run this program with `tubectl run --workflow %s -- ...`",
+      workflow.c_str(), runtime_dir_path().c_str(), workflow.c_str(), workflow.c_str());
 }
 
 Status map_info(Connection& c, UniqueFd fd) {
@@ -71,8 +75,8 @@ Status map_info(Connection& c, UniqueFd fd) {
   if (!mapped) return mapped.error();
   c.info_memory = mapped.take();
   c.info = reinterpret_cast<const info::InfoHeader*>(c.info_memory.data());
-  if (c.info->magic != info::kInfoMagic || c.info->device_stride_bytes != sizeof(info::DeviceInfo) ||
-      c.info->device_count > info::kMaxDevices || info::info_bytes(c.info->device_count) > size_bytes) {
+  if (c.info->magic != info::kInfoMagic || c.info->device_stride_bytes != sizeof(info::DeviceInfo) || c.info->device_count > info::kMaxDevices ||
+      info::info_bytes(c.info->device_count) > size_bytes) {
     return errorf("the proxy's device information is of another version of Tube; install one version on both sides");
   }
   c.device_infos = reinterpret_cast<const info::DeviceInfo*>(c.info + 1);
@@ -101,8 +105,10 @@ Status attach(Connection& c, shared::Greeted greeted) {
   if (Status s = c.windows.map_pinned(c.welcome.window, c.welcome.client_slot, greeted.pinned.get()); !s) return s;
   c.windows.leak();
   if (Status s = map_info(c, std::move(greeted.info)); !s) return s;
-  c.waiter.set_spin_us(static_cast<uint32_t>(env_number(Env::kSpinUs).value_or(c.welcome.spin_us)));
+  if (const auto set = env_number(Env::kSpinUs)) c.waiter.set_spin_us(static_cast<uint32_t>(*set));
+  else c.waiter.follow(&c.segment.header().spin_us);
   c.peer = shared::Peer{c.socket.get(), &c.segment.header(), &c.stop, c.socket_inode, proxy_lives, &c};
+  c.waiter.count_into(&c.segment.wait_counters());
   c.ring.attach(c.segment, c.waiter, c.peer);
   c.replies.attach(c.segment, c.waiter, c.peer);
   c.words.attach(c.segment, c.waiter, c.peer);
@@ -118,15 +124,18 @@ Result<Connection*> connect_to_proxy() {
   if (!socket) return socket.error();
   auto* c = new (std::nothrow) Connection;
   if (c == nullptr) return errorf("out of memory");
+  mark_start(StartMark::kConnected);
   c->socket = socket.take();
   c->socket_inode = shared::socket_inode(c->socket.get());
   if (Result<shared::PeerCredentials> peer = shared::peer_credentials(c->socket.get())) c->proxy_pid = peer->pid;
   if (Result<std::string> folder = find_runtime_dir()) c->control_path = control_socket_path(*folder, workflow);
   c->windows = shared::WindowReservation::take_all();
+  mark_start(StartMark::kReserved);
   if (c->windows.free_mask() == 0) return errorf("%s", shared::describe_taken_windows(0).c_str());
-  const handshake::Hello hello = shared::make_hello(wire::kProtocolHash, function_name(), TUBE_VERSION,
-                                                    std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
+  const handshake::Hello hello =
+      shared::make_hello(wire::kProtocolHash, function_name(), TUBE_VERSION, std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
   Result<shared::Greeted> greeted = shared::greet(c->socket.get(), hello, kGreetTimeoutMs);
+  mark_start(StartMark::kGreeted);
   Status attached = greeted ? attach(*c, greeted.take()) : Status(greeted.error());
   if (!attached) {
     Error error = attached.error();
@@ -134,13 +143,12 @@ Result<Connection*> connect_to_proxy() {
     delete c;
     return error;
   }
+  mark_start(StartMark::kAttached);
   return c;
 }
 
 namespace {
-Status lost_socket() {
-  return Error{EBADF, "this program closed the connection to its proxy (a descriptor it did not open): no file can be sent"};
-}
+Status lost_socket() { return Error{EBADF, "this program closed the connection to its proxy (a descriptor it did not open): no file can be sent"}; }
 }  // namespace
 
 Status send_file(int fd, uint64_t* token) {
@@ -173,6 +181,17 @@ Result<UniqueFd> take_file(uint64_t token) {
     if (received->token == token) return std::move(received->fd);
     early->push_back({received->token, std::move(received->fd)});
   }
+}
+
+CUresult hand_over_file(uint64_t token, const char* what, void* handle) {
+  Result<UniqueFd> fd = take_file(token);
+  if (!fd) {
+    log_error("%s did not arrive: %s", what, fd.error().message.c_str());
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  }
+  const int number = fd->release();
+  std::memcpy(handle, &number, sizeof number);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace tube::hook

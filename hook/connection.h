@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/cuda_api.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "hook/lock.h"
@@ -26,11 +27,11 @@
 namespace tube::hook {
 
 struct Connection {
-  UniqueFd socket;           // use through socket_is_ours(): the program may have closed it and got its number for something else
+  UniqueFd socket;  // use through socket_is_ours(): the program may have closed it and got its number for something else
   uint64_t socket_inode = 0;
-  int proxy_pid = 0;         // as this process sees it
+  int proxy_pid = 0;  // as this process sees it
   std::string control_path;
-  Mapping life;              // sharedmem/life_lock.h
+  Mapping life;  // sharedmem/life_lock.h
   shared::Segment segment;
   shared::Waiter waiter;
   shared::Peer peer;
@@ -45,10 +46,10 @@ struct Connection {
   const info::InfoHeader* info = nullptr;
   const info::DeviceInfo* device_infos = nullptr;
 
-  Lock producer;             // rank 4, leaf: the ring, every stream's progress counters
-  Lock fd_lock;              // rank 4: one fd message at a time on the socket
-  uint64_t next_token = 1;   // under fd_lock
-  std::atomic<uint32_t> failure{0};  // CUresult once the transport failed
+  Lock producer;                                        // rank 4, leaf: the ring, every stream's progress counters
+  Lock fd_lock;                                         // rank 4: one fd message at a time on the socket
+  uint64_t next_token = 1;                              // under fd_lock
+  std::atomic<uint32_t> failure{0};                     // CUresult once the transport failed
   alignas(16) std::byte scratch[abi::kMaxRecordBytes];  // where a record goes that cannot be sent; under producer
 
   bool socket_is_ours() const { return shared::is_socket(socket.get(), socket_inode); }
@@ -66,5 +67,7 @@ Result<Connection*> connect_to_proxy();
 Status send_file(int fd, uint64_t* token);
 // The fd that the proxy sent before the reply that named `token`.
 Result<UniqueFd> take_file(uint64_t token);
+// The same for a call whose result is a descriptor: from now on it is the program's, its number at `handle` (an int). `what`: for the log.
+CUresult hand_over_file(uint64_t token, const char* what, void* handle);
 
 }  // namespace tube::hook

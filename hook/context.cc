@@ -7,11 +7,13 @@
 
 #include "hook/array.h"
 #include "hook/context.h"
+#include "hook/device_output.h"
 #include "hook/host_fork.h"
 #include "hook/kernels.h"
 #include "hook/memory_map.h"
 #include "hook/peers.h"
 #include "hook/support.h"
+#include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 #include "sharedmem/accessors.h"
 
@@ -35,6 +37,7 @@ CUresult broken() { return static_cast<CUresult>(shared::client_load_sticky_erro
 // Everything the program made in a primary context goes; handles become invalid.
 CUresult reset_primary(Context* context) {
   (void)sync_context(context);
+  forget_all_updates();
   Request<wire::tubePrimaryReset> r;
   r.in_context(context);
   r->device = context->device;
@@ -104,7 +107,7 @@ Context* new_context(Context* primary, unsigned flags) {
   c->legacy.context = c;
   c->legacy.unique = next_unique();
   c->legacy.word = 0;
-  c->legacy.posted = c->legacy.signalled = c->legacy.value = c->blocking_posted = 0;
+  c->legacy.posted = c->legacy.signalled = c->legacy.uploads_until = c->legacy.value = c->blocking_posted = 0;
   return c;
 }
 
@@ -214,7 +217,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return create_context(pctx, flags, dev); }
 // Affinity and graphics-compute contexts divide the GPU between processes, which needs a context of one's own.
 CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
-  if (numParams < 0 || (numParams > 0 && paramsArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (numParams > 0 && paramsArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (numParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create_context(pctx, flags, dev);
 }
@@ -227,6 +230,7 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
 CUresult end_context(Context* context) {
   const CUresult finished = sync_context(context);
   context->alive.store(false, std::memory_order_release);
+  forget_all_updates();
   forget_streams(context);
   forget_events(context);
   forget_registrations(context);
@@ -352,6 +356,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   const auto id = static_cast<uint32_t>(limit);
   if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && has_printed(current_context())) return CUDA_ERROR_INVALID_VALUE;
   uint64_t now = value;
   const CUresult result = limit_call(true, limit, value, &now);
   if (result == CUDA_SUCCESS) current_context()->limits[id].store(now + 1, std::memory_order_relaxed);

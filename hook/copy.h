@@ -23,8 +23,11 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
 // Inside one allocation that this process made, so that a posted operation on it cannot be refused.
 bool surely_valid(uint64_t address, uint64_t bytes);
 
-// Pageable to GPU-visible: returns when `src` may be reused.
-CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream);
+// Some memory of this program is visible to other processes from now on, or theirs to it. Any context current; producer not held.
+void note_memory_shared();
+
+// Pageable to GPU-visible: returns when `src` may be reused. left: later work of all the program's streams comes behind it.
+CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool left = false);
 // GPU-visible to pageable: returns when the bytes are there.
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream);
 

@@ -3,7 +3,8 @@
 //   both sides GPU-visible   one posted tubeCopy
 //   pageable -> GPU          up to 32 KiB inside the record; more through 1 MiB staging chunks, each posted as it is
 //                            filled, so that filling and the GPU's copying overlap; the GPU hands chunks back. A copy
-//                            that fills the first few asks the proxy for the others, once
+//                            that fills the first few asks the proxy for the others, once. A synchronous one of up to
+//                            64 KiB returns when its bytes are taken, as natively (leave_upload)
 //   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills them
 //
 // A thread that holds chunks never waits for another one: it empties its oldest first. So two threads cannot block each
@@ -22,9 +23,12 @@
 namespace tube::hook {
 namespace {
 
-constexpr uint32_t kAhead = 8;  // chunks in flight for one download: enough to hide the copy out
+constexpr uint32_t kAhead = 8;               // chunks in flight for one download: enough to hide the copy out
+constexpr uint64_t kLeftBehind = 64u << 10;  // of synchronous uploads: up to here the programming guide calls them asynchronous
 
-CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes, uint64_t device_address, bool sure) {
+constinit std::atomic<bool> g_memory_shared{false};
+
+CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes, uint64_t device_address, bool sure, bool left = false) {
   Request<wire::tubeCopyChunk> r(stream);
   r->stream = stream->id;
   r->direction = direction;
@@ -32,6 +36,7 @@ CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t
   r->chunk_offset = 0;
   r->bytes = bytes;
   r->dptr = device_address;
+  r->left = left ? 1 : 0;
   return sure ? r.post() : r.call();
 }
 
@@ -57,7 +62,44 @@ CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream
   return r.call();
 }
 
+// Has all work before an upload on the legacy stream ended, other uploads aside? Those cannot fail. Natively an upload
+// reports what went wrong before it, so with anything else under way it waits. `*posted`: what there was.
+bool only_uploads_pending(const Stream* stream, uint64_t* posted) {
+  Locked locked(connection().producer);
+  *posted = stream->context->blocking_posted;
+  return (*posted == stream->signalled || *posted == stream->uploads_until) && mark_reached(Mark{stream->word, stream->value});
+}
+
+bool may_leave_upload(Side to, uint64_t bytes, const Stream* stream, uint64_t* posted) {
+  return to == Side::kDevice && bytes <= kLeftBehind && stream->legacy() && !g_memory_shared.load(std::memory_order_relaxed) &&
+         only_uploads_pending(stream, posted);
+}
+
+// A small synchronous upload: returns when the record has the bytes. Programs launch on other streams right away, and natively
+// the data is there by then; here the proxy lets this program's other streams wait for it (Session::uploaded). Who is told
+// outside of it must find the data too, so copies to memory that other processes see do not come here.
+CUresult leave_upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, uint64_t posted) {
+  static_assert(kLeftBehind <= abi::kChunkBytes);  // one record, whichever way it goes
+  if (const CUresult r = upload(dst, src, bytes, stream, true); r != CUDA_SUCCESS) return r;
+  {
+    Locked locked(connection().producer);
+    if (stream->context->blocking_posted == posted + 1) stream->uploads_until = posted + 1;
+  }
+  return take_error();
+}
+
 }  // namespace
+
+// The caller may have no current context: what is shared belongs to none.
+void note_memory_shared() {
+  if (g_memory_shared.exchange(true, std::memory_order_relaxed)) return;
+  const auto finish = [](Context* context) {
+    uint64_t posted = 0;
+    if (only_uploads_pending(&context->legacy, &posted) && posted != 0) (void)settle_stream(&context->legacy);
+  };
+  for (uint32_t i = 0; i < process().device_count; ++i) finish(process().primaries[i]);
+  if (Context* current = current_context(); current != nullptr && !current->primary) finish(current);
+}
 
 bool surely_valid(uint64_t address, uint64_t bytes) {
   Allocation a;
@@ -89,12 +131,13 @@ CUresult chunk_wait_code(shared::WaitResult result) {
   return code;
 }
 
-CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream) {
+CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool left) {
   const bool sure = surely_valid(dst, bytes);  // otherwise each piece waits for its answer, see copy_visible
   if (bytes <= abi::kMaxInlineCopyBytes) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
     r->dst = dst;
+    r->left = left ? 1 : 0;
     r.put(&wire::tubeCopyInline::data, src, static_cast<uint32_t>(bytes));
     return sure ? r.post() : r.call();
   }
@@ -106,7 +149,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
     if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
     const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
     std::memcpy(pool.data(chunk), src, piece);
-    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst, sure); r != CUDA_SUCCESS) {
+    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst, sure, left); r != CUDA_SUCCESS) {
       pool.release(chunk);
       return r;
     }
@@ -171,7 +214,8 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   if ((says.dst == Says::kDevice && !gpu_visible(to)) || (says.src == Says::kDevice && !gpu_visible(from))) return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(to) && gpu_visible(from)) {
     if (const CUresult r = copy_visible(dst, src, bytes, stream); r != CUDA_SUCCESS) return r;
-    const bool waits = synchronous && (to == Side::kPinned || from == Side::kPinned);
+    const bool waits =
+        synchronous && (to == Side::kPinned || from == Side::kPinned || memory_map().sync_memops(dst) || memory_map().sync_memops(src));
     const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
     if (synchronous && from != Side::kPinned) collect_output();  // uploads show nothing (H200, 13.0)
     return r;
@@ -191,9 +235,12 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     return CUDA_SUCCESS;
   }
   if (from == Side::kPageable) {
-    // A synchronous copy may natively return before the last DMA has ended, but in practice the data is there, and programs
-    // launch on other streams right away. Here the proxy may not even have looked at the record yet: wait behind it.
-    const CUresult r = upload(dst, reinterpret_cast<const std::byte*>(src), bytes, stream);
+    const auto* bytes_of_it = reinterpret_cast<const std::byte*>(src);
+    uint64_t posted = 0;
+    if (synchronous && may_leave_upload(to, bytes, stream, &posted)) return leave_upload(dst, bytes_of_it, bytes, stream, posted);
+    // A synchronous copy may natively return before the last DMA has ended, but in practice the data is there. Here the proxy
+    // may not even have looked at the record yet: wait behind it.
+    const CUresult r = upload(dst, bytes_of_it, bytes, stream);
     return r == CUDA_SUCCESS && synchronous ? settle_stream(stream) : r;
   }
   const CUresult r = download(reinterpret_cast<std::byte*>(dst), src, bytes, stream);

@@ -17,7 +17,8 @@ extern std::atomic<uint8_t> g_called[kCalledBytes];
 
 void open_called();
 inline void mark_called(uint32_t index) {
-  if (g_called[0].load(std::memory_order_relaxed) == 0) [[unlikely]] open_called();
+  if (g_called[0].load(std::memory_order_relaxed) == 0) [[unlikely]]
+    open_called();
   g_called[index + 1].store(1, std::memory_order_relaxed);
 }
 

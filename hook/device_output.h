@@ -13,13 +13,18 @@ namespace tube::hook {
 // Whether there may be text: 0 none, else see device_output.cc.
 extern std::atomic<uint32_t> g_output_state;
 
-// Before a launch of a kernel with these `writes`. captured: it runs whenever a graph is launched.
-void expect_output(uint32_t writes, bool captured);
+struct Context;
+// Before a launch in `context` of a kernel with these `writes`. captured: it runs whenever a graph is launched.
+void expect_output(uint32_t writes, bool captured, const Context* context);
+
+// Whether such a launch came in this context since it was made or reset.
+bool has_printed(const Context* context);
 
 void collect_output_now();
 // At the end of every call that synchronises, without any lock but a context's list of streams.
 inline void collect_output() {
-  if (g_output_state.load(std::memory_order_acquire) != 0) [[unlikely]] collect_output_now();
+  if (g_output_state.load(std::memory_order_acquire) != 0) [[unlikely]]
+    collect_output_now();
 }
 // A call answered CUDA_ERROR_ASSERT: what the assertion said, once.
 void collect_assertion();

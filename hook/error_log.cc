@@ -22,8 +22,8 @@ ErrorLog& error_log() { return g_error_log; }
 size_t ErrorLog::message(const Entry& entry, char (&text)[kLineBytes]) {
   const char* name = nullptr;
   (void)hook::cuGetErrorName(entry.result, &name);
-  const int length = std::snprintf(text, sizeof text, "Returning %d (%s) from %s", static_cast<int>(entry.result),
-                                   name != nullptr ? name : "unknown", entry.call);
+  const int length =
+      std::snprintf(text, sizeof text, "Returning %d (%s) from %s", static_cast<int>(entry.result), name != nullptr ? name : "unknown", entry.call);
   return length <= 0 ? 0 : std::min(static_cast<size_t>(length), sizeof text - 1);
 }
 
@@ -32,8 +32,8 @@ size_t ErrorLog::line(const Entry& entry, char (&text)[kLineBytes]) {
   (void)message(entry, said);
   tm local{};
   localtime_r(&entry.time.tv_sec, &local);
-  const int length = std::snprintf(text, sizeof text, "[%02d:%02d:%02d.%03ld][%lu][CUDA][E] %s\n", local.tm_hour, local.tm_min,
-                                   local.tm_sec, entry.time.tv_nsec / 1'000'000, entry.thread, said);
+  const int length = std::snprintf(text, sizeof text, "[%02d:%02d:%02d.%03ld][%lu][CUDA][E] %s\n", local.tm_hour, local.tm_min, local.tm_sec,
+                                   entry.time.tv_nsec / 1'000'000, entry.thread, said);
   if (length <= 0) return 0;
   const size_t bytes = std::min(static_cast<size_t>(length), sizeof text - 1);
   text[bytes - 1] = '\n';
@@ -100,8 +100,7 @@ bool ErrorLog::copy(CUlogIterator* iterator, char* out, size_t* size) {
     --first;
   }
   *size = 0;
-  out[0] = '\0';
-  if (first == made_ && wanted < made_) return false;
+  if (first == made_) return wanted >= made_;  // nothing to say: not even an end is written
   size_t at = 0;
   if (first > wanted && bytes + kLostBytes <= room) {
     std::memcpy(out, kLost, kLostBytes);

@@ -47,8 +47,8 @@ class ErrorLog {
   static size_t message(const Entry& entry, char (&text)[kLineBytes]);
   static size_t line(const Entry& entry, char (&text)[kLineBytes]);
 
-  Lock lock_;             // rank 2
-  uint64_t made_ = 0;     // entries ever
+  Lock lock_;          // rank 2
+  uint64_t made_ = 0;  // entries ever
   uint32_t listeners_ = 0;
   Callback callbacks_[kCallbacks] = {};
   Entry entries_[kEntries] = {};

@@ -1,5 +1,8 @@
 // Event calls. A record posts a value of the stream's progress word behind it, so queries and waits read that word and an
-// event needs none of its own; only elapsed times are asked of the proxy.
+// event needs none of its own; only elapsed times are asked of the proxy. A record without a time behind work that has its
+// value already posts none: like a real driver's, it is over when that work is, which on an idle stream is at once.
+#include <sched.h>
+
 #include <ctime>
 #include <new>
 
@@ -37,6 +40,8 @@ CUresult ensure_word(Stream* stream) {
 bool interprocess(const Event* event) { return (event->flags & CU_EVENT_INTERPROCESS) != 0; }
 // So is that of an event that some graph records.
 bool at_driver(const Event* event) { return interprocess(event) || event->asked; }
+// What nobody can ask for a time or from outside.
+bool untimed(const Event* event) { return (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) == CU_EVENT_DISABLE_TIMING; }
 
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -46,7 +51,19 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   Event* event = find_event(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (base_context(event->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   return record_event(event, stream, flags);
+}
+
+// Everything that a record on `stream` is behind has its value on the way; producer held. What other streams a record waits
+// for must have arrived: an event remembers one word.
+bool marked(const Stream* stream) {
+  const Stream& legacy = stream->context->legacy;
+  const uint64_t blocking = stream->context->blocking_posted;
+  if (stream->legacy()) return stream->signalled == blocking;
+  if (stream->signalled != stream->posted) return false;
+  if (!stream->blocking() || legacy.posted == 0) return true;
+  return legacy.signalled == blocking && mark_reached(Mark{legacy.word, legacy.value});
 }
 
 // The event's state for a query or a wait; a captured one cannot be asked.
@@ -97,9 +114,13 @@ CUresult record_event(Event* event, Stream* stream, unsigned flags) {
     else event->asked = true;  // a node of the graph records it
     return interprocess(event) ? r.call() : r.post();
   }
-  stream->value = connection().words.next_value(stream->word);
-  r->word = stream->word;
-  r->value = stream->value;
+  if (untimed(event) && marked(stream)) {
+    r->word = shared::kNoWord;
+  } else {
+    stream->value = connection().words.next_value(stream->word);
+    r->word = stream->word;
+    r->value = stream->value;
+  }
   event->recorded = true;
   event->capture = nullptr;
   event->mark = Mark{stream->word, stream->value};
@@ -208,21 +229,28 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // the driver's code for it
-  Event *start, *end;
-  Mark start_mark, end_mark;
-  if (const CUresult r = snapshot(hStart, &start, &start_mark); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = snapshot(hEnd, &end, &end_mark); r != CUDA_SUCCESS) return r;
-  if ((!start->recorded && !start->asked) || (!end->recorded && !end->asked)) return CUDA_ERROR_INVALID_HANDLE;
-  if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
-  if ((!start->asked && !mark_reached(start_mark)) || (!end->asked && !mark_reached(end_mark))) return CUDA_ERROR_NOT_READY;
-  Request<wire::tubeEventElapsed> r;
-  r.in_context(start->context);
-  r->start = start->id;
-  r->end = end->id;
-  wire::tubeEventElapsed_reply reply{};
-  const CUresult result = r.call(&reply);
-  if (result == CUDA_SUCCESS) *pMilliseconds = reply.milliseconds;
-  return result;
+  // The words say when the work before both is done; the driver's own record comes right behind them. A graph's record (asked) has no
+  // word: the driver alone knows.
+  for (;; ::sched_yield()) {
+    Event *start, *end;
+    Mark start_mark, end_mark;
+    if (const CUresult r = snapshot(hStart, &start, &start_mark); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = snapshot(hEnd, &end, &end_mark); r != CUDA_SUCCESS) return r;
+    if ((!start->recorded && !start->asked) || (!end->recorded && !end->asked)) return CUDA_ERROR_INVALID_HANDLE;
+    if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+    if ((!start->asked && !mark_reached(start_mark)) || (!end->asked && !mark_reached(end_mark))) return CUDA_ERROR_NOT_READY;
+    CUresult result;
+    wire::tubeEventElapsed_reply reply{};
+    {
+      Request<wire::tubeEventElapsed> r;
+      r.in_context(start->context);
+      r->start = start->id;
+      r->end = end->id;
+      result = r.call(&reply);
+    }
+    if (result == CUDA_SUCCESS) *pMilliseconds = reply.milliseconds;
+    if (result != CUDA_ERROR_NOT_READY || start->asked || end->asked) return result;
+  }
 }
 
 }  // namespace tube::hook

@@ -3,7 +3,8 @@
 //   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3: need no context
 //   real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot 2 (primary context handle of a device)
 //                        is replaced in place, because the handles programs hold are ours
-//   copies               21318C60 slot 4: id of a context, slots 51 and 39: a stream and its id; 1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked
+//   copies               21318C60 slot 4: id of a context, slots 51 and 39: a stream and its id; 1734DC26 slots 4 and 13: which TPC belongs to which
+//   GPC, asked
 //                        of the proxy, because the contextless driver does not know
 //   ours                 C693336E context-local storage (read thousands of times, so local and fast); 263E8860 context checks;
 //                        6E163FBE slot 7, which shows a callback the functions of a module: cuFFT finds its kernels so
@@ -20,6 +21,7 @@
 
 #include "base/log.h"
 #include "hook/real_driver.h"
+#include "hook/start_trace.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -222,18 +224,20 @@ CUresult check_devices(const RealDriver& d) {
   bool same = d.device_get_count(&count) == CUDA_SUCCESS && static_cast<uint32_t>(count) == p.device_count;
   for (int i = 0; same && i < count; ++i) {
     CUuuid uuid;
-    same = d.device_get_uuid(&uuid, i) == CUDA_SUCCESS &&
-           std::memcmp(uuid.bytes, p.connection->device_infos[p.devices[i]].uuid, sizeof uuid.bytes) == 0;
+    same =
+        d.device_get_uuid(&uuid, i) == CUDA_SUCCESS && std::memcmp(uuid.bytes, p.connection->device_infos[p.devices[i]].uuid, sizeof uuid.bytes) == 0;
   }
   if (same) return CUDA_SUCCESS;
-  log_error("the driver in this process sees %d GPU(s), the proxy offers %u others (%s); set CUDA_VISIBLE_DEVICES to those", count,
-            p.device_count, visible_uuids().c_str());
+  log_error("the driver in this process sees %d GPU(s), the proxy offers %u others (%s); set CUDA_VISIBLE_DEVICES to those", count, p.device_count,
+            visible_uuids().c_str());
   return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 }
 
 CUresult real_table(const CUuuid* id, bool started, const void** table) {
+  mark_start(StartMark::kTable);
   Result<const RealDriver*> driver = started ? start_real_driver(visible_uuids()) : load_real_driver();
   if (!driver) return no_real_driver(driver.error());
+  if (started) mark_start(StartMark::kTableReady);
   Tables& t = tables();
   if (started && !t.devices_checked) {
     if (const CUresult r = check_devices(**driver); r != CUDA_SUCCESS) return r;
@@ -276,17 +280,14 @@ CUresult refuse(const CUuuid* id) {
 // The tables that are wholly ours and need no driver; null for every other name.
 const void* own_table(Tables& t, uint32_t name) {
   switch (name) {
-    case 0xC693336E:
-      return t.storage_table;
-    case 0x263E8860:
-      return t.check_table;
+    case 0xC693336E: return t.storage_table;
+    case 0x263E8860: return t.check_table;
     case 0x6E163FBE:
       for (void*& entry : t.function_table) entry = slot(refused);
       t.function_table[0] = reinterpret_cast<void*>(sizeof t.function_table);
       t.function_table[7] = slot(visit_functions);
       return t.function_table;
-    default:
-      return nullptr;
+    default: return nullptr;
   }
 }
 
@@ -322,8 +323,7 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
   switch (name) {
     case 0xF8CFF951:  // asked before cuInit, no slot is ever called
     case 0xDA9151D3:
-    case 0x69A28E9F:
-      return real_table(pExportTableId, ready, ppExportTable);
+    case 0x69A28E9F: return real_table(pExportTableId, ready, ppExportTable);
     case 0xD4082055:
     case 0xA094798C:
     case 0x42D85A81:
@@ -341,8 +341,7 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
       *ppExportTable = table;
       return CUDA_SUCCESS;
     }
-    case 0x21318C60:
-      return ready ? identity_table(pExportTableId, ppExportTable) : guard(Needs::kInit);
+    case 0x21318C60: return ready ? identity_table(pExportTableId, ppExportTable) : guard(Needs::kInit);
     case 0x1734DC26: {
       if (!ready) return guard(Needs::kInit);
       if (t.copy_1734DC26[0] == nullptr) {
@@ -354,8 +353,7 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
       *ppExportTable = t.copy_1734DC26;
       return CUDA_SUCCESS;
     }
-    default:
-      return refuse(pExportTableId);
+    default: return refuse(pExportTableId);
   }
 }
 

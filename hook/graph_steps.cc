@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "hook/copy.h"
+#include "hook/graph_step_what.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -22,7 +23,7 @@ struct StepSet {
   std::vector<wire::GraphStepPlace> places;  // as the proxy gets them, in the order of the steps
   std::vector<uint64_t> staging;             // pinned allocations
   Context* context = nullptr;
-  Mark last;            // behind the last launch
+  Mark last;  // behind the last launch
   Stream* last_stream = nullptr;
   bool active = false;  // launches are outstanding, as far as the callbacks thread has looked
   bool retired = false;
@@ -30,21 +31,11 @@ struct StepSet {
 
 namespace {
 
-// A step without its place. Compared bytewise: zeroed before it is filled.
-struct What {
-  CUhostFn function;
-  void* data;
-  CUDA_MEMCPY3D copy;
-  uint32_t direction;
-  uint32_t reserved;
-};
-struct Less {
-  bool operator()(const What& a, const What& b) const { return std::memcmp(&a, &b, sizeof a) < 0; }
-};
+using What = StepWhat;
 
 struct Steps {
   Lock lock;  // rank 2: the members; launches of watched instances are posted under it
-  std::map<What, uint64_t, Less> tags;
+  std::map<What, uint64_t, What::Less> tags;
   std::vector<const What*> by_number;  // a tag's low bits - 1
   std::vector<StepSet*> active;
 };
@@ -75,9 +66,7 @@ const What* find(uint64_t tag) {
 struct HostSide {
   const std::byte* base;
   uint64_t pitch, height, x, y, z;
-  std::byte* row(uint64_t r, uint64_t slice) const {
-    return const_cast<std::byte*>(base) + ((z + slice) * height + y + r) * pitch + x;
-  }
+  std::byte* row(uint64_t r, uint64_t slice) const { return const_cast<std::byte*>(base) + ((z + slice) * height + y + r) * pitch + x; }
 };
 
 // An address that the call calls unified may be host memory too.
@@ -91,14 +80,22 @@ bool host_address(CUmemorytype type, const void* host, CUdeviceptr device, uint6
 HostSide source(const CUDA_MEMCPY3D& c) {
   uint64_t base = 0;
   (void)host_address(c.srcMemoryType, c.srcHost, c.srcDevice, &base);
-  return {reinterpret_cast<const std::byte*>(base), c.srcPitch != 0 ? c.srcPitch : c.srcXInBytes + c.WidthInBytes,
-          c.srcHeight != 0 ? c.srcHeight : c.srcY + c.Height, c.srcXInBytes, c.srcY, c.srcZ};
+  return {reinterpret_cast<const std::byte*>(base),
+          c.srcPitch != 0 ? c.srcPitch : c.srcXInBytes + c.WidthInBytes,
+          c.srcHeight != 0 ? c.srcHeight : c.srcY + c.Height,
+          c.srcXInBytes,
+          c.srcY,
+          c.srcZ};
 }
 HostSide target(const CUDA_MEMCPY3D& c) {
   uint64_t base = 0;
   (void)host_address(c.dstMemoryType, c.dstHost, c.dstDevice, &base);
-  return {reinterpret_cast<const std::byte*>(base), c.dstPitch != 0 ? c.dstPitch : c.dstXInBytes + c.WidthInBytes,
-          c.dstHeight != 0 ? c.dstHeight : c.dstY + c.Height, c.dstXInBytes, c.dstY, c.dstZ};
+  return {reinterpret_cast<const std::byte*>(base),
+          c.dstPitch != 0 ? c.dstPitch : c.dstXInBytes + c.WidthInBytes,
+          c.dstHeight != 0 ? c.dstHeight : c.dstY + c.Height,
+          c.dstXInBytes,
+          c.dstY,
+          c.dstZ};
 }
 
 void move_rows(const What& what, std::byte* staging) {
@@ -215,13 +212,7 @@ bool find_due(Steps& s, bool broken, bool* waiting, Due* due) {
 
 }  // namespace
 
-uint64_t tag_of(CUhostFn function, void* data) {
-  What what;
-  std::memset(static_cast<void*>(&what), 0, sizeof what);
-  what.function = function;
-  what.data = data;
-  return tag_for(what, false);
-}
+uint64_t tag_of(CUhostFn function, void* data) { return tag_for(what_of(function, data), false); }
 
 bool needs_step(const CUDA_MEMCPY3D& c) {
   uint64_t address = 0;
@@ -235,11 +226,8 @@ CUresult tag_of(const CUDA_MEMCPY3D& c, wire::GraphStepParams* step) {
   if ((from_host && src == 0) || (to_host && dst == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
   *step = {};
-  What what;
-  std::memset(static_cast<void*>(&what), 0, sizeof what);
-  std::memcpy(static_cast<void*>(&what.copy), &c, sizeof c);
-  what.direction = step->direction = from_host && to_host ? wire::kStepAlone : from_host ? wire::kStepToGpu : wire::kStepFromGpu;
-  step->tag = tag_for(what, true);
+  step->direction = from_host && to_host ? wire::kStepAlone : from_host ? wire::kStepToGpu : wire::kStepFromGpu;
+  step->tag = tag_for(what_of(c, step->direction), true);
   step->extent[0] = c.WidthInBytes, step->extent[1] = c.Height, step->extent[2] = c.Depth;
   if (step->direction == wire::kStepAlone) return CUDA_SUCCESS;
   if (from_host) {

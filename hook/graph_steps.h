@@ -38,7 +38,7 @@ struct StepSet;  // words and staging of one instance
 
 // What an instance is beyond its handle. Lives in its slot, reused with it.
 struct Exec {
-  StepSet* steps = nullptr;   // nullptr: it has none
+  StepSet* steps = nullptr;  // nullptr: it has none
   bool memory_nodes = false;
 };
 

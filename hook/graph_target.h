@@ -1,7 +1,8 @@
 // What a call about a graph node names (a graph to add to, a node to change, a node to change in an instance), and the
 // functions that carry each kind of parameters. The typed calls (call_graph_node.cc) and the old ones end in these.
 //
-// All of it waits for an answer: graphs are built before the steady state. Any thread.
+// Graphs are built before the steady state, so all of it waits for an answer, but for updates of an instance which the driver is
+// known to take (update_proofs.h). Any thread.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +24,23 @@ struct NodeTarget {
   IdList dependencies;
   uint32_t dependency_bytes = 0;
   const CUgraphEdgeData* edges = nullptr;  // one per dependency, or none
+  Context* context = nullptr;              // that the node runs in; nullptr: the current one
 };
 
 constexpr size_t kMaxDependencies = 4096;
+
+// What every version of the kernel node's parameters has.
+template <class Params>
+CUDA_KERNEL_NODE_PARAMS common_kernel_params(const Params& p) {
+  CUDA_KERNEL_NODE_PARAMS q{};
+  q.func = p.func;
+  q.gridDimX = p.gridDimX, q.gridDimY = p.gridDimY, q.gridDimZ = p.gridDimZ;
+  q.blockDimX = p.blockDimX, q.blockDimY = p.blockDimY, q.blockDimZ = p.blockDimZ;
+  q.sharedMemBytes = p.sharedMemBytes;
+  q.kernelParams = p.kernelParams;
+  q.extra = p.extra;
+  return q;
+}
 
 inline CUresult adding(NodeTarget* t, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
                        const CUgraphEdgeData* edges = nullptr) {
@@ -52,12 +67,20 @@ inline CUresult setting(NodeTarget* t, CUgraphExec exec, CUgraphNode node) {
   return id_of(Kind::kGraphNode, node, &t->node);
 }
 
+// The context of a node's parameters; none means the current one.
+inline CUresult runs_in(NodeTarget* t, CUcontext context) {
+  if (context == nullptr) return CUDA_SUCCESS;
+  t->context = find_context(context);
+  return t->context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
 // Room for what fill() puts.
 inline uint32_t target_room(const NodeTarget& t) { return 2 * blob_room(t.dependency_bytes); }
 
 template <class X>
 void fill(Request<X>& r, NodeTarget& t) {
   static_assert(sizeof(CUgraphEdgeData) == 8);
+  if (t.context != nullptr) r.in_context(t.context);
   r->op = static_cast<uint32_t>(t.op);
   r->graph = t.graph;
   r->exec = t.exec;

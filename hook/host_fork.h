@@ -18,8 +18,8 @@ struct Context;
 
 struct PageRange {
   uint64_t bytes = 0;
-  uint64_t offset = 0;       // in the process's memory file, when replaced
-  uint32_t references = 0;   // registrations
+  uint64_t offset = 0;      // in the process's memory file, when replaced
+  uint32_t references = 0;  // registrations
   bool replaced = false;
 };
 

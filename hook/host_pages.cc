@@ -56,7 +56,7 @@ bool open_own_file() {
   UniqueFd made(memfd_create("tube-registered", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
   if (!made.valid()) made.reset(memfd_create("tube-registered", MFD_CLOEXEC | MFD_ALLOW_SEALING));  // before Linux 6.3
   if (!made.valid()) return false;
-  const int high = fcntl(made.get(), F_DUPFD_CLOEXEC, 64);  // out of the way of programs that use small numbers
+  const int high = fcntl(made.get(), F_DUPFD_CLOEXEC, 40);  // out of the way of programs that use small numbers
   struct stat s;
   if (high < 0 || fstat(high, &s) != 0) return false;
   (void)fcntl(high, F_ADD_SEALS, F_SEAL_SHRINK);
@@ -76,6 +76,10 @@ void drop_pages(uint64_t offset, uint64_t bytes) {
   (void)fallocate(own_file().fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
 }
 
+// Whole pages, whatever lies in them: also what no C++ code could read, such as bytes that a sanitizer keeps between
+// variables of the program, and bytes that other threads write (they are frozen, or the loss is documented).
+void copy_pages(void* to, const void* from, uint64_t bytes) { asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory"); }
+
 // One piece: no allocation and nothing else that could write to frozen pages of the heap.
 bool exchange_piece(uint64_t address, uint64_t bytes, uint64_t offset, int protection, WriteFreeze& freeze) {
   void* copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own_file().fd, static_cast<off_t>(offset));
@@ -83,9 +87,9 @@ bool exchange_piece(uint64_t address, uint64_t bytes, uint64_t offset, int prote
   // Pages that were never touched have no entry that could be protected.
   (void)madvise(pointer(address), bytes, MADV_POPULATE_READ);
   (void)freeze.freeze(address, address + bytes);
-  std::memcpy(copy, pointer(address), bytes);
-  const bool exchanged = mmap(pointer(address), bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE, own_file().fd,
-                              static_cast<off_t>(offset)) != MAP_FAILED;
+  copy_pages(copy, pointer(address), bytes);
+  const bool exchanged =
+      mmap(pointer(address), bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE, own_file().fd, static_cast<off_t>(offset)) != MAP_FAILED;
   freeze.release();
   munmap(copy, bytes);
   return exchanged;
@@ -93,8 +97,8 @@ bool exchange_piece(uint64_t address, uint64_t bytes, uint64_t offset, int prote
 
 struct Exchange {
   const std::vector<MappedArea>* areas;
-  uint64_t offset;        // of the first private byte in the file
-  uint64_t done = 0;      // bytes exchanged
+  uint64_t offset;    // of the first private byte in the file
+  uint64_t done = 0;  // bytes exchanged
   bool good = false;
 };
 
@@ -111,9 +115,7 @@ void exchange_areas(Exchange* job) {
   job->good = true;
 }
 
-void exchange_entry(unsigned high, unsigned low) {
-  exchange_areas(reinterpret_cast<Exchange*>(uint64_t{high} << 32 | low));
-}
+void exchange_entry(unsigned high, unsigned low) { exchange_areas(reinterpret_cast<Exchange*>(uint64_t{high} << 32 | low)); }
 
 // With the caller's stack asleep: it may be what is exchanged. The kernel must not put a signal frame there either.
 bool exchange_on_another_stack(Exchange* job) {
@@ -232,8 +234,8 @@ void make_private(uint64_t address, uint64_t bytes, F then) {
   if (bytes == 0 || !own_file_usable() || !mapped_areas(address, address + bytes, &areas)) return;
   for (const MappedArea& area : areas) {
     if (!area.shared || area.inode != own_file().inode || area.path.find("memfd:tube-registered") == std::string::npos) continue;
-    void* mapped = mmap(pointer(area.begin), area.end - area.begin, area.protection, MAP_PRIVATE | MAP_FIXED, own_file().fd,
-                        static_cast<off_t>(area.offset));
+    void* mapped =
+        mmap(pointer(area.begin), area.end - area.begin, area.protection, MAP_PRIVATE | MAP_FIXED, own_file().fd, static_cast<off_t>(area.offset));
     // What nobody may write to can go on showing the file.
     if (mapped != MAP_FAILED && (area.protection & PROT_WRITE) != 0) then(area);
   }

@@ -11,8 +11,8 @@ namespace {
 constexpr uint32_t kMaxLogBytes = 6u << 10;  // both logs fit one reply
 
 bool points_elsewhere(CUjit_option option) {
-  return option == CU_JIT_GLOBAL_SYMBOL_NAMES || option == CU_JIT_GLOBAL_SYMBOL_ADDRESSES ||
-         option == CU_JIT_REFERENCED_KERNEL_NAMES || option == CU_JIT_REFERENCED_VARIABLE_NAMES;
+  return option == CU_JIT_GLOBAL_SYMBOL_NAMES || option == CU_JIT_GLOBAL_SYMBOL_ADDRESSES || option == CU_JIT_REFERENCED_KERNEL_NAMES ||
+         option == CU_JIT_REFERENCED_VARIABLE_NAMES;
 }
 
 void give_log(char* buffer, uint32_t buffer_bytes, std::span<const std::byte> log) {
@@ -47,8 +47,7 @@ bool JitOptions::parse(unsigned count, const CUjit_option* options, void** value
   return true;
 }
 
-void JitOptions::give_back(std::span<const std::byte> info_log, std::span<const std::byte> error_log,
-                           std::span<const std::byte> values) {
+void JitOptions::give_back(std::span<const std::byte> info_log, std::span<const std::byte> error_log, std::span<const std::byte> values) {
   give_log(info_, info_bytes_, info_log);
   give_log(error_, error_bytes_, error_log);
   for (size_t i = 0; i < ids_.size() && (i + 1) * 8 <= values.size(); ++i) {

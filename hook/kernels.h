@@ -1,17 +1,19 @@
 // Libraries, modules and kernels as the hook knows them.
 //
 // A kernel's parameter layout and attributes come with the reply that looked it up, so that launches, attribute queries
-// and occupancy (memoised) need no message. CUkernel and CUfunction handles of one kernel are the same value, which CUDA
-// allows programs to rely on by casting.
+// and occupancy (memoised) need no message. The CUkernel of a kernel is its CUfunction with a bit more: nearly every call takes
+// either for the other, as natively, and the bit is only looked at by those that do not.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "hook/state.h"
 #include "protocol/device_info.h"
+#include "protocol/known_kernel.h"
 
 namespace tube::hook {
 
@@ -28,11 +30,14 @@ struct Module {
   Slot* slot = nullptr;
   uint64_t id = 0;
   uint32_t kind = 0;
-  Context* context = nullptr;     // modules; libraries belong to none
-  Lock lock;                      // rank 2: the members below
-  Slot* module_alias = nullptr;   // cuLibraryGetModule
+  Context* context = nullptr;    // modules; libraries belong to none
+  Lock lock;                     // rank 2: the members below
+  Slot* module_alias = nullptr;  // cuLibraryGetModule
   std::unordered_map<std::string, Kernel*> kernels;
   std::vector<uint64_t> globals;  // addresses in the memory map
+  // Kernels that the proxy described with the load's reply (protocol/known_kernel.h); not changed afterwards.
+  std::vector<std::byte> table;
+  std::unordered_map<std::string_view, const wire::KnownKernel*> known;
 };
 
 struct OccupancyAnswer {
@@ -55,20 +60,26 @@ struct Kernel {
   std::string name;
   std::vector<Parameter> layout;
   uint32_t parameter_bytes = 0;
-  uint32_t writes = 0;            // wire::kKernelPrints, wire::kKernelAsserts: what its image can do
+  uint32_t writes = 0;  // wire::kKernelPrints, wire::kKernelAsserts: what its image can do
   std::atomic<int32_t> attributes[info::kFunctionAttributeCount] = {};
   int32_t attribute_results[info::kFunctionAttributeCount] = {};
-  Lock lock;                      // rank 2: the members below
+  Lock lock;  // rank 2: the members below
   std::vector<OccupancyAnswer> occupancy;
   OldLaunch old_launch;
 };
 
-Module* find_module(const void* handle);   // a CUmodule, alias of a library or not
+Module* find_module(const void* handle);  // a CUmodule, alias of a library or not
 Module* find_library(const void* handle);
 // Accepts CUfunction and CUkernel.
 Kernel* find_kernel(const void* handle);
 CUresult get_kernel(Module* module, const char* name, Kernel** kernel);
-inline void* kernel_handle(const Kernel* k) { return objects().handle_of(k->slot); }
+inline void* kernel_handle(const Kernel* k) { return objects().handle_of(k->slot); }  // CUfunction
+// Below what tells handles apart (objects.h).
+inline constexpr uintptr_t kLibraryKernelBit = 8;
+inline CUkernel library_kernel_handle(const Kernel* k) {
+  return reinterpret_cast<CUkernel>(reinterpret_cast<uintptr_t>(kernel_handle(k)) | kLibraryKernelBit);
+}
+inline bool names_library_kernel(const void* handle) { return (reinterpret_cast<uintptr_t>(handle) & kLibraryKernelBit) != 0; }
 // The modules of a context that was reset or destroyed.
 void forget_modules(Context* context);
 

@@ -14,9 +14,9 @@ struct MappedArea {
   uint64_t begin = 0, end = 0;  // as asked for: cut to the range of the question
   int protection = 0;           // PROT_*
   bool shared = false;
-  uint64_t offset = 0;          // of the file, at `begin`
-  uint64_t device = 0;          // makedev form
-  uint64_t inode = 0;           // 0: no file
+  uint64_t offset = 0;                      // of the file, at `begin`
+  uint64_t device = 0;                      // makedev form
+  uint64_t inode = 0;                       // 0: no file
   uint64_t whole_begin = 0, whole_end = 0;  // the mapping's own
   std::string path;
 };

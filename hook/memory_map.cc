@@ -11,8 +11,8 @@ MemoryMap& memory_map() {
 
 namespace {
 bool lies_outside(MemoryKind kind) {
-  return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened || kind == MemoryKind::kRegistered ||
-         kind == MemoryKind::kGraph;
+  return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened || kind == MemoryKind::kRegistered || kind == MemoryKind::kGraph ||
+         kind == MemoryKind::kExternal;
 }
 }  // namespace
 
@@ -54,7 +54,13 @@ bool MemoryMap::set_sync_memops(uint64_t address, bool on) {
   auto it = by_base_.upper_bound(address);
   if (it == by_base_.begin() || address - std::prev(it)->first >= std::prev(it)->second.size_bytes) return false;
   std::prev(it)->second.sync_memops = on;
+  if (on) any_sync_.store(true, std::memory_order_release);
   return true;
+}
+
+bool MemoryMap::sync_memops(uint64_t address) const {
+  Allocation a;
+  return any_sync_.load(std::memory_order_acquire) && find(address, &a) && a.sync_memops;
 }
 
 std::vector<uint64_t> MemoryMap::bases_of(const Context* context, MemoryKind kind) const {

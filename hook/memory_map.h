@@ -19,15 +19,17 @@ struct Context;
 enum class MemoryKind : uint32_t {
   kDevice,
   kPinned,
-  kMapped,  // by cuMemMap: access rights are the program's business, so a copy there may fail
-  kGlobal,  // a module's variable: the driver placed it, outside the windows
-  kOpened,  // another process's, by cuIpcOpenMemHandle; a native program's lies outside the windows
+  kMapped,      // by cuMemMap: access rights are the program's business, so a copy there may fail
+  kGlobal,      // a module's variable: the driver placed it, outside the windows
+  kOpened,      // another process's, by cuIpcOpenMemHandle; a native program's lies outside the windows
   kManaged,     // cuMemAllocManaged: pinned memory by another name
   kRegistered,  // cuMemHostRegister: the program's own memory, outside the windows
   kGraph,       // of a graph's allocation node: the driver placed it, outside the windows (graph_memory.h)
+  kExternal,    // of another API, mapped: the driver placed it, outside the windows (call_external_objects.cc)
 };
 
 inline constexpr uint32_t kFromPool = 1u << 31;  // kDevice: allocated in stream order
+inline constexpr uint32_t kVariable = 1u << 30;  // kManaged: a module's __managed__ variable, which ends with it
 
 struct Allocation {
   uint64_t base = 0;
@@ -35,7 +37,7 @@ struct Allocation {
   uint64_t buffer_id = 0;  // unique per allocation
   Context* context = nullptr;
   MemoryKind kind = MemoryKind::kDevice;
-  uint32_t flags = 0;      // of cuMemHostAlloc; kFromPool
+  uint32_t flags = 0;           // of cuMemHostAlloc; kFromPool, kVariable
   CUmemoryPool pool = nullptr;  // kFromPool: its handle, which may be gone
   bool sync_memops = false;     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
 };
@@ -54,13 +56,16 @@ class MemoryMap {
   std::vector<uint64_t> bases_of(const Context* context, MemoryKind kind) const;
   // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of the allocation that holds the address. False: there is none.
   bool set_sync_memops(uint64_t address, bool on);
+  // Shall synchronous operations on it always wait? One load while no memory is such.
+  bool sync_memops(uint64_t address) const;
   // Everything of a context that was reset or destroyed.
   void forget_context(const Context* context);
 
  private:
   mutable Lock lock_;  // rank 3, innermost of that rank
   std::map<uint64_t, Allocation> by_base_;
-  std::atomic<uint32_t> outside_{0};  // kGlobal, kOpened, kRegistered, kGraph
+  std::atomic<bool> any_sync_{false};  // ever
+  std::atomic<uint32_t> outside_{0};   // kGlobal, kOpened, kRegistered, kGraph, kExternal
 };
 
 MemoryMap& memory_map();

@@ -106,8 +106,8 @@ bool Objects::gone(Kind kind, const void* handle) const {
 }
 
 void* Objects::handle_of(const Slot* slot) const {
-  return reinterpret_cast<void*>(base_ + (uint64_t{static_cast<uint32_t>(slot->kind)} << 35 |
-                                          uint64_t{slot->last_generation} << 24 | uint64_t{slot->index} << 4));
+  return reinterpret_cast<void*>(
+      base_ + (uint64_t{static_cast<uint32_t>(slot->kind)} << 35 | uint64_t{slot->last_generation} << 24 | uint64_t{slot->index} << 4));
 }
 
 }  // namespace tube::hook

@@ -25,8 +25,8 @@ struct Slot {
   uint32_t last_generation = 0;
   uint32_t index = 0;
   Kind kind{};
-  uint64_t id = 0;                // what travels: make_id(index, generation), or the proxy's own id
-  void* object = nullptr;         // a T of that kind, reused with the slot; nullptr for kinds that need none
+  uint64_t id = 0;         // what travels: make_id(index, generation), or the proxy's own id
+  void* object = nullptr;  // a T of that kind, reused with the slot; nullptr for kinds that need none
 };
 
 class Objects {

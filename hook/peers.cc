@@ -14,7 +14,7 @@ namespace tube::hook {
 namespace {
 
 struct Peers {
-  Lock lock;  // rank 3
+  Lock lock;                                        // rank 3
   std::set<std::pair<uint64_t, uint64_t>> enabled;  // unique numbers of: who reaches, whose memory
 };
 

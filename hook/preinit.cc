@@ -1,11 +1,11 @@
 // TUBE_PREINIT=1 (set by `tubectl run`): the real driver's cuInit, 100 to 210 ms, starts in a background thread when the
 // program is loaded, so that a Python function has it behind it when its imports are done.
 //
-// This is the library's only constructor, and without the variable it does nothing. It starts no thread in programs that
+// This is the library's only constructor, and without this variable or TUBE_TRACE_START it does nothing. It starts no thread in programs that
 // live in the system's program folders (shells, compilers, coreutils), Python interpreters excepted: everything a function
-// starts inherits the variable. The thread blocks all signals, opens no session with the proxy (a program may still fork
-// before its first CUDA call); it only asks the control socket which GPUs the proxy has. The exit handler waits for it,
-// because leaving while the driver starts is not safe.
+// starts inherits the variable. A program of the driver API alone needs no second driver (runtime_use.h). The thread blocks all signals, opens no
+// session with the proxy (a program may still fork before its first CUDA call); it only asks the control socket which GPUs the proxy has. The exit
+// handler waits for it, because leaving while the driver starts is not safe.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,6 +21,8 @@
 #include "base/futex.h"
 #include "base/runtime_dir.h"
 #include "hook/real_driver.h"
+#include "hook/runtime_use.h"
+#include "hook/start_trace.h"
 #include "sharedmem/socket.h"
 
 namespace tube::hook {
@@ -46,14 +48,14 @@ bool plain_tool() {
   return std::strcmp(name, "tubectl") == 0 || std::strcmp(name, "tubed") == 0;
 }
 
-// The answer of the proxy's control socket to "status", or "".
-std::string proxy_status() {
+// What the proxy says of itself on its control socket (its backend and GPUs among it), or "".
+std::string ask_proxy() {
   const char* name = env_text(Env::kWorkflow);
   Result<std::string> folder = find_runtime_dir();
   if (!folder) return "";
   Result<UniqueFd> socket = shared::connect_unix(control_socket_path(*folder, name == nullptr ? "default" : name), SOCK_STREAM);
   if (!socket) return "";
-  constexpr char kQuestion[] = "{\"verb\":\"status\"}\n";
+  constexpr char kQuestion[] = "{\"verb\":\"ping\"}\n";
   if (send(socket->get(), kQuestion, sizeof kQuestion - 1, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof kQuestion - 1)) return "";
   std::string answer;
   char buffer[4096];
@@ -67,7 +69,7 @@ std::string proxy_status() {
   return answer;
 }
 
-// "GPU-..,GPU-.." of all uuids in the status, in order.
+// "GPU-..,GPU-.." of all uuids in the answer, in order.
 std::string proxy_uuids(const std::string& status) {
   std::string list;
   for (size_t at = status.find("\"GPU-"); at != std::string::npos; at = status.find("\"GPU-", at + 1)) {
@@ -80,7 +82,12 @@ std::string proxy_uuids(const std::string& status) {
 
 void* run(void*) {
   pthread_setname_np(pthread_self(), "tube-preinit");
-  const std::string status = proxy_status();
+  mark_start(StartMark::kDriverThread);
+  std::string status;
+  if (!driver_api_only()) {
+    status = ask_proxy();
+    mark_start(StartMark::kDriverAsked);
+  }
   // The program's own choice wins: it is what it will be shown. The simulated GPU has no real driver to start.
   const bool chosen = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
   if (status.find("\"driver\"") != std::string::npos) {
@@ -92,12 +99,10 @@ void* run(void*) {
   return nullptr;
 }
 
-void wait_at_exit() {
-  if (getpid() != g_pid) return;  // a forked child has no such thread
-  if (__atomic_load_n(&g_running, __ATOMIC_ACQUIRE) != 0) futex_wait(&g_running, 1, kExitWaitNs);
-}
+void wait_at_exit() { wait_for_early_start(); }
 
 __attribute__((constructor)) void start_early() {
+  begin_start_trace();
   const char* wanted = std::getenv("TUBE_PREINIT");
   if (wanted == nullptr || std::strcmp(wanted, "1") != 0 || plain_tool()) return;
   g_pid = getpid();
@@ -113,4 +118,10 @@ __attribute__((constructor)) void start_early() {
 }
 
 }  // namespace
+
+void wait_for_early_start() {
+  if (getpid() != g_pid) return;  // a forked child has no such thread
+  if (__atomic_load_n(&g_running, __ATOMIC_ACQUIRE) != 0) futex_wait(&g_running, 1, kExitWaitNs);
+}
+
 }  // namespace tube::hook

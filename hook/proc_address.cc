@@ -6,8 +6,7 @@
 
 namespace tube::hook {
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
-                             CUdriverProcAddressQueryResult* symbolStatus) {
+CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = lookup(symbol, cudaVersion, flags, pfn, symbolStatus);
   // Documented: a missing symbol is a status, not an error, for who asks for the status.

@@ -11,6 +11,8 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "hook/real_driver.h"
+#include "hook/start_trace.h"
 #include "hook/state.h"
 #include "hook/visible_devices.h"
 #include "sharedmem/accessors.h"
@@ -27,6 +29,8 @@ void at_exit() {
   Process& p = g_process;
   p.exiting.store(true, std::memory_order_release);
   if (p.state() != State::kUninit) p.set_state(State::kDeinit);
+  if (tracing_start()) wait_for_early_start();
+  write_start_trace();
 }
 
 // fork(2) without exec: this process answers 3 from now on. Its copy of the socket goes, so that the proxy sees the
@@ -79,8 +83,8 @@ CUresult connect_and_fill(Process& p) {
   p.launch_blocking = blocking != nullptr && *blocking != '\0' && std::strcmp(blocking, "0") != 0;
   p.connection = *connected;
   p.objects.start();
-  p.device_count = choose_visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"),
-                                          p.connection->device_infos, p.connection->info->device_count, p.devices);
+  p.device_count = choose_visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"), p.connection->device_infos,
+                                          p.connection->info->device_count, p.devices);
   if (p.device_count == kBadVisibleDevices) {
     p.device_count = 0;
     p.init_result = CUDA_ERROR_INVALID_DEVICE;
@@ -120,6 +124,7 @@ CUresult initialise() {
   if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
   if (is_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
   if (env_flag(Env::kOff)) return CUDA_ERROR_NO_DEVICE;
+  mark_start(StartMark::kInit);
   Locked locked(p.init_lock);
   if (p.state() == State::kNoDevice) return p.init_result;
   if (p.state() != State::kUninit) return not_ready(p);
@@ -128,6 +133,7 @@ CUresult initialise() {
   p.init_pid.store(getpid(), std::memory_order_relaxed);
   const State state = p.device_count == 0 ? State::kNoDevice : State::kReady;
   p.set_state(state);
+  mark_start(StartMark::kReady);
   return p.init_result;
 }
 
@@ -162,13 +168,17 @@ CUresult transport_failed(shared::WaitResult why) {
   const char* workflow = c.info->workflow;
   const int pid = c.info->proxy_pid;
   if (poisoned) {
-    log_error("the proxy of workflow '%s' (pid %d) ended this program's session (reason %u, its log says more); "
-              "every CUDA call now fails", workflow, pid, static_cast<uint32_t>(shared::client_load_poison_reason(c.header())));
+    log_error(
+        "the proxy of workflow '%s' (pid %d) ended this program's session (reason %u, its log says more); "
+        "every CUDA call now fails",
+        workflow, pid, static_cast<uint32_t>(shared::client_load_poison_reason(c.header())));
   } else if (why == shared::WaitResult::kStopping) {
     log_error("the proxy of workflow '%s' (pid %d) was stopped; every CUDA call now fails; start the program again", workflow, pid);
   } else {
-    log_error("the proxy of workflow '%s' (pid %d) died; every CUDA call now fails; start the program again "
-              "(`tubectl status` shows what runs)", workflow, pid);
+    log_error(
+        "the proxy of workflow '%s' (pid %d) died; every CUDA call now fails; start the program again "
+        "(`tubectl status` shows what runs)",
+        workflow, pid);
   }
   return code;
 }

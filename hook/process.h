@@ -42,20 +42,20 @@ struct Process {
   constexpr Process() = default;
 
   std::atomic<std::atomic<uint32_t>*> state_word{nullptr};  // in the wiped page; nullptr before the first cuInit
-  std::atomic<int> init_pid{0};                 // who called cuInit; another pid here means a fork
-  std::atomic<bool> exiting{false};             // the exit handler ran
-  Lock init_lock;                               // rank 0: connecting
-  CUresult init_result = CUDA_SUCCESS;          // kNoDevice: what cuInit answers, the first time and later
+  std::atomic<int> init_pid{0};                             // who called cuInit; another pid here means a fork
+  std::atomic<bool> exiting{false};                         // the exit handler ran
+  Lock init_lock;                                           // rank 0: connecting
+  CUresult init_result = CUDA_SUCCESS;                      // kNoDevice: what cuInit answers, the first time and later
 
-  Connection* connection = nullptr;             // made once, never freed
+  Connection* connection = nullptr;  // made once, never freed
   Objects objects;
 
-  bool launch_blocking = false;                 // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is done
+  bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is done
 
   // Devices the program sees: visible ordinal -> proxy ordinal.
   uint32_t device_count = 0;
   uint32_t devices[info::kMaxDevices] = {};
-  Context* primaries[info::kMaxDevices] = {};   // by visible ordinal; made at connect
+  Context* primaries[info::kMaxDevices] = {};  // by visible ordinal; made at connect
 
   State state() const {
     const std::atomic<uint32_t>* word = state_word.load(std::memory_order_acquire);

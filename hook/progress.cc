@@ -6,8 +6,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "hook/device_output.h"
+#include "hook/pool_cache.h"
 #include "hook/state.h"
 #include "hook/support.h"
+#include "hook/update_proofs.h"
 #include "sharedmem/accessors.h"
 
 namespace tube::hook {
@@ -22,14 +24,10 @@ void probe_stream(void* context) {
   (void)r.call();
 }
 
-shared::Probe probe_of(Stream* stream) {
-  return stream == nullptr ? shared::Probe{} : shared::Probe{probe_stream, stream};
-}
+shared::Probe probe_of(Stream* stream) { return stream == nullptr ? shared::Probe{} : shared::Probe{probe_stream, stream}; }
 
 // What has been posted that this stream's completion covers; producer held. The legacy stream waits for all blocking ones.
-uint64_t posted_so_far(const Stream* stream) {
-  return stream->legacy() ? stream->context->blocking_posted : stream->posted;
-}
+uint64_t posted_so_far(const Stream* stream) { return stream->legacy() ? stream->context->blocking_posted : stream->posted; }
 
 }  // namespace
 
@@ -98,6 +96,7 @@ CUresult take_error() {
   if (posted.error != 0) {
     log_warn("%s (record %llu) failed with error %u; reported by the next synchronising call", wire::call_name(posted.call),
              static_cast<unsigned long long>(posted.sequence), posted.error);
+    forget_all_updates();  // it may have been one
   }
   if (const uint32_t sticky = shared::client_load_sticky_error(c.header()); sticky != 0) return static_cast<CUresult>(sticky);
   return static_cast<CUresult>(posted.error);
@@ -125,6 +124,8 @@ CUresult wait_mark(const Mark& mark, Stream* stream) {
       (void)take_error();  // logs which call it was, if the proxy knew
       return code;
     }
+    // Who has waited goes on soon, and the session has fallen asleep meanwhile.
+    if (connection().waiter.spin_us() != 0) shared::rouse_reader(connection().header());
   }
   return take_error();
 }
@@ -137,6 +138,7 @@ CUresult settle_stream(Stream* stream) {
 
 CUresult sync_stream(Stream* stream) {
   const CUresult result = settle_stream(stream);
+  pools_synchronised();
   collect_output();
   return result;
 }
@@ -172,6 +174,7 @@ CUresult sync_context(Context* context) {
     }
   }
   wait_for(count);
+  pools_synchronised();
   collect_output();
   const CUresult last = take_error();
   return result != CUDA_SUCCESS ? result : last;

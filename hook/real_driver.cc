@@ -12,6 +12,7 @@
 #include "base/tube_note.h"
 #include "hook/lock.h"
 #include "hook/process.h"
+#include "hook/start_trace.h"
 #include "hook/visible_devices.h"
 
 TUBE_IDENTITY_NOTE();
@@ -90,8 +91,10 @@ Status load_locked(Loaded& l) {
     if (open_candidate(path, &l.driver, &why)) return {};
   }
   l.driver.library = nullptr;
-  l.load_error = errorf("no real CUDA driver (libcuda.so.1) was found in LD_LIBRARY_PATH, the loader's cache or the usual folders%s%s; "
-                        "set TUBE_REAL_DRIVER to its path", why.empty() ? "" : "; tried", why.c_str());
+  l.load_error = errorf(
+      "no real CUDA driver (libcuda.so.1) was found in LD_LIBRARY_PATH, the loader's cache or the usual folders%s%s; "
+      "set TUBE_REAL_DRIVER to its path",
+      why.empty() ? "" : "; tried", why.c_str());
   return l.load_error;
 }
 
@@ -125,9 +128,10 @@ Result<const RealDriver*> start_real_driver(const std::string& visible) {
     l.tried_init = true;
     CUresult result = CUDA_SUCCESS;
     with_visible_devices(visible, [&] { result = l.driver.init(0); });
+    mark_start(StartMark::kDriverStarted);
     if (result != CUDA_SUCCESS) {
-      l.init_error = errorf("cuInit of the real driver %s answers %d; are this program's GPUs (/dev/nvidia*) the proxy's?",
-                            l.driver.path.c_str(), static_cast<int>(result));
+      l.init_error = errorf("cuInit of the real driver %s answers %d; are this program's GPUs (/dev/nvidia*) the proxy's?", l.driver.path.c_str(),
+                            static_cast<int>(result));
       l.init_error.code = static_cast<int>(result) + 20000;
     }
   }

@@ -25,6 +25,8 @@ struct RealDriver {
 Result<const RealDriver*> load_real_driver();
 // Loads it and calls its cuInit, once, showing it exactly `visible` ("GPU-..,GPU-.."; empty: leave the environment alone).
 Result<const RealDriver*> start_real_driver(const std::string& visible);
+// Until the start that TUBE_PREINIT asked for is over, some seconds at most; for exit handlers.
+void wait_for_early_start();
 // The GPUs this program sees, as CUDA_VISIBLE_DEVICES text.
 std::string visible_uuids();
 

@@ -2,10 +2,13 @@
 #include "hook/state.h"
 
 #include <pthread.h>
+#include <algorithm>
 
 #include <cstdlib>
 #include <new>
 
+#include "hook/pinned_cache.h"
+#include "hook/pool_cache.h"
 #include "hook/support.h"
 
 namespace tube::hook {
@@ -118,8 +121,7 @@ Stream* own_stream(Context* context, CUresult* error) {
   *error = create_stream(context, 0, 0, &stream);
   if (*error != CUDA_SUCCESS) return nullptr;
   stream->per_thread = true;
-  auto* grown = static_cast<PerThreadStream*>(
-      std::realloc(thread.own_streams, (thread.own_stream_count + 1) * sizeof(PerThreadStream)));
+  auto* grown = static_cast<PerThreadStream*>(std::realloc(thread.own_streams, (thread.own_stream_count + 1) * sizeof(PerThreadStream)));
   if (grown == nullptr) {
     destroy_stream(stream);
     *error = CUDA_ERROR_OUT_OF_MEMORY;
@@ -171,8 +173,7 @@ Context* find_context_or_gone(CUcontext handle) {
     Slot* slot = objects().allocate(Kind::kContext);
     auto* context = new (std::nothrow) Context;
     if (slot == nullptr || context == nullptr) return nullptr;
-    slot->object = context;
-    context->slot = slot;
+    context->slot = slot;  // for its handle; what an earlier context left there stays, since nobody finds this one by it
     context->legacy.context = context;
     gone = context;
   }
@@ -226,6 +227,8 @@ Event* find_event(CUevent handle) {
 }
 
 CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Stream** out) {
+  const info::DeviceInfo& d = context->info();
+  priority = std::clamp(priority, d.greatest_priority, d.least_priority);
   Stream* stream = allocate_stream(context, flags, priority);
   if (stream == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   {
@@ -243,6 +246,7 @@ CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Strea
 }
 
 void destroy_stream(Stream* stream) {
+  release_kept_of(stream);
   const uint64_t id = stream->id;
   const uint32_t word = stream->word;
   Context* context = stream->context;
@@ -256,6 +260,8 @@ void destroy_stream(Stream* stream) {
 }
 
 void forget_streams(Context* context) {
+  forget_kept_of(context);
+  forget_kept_pinned(context);
   for (;;) {
     Stream* stream;
     {

@@ -24,21 +24,22 @@ struct Mark {
 };
 
 struct Stream {
-  Slot* slot = nullptr;       // nullptr: the context's legacy default stream
+  Slot* slot = nullptr;  // nullptr: the context's legacy default stream
   Context* context = nullptr;
-  uint64_t id = 0;            // kLegacyStream for the legacy one
-  uint64_t unique = 0;        // cuStreamGetId
-  uint32_t flags = 0;         // CU_STREAM_NON_BLOCKING or 0
+  uint64_t id = 0;      // kLegacyStream for the legacy one
+  uint64_t unique = 0;  // cuStreamGetId
+  uint32_t flags = 0;   // CU_STREAM_NON_BLOCKING or 0
   int32_t priority = 0;
   bool per_thread = false;
-  Stream* next = nullptr;     // list of the context, its `streams_lock`
+  Stream* next = nullptr;  // list of the context, its `streams_lock`
   Stream* previous = nullptr;
 
   // producer:
-  uint32_t word = 0;          // progress word, 0 until first needed
-  uint64_t posted = 0;        // operations put into the ring for this stream
-  uint64_t signalled = 0;     // `posted` (legacy: the context's blocking_posted) when the last value was posted
-  uint64_t value = 0;         // last value posted to `word`
+  uint32_t word = 0;           // progress word, 0 until first needed
+  uint64_t posted = 0;         // operations put into the ring for this stream
+  uint64_t signalled = 0;      // `posted` (legacy: the context's blocking_posted) when the last value was posted
+  uint64_t value = 0;          // last value posted to `word`
+  uint64_t uploads_until = 0;  // legacy: behind `signalled` only uploads were posted until the context's blocking_posted was this
   std::atomic<Capture*> capture{nullptr};
 
   bool legacy() const { return slot == nullptr; }
@@ -53,30 +54,30 @@ struct Event {
   uint32_t flags = 0;
   // producer:
   bool recorded = false;
-  Mark mark;                     // of the last record
+  Mark mark;  // of the last record
   uint64_t stream_id = 0;
-  bool asked = false;            // some graph records it: its state is asked of the proxy (call_graph_kinds.cc sets it)
-  Capture* capture = nullptr;    // the last record was into this capture
+  bool asked = false;          // some graph records it: its state is asked of the proxy (call_graph_kinds.cc sets it)
+  Capture* capture = nullptr;  // the last record was into this capture
   uint64_t capture_id = 0;
 };
 
 struct Context {
   Slot* slot = nullptr;
-  uint32_t number = 0;           // on the wire
+  uint32_t number = 0;  // on the wire
   uint32_t visible_device = 0;
-  uint32_t device = 0;           // the proxy's ordinal
+  uint32_t device = 0;  // the proxy's ordinal
   bool primary = false;
-  uint64_t unique = 0;           // cuCtxGetId
+  uint64_t unique = 0;  // cuCtxGetId
   uint32_t api_version = 0;
   std::atomic<uint32_t> flags{0};
   std::atomic<uint64_t> limits[info::kLimitCount] = {};  // cuCtxSetLimit: value + 1, 0: never set
-  std::atomic<int32_t> cache_config{-1};  // cuCtxSetCacheConfig; -1: the device's own
-  std::atomic<int32_t> retains{0};   // primary: cuDevicePrimaryCtxRetain
-  std::atomic<bool> live{false};     // primary: retained since the last reset, which leaves the references alone
-  std::atomic<bool> alive{false};    // created: until destroyed; primary: always
-  std::atomic<uint64_t> epoch{0};    // primary resets: kernels' and allocations' life
-  std::atomic<int32_t> attached{1};  // cuCtxAttach; created contexts end at 0
-  Slot* green = nullptr;             // a green context: its CUgreenCtx (call_green.cc)
+  std::atomic<int32_t> cache_config{-1};                 // cuCtxSetCacheConfig; -1: the device's own
+  std::atomic<int32_t> retains{0};                       // primary: cuDevicePrimaryCtxRetain
+  std::atomic<bool> live{false};                         // primary: retained since the last reset, which leaves the references alone
+  std::atomic<bool> alive{false};                        // created: until destroyed; primary: always
+  std::atomic<uint64_t> epoch{0};                        // primary resets: kernels' and allocations' life
+  std::atomic<int32_t> attached{1};                      // cuCtxAttach; created contexts end at 0
+  Slot* green = nullptr;                                 // a green context: its CUgreenCtx (call_green.cc)
   Stream legacy;
   Lock streams_lock;             // rank 1
   Stream* streams = nullptr;     // all but the legacy one
@@ -99,12 +100,12 @@ struct PerThreadStream {
 // One per thread that made a call; recycled when the thread ends.
 struct Thread {
   uint32_t number = 0;
-  Context** stack = nullptr;    // current contexts, the last is current
+  Context** stack = nullptr;  // current contexts, the last is current
   uint32_t depth = 0;
   uint32_t capacity = 0;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  bool in_callback = false;          // runs host functions, which may not call (800)
-  bool per_thread_default = false;   // PerThreadDefault scope: stream 0 means this thread's own
+  bool in_callback = false;            // runs host functions, which may not call (800)
+  bool per_thread_default = false;     // PerThreadDefault scope: stream 0 means this thread's own
   Stream* operation_stream = nullptr;  // the stream of the record being built (support.h)
   PerThreadStream* own_streams = nullptr;
   uint32_t own_stream_count = 0;
@@ -129,7 +130,7 @@ Stream* find_stream_in(Context* context, CUstream handle, CUresult* error);
 Event* find_event(CUevent handle);
 // A new event of the current context, which nobody finds before its slot is published. nullptr: out of memory.
 Event* allocate_event(uint32_t flags);
-// Creates an ordinary stream in `context`.
+// Creates an ordinary stream in `context`; a priority beyond the device's range becomes the nearest in it.
 CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Stream** stream);
 void destroy_stream(Stream* stream);
 // A context that ends takes its streams and events along: their handles become invalid.

@@ -11,9 +11,6 @@ namespace {
 CUresult create(CUstream* phStream, unsigned flags, int priority) {
   if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
   Context* context = current_context();
-  const info::DeviceInfo& d = context->info();
-  if (priority > d.least_priority) priority = d.least_priority;
-  if (priority < d.greatest_priority) priority = d.greatest_priority;
   Stream* stream = nullptr;
   if (const CUresult r = create_stream(context, flags, priority, &stream); r != CUDA_SUCCESS) return r;
   *phStream = stream->handle();

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "hook/device_output.h"
 #include "hook/error_log.h"
+#include "hook/start_trace.h"
 
 namespace tube::hook {
 
@@ -34,8 +35,7 @@ CUresult unsupported(const char* name, const char* why) {
     first = said->insert(name).second;
   }
   if (first) {
-    log_warn("%s is not supported%s%s; it answers CUDA_ERROR_NOT_SUPPORTED", name, why != nullptr && *why ? ": " : "",
-             why == nullptr ? "" : why);
+    log_warn("%s is not supported%s%s; it answers CUDA_ERROR_NOT_SUPPORTED", name, why != nullptr && *why ? ": " : "", why == nullptr ? "" : why);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -145,6 +145,7 @@ CUresult RawRequest::call(void* reply, uint32_t reply_bytes, ReplyBlobs* blobs) 
     if (slot != abi::kNoReply) c.replies.release(slot);
     return result;
   }
+  tally(Tally::kRoundTrips);
   const shared::WaitResult waited = c.replies.wait(slot);
   if (waited != shared::WaitResult::kDone) {
     c.replies.release(slot);

@@ -28,7 +28,8 @@ CUresult unsupported(const char* name, const char* why);
 // At the end of every entry point: with TUBE_LOG=debug each call that fails says so (TUBE_LOG=trace: NOT_READY as well).
 void log_failed(const char* name, CUresult result);
 inline CUresult answered(const char* name, CUresult result) {
-  if (result != CUDA_SUCCESS) [[unlikely]] log_failed(name, result);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    log_failed(name, result);
   return result;
 }
 
@@ -101,9 +102,7 @@ class Request : public RawRequest {
     RawRequest::put(&(reinterpret_cast<X*>(payload_)->*field), data, size_bytes);
   }
   // Room for a blob that the caller writes itself.
-  void* room(wire::BlobRef X::*field, uint32_t size_bytes) {
-    return RawRequest::reserve_blob(&(reinterpret_cast<X*>(payload_)->*field), size_bytes);
-  }
+  void* room(wire::BlobRef X::*field, uint32_t size_bytes) { return RawRequest::reserve_blob(&(reinterpret_cast<X*>(payload_)->*field), size_bytes); }
   // The record itself makes the GPU write the stream's progress value: nothing is left to signal.
   void signals() { signals_ = true; }
   CUresult post() { return RawRequest::post(); }

@@ -35,7 +35,8 @@ uint32_t by_uuid(const std::string& entry, const info::DeviceInfo* devices, uint
 uint32_t by_ordinal(const std::string& entry, uint32_t count, const uint32_t* order) {
   char* end = nullptr;
   const long ordinal = std::strtol(entry.c_str(), &end, 0);
-  if (end == entry.c_str() || *end != 0 || ordinal < 0 || ordinal >= static_cast<long>(count)) return kNoDevice;
+  // What comes behind the digits does not count, as on an H200 with 13.0.
+  if (end == entry.c_str() || ordinal < 0 || ordinal >= static_cast<long>(count)) return kNoDevice;
   return order[ordinal];
 }
 
@@ -58,12 +59,11 @@ std::string trimmed(const std::string& s) {
 }  // namespace
 
 void format_uuid(const uint8_t u[16], char out[41]) {
-  std::snprintf(out, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4],
-                u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+  std::snprintf(out, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7],
+                u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
-uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count,
-                                uint32_t* chosen) {
+uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count, uint32_t* chosen) {
   uint32_t order[info::kMaxDevices];
   if (!order_devices(order_by, devices, count, order)) return kBadVisibleDevices;
   if (text == nullptr) {

@@ -16,8 +16,7 @@ namespace tube::hook {
 inline constexpr uint32_t kBadVisibleDevices = ~0u;
 
 // Fills `chosen` (room for kMaxDevices) with proxy ordinals; returns how many, or kBadVisibleDevices. `text`, `order_by` nullptr: unset.
-uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count,
-                                uint32_t* chosen);
+uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count, uint32_t* chosen);
 // "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" of 16 bytes, into 41 chars.
 void format_uuid(const uint8_t uuid[16], char out[41]);
 

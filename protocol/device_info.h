@@ -64,8 +64,6 @@ static_assert(offsetof(DeviceInfo, total_bytes) == 280);
 static_assert(offsetof(DeviceInfo, attributes) == 360);
 static_assert(sizeof(DeviceInfo) % 8 == 0);
 
-inline constexpr uint64_t info_bytes(uint32_t devices) {
-  return sizeof(InfoHeader) + uint64_t{devices} * sizeof(DeviceInfo);
-}
+inline constexpr uint64_t info_bytes(uint32_t devices) { return sizeof(InfoHeader) + uint64_t{devices} * sizeof(DeviceInfo); }
 
 }  // namespace tube::info

@@ -38,7 +38,7 @@ struct GraphStepParams {
   uint64_t height;
   uint64_t origin[3];
   uint64_t extent[3];
-  uint64_t staging;    // changing an instance: larger staging than the node has; else 0
+  uint64_t staging;  // changing an instance: larger staging than the node has; else 0
 };
 static_assert(sizeof(GraphStepParams) == 96);
 
@@ -57,7 +57,7 @@ struct GraphMemOpParams {  // then CUstreamBatchMemOpParams[count]
 struct GraphAllocParams {  // then CUmemAccessDesc[access_count]; devices are the proxy's ordinals
   uint64_t bytes;
   uint64_t max_size;
-  uint64_t dptr;           // in answers
+  uint64_t dptr;  // in answers
   uint32_t alloc_type;
   uint32_t handle_types;
   int32_t location_type;

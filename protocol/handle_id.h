@@ -41,7 +41,7 @@ inline constexpr uint32_t kProxyMade = 0x8000'0000u;     // index bit of ids tha
 inline constexpr uint32_t kFirstCreatedContext = 0x100;  // context numbers below: device ordinal + 1
 inline constexpr uint64_t kLegacyStream = 0;             // the record's context's legacy default stream
 
-// tubeGetKernel's `writes`: the kernel's image refers to the device runtime's printf, or to its assert.
+// tubeGetKernel's `writes`: the kernel may come to the device runtime's printf, or to its assert (image/kernel_calls.h).
 inline constexpr uint32_t kKernelPrints = 1;
 inline constexpr uint32_t kKernelAsserts = 2;
 

@@ -23,7 +23,9 @@ struct State {
   bool accessed_by_host = false;
 };
 
-inline bool same(const CUmemLocation& a, const CUmemLocation& b) { return a.type == b.type && (a.type != CU_MEM_LOCATION_TYPE_DEVICE || a.id == b.id); }
+inline bool same(const CUmemLocation& a, const CUmemLocation& b) {
+  return a.type == b.type && (a.type != CU_MEM_LOCATION_TYPE_DEVICE || a.id == b.id);
+}
 
 inline bool host_side(const CUmemLocation& location) {
   return location.type == CU_MEM_LOCATION_TYPE_HOST || location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
@@ -59,8 +61,8 @@ class Ranges {
 
   // `no_device`: the code for a device that is none, which differs between the versions of the call.
   CUresult advise(uint64_t begin, uint64_t bytes, CUmem_advise advice, const CUmemLocation& location, uint32_t devices, CUresult no_device) {
-    const bool placed = advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY &&
-                        advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+    const bool placed =
+        advice != CU_MEM_ADVISE_SET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_READ_MOSTLY && advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
     if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY) return CUDA_ERROR_INVALID_VALUE;
     if (placed) {
       if (const CUresult r = check_location(location, devices); r != CUDA_SUCCESS) return r == CUDA_ERROR_INVALID_DEVICE ? no_device : r;

@@ -34,8 +34,7 @@ class Printer {
     if constexpr (std::is_floating_point_v<T>) {
       append(out_, "%g", static_cast<double>(value));
     } else if (kind == FieldKind::kId) {
-      append(out_, "id %" PRIu32 ".%" PRIu32, id_index(static_cast<uint64_t>(value)),
-             id_generation(static_cast<uint64_t>(value)));
+      append(out_, "id %" PRIu32 ".%" PRIu32, id_index(static_cast<uint64_t>(value)), id_generation(static_cast<uint64_t>(value)));
     } else if (kind == FieldKind::kAddress) {
       append(out_, "0x%" PRIx64, static_cast<uint64_t>(value));
     } else if constexpr (std::is_signed_v<T>) {

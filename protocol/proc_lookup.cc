@@ -19,14 +19,13 @@ const ProcRow* newest(const ProcRow* first, const ProcRow* last, bool per_thread
 }  // namespace
 
 CUresult lookup(const char* name, int version, uint64_t flags, void** out, CUdriverProcAddressQueryResult* status) {
-  if (name == nullptr || out == nullptr || (flags & ~kKnownFlags) != 0 ||
-      version > kHeaderCudaVersion) {
+  if (name == nullptr || out == nullptr || (flags & ~kKnownFlags) != 0 || version > kHeaderCudaVersion) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (version < 0) version = kHeaderCudaVersion;  // a version is unsigned to the driver
   const ProcRow* end = kProcRows + kProcRowCount;
-  const ProcRow* first = std::lower_bound(
-      kProcRows, end, name, [](const ProcRow& row, const char* wanted) { return std::strcmp(row.name, wanted) < 0; });
+  const ProcRow* first =
+      std::lower_bound(kProcRows, end, name, [](const ProcRow& row, const char* wanted) { return std::strcmp(row.name, wanted) < 0; });
   const ProcRow* last = first;
   bool has_per_thread = false;
   for (; last != end && std::strcmp(last->name, name) == 0; ++last) has_per_thread |= last->per_thread;

@@ -85,9 +85,7 @@ class TextureReference {
   CUresult mipmapped(CUmipmappedArray* out) const {
     return out == nullptr || mipmapped_ == nullptr ? CUDA_ERROR_INVALID_VALUE : get(out, mipmapped_);
   }
-  CUresult address_mode(CUaddress_mode* out, int dim) const {
-    return dim < 0 || dim > 2 ? CUDA_ERROR_INVALID_VALUE : get(out, address_modes_[dim]);
-  }
+  CUresult address_mode(CUaddress_mode* out, int dim) const { return dim < 0 || dim > 2 ? CUDA_ERROR_INVALID_VALUE : get(out, address_modes_[dim]); }
   CUresult filter(CUfilter_mode* out) const { return get(out, filter_); }
   CUresult mipmap_filter(CUfilter_mode* out) const { return get(out, mipmap_filter_); }
   CUresult format(CUarray_format* format, int* channels) const {

@@ -24,8 +24,7 @@ static_assert(sizeof(BlobRef) == 8);
 enum class Lane : uint32_t { kPost = 1, kReply = 2, kHand = 3 };
 
 inline constexpr uint32_t kMaxNameBytes = 4096;
-inline constexpr uint32_t kMaxBlobBytes = 64u
-                                          << 10;  // what a generated call takes; larger things have calls of their own
+inline constexpr uint32_t kMaxBlobBytes = 64u << 10;  // what a generated call takes; larger things have calls of their own
 
 constexpr uint32_t align8(uint32_t bytes) { return (bytes + 7u) & ~7u; }
 
@@ -45,8 +44,7 @@ inline uint64_t blob_u64(std::span<const std::byte> bytes, size_t index) {
 namespace detail {
 
 // In range, behind the fixed struct, 8-aligned, whole elements, not more than max_bytes (0: no limit but the payload).
-[[nodiscard]] constexpr bool blob_ok(size_t payload_bytes, uint32_t fixed_bytes, BlobRef untrusted,
-                                     uint32_t element_bytes, uint32_t max_bytes) {
+[[nodiscard]] constexpr bool blob_ok(size_t payload_bytes, uint32_t fixed_bytes, BlobRef untrusted, uint32_t element_bytes, uint32_t max_bytes) {
   if (untrusted.size == 0) return untrusted.offset <= payload_bytes;
   if (untrusted.offset < fixed_bytes || untrusted.offset % 8 != 0) return false;
   if (untrusted.offset > payload_bytes || untrusted.size > payload_bytes - untrusted.offset) return false;
@@ -54,8 +52,7 @@ namespace detail {
 }
 
 // Text: a blob without NUL, at most kMaxNameBytes.
-[[nodiscard]] inline bool name_ok(std::span<const std::byte> untrusted_payload, uint32_t fixed_bytes,
-                                  BlobRef untrusted) {
+[[nodiscard]] inline bool name_ok(std::span<const std::byte> untrusted_payload, uint32_t fixed_bytes, BlobRef untrusted) {
   if (!blob_ok(untrusted_payload.size(), fixed_bytes, untrusted, 1, kMaxNameBytes)) return false;
   return untrusted.size == 0 || std::memchr(untrusted_payload.data() + untrusted.offset, 0, untrusted.size) == nullptr;
 }

@@ -30,7 +30,7 @@ std::string find_sim(const BackendOptions& options) {
   if (!options.sim_path.empty()) return options.sim_path;
   if (const char* named = env_text(Env::kSimLib)) return named;
   const fs::path own = own_folder();
-  for (const fs::path& candidate : {own / "../sim/lib/libcuda.so.1",       // build folder: proxy/tubed
+  for (const fs::path& candidate : {own / "../sim/lib/libcuda.so.1",          // build folder: proxy/tubed
                                     own / "../lib/tube/sim/libcuda.so.1"}) {  // installed: bin/tubed
     if (is_file(candidate)) return fs::weakly_canonical(candidate).string();
   }
@@ -48,8 +48,9 @@ Result<Backend> load_driver(const BackendOptions& options, Driver& driver) {
     if (const DriverSearch search = search_driver(); !search.found.empty()) path = search.found.front();
   }
   if (path.empty()) {
-    return errorf("no NVIDIA driver: libcuda.so.1 was not found in LD_LIBRARY_PATH or the usual folders; "
-                  "give its path with --driver or TUBE_REAL_DRIVER, or use --backend sim");
+    return errorf(
+        "no NVIDIA driver: libcuda.so.1 was not found in LD_LIBRARY_PATH or the usual folders; "
+        "give its path with --driver or TUBE_REAL_DRIVER, or use --backend sim");
   }
   std::string why;
   if (!driver.load(path.c_str(), &why)) return errorf("the driver %s cannot be loaded: %s", path.c_str(), why.c_str());

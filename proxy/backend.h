@@ -17,8 +17,8 @@ enum class BackendChoice { kAuto, kDriver, kSim };
 
 struct BackendOptions {
   BackendChoice choice = BackendChoice::kAuto;
-  std::string driver_path;   // --driver, empty: look for it
-  std::string sim_path;      // --sim, empty: beside this program
+  std::string driver_path;  // --driver, empty: look for it
+  std::string sim_path;     // --sim, empty: beside this program
 };
 
 struct Backend {

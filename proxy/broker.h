@@ -23,12 +23,12 @@ struct BrokerQuestion {
 
 struct BrokerAnswer {
   uint64_t magic;
-  int32_t error;            // CUresult; the fd comes only with 0
+  int32_t error;  // CUresult; the fd comes only with 0
   uint32_t reserved;
-  uint64_t block_bytes;     // of the memory behind the fd
-  uint64_t offset;          // of the allocation in it
+  uint64_t block_bytes;  // of the memory behind the fd
+  uint64_t offset;       // of the allocation in it
   uint64_t bytes;
-  unsigned char uuid[16];   // of the GPU
+  unsigned char uuid[16];  // of the GPU
 };
 inline constexpr uint64_t kBrokerMagic = 0x314b4f5242425554ull;  // "TUBBROK1"
 

@@ -36,8 +36,8 @@ bool guarded(uint64_t address) {
 // Async-signal-safe: loads and one system call.
 void on_bus_error(int signal_number, siginfo_t* info, void*) {
   const uint64_t page = reinterpret_cast<uint64_t>(info->si_addr) & ~(kPage - 1);
-  if (guarded(page) && mmap(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
-                           MAP_FAILED) {
+  if (guarded(page) &&
+      mmap(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
     return;
   }
   signal(signal_number, SIG_DFL);  // the access is repeated and ends the process

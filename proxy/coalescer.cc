@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/log.h"
@@ -11,56 +12,27 @@ namespace tube::proxy {
 
 namespace {
 
-// The packed parameters as the driver takes them; lives as long as the call.
-struct Packed {
-  size_t bytes;
-  void* extra[5];
-  explicit Packed(std::span<const std::byte> parameters)
-      : bytes(parameters.size()),
-        extra{CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END} {}
-  void** get() { return bytes != 0 ? extra : nullptr; }
-};
-
-CUDA_KERNEL_NODE_PARAMS_v2 node_of(const PlainLaunch& launch, Packed& packed) {
-  CUDA_KERNEL_NODE_PARAMS_v2 node{};
-  if (launch.is_library_kernel) {
-    node.kern = reinterpret_cast<CUkernel>(launch.function);
-  } else {
-    node.func = launch.function;
-  }
-  node.gridDimX = launch.grid[0];
-  node.gridDimY = launch.grid[1];
-  node.gridDimZ = launch.grid[2];
-  node.blockDimX = launch.block[0];
-  node.blockDimY = launch.block[1];
-  node.blockDimZ = launch.block[2];
-  node.sharedMemBytes = launch.shared_bytes;
-  node.extra = packed.get();
-  return node;
-}
-
 uint64_t shape_of(const PlainLaunch& launch, size_t parameter_bytes) {
-  const uint64_t values[] = {reinterpret_cast<uint64_t>(launch.function),
-                             uint64_t{launch.grid[0]} << 32 | launch.grid[1],
-                             uint64_t{launch.grid[2]} << 32 | launch.shared_bytes,
-                             uint64_t{launch.block[0]} << 32 | launch.block[1],
+  const uint64_t values[] = {reinterpret_cast<uint64_t>(launch.function), uint64_t{launch.grid[0]} << 32 | launch.grid[1],
+                             uint64_t{launch.grid[2]} << 32 | launch.shared_bytes, uint64_t{launch.block[0]} << 32 | launch.block[1],
                              uint64_t{launch.block[2]} << 32 | static_cast<uint32_t>(parameter_bytes)};
   return hash64(values, sizeof values);
 }
 
 }  // namespace
 
-std::span<const std::byte> Coalescer::parameters_of(const Held& held, const std::vector<std::byte>& store) const {
+std::span<const std::byte> Coalescer::parameters_of(const HeldLaunch& held, const std::vector<std::byte>& store) const {
   return {store.data() + held.parameters_at, held.parameters_bytes};
 }
 
-CUresult Coalescer::launch(const PlainLaunch& launch, std::span<const std::byte> parameters, CUstream stream) {
-  stream_ = stream;
+CUresult Coalescer::launch(const PlainLaunch& launch, std::span<const std::byte> parameters, uint64_t now) {
   const policies::LaunchRuns::Decision decision = runs_.launch(shape_of(launch, parameters.size()));
   if (decision.kind == policies::LaunchRuns::Kind::kPass) {
     const CUresult error = decision.release ? launch_held() : CUDA_SUCCESS;
-    return error != CUDA_SUCCESS ? error : launch_now(launch, parameters);
+    const CUresult own = launch_now(launch, parameters);
+    return error != CUDA_SUCCESS ? error : own;
   }
+  if (held_.empty()) held_since_ = now;
   keep(launch, parameters);
   return decision.kind == policies::LaunchRuns::Kind::kReplay ? replay(decision.run) : CUDA_SUCCESS;
 }
@@ -77,7 +49,7 @@ CUresult Coalescer::boundary() {
 
 void Coalescer::forget() {
   runs_.forget();
-  for (Graph& graph : graphs_) drop(graph);
+  for (Variants& variants : graphs_) drop(variants);
 }
 
 void Coalescer::keep(const PlainLaunch& launch, std::span<const std::byte> parameters) {
@@ -88,86 +60,144 @@ void Coalescer::keep(const PlainLaunch& launch, std::span<const std::byte> param
 }
 
 CUresult Coalescer::launch_now(const PlainLaunch& launch, std::span<const std::byte> parameters) {
-  Packed packed(parameters);
-  return driver_.cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
-                                launch.block[2], launch.shared_bytes, stream_, nullptr, packed.get());
+  PackedParameters packed(parameters);
+  return driver_.cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1], launch.block[2],
+                                launch.shared_bytes, stream_, nullptr, packed.extra());
 }
 
 // All of them, whatever one answers: natively each is a call of its own. The first error is the one that counts.
 CUresult Coalescer::launch_held() {
   CUresult first = CUDA_SUCCESS;
-  for (const Held& held : held_) {
+  for (const HeldLaunch& held : held_) {
     const CUresult error = launch_now(held.launch, parameters_of(held, parameters_));
     if (first == CUDA_SUCCESS) first = error;
   }
-  held_.clear();
-  parameters_.clear();
+  held_are_out();
   return first;
 }
 
+void Coalescer::held_are_out() {
+  held_.clear();
+  parameters_.clear();
+  if (parameters_.capacity() > kKeptBytes) parameters_.shrink_to_fit();
+}
+
 CUresult Coalescer::replay(uint32_t run) {
-  if (graphs_.size() <= run) graphs_.resize(run + 1);
-  Graph& graph = graphs_[run];
-  if (runs_.take_forgotten(run) || graph.stream != stream_) drop(graph);
-  if (graph.exec == nullptr ? build(graph) != CUDA_SUCCESS : !update(graph)) {
-    drop(graph);
-    return give_up();
-  }
-  const CUresult error = driver_.cuGraphLaunch(graph.exec, stream_);
+  RunGraph* graph = graph_for(run);
+  if (graph == nullptr) return give_up();
+  all_graphs_.replayed(*graph);
+  const CUresult error = driver_.cuGraphLaunch(graph->exec, stream_);
   if (error != CUDA_SUCCESS) {
-    drop(graph);
+    all_graphs_.drop(*graph);
     return give_up();
   }
   runs_.replayed();
   Stats::add(stats_.runs);
   Stats::add(stats_.run_launches, held_.size());
-  held_.clear();
-  parameters_.clear();
+  held_are_out();
   return CUDA_SUCCESS;
 }
 
-CUresult Coalescer::build(Graph& graph) {
+// The run's graph that is nearest to what is held, with its parameters written into it; a new one while there is room for it.
+// nullptr: launching one by one costs no more than what would have to be written, or the driver refuses.
+RunGraph* Coalescer::graph_for(uint32_t run) {
+  if (graphs_.size() <= run) graphs_.resize(run + 1);
+  Variants& variants = graphs_[run];
+  if (runs_.take_forgotten(run)) drop(variants);
+  RunGraph** best = nullptr;
+  RunGraph** room = nullptr;
+  uint32_t least = static_cast<uint32_t>(held_.size()) / 2 + 2;
+  for (RunGraph*& graph : variants.graphs) {
+    if (graph == nullptr) {
+      if (room == nullptr) room = &graph;
+    } else if (const uint32_t changed = difference(*graph); changed < least) {
+      best = &graph;
+      least = changed;
+    }
+  }
+  if (best == nullptr) return make_graph(variants, room);
+  if (!update(**best)) {
+    all_graphs_.drop(**best);
+    return make_graph(variants, best);
+  }
+  variants.misses = 0;
+  return *best;
+}
+
+// In the place of an older one when there is none (nullptr), and instead of other runs' when the session has too many: both only
+// after some misses, since what is dropped may be wanted next.
+RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
+  const uint64_t bytes = RunGraphs::bytes_of(held_.size(), parameters_.size());
+  if (place == nullptr || !all_graphs_.has_room(bytes)) {
+    if (++variants.misses < kMisses) return nullptr;
+    if (place == nullptr) {
+      place = &variants.graphs[variants.oldest];
+      all_graphs_.drop(**place);
+    }
+    all_graphs_.make_room(bytes);
+  }
+  variants.misses = 0;
+  variants.oldest = (static_cast<uint32_t>(place - variants.graphs) + 1) % kVariants;
+  RunGraph made;
+  if (build(made) != CUDA_SUCCESS) {
+    all_graphs_.destroy(made);
+    return nullptr;
+  }
+  all_graphs_.add(std::move(made), place);
+  return *place;
+}
+
+CUresult Coalescer::build(RunGraph& graph) {
   CUresult error = driver_.cuGraphCreate(&graph.graph, 0);
-  for (const Held& held : held_) {
+  for (const HeldLaunch& held : held_) {
     if (error != CUDA_SUCCESS) return error;
-    Packed packed(parameters_of(held, parameters_));
-    const CUDA_KERNEL_NODE_PARAMS_v2 params = node_of(held.launch, packed);
+    PackedParameters packed(parameters_of(held, parameters_));
+    const CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(held.launch, packed);
     CUgraphNode node = nullptr;
-    error = driver_.cuGraphAddKernelNode_v2(&node, graph.graph, graph.nodes.empty() ? nullptr : &graph.nodes.back(), graph.nodes.empty() ? 0 : 1, &params);
+    error = driver_.cuGraphAddKernelNode_v2(&node, graph.graph, graph.nodes.empty() ? nullptr : &graph.nodes.back(), graph.nodes.empty() ? 0 : 1,
+                                            &params);
     graph.nodes.push_back(node);
   }
   if (error == CUDA_SUCCESS) error = driver_.cuGraphInstantiateWithFlags(&graph.exec, graph.graph, 0);
   if (error != CUDA_SUCCESS) return error;
-  graph.stream = stream_;
   graph.launches = held_;
   graph.parameters = parameters_;
   return CUDA_SUCCESS;
 }
 
-bool Coalescer::update(Graph& graph) {
-  if (graph.launches.size() != held_.size()) return false;
+// How many launches' parameters differ; no less than all when the graph is of other kernels. A shape is a hash: here it is made sure.
+uint32_t Coalescer::difference(const RunGraph& graph) const {
+  const auto count = static_cast<uint32_t>(held_.size());
+  if (graph.launches.size() != count) return count + 2;
   uint32_t changed = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const HeldLaunch& now = held_[i];
+    const HeldLaunch& then = graph.launches[i];
+    if (!(now.launch == then.launch) || now.parameters_bytes != then.parameters_bytes || now.parameters_at != then.parameters_at) return count + 2;
+    const std::span<const std::byte> bytes = parameters_of(now, parameters_);
+    changed += !bytes.empty() && std::memcmp(bytes.data(), parameters_of(then, graph.parameters).data(), bytes.size()) != 0;
+  }
+  return changed;
+}
+
+// False when the driver does not take the parameters.
+bool Coalescer::update(RunGraph& graph) {
   for (size_t i = 0; i < held_.size(); ++i) {
-    const Held& now = held_[i];
-    const Held& then = graph.launches[i];
-    // A shape is a hash: here it is made sure.
-    if (!(now.launch == then.launch) || now.parameters_bytes != then.parameters_bytes || now.parameters_at != then.parameters_at) return false;
-    const auto bytes = parameters_of(now, parameters_);
-    if (std::memcmp(bytes.data(), parameters_of(then, graph.parameters).data(), bytes.size()) == 0) continue;
-    if (++changed > held_.size() / 2 + 1) return false;
-    Packed packed(bytes);
-    const CUDA_KERNEL_NODE_PARAMS_v2 params = node_of(now.launch, packed);
+    const HeldLaunch& now = held_[i];
+    const std::span<const std::byte> bytes = parameters_of(now, parameters_);
+    if (bytes.empty() || std::memcmp(bytes.data(), parameters_of(now, graph.parameters).data(), bytes.size()) == 0) continue;
+    PackedParameters packed(bytes);
+    const CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(now.launch, packed);
     if (driver_.cuGraphExecKernelNodeSetParams_v2(graph.exec, graph.nodes[i], &params) != CUDA_SUCCESS) return false;
-    std::memcpy(graph.parameters.data() + then.parameters_at, bytes.data(), bytes.size());
+    std::memcpy(graph.parameters.data() + now.parameters_at, bytes.data(), bytes.size());
   }
   return true;
 }
 
-// The driver keeps what a running graph needs until it has ended.
-void Coalescer::drop(Graph& graph) {
-  if (graph.exec != nullptr) driver_.cuGraphExecDestroy(graph.exec);
-  if (graph.graph != nullptr) driver_.cuGraphDestroy(graph.graph);
-  graph = Graph{};
+void Coalescer::drop(Variants& variants) {
+  for (RunGraph* graph : variants.graphs) {
+    if (graph != nullptr) all_graphs_.drop(*graph);
+  }
 }
 
 }  // namespace tube::proxy

@@ -1,14 +1,18 @@
 #include "proxy/device_output.h"
 
-#include <poll.h>
+#include <chrono>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/client_limits.h"
 #include "proxy/gpus.h"
 
 namespace tube::proxy {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kLook{1};  // between two looks whether the owner's kernels have ended
+constexpr std::chrono::milliseconds kGap{20};  // how long an owner's launch waits for those who want the turn: some looks long
+}  // namespace
 
 DeviceOutput::~DeviceOutput() {
   for (Tail& t : tails_) {
@@ -18,7 +22,11 @@ DeviceOutput::~DeviceOutput() {
   }
 }
 
-DeviceOutput::Turn::Turn(DeviceOutput& output, uint64_t client) : output_(output), lock_(output.mutex_) { output_.pass_to(client); }
+DeviceOutput::Turn::Turn(DeviceOutput& output, uint64_t client) : output_(output), lock_(output.mutex_) { output_.take_turn(client, lock_); }
+
+DeviceOutput::Turn::Turn(DeviceOutput& output, uint64_t client, IfOwner) : output_(output), lock_(output.mutex_) {
+  if (output.owner_ != client) lock_.unlock();
+}
 
 void DeviceOutput::Turn::launched(uint32_t gpu, CUstream stream, CUevent* event) {
   const Driver& driver = output_.driver_;
@@ -49,13 +57,19 @@ bool DeviceOutput::tails_idle() {
   return true;
 }
 
-bool DeviceOutput::wait_tails() {
-  const uint64_t deadline = now_ns() + uint64_t{limits::kOutputMs} * 1'000'000u;
-  for (int pause_ms = 0; !tails_idle(); pause_ms = pause_ms == 0 ? 1 : pause_ms) {
-    if (now_ns() > deadline) return false;
-    poll(nullptr, 0, pause_ms);  // a wait for the GPU with an end; nobody wakes it
+// False: the owner's kernels still run, and the time is up. The owner may have changed.
+bool DeviceOutput::wait_for_owner(uint64_t client, std::unique_lock<std::mutex>& lock) {
+  const auto owned = [this, client] { return owner_ != kNobody && owner_ != client; };
+  const auto deadline = Clock::now() + std::chrono::milliseconds(patience_ms_);
+  ++wanting_;
+  bool idle = tails_idle();
+  while (owned() && !idle && Clock::now() < deadline) {
+    changed_.wait_for(lock, kLook);  // nobody tells when the kernels end
+    idle = tails_idle();
   }
-  return true;
+  --wanting_;
+  changed_.notify_all();
+  return idle || !owned();
 }
 
 // Synchronising is what makes the driver empty the buffer. While kernels run it is done in a stream that has none.
@@ -81,13 +95,14 @@ void DeviceOutput::take_text() {
   kept.bytes.append(text);
 }
 
-void DeviceOutput::pass_to(uint64_t client) {
-  if (owner_ == client) return;
-  if (owner_ != kNobody) {
-    const bool ended = wait_tails();
-    if (!ended) log_warn("a kernel of client %lu that may print does not end: its text may be taken for that of client %lu", owner_, client);
-    flush(ended);
+void DeviceOutput::take_turn(uint64_t client, std::unique_lock<std::mutex>& lock) {
+  if (owner_ == client && wanting_ != 0) {
+    changed_.wait_for(lock, kGap, [this, client] { return wanting_ == 0 || owner_ != client; });
   }
+  if (owner_ == client) return;
+  const bool ended = owner_ == kNobody || wait_for_owner(client, lock);
+  if (!ended) log_warn("a kernel of client %lu that may print does not end: its text may be taken for that of client %lu", owner_, client);
+  if (owner_ != kNobody) flush(ended);
   take_text();
   owner_ = client;
 }

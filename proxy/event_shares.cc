@@ -12,9 +12,7 @@ namespace {
 constexpr uint64_t kOwnMagic = 0x3154564545425554ull;  // "TUBEEVT1"
 
 // Where the driver cannot make events visible to other processes (some virtual machines), those of this proxy still can be.
-bool only_here(CUresult error) {
-  return error == CUDA_ERROR_NOT_SUPPORTED || error == CUDA_ERROR_MAP_FAILED || error == CUDA_ERROR_OPERATING_SYSTEM;
-}
+bool only_here(CUresult error) { return error == CUDA_ERROR_NOT_SUPPORTED || error == CUDA_ERROR_MAP_FAILED || error == CUDA_ERROR_OPERATING_SYSTEM; }
 
 }  // namespace
 

@@ -7,9 +7,21 @@ namespace tube::proxy {
 
 bool is_sticky(CUresult result) {
   switch (static_cast<int>(result)) {
-    case 214: case 220: case 226: case 700: case 702: case 710: case 714: case 715: case 716: case 717: case 718:
-    case 719: case 721: case 810: case 911:
-      return true;
+    case 214:
+    case 220:
+    case 226:
+    case 700:
+    case 702:
+    case 710:
+    case 714:
+    case 715:
+    case 716:
+    case 717:
+    case 718:
+    case 719:
+    case 721:
+    case 810:
+    case 911: return true;
     default:  // not our enum: newer drivers know more results than this list
       return false;
   }
@@ -29,8 +41,7 @@ Status Gpus::open() {
   }
   int count = 0;
   if (CUresult error = driver_.cuDeviceGetCount(&count); error != CUDA_SUCCESS || count == 0) {
-    return errorf("no GPU: cuDeviceGetCount answers %s, count %d; check --gpus and CUDA_VISIBLE_DEVICES",
-                  result_text(driver_, error).c_str(), count);
+    return errorf("no GPU: cuDeviceGetCount answers %s, count %d; check --gpus and CUDA_VISIBLE_DEVICES", result_text(driver_, error).c_str(), count);
   }
   driver_.cuDriverGetVersion(&driver_version_);
   for (int ordinal = 0; ordinal < count; ++ordinal) {

@@ -14,6 +14,7 @@
 #include "base/cuda_api.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "proxy/shared_limits.h"
 
 namespace tube::proxy {
 
@@ -26,10 +27,12 @@ struct Gpu {
   std::string name;
   CUuuid uuid{};
   uint64_t total_bytes = 0;
-  int capability = 0;                           // compute capability times ten
-  uint64_t granularity = 2u << 20;              // of cuMemCreate memory
-  std::vector<CUmemAccessDesc> access;          // who may reach memory of this GPU: itself and its peers
-  std::atomic<uint32_t> failed{0};              // the sticky CUresult that ended the context
+  int capability = 0;                    // compute capability times ten
+  SharedLimits limits;                   // what functions asked for with cuCtxSetLimit
+  uint64_t granularity = 2u << 20;       // of cuMemCreate memory
+  std::vector<CUmemAccessDesc> access;   // who may reach memory of this GPU: itself and its peers
+  std::atomic<uint32_t> local_bytes{0};  // of local memory per thread: the most that a launched kernel has needed
+  std::atomic<uint32_t> failed{0};       // the sticky CUresult that ended the context
 };
 
 class Gpus {

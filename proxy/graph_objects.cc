@@ -51,7 +51,7 @@ void forget_inside(Session& session, uint64_t node) {
 }
 
 void forget_nodes(Session& session, uint64_t graph) {
-  for (uint64_t id : inner_graphs(session, [&](const Object& object, const InnerGraph& inner) { return inner.node != 0 && object.owner == graph; })) {
+  for (uint64_t id : inner_graphs(session, [&](const Object&object, const InnerGraph&inner) { return inner.node != 0 && object.owner == graph; })) {
     forget_graph(session, id);
   }
   session.objects().erase_owned(wire::Kind::kGraphNode, graph);

@@ -114,8 +114,7 @@ CUresult check_step(const wire::GraphStepParams& untrusted) {
 }
 
 // The child graph of a copy: not yet part of anything, the caller destroys it.
-CUresult make_body(Session& session, CUcontext context, const wire::GraphStepParams& untrusted, CUdeviceptr word, uint64_t staging,
-                   CUgraph* body) {
+CUresult make_body(Session& session, CUcontext context, const wire::GraphStepParams& untrusted, CUdeviceptr word, uint64_t staging, CUgraph* body) {
   const Driver& driver = session.driver();
   CUDA_MEMCPY3D copy;
   if (CUresult error = gpu_copy(session, untrusted, staging, &copy); error != CUDA_SUCCESS) return error;

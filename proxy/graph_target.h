@@ -59,8 +59,8 @@ CUresult resolve_target(Session& session, const Decoded<X>& call, NodeTarget& ta
 
 // Adds with the call that takes edge data and every type.
 inline CUresult add_typed(Session& session, const NodeTarget& target, CUgraphNodeParams* params, CUgraphNode* node) {
-  return session.driver().cuGraphAddNode_v2(node, target.graph, target.dependencies.data(),
-                                            target.edges.empty() ? nullptr : target.edges.data(), target.dependencies.size(), params);
+  return session.driver().cuGraphAddNode_v2(node, target.graph, target.dependencies.data(), target.edges.empty() ? nullptr : target.edges.data(),
+                                            target.dependencies.size(), params);
 }
 
 template <class X>

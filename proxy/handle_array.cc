@@ -7,8 +7,8 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/owner.h"
 #include "proxy/gpus.h"
+#include "proxy/owner.h"
 #include "proxy/session.h"
 
 namespace tube::proxy {

@@ -7,6 +7,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/gpus.h"
 #include "proxy/session.h"
 
 namespace tube::proxy {
@@ -27,11 +28,11 @@ CUresult handle(Session& session, const Decoded<wire::tubePrimaryReset>& call, R
   return CUDA_SUCCESS;
 }
 
-// Limits belong to the whole context (cuda-shim facts, 4.8): what a client sets is remembered for it and not applied.
+// Limits belong to the whole context (cuda-shim facts, 4.8): what a client sets is remembered for it, and the context gets
+// what all of them need (shared_limits.h).
 namespace {
 
-// What the driver makes of a value (H200, 13.0): rounded, raised to a least one, or refused. The context's own limits stay as the
-// proxy set them for everybody.
+// What the driver makes of a value (H200, 13.0): rounded, raised to a least one, or refused.
 CUresult settle_limit(int32_t limit, uint64_t* value) {
   constexpr uint64_t kStackMax = 512u << 10, kFifoMin = 512u << 10, kHeapMin = 4u << 20;
   switch (limit) {
@@ -58,6 +59,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call, R
   if (call->set != 0) {
     uint64_t wanted = call->value;
     if (CUresult refused = settle_limit(call->limit, &wanted); refused != CUDA_SUCCESS) return refused;
+    SharedLimits& shared = session.shared().gpus[share->gpu].limits;
+    error = shared.want(session.driver(), session.client().id, share->number, call->limit, wanted);
+    if (error != CUDA_SUCCESS) return error;
     share->limits[call->limit] = wanted;
   }
   auto remembered = share->limits.find(call->limit);

@@ -19,6 +19,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy>& call, Reply<wir
   if (CUresult error = session.check_device_range(call->src, call->bytes, false); error != CUDA_SUCCESS) return error;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
+  session.count_copy(call->bytes);
   return session.driver().cuMemcpyAsync(call->dst, call->src, call->bytes, op.stream);
 }
 
@@ -35,14 +36,18 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call, Rep
     if (error != CUDA_SUCCESS) return error;
     if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
+  session.count_copy(data.size());
   // Pageable to the driver: it takes the bytes before it returns.
-  return session.driver().cuMemcpyHtoDAsync_v2(call->dst, data.data(), data.size(), op.stream);
+  const CUresult error = session.driver().cuMemcpyHtoDAsync_v2(call->dst, data.data(), data.size(), op.stream);
+  if (error == CUDA_SUCCESS && call->left != 0) session.uploaded(*op.state);
+  return error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMoreChunks>&, Reply<wire::tubeMoreChunks>&) { return session.take_more_chunks(); }
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call, Reply<wire::tubeCopyChunk>&) {
-  if (!shared::valid_chunk_range(session.chunks(), call->chunk, call->chunk_offset, call->bytes) || call->direction > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (!shared::valid_chunk_range(session.chunks(), call->chunk, call->chunk_offset, call->bytes) || call->direction > 1)
+    return CUDA_ERROR_INVALID_VALUE;
   const bool to_device = call->direction == 0;
   const uint64_t behind = to_device ? abi::kChunkFree : abi::kChunkFilled;
   const Driver& driver = session.driver();
@@ -51,10 +56,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call, Repl
   op.error = session.check_device_range(call->dptr, call->bytes, to_device);
   if (op.error == CUDA_SUCCESS) op = session.stream_op(call->stream);
   if (op.error == CUDA_SUCCESS && call->bytes != 0) {
+    session.count_copy(call->bytes);
     op.error = to_device ? driver.cuMemcpyHtoDAsync_v2(call->dptr, chunk, call->bytes, op.stream)
                          : driver.cuMemcpyDtoHAsync_v2(chunk, call->dptr, call->bytes, op.stream);
   }
   if (op.error == CUDA_SUCCESS) op.error = driver.cuStreamWriteValue64_v2(op.stream, session.chunk_state_address(call->chunk), behind, 0);
+  if (op.error == CUDA_SUCCESS && to_device && call->left != 0) session.uploaded(*op.state);
   if (op.error != CUDA_SUCCESS) session.store_chunk_state(call->chunk, behind);
   return op.error;
 }
@@ -173,6 +180,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<w
     CUDA_MEMCPY3D copy;
     op.error = build_copy(session, {call->src_kind, call->src, call->src_pitch, call->src_height, call->src_origin},
                           {call->dst_kind, call->dst, call->dst_pitch, call->dst_height, call->dst_origin}, call->extent, &copy);
+    if (op.error == CUDA_SUCCESS) session.count_copy(call->extent[0] * call->extent[1] * call->extent[2]);
     if (op.error == CUDA_SUCCESS) op.error = issue_copy(session, call.fixed, copy, op.stream);
   }
   if (!releases) return op.error;
@@ -195,7 +203,8 @@ CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t e
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemset>& call, Reply<wire::tubeMemset>&) {
   if (call->width == 0 || call->height == 0) return CUDA_SUCCESS;
-  if (CUresult error = check_memset(session, call->dst, call->pitch, call->element_bytes, call->width, call->height); error != CUDA_SUCCESS) return error;
+  if (CUresult error = check_memset(session, call->dst, call->pitch, call->element_bytes, call->width, call->height); error != CUDA_SUCCESS)
+    return error;
   const uint32_t element = call->element_bytes;
   const bool flat = call->height == 1;
   StreamOp op = session.stream_op(call->stream);

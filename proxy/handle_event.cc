@@ -26,12 +26,13 @@ CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call, Re
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const Driver& driver = session.driver();
-  CUresult error = call->flags == 0 ? driver.cuEventRecord(event.handle, op.stream)
-                                    : driver.cuEventRecordWithFlags(event.handle, op.stream, call->flags);
-  if (error != CUDA_SUCCESS || !signals) return error;
-  error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
-  if (error == CUDA_SUCCESS) op.state->mark(session.record().sequence, call->word, call->value);
-  return error;
+  // The word first: who finds work done that waited for the event must find the event done too.
+  if (signals) {
+    const CUresult error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+    if (error != CUDA_SUCCESS) return error;
+    op.state->mark(session.record().sequence, call->word, call->value);
+  }
+  return call->flags == 0 ? driver.cuEventRecord(event.handle, op.stream) : driver.cuEventRecordWithFlags(event.handle, op.stream, call->flags);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeStreamWaitEvent>& call, Reply<wire::tubeStreamWaitEvent>&) {

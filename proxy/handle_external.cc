@@ -13,7 +13,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeAtomicCapabilities>& c
   const auto untrusted = call.array<uint32_t>(call->operations);
   const Gpus& gpus = session.shared().gpus;
   if (untrusted.empty() || untrusted.size() > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (call->device < 0 || static_cast<uint32_t>(call->device) >= gpus.count() || call->peer >= static_cast<int32_t>(gpus.count())) return CUDA_ERROR_INVALID_DEVICE;
+  if (call->device < 0 || static_cast<uint32_t>(call->device) >= gpus.count() || call->peer >= static_cast<int32_t>(gpus.count()))
+    return CUDA_ERROR_INVALID_DEVICE;
   std::vector<CUatomicOperation> operations;
   for (const uint32_t operation : untrusted) operations.push_back(static_cast<CUatomicOperation>(operation));
   std::vector<unsigned int> capabilities(untrusted.size());

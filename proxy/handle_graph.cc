@@ -60,6 +60,13 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
     return error;
   }
   const GraphMemory::Owner captured{wire::Kind::kCount, reinterpret_cast<uint64_t>(graph)};
+  if (under_construction != 0 && call->phGraph == under_construction) {  // the client has been told that name: it keeps it
+    Object* made = session.objects().find(wire::Kind::kGraph, under_construction);
+    made->owner = 0;
+    made->state.reset();
+    session.graph_memory().change_owner(captured, {wire::Kind::kGraph, under_construction});
+    return error;
+  }
   // Captured into a graph that the client has already (tubeBeginCaptureToGraph): nothing new to keep.
   // Under another id it would be destroyed twice, so every graph is looked at: ending a capture is rare.
   for (uint64_t id : session.objects().ids(wire::Kind::kGraph)) {

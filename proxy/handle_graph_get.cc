@@ -8,6 +8,8 @@
 #include "proxy/graph_objects.h"
 #include "proxy/graph_steps.h"
 #include "proxy/module_state.h"
+#include "proxy/owner.h"
+#include "proxy/quiet_calls.h"
 #include "proxy/session.h"
 
 namespace tube::proxy {
@@ -25,19 +27,49 @@ CUresult put_data(Answer& reply, std::span<const std::byte> data) {
   return data.empty() || reply.put(&Fields::data, data) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-// The driver may name a kernel as it was given or as the function of the context.
+// What a graph's node may call a kernel: as it was given, or as the function of the context.
+bool is_called(const CUDA_KERNEL_NODE_PARAMS_v2& p, const KernelState& kernel, CUfunction function) {
+  if (function != nullptr && function == p.func) return true;
+  return kernel.former != nullptr && (kernel.former == p.func || kernel.former == reinterpret_cast<CUfunction>(p.kern));
+}
+
+// A library's kernel in the GPU's shared context; nullptr: nobody has seen it there.
+CUfunction function_of(Session& session, const Object& object) {
+  const auto& kernel = static_cast<const KernelState&>(*object.state);
+  if (!kernel.is_library_kernel) return kernel.function;
+  const Object* library = session.objects().find(owner_kind(object.owner), owner_id(object.owner));
+  if (library == nullptr) return nullptr;
+  const auto seen = static_cast<const ModuleState&>(*library->state).module->seen(*kernel.loaded, session.context()->gpu);
+  return seen.has_value() ? seen->function : nullptr;
+}
+
+// The driver is asked only for kernels that the client looked up in another context than this one; that may wait for everybody's work.
 uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
   const uint64_t ids[] = {reinterpret_cast<uint64_t>(p.func), reinterpret_cast<uint64_t>(p.kern)};
   for (uint64_t raw : ids) {
     if (const uint64_t id = find_id(session, wire::Kind::kKernel, raw); id != 0) return id;
   }
+  const bool green = session.context()->green != nullptr;
+  std::vector<uint64_t> elsewhere;
   for (uint64_t id : session.objects().ids(wire::Kind::kKernel)) {
-    const auto& state = static_cast<const KernelState&>(*session.objects().find(wire::Kind::kKernel, id)->state);
-    CUfunction function = state.function;
-    if (state.is_library_kernel && session.driver().cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(state.function)) != CUDA_SUCCESS) continue;
-    if (function == p.func) return id;
+    const Object& object = *session.objects().find(wire::Kind::kKernel, id);
+    const auto& kernel = static_cast<const KernelState&>(*object.state);
+    const CUfunction function = function_of(session, object);
+    if (is_called(p, kernel, function)) return id;
+    if (kernel.is_library_kernel && (green || function == nullptr)) elsewhere.push_back(id);
   }
-  return 0;
+  uint64_t found = 0;
+  const auto ask = [&] {
+    for (uint64_t id : elsewhere) {
+      const auto& kernel = static_cast<const KernelState&>(*session.objects().find(wire::Kind::kKernel, id)->state);
+      CUfunction function = nullptr;
+      if (session.driver().cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(kernel.function)) != CUDA_SUCCESS) continue;
+      if (found == 0 && is_called(p, kernel, function)) found = id;
+    }
+    return CUDA_SUCCESS;
+  };
+  if (!elsewhere.empty()) (void)quietly(ask);
+  return found;
 }
 
 // Parameters as one block laid out like the kernel's: from the array of pointers, or from the block that was given.
@@ -78,7 +110,8 @@ CUresult get_kernel(Session& session, CUgraphNode node, Answer& reply) {
   params.shared_bytes = p.sharedMemBytes;
   params.as_kernel = p.kern != nullptr ? 1 : 0;
   std::vector<std::byte> parameters;
-  if (CUresult error = packed_parameters(session, static_cast<const KernelState&>(*object->state), p, &parameters); error != CUDA_SUCCESS) return error;
+  if (CUresult error = packed_parameters(session, static_cast<const KernelState&>(*object->state), p, &parameters); error != CUDA_SUCCESS)
+    return error;
   if (CUresult error = put_params(reply, params); error != CUDA_SUCCESS) return error;
   return put_data(reply, parameters);
 }
@@ -97,7 +130,8 @@ CUresult get_copy(Session& session, CUgraphNode node, Answer& reply) {
 CUresult get_event(Session& session, CUgraphNode node, bool record, Answer& reply) {
   const Driver& driver = session.driver();
   CUevent event = nullptr;
-  if (CUresult error = record ? driver.cuGraphEventRecordNodeGetEvent(node, &event) : driver.cuGraphEventWaitNodeGetEvent(node, &event); error != CUDA_SUCCESS) {
+  if (CUresult error = record ? driver.cuGraphEventRecordNodeGetEvent(node, &event) : driver.cuGraphEventWaitNodeGetEvent(node, &event);
+      error != CUDA_SUCCESS) {
     return error;
   }
   return put_params(reply, wire::GraphEventParams{find_id(session, wire::Kind::kEvent, reinterpret_cast<uint64_t>(event))});

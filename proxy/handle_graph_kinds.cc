@@ -57,7 +57,8 @@ CUresult step_node(Session& session, const Call& call, NodeTarget& target, Answe
   if (type != wanted) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = set_step(session, target.node, target.context, step);
   if (error != CUDA_ERROR_NOT_FOUND) return error;
-  return replace_node(session, call->node, target, [&](const NodeTarget& spot, CUgraphNode* node) { return add_step(session, spot.spot(), step, node); });
+  return replace_node(session, call->node, target,
+                      [&](const NodeTarget& spot, CUgraphNode* node) { return add_step(session, spot.spot(), step, node); });
 }
 
 CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
@@ -101,7 +102,8 @@ CUresult event_node(Session& session, const Call& call, NodeTarget& target, Answ
 CUresult mem_op_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   wire::GraphMemOpParams params;
   std::span<const std::byte> rest;
-  if (!take(call, &params, &rest) || params.count > 256 || rest.size() != params.count * sizeof(CUstreamBatchMemOpParams)) return CUDA_ERROR_INVALID_VALUE;
+  if (!take(call, &params, &rest) || params.count > 256 || rest.size() != params.count * sizeof(CUstreamBatchMemOpParams))
+    return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUstreamBatchMemOpParams> ops(params.count);
   if (!rest.empty()) std::memcpy(ops.data(), rest.data(), rest.size());
   if (CUresult error = check_mem_ops(session, params, ops); error != CUDA_SUCCESS) return error;
@@ -116,7 +118,8 @@ CUresult mem_op_node(Session& session, const Call& call, NodeTarget& target, Ans
 CUresult alloc_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   wire::GraphAllocParams params;
   std::span<const std::byte> rest;
-  if (!take(call, &params, &rest) || params.access_count > 64 || rest.size() != params.access_count * sizeof(CUmemAccessDesc)) return CUDA_ERROR_INVALID_VALUE;
+  if (!take(call, &params, &rest) || params.access_count > 64 || rest.size() != params.access_count * sizeof(CUmemAccessDesc))
+    return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUmemAccessDesc> access(params.access_count);
   if (!rest.empty()) std::memcpy(access.data(), rest.data(), rest.size());
   if (target.op != kAdd) return CUDA_ERROR_INVALID_VALUE;
@@ -182,9 +185,7 @@ CUresult handle(Session& session, const Call& call, Answer& reply) {
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return alloc_node(session, call, target, reply);
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_node(session, call, target, reply);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: return conditional_node(session, call, target, reply);
-    case CU_GRAPH_NODE_TYPE_EMPTY:
-      p.type = CU_GRAPH_NODE_TYPE_EMPTY;
-      return add_or_change(session, call, target, &p, reply);
+    case CU_GRAPH_NODE_TYPE_EMPTY: p.type = CU_GRAPH_NODE_TYPE_EMPTY; return add_or_change(session, call, target, &p, reply);
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }

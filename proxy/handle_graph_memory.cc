@@ -72,8 +72,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphMemory>& call, Re
   const Driver& driver = session.driver();
   if (call->op == 2) return driver.cuDeviceGraphMemTrim(device);
   cuuint64_t value = call->value;
-  const CUresult error = call->op == 0 ? driver.cuDeviceGetGraphMemAttribute(device, attribute, &value)
-                                       : driver.cuDeviceSetGraphMemAttribute(device, attribute, &value);
+  const CUresult error =
+      call->op == 0 ? driver.cuDeviceGetGraphMemAttribute(device, attribute, &value) : driver.cuDeviceSetGraphMemAttribute(device, attribute, &value);
   reply->value = value;
   return error;
 }

@@ -6,6 +6,7 @@
 #include "proxy/copy_region.h"
 #include "proxy/graph_target.h"
 #include "proxy/module_state.h"
+#include "proxy/plain_launch.h"
 
 namespace tube::proxy {
 
@@ -15,26 +16,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes); error != CUDA_SUCCESS) return error;
   session.graph_gains(kernel.writes);
   const auto parameters = call.blob(call->parameters);
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
-  size_t bytes = parameters.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
-  CUDA_KERNEL_NODE_PARAMS_v2 params{};
-  if (kernel.is_library_kernel) {
-    params.kern = reinterpret_cast<CUkernel>(kernel.function);
-  } else {
-    params.func = kernel.function;
-  }
-  params.gridDimX = call->grid[0];
-  params.gridDimY = call->grid[1];
-  params.gridDimZ = call->grid[2];
-  params.blockDimX = call->block[0];
-  params.blockDimY = call->block[1];
-  params.blockDimZ = call->block[2];
-  params.sharedMemBytes = call->shared_bytes;
-  params.extra = bytes != 0 ? extra : nullptr;
+  const auto& grid = call->grid;
+  const auto& block = call->block;
+  const PlainLaunch launch{
+      kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
+  PackedParameters packed(parameters);
+  const CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch, packed);
   const Driver& driver = session.driver();
   if (call->op == kSet) return driver.cuGraphKernelNodeSetParams_v2(target.node, &params);
   if (call->op == kSetInExec) return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &params);
@@ -46,8 +37,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   } else {
     CUgraphNodeParams typed{};
     typed.type = CU_GRAPH_NODE_TYPE_KERNEL;
-    typed.kernel = {params.func, params.gridDimX, params.gridDimY, params.gridDimZ, params.blockDimX, params.blockDimY,
-                    params.blockDimZ, params.sharedMemBytes, params.kernelParams, params.extra, params.kern, params.ctx};
+    typed.kernel = {params.func,      params.gridDimX,       params.gridDimY,     params.gridDimZ, params.blockDimX, params.blockDimY,
+                    params.blockDimZ, params.sharedMemBytes, params.kernelParams, params.extra,    params.kern,      params.ctx};
     error = add_typed(session, target, &typed, &node);
   }
   return error != CUDA_SUCCESS ? error : name_node(session, call, node, reply);
@@ -77,9 +68,7 @@ void name_target(Session& session, CUDA_MEMCPY3D& copy, uint32_t untrusted_type,
   copy.dstDevice = 0;
 }
 
-uint64_t packed(uint64_t untrusted_given, uint64_t origin, uint64_t extent) {
-  return untrusted_given != 0 ? untrusted_given : origin + extent;
-}
+uint64_t packed(uint64_t untrusted_given, uint64_t origin, uint64_t extent) { return untrusted_given != 0 ? untrusted_given : origin + extent; }
 
 CUresult copy_of(Session& session, const wire::tubeGraphCopyNode& untrusted, CUDA_MEMCPY3D* copy) {
   const auto& x = untrusted;
@@ -88,8 +77,10 @@ CUresult copy_of(Session& session, const wire::tubeGraphCopyNode& untrusted, CUD
     if (x.extent[i] >> 60 || x.src_origin[i] >> 60 || x.dst_origin[i] >> 60) return CUDA_ERROR_INVALID_VALUE;
   }
   if (x.src_kind == kChunkSide || x.dst_kind == kChunkSide) return CUDA_ERROR_INVALID_VALUE;
-  const CopySide src{x.src_kind, x.src, packed(x.src_pitch, x.src_origin[0], extent[0]), packed(x.src_height, x.src_origin[1], extent[1]), x.src_origin};
-  const CopySide dst{x.dst_kind, x.dst, packed(x.dst_pitch, x.dst_origin[0], extent[0]), packed(x.dst_height, x.dst_origin[1], extent[1]), x.dst_origin};
+  const CopySide src{x.src_kind, x.src, packed(x.src_pitch, x.src_origin[0], extent[0]), packed(x.src_height, x.src_origin[1], extent[1]),
+                     x.src_origin};
+  const CopySide dst{x.dst_kind, x.dst, packed(x.dst_pitch, x.dst_origin[0], extent[0]), packed(x.dst_height, x.dst_origin[1], extent[1]),
+                     x.dst_origin};
   if (CUresult error = build_copy(session, src, dst, extent, copy); error != CUDA_SUCCESS) return error;
   copy->WidthInBytes = x.extent[0];
   copy->Height = x.extent[1];

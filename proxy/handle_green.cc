@@ -75,8 +75,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeSplitResource>& call, 
   const CUdevResource input = *known;
   unsigned int groups = std::min(call->groups, kMaxGroups);
   std::vector<CUdevResource> parts(groups + 1);  // the remaining one behind them
-  CUresult error = session.driver().cuDevSmResourceSplitByCount(groups != 0 ? parts.data() : nullptr, &groups, &input, &parts.back(),
-                                                                call->flags, call->minimum);
+  CUresult error =
+      session.driver().cuDevSmResourceSplitByCount(groups != 0 ? parts.data() : nullptr, &groups, &input, &parts.back(), call->flags, call->minimum);
   if (error != CUDA_SUCCESS) return error;
   reply->groups = groups;
   if (call->groups == 0) return CUDA_SUCCESS;
@@ -114,11 +114,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeResourceDescription>& 
 CUresult handle(Session& session, const Decoded<wire::tubeGreenContextCreate>& call, Reply<wire::tubeGreenContextCreate>&) {
   const Driver& driver = session.driver();
   const std::vector<CUdevResourceDesc>& kept = session.dev_resources().descriptions;
-  if (call->description == 0 || call->description > kept.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (call->description > kept.size()) return CUDA_ERROR_INVALID_VALUE;
+  const CUdevResourceDesc description = call->description == 0 ? nullptr : kept[call->description - 1];
   if (CUresult error = session.create_context(call->number, call->device, 0); error != CUDA_SUCCESS) return error;
   CUgreenCtx green = nullptr;
   CUcontext context = nullptr;
-  CUresult error = driver.cuGreenCtxCreate(&green, kept[call->description - 1], session.shared().gpus[call->device].device, call->flags);
+  CUresult error = driver.cuGreenCtxCreate(&green, description, session.shared().gpus[call->device].device, call->flags);
   if (error == CUDA_SUCCESS) error = driver.cuCtxFromGreenCtx(&context, green);
   if (error != CUDA_SUCCESS) {
     if (green != nullptr) driver.cuGreenCtxDestroy(green);

@@ -3,15 +3,20 @@
 // Parameters arrive packed as the kernel's layout says and go to the driver as `extra` (decision 10): one pointer, one
 // size, no per-parameter work. Grid, block and shared memory were checked by the client for its own sake (launch errors
 // stay synchronous); the driver checks them again, so nothing rests on it here. Launch attributes are taken from a list:
-// an unknown one could hold a handle.
+// an unknown one could hold a handle. A kernel that needs more local memory than any before it makes the driver wait for
+// the whole context, so its launch takes a turn (quiet_calls.h).
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/gpus.h"
 #include "proxy/client_limits.h"
+#include "proxy/gpus.h"
 #include "proxy/module_state.h"
+#include "proxy/plain_launch.h"
+#include "proxy/quiet_calls.h"
 #include "proxy/session.h"
 
 namespace tube::proxy {
@@ -53,11 +58,9 @@ CUresult take_attribute(Session& session, const WireAttribute& untrusted, CUlaun
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
     case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
-    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING:
-      return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      return resolve_event(session, untrusted, out);
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return resolve_event(session, untrusted, out);
     default:  // not our enum; may hold a handle
       return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -98,6 +101,22 @@ CUlaunchConfig config_of(const uint32_t (&grid)[3], const uint32_t (&block)[3], 
   return config;
 }
 
+std::atomic<uint32_t>& local_bytes_of_gpu(Session& session) { return session.shared().gpus[session.context()->gpu].local_bytes; }
+
+bool grows_local_memory(Session& session, const KernelState& kernel) {
+  return kernel.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed);
+}
+
+// A captured launch allocates nothing yet.
+void note_growth(Session& session, const KernelState& kernel, const StreamState& stream, CUresult error) {
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (session.captures()) (void)session.driver().cuStreamIsCapturing(stream.stream, &capturing);
+  if (error != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE) return;
+  std::atomic<uint32_t>& most = local_bytes_of_gpu(session);
+  for (uint32_t before = most.load(); before < kernel.local_bytes && !most.compare_exchange_weak(before, kernel.local_bytes);) {
+  }
+}
+
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<wire::tubeLaunch>&) {
@@ -107,37 +126,40 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto parameters = call.blob(call->parameters);
   // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never shorter.
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes); error != CUDA_SUCCESS) return error;
   const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
-  const bool plain = untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
-  const bool coalesced = session.enter_run(call->stream, plain);
-  StreamOp op = session.stream_op(call->stream);
+  const bool grows = grows_local_memory(session, kernel);
+  const bool plain = !grows && untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
+  StreamOp op = session.launch_op(call->stream, plain);
   if (op.error != CUDA_SUCCESS) return op.error;
-  size_t bytes = parameters.size();
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
-                   CU_LAUNCH_PARAM_END};
-  void** const packed = bytes != 0 ? extra : nullptr;
+  PackedParameters packed(parameters);
   session.launched(*op.state, call->kernel, kernel.name);
   const auto& grid = call->grid;
   const auto& block = call->block;
-  if (coalesced && op.state->priority == 0) {
+  if (op.in_run) {
     if ((kernel.writes & wire::kKernelAsserts) != 0) op.state->last_assert = session.record().sequence;
-    const PlainLaunch launch{kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
-    return session.coalescer().launch(launch, parameters, op.stream);
+    const PlainLaunch launch{
+        kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
+    return session.launch_in_run(op, launch, parameters);
   }
   const auto launch = [&]() -> CUresult {
     if (untrusted_attributes.empty() && call->cooperative == 0) {
-      return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                                             call->shared_bytes, op.stream, nullptr, packed);
+      return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2], call->shared_bytes, op.stream,
+                                             nullptr, packed.extra());
     }
     Attributes attributes;
     CUresult error = take_attributes(session, untrusted_attributes, call->cooperative != 0, attributes);
     if (error != CUDA_SUCCESS) return error;
     const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, op.stream, attributes);
-    return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed);
+    return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed.extra());
   };
-  return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch));
+  if (!grows) return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch));
+  const CUresult error =
+      kernel.writes == 0 ? quietly(std::cref(launch)) : session.launch_writing(op, kernel.writes, std::cref(launch), LaunchTurn::kQuiet);
+  note_growth(session, kernel, *op.state, error);
+  return error;
 }
 
 namespace {
@@ -149,6 +171,15 @@ struct WireClusterConfig {
   uint32_t shared_bytes;
   uint32_t attribute_count;
 };
+
+// Of dynamic shared memory, that the question is about.
+uint32_t dynamic_bytes(const Decoded<wire::tubeOccupancy>& call) {
+  WireClusterConfig config{};
+  const auto blob = call.blob(call->config);
+  if (blob.size() >= sizeof(config)) std::memcpy(&config, blob.data(), sizeof(config));
+  const uint64_t bytes = call->what == 0 ? call->b : call->what == 1 ? call->a : config.shared_bytes;
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes, std::numeric_limits<int32_t>::max()));
+}
 
 CUresult cluster_question(Session& session, const Decoded<wire::tubeOccupancy>& call, CUfunction function, Reply<wire::tubeOccupancy>& reply) {
   const auto blob = call.blob(call->config);
@@ -175,7 +206,9 @@ CUresult cluster_question(Session& session, const Decoded<wire::tubeOccupancy>& 
 CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Reply<wire::tubeOccupancy>& reply) {
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const CUfunction function = static_cast<const KernelState&>(*object->state).function;
+  const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (CUresult error = keep_own_limit(session, call->kernel, kernel, dynamic_bytes(call)); error != CUDA_SUCCESS) return error;
+  const CUfunction function = kernel.function;
   const Driver& driver = session.driver();
   int x = 0;
   int y = 0;
@@ -184,7 +217,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Repl
   switch (call->what) {
     case 0:
       error = driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&x, function, static_cast<int>(call->a), call->b,
-                                                                         static_cast<unsigned int>(call->c));
+                                                                          static_cast<unsigned int>(call->c));
       break;
     case 1:  // a callback that computes shared memory per block size stays with the client
       error = driver.cuOccupancyMaxPotentialBlockSizeWithFlags(&x, &y, function, nullptr, call->a, static_cast<int>(call->b),
@@ -195,8 +228,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Repl
       reply->x = bytes;
       return error;
     case 3:
-    case 4:
-      return cluster_question(session, call, function, reply);
+    case 4: return cluster_question(session, call, function, reply);
     default:  // a number from outside
       return error;
   }

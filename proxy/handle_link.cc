@@ -20,7 +20,7 @@ namespace tube::proxy {
 namespace {
 
 struct WireInput {
-  uint32_t type;        // CUjitInputType
+  uint32_t type;  // CUjitInputType
   uint32_t name_bytes;
   uint64_t offset;
   uint64_t bytes;
@@ -37,8 +37,8 @@ CUresult add_inputs(Session& session, const Decoded<wire::tubeLink>& call, const
     }
     const std::string name(reinterpret_cast<const char*>(names.data()) + name_at, input.name_bytes);
     name_at += input.name_bytes;
-    CUresult error = session.driver().cuLinkAddData_v2(link, static_cast<CUjitInputType>(input.type), inputs.data() + input.offset,
-                                                       input.bytes, name.c_str(), 0, nullptr, nullptr);
+    CUresult error = session.driver().cuLinkAddData_v2(link, static_cast<CUjitInputType>(input.type), inputs.data() + input.offset, input.bytes,
+                                                       name.c_str(), 0, nullptr, nullptr);
     if (error != CUDA_SUCCESS) return error;
   }
   return CUDA_SUCCESS;
@@ -61,11 +61,13 @@ CUresult handle(Session& session, const Decoded<wire::tubeLink>& call, Reply<wir
   UniqueFd fd = session.take_fd(call->token);
   if (!fd.valid()) return CUDA_ERROR_INVALID_VALUE;
   // Read and copied like a module's image, for the same reason: the file is the client's.
-  Result<std::shared_ptr<const Image>> inputs = session.shared().images.from_fd(fd.get(), 0, call->size);
+  uint64_t read_bytes = 0;
+  Result<std::shared_ptr<const Image>> inputs = session.shared().images.from_fd(fd.get(), 0, call->size, &read_bytes);
+  Stats::add(session.stats().image_bytes, read_bytes);
   if (!inputs.ok()) return static_cast<CUresult>(inputs.error().code);
   JitOptions jit;
-  CUresult error = jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values), call->info_log_bytes,
-                             call->error_log_bytes);
+  CUresult error =
+      jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values), call->info_log_bytes, call->error_log_bytes);
   if (error != CUDA_SUCCESS) return error;
   CUlinkState link = nullptr;
   error = session.driver().cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);

@@ -7,6 +7,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/host_segment.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/module_cache.h"
 #include "proxy/session.h"
 
 namespace tube::proxy {
@@ -16,13 +17,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call, Reply
   ContextShare* share = session.context();
   CUdeviceptr address = 0;
   CUresult error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && session.shared().modules.make_room()) {  // code that was kept for the next function
+    error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
+  }
   reply->dptr = address;
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeMemFree>& call, Reply<wire::tubeMemFree>&) {
-  return session.memory().free(call->dptr);
-}
+CUresult handle(Session& session, const Decoded<wire::tubeMemFree>& call, Reply<wire::tubeMemFree>&) { return session.memory().free(call->dptr); }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemFreeAsync>& call, Reply<wire::tubeMemFreeAsync>&) {
   StreamOp op = session.stream_op(call->stream);

@@ -1,7 +1,8 @@
 // Libraries, modules and their kernels.
 //
 // A kernel is loaded when its function is looked up (decision 11), not at its first launch, and the look-up's reply
-// carries everything a client needs afterwards: parameter layout and attributes.
+// carries everything a client needs afterwards: parameter layout and attributes. The reply to a load carries the same for the kernels
+// that other clients looked up before (module_cache.h).
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -11,9 +12,10 @@
 #include "protocol/device_info.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/client_limits.h"
 #include "proxy/gpus.h"
 #include "proxy/jit_options.h"
-#include "proxy/client_limits.h"
+#include "proxy/managed_variables.h"
 #include "proxy/module_state.h"
 #include "proxy/owner.h"
 #include "proxy/session.h"
@@ -29,70 +31,80 @@ wire::Kind table_of(uint32_t untrusted_kind) { return untrusted_kind == kLibrary
 std::string text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 Result<std::shared_ptr<const Image>> fetch_image(Session& session, const Decoded<wire::tubeLoadImage>& call) {
-  if (call->token == 0) return session.shared().images.from_bytes(call.blob(call->image));
+  if (call->token == 0) {
+    Stats::add(session.stats().image_bytes, call->image.size);
+    return session.shared().images.from_bytes(call.blob(call->image));
+  }
   UniqueFd fd = session.take_fd(call->token);
   if (!fd.valid()) return Error{CUDA_ERROR_INVALID_VALUE, "no fd came with the image"};
-  return session.shared().images.from_fd(fd.get(), call->offset, call->size);
+  uint64_t read_bytes = 0;
+  auto image = session.shared().images.from_fd(fd.get(), call->offset, call->size, &read_bytes);
+  Stats::add(session.stats().image_bytes, read_bytes);
+  return image;
 }
 
-CUresult load_library(Session& session, const Decoded<wire::tubeLoadImage>& call, JitOptions& jit, const Image& image, CUlibrary* library) {
-  const auto options = call.array<uint32_t>(call->library_options);
-  const auto values = call.array<uint64_t>(call->library_values);
-  if (options.size() != values.size() || options.size() > CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-  std::vector<CUlibraryOption> ours;
-  std::vector<void*> our_values;
-  for (size_t i = 0; i < options.size(); ++i) {
-    if (options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;  // that promise is ours to make, below
-    if (options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) return CUDA_ERROR_NOT_SUPPORTED;  // host pointers
-    ours.push_back(static_cast<CUlibraryOption>(options[i]));
-    our_values.push_back(reinterpret_cast<void*>(values[i]));
-  }
-  ours.push_back(CU_LIBRARY_BINARY_IS_PRESERVED);
-  our_values.push_back(reinterpret_cast<void*>(1));
-  return session.driver().cuLibraryLoadData(library, image.data(), jit.options(), jit.values(), jit.count(), ours.data(), our_values.data(),
-                                            static_cast<unsigned int>(ours.size()));
+CUresult load_as(Session& session, const Decoded<wire::tubeLoadImage>& call, const Image& image, JitOptions& jit, unsigned int jit_count,
+                 uint64_t* raw) {
+  if (call->kind != kLibraryKind) return load_module(session, image, jit, jit_count, raw);
+  return load_library(session, image, jit, jit_count, call.array<uint32_t>(call->library_options), call.array<uint64_t>(call->library_values), raw);
 }
 
-// The parameter layout, asked one by one until the driver says that there is no such parameter.
-CUresult read_layout(const Driver& driver, KernelState& kernel, std::vector<KernelParameter>& layout) {
-  for (size_t index = 0;; ++index) {
-    size_t offset = 0;
-    size_t size = 0;
-    const CUresult error = kernel.is_library_kernel
-                               ? driver.cuKernelGetParamInfo(reinterpret_cast<CUkernel>(kernel.function), index, &offset, &size)
-                               : driver.cuFuncGetParamInfo(kernel.function, index, &offset, &size);
-    if (error == CUDA_ERROR_INVALID_VALUE) break;
+// What the driver is asked when no loaded module serves: options and logs of a JIT belong to this one load. Managed variables get their
+// storage on the way, and then it is another image that was loaded. A driver that takes no machine code at all (the simulated
+// GPU) shows that with its answer; then it gets the PTX.
+CUresult load_fresh(Session& session, const Decoded<wire::tubeLoadImage>& call, JitOptions& jit, PlacedVariables* managed,
+                    std::shared_ptr<const Image>* image, uint64_t* raw) {
+  Stats::add(session.stats().images_loaded);
+  for (const Form form : {Form::kMachineCode, Form::kPtx}) {
+    PlacedImage placed;
+    CUresult error = place_variables(session, **image, form, call->kind == kLibraryKind, jit, &placed);
     if (error != CUDA_SUCCESS) return error;
-    if (index >= limits::kParameters) return CUDA_ERROR_NOT_SUPPORTED;
-    layout.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
-    kernel.parameter_bytes = std::max(kernel.parameter_bytes, static_cast<uint32_t>(offset + size));
+    if (placed.image == nullptr) continue;
+    // PTX is compiled by now: the options have done their work.
+    error = load_as(session, call, *placed.image, jit, form == Form::kPtx ? 0 : jit.count(), raw);
+    if (error == CUDA_SUCCESS) {
+      *image = std::move(placed.image);
+      *managed = std::move(placed.placed);
+      return CUDA_SUCCESS;
+    }
+    free_variables(session, placed.placed);
+    if (error != CUDA_ERROR_NO_BINARY_FOR_GPU) return error;
   }
-  kernel.parameter_count = static_cast<uint32_t>(layout.size());
-  return CUDA_SUCCESS;
+  return load_as(session, call, **image, jit, jit.count(), raw);
 }
 
-CUresult read_attribute(Session& session, const KernelState& kernel, int attribute, int* value) {
-  const auto id = static_cast<CUfunction_attribute>(attribute);
-  if (!kernel.is_library_kernel) return session.driver().cuFuncGetAttribute(value, id, kernel.function);
-  const CUdevice device = session.shared().gpus[session.context()->gpu].device;
-  return session.driver().cuKernelGetAttribute(value, id, reinterpret_cast<CUkernel>(kernel.function), device);
+ModuleState* module_state(Session& session, wire::Kind kind, uint64_t untrusted_id) {
+  Object* object = session.objects().find(kind, untrusted_id);
+  return object == nullptr ? nullptr : static_cast<ModuleState*>(object->state.get());
 }
 
-CUresult find_function(Session& session, const Decoded<wire::tubeGetKernel>& call, const std::string& name, KernelState& kernel) {
-  const Driver& driver = session.driver();
-  Object* module = session.objects().find(table_of(call->kind), call->library);
-  if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (call->kind != kLibraryKind) return driver.cuModuleGetFunction(&kernel.function, module->handle<CUmodule>(), name.c_str());
-  kernel.is_library_kernel = true;
-  CUkernel found = nullptr;
-  CUresult error = driver.cuLibraryGetKernel(&found, module->handle<CUlibrary>(), name.c_str());
-  if (error != CUDA_SUCCESS) return error;
-  kernel.function = reinterpret_cast<CUfunction>(found);
-  CUfunction loaded = nullptr;
-  return driver.cuKernelGetFunction(&loaded, found);  // loads it into this context now
+LoadedModule& module_of(Session& session, const Object& kernel) {
+  const wire::Kind kind = owner_kind(kernel.owner);
+  return *module_state(session, kind, owner_id(kernel.owner))->module;
 }
 
 }  // namespace
+
+CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count, uint64_t* raw) {
+  return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(), jit_count, jit.options(), jit.values());
+}
+
+CUresult load_library(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count, std::span<const uint32_t> untrusted_options,
+                      std::span<const uint64_t> untrusted_values, uint64_t* raw) {
+  if (untrusted_options.size() != untrusted_values.size() || untrusted_options.size() > CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUlibraryOption> ours;
+  std::vector<void*> our_values;
+  for (size_t i = 0; i < untrusted_options.size(); ++i) {
+    if (untrusted_options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;  // that promise is ours to make, below
+    if (untrusted_options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) return CUDA_ERROR_NOT_SUPPORTED;  // host pointers
+    ours.push_back(static_cast<CUlibraryOption>(untrusted_options[i]));
+    our_values.push_back(reinterpret_cast<void*>(untrusted_values[i]));
+  }
+  ours.push_back(CU_LIBRARY_BINARY_IS_PRESERVED);
+  our_values.push_back(reinterpret_cast<void*>(1));
+  return session.driver().cuLibraryLoadData(reinterpret_cast<CUlibrary*>(raw), image.data(), jit.options(), jit.values(), jit_count, ours.data(),
+                                            our_values.data(), static_cast<unsigned int>(ours.size()));
+}
 
 CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call, Reply<wire::tubeLoadImage>& reply) {
   const wire::Kind kind = table_of(call->kind);
@@ -103,65 +115,89 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call, Repl
     return static_cast<CUresult>(image.error().code);
   }
   JitOptions jit;
-  CUresult error = jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values), call->info_log_bytes,
-                             call->error_log_bytes);
+  CUresult error =
+      jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values), call->info_log_bytes, call->error_log_bytes);
   if (error != CUDA_SUCCESS) return error;
   auto state = std::make_unique<ModuleState>();
-  state->image = *image;
-  uint64_t raw = 0;
-  if (kind == wire::Kind::kLibrary) {
-    CUlibrary library = nullptr;
-    error = load_library(session, call, jit, **image, &library);
-    raw = reinterpret_cast<uint64_t>(library);
-  } else {
-    CUmodule module = nullptr;
-    error = session.driver().cuModuleLoadDataEx(&module, (*image)->data(), jit.count(), jit.options(), jit.values());
-    raw = reinterpret_cast<uint64_t>(module);
-  }
+  const ContextShare& share = *session.context();
+  const bool plain = call->jit_options.size == 0 && call->library_options.size == 0 && share.green == nullptr;
+  bool fresh = false;
+  const auto load = [&, managed = &state->managed](std::shared_ptr<const Image>* loaded, uint64_t* raw) {
+    return load_fresh(session, call, jit, managed, loaded, raw);
+  };
+  error = session.shared().modules.get({session.client().id, kind == wire::Kind::kLibrary, share.gpu, plain}, *image, load, &state->module, &fresh);
   jit.answer<wire::tubeLoadImage_reply>(reply);
   if (error != CUDA_SUCCESS) return error;
-  // A library belongs to no context (0): it outlives a context's reset.
-  return session.objects().insert(kind, call->library, raw, kind == wire::Kind::kModule ? session.context()->number : 0, std::move(state));
+  if (!fresh) Stats::add(session.stats().images_shared);
+  const std::shared_ptr<LoadedModule> module = state->module;
+  if (module->shared()) {
+    reply.put(&wire::tubeLoadImage_reply::kernels, module->table(share.gpu, session.shared().gpus.capabilities(), reply.room()));
+  }
+  // A library belongs to no context (0): it outlives a context's reset. The id was admitted, so this succeeds.
+  return session.objects().insert(kind, call->library, module->raw(), kind == wire::Kind::kModule ? share.number : 0, std::move(state));
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeUnload>& call, Reply<wire::tubeUnload>&) {
   return session.destroy_object(table_of(call->kind), call->library);
 }
 
+// Also without anybody waiting, when the load's reply has told all there is to say.
 CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call, Reply<wire::tubeGetKernel>& reply) {
   if (CUresult error = session.objects().admit(wire::Kind::kKernel, call->kernel); error != CUDA_SUCCESS) return error;
   const std::string name = text(call.blob(call->name));
+  const wire::Kind kind = table_of(call->kind);
+  const ModuleState* owner = module_state(session, kind, call->library);
+  if (owner == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  LoadedModule& module = *owner->module;
+  const uint32_t gpu = session.context()->gpu;
+  LoadedKernel* loaded = nullptr;
+  bool fresh = false;
+  CUresult error = module.kernel(session.driver(), session.shared().images, session.shared().gpus, gpu, name, &loaded, &fresh);
+  if (error != CUDA_SUCCESS) return error;
+  Stats::add(fresh ? session.stats().kernels_loaded : session.stats().kernels_shared);
   auto kernel = std::make_unique<KernelState>();
-  if (CUresult error = find_function(session, call, name, *kernel); error != CUDA_SUCCESS) return error;
-  std::vector<KernelParameter> layout;
-  if (CUresult error = read_layout(session.driver(), *kernel, layout); error != CUDA_SUCCESS) return error;
-  kernel->name = session.shared().images.intern(name);
-  const auto& module = static_cast<const ModuleState&>(*session.objects().find(table_of(call->kind), call->library)->state);
-  kernel->writes = module.image->writes(session.shared().gpus.capabilities());
-  int32_t attributes[info::kFunctionAttributeCount][2] = {};
-  for (uint32_t id = 0; id < info::kFunctionAttributeCount; ++id) {
-    attributes[id][0] = read_attribute(session, *kernel, static_cast<int>(id), &attributes[id][1]);
-  }
+  describe(*kernel, module, *loaded, gpu);
+  kernel->writes = module.image()->facts(session.shared().gpus.capabilities()).writes(name);
   reply->parameter_count = kernel->parameter_count;
   reply->parameter_bytes = kernel->parameter_bytes;
   reply->writes = kernel->writes;
-  reply.put(&wire::tubeGetKernel_reply::layout, std::as_bytes(std::span(layout)));
-  reply.put(&wire::tubeGetKernel_reply::attributes, std::as_bytes(std::span(attributes)));
+  reply.put(&wire::tubeGetKernel_reply::layout, std::as_bytes(std::span(loaded->layout)));
+  const auto seen = module.seen(*loaded, gpu);
+  reply.put(&wire::tubeGetKernel_reply::attributes, std::as_bytes(std::span(seen->attributes)));
   const auto raw = reinterpret_cast<uint64_t>(kernel->function);
-  CUresult error = session.objects().insert(wire::Kind::kKernel, call->kernel, raw, 0, std::move(kernel));
-  if (error == CUDA_SUCCESS) session.objects().find(wire::Kind::kKernel, call->kernel)->owner = owner_key(table_of(call->kind), call->library);
+  error = session.objects().insert(wire::Kind::kKernel, call->kernel, raw, 0, std::move(kernel));
+  if (error == CUDA_SUCCESS) session.objects().find(wire::Kind::kKernel, call->kernel)->owner = owner_key(kind, call->library);
   return error;
 }
+
+namespace {
+
+CUresult ask_global(Session& session, const Object& module, bool library, const std::string& name, CUdeviceptr* address, size_t* bytes) {
+  return library ? session.driver().cuLibraryGetGlobal(address, bytes, module.handle<CUlibrary>(), name.c_str())
+                 : session.driver().cuModuleGetGlobal_v2(address, bytes, module.handle<CUmodule>(), name.c_str());
+}
+
+}  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call, Reply<wire::tubeGetGlobal>& reply) {
   Object* module = session.objects().find(table_of(call->kind), call->library);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::string name = text(call.blob(call->name));
+  if (const PlacedVariable* placed = static_cast<const ModuleState&>(*module->state).managed.find(name); placed != nullptr) {
+    reply->dptr = placed->address;
+    reply->bytes = placed->bytes;
+    reply->managed = 1;
+    return CUDA_SUCCESS;
+  }
   CUdeviceptr address = 0;
   size_t bytes = 0;
-  CUresult error = call->kind == kLibraryKind
-                       ? session.driver().cuLibraryGetGlobal(&address, &bytes, module->handle<CUlibrary>(), name.c_str())
-                       : session.driver().cuModuleGetGlobal_v2(&address, &bytes, module->handle<CUmodule>(), name.c_str());
+  const wire::Kind kind = table_of(call->kind);
+  CUresult error = ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
+  if (error == CUDA_SUCCESS && static_cast<ModuleState&>(*module->state).module->shared()) {
+    // A variable that nobody else may see: the client gets a module of its own.
+    error = take_own_module(session, kind, call->library);
+    if (error == CUDA_SUCCESS) error = ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
+  }
   if (error != CUDA_SUCCESS) return error;
   reply->dptr = address;
   reply->bytes = bytes;
@@ -175,11 +211,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call, Repl
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeGetManaged>& call, Reply<wire::tubeGetManaged>& reply) {
-  auto library = session.resolve<CUlibrary>(wire::Kind::kLibrary, call->library);
-  if (library.error != CUDA_SUCCESS) return library.error;
+  Object* library = session.objects().find(wire::Kind::kLibrary, call->library);
+  if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const std::string name = text(call.blob(call->name));
+  if (const PlacedVariable* placed = static_cast<const ModuleState&>(*library->state).managed.find(name); placed != nullptr) {
+    reply->dptr = placed->address;
+    reply->bytes = placed->bytes;
+    return CUDA_SUCCESS;
+  }
   CUdeviceptr address = 0;
   size_t bytes = 0;
-  const CUresult error = session.driver().cuLibraryGetManaged(&address, &bytes, library.handle, text(call.blob(call->name)).c_str());
+  const CUresult error = session.driver().cuLibraryGetManaged(&address, &bytes, library->handle<CUlibrary>(), name.c_str());
   reply->bytes = bytes;
   return error;
 }
@@ -216,17 +258,35 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
   session.forget_runs();
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto& kernel = static_cast<const KernelState&>(*object->state);
+  auto& kernel = static_cast<KernelState&>(*object->state);
   const auto id = static_cast<CUfunction_attribute>(call->attribute);
+  const uint32_t gpu = session.context()->gpu;
+  const CUdevice device = session.shared().gpus[gpu].device;
+  if (kernel.shared && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+    const CUresult error = module_of(session, *object).raise_limit(session.driver(), *kernel.loaded, gpu, device, call->value);
+    if (error == CUDA_SUCCESS) kernel.dynamic_limit = call->value;
+    return error;
+  }
+  // A carve-out is a hint; what else can be set decides whether a launch is valid.
+  if (kernel.shared && id != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
+    if (CUresult error = take_own_module_of(session, call->kernel); error != CUDA_SUCCESS) return error;
+  }
   if (!kernel.is_library_kernel) return session.driver().cuFuncSetAttribute(kernel.function, id, call->value);
-  const CUdevice device = session.shared().gpus[session.context()->gpu].device;
   return session.driver().cuKernelSetAttribute(id, call->value, reinterpret_cast<CUkernel>(kernel.function), device);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& call, Reply<wire::tubeKernelGetAttribute>& reply) {
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return read_attribute(session, static_cast<const KernelState&>(*object->state), call->attribute, &reply->value);
+  const auto& kernel = static_cast<const KernelState&>(*object->state);
+  const auto id = static_cast<CUfunction_attribute>(call->attribute);
+  if (kernel.shared && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
+    reply->value = kernel.dynamic_limit;
+    return CUDA_SUCCESS;
+  }
+  if (!kernel.is_library_kernel) return session.driver().cuFuncGetAttribute(&reply->value, id, kernel.function);
+  const CUdevice device = session.shared().gpus[session.context()->gpu].device;
+  return session.driver().cuKernelGetAttribute(&reply->value, id, reinterpret_cast<CUkernel>(kernel.function), device);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>& call, Reply<wire::tubeKernelSetCacheConfig>&) {

@@ -9,24 +9,48 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/device_output.h"
 #include "proxy/gpus.h"
+#include "proxy/quiet_calls.h"
 #include "proxy/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/words.h"
 
 namespace tube::proxy {
 
-CUresult Session::launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch) {
+namespace {
+
+// Others may become the owner in between; each that does has launched something, so one of us goes on.
+constexpr int kTries = 16;
+
+CUresult in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) { return turn == LaunchTurn::kQuiet ? quietly(launch) : launch(); }
+
+}  // namespace
+
+CUresult Session::launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch, LaunchTurn quiet) {
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   if (captures() && driver().cuStreamIsCapturing(op.stream, &capturing) == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
     graph_gains(writes);  // it writes when the graph is launched
-    return launch();
+    return in_turn(quiet, launch);
   }
   if ((writes & wire::kKernelAsserts) != 0) op.state->last_assert = record_->sequence;
-  if ((writes & wire::kKernelPrints) == 0 || shared_.output == nullptr) return launch();
-  DeviceOutput::Turn turn(*shared_.output, client_.id);
-  const CUresult error = launch();
-  if (error == CUDA_SUCCESS) turn.launched(thread_gpu_, op.stream, &op.state->printed);
-  return error;
+  if ((writes & wire::kKernelPrints) == 0 || shared_.output == nullptr) return in_turn(quiet, launch);
+  const auto write = [&](DeviceOutput::Turn&& turn) {
+    const CUresult error = launch();
+    if (error == CUDA_SUCCESS) turn.launched(thread_gpu_, op.stream, &op.state->printed);
+    return error;
+  };
+  if (quiet == LaunchTurn::kNone) return write(DeviceOutput::Turn(*shared_.output, client_.id));
+  // In the quiet turn nobody may wait for the kernels of another client: they may need a wait of its program, which stands until the turn ends.
+  for (int i = 0; i < kTries; ++i) {
+    (void)DeviceOutput::Turn(*shared_.output, client_.id);
+    bool owner = false;
+    const CUresult error = quietly([&] {
+      DeviceOutput::Turn turn(*shared_.output, client_.id, DeviceOutput::Turn::IfOwner{});
+      owner = static_cast<bool>(turn);
+      return owner ? write(std::move(turn)) : CUDA_SUCCESS;
+    });
+    if (owner) return error;
+  }
+  return quietly([&] { return write(DeviceOutput::Turn(*shared_.output, client_.id)); });
 }
 
 bool Session::may_have_asserted() {

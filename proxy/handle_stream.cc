@@ -63,15 +63,13 @@ CUresult wait_value(Session& session, uint64_t stream, const PendingWait& wait, 
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue32_v2>& call, Reply<wire::cuStreamWaitValue32_v2>&) {
-  return wait_value(session, call->stream, {call->addr, call->value, call->flags, 4}, [&](CUstream stream) {
-    return session.driver().cuStreamWaitValue32_v2(stream, call->addr, call->value, call->flags);
-  });
+  return wait_value(session, call->stream, {call->addr, call->value, call->flags, 4},
+                    [&](CUstream stream) { return session.driver().cuStreamWaitValue32_v2(stream, call->addr, call->value, call->flags); });
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue64_v2>& call, Reply<wire::cuStreamWaitValue64_v2>&) {
-  return wait_value(session, call->stream, {call->addr, call->value, call->flags, 8}, [&](CUstream stream) {
-    return session.driver().cuStreamWaitValue64_v2(stream, call->addr, call->value, call->flags);
-  });
+  return wait_value(session, call->stream, {call->addr, call->value, call->flags, 8},
+                    [&](CUstream stream) { return session.driver().cuStreamWaitValue64_v2(stream, call->addr, call->value, call->flags); });
 }
 
 // Not ready is an answer, not an error of the context.

@@ -158,8 +158,7 @@ CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetTextureDesc>
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetResourceViewDesc>& call,
-                Reply<wire::cuTexObjectGetResourceViewDesc>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetResourceViewDesc>& call, Reply<wire::cuTexObjectGetResourceViewDesc>& reply) {
   if (own(session, wire::Kind::kTexObject, call->texObject) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_RESOURCE_VIEW_DESC desc{};
   CUresult error = session.driver().cuTexObjectGetResourceViewDesc(&desc, call->texObject);

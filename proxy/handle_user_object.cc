@@ -46,7 +46,8 @@ uint64_t held_by(Session& session, const UserObjectState& state, uint64_t graph)
 }
 
 bool surely_alive(Session& session, const UserObjectState& state) {
-  return state.own != 0 || std::any_of(state.graphs.begin(), state.graphs.end(), [&](const auto& graph) { return held_by(session, state, graph.first) != 0; });
+  return state.own != 0 ||
+         std::any_of(state.graphs.begin(), state.graphs.end(), [&](const auto& graph) { return held_by(session, state, graph.first) != 0; });
 }
 
 CUresult count_own(Session& session, Object& object, bool release, uint32_t count) {
@@ -113,7 +114,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCreate>& cal
   state->own = call->references;
   auto* for_driver = new std::shared_ptr<UserObjectEnd>(state->end);
   CUuserObject object = nullptr;
-  const CUresult error = session.driver().cuUserObjectCreate(&object, for_driver, on_last_reference, call->references, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  const CUresult error =
+      session.driver().cuUserObjectCreate(&object, for_driver, on_last_reference, call->references, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
   if (error != CUDA_SUCCESS) {
     delete for_driver;
     return error;

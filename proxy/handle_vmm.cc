@@ -21,8 +21,7 @@ bool valid_location(Session& session, const CUmemLocation& untrusted) {
   uint32_t untrusted_type;
   static_assert(sizeof(untrusted.type) == sizeof(untrusted_type));
   std::memcpy(&untrusted_type, &untrusted.type, sizeof(untrusted_type));
-  return untrusted_type == CU_MEM_LOCATION_TYPE_DEVICE && untrusted.id >= 0 &&
-         static_cast<uint32_t>(untrusted.id) < session.shared().gpus.count();
+  return untrusted_type == CU_MEM_LOCATION_TYPE_DEVICE && untrusted.id >= 0 && static_cast<uint32_t>(untrusted.id) < session.shared().gpus.count();
 }
 
 bool in_reservation(Session& session, uint64_t address, uint64_t bytes) {
@@ -76,9 +75,13 @@ CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call, Reply<
     // Invalid to the driver; host memory exists but would have to be mapped in the client too.
     return prop.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE && prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+  // As a driver answers whose user has no IMEX channel; NCCL then asks again without.
+  constexpr unsigned kWithFabric = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+  unsigned untrusted_types;
+  static_assert(sizeof(untrusted_types) == sizeof(prop.requestedHandleTypes));
+  std::memcpy(&untrusted_types, &prop.requestedHandleTypes, sizeof(untrusted_types));
+  if ((untrusted_types & ~kWithFabric) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((untrusted_types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;
   prop.win32HandleMetaData = nullptr;
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = session.driver().cuMemCreate(&handle, call->size, &prop, call->flags); error != CUDA_SUCCESS) return error;
@@ -175,7 +178,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeImportHandle>& call, R
   CUresult error = session.driver().cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
                                                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (error != CUDA_SUCCESS) return error;
-  struct stat info{};
+  struct stat info {};
   // The real driver's fd says nothing about the size: 0 is "unknown".
   if (fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) reply->size = static_cast<uint64_t>(info.st_size);
   return session.objects().insert(wire::Kind::kMemHandle, call->handle, handle, 0);

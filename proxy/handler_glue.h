@@ -12,9 +12,7 @@
 
 namespace tube::proxy {
 
-inline std::string text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
+inline std::string text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 // data() that is not null when empty: an array of no elements is no question for their number.
 template <class T>

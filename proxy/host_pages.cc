@@ -22,7 +22,7 @@ namespace tube::proxy {
 namespace {
 
 constexpr uint64_t kPage = wire::kHostPageBytes;
-constexpr uint64_t kLowest = 1u << 16;             // vm.mmap_min_addr
+constexpr uint64_t kLowest = 1u << 16;              // vm.mmap_min_addr
 constexpr uint64_t kHighest = 0x7fff'ffff'f000ull;  // behind the last user page
 
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
@@ -88,8 +88,7 @@ void HostPages::unmap_run(uint64_t first, uint64_t bytes) {
   bus_guard::remove(first);
 }
 
-CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untrusted_bytes, uint32_t flags,
-                        const std::vector<Segment>& segments) {
+CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untrusted_bytes, uint32_t flags, const std::vector<Segment>& segments) {
   const uint64_t end = untrusted_base + untrusted_bytes;
   if (untrusted_bytes == 0 || end < untrusted_base || end > kHighest) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t first = untrusted_base & ~(kPage - 1), last = (end + kPage - 1) & ~(kPage - 1);

@@ -16,6 +16,8 @@ namespace tube::proxy {
 
 namespace {
 
+constexpr size_t kMostKept = 4096;
+
 Error image_error(CUresult code, std::string message) { return Error{static_cast<int>(code), std::move(message)}; }
 
 // Whole range or nothing; a file that ends early is an error here, not a SIGBUS later.
@@ -41,15 +43,11 @@ std::shared_ptr<Image> Image::make(uint64_t bytes) {
 
 Image::~Image() { munmap(data_, size_ + 1); }
 
-// Two threads may both look; they find the same.
-uint32_t Image::writes(std::span<const int> capabilities) const {
-  uint32_t known = writes_.load(std::memory_order_relaxed);
-  if (known == 0) {
-    known = scan_image({data_, size_}, capabilities) + 1;
-    writes_.store(known, std::memory_order_relaxed);
-  }
-  return known - 1;
+const ImageFacts& Image::facts(std::span<const int> capabilities) const {
+  std::call_once(scanned_, [&] { facts_ = scan_image({data_, size_}, capabilities); });
+  return facts_;
 }
+bool Image::managed(std::span<const int> capabilities) const { return (facts(capabilities).all & kImageManaged) != 0; }
 
 std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<const Image> image) {
   const Hash128 hash = hash128(image->data(), image->size());
@@ -59,6 +57,9 @@ std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<const Image> imag
   // The hash is not made for hostile input: compare the bytes.
   if (same != nullptr && same->size() == image->size() && std::memcmp(same->data(), image->data(), image->size()) == 0) return same;
   known = image;
+  kept_.push_back(image);
+  kept_bytes_ += image->size();
+  for (; kept_bytes_ > limits::kKeptImageBytes || kept_.size() > kMostKept; kept_.pop_front()) kept_bytes_ -= kept_.front()->size();
   return image;
 }
 
@@ -70,8 +71,8 @@ Result<std::shared_ptr<const Image>> ImageStore::from_bytes(std::span<const std:
   return share(std::move(image));
 }
 
-Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrusted_offset, uint64_t untrusted_size) {
-  struct stat info{};
+Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrusted_offset, uint64_t untrusted_size, uint64_t* read_bytes) {
+  struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return image_error(CUDA_ERROR_INVALID_VALUE, "the image's fd is not a file");
   const auto file_bytes = static_cast<uint64_t>(info.st_size);
   if (untrusted_size == 0 || untrusted_size > limits::kImageBytes || untrusted_offset > file_bytes ||
@@ -90,6 +91,7 @@ Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrus
   if (!read_all(fd, image->data(), untrusted_size, untrusted_offset)) {
     return image_error(CUDA_ERROR_INVALID_IMAGE, std::string("the image cannot be read: ") + std::strerror(errno));
   }
+  *read_bytes += untrusted_size;
   std::shared_ptr<const Image> shared = share(std::move(image));
   std::lock_guard lock(mutex_);
   by_file_[key] = shared;

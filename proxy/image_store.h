@@ -4,12 +4,13 @@
 // The bytes are copied here: a file that shrinks under a mapping would kill the proxy, and the driver reads lazily, long
 // after the load. The copy is shared by content (decision 11) and found again without reading when the file is the same
 // (device, inode, change time), so that eight functions with one library hold its images once. An image lives as long as
-// somebody holds it. Any thread; `mutex_` (rank 30) guards the two indexes and is not held while bytes are copied.
+// somebody holds it; the last ones, up to limits::kKeptImageBytes, are held here, for the next function. Any thread; `mutex_` (rank 30) guards the
+// two indexes and is not held while bytes are copied.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,7 @@
 
 #include "base/hash.h"
 #include "base/result.h"
+#include "proxy/image_scan.h"
 
 namespace tube::proxy {
 
@@ -32,21 +34,23 @@ class Image {
   Image& operator=(const Image&) = delete;
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
-  // What its kernels may write to (image_scan.h); found out when first asked.
-  uint32_t writes(std::span<const int> capabilities) const;
+  // What its kernels may write to, and whether it has managed variables; found out when first asked.
+  const ImageFacts& facts(std::span<const int> capabilities) const;
+  bool managed(std::span<const int> capabilities) const;
 
  private:
   Image(std::byte* data, uint64_t size) : data_(data), size_(size) {}
   std::byte* data_;
   uint64_t size_;  // a NUL follows: PTX is text
-  mutable std::atomic<uint32_t> writes_{0};  // plus one; 0: not asked yet
+  mutable std::once_flag scanned_;
+  mutable ImageFacts facts_;
 };
 
 class ImageStore {
  public:
-  // Error code: CUresult.
+  // Error code: CUresult. from_fd adds to `*read_bytes` what it had to read.
   Result<std::shared_ptr<const Image>> from_bytes(std::span<const std::byte> untrusted_bytes);
-  Result<std::shared_ptr<const Image>> from_fd(int fd, uint64_t untrusted_offset, uint64_t untrusted_size);
+  Result<std::shared_ptr<const Image>> from_fd(int fd, uint64_t untrusted_offset, uint64_t untrusted_size, uint64_t* read_bytes);
   // A kernel's name, kept for good: logs may name it after its session ended.
   const std::string* intern(std::string_view name);
 
@@ -58,6 +62,8 @@ class ImageStore {
   std::map<FileKey, std::weak_ptr<const Image>> by_file_;
   std::unordered_map<Hash128, std::weak_ptr<const Image>, Hash128Hasher> by_content_;
   std::map<std::string, std::unique_ptr<std::string>, std::less<>> names_;
+  std::deque<std::shared_ptr<const Image>> kept_;  // the newest last
+  uint64_t kept_bytes_ = 0;
 };
 
 }  // namespace tube::proxy

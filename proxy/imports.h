@@ -53,8 +53,8 @@ class Imports {
     uint32_t context = 0;
     Opened opened;
     ShareToken token;
-    Block block;       // kSecondMapping, kOtherProxy: our own mapping
-    UniqueFd lease;    // kOtherProxy: its owner counts us as long as this is open
+    Block block;     // kSecondMapping, kOtherProxy: our own mapping
+    UniqueFd lease;  // kOtherProxy: its owner counts us as long as this is open
   };
   CUresult open_here(const MemoryHandle& handle, Import* import);
   CUresult open_there(const MemoryHandle& handle, Import* import);
@@ -68,8 +68,8 @@ class Imports {
   Ranges& ranges_;
   uint64_t session_;
   uint32_t window_ = 0;
-  std::map<uint64_t, Import> imports_;                           // by address
-  std::map<std::array<uint64_t, 8>, uint64_t> by_handle_;        // handle -> address
+  std::map<uint64_t, Import> imports_;                     // by address
+  std::map<std::array<uint64_t, 8>, uint64_t> by_handle_;  // handle -> address
 };
 
 }  // namespace tube::proxy

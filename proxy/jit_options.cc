@@ -8,12 +8,14 @@ enum class OptionUse { kNumber, kLog, kRefused };
 
 OptionUse option_use(uint32_t untrusted_option) {
   switch (untrusted_option) {
-    case CU_JIT_INFO_LOG_BUFFER: case CU_JIT_ERROR_LOG_BUFFER:
-    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
-      return OptionUse::kLog;
-    case CU_JIT_GLOBAL_SYMBOL_NAMES: case CU_JIT_GLOBAL_SYMBOL_ADDRESSES: case CU_JIT_REFERENCED_KERNEL_NAMES:
-    case CU_JIT_REFERENCED_VARIABLE_NAMES:
-      return OptionUse::kRefused;
+    case CU_JIT_INFO_LOG_BUFFER:
+    case CU_JIT_ERROR_LOG_BUFFER:
+    case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+    case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: return OptionUse::kLog;
+    case CU_JIT_GLOBAL_SYMBOL_NAMES:
+    case CU_JIT_GLOBAL_SYMBOL_ADDRESSES:
+    case CU_JIT_REFERENCED_KERNEL_NAMES:
+    case CU_JIT_REFERENCED_VARIABLE_NAMES: return OptionUse::kRefused;
     default:  // a number from outside
       return untrusted_option < CU_JIT_NUM_OPTIONS ? OptionUse::kNumber : OptionUse::kRefused;
   }
@@ -21,8 +23,8 @@ OptionUse option_use(uint32_t untrusted_option) {
 
 }  // namespace
 
-CUresult JitOptions::build(std::span<const uint32_t> untrusted_options, std::span<const uint64_t> untrusted_values,
-                           uint32_t untrusted_info_bytes, uint32_t untrusted_error_bytes) {
+CUresult JitOptions::build(std::span<const uint32_t> untrusted_options, std::span<const uint64_t> untrusted_values, uint32_t untrusted_info_bytes,
+                           uint32_t untrusted_error_bytes) {
   if (untrusted_options.size() != untrusted_values.size() || untrusted_options.size() > CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
   client_options_.assign(untrusted_options.begin(), untrusted_options.end());
   client_values_.assign(untrusted_values.begin(), untrusted_values.end());

@@ -18,8 +18,8 @@ namespace tube::proxy {
 
 class JitOptions {
  public:
-  CUresult build(std::span<const uint32_t> untrusted_options, std::span<const uint64_t> untrusted_values,
-                 uint32_t untrusted_info_bytes, uint32_t untrusted_error_bytes);
+  CUresult build(std::span<const uint32_t> untrusted_options, std::span<const uint64_t> untrusted_values, uint32_t untrusted_info_bytes,
+                 uint32_t untrusted_error_bytes);
 
   unsigned int count() const { return static_cast<unsigned int>(options_.size()); }
   CUjit_option* options() { return options_.data(); }

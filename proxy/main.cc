@@ -1,26 +1,29 @@
 // tubed: one proxy for one workflow. Reads its flags, finds its driver, opens the GPUs, serves until it is told to stop.
 //
 // Exit status: 0 after an ordered stop, 1 when it could not start (one line on stderr says why), 2 for a wrong flag.
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "base/cores.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
 #include "base/scope_guard.h"
+#include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/backend.h"
 #include "proxy/device_output.h"
 #include "proxy/gpus.h"
 #include "proxy/process_output.h"
+#include "proxy/quiet_calls.h"
 #include "proxy/restart.h"
 #include "proxy/server.h"
 #include "proxy/version.h"
@@ -42,17 +45,27 @@ struct Options {
   bool foreground = true;
 };
 
+constexpr int kDescriptors = 1023;  // six for each function, and the driver's own
+
+bool many_cores() { return usable_cores() >= policies::kCoresToSpin; }
+
 // Spinning pays where a session and its client can both have a core; on a small machine it only takes the other's time.
 uint32_t default_spin_us() {
   if (auto set = env_number(Env::kSpinUs)) return static_cast<uint32_t>(*set);
-  return std::thread::hardware_concurrency() >= 8 ? 100 : 0;
+  return many_cores() ? 100 : 0;
 }
 
-// Holding launches for a few microseconds pays where the session spins for the next one anyway.
+uint32_t cores_to_share() { return env_number(Env::kSpinUs) ? 0 : usable_cores(); }
+
+// Holding launches for a few microseconds pays where the session spins for the next one anyway; elsewhere while the ring has records.
 uint32_t coalesce_us() {
   if (auto set = env_number(Env::kCoalesceUs)) return static_cast<uint32_t>(*set);
-  return std::thread::hardware_concurrency() >= 8 ? 5 : 0;
+  return many_cores() ? 5 : 1;
 }
+
+uint32_t spares() { return static_cast<uint32_t>(env_number(Env::kSpares).value_or(2)); }
+
+bool share_modules() { return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules); }
 
 // Before any thread, because the driver reads the environment; the signals go to the server's signalfd.
 void prepare_process(const Options& options) {
@@ -68,6 +81,8 @@ void prepare_process(const Options& options) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // Enlarging the descriptor table costs a process with threads an RCU grace period (some 10 ms), this one nothing yet.
+  close(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kDescriptors));
 }
 
 // For the proxy that replaces this one; nobody waits for it to be ready any more.
@@ -101,26 +116,36 @@ Status serve(const Options& options) {
                                                        : BackendChoice::kAuto;
   backend_options.driver_path = options.driver;
   backend_options.sim_path = options.sim;
-  ProcessOutput& output = *new ProcessOutput;  // the process's own: the driver's threads may write until its end
+  static ProcessOutput& output = *new ProcessOutput;  // the process's own: the driver's threads may write until its end
   if (Status status = output.capture(); !status.ok()) return status;
-  const ScopeGuard finish([&output] { output.finish(); });
+  const ScopeGuard finish([] { output.finish(); });
   Driver driver;
   Result<Backend> backend = load_backend(backend_options, driver);
+  if (backend.ok()) install_quiet_calls(driver);
   if (!backend.ok()) return backend.error();
   Gpus gpus(driver);
   if (Status status = gpus.open(); !status.ok()) return status;
-  log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(),
-           gpus.count());
+  log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(), gpus.count());
   DeviceOutput device_output(driver, gpus, output);
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited)) return errorf("--inherit is for tubed itself");
   Server server(driver, gpus,
-                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), coalesce_us(), inherited, &device_output});
+                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(), coalesce_us(), spares(),
+                              share_modules(), inherited, &device_output});
   if (Status status = server.listen(); !status.ok()) return status;
   if (Status status = announce(options, server, output); !status.ok()) return status;
-  if (Status status = server.run(); !status.ok() || !server.restart_wanted()) return status;
+  if (Status status = server.run(); !status.ok() || !server.restart_wanted()) {
+    if (server.close()) return status;
+    // Nobody can make the driver give it back; the end of the process does. Destructors, the driver's too, would wait for it.
+    log_warn("GPU work of some function does not end: the proxy ends without giving everything back to the driver");
+    output.finish();
+    std::_Exit(status.ok() ? 0 : 1);
+  }
   output.finish();  // the next one finds standard output where it was
-  return restart(server.hand_over(), arguments_again(options));
+  const Error failed = restart(server.hand_over(), arguments_again(options));
+  // The sockets are given away and the destructors would wait for the context that is the reason for all this.
+  log_error("tubed: %s", failed.message.c_str());
+  std::_Exit(1);
 }
 
 }  // namespace
@@ -128,8 +153,9 @@ Status serve(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   if (const char* workflow = env_text(Env::kWorkflow)) options.workflow = workflow;
-  CLI::App app{"tubed: runs the GPU work of one workflow's functions in one CUDA context per GPU.\n"
-               "Usually started by `tubectl run` or `tubectl proxy start`."};
+  CLI::App app{
+      "tubed: runs the GPU work of one workflow's functions in one CUDA context per GPU.\n"
+      "Usually started by `tubectl run` or `tubectl proxy start`."};
   app.set_version_flag("--version", std::string("tubed ") + kVersion);
   app.add_option("--workflow", options.workflow, "workflow to serve")->capture_default_str();
   app.add_option("--gpus", options.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES (default: all)");

@@ -71,8 +71,7 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
   return error;
 }
 
-CUresult MemoryMap::place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle, uint64_t bytes,
-                          Block* block) {
+CUresult MemoryMap::place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle, uint64_t bytes, Block* block) {
   *block = Block{0, bytes, handle, device, window};
   {
     std::lock_guard lock(mutex_);

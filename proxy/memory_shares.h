@@ -32,7 +32,7 @@ struct ShareToken {
 // The 64 bytes that programs pass on.
 struct MemoryHandle {
   uint64_t magic;
-  uint64_t proxy;       // MemoryShares::proxy_id of its maker
+  uint64_t proxy;  // MemoryShares::proxy_id of its maker
   ShareToken token;
   uint64_t reserved[4];
 };
@@ -40,9 +40,9 @@ static_assert(sizeof(MemoryHandle) == sizeof(CUipcMemHandle));
 inline constexpr uint64_t kMemoryHandleMagic = 0x314d454d45425554ull;  // "TUBEMEM1"
 
 struct SharedMemory {
-  Block block;          // as its owner has it mapped
+  Block block;  // as its owner has it mapped
   uint64_t base = 0;
-  uint64_t bytes = 0;   // as the owner asked for
+  uint64_t bytes = 0;  // as the owner asked for
 };
 
 class MemoryShares {
@@ -81,10 +81,10 @@ class MemoryShares {
 
   MemoryMap& map_;
   uint64_t proxy_id_ = 0;
-  std::atomic<uint32_t> offered_{0};              // size of by_base_
+  std::atomic<uint32_t> offered_{0};  // size of by_base_
   mutable std::mutex mutex_;
   std::map<ShareToken, Record> records_;
-  std::map<uint64_t, ShareToken> by_base_;        // those whose owner has not let go
+  std::map<uint64_t, ShareToken> by_base_;  // those whose owner has not let go
 };
 
 // Random bits from the kernel: ids and tokens that nobody guesses.

@@ -37,8 +37,7 @@ CUresult Objects::admit(wire::Kind kind, uint64_t untrusted_id) const {
   return object != nullptr && object->live ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context,
-                         std::unique_ptr<ObjectState> state) {
+CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context, std::unique_ptr<ObjectState> state) {
   if (CUresult error = admit(kind, untrusted_id); error != CUDA_SUCCESS) return error;
   Table& t = table(kind);
   Object& object = t.client.grow(wire::id_index(untrusted_id));

@@ -25,10 +25,10 @@ struct ObjectState {
 };
 
 struct Object {
-  uint64_t raw = 0;          // the driver's handle; never handed to the client
+  uint64_t raw = 0;  // the driver's handle; never handed to the client
   uint32_t generation = 0;
-  uint32_t context = 0;      // context number it belongs to
-  uint64_t owner = 0;        // id of the object it dies with (a node's graph), 0 = none
+  uint32_t context = 0;  // context number it belongs to
+  uint64_t owner = 0;    // id of the object it dies with (a node's graph), 0 = none
   bool live = false;
   std::unique_ptr<ObjectState> state;
 
@@ -47,11 +47,9 @@ class Objects {
   // Whether the client may create `id` now: CUDA_ERROR_INVALID_VALUE for an id that is taken or out of range,
   // CUDA_ERROR_OUT_OF_MEMORY at the kind's limit. Ask before the driver call, insert after it.
   CUresult admit(wire::Kind kind, uint64_t untrusted_id) const;
-  CUresult insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context,
-                  std::unique_ptr<ObjectState> state = nullptr);
+  CUresult insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context, std::unique_ptr<ObjectState> state = nullptr);
   template <class T>
-  CUresult insert(wire::Kind kind, uint64_t untrusted_id, T* handle, uint32_t context,
-                  std::unique_ptr<ObjectState> state = nullptr) {
+  CUresult insert(wire::Kind kind, uint64_t untrusted_id, T* handle, uint32_t context, std::unique_ptr<ObjectState> state = nullptr) {
     return insert(kind, untrusted_id, reinterpret_cast<uint64_t>(handle), context, std::move(state));
   }
   // A proxy-made id for `raw`: the one it has, or a new one. 0 at the limit.

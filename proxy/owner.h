@@ -13,5 +13,8 @@ constexpr uint64_t owner_key(wire::Kind kind, uint64_t id) {
   const bool second = kind == wire::Kind::kMipmappedArray || kind == wire::Kind::kModule;
   return second ? id | uint64_t{1} << 63 : id;
 }
+// Of a kernel: what it was looked up in.
+constexpr wire::Kind owner_kind(uint64_t key) { return (key >> 63) != 0 ? wire::Kind::kModule : wire::Kind::kLibrary; }
+constexpr uint64_t owner_id(uint64_t key) { return key & ~(uint64_t{1} << 63); }
 
 }  // namespace tube::proxy

@@ -5,12 +5,14 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/client_limits.h"
 #include "proxy/device_memory.h"
 #include "proxy/gpus.h"
-#include "proxy/client_limits.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/windows.h"
 
@@ -36,8 +38,7 @@ Status PinnedSlot::open(uint32_t window, uint32_t client_slot) {
   if (!file.ok()) return file.error();
   base_ = windows::pinned_base(window, client_slot);
   // MAP_FIXED over our own reservation of the window's pinned half (MemoryMap::take_window).
-  void* mapped = mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
-                      file->get(), 0);
+  void* mapped = mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->get(), 0);
   if (mapped == MAP_FAILED) {
     base_ = 0;
     return errno_error(errno, "pinned slot: mmap");
@@ -152,6 +153,42 @@ void PinnedSlot::free_all(uint32_t context) {
     if (range.kind == RangeKind::kPinned && (context == DeviceMemory::kAllContexts || range.context == context)) bases.push_back(base);
   }
   for (uint64_t base : bases) (void)free(base);
+}
+
+std::unique_ptr<PinnedRemains> PinnedSlot::retire() {
+  if (base_ == 0) return nullptr;
+  if (registered_.empty()) {
+    close();
+    return nullptr;
+  }
+  std::vector<uint64_t> bases;
+  for (const auto& [base, range] : ranges_.all()) {
+    if (range.kind == RangeKind::kPinned) bases.push_back(base);
+  }
+  for (uint64_t base : bases) ranges_.erase(base);
+  bytes_.store(0, std::memory_order_relaxed);
+  reuse_.clear();
+  reuse_bytes_ = 0;
+  shared_blocks_.clear();
+  auto remains = std::make_unique<PinnedRemains>(driver_, base_, std::move(registered_));
+  registered_.clear();
+  base_ = 0;
+  fd_.reset();  // the mapping keeps the memory
+  return remains;
+}
+
+PinnedRemains::PinnedRemains(const Driver& driver, uint64_t base, std::map<uint64_t, uint64_t> registered)
+    : driver_(driver), base_(base), registered_(std::move(registered)) {
+  for (const auto& [address, bytes] : registered_) bytes_ += bytes;
+}
+
+PinnedRemains::~PinnedRemains() {
+  for (const auto& [address, bytes] : registered_) {
+    if (CUresult error = driver_.cuMemHostUnregister(pointer(address)); error != CUDA_SUCCESS) {
+      log_warn("pinned memory at 0x%lx stays registered: %s", address, result_text(driver_, error).c_str());
+    }
+  }
+  mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
 void PinnedSlot::close() {

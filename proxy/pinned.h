@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -20,6 +21,23 @@
 namespace tube::proxy {
 
 struct Driver;
+
+// What a slot leaves behind: registered memory, whose unregistering would make all other functions stand still
+// (docs/decisions/0009). Its addresses stay taken until it goes. Its end waits for the whole context: the janitor's to bring about (janitor.h).
+class PinnedRemains {
+ public:
+  PinnedRemains(const Driver& driver, uint64_t base, std::map<uint64_t, uint64_t> registered);
+  ~PinnedRemains();  // in the current context: gives the memory back and leaves a plain reservation
+  PinnedRemains(const PinnedRemains&) = delete;
+  PinnedRemains& operator=(const PinnedRemains&) = delete;
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  const Driver& driver_;
+  const uint64_t base_;
+  const std::map<uint64_t, uint64_t> registered_;
+  uint64_t bytes_ = 0;
+};
 
 class PinnedSlot {
  public:
@@ -37,6 +55,8 @@ class PinnedSlot {
   void free_all(uint32_t context);
   // Unregisters and unmaps everything.
   void close();
+  // The same but for what must be unregistered: that is the caller's to end. nullptr when nothing is left.
+  std::unique_ptr<PinnedRemains> retire();
 
   // Leaves everything as it is for good: the GPU may still use it.
   void abandon() { base_ = 0; }

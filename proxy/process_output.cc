@@ -67,9 +67,7 @@ void ProcessOutput::take(std::string* text) {
   if (to > from) fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from), static_cast<off_t>(to - from));
 }
 
-void ProcessOutput::forward(const std::string& text) {
-  write_all(original_.valid() ? original_.get() : STDOUT_FILENO, text.data(), text.size());
-}
+void ProcessOutput::forward(const std::string& text) { write_all(original_.valid() ? original_.get() : STDOUT_FILENO, text.data(), text.size()); }
 
 ssize_t ProcessOutput::write_error(void* cookie, const char* text, size_t bytes) {
   auto& self = *static_cast<ProcessOutput*>(cookie);

@@ -40,7 +40,7 @@ class ProcessOutput {
   UniqueFd file_;      // what descriptor 1 is
   UniqueFd original_;  // what it was
   uint64_t read_ = 0;
-  std::mutex mutex_;   // leaf: the member below
+  std::mutex mutex_;  // leaf: the member below
   std::string errors_;
 };
 

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <utility>
 
 namespace tube::proxy {
 
@@ -18,6 +20,7 @@ enum class RangeKind : uint32_t {
   kOpened,      // another process's, by cuIpcOpenMemHandle
   kRegistered,  // the client's own memory, by cuMemHostRegister
   kGraph,       // of an allocation node: the driver placed it (graph_objects.h)
+  kExternal,    // a buffer of external memory: the driver placed it (handle_external_objects.cc)
   kRetired,     // freed in stream order, not yet there: never a target
 };
 
@@ -79,14 +82,21 @@ class Ranges {
 
   bool erase(uint64_t base) {
     last_ = nullptr;
-    return map_.erase(base) != 0;
+    const auto found = map_.find(base);
+    if (found == map_.end()) return false;
+    if (found->second.kind == RangeKind::kPinned && pinned_ends_) pinned_ends_(found->second);
+    map_.erase(found);
+    return true;
   }
+  // Before a range of pinned memory ends.
+  void on_pinned_end(std::function<void(const Range&)> what) { pinned_ends_ = std::move(what); }
   size_t size() const { return map_.size(); }
   const std::map<uint64_t, Range>& all() const { return map_; }
 
  private:
   std::map<uint64_t, Range> map_;
   const Range* last_ = nullptr;
+  std::function<void(const Range&)> pinned_ends_;
 };
 
 }  // namespace tube::proxy

@@ -1,6 +1,6 @@
-// A proxy whose GPU context died of a fault replaces itself by a fresh one, when the last function has left it.
+// A proxy whose GPU context died of a fault, or has work that does not end, replaces itself by a fresh one, when the last function has left it.
 //
-// Nothing of a dead context can be repaired inside the process that has it, so tubed executes itself again: same process id, same
+// Nothing of such a context can be repaired inside the process that has it, so tubed executes itself again: same process id, same
 // arguments, same log. What the new one inherits are the listening sockets and the connections that have not been greeted yet, so
 // a function that comes meanwhile waits for some tenths of a second instead of being refused (docs/decisions/0006).
 #pragma once
@@ -15,10 +15,10 @@ namespace tube::proxy {
 
 // Descriptors of the predecessor. Whoever holds the struct owns them.
 struct Inheritance {
-  int data = -1;                // listening sockets
+  int data = -1;  // listening sockets
   int control = -1;
-  uint32_t restarts = 0;        // how often this proxy has started anew
-  std::vector<int> greeting;    // accepted connections, nothing read from them yet
+  uint32_t restarts = 0;      // how often this proxy has started anew
+  std::vector<int> greeting;  // accepted connections, nothing read from them yet
   bool valid() const { return data >= 0 && control >= 0; }
 };
 

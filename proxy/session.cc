@@ -2,16 +2,19 @@
 
 #include <sys/socket.h>
 
+#include <pthread.h>
 #include <csignal>
 #include <cstring>
-#include <pthread.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
+#include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/gpus.h"
 #include "proxy/client_limits.h"
+#include "proxy/gpus.h"
+#include "proxy/spare_segments.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/chunks.h"
 #include "sharedmem/greeting.h"
@@ -25,14 +28,16 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       client_(std::move(client)),
       socket_(std::move(socket)),
       waiter_(shared.spin_us),
+      run_graphs_(shared.driver, {limits::kRunGraphs, limits::kRunGraphBytes}),
       memory_(shared.memory, ranges_, client_.id),
       pinned_(shared.driver, ranges_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
       host_pages_(shared.driver, ranges_),
-      coalescer_(shared.driver, shared.coalesce_ns, stats_),
       started_ns_(now_ns()) {
+  waiter_.count_into(&stats_.waits);
   memory_.set_window(client_.window);
   imports_.set_window(client_.window);
+  ranges_.on_pinned_end([this](const Range& range) { waits_.forget(range.base, range.bytes); });
 }
 
 Session::~Session() {
@@ -40,25 +45,25 @@ Session::~Session() {
   teardown();
   // The GPU may still write to it.
   if (abandoned()) new shared::Segment(std::move(segment_));
+  if (!segment_goes_back_) return;
+  // Nobody asks this session anything any more: now the segment may go to the next one.
+  PreparedSegment segment{std::move(segment_), registered_, more_chunks_};
+  if (segment_used_again_) shared_.spares->give_back(std::move(segment));
+  else shared_.spares->retire(std::move(segment));
 }
 
 Status Session::open() {
-  Result<shared::Segment> segment = shared::Segment::create(client_.id);
-  if (!segment.ok()) return segment.error();
-  segment_ = segment.take();
+  if (shared_.spares == nullptr) (void)make_current(0);
+  Result<PreparedSegment> prepared = shared_.spares != nullptr ? shared_.spares->take(client_.id) : SpareSegments::make(driver(), client_.id);
+  if (!prepared.ok()) return prepared.error();
+  segment_ = std::move(prepared->segment);
+  registered_ = prepared->registered;
+  more_chunks_ = prepared->more_chunks;
+  segment_registered_ = true;
   if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
-  CUresult error = make_current(0);
-  if (error == CUDA_SUCCESS) {
-    error = driver().cuMemHostRegister_v2(segment_.registered(), abi::kRegisteredBytes,
-                                          CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  }
-  if (error == CUDA_SUCCESS) {
-    segment_registered_ = true;
-    error = driver().cuMemHostGetDevicePointer_v2(&registered_, segment_.registered(), 0);
-  }
-  if (error != CUDA_SUCCESS) return errorf("the driver refuses the shared segment: %s", result_text(driver(), error).c_str());
   for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu) contexts_.try_emplace(gpu + 1, driver(), gpu + 1, gpu, 0u);
   reader_ = std::make_unique<shared::RingReader>(segment_);
+  shared::proxy_store_spin(segment_.header(), shared_.spin_us);
   return {};
 }
 
@@ -69,8 +74,8 @@ CUresult Session::take_more_chunks() {
              status.error().message.c_str());
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const CUresult error = driver().cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes,
-                                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  const CUresult error =
+      driver().cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   more_chunks_ = error == CUDA_SUCCESS;
   return error;
 }
@@ -92,7 +97,23 @@ void Session::request_stop(abi::ProxyState state) {
 }
 
 void Session::join() {
+  (void)ends_within(UINT64_MAX);
   if (thread_.joinable()) thread_.join();
+}
+
+bool Session::ends_within(uint64_t timeout_ns) {
+  if (!thread_.joinable()) return true;
+  // A hostile client may have put the thread to sleep again behind the stop's wake-up.
+  constexpr uint64_t kAgainNs = 50'000'000;
+  const uint64_t begin_ns = now_ns();
+  while (shared::atomic(over_).load(std::memory_order_acquire) == 0) {
+    if (now_ns() - begin_ns > timeout_ns) return false;
+    futex_wait(&over_, 0, kAgainNs);
+    if (!stopping()) continue;
+    shared::wake_reader(segment_.header());
+    let_waits_pass();
+  }
+  return true;
 }
 
 void Session::run() {
@@ -103,8 +124,12 @@ void Session::run() {
   const auto lives = [](void* session, bool socket_says) { return static_cast<Session*>(session)->client_alive(socket_says); };
   const shared::Peer peer{socket_.get(), &segment_.header(), &stop_, 0, lives, this};
   bool looked = false;
+  shared_.awake.fetch_add(1, std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_relaxed)) {
-    if (step() || held_go_on()) {
+    executing_.store(true, std::memory_order_relaxed);
+    const bool went_on = step() || held_go_on();
+    executing_.store(false, std::memory_order_relaxed);
+    if (went_on) {
       // Who sends records has its life lock by now: from here on that lock decides whether it lives.
       if (!looked) (void)client_alive(true);
       looked = true;
@@ -112,72 +137,40 @@ void Session::run() {
     }
     if (stop_.load(std::memory_order_relaxed)) break;
     idle_.store(true, std::memory_order_relaxed);
-    if (reader_->wait(waiter_, peer) != shared::WaitResult::kDone) break;
+    share_spinning();
+    if (reader_->wait(waiter_, peer, &shared_.awake) != shared::WaitResult::kDone) break;
     idle_.store(false, std::memory_order_relaxed);
   }
   stop_.store(true, std::memory_order_relaxed);
+  shared_.awake.fetch_sub(1, std::memory_order_relaxed);
   teardown();
   if (shared_.ended) shared_.ended(client_.id);
+  shared::atomic(over_).store(1, std::memory_order_release);
+  futex_wake(&over_, 1);
 }
 
-// Launches are held and the ring is empty: looks a little longer for the next record. False when nothing was held.
-bool Session::held_go_on() {
-  if (!coalescer_.holding()) return false;
-  const uint64_t end = now_ns() + coalescer_.patience_ns();
-  while (now_ns() < end && !stop_.load(std::memory_order_relaxed)) {
-    if (step()) return true;
-  }
-  end_run(false);
-  return true;
-}
-
-// Makes the launches that are held. Their calls returned long ago: an error is an asynchronous one.
-void Session::end_run(bool in_time) {
-  const uint32_t before = thread_gpu_;
-  CUresult error = coalescer_.holding() ? make_current(run_gpu_) : CUDA_SUCCESS;
-  if (error == CUDA_SUCCESS) error = in_time ? coalescer_.boundary() : coalescer_.give_up();
-  if (before != thread_gpu_ && before != 0xffffffffu) (void)make_current(before);
-  if (error == CUDA_SUCCESS) return;
-  Stats::add(stats_.errors);
-  if (is_sticky(error) && shared_.gpu_failed) shared_.gpu_failed(run_gpu_, error, client_.id);
-  shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(error), static_cast<uint32_t>(wire::Call::tubeLaunch), 0});
-}
-
-bool Session::enter_run(uint64_t untrusted_stream, bool plain) {
-  if (!coalescer_.enabled()) return false;
-  const ContextShare* share = context();
-  if (share == nullptr || share->green != nullptr) plain = false;  // held launches are made in the GPU's shared context
-  if (!plain || captures() || untrusted_stream != run_stream_ || record_->context != run_context_) end_run(true);
-  run_stream_ = untrusted_stream;
-  run_context_ = record_->context;
-  if (share != nullptr) run_gpu_ = share->gpu;
-  return plain && !captures();
-}
-
-void Session::forget_runs() {
-  if (!coalescer_.enabled()) return;
-  end_run(true);
-  coalescer_.forget();
+// How long this session and its client may spin, now that so many are awake.
+void Session::share_spinning() {
+  if (shared_.cores == 0) return;
+  const uint32_t share = policies::spin_share(shared_.cores, shared_.awake.load(std::memory_order_relaxed));
+  const uint32_t spin_us = shared_.spin_us * share / policies::kWholeShare;
+  waiter_.set_spin_us(spin_us);
+  shared::proxy_store_spin(segment_.header(), spin_us);
 }
 
 void Session::drain_for_test() {
   (void)make_current(0);
   while (!stopping() && step()) {
   }
-  end_run(true);
+  end_runs();
 }
 
 // One record; false when there is none.
 bool Session::step() {
   switch (reader_->next()) {
-    case shared::RingReader::Next::kEmpty:
-      return false;
-    case shared::RingReader::Next::kBad:
-      poison(abi::PoisonReason::kBadRecord, reader_->bad_reason());
-      return false;
-    case shared::RingReader::Next::kRecord:
-      execute();
-      return true;
+    case shared::RingReader::Next::kEmpty: return false;
+    case shared::RingReader::Next::kBad: poison(abi::PoisonReason::kBadRecord, reader_->bad_reason()); return false;
+    case shared::RingReader::Next::kRecord: execute(); return true;
   }
   return false;
 }
@@ -188,16 +181,17 @@ bool Session::works_without_gpu(uint32_t call) { return call == static_cast<uint
 void Session::execute() {
   const abi::RecordHeader& header = reader_->header();
   record_ = &header;
+  const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
   Stats::add(stats_.records);
+  Stats::add(stats_.record_bytes, header.size_bytes);
   if (header.call < wire::kCallCount) Stats::add(stats_.calls[header.call]);
   CUresult result = CUDA_SUCCESS;
   reply_.start(0);
-  if (coalescer_.enabled() && header.call != static_cast<uint32_t>(wire::Call::tubeLaunch)) end_run(true);
+  if (coalescing()) prepare_runs(header);
   ContextShare* share = context();
   if (share == nullptr) {
     result = CUDA_ERROR_INVALID_CONTEXT;
-  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed);
-             failed != 0 && !works_without_gpu(header.call)) {
+  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed); failed != 0 && !works_without_gpu(header.call)) {
     result = static_cast<CUresult>(failed);
     shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
@@ -210,6 +204,8 @@ void Session::execute() {
     if (result != CUDA_SUCCESS) settle(header);
     if (header.reply_slot != abi::kNoReply) {
       Stats::add(stats_.round_trips);
+      Stats::add(stats_.reply_bytes, reply_.bytes().size());
+      if (header.call < wire::kCallCount) Stats::add(stats_.waited_calls[header.call]);
       shared::complete_reply(segment_, header.reply_slot, header.sequence, result, reply_.bytes());
     } else if (result != CUDA_SUCCESS) {
       log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid, wire::call_name(header.call),
@@ -217,6 +213,7 @@ void Session::execute() {
       shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
     }
   }
+  if (trace_ != nullptr) trace_->add(header.call, seen_ns, now_ns());
   reader_->consume();
 }
 
@@ -309,9 +306,36 @@ StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
   ContextShare* share = context(op.state->context);
   if (share == nullptr) return op;
   // A stream of another GPU than the caller's: its events must come from its own context.
+  if (coalescing()) make_way(*op.state, *share);
   op.error = make_current(*share);
   if (op.error == CUDA_SUCCESS) op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
+  if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && op.state->uploads_seen != uploads_) op.error = wait_for_uploads(*op.state);
   return op;
+}
+
+void Session::uploaded(StreamState& stream) {
+  if (!stream.legacy) return;
+  CUresult error = stream.uploaded != nullptr ? CUDA_SUCCESS : driver().cuEventCreate(&stream.uploaded, CU_EVENT_DISABLE_TIMING);
+  if (error == CUDA_SUCCESS) error = driver().cuEventRecord(stream.uploaded, stream.stream);
+  if (error != CUDA_SUCCESS) return;  // the driver has no more events or the context is dead: the next call says so
+  stream.uploads_seen = ++uploads_;
+  upload_stream_ = &stream;
+}
+
+// An upload on another legacy stream waited for the last one itself, so there is one to wait for. A stream that is being captured
+// does its work later, on a stream that comes by here.
+CUresult Session::wait_for_uploads(StreamState& stream) {
+  const bool in_order = upload_stream_ == nullptr || upload_stream_ == &stream || (stream.blocking() && stream.context == upload_stream_->context);
+  if (!in_order) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (captures()) {
+      if (CUresult error = driver().cuStreamIsCapturing(stream.stream, &status); error != CUDA_SUCCESS) return error;
+    }
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
+    if (CUresult error = driver().cuStreamWaitEvent(stream.stream, upload_stream_->uploaded, 0); error != CUDA_SUCCESS) return error;
+  }
+  stream.uploads_seen = uploads_;
+  return CUDA_SUCCESS;
 }
 
 CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool) {

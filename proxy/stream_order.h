@@ -16,9 +16,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/cuda_api.h"
+#include "proxy/coalescer.h"
 #include "proxy/objects.h"
 
 namespace tube::proxy {
@@ -30,23 +32,30 @@ struct StreamState final : ObjectState {
   CUstream stream = nullptr;
   uint64_t id = 0;
   uint32_t context = 0;
-  uint32_t flags = 0;            // as the client gave them; ours is always CU_STREAM_NON_BLOCKING
+  uint32_t flags = 0;  // as the client gave them; ours is always CU_STREAM_NON_BLOCKING
   int priority = 0;
-  bool legacy = false;           // the stand-in for handle 0
+  bool legacy = false;  // the stand-in for handle 0
   bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+  std::unique_ptr<Coalescer> runs;  // of plain launches; made with the first one
+  bool run_open = false;            // there was one since all runs ended last
+  bool attributes = false;          // the client set some, which a graph's kernels would not take from the stream
+
+  CUevent uploaded = nullptr;  // legacy: behind its last upload (Session::uploaded); made when first needed
+  uint64_t uploads_seen = 0;   // of the client's uploads, how many its work already comes behind
 
   // stream_order
   bool dirty = false;
   uint64_t seen_epoch = 0;
-  CUevent join = nullptr;        // made when first needed
+  CUevent join = nullptr;  // made when first needed
 
   // who launched last, for the log when the context dies
-  uint64_t last_launch = 0;      // sequence
-  uint64_t last_kernel = 0;      // id
+  uint64_t last_launch = 0;  // sequence
+  uint64_t last_kernel = 0;  // id
 
-  CUevent printed = nullptr;     // device_output.h; made when first needed
+  CUevent printed = nullptr;  // device_output.h; made when first needed
   // The last record that may make an assertion fail, and the last one behind whose work the GPU writes a progress word.
-  uint64_t last_assert = 0;      // sequences
+  uint64_t last_assert = 0;  // sequences
   uint64_t marked = 0;
   uint32_t mark_word = 0;
   uint64_t mark_value = 0;
@@ -67,6 +76,11 @@ class StreamOrder {
   // Puts the waits in front of an operation on `stream`. `legacy` is the context's stand-in, nullptr when it was never
   // used. `captures`: some stream of the client may be capturing, so ask the driver before touching one.
   CUresult before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures);
+  // Will before() ask the driver about other streams than `stream`?
+  bool concerns_others(const StreamState& stream, const StreamState* legacy) const {
+    if (stream.legacy) return !dirty_.empty();
+    return stream.blocking() && stream.seen_epoch != epoch_ && legacy != nullptr;
+  }
   // The stream goes away: its work must still count for the legacy stream, and, since synchronising a context asks the
   // streams that are left, that of a non-blocking stream too.
   CUresult retire(StreamState& stream, StreamState* legacy, bool captures);
@@ -80,9 +94,9 @@ class StreamOrder {
   CUresult hold_position(StreamState& legacy);
 
   const Driver& driver_;
-  uint64_t epoch_ = 0;           // grows with the legacy stream's first operation after somebody saw the last epoch
-  bool epoch_seen_ = true;       // some blocking stream waited for the present epoch: the next legacy work starts another
-  bool position_held_ = false;   // legacy.join stands behind its last own work
+  uint64_t epoch_ = 0;          // grows with the legacy stream's first operation after somebody saw the last epoch
+  bool epoch_seen_ = true;      // some blocking stream waited for the present epoch: the next legacy work starts another
+  bool position_held_ = false;  // legacy.join stands behind its last own work
   std::vector<StreamState*> dirty_;
 };
 

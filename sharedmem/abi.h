@@ -6,7 +6,8 @@
 //   pinned    the client's pinned host memory, sparse, mapped at ONE agreed address in both processes (windows.h)
 //   info      what the proxy's GPUs look like (protocol/device_info.h), sealed against writing too
 //
-//   segment:  +0        SegmentHeader            4 KiB   positions, sleep flags, error words
+//   segment:  +0        SegmentHeader            2 KiB   positions, sleep flags, error words
+//             +2 KiB    WaitCounters             2 KiB   what the client's waits came to
 //             +4 KiB    reply slots              kReplySlots x kReplySlotBytes
 //             +...      command ring             kRingBytes, mapped TWICE in a row by both sides: a record never wraps
 //             +...      words                    kWordCount x u64, written by the GPU      \  registered with the driver
@@ -47,7 +48,7 @@ namespace tube::abi {
 inline constexpr uint64_t kSegmentMagic = 0x314745'5345425554ull;  // "TUBESEG1"
 inline constexpr uint32_t kAbiVersion = 2;
 
-inline constexpr uint32_t kCacheLine = 128;                 // two lines: the prefetcher fetches pairs
+inline constexpr uint32_t kCacheLine = 128;  // two lines: the prefetcher fetches pairs
 inline constexpr uint64_t kRingBytes = 4u << 20;
 inline constexpr uint32_t kMaxRecordBytes = 96u << 10;      // a launch's parameters (32764) and inline copies fit
 inline constexpr uint32_t kMaxInlineCopyBytes = 32u << 10;  // larger pageable copies go through chunks
@@ -55,7 +56,7 @@ inline constexpr uint32_t kReplySlots = 128;                // callers waiting a
 inline constexpr uint32_t kReplySlotBytes = 16u << 10;
 inline constexpr uint32_t kWordCount = 8192;
 inline constexpr uint32_t kChunkCount = 64;
-inline constexpr uint32_t kFirstChunks = 8;                 // there from the start; most functions never copy more at once
+inline constexpr uint32_t kFirstChunks = 8;  // there from the start; most functions never copy more at once
 inline constexpr uint32_t kChunkBytes = 1u << 20;
 inline constexpr uint32_t kNoReply = 0xffffffffu;
 inline constexpr uint64_t kWordReleased = 0x7fff'ffff'ffff'ffffull;  // no issued value comes near it
@@ -63,8 +64,8 @@ inline constexpr uint64_t kWordReleased = 0x7fff'ffff'ffff'ffffull;  // no issue
 enum class ProxyState : uint32_t {
   kStarting = 0,
   kRunning = 1,
-  kStopping = 2,   // the proxy ends in order (SIGTERM): calls answer CUDA_ERROR_DEINITIALIZED
-  kPoisoned = 3,   // this session was ended by the proxy (protocol violation, limit): see poison_reason
+  kStopping = 2,  // the proxy ends in order (SIGTERM): calls answer CUDA_ERROR_DEINITIALIZED
+  kPoisoned = 3,  // this session was ended by the proxy (protocol violation, limit): see poison_reason
 };
 
 enum class PoisonReason : uint32_t { kNone = 0, kBadRecord = 1, kLimit = 2, kInternal = 3 };
@@ -80,26 +81,26 @@ struct alignas(kCacheLine) SegmentHeader {
   uint8_t pad0[kCacheLine - 32];
 
   // client -> proxy
-  uint64_t tail;                 // atomic; position behind the last published record
+  uint64_t tail;  // atomic; position behind the last published record
   uint8_t pad1[kCacheLine - 8];
 
   // proxy -> client
-  uint64_t head;                 // atomic; position behind the last executed record
+  uint64_t head;  // atomic; position behind the last executed record
   uint8_t pad2[kCacheLine - 8];
 
   // both: the session's sleep flag (futex)
-  uint32_t proxy_asleep;         // atomic; 0 awake, 1 asleep
-  uint32_t client_wants_space;   // atomic futex; 1 when the client sleeps for ring space, the proxy wakes it after a drain
+  uint32_t proxy_asleep;        // atomic; 0 awake, 1 asleep
+  uint32_t client_wants_space;  // atomic futex; 1 when the client sleeps for ring space, the proxy wakes it after a drain
   uint8_t pad3[kCacheLine - 8];
 
   // proxy -> client: errors of posted calls
-  uint32_t proxy_state;          // atomic ProxyState
-  uint32_t poison_reason;        // PoisonReason
-  uint32_t async_error;          // atomic; CUresult of the first posted call that failed since the client last took it
-  uint32_t async_error_call;     // its call number, for the log line
-  uint32_t sticky_error;         // atomic; CUresult that ended the context (700 ...); never cleared
-  uint32_t reserved1;
-  uint64_t async_error_sequence; // sequence of the record that failed
+  uint32_t proxy_state;           // atomic ProxyState
+  uint32_t poison_reason;         // PoisonReason
+  uint32_t async_error;           // atomic; CUresult of the first posted call that failed since the client last took it
+  uint32_t async_error_call;      // its call number, for the log line
+  uint32_t sticky_error;          // atomic; CUresult that ended the context (700 ...); never cleared
+  uint32_t spin_us;               // atomic; how long the client's waits may spin, less when cores are scarce (policies/spin.h)
+  uint64_t async_error_sequence;  // sequence of the record that failed
   uint8_t pad4[kCacheLine - 32];
 };
 static_assert(sizeof(SegmentHeader) == 5 * kCacheLine);
@@ -108,24 +109,35 @@ static_assert(offsetof(SegmentHeader, head) == 2 * kCacheLine);
 static_assert(offsetof(SegmentHeader, proxy_asleep) == 3 * kCacheLine);
 static_assert(offsetof(SegmentHeader, proxy_state) == 4 * kCacheLine);
 
+// How the client's waits ended, by shared::WaitReason: while spinning, or asleep. Written by the client, relaxed; read by who
+// asks `tubectl stat`. Nothing is decided by it. The session counts its own waits in one that is not shared.
+inline constexpr uint32_t kWaitReasons = 8;
+struct WaitCounters {
+  uint64_t spun[kWaitReasons];
+  uint64_t slept[kWaitReasons];
+};
+static_assert(sizeof(WaitCounters) == 128);
+inline constexpr uint64_t kWaitCountersOffset = 2048;
+static_assert(sizeof(SegmentHeader) <= kWaitCountersOffset);
+
 // Every record begins with this. 32 bytes; the payload follows, its layout is the call's (protocol/README.md).
 struct RecordHeader {
-  uint32_t size_bytes;   // whole record, a multiple of 16, >= sizeof(RecordHeader)
-  uint32_t call;         // wire::Call; 0 is never valid
-  uint64_t sequence;     // 1, 2, 3 ... per connection; the proxy checks it
-  uint32_t reply_slot;   // index, or kNoReply
-  uint32_t context;      // the calling thread's current context (protocol/handle_id.h ContextNumber), 0 = none
+  uint32_t size_bytes;     // whole record, a multiple of 16, >= sizeof(RecordHeader)
+  uint32_t call;           // wire::Call; 0 is never valid
+  uint64_t sequence;       // 1, 2, 3 ... per connection; the proxy checks it
+  uint32_t reply_slot;     // index, or kNoReply
+  uint32_t context;        // the calling thread's current context (protocol/handle_id.h ContextNumber), 0 = none
   uint32_t payload_bytes;  // without padding
-  uint32_t thread;       // small number of the calling thread, for attribution only
+  uint32_t thread;         // small number of the calling thread, for attribution only
 };
 static_assert(sizeof(RecordHeader) == 32);
 
 enum class ReplyState : uint32_t { kIdle = 0, kWaiting = 1, kAsleep = 2, kDone = 3 };
 
 struct ReplyHeader {
-  uint32_t state;          // atomic futex; ReplyState
-  uint32_t result;         // CUresult
-  uint64_t sequence;       // of the record this answers
+  uint32_t state;     // atomic futex; ReplyState
+  uint32_t result;    // CUresult
+  uint64_t sequence;  // of the record this answers
   uint32_t payload_bytes;
   uint32_t reserved0;
   uint64_t reserved1;
@@ -144,13 +156,13 @@ constexpr uint64_t page_up(uint64_t n) { return (n + 4095) & ~uint64_t{4095}; }
 
 inline constexpr uint64_t kReplyOffset = 4096;
 inline constexpr uint64_t kRingOffset = page_up(kReplyOffset + uint64_t{kReplySlots} * kReplySlotBytes);
-inline constexpr uint64_t kWordsOffset = kRingOffset + kRingBytes;   // start of the range registered with the driver
+inline constexpr uint64_t kWordsOffset = kRingOffset + kRingBytes;  // start of the range registered with the driver
 inline constexpr uint64_t kChunkStatesOffset = kWordsOffset + uint64_t{kWordCount} * 8;
 inline constexpr uint64_t kChunksOffset = page_up(kChunkStatesOffset + uint64_t{kChunkCount} * 8);
 inline constexpr uint64_t kSegmentBytes = kChunksOffset + uint64_t{kChunkCount} * kChunkBytes;
 inline constexpr uint64_t kFirstBytes = kChunksOffset + uint64_t{kFirstChunks} * kChunkBytes;  // what a new segment occupies
 inline constexpr uint64_t kRegisteredBytes = kFirstBytes - kWordsOffset;
-inline constexpr uint64_t kMoreChunksBytes = kSegmentBytes - kFirstBytes;                     // registered on request
+inline constexpr uint64_t kMoreChunksBytes = kSegmentBytes - kFirstBytes;  // registered on request
 static_assert(kRingOffset % 4096 == 0 && kWordsOffset % 4096 == 0 && kChunksOffset % 4096 == 0);
 
 }  // namespace tube::abi

@@ -61,9 +61,7 @@ inline void client_announces_space_wanted(abi::SegmentHeader& h) {
 }
 inline void client_has_space(abi::SegmentHeader& h) { atomic(h.client_wants_space).store(0, std::memory_order_relaxed); }
 // Unfenced look, free on the hot path: may miss a sleeper for a while, never after the ring is drained (next function).
-inline bool proxy_hint_space_wanted(abi::SegmentHeader& h) {
-  return atomic(h.client_wants_space).load(std::memory_order_relaxed) != 0;
-}
+inline bool proxy_hint_space_wanted(abi::SegmentHeader& h) { return atomic(h.client_wants_space).load(std::memory_order_relaxed) != 0; }
 // Proxy, after storing head: true when it must wake the futex. Partner: client_announces_space_wanted.
 inline bool proxy_takes_space_wanted(abi::SegmentHeader& h) {
   full_fence();
@@ -83,8 +81,8 @@ inline bool client_sees_reply(abi::ReplyHeader& r) {
 // Client goes to sleep: false when the reply is already there. One compare-exchange decides against proxy_closes_reply.
 inline bool client_sleeps_for_reply(abi::ReplyHeader& r) {
   uint32_t expected = static_cast<uint32_t>(abi::ReplyState::kWaiting);
-  const bool swapped = atomic(r.state).compare_exchange_strong(expected, static_cast<uint32_t>(abi::ReplyState::kAsleep),
-                                                               std::memory_order_acq_rel, std::memory_order_acquire);
+  const bool swapped = atomic(r.state).compare_exchange_strong(expected, static_cast<uint32_t>(abi::ReplyState::kAsleep), std::memory_order_acq_rel,
+                                                               std::memory_order_acquire);
   return swapped || expected == static_cast<uint32_t>(abi::ReplyState::kAsleep);
 }
 inline void client_frees_reply(abi::ReplyHeader& r) {
@@ -110,17 +108,26 @@ inline void proxy_completes_word(uint64_t& word, uint64_t value) {
 // Two threads of one client may claim at once; the GPU never writes a free chunk's state.
 inline bool client_claims_chunk(uint64_t& state) {
   uint64_t expected = abi::kChunkFree;
-  return atomic(state).compare_exchange_strong(expected, abi::kChunkClaimed, std::memory_order_acquire,
-                                               std::memory_order_relaxed);
+  return atomic(state).compare_exchange_strong(expected, abi::kChunkClaimed, std::memory_order_acquire, std::memory_order_relaxed);
 }
+
+// ---- spinning -------------------------------------------------------------------------------------------------------
+// A hint to the client, which nothing depends on but time. The session writes it, only when it changes.
+inline void proxy_store_spin(abi::SegmentHeader& h, uint32_t spin_us) {
+  if (atomic(h.spin_us).load(std::memory_order_relaxed) != spin_us) atomic(h.spin_us).store(spin_us, std::memory_order_relaxed);
+}
+
+// ---- statistics ------------------------------------------------------------------------------------------------------
+// Numbers that stand alone. Several threads count, the proxy's control thread reads; of a client's it believes nothing.
+inline void count_one(uint64_t& counter) { atomic(counter).fetch_add(1, std::memory_order_relaxed); }
+inline uint64_t load_count(uint64_t& counter) { return atomic(counter).load(std::memory_order_relaxed); }
 
 // ---- errors and state -----------------------------------------------------------------------------------------------
 inline abi::ProxyState client_load_proxy_state(abi::SegmentHeader& h) {
   return static_cast<abi::ProxyState>(atomic(h.proxy_state).load(std::memory_order_acquire));
 }
 // `reason` counts for kPoisoned only. Partner: client_load_proxy_state.
-inline void proxy_store_state(abi::SegmentHeader& h, abi::ProxyState state,
-                              abi::PoisonReason reason = abi::PoisonReason::kNone) {
+inline void proxy_store_state(abi::SegmentHeader& h, abi::ProxyState state, abi::PoisonReason reason = abi::PoisonReason::kNone) {
   if (state == abi::ProxyState::kPoisoned) atomic(h.poison_reason).store(static_cast<uint32_t>(reason), std::memory_order_relaxed);
   atomic(h.proxy_state).store(static_cast<uint32_t>(state), std::memory_order_release);
 }

@@ -39,8 +39,7 @@ class ChunkPool {
 
 // Proxy: the checks of an untrusted chunk range; `chunks` of them have their pages.
 constexpr bool valid_chunk_range(uint32_t chunks, uint32_t untrusted_chunk, uint64_t untrusted_offset, uint64_t untrusted_bytes) {
-  return untrusted_chunk < chunks && untrusted_offset <= abi::kChunkBytes &&
-         untrusted_bytes <= abi::kChunkBytes - untrusted_offset;
+  return untrusted_chunk < chunks && untrusted_offset <= abi::kChunkBytes && untrusted_bytes <= abi::kChunkBytes - untrusted_offset;
 }
 
 }  // namespace tube::shared

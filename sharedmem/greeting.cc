@@ -48,8 +48,8 @@ Error version_error(std::string_view ours, std::string_view theirs) {
 
 // ---- client ---------------------------------------------------------------------------------------------------------
 
-handshake::Hello make_hello(uint64_t protocol_hash, std::string_view function_name, std::string_view version,
-                            const char* visible_devices, uint32_t free_windows) {
+handshake::Hello make_hello(uint64_t protocol_hash, std::string_view function_name, std::string_view version, const char* visible_devices,
+                            uint32_t free_windows) {
   handshake::Hello hello{};
   hello.magic = handshake::kHelloMagic;
   hello.abi_version = abi::kAbiVersion;
@@ -78,8 +78,7 @@ Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_
     return version_error(hello.version, welcome.version);
   }
   if (welcome.refusal != 0) {
-    return Error{kRefusalBase + static_cast<int>(welcome.refusal),
-                 welcome.message[0] != '\0' ? welcome.message : "the proxy refused this function"};
+    return Error{kRefusalBase + static_cast<int>(welcome.refusal), welcome.message[0] != '\0' ? welcome.message : "the proxy refused this function"};
   }
   if (received->fds.size() != 3) return Error{EPROTO, "the proxy's answer lacks its shared memory"};
   greeted.segment = std::move(received->fds[0]);
@@ -105,8 +104,7 @@ Result<handshake::Hello> receive_hello(int socket_fd) {
   return hello;
 }
 
-handshake::Refusal check_versions(const handshake::Hello& hello, uint64_t protocol_hash, std::string_view version,
-                                  std::string* message) {
+handshake::Refusal check_versions(const handshake::Hello& hello, uint64_t protocol_hash, std::string_view version, std::string* message) {
   if (hello.abi_version == abi::kAbiVersion && hello.protocol_hash == protocol_hash) return handshake::Refusal::kNone;
   *message = version_error(hello.version, version).message;
   return handshake::Refusal::kVersion;
@@ -126,8 +124,7 @@ Status send_welcome(int socket_fd, const handshake::Welcome& welcome, int segmen
   return send_message(socket_fd, &welcome, sizeof(welcome), fds, SendMode::kNeverBlock);
 }
 
-Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view version, handshake::Refusal refusal,
-                    std::string_view message) {
+Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view version, handshake::Refusal refusal, std::string_view message) {
   handshake::Welcome welcome = make_welcome(protocol_hash, version);
   welcome.refusal = static_cast<uint32_t>(refusal);
   copy_text(welcome.message, message);
@@ -145,8 +142,7 @@ Result<TokenFd> receive_fd(int socket_fd, int timeout_ms) {
   handshake::FdMessage message{};
   Result<Received> received = receive_message(socket_fd, &message, sizeof(message), 1, timeout_ms);
   if (!received) return received.error();
-  if (received->size_bytes != sizeof(message) || message.magic != handshake::kFdMagic || message.token == 0 ||
-      received->fds.size() != 1) {
+  if (received->size_bytes != sizeof(message) || message.magic != handshake::kFdMagic || message.token == 0 || received->fds.size() != 1) {
     return Error{EPROTO, "an unexpected message where a file descriptor was announced"};
   }
   return TokenFd{message.token, std::move(received->fds[0])};

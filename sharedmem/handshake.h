@@ -20,47 +20,47 @@ inline constexpr uint64_t kFdMagic = 0x3130444645425554ull;       // "TUBEFD01"
 
 struct Hello {
   uint64_t magic;
-  uint32_t abi_version;        // abi::kAbiVersion
-  uint32_t flags;              // 0
-  uint64_t protocol_hash;      // wire::kProtocolHash: both sides were generated from the same description
-  int32_t pid;                 // as the client sees it; the kernel's SO_PEERCRED wins
-  uint32_t free_windows;       // bit k: candidate k of windows.h is reserved by the client
-  char function_name[64];      // NUL-terminated
-  char version[32];            // Tube's version, for the message when the hashes differ
-  char visible_devices[256];   // CUDA_VISIBLE_DEVICES of the client, "\x01" when unset
+  uint32_t abi_version;       // abi::kAbiVersion
+  uint32_t flags;             // 0
+  uint64_t protocol_hash;     // wire::kProtocolHash: both sides were generated from the same description
+  int32_t pid;                // as the client sees it; the kernel's SO_PEERCRED wins
+  uint32_t free_windows;      // bit k: candidate k of windows.h is reserved by the client
+  char function_name[64];     // NUL-terminated
+  char version[32];           // Tube's version, for the message when the hashes differ
+  char visible_devices[256];  // CUDA_VISIBLE_DEVICES of the client, "\x01" when unset
 };
 static_assert(sizeof(Hello) == 384);
 
 enum class Refusal : uint32_t {
   kNone = 0,
-  kVersion = 1,       // ABI or protocol hash differ
-  kUid = 2,           // another user's process
+  kVersion = 1,  // ABI or protocol hash differ
+  kUid = 2,      // another user's process
   kTooManyClients = 3,
-  kNoWindow = 4,      // no common free window; `message` names the mapping in the way
-  kOutOfMemory = 5,   // the segment could not be made
+  kNoWindow = 4,     // no common free window; `message` names the mapping in the way
+  kOutOfMemory = 5,  // the segment could not be made
   kStopping = 6,
-  kGpu = 7,           // the proxy's GPU is in an error state
+  kGpu = 7,  // the proxy's GPU is in an error state
 };
 
 struct Welcome {
   uint64_t magic;
   uint32_t abi_version;
-  uint32_t refusal;            // Refusal
+  uint32_t refusal;  // Refusal
   uint64_t protocol_hash;
   uint64_t session_id;
-  uint32_t window;             // chosen candidate
-  uint32_t client_slot;        // pinned slot, < windows::kMaxClients
+  uint32_t window;       // chosen candidate
+  uint32_t client_slot;  // pinned slot, < windows::kMaxClients
   uint32_t device_count;
-  uint32_t spin_us;            // 0 where cores are scarce
+  uint32_t spin_us;  // 0 where cores are scarce
   uint64_t info_bytes;
   char version[32];
-  char message[256];           // one line for the user when refused
+  char message[256];  // one line for the user when refused
 };
 static_assert(sizeof(Welcome) == 344);
 
 struct FdMessage {
   uint64_t magic;
-  uint64_t token;              // chosen by the sender, never 0, never reused on this connection
+  uint64_t token;  // chosen by the sender, never 0, never reused on this connection
 };
 static_assert(sizeof(FdMessage) == 16);
 

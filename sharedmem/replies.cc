@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/futex.h"
 #include "sharedmem/accessors.h"
+#include "sharedmem/other_process.h"
 
 namespace tube::shared {
 
@@ -56,8 +57,8 @@ WaitResult ReplySlots::wait(uint32_t slot) {
   sleep.asleep_value = static_cast<uint32_t>(abi::ReplyState::kAsleep);
   sleep.announce = [](void* r) { return client_sleeps_for_reply(*static_cast<abi::ReplyHeader*>(r)); };
   sleep.context = &reply;
-  const WaitResult result =
-      waiter_->until(WaitReason::kReply, peer_, sleep, [&reply] { return client_sees_reply(reply); });
+  const WaitResult result = waiter_->until(WaitReason::kReply, peer_, sleep, [&reply] { return client_sees_reply(reply); });
+  seen_of_other_process();
   if (result != WaitResult::kDone) over_.store(result, std::memory_order_release);
   return result;
 }
@@ -77,8 +78,7 @@ void ReplySlots::release(uint32_t slot) {
   futex_wake(&released_, 1);
 }
 
-void complete_reply(const Segment& segment, uint32_t slot, uint64_t sequence, uint32_t result,
-                    std::span<const std::byte> payload) {
+void complete_reply(const Segment& segment, uint32_t slot, uint64_t sequence, uint32_t result, std::span<const std::byte> payload) {
   TUBE_CHECK(slot < abi::kReplySlots && payload.size() <= abi::kMaxReplyBytes);
   abi::ReplyHeader& reply = segment.reply(slot);
   if (!payload.empty()) std::memcpy(segment.reply_payload(slot), payload.data(), payload.size());

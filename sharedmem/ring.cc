@@ -1,5 +1,6 @@
 #include "sharedmem/ring.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -49,9 +50,11 @@ WaitResult RingWriter::reserve(uint32_t payload_bytes, abi::RecordHeader** recor
 }
 
 WaitResult RingWriter::wait_for_space(uint32_t bytes) {
-  const auto has_room = [this, bytes] {
+  // For a while of writing, not for one record: a writer that is let in for each freed record takes its core from the reader.
+  const uint64_t wanted = std::max<uint64_t>(bytes, kWorthWaking);
+  const auto has_room = [this, wanted] {
     cached_head_ = client_load_head(*header_);
-    return free_bytes() >= bytes;
+    return free_bytes() >= wanted;
   };
   Sleep sleep;
   sleep.word = &header_->client_wants_space;
@@ -80,13 +83,9 @@ void RingReader::FreeBuffer::operator()(std::byte* p) const { ::operator delete[
 RingReader::RingReader(const Segment& segment) : RingReader(&segment.header(), segment.ring()) {}
 
 RingReader::RingReader(abi::SegmentHeader* header, const std::byte* ring)
-    : shared_(header),
-      ring_(ring),
-      buffer_(static_cast<std::byte*>(::operator new[](abi::kMaxRecordBytes, std::align_val_t{64}))) {}
+    : shared_(header), ring_(ring), buffer_(static_cast<std::byte*>(::operator new[](abi::kMaxRecordBytes, std::align_val_t{64}))) {}
 
-std::span<const std::byte> RingReader::payload() const {
-  return {buffer_.get() + sizeof(abi::RecordHeader), header().payload_bytes};
-}
+std::span<const std::byte> RingReader::payload() const { return {buffer_.get() + sizeof(abi::RecordHeader), header().payload_bytes}; }
 
 bool RingReader::has_record() { return available_until_ != head_ || proxy_load_tail(*shared_) != head_; }
 
@@ -124,29 +123,42 @@ void RingReader::consume() {
   head_ += header().size_bytes;
   ++sequence_;
   proxy_store_head(*shared_, head_);
-  if (proxy_hint_space_wanted(*shared_) && abi::kRingBytes - (available_until_ - head_) >= kWorthWaking &&
-      proxy_takes_space_wanted(*shared_)) {
+  if (proxy_hint_space_wanted(*shared_) && abi::kRingBytes - (available_until_ - head_) >= kWorthWaking && proxy_takes_space_wanted(*shared_)) {
     futex_wake(&shared_->client_wants_space, 1);
   }
 }
 
-WaitResult RingReader::wait(Waiter& waiter, const Peer& peer) {
+WaitResult RingReader::wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake) {
   // Everything is consumed, so whoever sleeps for space has it. Fenced: a sleeper the hint missed is seen here.
   if (proxy_takes_space_wanted(*shared_)) futex_wake(&shared_->client_wants_space, 1);
   Sleep sleep;
   sleep.word = &shared_->proxy_asleep;
-  sleep.announce = [](void* header) {
-    proxy_announces_sleep(*static_cast<abi::SegmentHeader*>(header));
+  struct Sleeper {
+    abi::SegmentHeader& header;
+    std::atomic<uint32_t>* awake;
+    bool asleep = false;
+  } sleeper{*shared_, awake};
+  sleep.announce = [](void* context) {
+    auto& s = *static_cast<Sleeper*>(context);
+    if (s.awake != nullptr && !s.asleep) s.awake->fetch_sub(1, std::memory_order_relaxed);
+    s.asleep = true;
+    proxy_announces_sleep(s.header);
     return true;
   };
-  sleep.withdraw = [](void* header) { proxy_is_awake(*static_cast<abi::SegmentHeader*>(header)); };
-  sleep.context = shared_;
-  // A stop that comes while we spin is seen at once as well.
-  const auto ready = [this, &peer] {
-    return has_record() || (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire));
+  sleep.withdraw = [](void* context) {
+    auto& s = *static_cast<Sleeper*>(context);
+    proxy_is_awake(s.header);
+    if (s.awake != nullptr && s.asleep) s.awake->fetch_add(1, std::memory_order_relaxed);
   };
+  sleep.context = &sleeper;
+  // A stop that comes while we spin is seen at once as well.
+  const auto ready = [this, &peer] { return has_record() || (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire)); };
   const WaitResult result = waiter.until(WaitReason::kRecord, peer, sleep, ready);
   return result == WaitResult::kDone && !has_record() ? WaitResult::kPeerDead : result;
+}
+
+void rouse_reader(abi::SegmentHeader& header) {
+  if (client_takes_proxy_asleep(header)) futex_wake(&header.proxy_asleep, 1);
 }
 
 void wake_reader(abi::SegmentHeader& header) {

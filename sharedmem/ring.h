@@ -6,6 +6,7 @@
 // nobody.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,9 +18,7 @@
 
 namespace tube::shared {
 
-constexpr uint32_t record_bytes(uint32_t payload_bytes) {
-  return (static_cast<uint32_t>(sizeof(abi::RecordHeader)) + payload_bytes + 15u) & ~15u;
-}
+constexpr uint32_t record_bytes(uint32_t payload_bytes) { return (static_cast<uint32_t>(sizeof(abi::RecordHeader)) + payload_bytes + 15u) & ~15u; }
 inline constexpr uint32_t kMaxPayloadBytes = abi::kMaxRecordBytes - static_cast<uint32_t>(sizeof(abi::RecordHeader));
 
 class RingWriter {
@@ -56,7 +55,7 @@ class RingReader {
   enum class Next : uint32_t {
     kRecord,  // header() and payload() hold a validated copy
     kEmpty,
-    kBad,     // the client broke the protocol: bad_reason(); poison the session
+    kBad,  // the client broke the protocol: bad_reason(); poison the session
   };
 
   // `segment` outlives the reader. Allocates the private buffer once.
@@ -73,8 +72,8 @@ class RingReader {
   void consume();
 
   // Sleeps until there is a record, `peer.stop` is set (kPeerDead) or the socket hung up. Wakes a client that waits for
-  // space first, so call it whenever next() says kEmpty.
-  WaitResult wait(Waiter& waiter, const Peer& peer);
+  // space first, so call it whenever next() says kEmpty. `awake` is one less while this one sleeps; may be nullptr.
+  WaitResult wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake = nullptr);
 
   const char* bad_reason() const { return bad_reason_; }
   // Our own head: what was consumed, in bytes since the start. The depth of the queue is untrusted.
@@ -101,6 +100,10 @@ class RingReader {
   uint64_t sequence_ = 0;
   const char* bad_reason_ = "";
 };
+
+// Client, any thread: the session, if it sleeps, wakes and spins for a record that will come soon. Waking takes tens of
+// microseconds, which then pass while the client does something else. Costs a fence and a load when it is awake.
+void rouse_reader(abi::SegmentHeader& header);
 
 // Proxy, any thread: makes a session that sleeps in RingReader::wait look at its stop flag. Store the flag first.
 void wake_reader(abi::SegmentHeader& header);

@@ -15,8 +15,7 @@ namespace tube::shared {
 namespace {
 
 Error memory_file_error(int error_number, const char* name, uint64_t size_bytes) {
-  const std::string what = std::string("cannot make the shared memory file '") + name + "' of " +
-                           std::to_string(size_bytes) + " bytes";
+  const std::string what = std::string("cannot make the shared memory file '") + name + "' of " + std::to_string(size_bytes) + " bytes";
   switch (error_number) {
     case ENOSPC: return Error{ENOSPC, what + ": shared memory is used up (/dev/shm or the container's shm size)"};
     case ENOMEM: return Error{ENOMEM, what + ": the machine or the container (memory limit) is out of memory"};
@@ -88,8 +87,7 @@ Status verify_memory_file(int fd, uint64_t size_bytes, bool constant) {
   struct stat info;
   if (::fstat(fd, &info) != 0) return errno_error(errno, "cannot look at the proxy's memory file");
   if (static_cast<uint64_t>(info.st_size) != size_bytes) {
-    return Error{EINVAL, "the proxy's memory file has " + std::to_string(info.st_size) + " bytes instead of " +
-                             std::to_string(size_bytes)};
+    return Error{EINVAL, "the proxy's memory file has " + std::to_string(info.st_size) + " bytes instead of " + std::to_string(size_bytes)};
   }
   return {};
 }
@@ -107,14 +105,20 @@ Result<Segment> Segment::create(uint64_t session_id) {
   Result<Mapping> ring = Mapping::map_ring(segment.fd(), abi::kRingOffset, abi::kRingBytes);
   if (!ring) return ring.error();
   segment.ring_ = ring.take();
-  abi::SegmentHeader& header = segment.header();
-  header.magic = abi::kSegmentMagic;
-  header.abi_version = abi::kAbiVersion;
-  header.segment_bytes = abi::kSegmentBytes;
-  header.session_id = session_id;
-  proxy_store_state(header, abi::ProxyState::kStarting);
+  segment.begin(session_id);
   return segment;
 }
+
+void Segment::begin(uint64_t session_id) {
+  abi::SegmentHeader& now = header();
+  now.magic = abi::kSegmentMagic;
+  now.abi_version = abi::kAbiVersion;
+  now.segment_bytes = abi::kSegmentBytes;
+  now.session_id = session_id;
+  proxy_store_state(now, abi::ProxyState::kStarting);
+}
+
+void Segment::wipe(bool more_chunks) { std::memset(memory_.data(), 0, more_chunks ? abi::kSegmentBytes : abi::kFirstBytes); }
 
 Status Segment::allocate_more_chunks() {
   const int error = allocate(fd(), abi::kFirstBytes, abi::kMoreChunksBytes);
@@ -130,13 +134,17 @@ Result<Segment> Segment::attach(UniqueFd fd) {
   if (!memory) return memory.error();
   segment.memory_ = memory.take();
   const abi::SegmentHeader& header = segment.header();
-  if (header.magic != abi::kSegmentMagic || header.abi_version != abi::kAbiVersion ||
-      header.segment_bytes != abi::kSegmentBytes) {
+  if (header.magic != abi::kSegmentMagic || header.abi_version != abi::kAbiVersion || header.segment_bytes != abi::kSegmentBytes) {
     return Error{EPROTO, "the proxy's shared segment has another layout; function and proxy are of different versions"};
   }
   Result<Mapping> ring = Mapping::map_ring(segment.fd(), abi::kRingOffset, abi::kRingBytes);
   if (!ring) return ring.error();
   segment.ring_ = ring.take();
+  // A forked child has no use of it, and the proxy may use the memory again when this address space is gone.
+  if (::madvise(segment.memory_.data(), segment.memory_.size(), MADV_DONTFORK) != 0 ||
+      ::madvise(segment.ring_.data(), segment.ring_.size(), MADV_DONTFORK) != 0) {
+    return errno_error(errno, "cannot keep the shared segment from children");
+  }
   segment.fd_.reset();  // the mappings hold the memory; a program's fd table is not ours to fill
   return segment;
 }
@@ -145,20 +153,14 @@ abi::ReplyHeader& Segment::reply(uint32_t slot) const {
   return *reinterpret_cast<abi::ReplyHeader*>(memory_.data() + abi::kReplyOffset + uint64_t{slot} * abi::kReplySlotBytes);
 }
 
-std::byte* Segment::reply_payload(uint32_t slot) const {
-  return reinterpret_cast<std::byte*>(&reply(slot)) + sizeof(abi::ReplyHeader);
-}
+std::byte* Segment::reply_payload(uint32_t slot) const { return reinterpret_cast<std::byte*>(&reply(slot)) + sizeof(abi::ReplyHeader); }
 
-uint64_t& Segment::word(uint32_t index) const {
-  return *reinterpret_cast<uint64_t*>(memory_.data() + abi::kWordsOffset + uint64_t{index} * 8);
-}
+uint64_t& Segment::word(uint32_t index) const { return *reinterpret_cast<uint64_t*>(memory_.data() + abi::kWordsOffset + uint64_t{index} * 8); }
 
 uint64_t& Segment::chunk_state(uint32_t index) const {
   return *reinterpret_cast<uint64_t*>(memory_.data() + abi::kChunkStatesOffset + uint64_t{index} * 8);
 }
 
-std::byte* Segment::chunk(uint32_t index) const {
-  return memory_.data() + abi::kChunksOffset + uint64_t{index} * abi::kChunkBytes;
-}
+std::byte* Segment::chunk(uint32_t index) const { return memory_.data() + abi::kChunksOffset + uint64_t{index} * abi::kChunkBytes; }
 
 }  // namespace tube::shared

@@ -32,6 +32,10 @@ class Segment {
 
   // Proxy: makes, fills the constant header fields (state kStarting), seals; pages for all but the later chunks.
   static Result<Segment> create(uint64_t session_id);
+  // Proxy: the constant header fields, of a new segment or a wiped one.
+  void begin(uint64_t session_id);
+  // Proxy: everything zero, as in a new one. Nobody else may have it mapped.
+  void wipe(bool more_chunks);
   // Proxy: pages for the later chunks. ENOMEM, ENOSPC.
   Status allocate_more_chunks();
   // Client: verifies and maps. Takes the fd and closes it once mapped.
@@ -41,6 +45,7 @@ class Segment {
   int fd() const { return fd_.get(); }  // proxy's side only; -1 after attach()
 
   abi::SegmentHeader& header() const { return *reinterpret_cast<abi::SegmentHeader*>(memory_.data()); }
+  abi::WaitCounters& wait_counters() const { return *reinterpret_cast<abi::WaitCounters*>(memory_.data() + abi::kWaitCountersOffset); }
   // kRingBytes, mapped twice in a row.
   std::byte* ring() const { return ring_.data(); }
   // Precondition of all below: index < the abi count. The proxy checks an untrusted index before it asks.

@@ -43,7 +43,7 @@ enum class SendMode : uint32_t { kBlock, kNeverBlock };
 Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds = {}, SendMode mode = SendMode::kBlock);
 
 struct Received {
-  size_t size_bytes = 0;        // 0 never comes: the end of the connection is an error (ENODATA)
+  size_t size_bytes = 0;  // 0 never comes: the end of the connection is an error (ENODATA)
   std::vector<UniqueFd> fds;
 };
 // One message. EMSGSIZE when it was longer than the buffer or carried more than `max_fds` fds; all fds are closed then.

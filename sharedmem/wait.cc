@@ -15,16 +15,19 @@
 namespace tube::shared {
 namespace {
 
-constexpr uint64_t kPeerCheckNs = 50'000'000;   // how late a dead peer may be noticed; one poll(2) each
+constexpr uint64_t kPeerCheckNs = 50'000'000;  // how late a dead peer may be noticed; one poll(2) each
 constexpr uint64_t kProbeNs = 20'000'000;
 constexpr uint64_t kFirstNapNs = 20'000;
-constexpr uint64_t kLongestNapNs = 250'000;     // the price of a GPU word that nobody wakes us for
-constexpr uint32_t kPausesPerClockRead = 32;    // a pause is about 40 ns on current x86: the clock every microsecond
+constexpr uint64_t kLongestNapNs = 250'000;   // the price of a GPU word that nobody wakes us for
+constexpr uint64_t kNapPart = 16;             // a nap is this part of what was waited already
+constexpr uint64_t kWakeNs = 30'000;          // from the waker's futex call to the sleeper's next instruction (23 to 48 us)
+constexpr uint32_t kPausesPerClockRead = 32;  // a pause is about 40 ns on current x86: the clock every microsecond
 constexpr uint64_t kQuietSpinNs = 2'000;
 constexpr int kYields = 3;
-// An idle session looks at its stop flag this often even if a hostile client keeps its sleep flag up (see wake_reader);
-// honest clients never need it.
-constexpr uint64_t kSessionNapNs = 1'000'000'000;
+// An idle session is woken for whatever it has to know. It looks by itself at its stop flag in case a hostile client keeps its
+// sleep flag up (see wake_reader), and more often at a client that closed its socket and whose death nobody else would see.
+constexpr uint64_t kSessionNapNs = 60'000'000'000;
+constexpr uint64_t kUnconnectedNapNs = 1'000'000'000;
 
 void cpu_pause() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -85,28 +88,35 @@ WaitResult check_peer(const Peer& peer, bool gpu_wait) {
   return alive ? WaitResult::kDone : WaitResult::kPeerDead;
 }
 
-// A stream's progress is worth a longer spin: a native cuStreamSynchronize spins all the way, and here nobody wakes us.
-uint64_t Waiter::spin_limit_ns(WaitReason reason) const {
-  return uint64_t{spin_us_.load(std::memory_order_relaxed)} * (reason == WaitReason::kWord ? 10'000 : 1000);
+// A full ring takes long to drain, and who waits for it has a lot to say: sleep at once. A stream's progress is worth a long spin:
+// a native cuStreamSynchronize spins all the way, and here nobody wakes us.
+uint32_t Waiter::spin_us() const {
+  return followed_ != nullptr ? atomic(*followed_).load(std::memory_order_relaxed) : spin_us_.load(std::memory_order_relaxed);
+}
+
+policies::SpinCost Waiter::spin_cost(WaitReason reason) const {
+  const uint32_t spin_us = this->spin_us();
+  if (reason == WaitReason::kRingSpace) return {};
+  if (on_gpu(reason)) return {uint64_t{spin_us} * 100'000, kFirstNapNs / 2, kNapPart * 2, 64};
+  return {uint64_t{spin_us} * 1000, kWakeNs, 0, 4};
 }
 
 uint64_t Waiter::spin_budget_ns(WaitReason reason) const {
-  const uint64_t limit = spin_limit_ns(reason);
-  const uint64_t typical = typical_ns_[static_cast<uint32_t>(reason)].load(std::memory_order_relaxed);
-  if (typical == 0) return limit;
-  // Twice the usual wait catches most of them. Where even that is beyond the limit, spinning is mostly lost: keep an
-  // eighth, so that a change back to short waits is noticed.
-  if (typical > limit) return limit / 8;
-  return std::min(std::max<uint64_t>(2 * typical, 2000), limit);
+  const policies::SpinCost cost = spin_cost(reason);
+  if (cost.limit_ns == 0) return 0;
+  policies::Gaps gaps;
+  for (uint32_t i = 0; i < policies::kGapBuckets; ++i) gaps.count[i] = gaps_[static_cast<uint32_t>(reason)][i].load(std::memory_order_relaxed);
+  return policies::best_spin(gaps, cost);
 }
 
 void Waiter::learn(WaitReason reason, uint64_t waited_ns) {
-  std::atomic<uint64_t>& typical = typical_ns_[static_cast<uint32_t>(reason)];
-  const uint64_t old = typical.load(std::memory_order_relaxed);
-  // One very long wait (the program thought for a second) must not outweigh many short ones: long is long.
-  const uint64_t sample = std::min<uint64_t>(waited_ns, 2 * spin_limit_ns(reason));
-  const uint64_t next = old == 0 ? sample : old - old / 8 + sample / 8;
-  typical.store(std::max<uint64_t>(next, 1), std::memory_order_relaxed);  // a lost update between threads is harmless
+  std::atomic<uint32_t>(&gaps)[policies::kGapBuckets] = gaps_[static_cast<uint32_t>(reason)];
+  uint32_t seen = 0;
+  for (const std::atomic<uint32_t>& count : gaps) seen += count.load(std::memory_order_relaxed);
+  if (seen >= policies::kGapsRemembered) {
+    for (std::atomic<uint32_t>& count : gaps) count.store(count.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
+  }
+  gaps[policies::gap_bucket(waited_ns)].fetch_add(1, std::memory_order_relaxed);
 }
 
 bool Waiter::spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready) {
@@ -135,17 +145,21 @@ WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, 
   const uint64_t start_ns = now_ns();
   if (spin(start_ns, spin_budget_ns(reason), ready)) {
     learn(reason, now_ns() - start_ns);
+    if (counters_ != nullptr) count_one(counters_->spun[static_cast<uint32_t>(reason)]);
     return WaitResult::kDone;
   }
-  const WaitResult result =
-      sleep != nullptr ? sleep_on_futex(reason, peer, *sleep, ready) : sleep_polling(reason, peer, probe, ready);
+  if (counters_ != nullptr) count_one(counters_->slept[static_cast<uint32_t>(reason)]);
+  const WaitResult result = sleep != nullptr ? sleep_on_futex(reason, peer, *sleep, ready) : sleep_polling(reason, peer, probe, ready);
   if (result == WaitResult::kDone) learn(reason, now_ns() - start_ns);
   return result;
 }
 
 WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep, ReadyRef ready) {
-  // A session hears of its client's death by wake_reader; everyone else has to look.
-  const uint64_t nap_ns = reason == WaitReason::kRecord ? kSessionNapNs : kPeerCheckNs;
+  // A session hears of its client's death by wake_reader while the socket stands; everyone else has to look.
+  const auto nap_ns = [&] {
+    if (reason != WaitReason::kRecord) return kPeerCheckNs;
+    return peer.socket_fd >= 0 && !connected(peer) ? kUnconnectedNapNs : kSessionNapNs;
+  };
   WaitResult result = WaitResult::kDone;
   while (true) {
     const bool announced = sleep.announce(sleep.context);
@@ -156,8 +170,11 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
       if (ready()) result = WaitResult::kDone;  // it answered and died: the answer counts
       break;
     }
-    if (announced) futex_wait(sleep.word, sleep.asleep_value, nap_ns);
+    if (announced) futex_wait(sleep.word, sleep.asleep_value, nap_ns());
     if (ready()) break;
+    // Woken for something that is to come (rouse_reader), or to look at a flag.
+    const bool roused = reason == WaitReason::kRecord && announced && atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;
+    if (const uint64_t limit = spin_cost(reason).limit_ns; roused && limit != 0 && spin(now_ns(), limit, ready)) break;
   }
   if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
   return result;
@@ -181,7 +198,7 @@ WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Prob
       next_peer_check_ns = now + kPeerCheckNs;
     }
     // In proportion to what was waited already: being late costs a wait a few percent, whatever its length.
-    const timespec nap{0, static_cast<long>(std::clamp((now - start_ns) / 16, kFirstNapNs, kLongestNapNs))};
+    const timespec nap{0, static_cast<long>(std::clamp((now - start_ns) / kNapPart, kFirstNapNs, kLongestNapNs))};
     ::nanosleep(&nap, nullptr);
     if (ready()) return WaitResult::kDone;
   }

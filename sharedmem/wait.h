@@ -1,11 +1,11 @@
 // The one wait helper. Every wait of hook and proxy on the other side goes through Waiter, under a reason's name.
 //
-// A wait spins first, for at most `spin_us` (ten times that for a stream's progress) and for no longer than waits of this
-// reason lately took (a spin that never pays is cut short), offering its core to others meanwhile. Then it sleeps. Words
+// A wait spins first, for at most `spin_us` (a hundred times that for what the GPU writes) and for as long as that lately paid
+// for waits of this reason (policies/spin.h), offering its core to others meanwhile. Then it sleeps. Words
 // that a process writes are slept on as futexes, announced by the protocols of abi.h; words that the GPU writes have no
 // waker, so the wait polls, with naps of a sixteenth of what it waited already, 20 to 250 us. While it sleeps it looks
-// every 50 ms whether the other process still lives, and in GPU waits it calls a probe every 20 ms. With spin_us == 0
-// (cores are scarce) a spin is a few sched_yield().
+// every 50 ms whether the other process still lives (a session, which is told, every minute), and in GPU waits it calls a probe every
+// 20 ms. With spin_us == 0 (cores are scarce) a spin is a few sched_yield().
 //
 // No allocation, no lock; the cost of a wait that is already satisfied is one call of `ready`. Any thread.
 #pragma once
@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "policies/spin.h"
 #include "sharedmem/abi.h"
 
 namespace tube::shared {
@@ -26,21 +27,23 @@ enum class WaitReason : uint32_t {
   kCount,
 };
 
+static_assert(static_cast<uint32_t>(WaitReason::kCount) <= abi::kWaitReasons);
+
 enum class WaitResult : uint32_t {
   kDone,
-  kPeerDead,   // the socket hung up, or the caller's own stop flag is set
-  kStopping,   // the proxy ends in order
-  kSticky,     // the session was poisoned, or (kWord, kChunk) the context has a sticky error: it will never be done
+  kPeerDead,  // the socket hung up, or the caller's own stop flag is set
+  kStopping,  // the proxy ends in order
+  kSticky,    // the session was poisoned, or (kWord, kChunk) the context has a sticky error: it will never be done
 };
 const char* wait_result_text(WaitResult result);
 
 // How a wait knows that the other side is gone. The owner keeps socket and header alive. Client: socket and header;
 // proxy: `stop`, and the socket if nobody else watches it.
 struct Peer {
-  int socket_fd = -1;                          // -1: not looked at
-  abi::SegmentHeader* header = nullptr;        // client only: proxy_state and sticky_error are looked at
-  const std::atomic<bool>* stop = nullptr;     // ours, local: the session should end, the process exits
-  uint64_t socket_inode = 0;                   // of our socket: another one at its number means that the program closed it
+  int socket_fd = -1;                       // -1: not looked at
+  abi::SegmentHeader* header = nullptr;     // client only: proxy_state and sticky_error are looked at
+  const std::atomic<bool>* stop = nullptr;  // ours, local: the session should end, the process exits
+  uint64_t socket_inode = 0;                // of our socket: another one at its number means that the program closed it
   // Does the other process live, given what the socket alone would say? For those who know more than the socket.
   bool (*second_opinion)(void* context, bool socket_says) = nullptr;
   void* opinion_context = nullptr;
@@ -72,7 +75,14 @@ class Waiter {
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
+  // Counts from now on how waits end, those apart that were satisfied at once; call before the first wait. `counters` outlives
+  // the waits.
+  void count_into(abi::WaitCounters* counters) { counters_ = counters; }
+
   void set_spin_us(uint32_t spin_us) { spin_us_.store(spin_us, std::memory_order_relaxed); }
+  uint32_t spin_us() const;
+  // From now on the limit is what stands in `*spin_us`, which outlives the waiter. Call before the first wait.
+  void follow(uint32_t* spin_us) { followed_ = spin_us; }
 
   // Until ready() is true, asleep on a futex after the spin. `ready` is called often and must be cheap.
   template <class Ready>
@@ -107,10 +117,13 @@ class Waiter {
   WaitResult sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep, ReadyRef ready);
   WaitResult sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready);
   void learn(WaitReason reason, uint64_t waited_ns);
-  uint64_t spin_limit_ns(WaitReason reason) const;
+  policies::SpinCost spin_cost(WaitReason reason) const;
 
   std::atomic<uint32_t> spin_us_;
-  std::atomic<uint64_t> typical_ns_[static_cast<uint32_t>(WaitReason::kCount)] = {};  // moving average, 0 = unknown
+  abi::WaitCounters* counters_ = nullptr;
+  uint32_t* followed_ = nullptr;
+  // How long waits of each reason took (policies/spin.h). Threads that wait at once may lose a count; nothing rests on one.
+  std::atomic<uint32_t> gaps_[static_cast<uint32_t>(WaitReason::kCount)][policies::kGapBuckets] = {};
 };
 
 }  // namespace tube::shared

@@ -21,7 +21,7 @@ inline constexpr uint32_t kCandidates = 4;
 inline constexpr uint64_t kWindowBytes = kThreadSanitizer ? 64ull << 30 : 0x1000'0000'0000ull;  // 16 TiB
 inline constexpr uint64_t kDeviceBytes = kWindowBytes / 2;                                      // 8 TiB
 inline constexpr uint32_t kMaxClients = 128;
-inline constexpr uint64_t kPinnedSlotBytes = (kWindowBytes - kDeviceBytes) / kMaxClients;       // 64 GiB
+inline constexpr uint64_t kPinnedSlotBytes = (kWindowBytes - kDeviceBytes) / kMaxClients;  // 64 GiB
 static_assert(kThreadSanitizer || kPinnedSlotBytes == 64ull << 30);
 
 constexpr uint64_t device_base(uint32_t candidate) { return (candidate + 1) * kWindowBytes; }

@@ -2,8 +2,8 @@
 
 #include <atomic>
 
-#include "base/sanitizer.h"
 #include "sharedmem/accessors.h"
+#include "sharedmem/other_process.h"
 
 namespace tube::shared {
 
@@ -39,18 +39,14 @@ uint64_t Words::next_value(uint32_t word) { return issued_[word].fetch_add(1, st
 
 uint64_t Words::last_value(uint32_t word) const { return issued_[word].load(std::memory_order_relaxed); }
 
-// A host function's effects reach a waiting thread through the GPU: one word is written here, another one read, and what lies
-// between is another process, which ThreadSanitizer cannot see. For it there is one more atomic in between.
-static std::atomic<uint64_t> stores_for_sanitizer{0};
-
 uint64_t Words::load(uint32_t word) const {
   const uint64_t value = load_word(segment_->word(word));
-  if constexpr (kThreadSanitizer) (void)stores_for_sanitizer.load(std::memory_order_acquire);
+  seen_of_other_process();
   return value;
 }
 
 void Words::store(uint32_t word, uint64_t value) {
-  if constexpr (kThreadSanitizer) stores_for_sanitizer.fetch_add(1, std::memory_order_acq_rel);
+  passed_to_other_process();
   store_word(segment_->word(word), value);
 }
 

@@ -13,7 +13,7 @@ bool allowed(const Range& r, bool write, const Accessor& who) {
     case RangeKind::kSymbol:
     case RangeKind::kArray:
     case RangeKind::kImported:
-      return who.dma || r.device == who.device || (who.peers & owner) != 0;
+    case RangeKind::kExternal: return who.dma || r.device == who.device || (who.peers & owner) != 0;
     case RangeKind::kPool:
       if (r.freeing) return true;  // valid for work ordered before the free; the stream keeps that order
       return who.dma || ((write ? r.writable : r.readable) & bit) != 0;
@@ -23,17 +23,14 @@ bool allowed(const Range& r, bool write, const Accessor& who) {
     }
     case RangeKind::kManaged:
     case RangeKind::kHost:
-    case RangeKind::kRegistered:
-      return true;
+    case RangeKind::kRegistered: return true;
   }
   return false;
 }
 
 }  // namespace
 
-Range* AddressMap::at(uint64_t address) {
-  return const_cast<Range*>(static_cast<const AddressMap*>(this)->at(address));
-}
+Range* AddressMap::at(uint64_t address) { return const_cast<Range*>(static_cast<const AddressMap*>(this)->at(address)); }
 
 const Range* AddressMap::at(uint64_t address) const {
   auto it = ranges_.upper_bound(address);
@@ -77,8 +74,7 @@ std::vector<Range> AddressMap::intersecting(uint64_t address, uint64_t size) con
   return found;
 }
 
-bool AddressMap::accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin,
-                            uint64_t* end) const {
+bool AddressMap::accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin, uint64_t* end) const {
   std::shared_lock lock(mutex_);
   auto it = ranges_.upper_bound(address);
   if (it == ranges_.begin()) return false;

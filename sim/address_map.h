@@ -23,32 +23,34 @@ struct Pool;
 struct Physical;
 
 enum class RangeKind : uint8_t {
-  kDevice,      // cuMemAlloc
-  kSymbol,      // a module's variable
-  kPool,        // cuMemAllocAsync
+  kDevice,  // cuMemAlloc
+  kSymbol,  // a module's variable
+  kPool,    // cuMemAllocAsync
   kManaged,
   kHost,        // cuMemHostAlloc
   kRegistered,  // cuMemHostRegister
   kMapped,      // cuMemMap
   kArray,
-  kImported,    // cuIpcOpenMemHandle
+  kImported,  // cuIpcOpenMemHandle
+  kExternal,  // mapped external memory: a buffer, or the levels of an array
 };
 
 struct Range {
   uint64_t base = 0;
-  uint64_t size = 0;            // as mapped, rounded up
-  uint64_t requested = 0;       // as asked for
+  uint64_t size = 0;       // as mapped, rounded up
+  uint64_t requested = 0;  // as asked for
   RangeKind kind = RangeKind::kDevice;
   int device = 0;
-  Context* context = nullptr;   // null for memory that belongs to no context
-  uint64_t id = 0;              // CU_POINTER_ATTRIBUTE_BUFFER_ID
-  uint64_t readable = 0;        // kMapped, kPool: bit per device
+  Context* context = nullptr;  // null for memory that belongs to no context
+  uint64_t id = 0;             // CU_POINTER_ATTRIBUTE_BUFFER_ID
+  uint64_t readable = 0;       // kMapped, kPool: bit per device
   uint64_t writable = 0;
-  bool host_access = false;     // kMapped: cuMemSetAccess with a host location
-  unsigned host_flags = 0;      // kHost, kRegistered
+  bool host_access = false;  // kMapped: cuMemSetAccess with a host location
+  unsigned host_flags = 0;   // kHost, kRegistered
   bool sync_memops = false;
-  bool direct = false;          // own mapping, not out of the arena
-  bool freeing = false;         // kPool: cuMemFreeAsync was called
+  bool of_module = false;  // kManaged: a module's variable, which ends with it
+  bool direct = false;     // own mapping, not out of the arena
+  bool freeing = false;    // kPool: cuMemFreeAsync was called
   Pool* pool = nullptr;
   std::shared_ptr<Physical> physical;  // kMapped
   uint64_t physical_offset = 0;
@@ -60,8 +62,8 @@ struct Range {
 // A device or context as the accessor of memory.
 struct Accessor {
   int device = 0;
-  uint64_t peers = 0;   // devices whose cuMemAlloc memory it has enabled
-  bool dma = false;     // copy engines reach every device's memory
+  uint64_t peers = 0;  // devices whose cuMemAlloc memory it has enabled
+  bool dma = false;    // copy engines reach every device's memory
 };
 
 class AddressMap {
@@ -84,8 +86,7 @@ class AddressMap {
     return true;
   }
   // Is every byte accessible? Adjacent ranges count as one (for copy engines: only mapped ones). On success *begin, *end span the accessible run.
-  bool accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin,
-                  uint64_t* end) const;
+  bool accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin, uint64_t* end) const;
   template <typename F>
   void for_each(F change) {
     std::unique_lock lock(mutex_);

@@ -8,6 +8,7 @@
 
 #include "protocol/array_format.h"
 #include "sim/device.h"
+#include "sim/external.h"
 #include "sim/heap.h"
 
 namespace tube::sim {
@@ -115,7 +116,10 @@ unsigned most_levels(const Descriptor& d) {
   return static_cast<unsigned>(std::bit_width(std::max({d.Width, d.Height, layers ? size_t{0} : d.Depth})));
 }
 
-CUresult create_mipmapped(Context* context, CUmipmappedArray* out, const Descriptor& d, unsigned wanted) {
+}  // namespace
+
+CUresult create_mipmapped(Context* context, CUmipmappedArray* out, const Descriptor& d, unsigned wanted,
+                          const std::function<CUresult(uint64_t bytes, uint64_t* base)>& place) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check(*context, d, true)) return r;
   State& s = state();
@@ -132,7 +136,7 @@ CUresult create_mipmapped(Context* context, CUmipmappedArray* out, const Descrip
     mipmap->levels[i]->base = bytes;
     bytes += (array_bytes(*mipmap->levels[i]) + kAllocAlign - 1) / kAllocAlign * kAllocAlign;
   }
-  if (CUresult r = allocate(s, context, bytes, &mipmap->base)) return r;
+  if (CUresult r = place(bytes, &mipmap->base)) return r;
   for (auto& level : mipmap->levels) {
     level->base += mipmap->base;
     s.live.emplace(level.get(), Kind::kArray);
@@ -141,6 +145,8 @@ CUresult create_mipmapped(Context* context, CUmipmappedArray* out, const Descrip
   *out = reinterpret_cast<CUmipmappedArray>(mipmap.release());
   return CUDA_SUCCESS;
 }
+
+namespace {
 
 void forget(State& s, Mipmap* mipmap) {
   for (auto& level : mipmap->levels) s.live.erase(level.get());
@@ -183,10 +189,10 @@ SIM_API CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIP
   return create(context, pHandle, *pAllocateArray);
 }
 
-#define SIM_LIVE(type, kind, variable, handle)           \
-  State& s = state();                                    \
-  Lock lock(s.mutex);                                    \
-  auto* variable = live<type>(s, handle, Kind::kind);    \
+#define SIM_LIVE(type, kind, variable, handle)        \
+  State& s = state();                                 \
+  Lock lock(s.mutex);                                 \
+  auto* variable = live<type>(s, handle, Kind::kind); \
   if (variable == nullptr) return CUDA_ERROR_INVALID_HANDLE
 
 SIM_API CUresult cuArrayDestroy(CUarray hArray) {
@@ -194,7 +200,7 @@ SIM_API CUresult cuArrayDestroy(CUarray hArray) {
   SIM_LIVE(Array, kArray, array, hArray);
   if (array->mipmap != nullptr) return CUDA_ERROR_INVALID_HANDLE;  // a level ends with its mipmapped array
   if (CUresult r = check_capture_unsafe(s)) return r;
-  if (CUresult r = synchronize(lock, array->context)) return r;
+  if (CUresult r = quiesce(lock, array->context)) return r;
   if (auto gone = s.map.remove(array->base)) release_range(s, *gone);
   s.live.erase(array);
   delete array;
@@ -240,7 +246,8 @@ SIM_API CUresult cuArrayGetPlane(CUarray* pPlaneArray, CUarray hArray, unsigned 
 SIM_API CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned int numMipmapLevels) {
   SIM_ENTER_CONTEXT(context);
   if (descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return create_mipmapped(context, pHandle, *descriptor, numMipmapLevels);
+  return create_mipmapped(context, pHandle, *descriptor, numMipmapLevels,
+                          [context](uint64_t bytes, uint64_t* base) { return allocate(state(), context, bytes, base); });
 }
 
 SIM_API CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level) {
@@ -256,7 +263,7 @@ SIM_API CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
   SIM_ENTER(kHandle);
   SIM_LIVE(Mipmap, kMipmap, mipmap, hMipmappedArray);
   if (CUresult r = check_capture_unsafe(s)) return r;
-  if (CUresult r = synchronize(lock, mipmap->context)) return r;
+  if (CUresult r = quiesce(lock, mipmap->context)) return r;
   if (auto gone = s.map.remove(mipmap->base)) release_range(s, *gone);
   forget(s, mipmap);
   return CUDA_SUCCESS;
@@ -268,8 +275,7 @@ SIM_API CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIE
   SIM_LIVE(Mipmap, kMipmap, found, mipmap);
   return CUDA_ERROR_INVALID_VALUE;
 }
-SIM_API CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements, CUmipmappedArray mipmap,
-                                                       CUdevice device) {
+SIM_API CUresult cuMipmappedArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS* requirements, CUmipmappedArray mipmap, CUdevice device) {
   SIM_ENTER(kHandle);
   if (requirements == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIVE(Mipmap, kMipmap, found, mipmap);
@@ -285,8 +291,8 @@ SIM_API CUresult cuMemMapArrayAsync(CUarrayMapInfo* mapInfoList, unsigned int co
     const CUarrayMapInfo& info = mapInfoList[i];
     const bool mipmapped = info.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
     if (!mipmapped && info.resourceType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
-    const bool known = mipmapped ? live<Mipmap>(s, info.resource.mipmap, Kind::kMipmap) != nullptr
-                                 : live<Array>(s, info.resource.array, Kind::kArray) != nullptr;
+    const bool known =
+        mipmapped ? live<Mipmap>(s, info.resource.mipmap, Kind::kMipmap) != nullptr : live<Array>(s, info.resource.array, Kind::kArray) != nullptr;
     if (!known) return CUDA_ERROR_INVALID_HANDLE;
   }
   return CUDA_ERROR_INVALID_VALUE;  // none of them is sparse

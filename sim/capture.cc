@@ -73,8 +73,8 @@ CUresult begin(Context* context, CUstream handle, CUstreamCaptureMode mode, Grap
   return CUDA_SUCCESS;
 }
 
-CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph,
-              const CUgraphNode** dependencies, const CUgraphEdgeData** edges, size_t* count) {
+CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph, const CUgraphNode** dependencies,
+              const CUgraphEdgeData** edges, size_t* count) {
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -83,9 +83,9 @@ CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, 
   // A query about the legacy stream is refused but does not invalidate the captures it would depend on.
   if (stream == stream->context->legacy_stream && legacy_would_depend(s, stream->context)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   Capture* capture = stream->capture.get();
-  *status = capture == nullptr                    ? CU_STREAM_CAPTURE_STATUS_NONE
-            : capture->invalid == CUDA_SUCCESS    ? CU_STREAM_CAPTURE_STATUS_ACTIVE
-                                                  : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  *status = capture == nullptr                 ? CU_STREAM_CAPTURE_STATUS_NONE
+            : capture->invalid == CUDA_SUCCESS ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                               : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
   if (*status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
   if (id != nullptr) *id = capture->id;
   if (graph != nullptr) *graph = reinterpret_cast<CUgraph>(capture->graph);
@@ -118,15 +118,14 @@ CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies, si
 }
 
 CUresult end(Context* context, CUstream handle, CUgraph* out) {
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   CapturePtr capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id)
-    return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   CUresult result = CUDA_SUCCESS;
   if (capture->invalid != CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (capture->origin != stream) result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -172,8 +171,7 @@ CUresult capture_wait(State& s, Stream* stream, Event* event) {
     capture->streams.push_back(stream);
   }
   for (Node* node : event->capture_deps)
-    if (std::find(stream->capture_tail.begin(), stream->capture_tail.end(), node) == stream->capture_tail.end())
-      stream->capture_tail.push_back(node);
+    if (std::find(stream->capture_tail.begin(), stream->capture_tail.end(), node) == stream->capture_tail.end()) stream->capture_tail.push_back(node);
   return CUDA_SUCCESS;
 }
 
@@ -213,8 +211,8 @@ SIM_API CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode m
   return begin(context, hStream, mode, nullptr, {});
 }
 
-SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
-                                             const CUgraphEdgeData*, size_t numDependencies, CUstreamCaptureMode mode) {
+SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData*,
+                                             size_t numDependencies, CUstreamCaptureMode mode) {
   SIM_ENTER_STREAM(context, hStream);
   Graph* graph = nullptr;
   std::vector<Node*> tail;
@@ -239,8 +237,7 @@ SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
 
 SIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   SIM_ENTER(kInit);
-  if (mode == nullptr || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::swap(*mode, thread().capture_mode);
   return CUDA_SUCCESS;
 }
@@ -253,24 +250,22 @@ SIM_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus*
   SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr, nullptr);
 }
-SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
-                                           CUgraph* graph_out, const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
+SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                                           const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
   SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out);
 }
-SIM_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
-                                           CUgraph* graph_out, const CUgraphNode** dependencies_out,
-                                           const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
+SIM_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                                           const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
   SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
-SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies, size_t numDependencies,
-                                                   unsigned int flags) {
+SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies, size_t numDependencies, unsigned int flags) {
   SIM_ENTER_STREAM(context, hStream);
   return update(context, hStream, dependencies, numDependencies, flags);
 }
-SIM_API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData*,
-                                                      size_t numDependencies, unsigned int flags) {
+SIM_API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData*, size_t numDependencies,
+                                                      unsigned int flags) {
   SIM_ENTER_STREAM(context, hStream);
   return update(context, hStream, dependencies, numDependencies, flags);
 }

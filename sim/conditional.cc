@@ -11,6 +11,7 @@ struct Handle {
   uint32_t initial = 0;
   bool assigned = false;  // `initial` at each launch
   bool used = false;      // by a node
+  uint64_t graph = 0;     // that it was made for
 };
 struct Handles {
   std::mutex mutex;  // leaf: kernels set values without State::mutex
@@ -109,6 +110,13 @@ void assign_defaults(const std::vector<uint64_t>& numbers) {
   }
 }
 
+bool has_unused_handle(const Graph& graph) {
+  std::lock_guard locked(handles().mutex);
+  for (const auto& [number, handle] : handles().by_number)
+    if (handle.graph == graph.id && !handle.used) return true;
+  return false;
+}
+
 CUresult check_bodies(const Graph& graph) {
   for (auto& node : graph.nodes)
     if (auto* work = std::get_if<ConditionalWork>(&node->work))
@@ -121,16 +129,17 @@ CUresult check_bodies(const Graph& graph) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx,
-                                                unsigned int defaultLaunchValue, unsigned int flags) {
+SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue,
+                                                unsigned int flags) {
   SIM_ENTER(kInit);
   if (pHandle_out == nullptr || flags > CU_GRAPH_COND_ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
-  if (live_graph(s, hGraph) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (ctx == nullptr ? current_context() == nullptr : live<Context>(s, ctx, Kind::kContext) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const Graph* graph = live_graph(s, hGraph);
+  if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (live<Context>(s, ctx, Kind::kContext) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   std::lock_guard locked(handles().mutex);
   *pHandle_out = handles().next++;
-  handles().by_number[*pHandle_out] = {defaultLaunchValue, defaultLaunchValue, flags == CU_GRAPH_COND_ASSIGN_DEFAULT, false};
+  handles().by_number[*pHandle_out] = {defaultLaunchValue, defaultLaunchValue, flags == CU_GRAPH_COND_ASSIGN_DEFAULT, false, graph->id};
   return CUDA_SUCCESS;
 }

@@ -20,6 +20,8 @@ const Graph* chosen_body(const ConditionalWork& work);
 // The handles below `graph` that get their default value at each launch.
 std::vector<uint64_t> defaulted_handles(const Graph& graph);
 void assign_defaults(const std::vector<uint64_t>& handles);
+// A handle made for this graph that no node took.
+bool has_unused_handle(const Graph& graph);
 // CUDA_ERROR_INVALID_VALUE when a body holds a type of node that it may not.
 CUresult check_bodies(const Graph& graph);
 

@@ -42,14 +42,14 @@ Context* make_context(State& s, Device* device, bool primary) {
   return c;
 }
 
-namespace {
-
-constexpr unsigned kFlagsMask = CU_CTX_FLAGS_MASK;
-
 Context* primary_of(State& s, Device* device) {
   if (device->primary == nullptr) device->primary = make_context(s, device, true);
   return device->primary;
 }
+
+namespace {
+
+constexpr unsigned kFlagsMask = CU_CTX_FLAGS_MASK;
 
 bool valid_flags(unsigned flags) {
   if ((flags & ~kFlagsMask) != 0) return false;
@@ -103,6 +103,10 @@ CUresult release_primary(CUdevice dev, End how) {
   if (c == nullptr || !c->active) return CUDA_SUCCESS;
   tear_down(lock, c);
   set_default_limits(c);
+  {
+    std::lock_guard guard(c->print_mutex);
+    c->printed = false;
+  }
   // A reset leaves the references alone, but the context is inactive until it is retained again.
   c->active = false;
   c->flags = 0;
@@ -183,10 +187,9 @@ SIM_API CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice de
   return create(pctx, flags, dev, 3020);
 }
 
-SIM_API CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags,
-                                CUdevice dev) {
+SIM_API CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
   SIM_ENTER(kInit);
-  if (numParams < 0 || (numParams > 0 && paramsArray == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (numParams > 0 && paramsArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (numParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create(pctx, flags, dev, 3020);
 }
@@ -336,6 +339,10 @@ SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   SIM_ENTER_CONTEXT(c);
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = settle_limit(*c, limit, &value)) return r;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) {
+    std::lock_guard guard(c->print_mutex);
+    if (c->printed) return CUDA_ERROR_INVALID_VALUE;  // the buffer is in use
+  }
   c->limits[static_cast<size_t>(limit)] = value;
   return CUDA_SUCCESS;
 }
@@ -395,7 +402,8 @@ SIM_API CUresult cuCtxResetPersistingL2Cache(void) {
 
 SIM_API CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinityType type) {
   SIM_ENTER_CONTEXT(c);
-  if (pExecAffinity == nullptr || type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_INVALID_VALUE;
+  if (pExecAffinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   pExecAffinity->type = type;
   pExecAffinity->param.smCount.val = static_cast<unsigned>(c->device->spec.sm_count);
   return CUDA_SUCCESS;

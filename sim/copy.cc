@@ -14,16 +14,14 @@ namespace {
 
 // One side of a copy as plain strides.
 struct Side {
-  uint64_t base = 0;       // host address of the first byte
-  uint64_t pitch = 0;      // bytes between rows
-  uint64_t slice = 0;      // bytes between slices
-  int place = -1;          // device ordinal, -1: host
+  uint64_t base = 0;   // host address of the first byte
+  uint64_t pitch = 0;  // bytes between rows
+  uint64_t slice = 0;  // bytes between slices
+  int place = -1;      // device ordinal, -1: host
 };
 
 // Bytes from the first to behind the last one touched.
-uint64_t extent(const Side& side, const CUDA_MEMCPY3D& c) {
-  return (c.Depth - 1) * side.slice + (c.Height - 1) * side.pitch + c.WidthInBytes;
-}
+uint64_t extent(const Side& side, const CUDA_MEMCPY3D& c) { return (c.Depth - 1) * side.slice + (c.Height - 1) * side.pitch + c.WidthInBytes; }
 
 CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, Side* side) {
   CUmemorytype type = source ? c.srcMemoryType : c.dstMemoryType;
@@ -45,8 +43,7 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
   side->slice = side->pitch * (height != 0 ? height : c.Height + y);
   if (c.Height > 1 && (side->pitch < c.WidthInBytes || side->pitch - c.WidthInBytes < x)) return CUDA_ERROR_INVALID_VALUE;
   if (c.Depth > 1 && height != 0 && (height < c.Height || height - c.Height < y)) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t start = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(source ? c.srcHost : c.dstHost)
-                                              : (source ? c.srcDevice : c.dstDevice);
+  uint64_t start = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(source ? c.srcHost : c.dstHost) : (source ? c.srcDevice : c.dstDevice);
   if (start == 0) return CUDA_ERROR_INVALID_VALUE;
   side->base = start + z * side->slice + y * side->pitch + x;
   if (type == CU_MEMORYTYPE_HOST) {
@@ -56,8 +53,7 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
     return past_end ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
   uint64_t begin = 0, end = 0;
-  if (!state().map.accessible(side->base, extent(*side, c), !source, accessor_of(context, true), &begin, &end))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!state().map.accessible(side->base, extent(*side, c), !source, accessor_of(context, true), &begin, &end)) return CUDA_ERROR_INVALID_VALUE;
   auto range = state().map.find(side->base);
   if (range && !range->is_host()) side->place = state().devices[static_cast<size_t>(range->device)]->physical;
   return CUDA_SUCCESS;
@@ -108,9 +104,12 @@ bool sane_extent(const CUDA_MEMCPY3D& c) {
 CUresult check_copy(Context* context, CUDA_MEMCPY3D& c) {
   if (!valid_type(c.srcMemoryType) || !valid_type(c.dstMemoryType) || !sane_extent(c)) return CUDA_ERROR_INVALID_VALUE;
   // Of memory the driver asks no level.
-  if ((c.srcLOD != 0 && c.srcMemoryType == CU_MEMORYTYPE_ARRAY) || (c.dstLOD != 0 && c.dstMemoryType == CU_MEMORYTYPE_ARRAY)) return CUDA_ERROR_INVALID_VALUE;
+  if ((c.srcLOD != 0 && c.srcMemoryType == CU_MEMORYTYPE_ARRAY) || (c.dstLOD != 0 && c.dstMemoryType == CU_MEMORYTYPE_ARRAY))
+    return CUDA_ERROR_INVALID_VALUE;
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_SUCCESS;
-  const auto dead = [](CUmemorytype type, CUarray array) { return type == CU_MEMORYTYPE_ARRAY && live<Array>(state(), array, Kind::kArray) == nullptr; };
+  const auto dead = [](CUmemorytype type, CUarray array) {
+    return type == CU_MEMORYTYPE_ARRAY && live<Array>(state(), array, Kind::kArray) == nullptr;
+  };
   if (dead(c.srcMemoryType, c.srcArray) || dead(c.dstMemoryType, c.dstArray)) return CUDA_ERROR_INVALID_VALUE;
   resolve_unified(c);
   Side from, to;
@@ -121,6 +120,7 @@ CUresult check_copy(Context* context, CUDA_MEMCPY3D& c) {
 CUresult run_copy(Context* context, const CopyWork& work) {
   const CUDA_MEMCPY3D& c = work.copy;
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_SUCCESS;
+  const MemoryScope scope;
   Side from, to;
   {
     Lock lock(state().mutex);
@@ -164,6 +164,7 @@ CUresult check_memset(Context* context, const CUDA_MEMSET_NODE_PARAMS& p) {
 CUresult run_memset(Context* context, const MemsetWork& work) {
   const CUDA_MEMSET_NODE_PARAMS& p = work.params;
   if (p.width == 0 || p.height == 0) return CUDA_SUCCESS;
+  const MemoryScope scope;
   if (check_memset(context, p) != CUDA_SUCCESS) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (uint64_t y = 0; y < p.height; ++y) {
     auto* row = reinterpret_cast<std::byte*>(p.dst + y * p.pitch);

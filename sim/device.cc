@@ -1,12 +1,12 @@
 // cuDevice*: the list, its names and numbers, peers.
 #include "sim/device.h"
 
+#include <strings.h>
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <strings.h>
 #include <sstream>
 
 namespace tube::sim {
@@ -52,8 +52,7 @@ int match_uuid(const std::string& item, const TopologySpec& spec, const std::vec
 int match_index(const std::string& item, const std::vector<int>& order) {
   char* end = nullptr;
   long index = std::strtol(item.c_str(), &end, 0);
-  while (*end != '\0' && std::isspace(static_cast<unsigned char>(*end))) ++end;
-  if (end == item.c_str() || *end != '\0' || index < 0 || static_cast<size_t>(index) >= order.size()) return -1;
+  if (end == item.c_str() || index < 0 || static_cast<size_t>(index) >= order.size()) return -1;
   return order[static_cast<size_t>(index)];
 }
 
@@ -125,8 +124,8 @@ bool peer_capable(const State& s, const Device& a, const Device& b) {
 
 using namespace tube::sim;
 
-#define SIM_DEVICE(variable, ordinal)                  \
-  Device* variable = device_at(ordinal);               \
+#define SIM_DEVICE(variable, ordinal)    \
+  Device* variable = device_at(ordinal); \
   if (variable == nullptr) return CUDA_ERROR_INVALID_DEVICE
 
 SIM_API CUresult cuDriverGetVersion(int* driverVersion) {
@@ -210,10 +209,8 @@ SIM_API CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
     return v;
   };
   *prop = {get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
-           {get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
-            get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
-           {get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
-            get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+           {get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+           {get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
            get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
            get(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
            get(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
@@ -270,8 +267,7 @@ static bool plain_format(CUarray_format format) {
   }
 }
 
-SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format, unsigned numChannels,
-                                                    CUdevice dev) {
+SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev) {
   SIM_ENTER(kInit);
   if (maxWidthInElements == nullptr || (numChannels != 1 && numChannels != 2 && numChannels != 4) || !plain_format(format))
     return CUDA_ERROR_INVALID_VALUE;

@@ -19,12 +19,12 @@ namespace tube::sim {
 namespace {
 
 struct Workers {
-  std::deque<LanePtr> ready[2];   // [0]: high priority
+  std::deque<LanePtr> ready[2];  // [0]: high priority
   std::condition_variable work;
   unsigned idle = 0;
   unsigned threads = 0;
-  std::condition_variable done;   // somebody waits for a fence
-  std::vector<LanePtr> polled;    // heads whose condition is not true yet
+  std::condition_variable done;  // somebody waits for a fence
+  std::vector<LanePtr> polled;   // heads whose condition is not true yet
   std::condition_variable poll;
   bool poller = false;
   uint64_t completions = 0;
@@ -36,7 +36,7 @@ Workers& pool() {
   return *p;
 }
 
-std::atomic<int> running_kernels{0};
+std::atomic<int> bodies_in_memory{0};
 
 void advance(Lock& lock, const LanePtr& lane);
 
@@ -193,8 +193,8 @@ void wait(Lock& lock, const FencePtr& fence) {
   pool().done.wait(lock, [&fence] { return fence->done; });
 }
 
-KernelScope::KernelScope() { running_kernels.fetch_add(1); }
-KernelScope::~KernelScope() { running_kernels.fetch_sub(1); }
-bool kernels_running(Lock&) { return running_kernels.load() != 0; }
+MemoryScope::MemoryScope() { bodies_in_memory.fetch_add(1); }
+MemoryScope::~MemoryScope() { bodies_in_memory.fetch_sub(1); }
+bool memory_in_use(Lock&) { return bodies_in_memory.load() != 0; }
 
 }  // namespace tube::sim

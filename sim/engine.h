@@ -42,10 +42,10 @@ struct Op {
 struct Lane : std::enable_shared_from_this<Lane> {
   Context* context = nullptr;
   int priority = 0;
-  bool blocking = false; // takes part in the legacy stream's ordering
+  bool blocking = false;  // takes part in the legacy stream's ordering
   std::deque<Op> queue;
-  bool busy = false;     // head is with a worker or the poller
-  FencePtr tail;         // fence of the newest operation; null when nothing was ever submitted
+  bool busy = false;  // head is with a worker or the poller
+  FencePtr tail;      // fence of the newest operation; null when nothing was ever submitted
 };
 using LanePtr = std::shared_ptr<Lane>;
 using Lock = std::unique_lock<std::mutex>;
@@ -58,11 +58,11 @@ FencePtr submit(Lock& lock, const LanePtr& lane, Op op);
 // Blocks until done. Call with the lock held; it is dropped while waiting.
 void wait(Lock& lock, const FencePtr& fence);
 
-// Number of bodies that are executing kernels right now (their cached host pointers must stay mapped).
-bool kernels_running(Lock& lock);
-struct KernelScope {
-  KernelScope();
-  ~KernelScope();
+// Whether bodies access memory right now: what they found mapped must stay mapped. A body enters the scope before it looks.
+bool memory_in_use(Lock& lock);
+struct MemoryScope {
+  MemoryScope();
+  ~MemoryScope();
 };
 
 }  // namespace tube::sim

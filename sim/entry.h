@@ -6,6 +6,8 @@
 
 #include "base/cuda_api.h"
 #include "sim/state.h"
+
+// Behind cuda_api.h, which says what names cuda.h gives.
 #include <cudaProfiler.h>
 
 namespace tube::sim {

@@ -9,7 +9,8 @@ struct Error {
   const char* name;
   const char* text;
 };
-#define SIM_ERROR(code, text) {code, #code, text}
+#define SIM_ERROR(code, text) \
+  { code, #code, text }
 
 constexpr Error kErrors[] = {
     SIM_ERROR(CUDA_SUCCESS, "no error"),
@@ -91,8 +92,7 @@ constexpr Error kErrors[] = {
     SIM_ERROR(CUDA_ERROR_MPS_RPC_FAILURE, "the remote procedural call between the MPS server and the MPS client failed"),
     SIM_ERROR(CUDA_ERROR_MPS_SERVER_NOT_READY, "MPS server is not ready to accept new MPS client requests"),
     SIM_ERROR(CUDA_ERROR_MPS_MAX_CLIENTS_REACHED, "the hardware resources required to create MPS client have been exhausted"),
-    SIM_ERROR(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED,
-              "the hardware resources required to support device connections have been exhausted"),
+    SIM_ERROR(CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED, "the hardware resources required to support device connections have been exhausted"),
     SIM_ERROR(CUDA_ERROR_MPS_CLIENT_TERMINATED, "the MPS client has been terminated by the server"),
     SIM_ERROR(CUDA_ERROR_CDP_NOT_SUPPORTED, "is using CUDA Dynamic Parallelism, but the current configuration, like MPS, does not support it"),
     SIM_ERROR(CUDA_ERROR_CDP_VERSION_MISMATCH, "unsupported interaction between different versions of CUDA Dynamic Parallelism"),

@@ -191,7 +191,7 @@ SIM_API CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
-  auto* context = hCtx == nullptr ? current_context() : live<Context>(s, hCtx, Kind::kContext);
+  auto* context = live<Context>(s, hCtx, Kind::kContext);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (const auto* event = live<Event>(s, hEvent, Kind::kEvent); event != nullptr && event->context != context) return CUDA_ERROR_INVALID_HANDLE;
   return record_context_event(lock, context, hEvent);
@@ -201,6 +201,6 @@ SIM_API CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
-  auto* context = hCtx == nullptr ? current_context() : live<Context>(s, hCtx, Kind::kContext);
+  auto* context = live<Context>(s, hCtx, Kind::kContext);
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : wait_context_event(lock, context, hEvent);
 }

@@ -18,8 +18,8 @@ struct Rule {
   std::string call;
   int error = 0;
   int fault = 0;
-  uint64_t after = 0;                  // calls that still succeed
-  uint64_t count = UINT64_MAX;         // how many then fail
+  uint64_t after = 0;           // calls that still succeed
+  uint64_t count = UINT64_MAX;  // how many then fail
   std::atomic<uint64_t> seen{0};
 };
 

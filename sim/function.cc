@@ -108,16 +108,23 @@ CUresult for_kernel(CUkernel handle, CUdevice dev, F change) {
 using namespace tube::sim;
 
 // `f` is the function in the current context's module, `s` and `lock` are there too.
-#define SIM_FUNCTION(f, handle)                                      \
-  State& s = state();                                                \
-  (void)s;                                                           \
-  Lock lock(s.mutex);                                                \
-  Function* f = resolve_function(lock, context, handle);             \
+#define SIM_FUNCTION(f, handle)                          \
+  State& s = state();                                    \
+  (void)s;                                               \
+  Lock lock(s.mutex);                                    \
+  Function* f = resolve_function(lock, context, handle); \
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE
+
+// Most calls take a CUkernel for the CUfunction that it has in the current context. These do not.
+static bool is_kernel(CUfunction handle) {
+  Lock lock(state().mutex);
+  return live<Function>(state(), handle, Kind::kKernel) != nullptr;
+}
 
 SIM_API CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
   SIM_ENTER_HANDLE(context);
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (is_kernel(hfunc)) return CUDA_ERROR_INVALID_HANDLE;
   SIM_FUNCTION(f, hfunc);
   return get_function_attribute(*f, *f->module->context->device, attrib, pi);
 }
@@ -154,6 +161,7 @@ SIM_API CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
 SIM_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   SIM_ENTER_HANDLE(context);
   if (name == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (is_kernel(hfunc)) return CUDA_ERROR_INVALID_HANDLE;
   SIM_FUNCTION(f, hfunc);
   *name = f->kernel->name.c_str();
   return CUDA_SUCCESS;

@@ -65,6 +65,25 @@ Graph* copy_graph(State& s, const Graph& from) {
   return to;
 }
 
+template <typename Wanted>
+static bool any_node(const Graph& graph, Wanted wanted) {
+  for (auto& node : graph.nodes) {
+    if (wanted(node->type())) return true;
+    if (auto* child = std::get_if<ChildWork>(&node->work); child != nullptr && any_node(*child->graph, wanted)) return true;
+    if (auto* conditional = std::get_if<ConditionalWork>(&node->work))
+      for (const Graph* body : conditional->bodies)
+        if (any_node(*body, wanted)) return true;
+  }
+  return false;
+}
+
+bool has_memory_nodes(const Graph& graph) {
+  return any_node(graph, [](CUgraphNodeType t) { return t == CU_GRAPH_NODE_TYPE_MEM_ALLOC || t == CU_GRAPH_NODE_TYPE_MEM_FREE; });
+}
+bool has_conditional_nodes(const Graph& graph) {
+  return any_node(graph, [](CUgraphNodeType t) { return t == CU_GRAPH_NODE_TYPE_CONDITIONAL; });
+}
+
 static void destroy_node(State& s, Node* node) {
   if (auto* child = std::get_if<ChildWork>(&node->work)) destroy_graph(s, child->graph);
   if (auto* conditional = std::get_if<ConditionalWork>(&node->work))
@@ -108,14 +127,13 @@ Node* append_node(State& s, Graph* graph, Context* context, Work work, const std
   return graph->nodes.back().get();
 }
 
-CUresult add_node(State& s, Graph* graph, Context* context, Work work, const CUgraphNode* dependencies,
-                  const CUgraphEdgeData* data, size_t count, Node** out) {
+CUresult add_node(State& s, Graph* graph, Context* context, Work work, const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
+                  Node** out) {
   if (count > 0 && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<Node*> before;
   for (size_t i = 0; i < count; ++i) {
     Node* d = live_node(s, dependencies[i]);
-    if (d == nullptr || d->graph != graph || std::find(before.begin(), before.end(), d) != before.end())
-      return CUDA_ERROR_INVALID_VALUE;
+    if (d == nullptr || d->graph != graph || std::find(before.begin(), before.end(), d) != before.end()) return CUDA_ERROR_INVALID_VALUE;
     before.push_back(d);
   }
   Node* node = append_node(s, graph, context, std::move(work), {});
@@ -142,15 +160,15 @@ std::vector<Node*> topological(const Graph& graph) {
 
 using namespace tube::sim;
 
-#define SIM_GRAPH(variable, handle)                          \
-  State& s = state();                                        \
-  Lock lock(s.mutex);                                        \
-  Graph* variable = live_graph(s, handle);                   \
+#define SIM_GRAPH(variable, handle)        \
+  State& s = state();                      \
+  Lock lock(s.mutex);                      \
+  Graph* variable = live_graph(s, handle); \
   if (variable == nullptr) return CUDA_ERROR_INVALID_VALUE
-#define SIM_NODE(variable, handle)                           \
-  State& s = state();                                        \
-  Lock lock(s.mutex);                                        \
-  Node* variable = live_node(s, handle);                     \
+#define SIM_NODE(variable, handle)       \
+  State& s = state();                    \
+  Lock lock(s.mutex);                    \
+  Node* variable = live_node(s, handle); \
   if (variable == nullptr) return CUDA_ERROR_INVALID_VALUE
 
 // The "count in, count out" convention: a null array asks for the count; a longer array is cleared at its end.
@@ -188,6 +206,7 @@ SIM_API CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   SIM_ENTER(kInit);
   if (phGraphClone == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_GRAPH(graph, originalGraph);
+  if (has_memory_nodes(*graph) || has_conditional_nodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   *phGraphClone = reinterpret_cast<CUgraph>(copy_graph(s, *graph));
   return CUDA_SUCCESS;
 }
@@ -264,8 +283,7 @@ SIM_API CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* depe
   SIM_ENTER(kInit);
   return neighbours(hNode, true, dependencies, nullptr, numDependencies);
 }
-SIM_API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData,
-                                               size_t* numDependencies) {
+SIM_API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData, size_t* numDependencies) {
   SIM_ENTER(kInit);
   return neighbours(hNode, true, dependencies, edgeData, numDependencies);
 }
@@ -279,10 +297,10 @@ SIM_API CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode*
   return neighbours(hNode, false, dependentNodes, edgeData, numDependentNodes);
 }
 
-static CUresult change_edges(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data,
-                             size_t count, bool add) {
+static CUresult change_edges(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data, size_t count, bool add) {
   SIM_GRAPH(graph, hGraph);
   if (count > 0 && (from == nullptr || to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (!add && has_memory_nodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < count; ++i) {
     Node *a = live_node(s, from[i]), *b = live_node(s, to[i]);
     if (a == nullptr || b == nullptr || a->graph != graph || b->graph != graph || a == b) return CUDA_ERROR_INVALID_VALUE;
@@ -296,8 +314,8 @@ SIM_API CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode* from,
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, nullptr, numDependencies, true);
 }
-SIM_API CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
-                                           const CUgraphEdgeData* edgeData, size_t numDependencies) {
+SIM_API CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* edgeData,
+                                           size_t numDependencies) {
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, edgeData, numDependencies, true);
 }
@@ -305,8 +323,8 @@ SIM_API CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* fr
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, nullptr, numDependencies, false);
 }
-SIM_API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
-                                              const CUgraphEdgeData* edgeData, size_t numDependencies) {
+SIM_API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* edgeData,
+                                              size_t numDependencies) {
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, edgeData, numDependencies, false);
 }
@@ -314,7 +332,7 @@ SIM_API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode*
 SIM_API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   SIM_ENTER(kInit);
   SIM_NODE(node, hNode);
-  if (node->type() == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type() == CU_GRAPH_NODE_TYPE_MEM_FREE) return CUDA_ERROR_NOT_SUPPORTED;
+  if (has_memory_nodes(*node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
   while (!node->in.empty()) disconnect(node->in.back().node, node);
   while (!node->out.empty()) disconnect(node, node->out.back().node);
   destroy_node(s, node);

@@ -26,10 +26,10 @@ struct Node {
   Context* context = nullptr;
   Work work;
   std::vector<Edge> in, out;
-  uint64_t origin = 0;                  // id of the node it was copied from
+  uint64_t origin = 0;  // id of the node it was copied from
   bool enabled = true;
   std::map<int, CUlaunchAttributeValue> attributes;
-  std::vector<void*> param_pointers;    // storage behind cuGraphKernelNodeGetParams
+  std::vector<void*> param_pointers;  // storage behind cuGraphKernelNodeGetParams
   CUgraphNodeType type() const;
 };
 
@@ -41,17 +41,17 @@ struct UserObject {
 
 struct Graph {
   uint64_t id = 0;
-  uint64_t origin = 0;                  // id of the graph it was cloned from
-  std::vector<std::unique_ptr<Node>> nodes;   // in order of creation
+  uint64_t origin = 0;                       // id of the graph it was cloned from
+  std::vector<std::unique_ptr<Node>> nodes;  // in order of creation
   std::map<UserObject*, unsigned> objects;
-  bool child = false;                   // owned by a node
+  bool child = false;  // owned by a node
 };
 
 struct GraphExec {
-  Graph* graph = nullptr;               // private copy
+  Graph* graph = nullptr;  // private copy
   unsigned long long flags = 0;
   Context* context = nullptr;
-  FencePtr last;                        // launches of one exec follow each other
+  FencePtr last;  // launches of one exec follow each other
 };
 
 Graph* make_graph(State& s);
@@ -59,9 +59,13 @@ Graph* make_graph(State& s);
 Graph* copy_graph(State& s, const Graph& from);
 void destroy_graph(State& s, Graph* graph);
 
+// Whether such a node is in the graph, or in a child graph or body of it: the driver neither copies these nor takes them apart.
+bool has_memory_nodes(const Graph& graph);
+bool has_conditional_nodes(const Graph& graph);
+
 // Adds a node behind `dependencies`; null edge data means plain edges.
-CUresult add_node(State& s, Graph* graph, Context* context, Work work, const CUgraphNode* dependencies,
-                  const CUgraphEdgeData* data, size_t count, Node** node);
+CUresult add_node(State& s, Graph* graph, Context* context, Work work, const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
+                  Node** node);
 Node* append_node(State& s, Graph* graph, Context* context, Work work, const std::vector<Node*>& dependencies);
 bool connect(Node* from, Node* to, const CUgraphEdgeData& data);  // false: already connected
 bool disconnect(Node* from, Node* to);

@@ -103,20 +103,30 @@ CUresult check_instantiable(const Graph& graph, Node** bad, CUgraphInstantiateRe
     *bad = graph.nodes.front().get();
     return CUDA_ERROR_INVALID_VALUE;
   }
+  if (has_unused_handle(graph)) return CUDA_ERROR_INVALID_VALUE;
   return check_bodies(graph);
 }
 
-constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+// Memory that a graph allocates has one address: one instance at a time.
+bool has_instance(State& s, const Graph& graph) {
+  for (const auto& [object, kind] : s.live)
+    if (kind == Kind::kGraphExec && static_cast<const GraphExec*>(object)->graph->origin == graph.id) return true;
+  return false;
+}
+
+constexpr unsigned long long kFlags =
+    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
 CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags, Context* context, CUgraphNode* bad_out,
                      CUgraphInstantiateResult* why) {
   CUgraphInstantiateResult ignored;
-  if (why == nullptr) why = &ignored;
-  *why = CUDA_GRAPH_INSTANTIATE_ERROR;
+  if (why != nullptr) *why = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if ((flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // Only the call with parameters says on which stream to upload.
+  if ((flags & ~(why == nullptr ? kFlags & ~CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD : kFlags)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (why == nullptr) why = &ignored;
+  *why = CUDA_GRAPH_INSTANTIATE_ERROR;
   State& s = state();
   Lock lock(s.mutex);
   Graph* graph = live_graph(s, handle);
@@ -126,6 +136,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   Node* bad = nullptr;
   CUresult r = check_instantiable(*graph, &bad, why);
   if (bad_out != nullptr) *bad_out = reinterpret_cast<CUgraphNode>(bad);
+  if (r == CUDA_SUCCESS && has_memory_nodes(*graph) && has_instance(s, *graph)) r = CUDA_ERROR_NOT_SUPPORTED;
   if (r != CUDA_SUCCESS) return r;
   *out = reinterpret_cast<CUgraphExec>(make_exec(s, *graph, flags, context));
   return CUDA_SUCCESS;
@@ -210,11 +221,16 @@ GraphExec* make_exec(State& s, const Graph& graph, unsigned long long flags, Con
   return exec;
 }
 
-Node* find_in_exec(GraphExec* exec, const Node& original) {
-  for (auto& n : exec->graph->nodes)
-    if (n->origin == original.id) return n.get();
+static Node* find_copy(const Graph& graph, uint64_t origin) {
+  for (auto& n : graph.nodes) {
+    if (n->origin == origin) return n.get();
+    if (auto* child = std::get_if<ChildWork>(&n->work))
+      if (Node* inner = find_copy(*child->graph, origin)) return inner;
+  }
   return nullptr;
 }
+
+Node* find_in_exec(GraphExec* exec, const Node& original) { return find_copy(*exec->graph, original.id); }
 
 namespace {
 
@@ -274,14 +290,12 @@ CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
-                                    size_t bufferSize) {
+SIM_API CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
   SIM_ENTER_CONTEXT(context);
   if (logBuffer != nullptr && bufferSize > 0) logBuffer[0] = '\0';
   return instantiate(phGraphExec, hGraph, 0, context, phErrorNode, nullptr);
 }
-SIM_API CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer,
-                                       size_t bufferSize) {
+SIM_API CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
   SIM_ENTER_CONTEXT(context);
   if (logBuffer != nullptr && bufferSize > 0) logBuffer[0] = '\0';
   return instantiate(phGraphExec, hGraph, 0, context, phErrorNode, nullptr);
@@ -302,7 +316,7 @@ SIM_API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) 
   Lock lock(s.mutex);
   GraphExec* exec = live_exec(s, hGraphExec);
   if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = exec->flags;
+  *flags = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;  // the others are not told (H200, 13.0)
   return CUDA_SUCCESS;
 }
 
@@ -340,8 +354,7 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
-                                   CUgraphExecUpdateResult* updateResult_out) {
+SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out, CUgraphExecUpdateResult* updateResult_out) {
   SIM_ENTER_HANDLE(context);
   (void)context;
   CUgraphExecUpdateResultInfo info{};

@@ -127,6 +127,7 @@ CUresult get_kernel(CUgraphNode hNode, K* out) {
   for (const auto& p : work->function->kernel->params) node->param_pointers.push_back(work->params.data() + p.offset);
   CUDA_KERNEL_NODE_PARAMS_v2 full{};
   full.func = reinterpret_cast<CUfunction>(work->function);
+  full.kern = work->kernel;
   full.gridDimX = work->grid[0];
   full.gridDimY = work->grid[1];
   full.gridDimZ = work->grid[2];
@@ -156,9 +157,9 @@ CUresult get_event(CUgraphNode hNode, bool record, CUevent* out) {
 using namespace tube::sim;
 
 // `entry` is the parameter list common to all Add calls; `build` makes a CUgraphNodeParams named p from the rest.
-#define SIM_ADD(build)                                                          \
-  SIM_ENTER(kInit);                                                             \
-  CUgraphNodeParams p = build;                                                  \
+#define SIM_ADD(build)         \
+  SIM_ENTER(kInit);            \
+  CUgraphNodeParams p = build; \
   return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, &p)
 #define SIM_ADD_ARGS CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
 #define SIM_REQUIRE(pointer) \
@@ -186,9 +187,7 @@ SIM_API CUresult cuGraphAddHostNode(SIM_ADD_ARGS, const CUDA_HOST_NODE_PARAMS* n
 }
 SIM_API CUresult cuGraphAddChildGraphNode(SIM_ADD_ARGS, CUgraph childGraph) { SIM_ADD(wrap_child(childGraph)); }
 SIM_API CUresult cuGraphAddEmptyNode(SIM_ADD_ARGS) { SIM_ADD(of_type(CU_GRAPH_NODE_TYPE_EMPTY)); }
-SIM_API CUresult cuGraphAddEventRecordNode(SIM_ADD_ARGS, CUevent event) {
-  SIM_ADD(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
-}
+SIM_API CUresult cuGraphAddEventRecordNode(SIM_ADD_ARGS, CUevent event) { SIM_ADD(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event)); }
 SIM_API CUresult cuGraphAddEventWaitNode(SIM_ADD_ARGS, CUevent event) { SIM_ADD(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event)); }
 SIM_API CUresult cuGraphAddBatchMemOpNode(SIM_ADD_ARGS, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
@@ -213,19 +212,19 @@ SIM_API CUresult cuGraphAddNode(SIM_ADD_ARGS, CUgraphNodeParams* nodeParams) {
   SIM_ENTER(kInit);
   return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
 }
-SIM_API CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
-                                   const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams) {
+SIM_API CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+                                   size_t numDependencies, CUgraphNodeParams* nodeParams) {
   SIM_ENTER(kInit);
   return add(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
 }
 
-#define SIM_SET(build)          \
-  SIM_ENTER(kInit);             \
-  CUgraphNodeParams p = build;  \
+#define SIM_SET(build)         \
+  SIM_ENTER(kInit);            \
+  CUgraphNodeParams p = build; \
   return set_node(hNode, &p)
-#define SIM_SET_EXEC(build)     \
-  SIM_ENTER(kInit);             \
-  CUgraphNodeParams p = build;  \
+#define SIM_SET_EXEC(build)    \
+  SIM_ENTER(kInit);            \
+  CUgraphNodeParams p = build; \
   return set_exec(hGraphExec, hNode, &p)
 
 SIM_API CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
@@ -246,13 +245,11 @@ SIM_API CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KER
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_kernel(*nodeParams));
 }
-SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET_EXEC(wrap_kernel(*nodeParams));
 }
-SIM_API CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                   const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET_EXEC(wrap_kernel(*nodeParams));
 }
@@ -260,8 +257,7 @@ SIM_API CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_copy(*nodeParams, nullptr));
 }
-SIM_API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams,
-                                                CUcontext ctx) {
+SIM_API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   SIM_REQUIRE(copyParams);
   SIM_SET_EXEC(wrap_copy(*copyParams, ctx));
 }
@@ -285,15 +281,11 @@ SIM_API CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNod
 SIM_API CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
   SIM_SET_EXEC(wrap_child(childGraph));
 }
-SIM_API CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
-  SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
-}
+SIM_API CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) { SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event)); }
 SIM_API CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
   SIM_SET_EXEC(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
 }
-SIM_API CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
-  SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
-}
+SIM_API CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) { SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event)); }
 SIM_API CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
   SIM_SET_EXEC(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
 }
@@ -301,17 +293,16 @@ SIM_API CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BA
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_mem_ops(*nodeParams));
 }
-SIM_API CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                    const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET_EXEC(wrap_mem_ops(*nodeParams));
 }
 
-#define SIM_GET(type, out)                                                     \
-  SIM_ENTER(kInit);                                                            \
-  State& s = state();                                                          \
-  Lock lock(s.mutex);                                                          \
-  auto* work = work_of<type>(s, hNode);                                        \
+#define SIM_GET(type, out)              \
+  SIM_ENTER(kInit);                     \
+  State& s = state();                   \
+  Lock lock(s.mutex);                   \
+  auto* work = work_of<type>(s, hNode); \
   if (work == nullptr || (out) == nullptr) return CUDA_ERROR_INVALID_VALUE
 
 SIM_API CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
@@ -352,8 +343,8 @@ SIM_API CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_
 }
 SIM_API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
   SIM_GET(MemOpWork, nodeParams_out);
-  *nodeParams_out = {reinterpret_cast<CUcontext>(live_node(s, hNode)->context), static_cast<unsigned>(work->ops.size()),
-                     work->ops.data(), work->flags};
+  *nodeParams_out = {reinterpret_cast<CUcontext>(live_node(s, hNode)->context), static_cast<unsigned>(work->ops.size()), work->ops.data(),
+                     work->flags};
   return CUDA_SUCCESS;
 }
 SIM_API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {

@@ -18,6 +18,7 @@ CUresult choose_context(Context* current, CUcontext handle, Context** context) {
 }
 
 CUresult event_of(CUevent handle, Event** event) {
+  if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *event = live<Event>(state(), handle, Kind::kEvent);
   return *event == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
@@ -30,6 +31,7 @@ CUresult child_work(const CUDA_CHILD_GRAPH_NODE_PARAMS& p, Work* work) {
     if (graph->child) return CUDA_ERROR_INVALID_VALUE;
     *work = ChildWork{graph};
   } else {
+    if (has_memory_nodes(*graph) || has_conditional_nodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
     *work = ChildWork{copy_graph(s, *graph)};
   }
   std::get<ChildWork>(*work).graph->child = true;
@@ -66,7 +68,8 @@ CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS
   CUfunction handle = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   KernelWork k;
   k.function = resolve_function(lock, *owner, handle);
-  if (k.function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (k.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (p.func == nullptr) k.kernel = p.kern;
   k.grid = {p.gridDimX, p.gridDimY, p.gridDimZ};
   k.block = {p.blockDimX, p.blockDimY, p.blockDimZ};
   k.shared_bytes = p.sharedMemBytes;
@@ -76,6 +79,7 @@ CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS
 }
 
 CUresult copy_work(Context* context, const CUDA_MEMCPY3D& p, Work* work) {
+  if (p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0) return CUDA_ERROR_INVALID_VALUE;  // a call with it copies nothing, a node may not
   CopyWork c;
   c.copy = p;
   if (CUresult r = check_copy(context, c.copy)) return r;
@@ -145,8 +149,7 @@ CUresult generic_work(Lock& lock, Context* current, CUgraphNodeParams* p, Work* 
       p->alloc.dptr = v1.dptr;
       return r;
     }
-    case CU_GRAPH_NODE_TYPE_MEM_FREE:
-      return free_work(p->free.dptr, work);
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_work(p->free.dptr, work);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: return CUDA_ERROR_NOT_SUPPORTED;
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:

@@ -26,8 +26,8 @@ struct Inner {
   uint32_t magic;
   uint32_t device;
   Origin origin;
-  uint32_t first;     // SM
-  uint64_t split;     // which call made it
+  uint32_t first;  // SM
+  uint64_t split;  // which call made it
 };
 constexpr uint32_t kMagic = 0x534d5253;
 static_assert(sizeof(Inner) <= sizeof(CUdevResource::_internal_padding));
@@ -60,9 +60,7 @@ CUdevResource make_resource(const Device& device, Origin origin, uint32_t first,
   return r;
 }
 
-CUdevResource whole(const Device& device) {
-  return make_resource(device, Origin::kWhole, 0, static_cast<uint32_t>(device.spec.sm_count), 0);
-}
+CUdevResource whole(const Device& device) { return make_resource(device, Origin::kWhole, 0, static_cast<uint32_t>(device.spec.sm_count), 0); }
 
 CUresult check_type(const CUdevResource* out, CUdevResourceType type) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -72,8 +70,7 @@ CUresult check_type(const CUdevResource* out, CUdevResourceType type) {
 CUresult check_input(const CUdevResource& r, Inner* inner) {
   if (r.type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   *inner = inner_of(r);
-  return inner->magic == kMagic && device_at(static_cast<CUdevice>(inner->device)) != nullptr ? CUDA_SUCCESS
-                                                                                             : CUDA_ERROR_INVALID_RESOURCE_TYPE;
+  return inner->magic == kMagic && device_at(static_cast<CUdevice>(inner->device)) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_TYPE;
 }
 
 GreenContext* find_green(State& s, CUgreenCtx handle) { return live<GreenContext>(s, handle, Kind::kGreenContext); }
@@ -99,7 +96,7 @@ SIM_API CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CU
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
-  auto* context = hCtx == nullptr ? current_context() : live<Context>(s, hCtx, Kind::kContext);
+  auto* context = live<Context>(s, hCtx, Kind::kContext);
   if (context == nullptr || context->destroyed) return CUDA_ERROR_INVALID_CONTEXT;
   if (CUresult r = check_type(resource, type)) return r;
   *resource = context->green != nullptr ? context->green->resource : whole(*context->device);
@@ -117,10 +114,10 @@ SIM_API CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resour
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input,
-                                             CUdevResource* remaining, unsigned int useFlags, unsigned int minCount) {
+SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input, CUdevResource* remaining,
+                                             unsigned int useFlags, unsigned int minCount) {
   SIM_ENTER(kInit);
-  if (nbGroups == nullptr || input == nullptr || (useFlags & ~3u) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (nbGroups == nullptr || input == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Inner inner;
   if (CUresult r = check_input(*input, &inner)) return r;
   if (inner.origin != Origin::kWhole) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;  // first make a green context of it
@@ -158,8 +155,7 @@ SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResou
   for (unsigned i = 0; i < nbResources; ++i) {
     Inner inner;
     if (CUresult r = check_input(resources[i], &inner)) return r;
-    const bool same = inner.device == first.device && inner.split == first.split && (nbResources == 1 || inner.origin != Origin::kWhole);
-    if (!same) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    if (inner.device != first.device || (nbResources != 1 && inner.origin == Origin::kWhole)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     count += resources[i].sm.smCount;
   }
   State& s = state();
@@ -175,7 +171,7 @@ SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResou
 
 SIM_API CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
   SIM_ENTER(kInit);
-  if (phCtx == nullptr || desc == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
+  if (phCtx == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   CUcontext primary = nullptr;
@@ -183,13 +179,14 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
   State& s = state();
   Lock lock(s.mutex);
   const auto* description = live<Description>(s, desc, Kind::kResourceDescription);
-  if (description == nullptr || description->device != static_cast<uint32_t>(device->ordinal)) {
+  const bool fits = desc == nullptr || (description != nullptr && description->device == static_cast<uint32_t>(device->ordinal));
+  if (!fits) {
     lock.unlock();
     cuDevicePrimaryCtxRelease_v2(dev);
     return CUDA_ERROR_INVALID_VALUE;
   }
   auto* green = new GreenContext;
-  green->resource = description->resource;
+  green->resource = description != nullptr ? description->resource : whole(*device);
   green->context = make_context(s, device, false);
   green->context->green = green;
   green->context->active = true;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <map>
 
+#include "sim/external.h"
 #include "sim/ipc.h"
 
 namespace tube::sim {
@@ -180,21 +181,16 @@ CUresult allocate_range(State& s, Range range, uint64_t align, uint64_t* base) {
 void release_range(State& s, const Range& range) {
   void* host = reinterpret_cast<void*>(range.base);
   switch (range.kind) {
-    case RangeKind::kHost:
-      munmap(host, round_up(range.size, 4096));
-      return;
+    case RangeKind::kHost: munmap(host, round_up(range.size, 4096)); return;
     case RangeKind::kRegistered:
-    case RangeKind::kMapped:
-      return;
-    case RangeKind::kImported:
-      release_import(range);
-      return;
+    case RangeKind::kMapped: return;
+    case RangeKind::kImported: release_import(range); return;
+    case RangeKind::kExternal: release_external(range); return;
     case RangeKind::kDevice:
     case RangeKind::kSymbol:
     case RangeKind::kPool:
     case RangeKind::kManaged:
-    case RangeKind::kArray:
-      break;
+    case RangeKind::kArray: break;
   }
   unaccount(*s.devices[static_cast<size_t>(range.device)], range.size);
   if (range.direct) {

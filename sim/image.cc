@@ -1,4 +1,4 @@
-// Images: how big they are, what is in them, and the container that cuLinkComplete returns.
+// Images: how big they are and what is in them.
 #include <elf.h>
 #include <sys/stat.h>
 
@@ -15,7 +15,6 @@ namespace {
 
 constexpr uint32_t kWrapperMagic = 0x466243B1;
 constexpr uint32_t kFatbinMagic = 0xBA55ED50;
-constexpr char kSection[] = ".tube.sim.ptx";
 
 constexpr int kNewestPtx = 90;  // what a 13.0 driver reads
 
@@ -66,68 +65,7 @@ size_t image_size(const void* image) {
   return std::strlen(p) + 1;
 }
 
-std::string pack_linked(const std::vector<std::string>& texts) {
-  std::string names = std::string(1, '\0') + ".shstrtab" + '\0' + kSection + '\0';
-  std::string body;
-  for (auto& t : texts) {
-    uint64_t n = t.size();
-    body.append(reinterpret_cast<const char*>(&n), sizeof n);
-    body += t;
-  }
-  Elf64_Ehdr h{};
-  std::memcpy(h.e_ident, ELFMAG, SELFMAG);
-  h.e_ident[EI_CLASS] = ELFCLASS64;
-  h.e_ident[EI_DATA] = ELFDATA2LSB;
-  h.e_ident[EI_VERSION] = EV_CURRENT;
-  h.e_type = ET_EXEC;
-  h.e_machine = 190;  // EM_CUDA
-  h.e_version = EV_CURRENT;
-  h.e_ehsize = sizeof h;
-  h.e_shentsize = sizeof(Elf64_Shdr);
-  h.e_shnum = 3;
-  h.e_shstrndx = 1;
-  Elf64_Shdr sections[3] = {};
-  sections[1].sh_name = 1;
-  sections[1].sh_type = SHT_STRTAB;
-  sections[1].sh_offset = sizeof h;
-  sections[1].sh_size = names.size();
-  sections[2].sh_name = 1 + sizeof ".shstrtab";
-  sections[2].sh_type = SHT_PROGBITS;
-  sections[2].sh_offset = sizeof h + names.size();
-  sections[2].sh_size = body.size();
-  h.e_shoff = (sections[2].sh_offset + body.size() + 7) / 8 * 8;
-  std::string out(reinterpret_cast<const char*>(&h), sizeof h);
-  out += names + body;
-  out.resize(h.e_shoff, '\0');
-  out.append(reinterpret_cast<const char*>(sections), sizeof sections);
-  return out;
-}
-
-bool unpack_linked(const void* image, size_t size, std::vector<std::string_view>* texts) {
-  const char* p = static_cast<const char*>(image);
-  Elf64_Ehdr h;
-  if (size < sizeof h || std::memcmp(p, ELFMAG, SELFMAG) != 0) return false;
-  std::memcpy(&h, p, sizeof h);
-  Elf64_Shdr names, body;
-  if (h.e_shnum != 3 || h.e_shentsize != sizeof names || h.e_shoff > size || size - h.e_shoff < 3 * sizeof names) return false;
-  std::memcpy(&names, p + h.e_shoff + sizeof names, sizeof names);
-  std::memcpy(&body, p + h.e_shoff + 2 * sizeof names, sizeof body);
-  auto inside = [size](const Elf64_Shdr& s) { return s.sh_offset <= size && s.sh_size <= size - s.sh_offset; };
-  if (!inside(names) || !inside(body) || body.sh_name > names.sh_size || names.sh_size - body.sh_name < sizeof kSection) return false;
-  if (std::memcmp(p + names.sh_offset + body.sh_name, kSection, sizeof kSection) != 0) return false;
-  uint64_t at = body.sh_offset, end = body.sh_offset + body.sh_size;
-  while (end - at >= 8) {
-    uint64_t n = 0;
-    std::memcpy(&n, p + at, sizeof n);
-    at += sizeof n;
-    if (n > end - at) return false;
-    texts->emplace_back(p + at, n);
-    at += n;
-  }
-  return !texts->empty();
-}
-
-CUresult compile_image(const void* image, size_t size, int sm, std::shared_ptr<const ptx::Module>* code, std::string* error) {
+CUresult compile_image(const void* image, size_t size, int sm, Code* code, std::string* error) {
   std::vector<std::string_view> texts;
   std::string text;
   uint32_t magic = 0;
@@ -135,13 +73,12 @@ CUresult compile_image(const void* image, size_t size, int sm, std::shared_ptr<c
   if (size == 0 && *static_cast<const char*>(image) == '\0') return CUDA_ERROR_INVALID_IMAGE;  // an empty text
   if (known >= 4) std::memcpy(&magic, image, sizeof magic);
   ptx::CompileResult result;
-  if (unpack_linked(image, known, &texts)) {
+  if (unpack_linked(image, known, &texts, &code->placed)) {
     result = ptx::link(texts);
   } else {
     text = ptx::find_ptx(image, magic == kWrapperMagic ? size : known, sm, error);
     if (text.empty()) {
-      bool container = magic == kWrapperMagic || magic == kFatbinMagic || known < 4 ||
-                       std::memcmp(image, ELFMAG, SELFMAG) == 0;
+      bool container = magic == kWrapperMagic || magic == kFatbinMagic || known < 4 || std::memcmp(image, ELFMAG, SELFMAG) == 0;
       bool malformed = error->find("malformed") != std::string::npos || error->find("truncated") != std::string::npos;
       return container && !malformed ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
     }
@@ -160,7 +97,7 @@ CUresult compile_image(const void* image, size_t size, int sm, std::shared_ptr<c
     *error = "the PTX is for sm_" + std::to_string(result.module->target_sm()) + ", the device is sm_" + std::to_string(sm);
     return CUDA_ERROR_INVALID_PTX;
   }
-  *code = std::move(result.module);
+  code->module = std::move(result.module);
   return CUDA_SUCCESS;
 }
 
@@ -171,8 +108,14 @@ CUresult parse_jit_options(unsigned count, CUjit_option* options, void** values,
     switch (options[i]) {
       case CU_JIT_INFO_LOG_BUFFER: out->info = static_cast<char*>(values[i]); break;
       case CU_JIT_ERROR_LOG_BUFFER: out->error = static_cast<char*>(values[i]); break;
-      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: out->info_size = number; out->info_size_out = &values[i]; break;
-      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: out->error_size = number; out->error_size_out = &values[i]; break;
+      case CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES:
+        out->info_size = number;
+        out->info_size_out = &values[i];
+        break;
+      case CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES:
+        out->error_size = number;
+        out->error_size_out = &values[i];
+        break;
       default:
         if (options[i] < 0 || options[i] >= CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
     }

@@ -28,10 +28,10 @@ struct Handle {
   int32_t pid;
   int32_t fd;
   uint64_t inode;
-  uint64_t offset;   // memory: of the allocation in the file
-  uint64_t bytes;    // as asked for
-  uint64_t id;       // of the allocation, so that two at one place have different handles
-  int32_t device;    // index in the topology
+  uint64_t offset;  // memory: of the allocation in the file
+  uint64_t bytes;   // as asked for
+  uint64_t id;      // of the allocation, so that two at one place have different handles
+  int32_t device;   // index in the topology
   int32_t reserved[3];
 };
 static_assert(sizeof(Handle) == sizeof(CUipcMemHandle) && sizeof(Handle) == sizeof(CUipcEventHandle));
@@ -216,7 +216,7 @@ SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   if (CUresult r = synchronize(lock, context)) return r;
   auto gone = s.map.remove(dptr);
   // A kernel of another context may still hold a stale pointer; then the pages stay until the process ends.
-  if (gone && !kernels_running(lock)) release_import(*gone);
+  if (gone && !memory_in_use(lock)) release_import(*gone);
   return CUDA_SUCCESS;
 }
 

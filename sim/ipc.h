@@ -19,7 +19,7 @@ struct SharedEvent {
     std::atomic<uint64_t> recorded;
     std::atomic<uint64_t> reached;
   };
-  int fd = -1;            // -1 in a process that opened it
+  int fd = -1;  // -1 in a process that opened it
   Words* words = nullptr;
 
   SharedEvent() = default;

@@ -64,6 +64,7 @@ class GridMemory final : public ptx::Memory {
       Context* owner = base_context(context_);
       std::lock_guard guard(owner->print_mutex);
       owner->print_buffer.append(text);
+      owner->printed = true;
       full = owner->print_buffer.size() > (1u << 20);
     }
     if (full) flush_prints(context_);
@@ -136,8 +137,7 @@ CUresult check_geometry(const KernelWork& w, const Device& device) {
   if (f.kernel->max_threads != 0 && threads > f.kernel->max_threads) return CUDA_ERROR_INVALID_VALUE;
   if (threads > max_threads_of(*f.kernel)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   const auto& required = f.kernel->required_block;
-  if (required[0] != 0 && (w.block[0] != required[0] || w.block[1] != std::max(required[1], 1u) ||
-                           w.block[2] != std::max(required[2], 1u)))
+  if (required[0] != 0 && (w.block[0] != required[0] || w.block[1] != std::max(required[1], 1u) || w.block[2] != std::max(required[2], 1u)))
     return CUDA_ERROR_INVALID_VALUE;
   if (w.shared_bytes > max_dynamic_shared(f, device)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
@@ -223,6 +223,7 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, stream_handle, &stream)) return r;
+  wait_for_quiescing(lock, stream->context);
   work.function = resolve_function(lock, stream->context, handle);
   if (work.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = check_kernel(lock, stream->context, work, params, extra)) return r;
@@ -256,7 +257,7 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
   {
     Lock lock(s.mutex);
     if (live<Function>(s, w.function, Kind::kFunction) == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // module unloaded
-    code = w.function->module->code;
+    code = w.function->module->code.module;
     kernel = w.function->kernel;
     variables = w.function->module->variables;
     cancel = context->cancel;
@@ -273,7 +274,7 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
   config.grid_id = next_grid.fetch_add(1);
   config.cancel = cancel.get();
   GridMemory memory(context);
-  KernelScope scope;
+  MemoryScope scope;
   ptx::Fault fault = ptx::launch(*code, *kernel, config, memory);
   if (fault.kind == ptx::Fault::Kind::kNone || fault.kind == ptx::Fault::Kind::kCancelled) return CUDA_SUCCESS;
   flush_prints(context);  // no call on a failed context does it any more
@@ -287,9 +288,9 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes,
-                                CUstream hStream, void** kernelParams, void** extra) {
+SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+                                unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+                                void** extra) {
   SIM_ENTER_STREAM(context, hStream);
   KernelWork work;
   work.grid = {gridDimX, gridDimY, gridDimZ};
@@ -309,9 +310,9 @@ SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
   return launch(context, f, std::move(work), config->hStream, kernelParams, extra);
 }
 
-SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                           unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                           unsigned int sharedMemBytes, CUstream hStream, void** kernelParams) {
+SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+                                           unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                                           void** kernelParams) {
   SIM_ENTER_STREAM(context, hStream);
   KernelWork work;
   work.grid = {gridDimX, gridDimY, gridDimZ};
@@ -362,13 +363,11 @@ SIM_API CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned i
     return CUDA_ERROR_INVALID_VALUE;
   size_t end = static_cast<size_t>(offset) + numbytes;
   if (f->legacy_params.size() < end) f->legacy_params.resize(end);
-  std::memcpy(f->legacy_params.data() + offset, ptr, numbytes);
+  if (numbytes != 0) std::memcpy(f->legacy_params.data() + offset, ptr, numbytes);
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
-  return cuParamSetv(hfunc, offset, &value, sizeof value);
-}
+SIM_API CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) { return cuParamSetv(hfunc, offset, &value, sizeof value); }
 SIM_API CUresult cuParamSetf(CUfunction hfunc, int offset, float value) { return cuParamSetv(hfunc, offset, &value, sizeof value); }
 
 static CUresult legacy_launch(CUfunction hfunc, int width, int height, CUstream stream, Context* context) {
@@ -419,8 +418,7 @@ static CUresult check_devices(Context* context, const CUDA_LAUNCH_PARAMS* list, 
 
 SIM_API CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices, unsigned int flags) {
   SIM_ENTER_CONTEXT(context);
-  if (launchParamsList == nullptr || numDevices == 0 || (flags & ~3u) != 0 || numDevices > state().devices.size())
-    return CUDA_ERROR_INVALID_VALUE;
+  if (launchParamsList == nullptr || numDevices == 0 || (flags & ~3u) != 0 || numDevices > state().devices.size()) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_devices(context, launchParamsList, numDevices)) return r;
   for (unsigned i = 0; i < numDevices; ++i) {
     const CUDA_LAUNCH_PARAMS& p = launchParamsList[i];
@@ -435,6 +433,6 @@ SIM_API CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRe
   SIM_ENTER_CONTEXT(context);
   Function* f = nullptr;
   if (CUresult r = legacy_function(hfunc, context, &f)) return r;
-  if (texunit != CU_PARAM_TR_DEFAULT || hTexRef == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;  // binding happens through the module
+  if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  return texunit != CU_PARAM_TR_DEFAULT ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;  // binding happens through the module
 }

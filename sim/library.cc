@@ -9,8 +9,8 @@
 namespace tube::sim {
 namespace {
 
-CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count, CUjit_option* jit, void** jit_values,
-              unsigned option_count, CUlibraryOption* options) {
+CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count, CUjit_option* jit, void** jit_values, unsigned option_count,
+              CUlibraryOption* options) {
   if (out == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < option_count; ++i)
     if (options == nullptr || options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
@@ -19,7 +19,7 @@ CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count,
   State& s = state();
   // Loaded for the oldest device in the list would be wrong for newer entries only; all devices of a preset are equal.
   int sm = current_context() != nullptr ? current_context()->device->spec.sm : s.devices[0]->spec.sm;
-  std::shared_ptr<const ptx::Module> compiled;
+  Code compiled;
   std::string error;
   CUresult r = compile_image(code, size, sm, &compiled, &error);
   report_jit(log, error);
@@ -30,7 +30,7 @@ CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count,
   Lock lock(s.mutex);
   auto* library = new Library;
   library->code = std::move(compiled);
-  for (const ptx::Kernel& kernel : library->code->kernels()) {
+  for (const ptx::Kernel& kernel : library->code.module->kernels()) {
     auto f = std::make_unique<Function>();
     f->kernel = &kernel;
     f->library = library;
@@ -48,10 +48,13 @@ CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr*
   Lock lock(s.mutex);
   auto* library = live<Library>(s, handle, Kind::kLibrary);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto& variables = library->code->variables();
+  const auto& variables = library->code.module->variables();
   for (size_t i = 0; i < variables.size(); ++i) {
-    if (variables[i].name != name || (managed && !variables[i].managed)) continue;
+    if (variables[i].name != name || (managed && !variables[i].managed) || library->code.placed_as(name) != nullptr) continue;
     Module* module = nullptr;
+    if (context == nullptr && !library->modules.empty()) context = library->modules.begin()->first;
+    if (context == nullptr && managed) context = primary_of(s, device_at(0));  // they belong to none
+    if (context == nullptr) return CUDA_ERROR_NOT_FOUND;
     if (CUresult r = library_module(s, context, library, &module)) return r;
     if (dptr != nullptr) *dptr = module->variables[i];
     if (bytes != nullptr) *bytes = variables[i].size;
@@ -125,7 +128,7 @@ SIM_API CUresult cuLibraryUnload(CUlibrary library) {
   if (l == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   std::vector<Context*> used;
   for (auto& [context, module] : l->modules) used.push_back(context);
-  for (Context* context : used) synchronize(lock, context);
+  for (Context* context : used) quiesce(lock, context);
   if (live<Library>(s, library, Kind::kLibrary) != l) return CUDA_ERROR_INVALID_HANDLE;
   while (!l->modules.empty()) destroy_module(s, l->modules.begin()->second);
   for (auto& k : l->kernels) s.live.erase(k.get());
@@ -134,15 +137,15 @@ SIM_API CUresult cuLibraryUnload(CUlibrary library) {
   return CUDA_SUCCESS;
 }
 
-#define SIM_LIBRARY(variable, handle)                              \
-  State& s = state();                                              \
-  Lock lock(s.mutex);                                              \
-  auto* variable = live<Library>(s, handle, Kind::kLibrary);       \
+#define SIM_LIBRARY(variable, handle)                        \
+  State& s = state();                                        \
+  Lock lock(s.mutex);                                        \
+  auto* variable = live<Library>(s, handle, Kind::kLibrary); \
   if (variable == nullptr) return CUDA_ERROR_INVALID_HANDLE
-#define SIM_KERNEL(variable, handle)                               \
-  State& s = state();                                              \
-  Lock lock(s.mutex);                                              \
-  auto* variable = live<Function>(s, handle, Kind::kKernel);       \
+#define SIM_KERNEL(variable, handle)                         \
+  State& s = state();                                        \
+  Lock lock(s.mutex);                                        \
+  auto* variable = live<Function>(s, handle, Kind::kKernel); \
   if (variable == nullptr) return CUDA_ERROR_INVALID_HANDLE
 
 SIM_API CUresult cuLibraryGetKernel(CUkernel* pKernel, CUlibrary library, const char* name) {
@@ -169,8 +172,7 @@ SIM_API CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKe
   SIM_ENTER(kInit);
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIBRARY(l, lib);
-  for (unsigned i = 0; i < numKernels && i < l->kernels.size(); ++i)
-    kernels[i] = reinterpret_cast<CUkernel>(l->kernels[i].get());
+  for (unsigned i = 0; i < numKernels && i < l->kernels.size(); ++i) kernels[i] = reinterpret_cast<CUkernel>(l->kernels[i].get());
   return CUDA_SUCCESS;
 }
 
@@ -189,9 +191,10 @@ SIM_API CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary 
   return variable(library, name, false, dptr, bytes, context);
 }
 
+// The variables are made when the library is loaded into a first context.
 SIM_API CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
-  SIM_ENTER_CONTEXT(context);
-  return variable(library, name, true, dptr, bytes, context);
+  SIM_ENTER(kInit);
+  return variable(library, name, true, dptr, bytes, current_context());
 }
 
 SIM_API CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {

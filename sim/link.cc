@@ -81,13 +81,12 @@ SIM_API CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options,
   SIM_ENTER_CONTEXT(context);
   return create(context, numOptions, options, optionValues, stateOut);
 }
-SIM_API CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int,
-                               CUjit_option*, void**) {
+SIM_API CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int, CUjit_option*, void**) {
   SIM_ENTER(kHandle);
   return add(handle, type, data, size);
 }
-SIM_API CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int,
-                                  CUjit_option*, void**) {
+SIM_API CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int, CUjit_option*,
+                                  void**) {
   SIM_ENTER(kHandle);
   return add(handle, type, data, size);
 }
@@ -117,7 +116,7 @@ SIM_API CUresult cuLinkComplete(CUlinkState handle, void** cubinOut, size_t* siz
     report_jit(linker->log, "line " + std::to_string(result.error.line) + ": " + result.error.message + ": " + result.error.instruction);
     return CUDA_ERROR_INVALID_PTX;
   }
-  linker->image = pack_linked(linker->texts);
+  linker->image = pack_linked(linker->texts, result.module->variables());
   *cubinOut = linker->image.data();
   if (sizeOut != nullptr) *sizeOut = linker->image.size();
   return CUDA_SUCCESS;
@@ -125,11 +124,5 @@ SIM_API CUresult cuLinkComplete(CUlinkState handle, void** cubinOut, size_t* siz
 
 SIM_API CUresult cuLinkDestroy(CUlinkState handle) {
   SIM_ENTER(kInit);
-  State& s = state();
-  Lock lock(s.mutex);
-  auto* linker = live<Linker>(s, handle, Kind::kLinker);
-  if (linker == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  s.live.erase(linker);
-  delete linker;
-  return CUDA_SUCCESS;
+  return destroy_live<Linker>(handle, Kind::kLinker, CUDA_ERROR_INVALID_HANDLE);
 }

@@ -49,8 +49,8 @@ CUresult check_batch(Lock& lock, Context* context, const CUdeviceptr* pointers, 
   return CUDA_SUCCESS;
 }
 
-CUresult prefetch_batch(Context* context, CUdeviceptr* pointers, size_t* sizes, size_t count, CUmemLocation* locations, size_t* starts,
-                        size_t number, unsigned long long flags, CUstream handle) {
+CUresult prefetch_batch(Context* context, CUdeviceptr* pointers, size_t* sizes, size_t count, CUmemLocation* locations, size_t* starts, size_t number,
+                        unsigned long long flags, CUstream handle) {
   Lock lock(state().mutex);
   if (CUresult r = check_batch(lock, context, pointers, sizes, count, flags, handle)) return r;
   if (locations == nullptr || !managed::good_starts(starts, number, count, managed::Repeats::kAllowed)) return CUDA_ERROR_INVALID_VALUE;
@@ -67,6 +67,7 @@ CUresult prefetch_batch(Context* context, CUdeviceptr* pointers, size_t* sizes, 
 
 }  // namespace
 
+void remember_managed(uint64_t base, uint64_t bytes) { ranges().add(base, bytes); }
 void forget_managed(const Range& range) { ranges().remove(range.base, range.size); }
 
 }  // namespace tube::sim
@@ -121,8 +122,8 @@ SIM_API CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range
   Lock lock(state().mutex);
   return ranges().attribute(data, dataSize, attribute, devPtr, count);
 }
-SIM_API CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes, size_t numAttributes,
-                                         CUdeviceptr devPtr, size_t count) {
+SIM_API CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes, size_t numAttributes, CUdeviceptr devPtr,
+                                         size_t count) {
   SIM_ENTER(kContext);
   if (data == nullptr || dataSizes == nullptr || attributes == nullptr || numAttributes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_range(devPtr, count)) return r;

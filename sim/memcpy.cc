@@ -26,6 +26,15 @@ bool touches_host_memory(const CUDA_MEMCPY3D& c) {
          (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && !pageable(reinterpret_cast<const void*>(c.dstDevice)));
 }
 
+// CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of either side.
+bool touches_waiting_memory(const CUDA_MEMCPY3D& c) {
+  const auto waiting = [](CUdeviceptr p) {
+    auto range = state().map.find(p);
+    return range && range->sync_memops;
+  };
+  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE && waiting(c.srcDevice)) || (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && waiting(c.dstDevice));
+}
+
 CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   State& s = state();
   Lock lock(s.mutex);
@@ -36,14 +45,14 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   bool captured = stream->capture != nullptr;
   CopyWork work;
   work.copy = c;
-  bool block = sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY || touches_host_memory(c));
+  bool block =
+      sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY || touches_host_memory(c) || touches_waiting_memory(c));
   if (c.WidthInBytes != 0 && c.Height != 0 && c.Depth != 0 && !captured) {
     if (from_host && pageable(c.srcHost) && !block) {
       lock.unlock();
       stage_source(work);
       lock.lock();
-      if (handle != nullptr && live<Stream>(s, handle, Kind::kStream) != stream && stream != context->legacy_stream &&
-          !stream->per_thread)
+      if (handle != nullptr && live<Stream>(s, handle, Kind::kStream) != stream && stream != context->legacy_stream && !stream->per_thread)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another thread destroyed the stream meanwhile
     }
     if (to_host && pageable(c.dstHost)) block = true;
@@ -140,8 +149,8 @@ CUresult check_peers(CUcontext dst, CUcontext src) {
   State& s = state();
   Lock lock(s.mutex);
   // NULL stands for the current context.
-  bool good = (dst == nullptr || live<Context>(s, dst, Kind::kContext) != nullptr) &&
-              (src == nullptr || live<Context>(s, src, Kind::kContext) != nullptr);
+  bool good =
+      (dst == nullptr || live<Context>(s, dst, Kind::kContext) != nullptr) && (src == nullptr || live<Context>(s, src, Kind::kContext) != nullptr);
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -186,14 +195,13 @@ SIM_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevi
   return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
 }
 
-SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                              size_t ByteCount) {
+SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   if (CUresult r = check_peers(dstContext, srcContext)) return r;
   return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
-                                   size_t ByteCount, CUstream hStream) {
+SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
+                                   CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   if (CUresult r = check_peers(dstContext, srcContext)) return r;
   return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
@@ -213,8 +221,7 @@ SIM_API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t
   c.dstDevice = dstDevice;
   return copy(context, c, nullptr, Sync::kSync);
 }
-static CUresult host_to_array(Context* context, CUarray array, size_t offset, const void* host, size_t bytes, CUstream stream,
-                              Sync sync) {
+static CUresult host_to_array(Context* context, CUarray array, size_t offset, const void* host, size_t bytes, CUstream stream, Sync sync) {
   CUDA_MEMCPY3D c = to_array(flat(bytes), array, offset);
   c.srcMemoryType = CU_MEMORYTYPE_HOST;
   c.srcHost = host;

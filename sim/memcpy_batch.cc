@@ -32,8 +32,8 @@ CUDA_MEMCPY3D flat(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
   return c;
 }
 
-CUresult batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes,
-               size_t* starts, size_t number, size_t* failed, CUstream stream) {
+CUresult batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes, size_t* starts,
+               size_t number, size_t* failed, CUstream stream) {
   *failed = kNoIndex;
   if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!managed::good_starts(starts, number, count, managed::Repeats::kRefused)) return CUDA_ERROR_INVALID_VALUE;
@@ -128,8 +128,8 @@ CUresult tell(CUresult result, size_t failed, size_t* out) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
-                                    size_t* attrsIdxs, size_t numAttrs, size_t* failIdx, CUstream hStream) {
+SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
+                                    size_t numAttrs, size_t* failIdx, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   CUresult r = batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
@@ -142,8 +142,7 @@ SIM_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, siz
   if (hStream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // even where it means the thread's own stream
   return batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
 }
-SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags,
-                                      CUstream hStream) {
+SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   CUresult r = batch_3d(context, numOps, opList, &failed, flags, hStream);

@@ -37,14 +37,16 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
   Lock lock(s.mutex);
   auto range = s.map.find(dptr);
   if (!range || range->base != dptr || range->freeing) return CUDA_ERROR_INVALID_VALUE;
-  if (range->kind != RangeKind::kDevice && range->kind != RangeKind::kManaged && range->kind != RangeKind::kPool)
+  if ((range->kind != RangeKind::kDevice && range->kind != RangeKind::kManaged && range->kind != RangeKind::kPool &&
+       range->kind != RangeKind::kExternal) ||
+      range->of_module)
     return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_capture_unsafe(s)) return r;
   Context* owner = range->context != nullptr ? range->context : context;
   if (owner != nullptr)
-    if (CUresult r = synchronize(lock, owner)) return r;
+    if (CUresult r = quiesce(lock, owner)) return r;
   if (owner != context && context != nullptr)
-    if (CUresult r = synchronize(lock, context)) return r;
+    if (CUresult r = quiesce(lock, context)) return r;
   if (GraphAllocation* of_graph = graph_allocation(dptr); of_graph != nullptr) {  // the address stays the node's
     if (!of_graph->allocated) return CUDA_ERROR_INVALID_VALUE;
     of_graph->allocated = false;
@@ -62,8 +64,8 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
 }
 
 constexpr unsigned kHostAllocFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY |
-                                    CU_MEMHOSTREGISTER_READ_ONLY;
+constexpr unsigned kRegisterFlags =
+    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 CUresult host_alloc(Context* context, void** pp, size_t bytes, unsigned flags) {
   if (pp == nullptr || (flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -169,8 +171,7 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   return allocate_memory(context, bytesize, RangeKind::kDevice, dptr);
 }
 
-SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
-                                    unsigned int ElementSizeBytes) {
+SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes) {
   SIM_ENTER_CONTEXT(context);
   return alloc_pitch(context, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 }
@@ -185,7 +186,7 @@ SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
   SIM_ENTER_CONTEXT(context);
   (void)context;
   auto range = state().map.find(dptr);
-  if (!range || range->kind == RangeKind::kMapped) return CUDA_ERROR_NOT_FOUND;
+  if (!range || (range->kind == RangeKind::kMapped && range->readable == 0)) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = range->base;
   if (psize != nullptr) *psize = range->requested;
   return CUDA_SUCCESS;
@@ -207,12 +208,12 @@ SIM_API CUresult cuMemFreeHost(void* p) {
   if (p == nullptr) return CUDA_SUCCESS;
   State& s = state();
   Lock lock(s.mutex);
+  if (CUresult r = check_capture_unsafe(s)) return r;
   auto range = s.map.find(reinterpret_cast<uint64_t>(p));
-  if (!range || range->base != reinterpret_cast<uint64_t>(p) || range->kind != RangeKind::kHost)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->base != reinterpret_cast<uint64_t>(p) || range->kind != RangeKind::kHost) return CUDA_ERROR_INVALID_VALUE;
   Context* owner = range->context != nullptr ? range->context : context;
   if (owner != nullptr)
-    if (CUresult r = synchronize(lock, owner)) return r;
+    if (CUresult r = quiesce(lock, owner)) return r;
   auto gone = s.map.remove(range->base);
   if (!gone) return CUDA_ERROR_INVALID_VALUE;
   release_range(s, *gone);
@@ -238,7 +239,7 @@ SIM_API CUresult cuMemHostUnregister(void* p) {
   if (!range) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (range->kind != RangeKind::kRegistered || range->base != reinterpret_cast<uint64_t>(p)) return CUDA_ERROR_INVALID_VALUE;
   // Work that still uses the pages must be through before the program may unmap them.
-  if (CUresult r = synchronize(lock, range->context != nullptr ? range->context : context)) return r;
+  if (CUresult r = quiesce(lock, range->context != nullptr ? range->context : context)) return r;
   s.map.remove(range->base);
   return CUDA_SUCCESS;
 }

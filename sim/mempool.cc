@@ -100,6 +100,8 @@ static void free_pool_range(State& s, uint64_t address) {
   if (gone->pool != nullptr) {
     gone->pool->used -= std::min(gone->pool->used, gone->requested);
     shrink(gone->pool, gone->pool->release_threshold);
+    const bool destroyed = !gone->pool->is_default && s.live.count(gone->pool) == 0;
+    if (destroyed && gone->pool->used == 0) delete gone->pool;
   }
   release_range(s, *gone);
 }
@@ -158,8 +160,9 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned char byte : poolProps->reserved)
     if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE && poolProps->handleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-    return CUDA_ERROR_INVALID_VALUE;
+  const auto types = static_cast<unsigned>(poolProps->handleTypes);
+  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;  // no IMEX channel
   State& s = state();
   Lock lock(s.mutex);
   auto* p = new Pool;
@@ -178,7 +181,7 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   Pool* p = nullptr;
   if (CUresult r = pool_of(pool, &p)) return r;
   if (p->is_default) return CUDA_ERROR_INVALID_VALUE;
-  // Allocations outlive their pool; the struct stays until the process ends when there are any.
+  // Allocations outlive their pool; the struct stays until the last has gone.
   s.live.erase(p);
   if (p->device->current_pool == p) p->device->current_pool = p->device->default_pool;
   if (p->used == 0) delete p;
@@ -311,8 +314,7 @@ SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 }
 
 static CUresult check_location(const CUmemLocation* location, CUmemAllocationType type) {
-  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type == CU_MEM_LOCATION_TYPE_INVALID)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   if (device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;

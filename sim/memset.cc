@@ -6,8 +6,8 @@
 namespace tube::sim {
 namespace {
 
-CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height,
-              CUstream handle, bool sync) {
+CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height, CUstream handle,
+              bool sync) {
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
@@ -30,28 +30,27 @@ CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, u
 
 using namespace tube::sim;
 
-#define SIM_MEMSET(sync_name, async_name, type, element)                                              \
-  SIM_API CUresult sync_name(CUdeviceptr dstDevice, type value, size_t N) {                           \
-    SIM_ENTER_CONTEXT(context);                                                                       \
-    return fill(context, dstDevice, 0, value, element, N, 1, nullptr, true);                          \
-  }                                                                                                   \
-  SIM_API CUresult async_name(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) {        \
-    SIM_ENTER_STREAM(context, hStream);                                                                       \
-    return fill(context, dstDevice, 0, value, element, N, 1, hStream, false);                         \
+#define SIM_MEMSET(sync_name, async_name, type, element)                                       \
+  SIM_API CUresult sync_name(CUdeviceptr dstDevice, type value, size_t N) {                    \
+    SIM_ENTER_CONTEXT(context);                                                                \
+    return fill(context, dstDevice, 0, value, element, N, 1, nullptr, true);                   \
+  }                                                                                            \
+  SIM_API CUresult async_name(CUdeviceptr dstDevice, type value, size_t N, CUstream hStream) { \
+    SIM_ENTER_STREAM(context, hStream);                                                        \
+    return fill(context, dstDevice, 0, value, element, N, 1, hStream, false);                  \
   }
 SIM_MEMSET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char, 1)
 SIM_MEMSET(cuMemsetD16_v2, cuMemsetD16Async, unsigned short, 2)
 SIM_MEMSET(cuMemsetD32_v2, cuMemsetD32Async, unsigned int, 4)
 
-#define SIM_MEMSET_2D(sync_name, async_name, type, element)                                                          \
-  SIM_API CUresult sync_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height) {      \
-    SIM_ENTER_CONTEXT(context);                                                                                      \
-    return fill(context, dstDevice, dstPitch, value, element, Width, Height, nullptr, true);                         \
-  }                                                                                                                  \
-  SIM_API CUresult async_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height,       \
-                              CUstream hStream) {                                                                    \
-    SIM_ENTER_STREAM(context, hStream);                                                                                      \
-    return fill(context, dstDevice, dstPitch, value, element, Width, Height, hStream, false);                        \
+#define SIM_MEMSET_2D(sync_name, async_name, type, element)                                                                        \
+  SIM_API CUresult sync_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height) {                    \
+    SIM_ENTER_CONTEXT(context);                                                                                                    \
+    return fill(context, dstDevice, dstPitch, value, element, Width, Height, nullptr, true);                                       \
+  }                                                                                                                                \
+  SIM_API CUresult async_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height, CUstream hStream) { \
+    SIM_ENTER_STREAM(context, hStream);                                                                                            \
+    return fill(context, dstDevice, dstPitch, value, element, Width, Height, hStream, false);                                      \
   }
 SIM_MEMSET_2D(cuMemsetD2D8_v2, cuMemsetD2D8Async, unsigned char, 1)
 SIM_MEMSET_2D(cuMemsetD2D16_v2, cuMemsetD2D16Async, unsigned short, 2)

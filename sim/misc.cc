@@ -1,5 +1,7 @@
 // Small chapters: profiler, RDMA flush, and old names of calls whose arguments never changed.
 #include "sim/state.h"
+
+// Behind cuda_api.h, which says what names cuda.h gives.
 #include <cudaProfiler.h>
 
 using namespace tube::sim;
@@ -40,10 +42,11 @@ SIM_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attrib
   *static_cast<cuuint64_t*>(value) = 0;  // graph memory is ordinary pool memory here
   return CUDA_SUCCESS;
 }
-SIM_API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute, void* value) {
+SIM_API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
   SIM_ENTER(kInit);
   if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return value == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  const bool high = attr == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH || attr == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH;
+  return high && value != nullptr && *static_cast<const cuuint64_t*>(value) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuDeviceGraphMemTrim(CUdevice device) {
   SIM_ENTER(kInit);

@@ -7,12 +7,13 @@
 #include <cstring>
 
 #include "sim/heap.h"
+#include "sim/managed.h"
 
 namespace tube::sim {
 namespace {
 
 void make_functions(State& s, Module* module) {
-  for (const ptx::Kernel& kernel : module->code->kernels()) {
+  for (const ptx::Kernel& kernel : module->code.module->kernels()) {
     auto f = std::make_unique<Function>();
     f->module = module;
     f->kernel = &kernel;
@@ -22,11 +23,12 @@ void make_functions(State& s, Module* module) {
 }
 
 void fill_variables(Module* module) {
-  const auto& variables = module->code->variables();
+  const auto& variables = module->code.module->variables();
   for (size_t i = 0; i < variables.size(); ++i) {
     auto* host = reinterpret_cast<std::byte*>(module->variables[i]);
     const ptx::Variable& v = variables[i];
-    std::memcpy(host, v.image.data(), std::min<uint64_t>(v.image.size(), v.size));
+    if (module->code.placed_as(v.name) != nullptr) continue;  // its owner has filled it
+    std::copy_n(v.image.data(), std::min<uint64_t>(v.image.size(), v.size), host);
     for (const auto& r : v.relocations) {
       if (r.target >= variables.size() || r.offset + r.width > v.size) continue;
       uint64_t address = module->variables[r.target] + r.addend;
@@ -35,13 +37,12 @@ void fill_variables(Module* module) {
   }
 }
 
-CUresult load(Context* context, CUmodule* out, const void* image, size_t size, unsigned count, CUjit_option* options,
-              void** values) {
+CUresult load(Context* context, CUmodule* out, const void* image, size_t size, unsigned count, CUjit_option* options, void** values) {
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   flush_prints(context);
   JitOptions jit;
   if (CUresult r = parse_jit_options(count, options, values, &jit)) return r;
-  std::shared_ptr<const ptx::Module> code;
+  Code code;
   std::string error;
   CUresult r = compile_image(image, size, context->device->spec.sm, &code, &error);
   report_jit(jit, error);
@@ -51,6 +52,7 @@ CUresult load(Context* context, CUmodule* out, const void* image, size_t size, u
   }
   State& s = state();
   Lock lock(s.mutex);
+  (void)quiesce(lock, context);
   Module* module = nullptr;
   r = instantiate(s, context, std::move(code), &module);
   if (r == CUDA_SUCCESS) *out = reinterpret_cast<CUmodule>(module);
@@ -58,9 +60,9 @@ CUresult load(Context* context, CUmodule* out, const void* image, size_t size, u
 }
 
 CUresult find_variable(const Module& module, const char* name, CUdeviceptr* dptr, size_t* bytes) {
-  const auto& variables = module.code->variables();
+  const auto& variables = module.code.module->variables();
   for (size_t i = 0; i < variables.size(); ++i) {
-    if (variables[i].name != name) continue;
+    if (variables[i].name != name || module.code.placed_as(name) != nullptr) continue;
     if (dptr != nullptr) *dptr = module.variables[i];
     if (bytes != nullptr) *bytes = variables[i].size;
     return CUDA_SUCCESS;
@@ -70,16 +72,21 @@ CUresult find_variable(const Module& module, const char* name, CUdeviceptr* dptr
 
 }  // namespace
 
-CUresult instantiate(State& s, Context* context, std::shared_ptr<const ptx::Module> code, Module** out) {
+CUresult instantiate(State& s, Context* context, Code code, Module** out) {
   auto* module = new Module;
   module->context = context;
   module->code = std::move(code);
   s.live.emplace(module, Kind::kModule);
   context->modules.push_back(module);
-  for (const ptx::Variable& v : module->code->variables()) {
+  for (const ptx::Variable& v : module->code.module->variables()) {
+    if (const PlacedVariable* placed = module->code.placed_as(v.name)) {
+      module->variables.push_back(placed->address);
+      continue;
+    }
     Range range;
     range.requested = std::max<uint64_t>(v.size, 1);
     range.kind = v.managed ? RangeKind::kManaged : RangeKind::kSymbol;
+    range.of_module = true;
     range.device = context->device->ordinal;
     range.context = context;
     uint64_t base = 0;
@@ -89,6 +96,7 @@ CUresult instantiate(State& s, Context* context, std::shared_ptr<const ptx::Modu
       return r;
     }
     module->variables.push_back(base);
+    if (v.managed) remember_managed(base, range.requested);
   }
   fill_variables(module);
   make_functions(s, module);
@@ -97,8 +105,13 @@ CUresult instantiate(State& s, Context* context, std::shared_ptr<const ptx::Modu
 }
 
 void destroy_module(State& s, Module* module) {
-  for (uint64_t base : module->variables)
-    if (auto gone = s.map.remove(base)) release_range(s, *gone);
+  for (size_t i = 0; i < module->variables.size(); ++i) {
+    if (module->code.placed_as(module->code.module->variables()[i].name) != nullptr) continue;
+    const auto gone = s.map.remove(module->variables[i]);
+    if (!gone) continue;
+    if (gone->kind == RangeKind::kManaged) forget_managed(*gone);
+    release_range(s, *gone);
+  }
   for (auto& f : module->functions) s.live.erase(f.get());
   std::erase(module->context->modules, module);
   if (module->library != nullptr) module->library->modules.erase(module->context);
@@ -124,8 +137,7 @@ SIM_API CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return load(context, module, image, 0, 0, nullptr, nullptr);
 }
 
-SIM_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options,
-                                    void** optionValues) {
+SIM_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options, void** optionValues) {
   SIM_ENTER_CONTEXT(context);
   return load(context, module, image, 0, numOptions, options, optionValues);
 }
@@ -144,7 +156,7 @@ SIM_API CUresult cuModuleUnload(CUmodule hmod) {
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (module->library != nullptr) return CUDA_ERROR_NOT_PERMITTED;
   if (CUresult r = check_capture_unsafe(s)) return r;
-  if (CUresult r = synchronize(lock, module->context)) return r;  // its kernels may still run
+  if (CUresult r = quiesce(lock, module->context)) return r;  // its kernels may still run
   if (live<Module>(s, hmod, Kind::kModule) != module) return CUDA_ERROR_INVALID_HANDLE;
   destroy_module(s, module);
   return CUDA_SUCCESS;
@@ -190,8 +202,7 @@ SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int 
   Lock lock(s.mutex);
   auto* module = live<Module>(s, mod, Kind::kModule);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  for (unsigned i = 0; i < numFunctions && i < module->functions.size(); ++i)
-    functions[i] = reinterpret_cast<CUfunction>(module->functions[i].get());
+  for (unsigned i = 0; i < numFunctions && i < module->functions.size(); ++i) functions[i] = reinterpret_cast<CUfunction>(module->functions[i].get());
   return CUDA_SUCCESS;
 }
 

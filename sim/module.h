@@ -22,23 +22,17 @@ void report_jit(const JitOptions& options, const std::string& error);
 
 // Parses, checks and compiles an image: PTX, fatbin (with or without wrapper), or what cuLinkComplete made. `size` is 0
 // when unknown. Slow; call without the lock.
-CUresult compile_image(const void* image, size_t size, int sm, std::shared_ptr<const ptx::Module>* code, std::string* error);
+CUresult compile_image(const void* image, size_t size, int sm, Code* code, std::string* error);
 
 // Number of bytes of an image that comes as a pointer alone.
 size_t image_size(const void* image);
 
 // Gives the code's variables memory in the context and makes its functions. With the lock held.
-CUresult instantiate(State& s, Context* context, std::shared_ptr<const ptx::Module> code, Module** module);
+CUresult instantiate(State& s, Context* context, Code code, Module** module);
 void destroy_module(State& s, Module* module);
 
 // The module of a library in a context, made on first use. With the lock held.
 CUresult library_module(State& s, Context* context, Library* library, Module** module);
-
-// The opaque image of cuLinkComplete: an ELF file whose section .tube.sim.ptx holds the texts, so that anything that
-// measures an image by its ELF headers (the hook, cuobjdump-like tools) gets the size right.
-std::string pack_linked(const std::vector<std::string>& texts);
-// True when the image is one of ours.
-bool unpack_linked(const void* image, size_t size, std::vector<std::string_view>* texts);
 
 bool read_whole_file(const char* path, std::string* bytes);
 

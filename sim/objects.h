@@ -14,6 +14,7 @@
 
 #include "base/cuda_api.h"
 #include "sim/engine.h"
+#include "sim/linked_image.h"
 #include "sim/ptx/ptx.h"
 #include "sim/topology.h"
 
@@ -35,12 +36,12 @@ inline constexpr int kDriverVersion = 13000;
 inline constexpr uint32_t kMaxParamBytes = 32764;
 
 struct Device {
-  int ordinal = 0;       // as the program sees it
-  int physical = 0;      // index in the topology
+  int ordinal = 0;   // as the program sees it
+  int physical = 0;  // index in the topology
   DeviceSpec spec;
   CUuuid uuid{};
   Context* primary = nullptr;
-  CUresult broken = CUDA_SUCCESS; // a fault ended the primary context: this process cannot have it again
+  CUresult broken = CUDA_SUCCESS;  // a fault ended the primary context: this process cannot have it again
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   std::atomic<uint64_t> used_bytes{0};
@@ -50,26 +51,28 @@ struct Context {
   uint64_t id = 0;
   Device* device = nullptr;
   bool primary = false;
-  GreenContext* green = nullptr;  // green.cc
-  bool destroyed = false;
-  bool active = false;            // primary: retained by somebody
+  GreenContext* green = nullptr;       // green.cc
+  std::atomic<bool> destroyed{false};  // both are read at every call, without the lock
+  std::atomic<bool> active{false};     // primary: retained by somebody
   int retained = 0;
   unsigned flags = 0;
   unsigned api_version = 3020;
   int attach_count = 1;
-  std::atomic<CUresult> error{CUDA_SUCCESS};  // sticky
+  std::atomic<CUresult> error{CUDA_SUCCESS};                                               // sticky
   std::shared_ptr<std::atomic<bool>> cancel = std::make_shared<std::atomic<bool>>(false);  // stops running kernels
-  std::atomic<uint64_t> peers{0};  // bit per device: cuCtxEnablePeerAccess
+  std::atomic<uint64_t> peers{0};                                                          // bit per device: cuCtxEnablePeerAccess
   LanePtr legacy;
-  Stream* legacy_stream = nullptr;  // what stream 0 and 1 mean
-  std::map<uint64_t, Stream*> per_thread;     // by Thread::id
-  std::vector<LanePtr> lanes;                 // of streams, living or draining
+  Stream* legacy_stream = nullptr;         // what stream 0 and 1 mean
+  std::map<uint64_t, Stream*> per_thread;  // by Thread::id
+  std::vector<LanePtr> lanes;              // of streams, living or draining
   std::vector<Stream*> streams;
   std::vector<Module*> modules;
   std::array<size_t, 10> limits{};
+  int quiescing = 0;  // calls in quiesce()
   CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
-  std::mutex print_mutex;   // guards print_buffer; leaf
+  std::mutex print_mutex;    // guards print_buffer and printed; leaf
   std::string print_buffer;  // device printf, shown at the next synchronising call
+  bool printed = false;      // since it was made or reset
   std::mutex heap_mutex;     // guards heap_used; leaf
   uint64_t heap_used = 0;
 };
@@ -78,7 +81,7 @@ struct Context {
 struct Capture {
   uint64_t id = 0;
   Graph* graph = nullptr;
-  bool own_graph = true;          // false: cuStreamBeginCaptureToGraph
+  bool own_graph = true;  // false: cuStreamBeginCaptureToGraph
   Stream* origin = nullptr;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   uint64_t thread = 0;
@@ -104,17 +107,17 @@ struct Stream {
 struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
-  FencePtr fence;                 // null: never recorded
+  FencePtr fence;                       // null: never recorded
   std::shared_ptr<SharedEvent> shared;  // CU_EVENT_INTERPROCESS: the state that all processes see (ipc.h)
-  CapturePtr capture;             // recorded into a capture
+  CapturePtr capture;                   // recorded into a capture
   std::vector<Node*> capture_deps;
 };
 
 struct Function {
   Module* module = nullptr;
   const ptx::Kernel* kernel = nullptr;
-  Library* library = nullptr;     // set for a CUkernel
-  int max_dynamic_shared = -1;    // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; -1: default
+  Library* library = nullptr;   // set for a CUkernel
+  int max_dynamic_shared = -1;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; -1: default
   int carveout = -1;
   int cluster_width = 0, cluster_height = 0, cluster_depth = 0;
   int cluster_must_be_set = 0;
@@ -126,19 +129,31 @@ struct Function {
   std::vector<std::byte> legacy_params;
 };
 
+// A compiled image. Variables in `placed` have their addresses already.
+struct Code {
+  std::shared_ptr<const ptx::Module> module;
+  std::vector<PlacedVariable> placed;
+
+  const PlacedVariable* placed_as(const std::string& name) const {
+    for (const PlacedVariable& p : placed)
+      if (p.name == name) return &p;
+    return nullptr;
+  }
+};
+
 // A compiled image loaded into one context: its variables have addresses.
 struct Module {
   Context* context = nullptr;
-  std::shared_ptr<const ptx::Module> code;
+  Code code;
   std::vector<std::unique_ptr<Function>> functions;
-  std::vector<uint64_t> variables;   // device address of each ptx variable
+  std::vector<uint64_t> variables;  // device address of each ptx variable
   Library* library = nullptr;
 };
 
 // cuLibrary: an image that gets a module in each context on first use.
 struct Library {
-  std::shared_ptr<const ptx::Module> code;
-  std::vector<std::unique_ptr<Function>> kernels;   // CUkernel handles; .kernel and .library set, .module null
+  Code code;
+  std::vector<std::unique_ptr<Function>> kernels;  // CUkernel handles; .kernel and .library set, .module null
   std::unordered_map<Context*, Module*> modules;
   std::vector<std::byte> image;
 };
@@ -156,12 +171,12 @@ struct Pool {
 struct Mipmap;
 struct Array {
   Context* context = nullptr;
-  Mipmap* mipmap = nullptr;   // set for a level, which ends with it
+  Mipmap* mipmap = nullptr;  // set for a level, which ends with it
   CUDA_ARRAY3D_DESCRIPTOR desc{};
   uint64_t element_bytes = 0;
   uint64_t row_bytes = 0;
   uint64_t rows = 1, slices = 1;
-  uint64_t base = 0;   // in the address map
+  uint64_t base = 0;  // in the address map
 };
 
 // Per thread; allocated on first use, freed by a pthread key (never for the main thread, whose atexit handlers call us).
@@ -169,8 +184,8 @@ struct Thread {
   uint64_t id = 0;
   std::vector<Context*> stack;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  bool per_thread_default = false;   // inside a _ptsz/_ptds entry: stream 0 means CU_STREAM_PER_THREAD
-  bool in_callback = false;          // a host function may not call CUDA
+  bool per_thread_default = false;  // inside a _ptsz/_ptds entry: stream 0 means CU_STREAM_PER_THREAD
+  bool in_callback = false;         // a host function may not call CUDA
 };
 
 }  // namespace tube::sim

@@ -20,8 +20,7 @@ CUresult active_clusters(const Function& f, const Device& device, const CUlaunch
   uint64_t size = 1;
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute& a = config.attrs[i];
-    if (a.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-      size = uint64_t{a.value.clusterDim.x} * a.value.clusterDim.y * a.value.clusterDim.z;
+    if (a.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) size = uint64_t{a.value.clusterDim.x} * a.value.clusterDim.y * a.value.clusterDim.z;
   }
   if (device.spec.sm < 90) return CUDA_ERROR_NOT_SUPPORTED;
   if (size == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -51,10 +50,10 @@ int blocks_per_sm(const Function& f, const Device& device, uint32_t threads, uin
 
 using namespace tube::sim;
 
-#define SIM_OCCUPANCY_FUNCTION(f, handle)                       \
-  SIM_ENTER_CONTEXT(context);                                   \
-  Lock lock(state().mutex);                                     \
-  Function* f = resolve_function(lock, context, handle);        \
+#define SIM_OCCUPANCY_FUNCTION(f, handle)                \
+  SIM_ENTER_CONTEXT(context);                            \
+  Lock lock(state().mutex);                              \
+  Function* f = resolve_function(lock, context, handle); \
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE
 
 static CUresult max_blocks(int* out, Function* f, Context* context, int blockSize, size_t dynamic, unsigned flags) {
@@ -69,14 +68,14 @@ SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUf
   return max_blocks(numBlocks, f, context, blockSize, dynamicSMemSize, 0);
 }
 
-SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize,
-                                                                      size_t dynamicSMemSize, unsigned int flags) {
+SIM_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize,
+                                                                      unsigned int flags) {
   SIM_OCCUPANCY_FUNCTION(f, func);
   return max_blocks(numBlocks, f, context, blockSize, dynamicSMemSize, flags);
 }
 
-static CUresult potential_block(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize size_of, size_t dynamic,
-                                int limit, Context* context) {
+static CUresult potential_block(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize size_of, size_t dynamic, int limit,
+                                Context* context) {
   if (minGridSize == nullptr || blockSize == nullptr || limit < 0) return CUDA_ERROR_INVALID_VALUE;
   Function* f = nullptr;
   {
@@ -101,16 +100,15 @@ static CUresult potential_block(int* minGridSize, int* blockSize, CUfunction fun
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
-                                                  CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                                  int blockSizeLimit) {
+SIM_API CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                  size_t dynamicSMemSize, int blockSizeLimit) {
   SIM_ENTER_CONTEXT(context);
   return potential_block(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, context);
 }
 
 SIM_API CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func,
-                                                           CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-                                                           int blockSizeLimit, unsigned int flags) {
+                                                           CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit,
+                                                           unsigned int flags) {
   SIM_ENTER_CONTEXT(context);
   if (flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE) return CUDA_ERROR_INVALID_VALUE;
   return potential_block(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, context);
@@ -138,7 +136,6 @@ SIM_API CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction
 SIM_API CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
   if (initialized() && func == nullptr && current_context() != nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_OCCUPANCY_FUNCTION(f, func);
-  if (numClusters == nullptr || config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (numClusters == nullptr || config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   return active_clusters(*f, *context->device, *config, numClusters);
 }

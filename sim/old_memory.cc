@@ -1,7 +1,7 @@
 // The ABI from before CUDA 3.2, without arrays and copies: sizes and device addresses of 32 bits.
 //
-// As on a real driver (H200, 13.0): a context that could hold such addresses is not to be had, and in any other the calls
-// answer CUDA_ERROR_INVALID_CONTEXT.
+// As on a real driver (H200, 13.0): a context that could hold such addresses is not to be had, and the calls answer
+// CUDA_ERROR_INVALID_CONTEXT.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -17,14 +17,12 @@ SIM_API CUresult cuDeviceTotalMem(unsigned int* bytes, CUdevice dev) {
   return r;
 }
 
-SIM_API CUresult cuCtxCreate(CUcontext* pctx, unsigned int, CUdevice dev) {
-  SIM_ENTER(kInit);
-  if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return device_at(dev) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_OUT_OF_MEMORY;
-}
+SIM_API CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) { return cuCtxCreate_v2(pctx, flags, dev); }
 
-SIM_API CUresult cuMemGetInfo(unsigned int*, unsigned int*) {
+SIM_API CUresult cuMemGetInfo(unsigned int* free, unsigned int* total) {
   SIM_ENTER(kContext);
+  if (free != nullptr) *free = 0;
+  if (total != nullptr) *total = 0;
   return CUDA_ERROR_INVALID_CONTEXT;
 }
 SIM_API CUresult cuMemAlloc(CUdeviceptr_v1*, unsigned int) {
@@ -43,15 +41,15 @@ SIM_API CUresult cuMemAllocHost(void**, unsigned int) {
   SIM_ENTER(kContext);
   return CUDA_ERROR_INVALID_CONTEXT;
 }
-SIM_API CUresult cuMemGetAddressRange(CUdeviceptr_v1*, unsigned int*, CUdeviceptr_v1) {
+SIM_API CUresult cuMemGetAddressRange(CUdeviceptr_v1* base, unsigned int* size, CUdeviceptr_v1) {
   SIM_ENTER(kContext);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return base == nullptr && size == nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 SIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr_v1*, void*, unsigned int) {
   SIM_ENTER(kContext);
   return CUDA_ERROR_INVALID_CONTEXT;
 }
-SIM_API CUresult cuModuleGetGlobal(CUdeviceptr_v1*, unsigned int*, CUmodule, const char*) {
+SIM_API CUresult cuModuleGetGlobal(CUdeviceptr_v1*, unsigned int*, CUmodule module, const char*) {
   SIM_ENTER(kContext);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return module == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -31,11 +31,10 @@ CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdevi
   State& s = state();
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: {
-      Context* c = r.context;
+      Context* c = r.kind == RangeKind::kManaged && r.of_module ? nullptr : r.context;
       return give(data, reinterpret_cast<CUcontext>(c));
     }
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return give<unsigned>(data, r.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return give<unsigned>(data, r.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return give<CUdeviceptr>(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!r.is_host() && r.kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
@@ -47,15 +46,15 @@ CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdevi
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return give<unsigned>(data, r.sync_memops || r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return give<unsigned long long>(data, r.id);
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: return give<int>(data, r.kind == RangeKind::kImported && r.context != nullptr ? r.context->device->ordinal : r.device);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return give<int>(data, r.kind == RangeKind::kImported && r.context != nullptr ? r.context->device->ordinal : r.device);
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return give<unsigned>(data, r.kind == RangeKind::kDevice ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return range_attribute(data, r, true);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return range_attribute(data, r, false);
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return give(data, reinterpret_cast<void*>(mapping_first(r)));
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return give<size_t>(data, mapping_end(r) - mapping_first(r));
     case CU_POINTER_ATTRIBUTE_MAPPED: return give<unsigned>(data, 1);
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-      return give<uint64_t>(data, 0);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return give<uint64_t>(data, 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return give<unsigned>(data, 0);
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: {
       Context* c = current_context();

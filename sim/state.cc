@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -121,6 +122,26 @@ CUresult synchronize(Lock& lock, Context* context) {
   flush_prints(context);
   lock.lock();
   return context->error.load();
+}
+
+namespace {
+std::condition_variable quiesced;
+}
+
+CUresult quiesce(Lock& lock, Context* of) {
+  if (of == nullptr) return CUDA_SUCCESS;
+  Context* context = base_context(of);
+  ++context->quiescing;
+  CUresult error = synchronize(lock, context);
+  if (context != of) error = synchronize(lock, of);
+  --context->quiescing;
+  quiesced.notify_all();
+  return error;
+}
+
+void wait_for_quiescing(Lock& lock, Context* of) {
+  Context* context = base_context(of);
+  quiesced.wait(lock, [context] { return context->quiescing == 0; });
 }
 
 void flush_prints(Context* of) {

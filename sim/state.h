@@ -20,15 +20,32 @@
 namespace tube::sim {
 
 enum class Kind : uint8_t {
-  kContext, kStream, kEvent, kModule, kFunction, kKernel, kLibrary, kLinker, kPool, kGraph, kNode, kGraphExec, kArray,
-  kUserObject, kMipmap, kGreenContext, kResourceDescription,
+  kContext,
+  kStream,
+  kEvent,
+  kModule,
+  kFunction,
+  kKernel,
+  kLibrary,
+  kLinker,
+  kPool,
+  kGraph,
+  kNode,
+  kGraphExec,
+  kArray,
+  kUserObject,
+  kMipmap,
+  kGreenContext,
+  kResourceDescription,
+  kExternalMemory,
+  kExternalSemaphore,
 };
 
 struct State {
   std::mutex mutex;  // rank 1: guards everything below but `map`
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<Fabric> fabric;
-  AddressMap map;    // own lock, rank 2
+  AddressMap map;  // own lock, rank 2
   std::unordered_map<const void*, Kind> live;
   uint64_t next_id = 1;
   std::vector<CapturePtr> captures;
@@ -52,30 +69,28 @@ enum class Need : uint8_t { kNothing, kInit, kHandle, kContext };
 CUresult enter(const char* call, Need need, Context** current = nullptr);
 // For calls that give something back: they need no current context, but a dead one answers its code. `current` may stay nullptr.
 CUresult enter_to_free(const char* call, Context** current);
-#define SIM_ENTER(need)                                                                          \
-  do {                                                                                           \
+#define SIM_ENTER(need)                                                                           \
+  do {                                                                                            \
     if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::need)) return entered; \
   } while (0)
-#define SIM_ENTER_CONTEXT(variable)                                                                       \
-  ::tube::sim::Context* variable = nullptr;                                                               \
-  do {                                                                                                    \
-    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kContext, &variable))          \
-      return entered;                                                                                     \
+#define SIM_ENTER_CONTEXT(variable)                                                                              \
+  ::tube::sim::Context* variable = nullptr;                                                                      \
+  do {                                                                                                           \
+    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kContext, &variable)) return entered; \
   } while (0)
 
-#define SIM_ENTER_HANDLE(variable)                                                                        \
-  ::tube::sim::Context* variable = nullptr;                                                               \
-  do {                                                                                                    \
-    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kHandle, &variable))           \
-      return entered;                                                                                     \
+#define SIM_ENTER_HANDLE(variable)                                                                              \
+  ::tube::sim::Context* variable = nullptr;                                                                     \
+  do {                                                                                                          \
+    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kHandle, &variable)) return entered; \
   } while (0)
 // For a call on a stream: `variable` is the current context or, without one, the stream's own. CUDA_ERROR_INVALID_CONTEXT when
 // the default streams are meant and there is none.
 CUresult enter_stream(const char* call, CUstream stream, Context** context);
-#define SIM_ENTER_STREAM(variable, stream)                                                                \
-  ::tube::sim::Context* variable = nullptr;                                                               \
-  do {                                                                                                    \
-    if (CUresult entered = ::tube::sim::enter_stream(__func__, stream, &variable)) return entered;        \
+#define SIM_ENTER_STREAM(variable, stream)                                                         \
+  ::tube::sim::Context* variable = nullptr;                                                        \
+  do {                                                                                             \
+    if (CUresult entered = ::tube::sim::enter_stream(__func__, stream, &variable)) return entered; \
   } while (0)
 
 Context* current_context();
@@ -88,6 +103,18 @@ T* live(State& s, const void* handle, Kind kind) {
   return static_cast<T*>(const_cast<void*>(handle));
 }
 
+// Forgets and deletes it; `unknown` when nothing of that kind has the handle.
+template <class T>
+CUresult destroy_live(const void* handle, Kind kind, CUresult unknown) {
+  State& s = state();
+  Lock lock(s.mutex);
+  T* object = live<T>(s, handle, kind);
+  if (object == nullptr) return unknown;
+  s.live.erase(object);
+  delete object;
+  return CUDA_SUCCESS;
+}
+
 // The device an ordinal names, or null.
 Device* device_at(CUdevice ordinal);
 
@@ -96,11 +123,18 @@ Accessor accessor_of(const Context& context, bool dma);
 
 // A context that is nobody's yet. With the lock held.
 Context* make_context(State& s, Device* device, bool primary);
+// The device's primary context, which nobody needs to have retained. With the lock held.
+Context* primary_of(State& s, Device* device);
 // The context whose memory, printf buffer and peers this one has: a green one's primary, or itself (green.cc).
 Context* base_context(Context* context);
 
 // Waits for all work of the context; returns its sticky error. Takes and drops the lock.
 CUresult synchronize(Lock& lock, Context* context);  // nothing to do for null
+// The same for calls that the driver makes with an idle context only (code and memory that come or go): no kernel is launched
+// by anybody meanwhile. Takes and drops the lock.
+CUresult quiesce(Lock& lock, Context* context);
+// Before a launch: waits until no such call is waiting. Takes and drops the lock.
+void wait_for_quiescing(Lock& lock, Context* context);
 // Prints what kernels printed since the last time. Without the lock.
 void flush_prints(Context* context);
 // An empty legacy stream, a cleared error: a context as new. With the lock held.

@@ -130,10 +130,10 @@ CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence) {
 using namespace tube::sim;
 
 // Entry for calls that take a stream: `lock` is held, `stream` is resolved.
-#define SIM_ON_STREAM(handle)                                          \
-  SIM_ENTER_STREAM(context, handle);                                   \
-  Lock lock(state().mutex);                                            \
-  Stream* stream = nullptr;                                            \
+#define SIM_ON_STREAM(handle)        \
+  SIM_ENTER_STREAM(context, handle); \
+  Lock lock(state().mutex);          \
+  Stream* stream = nullptr;          \
   if (CUresult bad = resolve_stream(lock, context, handle, &stream)) return bad
 
 static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
@@ -162,8 +162,9 @@ SIM_API CUresult cuStreamDestroy_v2(CUstream hStream) {
   State& s = state();
   Lock lock(s.mutex);
   auto* stream = live<Stream>(s, hStream, Kind::kStream);
-  if (stream == nullptr) return hStream == nullptr || hStream == CU_STREAM_LEGACY || hStream == CU_STREAM_PER_THREAD
-                                    ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (stream == nullptr)
+    return hStream == nullptr || hStream == CU_STREAM_LEGACY || hStream == CU_STREAM_PER_THREAD ? CUDA_ERROR_INVALID_HANDLE
+                                                                                                : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   // Returns at once; the lane drains by itself.
   forget_capture(s, stream);
   Context* context = stream->context;
@@ -241,8 +242,9 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream->capture && !event->capture && (Flags & CU_EVENT_WAIT_EXTERNAL) == 0) {
+    if (stream->capture->invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (event->fence == nullptr) return CUDA_SUCCESS;
-    if (stream->capture->invalid == CUDA_SUCCESS) stream->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    stream->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;  // depends on work outside the capture
   }
   return issue(lock, stream, EventWaitWork{event});
@@ -285,8 +287,7 @@ SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUs
   else if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) value_out->priority = stream->priority;
   else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value_out->syncPolicy = static_cast<CUsynchronizationPolicy>(-1);  // never set
   else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value_out->memSyncDomainMap = {0, 1};
-  else if (attr != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && attr != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
-    return CUDA_ERROR_INVALID_VALUE;
+  else if (attr != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && attr != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -303,10 +304,8 @@ SIM_API CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, con
       break;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      break;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: break;
+    default: return CUDA_ERROR_INVALID_VALUE;
   }
   stream->attributes[attr] = *value;
   return CUDA_SUCCESS;

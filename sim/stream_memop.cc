@@ -13,14 +13,10 @@ namespace {
 bool compare(uint64_t word, uint64_t value, unsigned flags, bool wide) {
   switch (flags & 3u) {
     case CU_STREAM_WAIT_VALUE_GEQ:
-      return wide ? static_cast<int64_t>(word - value) >= 0
-                  : static_cast<int32_t>(static_cast<uint32_t>(word) - static_cast<uint32_t>(value)) >= 0;
-    case CU_STREAM_WAIT_VALUE_EQ:
-      return word == value;
-    case CU_STREAM_WAIT_VALUE_AND:
-      return (word & value) != 0;
-    default:
-      return wide ? ~(word | value) != 0 : static_cast<uint32_t>(~(word | value)) != 0;
+      return wide ? static_cast<int64_t>(word - value) >= 0 : static_cast<int32_t>(static_cast<uint32_t>(word) - static_cast<uint32_t>(value)) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ: return word == value;
+    case CU_STREAM_WAIT_VALUE_AND: return (word & value) != 0;
+    default: return wide ? ~(word | value) != 0 : static_cast<uint32_t>(~(word | value)) != 0;
   }
 }
 
@@ -85,8 +81,7 @@ CUresult check_mem_ops(Context* context, const CUstreamBatchMemOpParams* ops, un
     const unsigned flags = ops[i].waitValue.flags;
     if (!write && (flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     if (write ? flags != 0 : (flags & ~3u) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (!state().map.accessible(address, width, write, accessor_of(*context, true), &begin, &end))
-      return CUDA_ERROR_INVALID_VALUE;
+    if (!state().map.accessible(address, width, write, accessor_of(*context, true), &begin, &end)) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
@@ -127,8 +122,7 @@ static CUresult mem_ops(CUstream hStream, unsigned count, const CUstreamBatchMem
   return issue(lock, stream, std::move(work));
 }
 
-static CUresult one_mem_op(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr addr, uint64_t value, unsigned flags,
-                           Context* context) {
+static CUresult one_mem_op(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr addr, uint64_t value, unsigned flags, Context* context) {
   CUstreamBatchMemOpParams p{};
   p.operation = operation;
   p.waitValue.operation = operation;  // wait and write have one layout
@@ -138,20 +132,20 @@ static CUresult one_mem_op(CUstream stream, CUstreamBatchMemOpType operation, CU
   return mem_ops(stream, 1, &p, context);
 }
 
-#define SIM_MEM_OP(name, operation, type)                                                       \
-  SIM_API CUresult name(CUstream stream, CUdeviceptr addr, type value, unsigned int flags) {    \
-    SIM_ENTER_STREAM(context, stream);                                                          \
-    return one_mem_op(stream, operation, addr, value, flags, context);                          \
+#define SIM_MEM_OP(name, operation, type)                                                    \
+  SIM_API CUresult name(CUstream stream, CUdeviceptr addr, type value, unsigned int flags) { \
+    SIM_ENTER_STREAM(context, stream);                                                       \
+    return one_mem_op(stream, operation, addr, value, flags, context);                       \
   }
 SIM_MEM_OP(cuStreamWaitValue32_v2, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
 SIM_MEM_OP(cuStreamWaitValue64_v2, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)
 SIM_MEM_OP(cuStreamWriteValue32_v2, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)
 
 // The first versions: no longer supported, which attributes 92 to 94 say.
-#define SIM_OLD_MEM_OP(name, type)                                    \
-  SIM_API CUresult name(CUstream, CUdeviceptr, type, unsigned int) {  \
-    SIM_ENTER(kContext);                                              \
-    return CUDA_ERROR_NOT_SUPPORTED;                                  \
+#define SIM_OLD_MEM_OP(name, type)                                   \
+  SIM_API CUresult name(CUstream, CUdeviceptr, type, unsigned int) { \
+    SIM_ENTER(kContext);                                             \
+    return CUDA_ERROR_NOT_SUPPORTED;                                 \
   }
 SIM_OLD_MEM_OP(cuStreamWaitValue32, cuuint32_t)
 SIM_OLD_MEM_OP(cuStreamWaitValue64, cuuint64_t)
@@ -163,8 +157,7 @@ SIM_API CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpPa
   SIM_ENTER(kContext);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
-SIM_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray,
-                                       unsigned int flags) {
+SIM_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
   SIM_ENTER_STREAM(context, stream);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return mem_ops(stream, count, paramArray, context);

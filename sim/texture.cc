@@ -178,8 +178,8 @@ CUresult set_view(const CUDA_RESOURCE_DESC& d, const CUDA_RESOURCE_VIEW_DESC& v,
 }
 
 CUresult set_sampling(const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) {
-  constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB |
-                              CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
+  constexpr unsigned kKnown =
+      CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
   if ((d.flags & ~kKnown) != 0 || number(d.filterMode) > 1 || number(d.mipmapFilterMode) > 1) return CUDA_ERROR_INVALID_VALUE;
   for (int i = 0; i < 3; ++i) {
     if (number(d.addressMode[i]) > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;

@@ -17,6 +17,7 @@ struct Tools {
   CoredumpSettings global;
   std::unordered_map<Context*, CoredumpSettings> local;
   std::vector<void*> log_callbacks;
+  std::vector<void*> notified;
 };
 
 Tools& tools() {
@@ -36,7 +37,6 @@ SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, 
   return (it == tools().local.end() ? tools().global : it->second).get(attrib, value, size, true);
 }
 SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
-  SIM_ENTER(kInit);
   std::lock_guard guard(tools().mutex);
   return tools().global.get(attrib, value, size, false);
 }
@@ -46,7 +46,6 @@ SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, 
   return tools().local.try_emplace(context, tools().global).first->second.set(attrib, value, size, true);
 }
 SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
-  SIM_ENTER(kInit);
   std::lock_guard guard(tools().mutex);
   return tools().global.set(attrib, value, size, false);
 }
@@ -63,40 +62,49 @@ SIM_API CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
   std::lock_guard guard(tools().mutex);
   return std::erase(tools().log_callbacks, static_cast<void*>(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-SIM_API CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int flags) {
-  if (iterator_out == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+SIM_API CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int) {
+  if (iterator_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *iterator_out = 0;
   return CUDA_SUCCESS;
 }
 SIM_API CUresult cuLogsDumpToMemory(CUlogIterator*, char* buffer, size_t* size, unsigned int flags) {
   if (buffer == nullptr || size == nullptr || flags != 0 || *size == 0) return CUDA_ERROR_INVALID_VALUE;
-  buffer[0] = '\0';
-  *size = 0;
+  *size = 0;  // and nothing written, not even an end
   return CUDA_SUCCESS;
 }
-SIM_API CUresult cuLogsDumpToFile(CUlogIterator*, const char* pathToFile, unsigned int flags) {
-  if (pathToFile == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+SIM_API CUresult cuLogsDumpToFile(CUlogIterator*, const char* pathToFile, unsigned int) {
+  if (pathToFile == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const int fd = open(pathToFile, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
   close(fd);
   return CUDA_SUCCESS;
 }
 
+SIM_API CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice, int) {
+  SIM_ENTER(kInit);
+  return nvSciSyncAttrList == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
 SIM_API CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void*, CUasyncCallbackHandle* callback) {
   SIM_ENTER(kInit);
   if (callbackFunc == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_SUPPORTED;
+  if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  void* handle = new char;
+  std::lock_guard guard(tools().mutex);
+  tools().notified.push_back(handle);  // and never is: there are no budgets here
+  *callback = static_cast<CUasyncCallbackHandle>(handle);
+  return CUDA_SUCCESS;
 }
 SIM_API CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
   SIM_ENTER(kInit);
   if (callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return device_at(device) == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NOT_SUPPORTED;
+  if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  std::lock_guard guard(tools().mutex);
+  return std::erase(tools().notified, static_cast<void*>(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Answers of a driver whose process is running and was never locked.
-static CUresult checkpoint(int pid, CUresult own) {
-  return pid == static_cast<int>(getpid()) ? own : CUDA_ERROR_OPERATING_SYSTEM;
-}
+static CUresult checkpoint(int pid, CUresult own) { return pid == static_cast<int>(getpid()) ? own : CUDA_ERROR_OPERATING_SYSTEM; }
 SIM_API CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) {
   SIM_ENTER(kInit);
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -151,9 +151,8 @@ bool parse_line(const std::string& line, TopologySpec* spec) {
 
 // TUBE_SIM_COUNT, _MEMORY, _SM, _SMS, _NAME, _PCIE: applied to every device.
 bool apply_settings(TopologySpec* spec, std::string* error) {
-  static constexpr const char* kSettings[][2] = {{"TUBE_SIM_MEMORY", "memory"}, {"TUBE_SIM_SM", "sm"},
-                                                 {"TUBE_SIM_SMS", "sms"},       {"TUBE_SIM_NAME", "name"},
-                                                 {"TUBE_SIM_PCIE", "pcie"}};
+  static constexpr const char* kSettings[][2] = {
+      {"TUBE_SIM_MEMORY", "memory"}, {"TUBE_SIM_SM", "sm"}, {"TUBE_SIM_SMS", "sms"}, {"TUBE_SIM_NAME", "name"}, {"TUBE_SIM_PCIE", "pcie"}};
   bool good = true;
   if (const char* count = std::getenv("TUBE_SIM_COUNT")) {
     int n = std::atoi(count);

@@ -14,23 +14,23 @@ namespace tube::sim {
 
 struct DeviceSpec {
   std::string name = "Tube Simulated GPU";
-  int sm = 90;                       // compute capability times ten
+  int sm = 90;  // compute capability times ten
   uint64_t memory_bytes = 0;
   int sm_count = 132;
   int clock_khz = 1785000;
   int memory_clock_khz = 2619000;
   int bus_width_bits = 5120;
-  double pcie_bytes_per_s = 55e9;    // each direction
-  int pcie_switch = 0;               // devices of one switch share its uplink
+  double pcie_bytes_per_s = 55e9;  // each direction
+  int pcie_switch = 0;             // devices of one switch share its uplink
   int numa_node = 0;
-  int pci_bus = 0;                   // filled in order when zero
+  int pci_bus = 0;  // filled in order when zero
 };
 
 // One direction of one cable. Copies on it queue behind each other.
 struct Link {
-  int from = 0, to = 0;                  // device index; -1 is the host
+  int from = 0, to = 0;  // device index; -1 is the host
   std::atomic<double> bytes_per_s{0};
-  std::atomic<uint64_t> free_at_ns{0};   // TUBE_SIM_TIME=real: when the last accepted byte is through
+  std::atomic<uint64_t> free_at_ns{0};  // TUBE_SIM_TIME=real: when the last accepted byte is through
 };
 
 struct NvLink {

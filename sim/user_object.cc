@@ -19,8 +19,7 @@ void release_user_object(UserObject* object, uint64_t count) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount,
-                                    unsigned int flags) {
+SIM_API CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags) {
   SIM_ENTER(kInit);
   if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;

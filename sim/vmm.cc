@@ -15,6 +15,7 @@
 #include <cstring>
 #include <map>
 
+#include "sim/external.h"
 #include "sim/heap.h"
 #include "sim/state.h"
 
@@ -53,13 +54,13 @@ Vmm& vmm() {
 
 CUresult check_prop(const CUmemAllocationProp* prop, Device** device) {
   if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE &&
-      prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-    return CUDA_ERROR_INVALID_VALUE;
+  const auto types = static_cast<unsigned>(prop->requestedHandleTypes);
+  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) != 0) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   *device = device_at(prop->location.id);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+  if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  return (types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;  // this user has no IMEX channel
 }
 
 int create_file(int device, uint64_t size) {
@@ -111,6 +112,15 @@ bool aligned(uint64_t n) { return n % kGranularity == 0; }
 
 }  // namespace
 
+bool duplicate_exported(int fd, int* duplicate, uint64_t* bytes, Device** device) {
+  struct stat st;
+  *device = device_at(device_of_file(fd));
+  if (*device == nullptr || fstat(fd, &st) != 0) return false;
+  *bytes = static_cast<uint64_t>(st.st_size);
+  *duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  return *duplicate >= 0;
+}
+
 bool reservation_of(uint64_t address, uint64_t* base, uint64_t* size) {
   auto& all = vmm().reservations;
   auto it = all.upper_bound(address);
@@ -125,8 +135,7 @@ bool reservation_of(uint64_t address, uint64_t* base, uint64_t* size) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
-                                               CUmemAllocationGranularity_flags option) {
+SIM_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option) {
   SIM_ENTER(kInit);
   // Any location will do, even one that cuMemCreate then refuses.
   if (granularity == nullptr || prop == nullptr || option < 0 || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
@@ -170,12 +179,11 @@ SIM_API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   if (!s.map.intersecting(ptr, size).empty()) return CUDA_ERROR_INVALID_VALUE;  // something is still mapped
   vmm().reservations.erase(it);
   // Kernels that run now may hold stale pointers; then the pages stay until the process ends.
-  if (!kernels_running(lock)) munmap(reinterpret_cast<void*>(ptr), size);
+  if (!memory_in_use(lock)) munmap(reinterpret_cast<void*>(ptr), size);
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop,
-                             unsigned long long flags) {
+SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop, unsigned long long flags) {
   SIM_ENTER(kInit);
   Device* device = nullptr;
   if (handle == nullptr || size == 0 || !aligned(size) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -235,7 +243,7 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   for (const Range& r : ranges)
     if (r.base < ptr || r.end() > ptr + size) return CUDA_ERROR_INVALID_VALUE;
   for (const Range& r : ranges) s.map.remove(r.base);
-  int protection = kernels_running(lock) ? PROT_READ | PROT_WRITE : PROT_NONE;
+  int protection = memory_in_use(lock) ? PROT_READ | PROT_WRITE : PROT_NONE;
   mmap(reinterpret_cast<void*>(ptr), size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   return CUDA_SUCCESS;
 }
@@ -285,8 +293,8 @@ SIM_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
-                                              CUmemAllocationHandleType handleType, unsigned long long flags) {
+SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+                                              unsigned long long flags) {
   SIM_ENTER(kInit);
   if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
@@ -301,8 +309,7 @@ SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGeneri
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
-                                                CUmemAllocationHandleType shHandleType) {
+SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle, CUmemAllocationHandleType shHandleType) {
   SIM_ENTER(kInit);
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;

@@ -14,7 +14,8 @@
 namespace tube::sim {
 
 struct KernelWork {
-  Function* function = nullptr;  // as given: CUfunction or CUkernel
+  Function* function = nullptr;  // of the node's context
+  CUkernel kernel = nullptr;     // where it was given as one
   std::array<uint32_t, 3> grid{1, 1, 1};
   std::array<uint32_t, 3> block{1, 1, 1};
   std::array<uint32_t, 3> cluster{1, 1, 1};
@@ -74,8 +75,8 @@ struct FreeWork {
   bool return_to_pool = false;  // cuMemFreeAsync outside a graph
 };
 
-using Work = std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork, EventRecordWork, EventWaitWork, MemOpWork,
-                          ChildWork, AllocWork, FreeWork, ConditionalWork>;
+using Work = std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork, EventRecordWork, EventWaitWork, MemOpWork, ChildWork, AllocWork,
+                          FreeWork, ConditionalWork>;
 
 // Stream 0, 1, 2 or a handle, in the given current context. CUDA_ERROR_INVALID_HANDLE (400) or a context's error.
 CUresult resolve_stream(Lock& lock, Context* current, CUstream handle, Stream** stream);

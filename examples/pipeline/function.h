@@ -39,8 +39,8 @@ struct Picture {
 inline bool read_picture(Picture* picture) {
   int got = scanf("TF %d %d %d", &picture->width, &picture->height, &picture->channels);
   if (got == EOF) return false;
-  if (got != 3 || getchar() != '\n' || picture->width < 1 || picture->width > 8192 || picture->height < 1 ||
-      picture->height > 8192 || picture->channels < 1 || picture->channels > 4)
+  if (got != 3 || getchar() != '\n' || picture->width < 1 || picture->width > 8192 || picture->height < 1 || picture->height > 8192 ||
+      picture->channels < 1 || picture->channels > 4)
     fail("the input is no picture");
   picture->values.resize(picture->pixels() * static_cast<size_t>(picture->channels));
   if (fread(picture->values.data(), sizeof(float), picture->values.size(), stdin) != picture->values.size()) fail("the picture ends early");

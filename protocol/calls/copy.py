@@ -24,3 +24,6 @@ call("cuMemsetD8", "cuMemsetD16", "cuMemsetD32", "cuMemsetD2D8", "cuMemsetD2D16"
 # one copy after the other, by the paths of the calls above
 call("cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2", lane="local", uses="tubeCopy tubeCopyInline tubeCopyChunk")
 call("cuMemcpy3DBatchAsync", "cuMemcpy3DBatchAsync_v2", lane="local", uses="tubeCopy3D")
+# The second versions refuse stream 0 in this form too (H200, 13.0): it is not the thread's own stream.
+call("cuMemcpyBatchAsync_v2_ptsz", alias_of="cuMemcpyBatchAsync_v2")
+call("cuMemcpy3DBatchAsync_v2_ptsz", alias_of="cuMemcpy3DBatchAsync_v2")

@@ -7,4 +7,3 @@ call("cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceGetUuid_v2",
      "cuDeviceGetExecAffinitySupport", lane="local", needs="init")
 call("cuDeviceTotalMem_v2", lane="local", needs="nothing")  # sets 0 before cuInit
 call("cuDeviceGetUuid", alias_of="cuDeviceGetUuid_v2")
-absent("cuDeviceGetNvSciSyncAttributes", why="NvSciSync objects cannot cross a process boundary")

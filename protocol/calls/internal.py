@@ -31,16 +31,17 @@ chapter("module")
 message("tubeLoadImage", "reply", library="id", kind="u32", flags="u32", token="u64", offset="u64", size="u64",
         info_log_bytes="u32", error_log_bytes="u32", jit_options="blob", jit_values="blob",
         library_options="blob", library_values="blob", image="blob",
-        reply=dict(jit_values="blob", info_log="blob", error_log="blob"))
+        reply=dict(jit_values="blob", info_log="blob", error_log="blob", kernels="blob"))
 message("tubeUnload", "post", library="id", kind="u32")
 # The kernel gets client-made id `kernel`; layout entries are {u32 offset, u32 size} per parameter; attributes are
 # {i32 result, i32 value} for CUfunction_attribute 0..kFunctionAttributeCount-1. writes: whether its image can print (1)
 # or assert (2) (wire::kKernelPrints, wire::kKernelAsserts).
 message("tubeGetKernel", "reply", library="id", kernel="id", kind="u32", name="name",
         reply=dict(parameter_count="u32", parameter_bytes="u32", writes="u32", layout="blob", attributes="blob"))
-message("tubeGetGlobal", "reply", library="id", kind="u32", name="name", reply=dict(dptr="u64", bytes="u64"))
-# is there a managed variable of that name?
-message("tubeGetManaged", "reply", library="id", name="name", reply=dict(bytes="u64"))
+# managed: the address is in the client's pinned slot (proxy/managed_variables.h)
+message("tubeGetGlobal", "reply", library="id", kind="u32", name="name", reply=dict(dptr="u64", bytes="u64", managed="u32"))
+# the managed variable of that name; dptr 0: there is one, but its storage could not be placed where the client has it
+message("tubeGetManaged", "reply", library="id", name="name", reply=dict(dptr="u64", bytes="u64"))
 # answers a NUL-separated list of all kernel names
 message("tubeListKernels", "reply", library="id", kind="u32", first="u32", reply=dict(total="u32", names="blob"))
 message("tubeKernelSetAttribute", "post", kernel="id", attribute="i32", value="i32")
@@ -70,9 +71,10 @@ message("tubeMemGetInfo", "reply", reply=dict(free="u64", total="u64"))
 chapter("copy")
 # both sides are visible to the GPU: device memory or this client's pinned memory
 message("tubeCopy", "post", stream="id", dst="dptr", src="dptr", bytes="u64")
-message("tubeCopyInline", "post", stream="id", dst="dptr", data="blob")
+# left 1: of a synchronous call that returns before the GPU has the bytes; what comes later on any stream of the client waits for them
+message("tubeCopyInline", "post", stream="id", dst="dptr", data="blob", left="u32")
 # direction 0: chunk -> device, then the GPU writes kChunkFree to the chunk's state; 1: device -> chunk, then kChunkFilled
-message("tubeCopyChunk", "post", stream="id", direction="u32", chunk="u32", chunk_offset="u32", bytes="u32", dptr="dptr")
+message("tubeCopyChunk", "post", stream="id", direction="u32", chunk="u32", chunk_offset="u32", bytes="u32", dptr="dptr", left="u32")
 # pages for the chunks behind the first ones, once (abi.h kFirstChunks)
 message("tubeMoreChunks", "reply")
 # 1D..3D with pitches. Sides: kind 0 device or pinned address, 1 chunk (address = chunk index << 20 | offset), 2 array id.

@@ -13,7 +13,6 @@ call("cuModuleGetGlobal_v2", lane="local", uses="tubeGetGlobal")
 call("cuLibraryGetGlobal", lane="local", needs="context", uses="tubeGetGlobal")  # of the current context's copy
 call("cuLibraryGetModule", lane="local", needs="context")
 call("cuLibraryGetUnifiedFunction", lane="local", needs="init")
-# managed variables live where the proxy's driver put them, which this process cannot reach: looked up, then refused by name
 call("cuLibraryGetManaged", lane="local", needs="init", uses="tubeGetManaged")
 
 chapter("kernel")

@@ -2,10 +2,11 @@
 
 chapter("tensor map")
 opaque("CUtensorMap", 128)
-_SHAPE = dict(lane="reply", tensorMap=out(), globalAddress=address(), globalDim=array_in("tensorRank", max=5),
-              globalStrides=array_in("tensorRank", less=1, max=5), elementStrides=array_in("tensorRank", max=5))
-call("cuTensorMapEncodeTiled", boxDim=array_in("tensorRank", max=5), **_SHAPE)
-call("cuTensorMapEncodeIm2col", pixelBoxLowerCorner=array_in("tensorRank", less=2, max=5),
-     pixelBoxUpperCorner=array_in("tensorRank", less=2, max=5), **_SHAPE)
+_RANK = dict(max=5, over="CUDA_ERROR_INVALID_VALUE")  # the driver's own limit
+_SHAPE = dict(lane="reply", tensorMap=out(), globalAddress=address(), globalDim=array_in("tensorRank", **_RANK),
+              globalStrides=array_in("tensorRank", less=1, **_RANK), elementStrides=array_in("tensorRank", **_RANK))
+call("cuTensorMapEncodeTiled", boxDim=array_in("tensorRank", **_RANK), **_SHAPE)
+call("cuTensorMapEncodeIm2col", pixelBoxLowerCorner=array_in("tensorRank", less=2, **_RANK),
+     pixelBoxUpperCorner=array_in("tensorRank", less=2, **_RANK), **_SHAPE)
 call("cuTensorMapEncodeIm2colWide", **_SHAPE)
 call("cuTensorMapReplaceAddress", lane="reply", tensorMap=inout(), globalAddress=address())

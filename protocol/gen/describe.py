@@ -56,7 +56,8 @@ def _annotations():
         "struct_in": make("struct_in"),                # *p is read: an opaque struct
         "bytes_in": make("bytes_in", "size"),          # `size` bytes at p are read
         "bytes_out": make("bytes_out", "size"),        # `size` bytes at p are written; max= bounds them
-        "array_in": make("array_in", "count"),         # `count` elements are read; nullable: also when count is not 0
+        # `count` elements are read; nullable: also when count is not 0. max= bounds them; over= is the code when they are more
+        "array_in": make("array_in", "count"),
         "array_out": make("array_out", "count"),       # up to `count` elements are written; `count` may be an inout()
         "text_in": make("text_in"),                    # NUL-terminated, at most 4 KiB
         "text_out": make("text_out", "length"),        # a buffer of `length` characters is written

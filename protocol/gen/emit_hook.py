@@ -101,7 +101,7 @@ def _entry(model, index, call):
         return [head, mark, f"  return tube::hook::unsupported({_quote(f.name)}, {_quote(target.why)});", "}"]
     lines = [head, mark, f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return answered({_quote(f.name)}, r);"]
     arguments = [p.name for p in f.params]
-    if f.per_thread:
+    if f.per_thread and call.lane == "per_thread":  # described as an alias it takes stream 0 as its plain form does
         streams = f.stream_params()
         if streams:
             arguments = [f"per_thread({a})" if a in streams else a for a in arguments]

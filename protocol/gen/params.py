@@ -373,6 +373,7 @@ class ArrayIn(Parameter):
 
     def take(self, arguments):
         self.count, self.max, self.less = arguments.pop("count"), arguments.pop("max", 1024), arguments.pop("less", 0)
+        self.over = arguments.pop("over", "CUDA_ERROR_NOT_SUPPORTED")
         self.call.need(self.count)
         self.target = self.types.pointee(self.ctype)
         self.bytes = self.types.element_bytes(self.target)
@@ -385,7 +386,7 @@ class ArrayIn(Parameter):
 
     def check(self):
         lines = [f"if ({self.count} < {self.less}u) return CUDA_ERROR_INVALID_VALUE;"] if self.less else []
-        lines += [f"if ({self.extent()} > {self.max}u) return CUDA_ERROR_NOT_SUPPORTED;",
+        lines += [f"if ({self.extent()} > {self.max}u) return {self.over};",
                   f"const size_t {self.name}_count = {self.name} != nullptr ? {self.extent()} : 0;"]
         if not self.nullable:
             lines += [f"if ({self.name} == nullptr && {self.extent()} != 0) return CUDA_ERROR_INVALID_VALUE;"]

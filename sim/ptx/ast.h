@@ -38,7 +38,7 @@ struct Operand {
 struct Instruction {
   std::string_view guard;  // predicate's name, empty when there is none
   bool guard_not = false;
-  std::string_view name;   // "add"
+  std::string_view name;                    // "add"
   std::vector<std::string_view> modifiers;  // "rn", "ftz", "f32"
   std::vector<Operand> operands;
 };
@@ -47,8 +47,8 @@ struct Instruction {
 struct InitValue {
   enum class Kind : uint8_t { kInt, kF32, kF64, kSymbol };
   Kind kind = Kind::kInt;
-  uint64_t value = 0;       // constant, bits, or the addend of a symbol
-  uint64_t mask = 0;        // 0xFF00(symbol): one byte of the address
+  uint64_t value = 0;  // constant, bits, or the addend of a symbol
+  uint64_t mask = 0;   // 0xFF00(symbol): one byte of the address
   std::string_view symbol;
 };
 
@@ -59,10 +59,10 @@ struct VariableDecl {
   uint32_t align = 0;  // 0: natural
   bool is_extern = false, visible = false, weak = false, common = false, managed = false;
   bool is_array = false;
-  bool unsized = false;     // name[]
-  bool pointer = false;     // .ptr on a kernel parameter
+  bool unsized = false;  // name[]
+  bool pointer = false;  // .ptr on a kernel parameter
   uint64_t elements = 1;
-  uint32_t range = 0;       // %r<10>: 10
+  uint32_t range = 0;  // %r<10>: 10
   std::string_view name;
   std::vector<InitValue> init;  // flattened, row-major
   int line = 0;
@@ -78,8 +78,8 @@ struct Statement {
   enum class Kind : uint8_t { kInstruction, kLabel, kOpen, kClose, kVariable, kTargets, kPrototype };
   Kind kind = Kind::kInstruction;
   int line = 0;
-  std::string_view at;        // where it starts in the text
-  std::string_view label;     // kLabel, kTargets, kPrototype
+  std::string_view at;     // where it starts in the text
+  std::string_view label;  // kLabel, kTargets, kPrototype
   Instruction instruction;
   VariableDecl variable;
   std::vector<std::string_view> targets;

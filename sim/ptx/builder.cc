@@ -201,15 +201,12 @@ void Builder::label_target(Inst& in, std::string_view label) {
   scopes_.back().fixups.push_back({static_cast<size_t>(&in - out_.code.data()), SIZE_MAX, label, current_});
 }
 
-void Builder::list_label(uint32_t list_index, std::string_view label) {
-  scopes_.back().fixups.push_back({0, list_index, label, current_});
-}
+void Builder::list_label(uint32_t list_index, std::string_view label) { scopes_.back().fixups.push_back({0, list_index, label, current_}); }
 
 const std::vector<std::string_view>* Builder::targets(std::string_view label) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->directives.find(label);
-    if (found != scope->directives.end() && found->second->kind == Statement::Kind::kTargets)
-      return &found->second->targets;
+    if (found != scope->directives.end() && found->second->kind == Statement::Kind::kTargets) return &found->second->targets;
   }
   return nullptr;
 }
@@ -256,8 +253,7 @@ void Builder::statement(const Statement& statement) {
 void Builder::run() {
   formals();
   for (const Statement& each : decl_.body)
-    if (each.kind == Statement::Kind::kTargets || each.kind == Statement::Kind::kPrototype)
-      scopes_.front().directives.emplace(each.label, &each);
+    if (each.kind == Statement::Kind::kTargets || each.kind == Statement::Kind::kPrototype) scopes_.front().directives.emplace(each.label, &each);
   for (const Statement& each : decl_.body) statement(each);
   guard_ = kNoSlot;
   current_ = nullptr;
@@ -393,20 +389,15 @@ uint64_t Builder::immediate(const Operand& operand) {
 uint64_t Builder::literal(const Operand& operand, Type type) {
   if (operand.kind == Operand::Kind::kInt) {
     if (type == Type::kPred) return operand.value != 0 ? UINT32_MAX : 0;
-    if (type == Type::kF32)
-      return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(operand.value)));
-    if (type == Type::kF64)
-      return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(operand.value)));
+    if (type == Type::kF32) return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(operand.value)));
+    if (type == Type::kF64) return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(operand.value)));
     return type_bits(type) == 16 ? operand.value & 0xffff : operand.value;
   }
-  const double number = operand.kind == Operand::Kind::kF64
-                            ? std::bit_cast<double>(operand.value)
-                            : static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(operand.value)));
+  const double number = operand.kind == Operand::Kind::kF64 ? std::bit_cast<double>(operand.value)
+                                                            : static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(operand.value)));
   switch (type_bits(type)) {
     case 64: return operand.kind == Operand::Kind::kF64 ? operand.value : std::bit_cast<uint64_t>(number);
-    case 32:
-      return operand.kind == Operand::Kind::kF32 ? operand.value
-                                                 : std::bit_cast<uint32_t>(static_cast<float>(number));
+    case 32: return operand.kind == Operand::Kind::kF32 ? operand.value : std::bit_cast<uint32_t>(static_cast<float>(number));
     case 16: return narrow(number, type == Type::kBf16 ? kBfloatFormat : kHalfFormat, Round::kNearest);
     default: fail("a float constant does not fit here");
   }
@@ -414,9 +405,7 @@ uint64_t Builder::literal(const Operand& operand, Type type) {
 
 Type Builder::register_type(const Operand& operand) {
   Binding binding;
-  if (operand.kind != Operand::Kind::kName || !find(operand.name, &binding) ||
-      binding.kind != Binding::Kind::kRegister)
-    return Type::kNone;
+  if (operand.kind != Operand::Kind::kName || !find(operand.name, &binding) || binding.kind != Binding::Kind::kRegister) return Type::kNone;
   return binding.type;
 }
 
@@ -486,8 +475,7 @@ int32_t Builder::source(const Operand& operand, Type type) {
     const Class have = storage_class(binding.type);
     if (have == cls) return binding.slot;
     if (have == Class::k64 && cls == Class::k32) return widen(binding.slot, have, cls, false);
-    fail("register '" + std::string(operand.name) + "' of type ." + type_name(binding.type) + " where ." +
-         type_name(type) + " is needed");
+    fail("register '" + std::string(operand.name) + "' of type ." + type_name(binding.type) + " where ." + type_name(type) + " is needed");
   }
   if (operand.name.starts_with('%')) {
     const int32_t slot = special(operand, type);
@@ -515,14 +503,12 @@ int32_t Builder::target(const Operand& operand, Type type) {
   const Class cls = type_class(type);
   if (operand.kind == Operand::Kind::kSink) return temporary(cls);
   Binding binding;
-  if (operand.kind != Operand::Kind::kName || !find(operand.name, &binding) ||
-      binding.kind != Binding::Kind::kRegister)
+  if (operand.kind != Operand::Kind::kName || !find(operand.name, &binding) || binding.kind != Binding::Kind::kRegister)
     fail("expected a register as destination");
   const Class have = storage_class(binding.type);
   if (have == cls) return binding.slot;
   if (have != Class::k64 || cls != Class::k32)
-    fail("register '" + std::string(operand.name) + "' of type ." + type_name(binding.type) + " where ." +
-         type_name(type) + " is needed");
+    fail("register '" + std::string(operand.name) + "' of type ." + type_name(binding.type) + " where ." + type_name(type) + " is needed");
   const int32_t slot = temporary(cls);
   Inst in;
   in.run = widen_handler(cls, have, is_signed(type));
@@ -581,8 +567,7 @@ CallSite& Builder::call_site(Inst& in) {
 Actual Builder::actual(const Operand& operand, const VariableDecl* formal) {
   Actual out;
   Binding binding;
-  if (operand.kind == Operand::Kind::kName && find(operand.name, &binding) &&
-      binding.kind == Binding::Kind::kLocal) {
+  if (operand.kind == Operand::Kind::kName && find(operand.name, &binding) && binding.kind == Binding::Kind::kLocal) {
     out.offset = static_cast<uint32_t>(binding.offset);
     out.size = static_cast<uint32_t>(binding.size);
     return out;

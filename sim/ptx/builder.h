@@ -40,9 +40,9 @@ void register_surface(BuildTable& table);
 const BuildTable& build_table();
 
 struct Address {
-  int32_t base = kNoSlot;   // 64-bit slot, or kNoSlot
+  int32_t base = kNoSlot;  // 64-bit slot, or kNoSlot
   uint64_t offset = 0;
-  bool frame = false;       // relative to the frame's local memory
+  bool frame = false;         // relative to the frame's local memory
   bool kernel_param = false;  // offset into the kernel's parameter buffer
 };
 
@@ -52,13 +52,15 @@ class Builder {
   void run();
 
   // Modifiers
-  bool has(std::string_view modifier);              // consumes it
+  bool has(std::string_view modifier);  // consumes it
   template <class... Names>
-  bool any(Names... names) { return (static_cast<int>(has(names)) | ...) != 0; }
-  Type type();                                      // consumes the first one left that is a type
-  Type type_or(Type fallback);                      // the same when there is one
-  Type needed(Type type);                           // fails on kNone
-  std::string_view next_modifier();                 // consumes the first left, or answers ""
+  bool any(Names... names) {
+    return (static_cast<int>(has(names)) | ...) != 0;
+  }
+  Type type();                       // consumes the first one left that is a type
+  Type type_or(Type fallback);       // the same when there is one
+  Type needed(Type type);            // fails on kNone
+  std::string_view next_modifier();  // consumes the first left, or answers ""
 
   // Operands
   const std::string_view name() const { return current_->instruction.name; }
@@ -74,8 +76,8 @@ class Builder {
   // Predicate sources may be negated: then a slot that holds the negation.
   int32_t predicate_source(const Operand& operand);
   Address address(const Operand& operand, Space space);
-  Type register_type(const Operand& operand);       // kNone when it is no register
-  uint64_t immediate(const Operand& operand);       // fails when it is no integer constant
+  Type register_type(const Operand& operand);  // kNone when it is no register
+  uint64_t immediate(const Operand& operand);  // fails when it is no integer constant
 
   int32_t constant(uint64_t bits, Class cls);
   int32_t temporary(Class cls);
@@ -88,7 +90,7 @@ class Builder {
   Inst& emit(Handler handler);
   Inst& emit(Handler handler, int32_t d, int32_t a = kNoSlot, int32_t b = kNoSlot, int32_t c = kNoSlot);
   Inst& before(Handler handler);
-  void label_target(Inst& in, std::string_view label);   // resolved when its scope closes
+  void label_target(Inst& in, std::string_view label);  // resolved when its scope closes
   void list_label(uint32_t list_index, std::string_view label);
   const std::vector<std::string_view>* targets(std::string_view label);
   const FunctionDecl* prototype(std::string_view label);
@@ -105,13 +107,13 @@ class Builder {
     Type type = Type::kNone;
     int32_t slot = 0;
     uint32_t range = 0;
-    uint64_t offset = 0;     // kLocal: in the frame; kParam: in the parameter buffer
+    uint64_t offset = 0;  // kLocal: in the frame; kParam: in the parameter buffer
     uint64_t size = 0;
-    uint32_t index = 0;      // kShared, kGlobal
+    uint32_t index = 0;  // kShared, kGlobal
   };
   struct Fixup {
     size_t inst;
-    size_t list;             // SIZE_MAX: Inst::target, else this list entry
+    size_t list;  // SIZE_MAX: Inst::target, else this list entry
     std::string_view label;
     const Statement* at;
   };

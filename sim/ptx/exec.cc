@@ -10,8 +10,7 @@ namespace {
 constexpr uint32_t kSpinTurns = 16;
 constexpr uint32_t kQuantum = 1u << 16;
 
-void copy_value(Warp& warp, uint32_t lanes, const Frame& from, const Actual& source, const Frame& to,
-                const Formal& target) {
+void copy_value(Warp& warp, uint32_t lanes, const Frame& from, const Actual& source, const Frame& to, const Formal& target) {
   const uint32_t size = std::min(source.size, target.size);
   for_lanes(lanes, [&](unsigned lane) {
     uint64_t value = 0;
@@ -41,13 +40,9 @@ void copy_value(Warp& warp, uint32_t lanes, const Frame& from, const Actual& sou
   });
 }
 
-Formal as_formal(const Actual& actual) {
-  return {actual.in_param, actual.offset, actual.slot, actual.cls, actual.size};
-}
+Formal as_formal(const Actual& actual) { return {actual.in_param, actual.offset, actual.slot, actual.cls, actual.size}; }
 
-Actual as_actual(const Formal& formal) {
-  return {formal.in_param, formal.offset, formal.slot, formal.cls, formal.size};
-}
+Actual as_actual(const Formal& formal) { return {formal.in_param, formal.offset, formal.slot, formal.cls, formal.size}; }
 
 }  // namespace
 
@@ -108,8 +103,7 @@ void Warp::call(const Inst& in, uint32_t lanes, uint32_t function) {
   const Function& callee = launch->module.functions[function];
   const CallSite& site = frame->function->calls[in.target];
   const uint32_t base = local_base + frame->function->frame_bytes;
-  if (base + callee.frame_bytes > local_stride)
-    return fault(Fault::Kind::kIllegalAddress, in, kLocalWindow + base, "call stack exhausted");
+  if (base + callee.frame_bytes > local_stride) return fault(Fault::Kind::kIllegalAddress, in, kLocalWindow + base, "call stack exhausted");
   Frame* const child = launch->new_frame(callee);
   child->parent = frame;  // takes over the fragment's reference
   child->site = &site;
@@ -133,8 +127,7 @@ void Warp::ret(uint32_t lanes) {
   Frame* const parent = child->parent;
   const std::vector<Formal>& returns = child->function->returns;
   const size_t count = std::min(child->site->returns.size(), returns.size());
-  for (size_t i = 0; i < count; ++i)
-    copy_value(*this, lanes, *child, as_actual(returns[i]), *parent, as_formal(child->site->returns[i]));
+  for (size_t i = 0; i < count; ++i) copy_value(*this, lanes, *child, as_actual(returns[i]), *parent, as_formal(child->site->returns[i]));
   ++parent->refs;
   Fragment fragment;
   fragment.pc = child->return_pc;
@@ -232,9 +225,9 @@ bool Warp::reschedule() {
       continue;
     }
     const Fragment& chosen = others[best];
-    if (gave_way ? candidate.stamp < chosen.stamp
-                 : candidate.frame->depth != chosen.frame->depth ? candidate.frame->depth > chosen.frame->depth
-                                                                 : candidate.pc < chosen.pc)
+    if (gave_way                                        ? candidate.stamp < chosen.stamp
+        : candidate.frame->depth != chosen.frame->depth ? candidate.frame->depth > chosen.frame->depth
+                                                        : candidate.pc < chosen.pc)
       best = i;
   }
   if (best == others.size()) return resolve_split_sync() && reschedule();

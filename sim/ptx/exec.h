@@ -59,7 +59,7 @@ struct Warp {
   const Inst* code = nullptr;
   uint32_t pc = 0;
   uint32_t mask = 0;
-  uint32_t limit = 0;       // reaching this program counter asks the scheduler; 0 asks at once
+  uint32_t limit = 0;  // reaching this program counter asks the scheduler; 0 asks at once
   uint32_t local_base = 0;
   Frame* frame = nullptr;
 
@@ -67,14 +67,14 @@ struct Warp {
   Launch* launch = nullptr;
   std::byte* local = nullptr;
   uint32_t local_stride = 0;
-  uint32_t index = 0;       // %warpid
-  uint32_t live = 0;        // lanes not exited
-  uint32_t carry = 0;       // CC.CF of each lane
-  uint32_t spins = 0;       // turns of a loop with a synchronising access
-  uint32_t quantum = 0;     // backward branches left
+  uint32_t index = 0;    // %warpid
+  uint32_t live = 0;     // lanes not exited
+  uint32_t carry = 0;    // CC.CF of each lane
+  uint32_t spins = 0;    // turns of a loop with a synchronising access
+  uint32_t quantum = 0;  // backward branches left
   bool touched_sync = false;
   bool yield = false;
-  bool forced = false;      // runs although the order of program counters says otherwise
+  bool forced = false;  // runs although the order of program counters says otherwise
   uint32_t cluster_arrived = 0;
   uint64_t cluster_phase[kLanes] = {};
   uint32_t tid[3][kLanes] = {};
@@ -144,12 +144,12 @@ struct Launch {
   Fault result;
   std::vector<std::unique_ptr<Block>> blocks;  // running together
   std::vector<Cluster> clusters;
-  Range last[2];        // [write]
+  Range last[2];  // [write]
   Range cache[2][8];
   unsigned victim[2] = {};
-  std::vector<std::vector<uint32_t>> patched;      // constant pools with this launch's addresses, by function
+  std::vector<std::vector<uint32_t>> patched;  // constant pools with this launch's addresses, by function
   std::vector<const uint32_t*> pools;
-  std::vector<std::vector<uint32_t*>> free_regs;   // by function
+  std::vector<std::vector<uint32_t*>> free_regs;  // by function
   std::vector<std::unique_ptr<uint32_t[]>> reg_memory;
   std::vector<Frame*> free_frames;
   std::vector<std::unique_ptr<Frame>> frame_memory;
@@ -170,7 +170,8 @@ struct Launch {
   std::byte* global(uint64_t address, uint32_t size, bool write) {
     const Range& range = last[write];
     const uint64_t at = address - range.begin;
-    if (at < range.length && range.length - at >= size) [[likely]] return range.host + at;
+    if (at < range.length && range.length - at >= size) [[likely]]
+      return range.host + at;
     return global_slow(address, size, write);
   }
 

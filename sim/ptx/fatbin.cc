@@ -23,9 +23,9 @@ constexpr uint64_t kMaxText = 256u << 20;
 struct Best {
   int sm = -1;
   std::string text;
-  bool cubin = false;     // something else was there
+  bool cubin = false;  // something else was there
   bool too_new = false;
-  std::string trouble;    // why an entry could not be read
+  std::string trouble;  // why an entry could not be read
 };
 
 bool looks_like_text(const char* text, size_t size) {

@@ -57,9 +57,7 @@ inline uint16_t narrow(double value, SmallFormat format, Round round) {
   }
   if (round_up(round, negative, (kept & 1) != 0, rest, half)) ++kept;
   // kept holds the hidden bit: adding it to the exponent field carries as it should
-  const uint64_t field = kept >> format.mantissa_bits != 0
-                             ? (static_cast<uint64_t>(exponent + bias - 1) << format.mantissa_bits) + kept
-                             : kept;
+  const uint64_t field = kept >> format.mantissa_bits != 0 ? (static_cast<uint64_t>(exponent + bias - 1) << format.mantissa_bits) + kept : kept;
   if (field >= infinity) {
     const bool saturates = round == Round::kZero || (round == Round::kDown && !negative) || (round == Round::kUp && negative);
     return static_cast<uint16_t>(sign | (saturates ? infinity - 1 : infinity));

@@ -28,21 +28,21 @@ struct Inst {
   Handler run = nullptr;
   int32_t guard = kNoSlot;  // predicate slot
   bool guard_not = false;
-  uint8_t count = 1;        // vector elements, or handler-specific
-  uint8_t mode = 0;         // handler-specific
-  uint8_t mode2 = 0;        // handler-specific
-  int32_t d = kNoSlot;      // destination
-  int32_t p = kNoSlot;      // second destination
+  uint8_t count = 1;    // vector elements, or handler-specific
+  uint8_t mode = 0;     // handler-specific
+  uint8_t mode2 = 0;    // handler-specific
+  int32_t d = kNoSlot;  // destination
+  int32_t p = kNoSlot;  // second destination
   int32_t a = kNoSlot, b = kNoSlot, c = kNoSlot, e = kNoSlot;
-  uint32_t target = 0;      // code index, or offset into Function::lists
+  uint32_t target = 0;  // code index, or offset into Function::lists
   int32_t line = 0;
-  uint64_t imm = 0;         // address offset, or handler-specific
+  uint64_t imm = 0;  // address offset, or handler-specific
 };
 
 struct Formal {
-  bool in_param = true;   // .param (frame memory) or .reg
-  uint32_t offset = 0;    // frame offset of a .param
-  int32_t slot = kNoSlot; // of a .reg
+  bool in_param = true;    // .param (frame memory) or .reg
+  uint32_t offset = 0;     // frame offset of a .param
+  int32_t slot = kNoSlot;  // of a .reg
   Class cls = Class::k32;
   uint32_t size = 0;
 };
@@ -66,7 +66,7 @@ struct ConstReloc {
   enum class Kind : uint8_t { kVariable, kShared };
   Kind kind = Kind::kVariable;
   uint32_t unit = 0;
-  uint32_t index = 0;   // variable or shared variable
+  uint32_t index = 0;  // variable or shared variable
   uint64_t addend = 0;
 };
 
@@ -81,10 +81,10 @@ struct Function {
   std::vector<uint32_t> consts;
   std::vector<ConstReloc> relocs;
   std::vector<CallSite> calls;
-  std::vector<Formal> params;   // of a .func
+  std::vector<Formal> params;  // of a .func
   std::vector<Formal> returns;
   uint32_t reg_units = 0;
-  uint32_t frame_bytes = 0;     // local memory a frame takes: .local and .param variables
+  uint32_t frame_bytes = 0;  // local memory a frame takes: .local and .param variables
   std::vector<uint32_t> callees;
   bool calls_indirect = false;
   std::vector<uint32_t> takes_address;  // functions whose address this one uses
@@ -101,8 +101,8 @@ struct KernelInfo {
   uint32_t function = 0;
   std::vector<uint64_t> shared_offset;  // by shared variable; dynamic ones too
   uint32_t static_shared = 0;
-  uint32_t local_capacity = 0;          // bytes of local memory per thread
-  std::vector<uint32_t> reachable;      // functions
+  uint32_t local_capacity = 0;      // bytes of local memory per thread
+  std::vector<uint32_t> reachable;  // functions
 };
 
 class ModuleImpl final : public Module {

@@ -1,6 +1,6 @@
 // Grids and blocks: constant pools with this launch's addresses, block scheduling, barriers, the memory cache.
-#include <cfenv>
 #include <sched.h>
+#include <cfenv>
 
 #include <algorithm>
 
@@ -33,8 +33,7 @@ bool Launch::prepare() {
   // Dynamic shared memory starts where the compiler of the module aligned it.
   for (size_t i = 0; i < module.shared.size(); ++i)
     if (module.shared[i].dynamic && info.shared_offset[i] != UINT64_MAX)
-      shared_bytes = std::max<uint32_t>(
-          shared_bytes, static_cast<uint32_t>(info.shared_offset[i]) + config.dynamic_shared_bytes);
+      shared_bytes = std::max<uint32_t>(shared_bytes, static_cast<uint32_t>(info.shared_offset[i]) + config.dynamic_shared_bytes);
   for (const uint32_t index : info.reachable) {
     const Function& function = module.functions[index];
     if (function.relocs.empty()) {
@@ -43,8 +42,7 @@ bool Launch::prepare() {
     }
     std::vector<uint32_t> pool = function.consts;
     for (const ConstReloc& reloc : function.relocs) {
-      const uint64_t base = reloc.kind == ConstReloc::Kind::kVariable ? config.variable_addresses[reloc.index]
-                                                                      : info.shared_offset[reloc.index];
+      const uint64_t base = reloc.kind == ConstReloc::Kind::kVariable ? config.variable_addresses[reloc.index] : info.shared_offset[reloc.index];
       const uint64_t value = base + reloc.addend;
       auto* const lanes = reinterpret_cast<uint64_t*>(pool.data() + size_t{reloc.unit} * kLanes);
       std::fill(lanes, lanes + kLanes, value);

@@ -25,10 +25,8 @@ uint64_t element_bits(const InitValue& value, Type type) {
     if (type == Type::kF64) return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value.value)));
     return value.value;
   }
-  double number = value.kind == InitValue::Kind::kF64 ? std::bit_cast<double>(value.value)
-                                                      : std::bit_cast<float>(static_cast<uint32_t>(value.value));
-  if (type == Type::kF64 || type == Type::kB64)
-    return value.kind == InitValue::Kind::kF64 ? value.value : std::bit_cast<uint64_t>(number);
+  double number = value.kind == InitValue::Kind::kF64 ? std::bit_cast<double>(value.value) : std::bit_cast<float>(static_cast<uint32_t>(value.value));
+  if (type == Type::kF64 || type == Type::kB64) return value.kind == InitValue::Kind::kF64 ? value.value : std::bit_cast<uint64_t>(number);
   if (type == Type::kF16) return float_to_half(static_cast<float>(number));
   if (value.kind == InitValue::Kind::kF32) return value.value;
   return std::bit_cast<uint32_t>(static_cast<float>(number));
@@ -50,9 +48,7 @@ const Symbol* ModuleLowering::find(const Unit& unit, std::string_view name) cons
   return found != global_.end() ? &found->second : nullptr;
 }
 
-Symbol& ModuleLowering::global_or_local(const Unit& unit, std::string_view name, bool global) {
-  return global ? global_[name] : local_[&unit][name];
-}
+Symbol& ModuleLowering::global_or_local(const Unit& unit, std::string_view name, bool global) { return global ? global_[name] : local_[&unit][name]; }
 
 uint32_t ModuleLowering::add_variable(const VariableDecl& decl, std::string name) {
   Variable out;
@@ -132,8 +128,7 @@ void ModuleLowering::declare_function(const Unit& unit, const FunctionDecl& decl
   if (!decl.has_body) return;
   if (bodies_[symbol.index] != nullptr) {
     if (decl.weak) return;
-    if (!bodies_[symbol.index]->weak)
-      fail(unit, decl.line, decl.at, "function '" + std::string(decl.name) + "' is defined twice");
+    if (!bodies_[symbol.index]->weak) fail(unit, decl.line, decl.at, "function '" + std::string(decl.name) + "' is defined twice");
   }
   symbol.function = &decl;
   symbol.defined = true;
@@ -170,8 +165,7 @@ void ModuleLowering::image(const Unit& unit, const VariableDecl& decl, Variable&
     }
     const Symbol* const symbol = find(unit, value.symbol);
     if (symbol == nullptr) fail(unit, decl.line, decl.name, "unknown symbol '" + std::string(value.symbol) + "'");
-    if (symbol->kind == Symbol::Kind::kShared)
-      fail(unit, decl.line, decl.name, "the address of a shared variable is not a constant");
+    if (symbol->kind == Symbol::Kind::kShared) fail(unit, decl.line, decl.name, "the address of a shared variable is not a constant");
     // 0xFF(s), 0xFF00(s), ...: the bytes of one address, written one by one
     const bool bytes = value.mask != 0 && width == 1;
     const uint64_t span = bytes ? 8 : width;
@@ -215,8 +209,7 @@ void ModuleLowering::reach(uint32_t function, std::vector<bool>& seen) const {
       // Any function whose address is in reach of anyone: virtual tables are plain memory.
       indirect = true;
       for (uint32_t i = 0; i < module_->functions.size(); ++i)
-        if (!module_->functions[i].entry && (module_->functions[i].has_body || module_->functions[i].builtin))
-          work.push_back(i);
+        if (!module_->functions[i].entry && (module_->functions[i].has_body || module_->functions[i].builtin)) work.push_back(i);
     }
   }
 }
@@ -232,8 +225,7 @@ uint32_t ModuleLowering::stack_depth(uint32_t function, std::vector<int64_t>& de
   }
   depths[function] = -2;
   uint32_t deepest = 0;
-  for (const uint32_t callee : body.callees)
-    deepest = std::max(deepest, stack_depth(callee, depths, level + 1, unbounded));
+  for (const uint32_t callee : body.callees) deepest = std::max(deepest, stack_depth(callee, depths, level + 1, unbounded));
   depths[function] = body.frame_bytes + deepest;
   return body.frame_bytes + deepest;
 }
@@ -249,8 +241,7 @@ void ModuleLowering::kernel(const FunctionDecl& decl, uint32_t function) {
   uint64_t offset = 0;
   for (const VariableDecl& param : decl.params) {
     offset = align_up(offset, std::max(1u, param.alignment()));
-    out.params.push_back({std::string(param.name), static_cast<uint32_t>(offset), static_cast<uint32_t>(param.bytes()),
-                          param.alignment()});
+    out.params.push_back({std::string(param.name), static_cast<uint32_t>(offset), static_cast<uint32_t>(param.bytes()), param.alignment()});
     offset += param.bytes();
   }
   out.param_bytes = static_cast<uint32_t>(offset);

@@ -48,7 +48,7 @@ class ModuleLowering {
   std::shared_ptr<ModuleImpl> module_ = std::make_shared<ModuleImpl>();
   std::unordered_map<std::string_view, Symbol> global_;
   std::unordered_map<const Unit*, std::unordered_map<std::string_view, Symbol>> local_;
-  std::vector<const FunctionDecl*> bodies_;       // by function
+  std::vector<const FunctionDecl*> bodies_;  // by function
   std::vector<const Unit*> body_units_;
   std::vector<std::pair<const Unit*, const VariableDecl*>> definitions_;  // by variable, null for function-scope ones
 };

@@ -53,20 +53,21 @@ void ternary(Warp& w, const Inst& in, uint32_t mask) {
   const auto* const a = words<A>(w, in.a);
   const auto* const b = words<B>(w, in.b);
   const auto* const c = words<C>(w, in.c);
-  for_lanes(mask, [=](unsigned i) {
-    d[i] = to_word<D>(F::op(from_word<A>(a[i]), from_word<B>(b[i]), from_word<C>(c[i])));
-  });
+  for_lanes(mask, [=](unsigned i) { d[i] = to_word<D>(F::op(from_word<A>(a[i]), from_word<B>(b[i]), from_word<C>(c[i]))); });
 }
 
 // The handler for an integer type; bit types count as unsigned. Null for other types.
 template <class F>
 Handler unary_integer(Type type) {
   switch (type) {
-    case Type::kB16: case Type::kU16: return unary<F, uint16_t, uint16_t>;
+    case Type::kB16:
+    case Type::kU16: return unary<F, uint16_t, uint16_t>;
     case Type::kS16: return unary<F, int16_t, int16_t>;
-    case Type::kB32: case Type::kU32: return unary<F, uint32_t, uint32_t>;
+    case Type::kB32:
+    case Type::kU32: return unary<F, uint32_t, uint32_t>;
     case Type::kS32: return unary<F, int32_t, int32_t>;
-    case Type::kB64: case Type::kU64: return unary<F, uint64_t, uint64_t>;
+    case Type::kB64:
+    case Type::kU64: return unary<F, uint64_t, uint64_t>;
     case Type::kS64: return unary<F, int64_t, int64_t>;
     default: return nullptr;
   }
@@ -75,11 +76,14 @@ Handler unary_integer(Type type) {
 template <class F>
 Handler binary_integer(Type type) {
   switch (type) {
-    case Type::kB16: case Type::kU16: return binary<F, uint16_t, uint16_t, uint16_t>;
+    case Type::kB16:
+    case Type::kU16: return binary<F, uint16_t, uint16_t, uint16_t>;
     case Type::kS16: return binary<F, int16_t, int16_t, int16_t>;
-    case Type::kB32: case Type::kU32: return binary<F, uint32_t, uint32_t, uint32_t>;
+    case Type::kB32:
+    case Type::kU32: return binary<F, uint32_t, uint32_t, uint32_t>;
     case Type::kS32: return binary<F, int32_t, int32_t, int32_t>;
-    case Type::kB64: case Type::kU64: return binary<F, uint64_t, uint64_t, uint64_t>;
+    case Type::kB64:
+    case Type::kU64: return binary<F, uint64_t, uint64_t, uint64_t>;
     case Type::kS64: return binary<F, int64_t, int64_t, int64_t>;
     default: return nullptr;
   }
@@ -88,11 +92,14 @@ Handler binary_integer(Type type) {
 template <class F>
 Handler ternary_integer(Type type) {
   switch (type) {
-    case Type::kB16: case Type::kU16: return ternary<F, uint16_t, uint16_t, uint16_t, uint16_t>;
+    case Type::kB16:
+    case Type::kU16: return ternary<F, uint16_t, uint16_t, uint16_t, uint16_t>;
     case Type::kS16: return ternary<F, int16_t, int16_t, int16_t, int16_t>;
-    case Type::kB32: case Type::kU32: return ternary<F, uint32_t, uint32_t, uint32_t, uint32_t>;
+    case Type::kB32:
+    case Type::kU32: return ternary<F, uint32_t, uint32_t, uint32_t, uint32_t>;
     case Type::kS32: return ternary<F, int32_t, int32_t, int32_t, int32_t>;
-    case Type::kB64: case Type::kU64: return ternary<F, uint64_t, uint64_t, uint64_t, uint64_t>;
+    case Type::kB64:
+    case Type::kU64: return ternary<F, uint64_t, uint64_t, uint64_t, uint64_t>;
     case Type::kS64: return ternary<F, int64_t, int64_t, int64_t, int64_t>;
     default: return nullptr;
   }
@@ -102,20 +109,18 @@ Handler ternary_integer(Type type) {
 template <class T>
 using Wrap = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-inline float flush(float value) {
-  return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
-}
+inline float flush(float value) { return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value; }
 inline float canonical(float value) { return value != value ? std::bit_cast<float>(0x7fffffffu) : value; }
 inline double canonical(double value) { return value; }
 template <class T>
-inline T saturate(T value) { return value > 0 ? (value < 1 ? value : T{1}) : T{0}; }  // NaN becomes +0
+inline T saturate(T value) {
+  return value > 0 ? (value < 1 ? value : T{1}) : T{0};
+}  // NaN becomes +0
 
 enum class Arith : uint8_t { kAdd, kSub, kMul, kFma, kDiv, kMin, kMax, kAbs, kNeg };
 void build_float(Builder& b, Arith op, Type type);  // ops_float.cc: f32, f64
 void build_half(Builder& b, Arith op, Type type);   // ops_half.cc: f16, bf16 and their pairs
-inline bool is_half(Type type) {
-  return type == Type::kF16 || type == Type::kF16x2 || type == Type::kBf16 || type == Type::kBf16x2;
-}
+inline bool is_half(Type type) { return type == Type::kF16 || type == Type::kF16x2 || type == Type::kBf16 || type == Type::kBf16x2; }
 
 // The rounding direction of arithmetic on the host; restores nearest on leaving. Values that must be computed inside
 // go through volatile variables, so that the compiler keeps them there.

@@ -13,8 +13,7 @@ constexpr uint64_t kField = (uint64_t{1} << 20) - 1, kNoBytes = uint64_t{1} << 1
 
 struct Mbarrier {
   uint64_t phase, expected, pending, bytes;
-  explicit Mbarrier(uint64_t word)
-      : phase(word & kPhase), expected(word >> 40 & kField), pending(word >> 20 & kField), bytes(word & kField) {}
+  explicit Mbarrier(uint64_t word) : phase(word & kPhase), expected(word >> 40 & kField), pending(word >> 20 & kField), bytes(word & kField) {}
   uint64_t word() const { return phase | expected << 40 | pending << 20 | bytes; }
   void settle() {
     if (pending != 0 || bytes != kNoBytes) return;
@@ -27,8 +26,8 @@ struct Mbarrier {
 std::byte* at_lane(Warp& w, const Inst& in, int32_t slot, uint64_t offset, uint32_t size, unsigned lane, bool shared, bool write) {
   const uint64_t address = (slot == kNoSlot ? 0 : slot64(w, slot)[lane]) + offset;
   std::byte* const at = address % (size < 16 ? size : 16) != 0 ? nullptr
-                        : shared ? resolve<Space::kShared>(w, address & ~kWindowMask, size, lane, write)
-                                 : resolve<Space::kGeneric>(w, address, size, lane, write);
+                        : shared                               ? resolve<Space::kShared>(w, address & ~kWindowMask, size, lane, write)
+                                                               : resolve<Space::kGeneric>(w, address, size, lane, write);
   if (at == nullptr) w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in an asynchronous operation");
   return at;
 }
@@ -109,7 +108,9 @@ void mbarrier(Warp& w, const Inst& in, uint32_t mask) {
   if (op >= Bar::kTest) set_predicate(w, in.d, mask, result);
 }
 
-struct PendingCount { static uint32_t op(uint64_t state) { return static_cast<uint32_t>(Mbarrier(state).pending); } };
+struct PendingCount {
+  static uint32_t op(uint64_t state) { return static_cast<uint32_t>(Mbarrier(state).pending); }
+};
 
 // cp.async.mbarrier.arrive: the copies are done, so it arrives; without .noinc the arrival was not counted before
 void copy_arrive(Warp& w, const Inst& in, uint32_t mask) {
@@ -138,10 +139,9 @@ void copy_bulk(Warp& w, const Inst& in, uint32_t mask) {
     const bool to_shared = (in.mode & 1) != 0, from_shared = (in.mode & 2) != 0;
     const uint64_t to_address = (in.a == kNoSlot ? 0 : slot64(w, in.a)[i]) + in.imm;
     const uint64_t from_address = (in.b == kNoSlot ? 0 : slot64(w, in.b)[i]) + static_cast<uint64_t>(int64_t{lists[0]});
-    std::byte* const to = to_shared ? shared_memory(w, to_address & ~kWindowMask, bytes)
-                                    : resolve<Space::kGeneric>(w, to_address, bytes, i, true);
-    const std::byte* const from = from_shared ? shared_memory(w, from_address & ~kWindowMask, bytes)
-                                              : resolve<Space::kGeneric>(w, from_address, bytes, i, false);
+    std::byte* const to = to_shared ? shared_memory(w, to_address & ~kWindowMask, bytes) : resolve<Space::kGeneric>(w, to_address, bytes, i, true);
+    const std::byte* const from =
+        from_shared ? shared_memory(w, from_address & ~kWindowMask, bytes) : resolve<Space::kGeneric>(w, from_address, bytes, i, false);
     if (to == nullptr || from == nullptr)
       return w.fault(Fault::Kind::kIllegalAddress, in, to == nullptr ? to_address : from_address, "illegal address in cp.async.bulk");
     std::memcpy(to, from, bytes);
@@ -256,8 +256,7 @@ void build_mbarrier(Builder& b) {
   if (tests) d = b.target(at++, Type::kPred);
   else if (arrives && b.operand(0).kind != Operand::Kind::kAddress) d = b.target(at++, Type::kB64);
   const Address address = b.address(b.operand(at++), Space::kShared);
-  if (at < b.operands())
-    argument = b.source(at++, op == Bar::kTest || op == Bar::kTry ? Type::kB64 : Type::kU32);
+  if (at < b.operands()) argument = b.source(at++, op == Bar::kTest || op == Bar::kTry ? Type::kB64 : Type::kU32);
   if (at < b.operands() && (op == Bar::kTry || op == Bar::kTryParity)) b.source(at++, Type::kU32);  // time limit
   if (at != b.operands() || (tests && argument == kNoSlot)) b.fail("wrong number of operands");
   Inst& in = b.emit(mbarrier, d, address.base, argument);

@@ -8,9 +8,13 @@ namespace {
 enum class Op : uint8_t { kAnd, kOr, kXor, kExch, kCas, kAdd, kInc, kDec, kMin, kMax };
 
 template <class T>
-T minimum(T a, T b) { return a < b ? a : b; }
+T minimum(T a, T b) {
+  return a < b ? a : b;
+}
 template <class T>
-T maximum(T a, T b) { return a < b ? b : a; }
+T maximum(T a, T b) {
+  return a < b ? b : a;
+}
 
 uint16_t half_update(Op op, bool bf, uint16_t old, uint16_t b) {
   const Arith arith = op == Op::kAdd ? Arith::kAdd : op == Op::kMin ? Arith::kMin : Arith::kMax;
@@ -54,8 +58,7 @@ T update(Op op, Type type, T old, T b, T c) {
   }
   if (op == Op::kAdd) return static_cast<T>(old + b);
   const bool sign = is_signed(type);
-  if (op == Op::kMin)
-    return sign ? static_cast<T>(minimum(static_cast<S>(old), static_cast<S>(b))) : minimum(old, b);
+  if (op == Op::kMin) return sign ? static_cast<T>(minimum(static_cast<S>(old), static_cast<S>(b))) : minimum(old, b);
   return sign ? static_cast<T>(maximum(static_cast<S>(old), static_cast<S>(b))) : maximum(old, b);
 }
 
@@ -78,8 +81,7 @@ void atomic(Warp& w, const Inst& in, uint32_t mask) {
     T* const word = reinterpret_cast<T*>(at);
     const T x = static_cast<T>(b[i]), y = c != nullptr ? static_cast<T>(c[i]) : T{0};
     T old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
-    while (!__atomic_compare_exchange_n(word, &old, update<T>(op, type, old, x, y), true, __ATOMIC_SEQ_CST,
-                                        __ATOMIC_SEQ_CST)) {
+    while (!__atomic_compare_exchange_n(word, &old, update<T>(op, type, old, x, y), true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     }
     if (d != nullptr) d[i] = old;
   }
@@ -95,9 +97,9 @@ Handler for_space(Space space) {
 }
 
 Op take_op(Builder& b) {
-  static constexpr std::pair<std::string_view, Op> kNames[] = {
-      {"and", Op::kAnd}, {"or", Op::kOr},   {"xor", Op::kXor}, {"exch", Op::kExch}, {"cas", Op::kCas},
-      {"add", Op::kAdd}, {"inc", Op::kInc}, {"dec", Op::kDec}, {"min", Op::kMin},   {"max", Op::kMax}};
+  static constexpr std::pair<std::string_view, Op> kNames[] = {{"and", Op::kAnd}, {"or", Op::kOr},   {"xor", Op::kXor}, {"exch", Op::kExch},
+                                                               {"cas", Op::kCas}, {"add", Op::kAdd}, {"inc", Op::kInc}, {"dec", Op::kDec},
+                                                               {"min", Op::kMin}, {"max", Op::kMax}};
   for (const auto& [name, op] : kNames)
     if (b.has(name)) return op;
   b.fail("unknown atomic operation");
@@ -134,7 +136,9 @@ void build(Builder& b) {
   const int32_t y = op == Op::kCas ? b.source(first + 2, type) : kNoSlot;
   const int32_t d = Reduce ? kNoSlot : b.target(0, type);
   const uint32_t bytes = type_bytes(type);
-  Inst& in = b.emit(bytes == 8 ? for_space<uint64_t>(space) : bytes == 4 ? for_space<uint32_t>(space) : for_space<uint16_t>(space),
+  Inst& in = b.emit(bytes == 8   ? for_space<uint64_t>(space)
+                    : bytes == 4 ? for_space<uint32_t>(space)
+                                 : for_space<uint16_t>(space),
                     d, address.base, x, y);
   in.imm = address.offset;
   in.mode = static_cast<uint8_t>(op);

@@ -4,6 +4,8 @@
 namespace tube::sim::ptx {
 namespace {
 
+// An operation a line.
+// clang-format off
 struct And { template <class T> static T op(T a, T b) { return static_cast<T>(a & b); } };
 struct Or { template <class T> static T op(T a, T b) { return static_cast<T>(a | b); } };
 struct Xor { template <class T> static T op(T a, T b) { return static_cast<T>(a ^ b); } };
@@ -108,11 +110,11 @@ uint32_t permute(uint32_t a, uint32_t b, uint32_t c) {
   return out;
 }
 struct Prmt { static uint32_t op(uint32_t a, uint32_t b, uint32_t c) { return permute(a, b, c); } };
+// clang-format on
 // The special modes select by the two low bits of c; mode: f4e, b4e, rc8, ecl, ecr, rc16
 void prmt_mode(Warp& w, const Inst& in, uint32_t mask) {
-  static constexpr uint16_t kControl[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
-                                              {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
-                                              {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
+  static constexpr uint16_t kControl[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123}, {0x0000, 0x1111, 0x2222, 0x3333},
+                                              {0x3210, 0x3211, 0x3222, 0x3333}, {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
   uint32_t* const d = slot32(w, in.d);
   const uint32_t *a = slot32(w, in.a), *b = slot32(w, in.b), *c = slot32(w, in.c);
   for_lanes(mask, [&](unsigned i) { d[i] = permute(a[i], b[i], kControl[in.mode][c[i] & 3]); });
@@ -151,15 +153,22 @@ struct Fns {
 };
 
 struct Bmsk {
-  template <bool Clamp> static uint32_t make(uint32_t a, uint32_t b) {
-    if (!Clamp) { a &= 31; b &= 31; }
+  template <bool Clamp>
+  static uint32_t make(uint32_t a, uint32_t b) {
+    if (!Clamp) {
+      a &= 31;
+      b &= 31;
+    }
     if (a > 31 || b == 0) return 0;
     if (b > 32) b = 32;
     const uint64_t ones = ((uint64_t{1} << b) - 1) << a;
     return static_cast<uint32_t>(ones);
   }
 };
-template <bool Clamp> struct BmskOp { static uint32_t op(uint32_t a, uint32_t b) { return Bmsk::make<Clamp>(a, b); } };
+template <bool Clamp>
+struct BmskOp {
+  static uint32_t op(uint32_t a, uint32_t b) { return Bmsk::make<Clamp>(a, b); }
+};
 
 template <class F>
 void build_logic(Builder& b) {
@@ -222,16 +231,14 @@ void build_count(Builder& b) {
   b.count(2);
   if (type_bits(type) != 32 && type_bits(type) != 64) b.fail("expected a 32- or 64-bit type");
   const int32_t x = b.source(1, type);
-  b.emit(type_bits(type) == 64 ? unary<F, uint32_t, uint64_t> : unary<F, uint32_t, uint32_t>,
-         b.target(0, Type::kU32), x);
+  b.emit(type_bits(type) == 64 ? unary<F, uint32_t, uint64_t> : unary<F, uint32_t, uint32_t>, b.target(0, Type::kU32), x);
 }
 
 void build_brev(Builder& b) {
   const Type type = b.type();
   b.count(2);
   const int32_t x = b.source(1, type);
-  b.emit(type_bits(type) == 64 ? unary<Brev, uint64_t, uint64_t> : unary<Brev, uint32_t, uint32_t>,
-         b.target(0, type), x);
+  b.emit(type_bits(type) == 64 ? unary<Brev, uint64_t, uint64_t> : unary<Brev, uint32_t, uint32_t>, b.target(0, type), x);
 }
 
 template <bool Shift>
@@ -327,8 +334,8 @@ void build_bmsk(Builder& b) {
   if (b.type() != Type::kB32) b.fail("expected .b32");
   b.count(3);
   const int32_t x = b.source(1, Type::kU32), y = b.source(2, Type::kU32);
-  b.emit(clamp ? binary<BmskOp<true>, uint32_t, uint32_t, uint32_t> : binary<BmskOp<false>, uint32_t, uint32_t, uint32_t>,
-         b.target(0, Type::kB32), x, y);
+  b.emit(clamp ? binary<BmskOp<true>, uint32_t, uint32_t, uint32_t> : binary<BmskOp<false>, uint32_t, uint32_t, uint32_t>, b.target(0, Type::kB32), x,
+         y);
 }
 
 }  // namespace

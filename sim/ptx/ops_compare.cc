@@ -56,28 +56,32 @@ uint32_t compare_operands(Warp& w, const Inst& in, uint32_t mask, bool high) {
   const bool ftz = (in.mode2 & 4) != 0;
   const auto as = [&]<class T>(T) {
     const auto *a = words<T>(w, in.a), *b = words<T>(w, in.b);
-    return compare(op, mask, [=](unsigned i) { return from_word<T>(a[i]); }, [=](unsigned i) { return from_word<T>(b[i]); });
+    return compare(
+        op, mask, [=](unsigned i) { return from_word<T>(a[i]); }, [=](unsigned i) { return from_word<T>(b[i]); });
   };
   switch (static_cast<Type>(in.imm)) {
-    case Type::kB16: case Type::kU16: return as(uint16_t{});
+    case Type::kB16:
+    case Type::kU16: return as(uint16_t{});
     case Type::kS16: return as(int16_t{});
-    case Type::kB32: case Type::kU32: return as(uint32_t{});
+    case Type::kB32:
+    case Type::kU32: return as(uint32_t{});
     case Type::kS32: return as(int32_t{});
-    case Type::kB64: case Type::kU64: return as(uint64_t{});
+    case Type::kB64:
+    case Type::kU64: return as(uint64_t{});
     case Type::kS64: return as(int64_t{});
     case Type::kF64: return as(double{});
     case Type::kF32: {
       if (!ftz) return as(float{});
       const auto *a = slot32(w, in.a), *b = slot32(w, in.b);
-      return compare(op, mask, [=](unsigned i) { return flush(std::bit_cast<float>(a[i])); },
-                     [=](unsigned i) { return flush(std::bit_cast<float>(b[i])); });
+      return compare(
+          op, mask, [=](unsigned i) { return flush(std::bit_cast<float>(a[i])); }, [=](unsigned i) { return flush(std::bit_cast<float>(b[i])); });
     }
     default: {
       const auto type = static_cast<Type>(in.imm);
       const bool bf = type == Type::kBf16 || type == Type::kBf16x2;
       const auto *a = slot32(w, in.a), *b = slot32(w, in.b);
-      return compare(op, mask, [=](unsigned i) { return half_at(a[i], bf, high, ftz); },
-                     [=](unsigned i) { return half_at(b[i], bf, high, ftz); });
+      return compare(
+          op, mask, [=](unsigned i) { return half_at(a[i], bf, high, ftz); }, [=](unsigned i) { return half_at(b[i], bf, high, ftz); });
     }
   }
 }
@@ -144,10 +148,9 @@ void slct(Warp& w, const Inst& in, uint32_t mask) {
 
 Cmp take_comparison(Builder& b) {
   static constexpr std::pair<std::string_view, Cmp> kNames[] = {
-      {"eq", Cmp::kEq},   {"ne", Cmp::kNe},   {"lt", Cmp::kLt},   {"le", Cmp::kLe},   {"gt", Cmp::kGt},
-      {"ge", Cmp::kGe},   {"lo", Cmp::kLt},   {"ls", Cmp::kLe},   {"hi", Cmp::kGt},   {"hs", Cmp::kGe},
-      {"equ", Cmp::kEqu}, {"neu", Cmp::kNeu}, {"ltu", Cmp::kLtu}, {"leu", Cmp::kLeu}, {"gtu", Cmp::kGtu},
-      {"geu", Cmp::kGeu}, {"num", Cmp::kNum}, {"nan", Cmp::kNan}};
+      {"eq", Cmp::kEq},   {"ne", Cmp::kNe},   {"lt", Cmp::kLt},   {"le", Cmp::kLe},   {"gt", Cmp::kGt},   {"ge", Cmp::kGe},
+      {"lo", Cmp::kLt},   {"ls", Cmp::kLe},   {"hi", Cmp::kGt},   {"hs", Cmp::kGe},   {"equ", Cmp::kEqu}, {"neu", Cmp::kNeu},
+      {"ltu", Cmp::kLtu}, {"leu", Cmp::kLeu}, {"gtu", Cmp::kGtu}, {"geu", Cmp::kGeu}, {"num", Cmp::kNum}, {"nan", Cmp::kNan}};
   for (const auto& [name, op] : kNames)
     if (b.has(name)) return op;
   b.fail("expected a comparison");
@@ -209,10 +212,16 @@ void build_set(Builder& b) {
   in.imm = static_cast<uint64_t>(type);
   switch (result) {
     case Type::kF32: in.target = 0x3f800000; break;
-    case Type::kF16: case Type::kF16x2: in.target = 0x3c00; break;
-    case Type::kBf16: case Type::kBf16x2: in.target = 0x3f80; break;
-    case Type::kU32: case Type::kS32: case Type::kB32: in.target = is_pair(type) ? 0xffff : UINT32_MAX; break;
-    case Type::kU16: case Type::kS16: case Type::kB16: in.target = 0xffff; break;
+    case Type::kF16:
+    case Type::kF16x2: in.target = 0x3c00; break;
+    case Type::kBf16:
+    case Type::kBf16x2: in.target = 0x3f80; break;
+    case Type::kU32:
+    case Type::kS32:
+    case Type::kB32: in.target = is_pair(type) ? 0xffff : UINT32_MAX; break;
+    case Type::kU16:
+    case Type::kS16:
+    case Type::kB16: in.target = 0xffff; break;
     default: b.fail("type ." + std::string(type_name(result)) + " cannot hold a comparison");
   }
 }
@@ -231,8 +240,7 @@ void build_slct(Builder& b) {
   if (by != Type::kS32 && by != Type::kF32) b.fail("expected .s32 or .f32");
   b.count(4);
   const int32_t x = b.source(1, type), y = b.source(2, type), z = b.source(3, by);
-  b.emit(type_class(type) == Class::k64 ? slct<uint64_t> : slct<uint32_t>, b.target(0, type), x, y, z).mode =
-      by == Type::kS32 ? 0 : ftz ? 2 : 1;
+  b.emit(type_class(type) == Class::k64 ? slct<uint64_t> : slct<uint32_t>, b.target(0, type), x, y, z).mode = by == Type::kS32 ? 0 : ftz ? 2 : 1;
 }
 
 }  // namespace

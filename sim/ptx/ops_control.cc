@@ -30,9 +30,7 @@ void enter(Warp& w, const Inst& in, uint32_t mask, uint32_t function) {
   else w.call(in, mask, function);
 }
 
-void call_direct(Warp& w, const Inst& in, uint32_t mask) {
-  enter(w, in, mask, w.frame->function->calls[in.target].function);
-}
+void call_direct(Warp& w, const Inst& in, uint32_t mask) { enter(w, in, mask, w.frame->function->calls[in.target].function); }
 
 void call_indirect(Warp& w, const Inst& in, uint32_t mask) {
   const uint64_t* const a = slot64(w, in.a);
@@ -90,13 +88,11 @@ void build_call(Builder& b) {
     if (at < b.operands()) decl = b.prototype(b.operand(at++).name);
   } else {
     symbol = b.find_symbol(callee.name);
-    if (symbol == nullptr || symbol->kind != Symbol::Kind::kFunction)
-      b.fail("unknown function '" + std::string(callee.name) + "'");
+    if (symbol == nullptr || symbol->kind != Symbol::Kind::kFunction) b.fail("unknown function '" + std::string(callee.name) + "'");
     decl = symbol->function;
     if (at < b.operands()) ++at;  // a prototype or target list may stand here
     const Function& target = b.module().module().functions[symbol->index];
-    if (!target.has_body && target.builtin == nullptr)
-      b.fail("function '" + std::string(callee.name) + "' is extern and nothing defines it");
+    if (!target.has_body && target.builtin == nullptr) b.fail("function '" + std::string(callee.name) + "' is extern and nothing defines it");
     if (target.entry) b.fail("a kernel cannot be called");
   }
   if (at != b.operands()) b.fail("too many operands");
@@ -169,7 +165,8 @@ void build_bar(Builder& b) {
 }
 
 void build_fence(Builder& b) {
-  while (!b.next_modifier().empty()) {}
+  while (!b.next_modifier().empty()) {
+  }
   b.emit(nothing);
 }
 

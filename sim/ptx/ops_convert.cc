@@ -10,18 +10,28 @@ namespace {
 // Flags in Inst::mode2
 constexpr uint8_t kSat = 1, kFtz = 2, kRelu = 4, kIntegral = 8;
 
-template <class D> struct To { template <class S> static D op(S a) { return static_cast<D>(a); } };
+template <class D>
+struct To {
+  template <class S>
+  static D op(S a) {
+    return static_cast<D>(a);
+  }
+};
 
 template <class D>
 Handler from_integer(Type from) {
   switch (from) {
-    case Type::kB8: case Type::kU8: return unary<To<D>, D, uint8_t>;
+    case Type::kB8:
+    case Type::kU8: return unary<To<D>, D, uint8_t>;
     case Type::kS8: return unary<To<D>, D, int8_t>;
-    case Type::kB16: case Type::kU16: return unary<To<D>, D, uint16_t>;
+    case Type::kB16:
+    case Type::kU16: return unary<To<D>, D, uint16_t>;
     case Type::kS16: return unary<To<D>, D, int16_t>;
-    case Type::kB32: case Type::kU32: return unary<To<D>, D, uint32_t>;
+    case Type::kB32:
+    case Type::kU32: return unary<To<D>, D, uint32_t>;
     case Type::kS32: return unary<To<D>, D, int32_t>;
-    case Type::kB64: case Type::kU64: return unary<To<D>, D, uint64_t>;
+    case Type::kB64:
+    case Type::kU64: return unary<To<D>, D, uint64_t>;
     case Type::kS64: return unary<To<D>, D, int64_t>;
     default: return nullptr;
   }
@@ -29,13 +39,17 @@ Handler from_integer(Type from) {
 
 Handler integer_to_integer(Type to, Type from) {
   switch (to) {
-    case Type::kB8: case Type::kU8: return from_integer<uint8_t>(from);
+    case Type::kB8:
+    case Type::kU8: return from_integer<uint8_t>(from);
     case Type::kS8: return from_integer<int8_t>(from);
-    case Type::kB16: case Type::kU16: return from_integer<uint16_t>(from);
+    case Type::kB16:
+    case Type::kU16: return from_integer<uint16_t>(from);
     case Type::kS16: return from_integer<int16_t>(from);
-    case Type::kB32: case Type::kU32: return from_integer<uint32_t>(from);
+    case Type::kB32:
+    case Type::kU32: return from_integer<uint32_t>(from);
     case Type::kS32: return from_integer<int32_t>(from);
-    case Type::kB64: case Type::kU64: return from_integer<uint64_t>(from);
+    case Type::kB64:
+    case Type::kU64: return from_integer<uint64_t>(from);
     case Type::kS64: return from_integer<int64_t>(from);
     default: return nullptr;
   }
@@ -182,8 +196,7 @@ void general(Warp& w, const Inst& in, uint32_t mask) {
     Value value = read(w, in.a, from, i);
     uint64_t out = 0;
     if (value.is_float) {
-      if ((in.mode2 & kFtz) != 0 && from == Type::kF32 && std::fabs(value.number) < 0x1p-126)
-        value.number = std::copysign(0.0, value.number);
+      if ((in.mode2 & kFtz) != 0 && from == Type::kF32 && std::fabs(value.number) < 0x1p-126) value.number = std::copysign(0.0, value.number);
       if (is_integer(to)) {
         out = float_to_integer(value.number, from, to, round);
       } else {
@@ -271,6 +284,8 @@ void convert8(Warp& w, const Inst& in, uint32_t mask) {
 
 // ---- fast paths
 
+// An operation a line.
+// clang-format off
 struct FloatToHalf { static uint16_t op(float a) { return float_to_half(a); } };
 struct HalfToFloat { static float op(uint16_t a) { return canonical(half_to_float(a)); } };
 struct BfloatToFloat { static float op(uint16_t a) { return canonical(bfloat_to_float(a)); } };
@@ -372,6 +387,7 @@ void build_cvt(Builder& b) {
 
 struct Cvta { static uint64_t op(uint64_t a, uint64_t window) { return a + window; } };
 struct CvtaTo { static uint64_t op(uint64_t a, uint64_t window) { return a - window; } };
+// clang-format on
 
 uint64_t window_of(Builder& b) {
   if (b.any("global", "const")) return 0;
@@ -391,8 +407,7 @@ void build_cvta(Builder& b) {
   b.count(2);
   const int32_t x = b.source(1, type);
   const int32_t d = b.target(0, type);
-  b.emit(to ? binary<CvtaTo, uint64_t, uint64_t, uint64_t> : binary<Cvta, uint64_t, uint64_t, uint64_t>, d, x,
-         b.constant(window, Class::k64));
+  b.emit(to ? binary<CvtaTo, uint64_t, uint64_t, uint64_t> : binary<Cvta, uint64_t, uint64_t, uint64_t>, d, x, b.constant(window, Class::k64));
 }
 
 void isspacep(Warp& w, const Inst& in, uint32_t mask) {
@@ -412,8 +427,10 @@ void build_isspacep(Builder& b) {
   uint8_t mode = 0;
   uint64_t window = 0;
   if (b.has("global")) mode = 2;
-  else if (b.any("shared", "shared::cta")) { mode = 1; window = kSharedWindow; }
-  else if (b.has("shared::cluster")) window = kSharedWindow;
+  else if (b.any("shared", "shared::cta")) {
+    mode = 1;
+    window = kSharedWindow;
+  } else if (b.has("shared::cluster")) window = kSharedWindow;
   else if (b.has("local")) window = kLocalWindow;
   else if (b.any("param", "param::entry")) window = kParamWindow;
   else if (b.has("const")) window = UINT64_MAX;  // constants share the global range: never answered as const

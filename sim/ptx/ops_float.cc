@@ -51,7 +51,8 @@ inline T compute(T a, T b) {
 
 template <Arith Op, bool Ftz, bool Sat>
 struct Two {
-  template <class T> static T op(T a, T b) {
+  template <class T>
+  static T op(T a, T b) {
     return finish<Ftz, Sat>(compute<Op>(input<Ftz>(a), input<Ftz>(b)));
   }
 };
@@ -82,14 +83,14 @@ void directed(Warp& w, const Inst& in, uint32_t mask) {
 }
 
 // Fused multiply-add: with the CPU's instruction where it has one, else through the library; same results either way.
-#define TUBE_FMA_BODY(FMA)                                                                       \
-  auto* const d = words<T>(w, in.d);                                                             \
-  const auto *a = words<T>(w, in.a), *b = words<T>(w, in.b), *c = words<T>(w, in.c);             \
-  for (unsigned i = 0; i < kLanes; ++i) {                                                        \
-    if (mask != UINT32_MAX && (mask >> i & 1) == 0) continue;                                    \
-    const T x = input<Ftz>(from_word<T>(a[i])), y = input<Ftz>(from_word<T>(b[i]));              \
-    const T z = input<Ftz>(from_word<T>(c[i]));                                                  \
-    d[i] = to_word<T>(finish<Ftz, Sat>(FMA));                                                    \
+#define TUBE_FMA_BODY(FMA)                                                           \
+  auto* const d = words<T>(w, in.d);                                                 \
+  const auto *a = words<T>(w, in.a), *b = words<T>(w, in.b), *c = words<T>(w, in.c); \
+  for (unsigned i = 0; i < kLanes; ++i) {                                            \
+    if (mask != UINT32_MAX && (mask >> i & 1) == 0) continue;                        \
+    const T x = input<Ftz>(from_word<T>(a[i])), y = input<Ftz>(from_word<T>(b[i]));  \
+    const T z = input<Ftz>(from_word<T>(c[i]));                                      \
+    d[i] = to_word<T>(finish<Ftz, Sat>(FMA));                                        \
   }
 
 template <class T, bool Ftz, bool Sat>
@@ -118,7 +119,9 @@ Handler fma_handler() {
 }
 
 template <class F, class T>
-Handler two() { return binary<F, T, T, T>; }
+Handler two() {
+  return binary<F, T, T, T>;
+}
 
 template <Arith Op>
 Handler pick(Type type, bool ftz, bool sat) {
@@ -129,7 +132,8 @@ Handler pick(Type type, bool ftz, bool sat) {
 
 template <bool Ftz, bool PropagateNan, bool Xorsign, bool Greater>
 struct MinMax {
-  template <class T> static T op(T a, T b) {
+  template <class T>
+  static T op(T a, T b) {
     a = input<Ftz>(a);
     b = input<Ftz>(b);
     const bool sign = std::signbit(a) != std::signbit(b);
@@ -154,16 +158,27 @@ Handler min_max(Type type, bool ftz, bool nan, bool xorsign) {
   return ftz ? two<MinMax<true, false, false, Greater>, float>() : two<MinMax<false, false, false, Greater>, float>();
 }
 
-template <bool Ftz> struct Abs { template <class T> static T op(T a) { return std::fabs(input<Ftz>(a)); } };
-template <bool Ftz> struct Neg { template <class T> static T op(T a) { return -input<Ftz>(a); } };
+template <bool Ftz>
+struct Abs {
+  template <class T>
+  static T op(T a) {
+    return std::fabs(input<Ftz>(a));
+  }
+};
+template <bool Ftz>
+struct Neg {
+  template <class T>
+  static T op(T a) {
+    return -input<Ftz>(a);
+  }
+};
 
 void build_min_max(Builder& b, bool greater, Type type) {
   const bool ftz = b.has("ftz"), nan = b.has("NaN"), xorsign = b.has("xorsign");
   if (xorsign && !b.has("abs")) b.fail("expected .xorsign.abs");
   b.count(3);
   const int32_t x = b.source(1, type), y = b.source(2, type);
-  b.emit(greater ? min_max<true>(type, ftz, nan, xorsign) : min_max<false>(type, ftz, nan, xorsign),
-         b.target(0, type), x, y);
+  b.emit(greater ? min_max<true>(type, ftz, nan, xorsign) : min_max<false>(type, ftz, nan, xorsign), b.target(0, type), x, y);
 }
 
 void build_sign(Builder& b, bool negate, Type type) {

@@ -61,9 +61,7 @@ void half_operation(Warp& w, const Inst& in, uint32_t mask) {
     const uint32_t x = a[i], y = b[i], z = c[i];
     uint32_t out = lane(in, static_cast<uint16_t>(x), static_cast<uint16_t>(y), static_cast<uint16_t>(z));
     if (pair)
-      out |= static_cast<uint32_t>(lane(in, static_cast<uint16_t>(x >> 16), static_cast<uint16_t>(y >> 16),
-                                        static_cast<uint16_t>(z >> 16)))
-             << 16;
+      out |= static_cast<uint32_t>(lane(in, static_cast<uint16_t>(x >> 16), static_cast<uint16_t>(y >> 16), static_cast<uint16_t>(z >> 16))) << 16;
     d[i] = out;
   }
 }

@@ -7,6 +7,8 @@
 namespace tube::sim::ptx {
 namespace {
 
+// An operation a line.
+// clang-format off
 struct Add { template <class T> static T op(T a, T b) { return static_cast<T>(Wrap<T>(a) + Wrap<T>(b)); } };
 struct Sub { template <class T> static T op(T a, T b) { return static_cast<T>(Wrap<T>(a) - Wrap<T>(b)); } };
 struct AddSat {
@@ -84,6 +86,7 @@ template <class T, bool High> T product24(T a, T b) {
 template <bool High> struct Mul24 { template <class T> static T op(T a, T b) { return product24<T, High>(a, b); } };
 template <bool High> struct Mad24 {
   template <class T> static T op(T a, T b, T c) { return static_cast<T>(Wrap<T>(product24<T, High>(a, b)) + Wrap<T>(c)); }
+  // clang-format on
 };
 
 // dp4a, dp2a: mode bit 0: a signed, bit 1: b signed, bit 2: dp2a.hi
@@ -98,14 +101,14 @@ void dot(Warp& w, const Inst& in, uint32_t mask) {
   for_lanes(mask, [&](unsigned i) {
     int64_t sum = c[i];
     for (unsigned k = 0; k < Parts; ++k)
-      sum += piece(a[i], Parts == 4 ? 8 : 16, k, in.mode & 1) *
-             piece(b[i], 8, Parts == 2 && (in.mode & 4) != 0 ? k + 2 : k, in.mode & 2);
+      sum += piece(a[i], Parts == 4 ? 8 : 16, k, in.mode & 1) * piece(b[i], 8, Parts == 2 && (in.mode & 4) != 0 ? k + 2 : k, in.mode & 2);
     d[i] = static_cast<uint32_t>(sum);
   });
 }
 
 // Two 16-bit integers in one register. F works on the halves.
-template <class F, class T> struct Pair {
+template <class F, class T>
+struct Pair {
   static uint32_t op(uint32_t a, uint32_t b) {
     const auto low = static_cast<uint16_t>(F::op(static_cast<T>(a), static_cast<T>(b)));
     const auto top = static_cast<uint16_t>(F::op(static_cast<T>(a >> 16), static_cast<T>(b >> 16)));
@@ -189,8 +192,7 @@ void build_mad(Builder& b) {
   const Type type = b.type();
   if (as_float(b, Arith::kFma, type)) return;
   if (b.has("hi")) {
-    if (b.has("sat"))
-      return emit3(b, type == Type::kS32 ? ternary<MadHiSat, int32_t, int32_t, int32_t, int32_t> : nullptr, type);
+    if (b.has("sat")) return emit3(b, type == Type::kS32 ? ternary<MadHiSat, int32_t, int32_t, int32_t, int32_t> : nullptr, type);
     return emit3(b, ternary_integer<MadHi>(type), type);
   }
   if (b.has("lo")) return emit3(b, ternary_integer<MadLo>(type), type);

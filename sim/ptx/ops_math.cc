@@ -82,12 +82,10 @@ void approx_half(Warp& w, const Inst& in, uint32_t mask) {
   const bool bf = (in.mode2 & 1) != 0;
   const auto one = [&](uint32_t bits) -> uint32_t {
     const auto half = static_cast<uint16_t>(bits);
-    return narrow(evaluate(static_cast<Math>(in.mode), bf ? bfloat_to_float(half) : half_to_float(half)),
-                  bf ? kBfloatFormat : kHalfFormat, Round::kNearest);
+    return narrow(evaluate(static_cast<Math>(in.mode), bf ? bfloat_to_float(half) : half_to_float(half)), bf ? kBfloatFormat : kHalfFormat,
+                  Round::kNearest);
   };
-  for_lanes(mask, [&](unsigned i) {
-    d[i] = (in.mode2 & 2) != 0 ? one(a[i]) | one(a[i] >> 16) << 16 : one(a[i]);
-  });
+  for_lanes(mask, [&](unsigned i) { d[i] = (in.mode2 & 2) != 0 ? one(a[i]) | one(a[i] >> 16) << 16 : one(a[i]); });
 }
 
 template <Math Op>
@@ -102,8 +100,7 @@ void build_approx(Builder& b) {
     if (Op != Math::kTanh && Op != Math::kEx2) b.fail("type not supported here");
     Inst& in = b.emit(approx_half, d, x);
     in.mode = static_cast<uint8_t>(Op);
-    in.mode2 = static_cast<uint8_t>((type == Type::kBf16 || type == Type::kBf16x2 ? 1 : 0) |
-                                    (type == Type::kF16x2 || type == Type::kBf16x2 ? 2 : 0));
+    in.mode2 = static_cast<uint8_t>((type == Type::kBf16 || type == Type::kBf16x2 ? 1 : 0) | (type == Type::kF16x2 || type == Type::kBf16x2 ? 2 : 0));
     return;
   }
   if (!approx) b.fail("expected .approx");
@@ -166,15 +163,19 @@ void build_testp(Builder& b) {
   b.fail("expected a property");
 }
 
-struct CopySign { template <class T> static T op(T a, T b) { return std::copysign(b, a); } };
+struct CopySign {
+  template <class T>
+  static T op(T a, T b) {
+    return std::copysign(b, a);
+  }
+};
 
 void build_copysign(Builder& b) {
   const Type type = b.type();
   if (type != Type::kF32 && type != Type::kF64) b.fail("expected .f32 or .f64");
   b.count(3);
   const int32_t x = b.source(1, type), y = b.source(2, type);
-  b.emit(type == Type::kF64 ? binary<CopySign, double, double, double> : binary<CopySign, float, float, float>,
-         b.target(0, type), x, y);
+  b.emit(type == Type::kF64 ? binary<CopySign, double, double, double> : binary<CopySign, float, float, float>, b.target(0, type), x, y);
 }
 
 }  // namespace

@@ -38,9 +38,7 @@ Place place_a(const Shape& s, unsigned per, unsigned index, unsigned lane) {
   const unsigned reg = index / per;
   return {group + (reg % 2) * 8, thread * per + index % per + (reg / 2) * 4 * per};
 }
-Place place_b(unsigned per, unsigned index, unsigned lane) {
-  return {lane % 4 * per + index % per + index / per * 4 * per, lane / 4};
-}
+Place place_b(unsigned per, unsigned index, unsigned lane) { return {lane % 4 * per + index % per + index / per * 4 * per, lane / 4}; }
 Place place_c(unsigned index, unsigned lane) { return {lane / 4 + index / 2 * 8, lane % 4 * 2 + index % 2}; }
 
 unsigned side_by_side(Type type) {
@@ -59,8 +57,10 @@ struct MmaPlan {
 // imm: m | n << 8 | k << 16 | types from bit 24; target: slots of d, a, b, c one after another
 MmaPlan plan_of(const Inst& in) {
   return {{static_cast<uint32_t>(in.imm & 0xff), static_cast<uint32_t>(in.imm >> 8 & 0xff), static_cast<uint32_t>(in.imm >> 16 & 0xff)},
-          static_cast<Type>(in.imm >> 24 & 0xff), static_cast<Type>(in.imm >> 32 & 0xff),
-          static_cast<Type>(in.imm >> 40 & 0xff), static_cast<Type>(in.imm >> 48 & 0xff)};
+          static_cast<Type>(in.imm >> 24 & 0xff),
+          static_cast<Type>(in.imm >> 32 & 0xff),
+          static_cast<Type>(in.imm >> 40 & 0xff),
+          static_cast<Type>(in.imm >> 48 & 0xff)};
 }
 
 unsigned registers(const Shape& s, Type type, uint32_t rows, uint32_t columns) {
@@ -126,9 +126,8 @@ void mma(Warp& w, const Inst& in, uint32_t mask) {
 }
 
 Shape take_shape(Builder& b) {
-  static constexpr std::pair<std::string_view, Shape> kShapes[] = {
-      {"m16n8k4", {16, 8, 4}}, {"m16n8k8", {16, 8, 8}}, {"m16n8k16", {16, 8, 16}},
-      {"m16n8k32", {16, 8, 32}}, {"m8n8k4", {8, 8, 4}}, {"m8n8k16", {8, 8, 16}}};
+  static constexpr std::pair<std::string_view, Shape> kShapes[] = {{"m16n8k4", {16, 8, 4}},   {"m16n8k8", {16, 8, 8}}, {"m16n8k16", {16, 8, 16}},
+                                                                   {"m16n8k32", {16, 8, 32}}, {"m8n8k4", {8, 8, 4}},   {"m8n8k16", {8, 8, 16}}};
   for (const auto& [name, shape] : kShapes)
     if (b.has(name)) return shape;
   b.fail("unsupported matrix shape");
@@ -150,8 +149,8 @@ void build_mma(Builder& b) {
   const bool saturates = b.has("satfinite");
   MmaPlan plan{s, b.type(), b.type(), b.type(), b.type()};
   const bool integer = plan.a == Type::kS8 || plan.a == Type::kU8;
-  const bool fine = plan.a == Type::kF64   ? plan.b == Type::kF64 && plan.d == Type::kF64 && s.m * s.k >= 32
-                    : integer              ? plan.d == Type::kS32 && s.k >= 16
+  const bool fine = plan.a == Type::kF64    ? plan.b == Type::kF64 && plan.d == Type::kF64 && s.m * s.k >= 32
+                    : integer               ? plan.d == Type::kS32 && s.k >= 16
                     : plan.a == Type::kTf32 ? plan.d == Type::kF32 && s.m == 16 && s.k <= 8
                     : plan.a == Type::kBf16 ? plan.d == Type::kF32 && s.m == 16 && (s.k == 8 || s.k == 16)
                     : plan.a == Type::kF16  ? s.m == 16 && (s.k == 8 || s.k == 16)
@@ -165,8 +164,8 @@ void build_mma(Builder& b) {
   take_slots(b, b.operand(3), plan.c, registers(s, plan.c, s.m, s.n), false, &slots);
   Inst& in = b.emit(mma);
   in.mode2 = saturates;
-  in.imm = s.m | s.n << 8 | static_cast<uint64_t>(s.k) << 16 | static_cast<uint64_t>(plan.d) << 24 |
-           static_cast<uint64_t>(plan.a) << 32 | static_cast<uint64_t>(plan.b) << 40 | static_cast<uint64_t>(plan.c) << 48;
+  in.imm = s.m | s.n << 8 | static_cast<uint64_t>(s.k) << 16 | static_cast<uint64_t>(plan.d) << 24 | static_cast<uint64_t>(plan.a) << 32 |
+           static_cast<uint64_t>(plan.b) << 40 | static_cast<uint64_t>(plan.c) << 48;
   in.target = b.list(slots);
 }
 

@@ -14,10 +14,8 @@ inline uint64_t lane_address(const Warp& w, const Inst& in, const uint64_t* base
 }
 
 [[gnu::noinline]] void bad_address(Warp& w, const Inst& in, uint64_t address, uint64_t size, const char* what) {
-  if (address % size != 0)
-    w.fault(Fault::Kind::kMisalignedAddress, in, address, std::string("misaligned ") + what);
-  else
-    w.fault(Fault::Kind::kIllegalAddress, in, address, std::string("illegal address in ") + what);
+  if (address % size != 0) w.fault(Fault::Kind::kMisalignedAddress, in, address, std::string("misaligned ") + what);
+  else w.fault(Fault::Kind::kIllegalAddress, in, address, std::string("illegal address in ") + what);
 }
 
 template <class T, Space S, bool Vector>
@@ -32,7 +30,8 @@ void load(Warp& w, const Inst& in, uint32_t mask) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
     const uint64_t address = lane_address(w, in, base, i);
     const std::byte* const at = (address & (size - 1)) == 0 ? resolve<S>(w, address, size, i, false) : nullptr;
-    if (at == nullptr) [[unlikely]] return bad_address(w, in, address, size, "load");
+    if (at == nullptr) [[unlikely]]
+      return bad_address(w, in, address, size, "load");
     for (uint32_t k = 0; k < count; ++k) {
       T value;
       std::memcpy(&value, at + k * sizeof(T), sizeof(T));
@@ -51,7 +50,8 @@ void store(Warp& w, const Inst& in, uint32_t mask) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
     const uint64_t address = lane_address(w, in, base, i);
     std::byte* const at = (address & (size - 1)) == 0 ? resolve<S>(w, address, size, i, true) : nullptr;
-    if (at == nullptr) [[unlikely]] return bad_address(w, in, address, size, "store");
+    if (at == nullptr) [[unlikely]]
+      return bad_address(w, in, address, size, "store");
     for (uint32_t k = 0; k < count; ++k) {
       const T value = static_cast<T>(words<T>(w, list[k])[i]);
       std::memcpy(at + k * sizeof(T), &value, sizeof(T));
@@ -182,12 +182,14 @@ void nothing(Warp&, const Inst&, uint32_t) {}
 
 // Cache control: checked for its operand, then ignored.
 void build_ignored(Builder& b) {
-  while (!b.next_modifier().empty()) {}
+  while (!b.next_modifier().empty()) {
+  }
   b.emit(nothing);
 }
 
 void build_createpolicy(Builder& b) {
-  while (!b.next_modifier().empty()) {}
+  while (!b.next_modifier().empty()) {
+  }
   b.emit(move64, b.target(0, Type::kB64), b.constant(0, Class::k64));
 }
 

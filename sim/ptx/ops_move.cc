@@ -26,19 +26,65 @@ void frame_address(Warp& w, const Inst& in, uint32_t mask) {
 
 namespace {
 
+// An operation a line.
+// clang-format off
 struct Zero { static uint64_t op(uint32_t a) { return a; } };
 struct Sign { static int64_t op(int32_t a) { return a; } };
 struct Low { static uint32_t op(uint64_t a) { return static_cast<uint32_t>(a); } };
+// clang-format on
 
 enum class Special : uint8_t {
-  kTidX, kTidY, kTidZ, kNtidX, kNtidY, kNtidZ, kCtaidX, kCtaidY, kCtaidZ, kNctaidX, kNctaidY, kNctaidZ,
-  kClusteridX, kClusteridY, kClusteridZ, kNclusteridX, kNclusteridY, kNclusteridZ,
-  kClusterCtaidX, kClusterCtaidY, kClusterCtaidZ, kClusterNctaidX, kClusterNctaidY, kClusterNctaidZ,
-  kClusterCtarank, kClusterNctarank, kIsExplicitCluster,
-  kZero, kLaneid, kWarpid, kNwarpid, kSmid, kNsmid, kGridid,
-  kMaskEq, kMaskLt, kMaskLe, kMaskGt, kMaskGe,
-  kClock, kClockHi, kClock64, kGlobaltimer, kGlobaltimerLo, kGlobaltimerHi,
-  kDynamicShared, kTotalShared, kAggrShared, kEnvreg1, kEnvreg2, kWorkspace,
+  kTidX,
+  kTidY,
+  kTidZ,
+  kNtidX,
+  kNtidY,
+  kNtidZ,
+  kCtaidX,
+  kCtaidY,
+  kCtaidZ,
+  kNctaidX,
+  kNctaidY,
+  kNctaidZ,
+  kClusteridX,
+  kClusteridY,
+  kClusteridZ,
+  kNclusteridX,
+  kNclusteridY,
+  kNclusteridZ,
+  kClusterCtaidX,
+  kClusterCtaidY,
+  kClusterCtaidZ,
+  kClusterNctaidX,
+  kClusterNctaidY,
+  kClusterNctaidZ,
+  kClusterCtarank,
+  kClusterNctarank,
+  kIsExplicitCluster,
+  kZero,
+  kLaneid,
+  kWarpid,
+  kNwarpid,
+  kSmid,
+  kNsmid,
+  kGridid,
+  kMaskEq,
+  kMaskLt,
+  kMaskLe,
+  kMaskGt,
+  kMaskGe,
+  kClock,
+  kClockHi,
+  kClock64,
+  kGlobaltimer,
+  kGlobaltimerLo,
+  kGlobaltimerHi,
+  kDynamicShared,
+  kTotalShared,
+  kAggrShared,
+  kEnvreg1,
+  kEnvreg2,
+  kWorkspace,
 };
 
 struct Name {
@@ -123,8 +169,7 @@ uint64_t uniform(const Warp& w, Special which) {
     case Special::kIsExplicitCluster: return cluster_size > 1 ? UINT32_MAX : 0;
     case Special::kWarpid: return w.index;
     case Special::kNwarpid: return 64;
-    case Special::kSmid:
-      return (block.id[0] + uint64_t{block.id[1]} * config.grid[0]) % (config.sm_count != 0 ? config.sm_count : 1);
+    case Special::kSmid: return (block.id[0] + uint64_t{block.id[1]} * config.grid[0]) % (config.sm_count != 0 ? config.sm_count : 1);
     case Special::kNsmid: return config.sm_count;
     case Special::kGridid: return config.grid_id;
     case Special::kClock:
@@ -184,8 +229,9 @@ void read_special(Warp& w, const Inst& in, uint32_t mask) {
   uint32_t* const d = slot32(w, in.d);
   const auto lanes = [&](auto f) { for_lanes(mask, [&](unsigned i) { d[i] = f(i); }); };
   switch (which) {
-    case Special::kTidX: case Special::kTidY: case Special::kTidZ:
-      return lanes([&](unsigned i) { return w.tid[in.mode][i]; });
+    case Special::kTidX:
+    case Special::kTidY:
+    case Special::kTidZ: return lanes([&](unsigned i) { return w.tid[in.mode][i]; });
     case Special::kLaneid: return lanes([](unsigned i) { return i; });
     case Special::kMaskEq: return lanes([](unsigned i) { return 1u << i; });
     case Special::kMaskLt: return lanes([](unsigned i) { return (1u << i) - 1; });
@@ -197,8 +243,7 @@ void read_special(Warp& w, const Inst& in, uint32_t mask) {
   }
   const uint64_t value = uniform(w, which);
   const bool wide = which == Special::kGridid || which == Special::kClock64 || which == Special::kGlobaltimer;
-  if (which == Special::kClock || which == Special::kClock64 || which == Special::kGlobaltimer ||
-      which == Special::kGlobaltimerLo)
+  if (which == Special::kClock || which == Special::kClock64 || which == Special::kGlobaltimer || which == Special::kGlobaltimerLo)
     w.touched_sync = true;  // loops that wait for time to pass give way like loops that wait for memory
   if (wide) {
     uint64_t* const d64 = slot64(w, in.d);

@@ -10,12 +10,11 @@ namespace {
 
 struct Geometry {
   std::string_view name;
-  uint32_t dimensions;   // coordinates besides the layer; a cube's direction has three
+  uint32_t dimensions;  // coordinates besides the layer; a cube's direction has three
   bool layered, cube;
 };
-constexpr Geometry kGeometries[] = {{"1d", 1, false, false}, {"2d", 2, false, false}, {"3d", 3, false, false},
-                                    {"a1d", 1, true, false}, {"a2d", 2, true, false}, {"cube", 3, false, true},
-                                    {"acube", 3, true, true}};
+constexpr Geometry kGeometries[] = {{"1d", 1, false, false}, {"2d", 2, false, false},  {"3d", 3, false, false}, {"a1d", 1, true, false},
+                                    {"a2d", 2, true, false}, {"cube", 3, false, true}, {"acube", 3, true, true}};
 
 // Inst::mode2
 constexpr uint8_t kInteger = 1, kLevel = 2, kGradient = 4;

@@ -19,9 +19,7 @@ uint32_t gathered(Warp& w, const Inst& in, uint32_t mask, const uint32_t* member
   return ready;
 }
 
-uint32_t members_of(const Warp& w, const Inst& in, uint32_t mask, unsigned lane) {
-  return in.e == kNoSlot ? mask : slot32(w, in.e)[lane] & mask;
-}
+uint32_t members_of(const Warp& w, const Inst& in, uint32_t mask, unsigned lane) { return in.e == kNoSlot ? mask : slot32(w, in.e)[lane] & mask; }
 
 // mode2: 0 up, 1 down, 2 bfly, 3 idx; e: members, or none
 void shfl(Warp& w, const Inst& in, uint32_t mask) {
@@ -39,10 +37,22 @@ void shfl(Warp& w, const Inst& in, uint32_t mask) {
     int from = self;
     bool fine = false;
     switch (in.mode2) {
-      case 0: from = self - index; fine = from >= most; break;
-      case 1: from = self + index; fine = from <= most; break;
-      case 2: from = self ^ index; fine = from <= most; break;
-      default: from = least | (index & ~segment); fine = from <= most; break;
+      case 0:
+        from = self - index;
+        fine = from >= most;
+        break;
+      case 1:
+        from = self + index;
+        fine = from <= most;
+        break;
+      case 2:
+        from = self ^ index;
+        fine = from <= most;
+        break;
+      default:
+        from = least | (index & ~segment);
+        fine = from <= most;
+        break;
     }
     if (!fine || from < 0 || from > 31) from = self;
     if (fine) valid |= 1u << lane;
@@ -227,9 +237,8 @@ void build_match(Builder& b) {
 }
 
 void build_redux(Builder& b) {
-  static constexpr std::pair<std::string_view, Reduce> kNames[] = {
-      {"add", Reduce::kAdd}, {"min", Reduce::kMin}, {"max", Reduce::kMax},
-      {"and", Reduce::kAnd}, {"or", Reduce::kOr},   {"xor", Reduce::kXor}};
+  static constexpr std::pair<std::string_view, Reduce> kNames[] = {{"add", Reduce::kAdd}, {"min", Reduce::kMin}, {"max", Reduce::kMax},
+                                                                   {"and", Reduce::kAnd}, {"or", Reduce::kOr},   {"xor", Reduce::kXor}};
   if (!b.has("sync")) b.fail("expected .sync");
   for (const auto& [name, op] : kNames) {
     if (!b.has(name)) continue;

@@ -43,8 +43,7 @@ uint64_t Parser::integer(const char* what) {
 void Parser::fail(const std::string& message) {
   const Token& token = peek();
   throw Failure{{token.line, statement_text(text_, statement_at_.data() != nullptr ? statement_at_ : token.text),
-                 message + (token.kind == Tok::kEnd ? " before the end of the text"
-                                                    : ", found '" + std::string(token.text.substr(0, 60)) + "'")}};
+                 message + (token.kind == Tok::kEnd ? " before the end of the text" : ", found '" + std::string(token.text.substr(0, 60)) + "'")}};
 }
 
 Unit Parser::run() {
@@ -74,8 +73,7 @@ Unit Parser::run() {
         function(unit, prefix.is_extern, prefix.visible, prefix.weak, false);
       } else {
         VariableDecl variable = prefix;
-        if (!state_space(variable) || variable.space == Space::kReg || variable.space == Space::kParam ||
-            variable.space == Space::kLocal)
+        if (!state_space(variable) || variable.space == Space::kReg || variable.space == Space::kParam || variable.space == Space::kLocal)
           fail("expected a function or a .global, .const or .shared variable");
         variables(unit.variables, variable, false);
         expect(';');
@@ -101,9 +99,7 @@ void Parser::target(Unit& unit) {
   } while (accept(','));
 }
 
-bool Parser::debug_directive() const {
-  return is_dot("file") || is_dot("loc") || is_dot("section") || is_dot("pragma");
-}
+bool Parser::debug_directive() const { return is_dot("file") || is_dot("loc") || is_dot("section") || is_dot("pragma"); }
 
 void Parser::skip_debug() {
   if (accept_dot("section")) {
@@ -132,9 +128,8 @@ VariableDecl Parser::linkage() {
 }
 
 bool Parser::state_space(VariableDecl& out) {
-  static constexpr std::pair<std::string_view, Space> kSpaces[] = {
-      {"reg", Space::kReg},     {"global", Space::kGlobal}, {"const", Space::kConst},
-      {"local", Space::kLocal}, {"shared", Space::kShared}, {"param", Space::kParam}};
+  static constexpr std::pair<std::string_view, Space> kSpaces[] = {{"reg", Space::kReg},     {"global", Space::kGlobal}, {"const", Space::kConst},
+                                                                   {"local", Space::kLocal}, {"shared", Space::kShared}, {"param", Space::kParam}};
   if (peek().kind != Tok::kDot) return false;
   for (const auto& [name, space] : kSpaces) {
     if (peek().text != name) continue;
@@ -288,8 +283,8 @@ void Parser::function_attributes(FunctionDecl& out) {
   for (;;) {
     if (accept_dot("maxntid")) dimensions(out.max_threads);
     else if (accept_dot("reqntid")) dimensions(out.required_threads);
-    else if (accept_dot("minnctapersm") || accept_dot("maxnctapersm") || accept_dot("maxnreg") ||
-             accept_dot("abi_preserve") || accept_dot("abi_preserve_control") || accept_dot("maxclusterrank"))
+    else if (accept_dot("minnctapersm") || accept_dot("maxnctapersm") || accept_dot("maxnreg") || accept_dot("abi_preserve") ||
+             accept_dot("abi_preserve_control") || accept_dot("maxclusterrank"))
       integer("a number");
     else if (accept_dot("reqnctapercluster")) dimensions(ignored);
     else if (accept_dot("explicitcluster") || accept_dot("noreturn") || accept_dot("blocksareclusters")) continue;
@@ -310,8 +305,7 @@ std::vector<VariableDecl> Parser::formals() {
   if (!accept('(')) return out;
   while (!accept(')')) {
     VariableDecl variable;
-    if (!state_space(variable) || (variable.space != Space::kParam && variable.space != Space::kReg))
-      fail("expected .param or .reg");
+    if (!state_space(variable) || (variable.space != Space::kParam && variable.space != Space::kReg)) fail("expected .param or .reg");
     variables(out, variable, true);
     if (!is(')')) expect(',');
   }

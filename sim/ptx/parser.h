@@ -15,9 +15,7 @@ class Parser {
 
  private:
   // Tokens
-  const Token& peek(size_t ahead = 0) const {
-    return tokens_[at_ + ahead < tokens_.size() ? at_ + ahead : tokens_.size() - 1];
-  }
+  const Token& peek(size_t ahead = 0) const { return tokens_[at_ + ahead < tokens_.size() ? at_ + ahead : tokens_.size() - 1]; }
   const Token& take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
   bool is(char punct, size_t ahead = 0) const { return peek(ahead).kind == Tok::kPunct && peek(ahead).punct == punct; }
   bool is_dot(std::string_view name) const { return peek().kind == Tok::kDot && peek().text == name; }

@@ -183,9 +183,8 @@ int Parser::binary_level(std::string* op) const {
   static constexpr struct {
     const char* text;
     int level;
-  } kOperators[] = {{"||", 1}, {"&&", 2}, {"==", 6}, {"!=", 6}, {"<=", 7}, {">=", 7}, {"<<", 8}, {">>", 8},
-                    {"|", 3},  {"^", 4},  {"&", 5},  {"<", 7},  {">", 7},  {"+", 9},  {"-", 9},  {"*", 10},
-                    {"/", 10}, {"%", 10}};
+  } kOperators[] = {{"||", 1}, {"&&", 2}, {"==", 6}, {"!=", 6}, {"<=", 7}, {">=", 7}, {"<<", 8}, {">>", 8}, {"|", 3},
+                    {"^", 4},  {"&", 5},  {"<", 7},  {">", 7},  {"+", 9},  {"-", 9},  {"*", 10}, {"/", 10}, {"%", 10}};
   if (peek().kind != Tok::kPunct) return 0;
   for (const auto& candidate : kOperators) {
     const std::string_view text = candidate.text;

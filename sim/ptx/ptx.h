@@ -28,30 +28,30 @@ struct Param {
 struct Kernel {
   std::string name;
   std::vector<Param> params;
-  uint32_t param_bytes = 0;         // end of the last parameter
+  uint32_t param_bytes = 0;  // end of the last parameter
   uint32_t static_shared_bytes = 0;
-  uint32_t local_bytes = 0;         // per thread
-  uint32_t registers = 0;           // an estimate; reported as CU_FUNC_ATTRIBUTE_NUM_REGS
-  uint32_t max_threads = 0;         // .maxntid product, 0 when absent
+  uint32_t local_bytes = 0;                  // per thread
+  uint32_t registers = 0;                    // an estimate; reported as CU_FUNC_ATTRIBUTE_NUM_REGS
+  uint32_t max_threads = 0;                  // .maxntid product, 0 when absent
   std::array<uint32_t, 3> required_block{};  // .reqntid, zeros when absent
-  uint32_t index = 0;               // position in Module::kernels()
+  uint32_t index = 0;                        // position in Module::kernels()
 };
 
 // A module-scope .global or .const variable. Its image may hold addresses of other variables: `relocations`.
 struct Variable {
   enum class Space : uint8_t { kGlobal, kConst };
   struct Relocation {
-    uint64_t offset;      // where in this variable
-    uint32_t target;      // index into Module::variables()
+    uint64_t offset;  // where in this variable
+    uint32_t target;  // index into Module::variables()
     uint64_t addend;
-    uint32_t width;       // bytes: 4 or 8
+    uint32_t width;  // bytes: 4 or 8
   };
   std::string name;
   Space space = Space::kGlobal;
   uint64_t size = 0;
   uint32_t align = 1;
-  bool visible = false;   // .visible / .extern-resolvable: can be found by cuModuleGetGlobal
-  bool managed = false;   // .attribute(.managed)
+  bool visible = false;          // .visible / .extern-resolvable: can be found by cuModuleGetGlobal
+  bool managed = false;          // .attribute(.managed)
   std::vector<std::byte> image;  // initial bytes, shorter than size means zeros follow
   std::vector<Relocation> relocations;
 };
@@ -59,9 +59,9 @@ struct Variable {
 class Module;
 
 struct CompileError {
-  int line = 0;                // 1-based, in the PTX text
-  std::string instruction;     // the offending statement, trimmed
-  std::string message;         // one line: what is wrong
+  int line = 0;             // 1-based, in the PTX text
+  std::string instruction;  // the offending statement, trimmed
+  std::string message;      // one line: what is wrong
 };
 
 struct CompileResult {
@@ -111,33 +111,33 @@ struct LaunchConfig {
   std::array<uint32_t, 3> block{1, 1, 1};
   std::array<uint32_t, 3> cluster{1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
-  const std::byte* params = nullptr;   // packed, kernel.param_bytes long
+  const std::byte* params = nullptr;  // packed, kernel.param_bytes long
   uint64_t params_size = 0;
   // Device address of every Module::variables() entry, same order; made by the caller.
   const uint64_t* variable_addresses = nullptr;
-  uint32_t sm_count = 1;               // for %nsmid
-  uint64_t grid_id = 0;                // %gridid
-  bool cooperative = false;            // all blocks run together, so that grid-wide barriers work (cooperative launches)
+  uint32_t sm_count = 1;                      // for %nsmid
+  uint64_t grid_id = 0;                       // %gridid
+  bool cooperative = false;                   // all blocks run together, so that grid-wide barriers work (cooperative launches)
   const std::atomic<bool>* cancel = nullptr;  // when it becomes true the launch stops early (process exit)
 };
 
 struct Fault {
   enum class Kind : uint8_t {
     kNone,
-    kIllegalAddress,      // -> 700
-    kMisalignedAddress,   // -> 716
-    kIllegalInstruction,  // -> 715
-    kInvalidAddressSpace, // -> 717
-    kInvalidPc,           // -> 718
-    kAssert,              // -> 710
-    kTrap,                // -> 719
-    kBarrierDeadlock,     // -> 719
+    kIllegalAddress,       // -> 700
+    kMisalignedAddress,    // -> 716
+    kIllegalInstruction,   // -> 715
+    kInvalidAddressSpace,  // -> 717
+    kInvalidPc,            // -> 718
+    kAssert,               // -> 710
+    kTrap,                 // -> 719
+    kBarrierDeadlock,      // -> 719
     kCancelled,
   };
   Kind kind = Kind::kNone;
   uint64_t address = 0;
   int line = 0;
-  std::string message;   // one line, for the sim's log; for kAssert the text the device prints to stderr
+  std::string message;  // one line, for the sim's log; for kAssert the text the device prints to stderr
 };
 
 // Runs one grid to its end on the calling thread. Blocks of the grid run one after another in index order (deterministic:

@@ -18,9 +18,7 @@ uint64_t argument(const Warp& w, const Inst& in, size_t index, unsigned lane) {
   if (index >= site.args.size()) return 0;
   const Actual& actual = site.args[index];
   uint64_t value = 0;
-  if (actual.in_param)
-    std::memcpy(&value, w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset,
-                actual.size < 8 ? actual.size : 8);
+  if (actual.in_param) std::memcpy(&value, w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset, actual.size < 8 ? actual.size : 8);
   else if (actual.cls == Class::k64) value = slot64(w, actual.slot)[lane];
   else value = slot32(w, actual.slot)[lane];
   return value;
@@ -30,9 +28,7 @@ void answer(Warp& w, const Inst& in, unsigned lane, uint64_t value) {
   const CallSite& site = w.frame->function->calls[in.target];
   if (site.returns.empty()) return;
   const Actual& actual = site.returns[0];
-  if (actual.in_param)
-    std::memcpy(w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset, &value,
-                actual.size < 8 ? actual.size : 8);
+  if (actual.in_param) std::memcpy(w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset, &value, actual.size < 8 ? actual.size : 8);
   else if (actual.cls == Class::k64) slot64(w, actual.slot)[lane] = value;
   else slot32(w, actual.slot)[lane] = static_cast<uint32_t>(value);
 }
@@ -98,7 +94,12 @@ void append(std::string* out, const std::string& spec, Values... values) {
 // One conversion. `spec` is "%-08" and so on without length and letter; false when an argument cannot be read.
 bool convert(Warp& w, unsigned lane, Arguments& args, const std::string& spec, bool wide, char letter, std::string* out) {
   switch (letter) {
-    case 'd': case 'i': case 'o': case 'u': case 'x': case 'X': {
+    case 'd':
+    case 'i':
+    case 'o':
+    case 'u':
+    case 'x':
+    case 'X': {
       long long value = 0;
       int32_t narrow_value = 0;
       if (wide ? !args.next(&value) : !args.next(&narrow_value)) return false;
@@ -113,7 +114,14 @@ bool convert(Warp& w, unsigned lane, Arguments& args, const std::string& spec, b
       append(out, spec + letter, value);
       return true;
     }
-    case 'a': case 'A': case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': {
+    case 'a':
+    case 'A':
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G': {
       double value = 0;
       if (!args.next(&value)) return false;
       append(out, spec + letter, value);
@@ -178,8 +186,7 @@ void vprintf_lanes(Warp& w, const Inst& in, uint32_t mask) {
     const auto lane = static_cast<unsigned>(std::countr_zero(rest));
     std::string text, out;
     int conversions = 0;
-    if (!read_string(w, argument(w, in, 0, lane), lane, &text) ||
-        !format(w, lane, text, argument(w, in, 1, lane), &out, &conversions))
+    if (!read_string(w, argument(w, in, 0, lane), lane, &text) || !format(w, lane, text, argument(w, in, 1, lane), &out, &conversions))
       return w.fault(Fault::Kind::kIllegalAddress, in, argument(w, in, 1, lane), "illegal address in printf");
     w.launch->memory.print(out);
     answer(w, in, lane, static_cast<uint64_t>(conversions));

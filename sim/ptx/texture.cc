@@ -214,7 +214,8 @@ bool sample_level(Launch& launch, const Texture& t, const TexturePoint& p, uint3
     if (t.linear_filter && t.reads_float()) {
       good = filter(reader, place, u, out);
     } else {
-      const int64_t index[3] = {static_cast<int64_t>(std::floor(u[0])), static_cast<int64_t>(std::floor(u[1])), static_cast<int64_t>(std::floor(u[2]))};
+      const int64_t index[3] = {static_cast<int64_t>(std::floor(u[0])), static_cast<int64_t>(std::floor(u[1])),
+                                static_cast<int64_t>(std::floor(u[2]))};
       good = reader.read(index, out);
     }
   }

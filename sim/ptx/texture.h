@@ -25,11 +25,11 @@ struct Texture {
   std::vector<TextureLevel> levels;  // at least one
   uint32_t layers = 0;               // of 1D or 2D layered ones and cubemaps (six per cube); 0: not layered
   bool cube = false;
-  bool buffer = false;               // linear memory: fetched by index, outside of it reads zero
+  bool buffer = false;  // linear memory: fetched by index, outside of it reads zero
   Component component = Component::kFloat;
   uint32_t component_bytes = 4;
   uint32_t channels = 1;
-  bool normalized_read = false;      // integers are read as floats in [0, 1] or [-1, 1]
+  bool normalized_read = false;  // integers are read as floats in [0, 1] or [-1, 1]
   bool srgb = false;
   bool normalized_coordinates = false;
   bool linear_filter = false, linear_mipmap = false;
@@ -43,14 +43,14 @@ struct Texture {
 
 // Where to read, one lane.
 struct TexturePoint {
-  float at[3] = {};       // coordinates, where `integer` is false
+  float at[3] = {};  // coordinates, where `integer` is false
   int32_t index[3] = {};
-  bool integer = false;   // unnormalised and unfiltered
+  bool integer = false;  // unnormalised and unfiltered
   uint32_t dimensions = 2;
   uint32_t layer = 0;
   bool layered = false;
   bool cube = false;
-  float level = 0;        // of detail, before bias and clamp
+  float level = 0;  // of detail, before bias and clamp
 };
 
 // Four 32-bit results as registers take them. False: memory behind a texel cannot be read, *bad says where.

@@ -1,6 +1,8 @@
 // Copies into and out of CUDA arrays, in one to three dimensions, by streams and by graphs.
 #include "tests/conformance/array_kit.h"
 
+#include <algorithm>
+
 using namespace array_kit;
 
 // ---- one-dimensional copies ---------------------------------------------------------------------------------------------
@@ -411,7 +413,7 @@ CASE(graph_copies_array_and_host) {
   CUgraphExec exec = nullptr;
   CU(cuGraphInstantiate(&exec, graph, 0));
   for (uint32_t round = 0; round < 2; ++round) {
-    in = numbers(64, 1000 * round);
+    std::ranges::copy(numbers(64, 1000 * round), in.begin());
     CU(cuGraphLaunch(exec, nullptr));
     CU(cuCtxSynchronize());
     printf("round %u equal: %d\n", round, in == out);

@@ -35,6 +35,9 @@ struct Case {
   Case* next = nullptr;
 };
 
+// What CASES_HOLD_STREAMS declares. a_stream_waits() is for what makes one wait; it ends the program where nothing was declared.
+bool declare_holding();
+void a_stream_waits();
 // Prints why and ends the program with 77: this machine cannot show the behaviour.
 [[noreturn]] void skip(const char* why);
 // The entry point of this exact exported name as the loader finds it, or nullptr.
@@ -56,4 +59,7 @@ Function* symbol_as(const char* symbol) {
 #define CASE(name) TUBE_CASE(name, kOrdinary)
 #define FAULTING_CASE(name) TUBE_CASE(name, kFaulting)
 #define TWO_DEVICES_CASE(name) TUBE_CASE(name, kTwoDevices)
+// Once, at file scope: cases of this chapter let streams wait for what the program does later. All functions of a proxy share a
+// context's 32 hardware queues, so that on a GPU only few such cases run at once.
+#define CASES_HOLD_STREAMS static const bool holds_streams [[maybe_unused]] = conformance::declare_holding()
 #define SKIP(why) conformance::skip(why)

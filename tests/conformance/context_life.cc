@@ -11,8 +11,8 @@ CASE(primary_context_comes_again) {
     CUcontext context = nullptr;
     CU(cuDevicePrimaryCtxRetain(&context, 0));
     CU(cuCtxSetCurrent(context));
-    auto* module = new Module("kernels.fatbin");
-    auto* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(1 << 16, i));
+    auto* module = left_behind<Module>("kernels.fatbin");
+    auto* data = left_behind<DeviceArray<uint32_t>>(std::vector<uint32_t>(1 << 16, i));
     LAUNCH(module->function("step"), {1}, {64}, 0, nullptr, data->pointer, 3u, 1u, 64);
     sum += data->read()[9];
     CUstream stream = nullptr;
@@ -113,8 +113,8 @@ CASE(contexts_come_and_go) {
   for (uint32_t i = 0; i < 4; ++i) {
     CUcontext context = nullptr;
     CU(cuCtxCreate(&context, nullptr, 0, 0));
-    auto* module = new Module("kernels.fatbin");
-    auto* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(1 << 16, i));
+    auto* module = left_behind<Module>("kernels.fatbin");
+    auto* data = left_behind<DeviceArray<uint32_t>>(std::vector<uint32_t>(1 << 16, i));
     LAUNCH(module->function("step"), {1}, {64}, 0, nullptr, data->pointer, 2u, 1u, 64);
     sum += data->read()[1];
     CU(cuCtxDestroy(context));  // and with it the module and the memory

@@ -1,6 +1,8 @@
 // Copies between host and device, linear and with pitch.
 #include "tests/conformance/gate.h"
 
+CASES_HOLD_STREAMS;
+
 static std::vector<unsigned char> numbered(size_t count) {
   std::vector<unsigned char> bytes(count);
   for (size_t i = 0; i < count; ++i) bytes[i] = static_cast<unsigned char>(i * 7 + 1);

@@ -174,7 +174,7 @@ FAULTING_CASE(fault_of_one_stream_is_seen_by_the_others) {
 }
 
 FAULTING_CASE(ordinary_exit_after_a_fault) {
-  Gpu* gpu = new Gpu;
+  Gpu* gpu = left_behind<Gpu>();
   CUmodule module = nullptr;
   CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
   CUfunction poke = nullptr;

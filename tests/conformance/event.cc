@@ -1,6 +1,8 @@
 // Events: recording, asking, waiting, time between two.
 #include "tests/conformance/gate.h"
 
+CASES_HOLD_STREAMS;
+
 CASE(create_flags) {
   Gpu gpu;
   for (unsigned flags : {0u, 1u, 2u, 3u, 6u, 7u, 4u, 8u, 16u, 0xffffffffu}) {

@@ -1,5 +1,7 @@
 // Memory and semaphores of other APIs, RDMA flushes, decompression, atomics across links: argument checks and what a device without
-// the feature answers. Descriptors that no graphics API made are refused by a real driver, so a round trip needs one.
+// the feature answers. No graphics API is here: what is imported is memory that cuMemCreate made.
+#include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -71,6 +73,144 @@ CASE(import_memory_unknown_type_and_flags) {
   desc = memory_desc(-1);
   desc.reserved[0] = 1;
   SHOW(cuImportExternalMemory(&memory, &desc));
+}
+
+// Memory of cuMemCreate is as good as another API's.
+struct Exported {
+  static constexpr size_t kBytes = 4 << 20;
+  CUmemGenericAllocationHandle handle = 0;
+  CUdeviceptr address = 0;
+  int fd = -1;
+  explicit Exported(const Gpu& gpu) {
+    CUmemAllocationProp prop{};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu.device};
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CU(cuMemCreate(&handle, kBytes, &prop, 0));
+    CU(cuMemAddressReserve(&address, kBytes, 0, 0, 0));
+    CU(cuMemMap(address, kBytes, 0, handle, 0));
+    CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, gpu.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CU(cuMemSetAccess(address, kBytes, &access, 1));
+    CU(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  }
+  ~Exported() {
+    CU(cuMemUnmap(address, kBytes));
+    CU(cuMemAddressFree(address, kBytes));
+    CU(cuMemRelease(handle));
+  }
+};
+
+CASE(import_of_exported_memory) {
+  Gpu gpu;
+  Exported exported(gpu);
+  CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = memory_desc(exported.fd);
+  desc.size = Exported::kBytes;
+  CUexternalMemory memory = nullptr;
+  const CUresult imported = cuImportExternalMemory(&memory, &desc);
+  show_code("import", imported);
+  if (imported != CUDA_SUCCESS) return;
+  printf("the descriptor is still open: %d\n", fcntl(exported.fd, F_GETFD) >= 0);
+  CUDA_EXTERNAL_MEMORY_BUFFER_DESC whole{}, half{}, beyond{};
+  whole.size = Exported::kBytes;
+  half.offset = half.size = Exported::kBytes / 2;
+  beyond.offset = Exported::kBytes / 2;
+  beyond.size = Exported::kBytes;
+  CUdeviceptr first = 0, second = 0, third = 0;
+  SHOW(cuExternalMemoryGetMappedBuffer(&third, memory, &beyond));
+  SHOW(cuExternalMemoryGetMappedBuffer(&first, memory, &whole));
+  SHOW(cuExternalMemoryGetMappedBuffer(&second, memory, &half));
+  CU(cuMemsetD32(exported.address, 7, Exported::kBytes / 4));
+  CU(cuMemsetD32(second, 9, 1));
+  CU(cuCtxSynchronize());
+  uint32_t values[2] = {};
+  CU(cuMemcpyDtoH(&values[0], first, 4));
+  CU(cuMemcpyDtoH(&values[1], exported.address + Exported::kBytes / 2, 4));
+  printf("%u %u\n", values[0], values[1]);
+  unsigned type = 0;
+  size_t bytes = 0;
+  CUdeviceptr base = 0;
+  SHOW(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, first + 100));
+  SHOW(cuMemGetAddressRange(&base, &bytes, first + 100));
+  printf("type %u, from the beginning %d, %zu bytes\n", type, base == first, bytes);
+  SHOW(cuMemFree(first));
+  SHOW(cuMemFree(second));
+  SHOW(cuMemFree(second));
+  SHOW(cuDestroyExternalMemory(memory));
+}
+
+CASE(array_in_imported_memory) {
+  Gpu gpu;
+  Exported exported(gpu);
+  CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = memory_desc(exported.fd);
+  desc.size = Exported::kBytes;
+  CUexternalMemory memory = nullptr;
+  const CUresult imported = cuImportExternalMemory(&memory, &desc);
+  show_code("import", imported);
+  if (imported != CUDA_SUCCESS) return;
+  CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC shape{};
+  shape.arrayDesc = {64, 32, 0, CU_AD_FORMAT_FLOAT, 1, 0};
+  shape.numLevels = 2;
+  CUmipmappedArray mipmap = nullptr;
+  SHOW(cuExternalMemoryGetMappedMipmappedArray(nullptr, memory, &shape));
+  const CUresult mapped = cuExternalMemoryGetMappedMipmappedArray(&mipmap, memory, &shape);
+  show_code("array", mapped);
+  if (mapped == CUDA_SUCCESS) {
+    CUarray level = nullptr;
+    CUDA_ARRAY_DESCRIPTOR plain{};
+    CU(cuMipmappedArrayGetLevel(&level, mipmap, 1));
+    CU(cuArrayGetDescriptor(&plain, level));
+    printf("level 1 is %zu x %zu\n", plain.Width, plain.Height);
+    Random random(3);
+    const std::vector<float> values = random.floats(32 * 16);
+    std::vector<float> back(32 * 16);
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+    copy.srcHost = values.data();
+    copy.srcPitch = copy.WidthInBytes = 32 * 4;
+    copy.Height = 16;
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    copy.dstArray = level;
+    SHOW(cuMemcpy2D(&copy));
+    std::swap(copy.srcMemoryType, copy.dstMemoryType);
+    copy.srcArray = level;
+    copy.dstArray = nullptr;
+    copy.srcHost = nullptr;
+    copy.dstHost = back.data();
+    copy.dstPitch = 32 * 4;
+    SHOW(cuMemcpy2D(&copy));
+    printf("the same came back: %d\n", back == values);
+    SHOW(cuMipmappedArrayDestroy(mipmap));
+  }
+  SHOW(cuDestroyExternalMemory(memory));
+}
+
+CASE(import_memory_of_other_descriptors) {
+  Gpu gpu;
+  int pipes[2] = {-1, -1};
+  EXPECT(pipe(pipes) == 0);
+  const int descriptors[] = {pipes[0], eventfd(0, EFD_CLOEXEC), memfd_create("x", MFD_CLOEXEC), open("/dev/null", O_RDONLY)};
+  for (const int fd : descriptors) {
+    CUexternalMemory memory = nullptr;
+    CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = memory_desc(fd);
+    SHOW(cuImportExternalMemory(&memory, &desc));
+    printf("still open: %d\n", fcntl(fd, F_GETFD) >= 0);
+  }
+}
+
+CASE(import_semaphore_of_other_descriptors) {
+  Gpu gpu;
+  int pipes[2] = {-1, -1};
+  EXPECT(pipe(pipes) == 0);
+  const int descriptors[] = {pipes[0], eventfd(0, EFD_CLOEXEC), memfd_create("x", MFD_CLOEXEC), open("/dev/null", O_RDONLY)};
+  for (const int fd : descriptors) {
+    for (const auto type : {CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD}) {
+      CUexternalSemaphore semaphore = nullptr;
+      CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC desc = semaphore_desc(fd);
+      desc.type = type;
+      SHOW(cuImportExternalSemaphore(&semaphore, &desc));
+    }
+    printf("still open: %d\n", fcntl(fd, F_GETFD) >= 0);
+  }
 }
 
 CASE(buffer_of_no_memory) {

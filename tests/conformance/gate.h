@@ -17,6 +17,9 @@ struct Gate {
   ~Gate() { open(); }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
-  void stop(CUstream stream) { CU(cuStreamWaitValue32(stream, pointer, 1, CU_STREAM_WAIT_VALUE_GEQ)); }
-  void open() { *word = 1; }
+  void stop(CUstream stream) {
+    conformance::a_stream_waits();
+    CU(cuStreamWaitValue32(stream, pointer, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  void open() { __atomic_store_n(word, 1, __ATOMIC_RELEASE); }
 };

@@ -1,6 +1,7 @@
 // What the graph chapters share: a graph with a stream to launch it on, and the parameters most cases begin with.
 #pragma once
 
+#include <algorithm>
 #include <map>
 
 #include "tests/conformance/gate.h"

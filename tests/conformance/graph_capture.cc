@@ -1,6 +1,8 @@
 // What streams capture: every kind of operation, what it does at each launch, and what the capture answers while it lasts.
 #include "tests/conformance/graph.h"
 
+#include <algorithm>
+
 CASE(capture_nothing) {
   GraphGpu gpu;
   gpu.begin();
@@ -119,7 +121,8 @@ CASE(capture_large_pageable_copies) {
   CUgraphExec exec = gpu.instantiate(graph);
   gpu.run(exec);
   printf("equal %d\n", up == down);
-  up = random.bytes(count);
+  const std::vector<unsigned char> other = random.bytes(count);
+  std::copy(other.begin(), other.end(), up.begin());  // In place: the graph names the address.
   gpu.run(exec);
   printf("equal %d\n", up == down);
 }
@@ -195,7 +198,9 @@ CASE(capture_launch_of_a_graph) {
   CUgraphExec inner = gpu.instantiate();
   gpu.begin();
   SHOW(cuGraphLaunch(inner, gpu.stream));
-  CUgraph graph = gpu.end();
+  CUgraph graph = nullptr;
+  SHOW(cuStreamEndCapture(gpu.stream, &graph));
+  if (graph == nullptr) return;
   print_types("captured", graph);
   CUgraphExec exec = gpu.instantiate(graph);
   gpu.run(exec);
@@ -469,7 +474,6 @@ CASE(exchange_mode) {
   printf("was %d\n", static_cast<int>(mode));
   mode = static_cast<CUstreamCaptureMode>(9);
   SHOW(cuThreadExchangeStreamCaptureMode(&mode));
-  SHOW(cuThreadExchangeStreamCaptureMode(nullptr));
 }
 
 CASE(kernel_parameters_of_a_capture) {
@@ -484,4 +488,33 @@ CASE(kernel_parameters_of_a_capture) {
   printf("grid %u, block %u, shared %u, factor %u, addend %u\n", p.gridDimX, p.blockDimX, p.sharedMemBytes, *static_cast<uint32_t*>(p.kernelParams[1]),
          *static_cast<uint32_t*>(p.kernelParams[2]));
   printf("the function %d\n", p.func == module.function("step"));
+}
+
+CASE(the_graph_that_the_info_names) {
+  Gpu gpu;
+  CUstream stream;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  DeviceArray<uint32_t> memory(16);
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CU(cuMemsetD32Async(memory.pointer, 7, 16, stream));
+  CUstreamCaptureStatus status;
+  cuuint64_t id = 0;
+  CUgraph early = nullptr, again = nullptr, graph = nullptr;
+  const CUgraphNode* nodes = nullptr;
+  size_t count = 0;
+  CU(cuStreamGetCaptureInfo(stream, &status, &id, &early, &nodes, nullptr, &count));
+  CU(cuMemsetD32Async(memory.pointer, 8, 8, stream));
+  CU(cuStreamGetCaptureInfo(stream, &status, &id, &again, &nodes, nullptr, &count));
+  CU(cuStreamEndCapture(stream, &graph));
+  printf("the same: %d %d\n", early == again, early == graph);
+  size_t total = 0;
+  CU(cuGraphGetNodes(graph, nullptr, &total));
+  CUgraphExec exec;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphLaunch(exec, stream));
+  CU(cuStreamSynchronize(stream));
+  printf("%zu nodes, %u %u\n", total, memory.read()[0], memory.read()[15]);
+  SHOW(cuGraphExecDestroy(exec));
+  SHOW(cuGraphDestroy(graph));
+  SHOW(cuGraphDestroy(graph));
 }

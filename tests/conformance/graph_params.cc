@@ -496,7 +496,6 @@ CASE(attributes_copied) {
   CU(cuGraphAddEmptyNode(&empty, g.graph, nullptr, 0));
   SHOW(cuGraphKernelNodeCopyAttributes(empty, g.node));
   SHOW(cuGraphKernelNodeSetAttribute(empty, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
-  SHOW(cuGraphKernelNodeSetAttribute(g.node, CU_LAUNCH_ATTRIBUTE_PRIORITY, nullptr));
 }
 
 CASE(node_switched_off) {

@@ -1,6 +1,8 @@
 // Instances: how they are made, and updated as a whole from another graph.
 #include "tests/conformance/graph.h"
 
+CASES_HOLD_STREAMS;
+
 namespace {
 
 const char* update_name(CUgraphExecUpdateResult result) {

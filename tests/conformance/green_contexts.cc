@@ -180,7 +180,6 @@ CASE(describe_bad_arguments) {
   CUdevResourceDesc description = nullptr;
   SHOW(cuDevResourceGenerateDesc(nullptr, &s.all, 1));
   SHOW(cuDevResourceGenerateDesc(&description, nullptr, 1));
-  SHOW(cuDevResourceGenerateDesc(&description, &s.all, 0));
   SHOW(cuDevResourceGenerateDesc(&description, &nothing, 1));
 }
 

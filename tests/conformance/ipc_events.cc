@@ -1,6 +1,8 @@
 // cuIpc*EventHandle: events that several processes record and wait for.
 #include "tests/conformance/two_processes.h"
 
+CASES_HOLD_STREAMS;
+
 static CUdeviceptr allocate(size_t bytes) {
   CUdeviceptr pointer = 0;
   CU(cuMemAlloc(&pointer, bytes));
@@ -35,6 +37,7 @@ struct Gate {
   CUdeviceptr flag = allocate(4);
   CUstream held = stream(), other = stream();
   Gate() {
+    conformance::a_stream_waits();
     CU(cuMemsetD32(flag, 0, 1));
     CU(cuStreamSynchronize(nullptr));
     CU(cuStreamWaitValue32(held, flag, 1, CU_STREAM_WAIT_VALUE_EQ));

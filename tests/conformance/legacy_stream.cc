@@ -1,6 +1,8 @@
 // The legacy default stream: waits for every blocking stream, and every blocking stream waits for it.
 #include "tests/conformance/gate.h"
 
+CASES_HOLD_STREAMS;
+
 namespace {
 struct Streams {
   Gpu gpu;

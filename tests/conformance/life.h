@@ -60,7 +60,10 @@ struct Gate {
     word = new (memory) std::atomic<uint32_t>(0);
     CU(cuMemHostGetDevicePointer(&address, memory, 0));
   }
-  void hold(CUstream stream) const { CU(cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_GEQ)); }
+  void hold(CUstream stream) const {
+    conformance::a_stream_waits();
+    CU(cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  }
   void open() const { *word = 1; }
 };
 

@@ -128,3 +128,24 @@ CASE(end_with_a_reset) {
   CU(cuCtxSetCurrent(again));
   get("stack", CU_LIMIT_STACK_SIZE);
 }
+
+CASE(a_heap_as_large_as_asked_for) {
+  Gpu gpu;
+  SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 << 20));
+  Module module("limits.fatbin");
+  DeviceArray<int> got(1);
+  LAUNCH(module.function("fill_heap"), {1}, {1}, 0, nullptr, 40, 1ull << 20, got.pointer);
+  SHOW(cuCtxSynchronize());
+  printf("%d blocks of 1 MiB\n", got.read()[0]);
+}
+
+// Of the kind that has a proxy of its own: a stack that is too small would end the context.
+FAULTING_CASE(a_stack_as_deep_as_asked_for) {
+  Gpu gpu;
+  SHOW(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 64 << 10));
+  Module module("limits.fatbin");
+  DeviceArray<int> out(64);
+  LAUNCH(module.function("deep"), {1}, {64}, 0, nullptr, 200, out.pointer);
+  SHOW(cuCtxSynchronize());
+  print_hash("sums", out.read());
+}

@@ -1,6 +1,8 @@
 // Memsets: widths, rectangles, alignment, synchronous and not.
 #include "tests/conformance/gate.h"
 
+CASES_HOLD_STREAMS;
+
 CASE(every_width) {
   Gpu gpu;
   DeviceArray<unsigned char> data(4096);
@@ -117,6 +119,7 @@ CASE(follow_their_stream) {
   Gate gate;
   DeviceArray<uint32_t> data(16);
   CU(cuMemsetD32(data.pointer, 1, 16));
+  CU(cuStreamSynchronize(nullptr));  // it may return before the memory is set, and non-blocking streams do not wait for it
   CUstream stream = nullptr;
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   gate.stop(stream);

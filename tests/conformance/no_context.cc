@@ -2,6 +2,8 @@
 // Libraries do this from helper threads (a pin-memory thread, XLA's executor), so each answer must be the driver's.
 #include "tests/conformance/case.h"
 
+CASES_HOLD_STREAMS;
+
 namespace {
 
 struct Objects {
@@ -154,7 +156,7 @@ CASE(pointer_questions) {
 
 CASE(host_registration) {
   Objects o;
-  void* memory = aligned_alloc(4096, 8192);
+  alignas(4096) static char memory[8192];
   SHOW(cuMemHostRegister(memory, 8192, 0));
   SHOW(cuMemHostRegister(memory, 8192, CU_MEMHOSTREGISTER_PORTABLE));
   SHOW(cuMemHostUnregister(memory));
@@ -200,7 +202,7 @@ CASE(stream_ordered_memory) {
   SHOW(cuMemPoolTrimTo(pool, 0));
   CUmemPoolProps props{};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  props.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  props.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUmemoryPool made = nullptr;
   SHOW(cuMemPoolCreate(&made, &props));
   if (made != nullptr) SHOW(cuMemPoolDestroy(made));
@@ -210,7 +212,7 @@ CASE(virtual_memory) {
   Objects o;
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   size_t granularity = 0;
   SHOW(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   CUmemGenericAllocationHandle handle;
@@ -218,7 +220,7 @@ CASE(virtual_memory) {
   CUdeviceptr at = 0;
   SHOW(cuMemAddressReserve(&at, granularity, 0, 0, 0));
   SHOW(cuMemMap(at, granularity, 0, handle, 0));
-  CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, {0}}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   SHOW(cuMemSetAccess(at, granularity, &access, 1));
   SHOW(cuMemUnmap(at, granularity));
   SHOW(cuMemRelease(handle));
@@ -360,4 +362,25 @@ CASE(linking) {
   size_t size;
   SHOW(cuLinkComplete(link, &image, &size));
   SHOW(cuLinkDestroy(link));
+}
+
+CASE(handles_for_other_programs) {
+  Gpu gpu;
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  CUmemGenericAllocationHandle handle = 0, imported = 0;
+  CU(cuMemCreate(&handle, 2 << 20, &prop, 0));
+  DeviceArray<char> plain(4096);
+  CUcontext popped;
+  CU(cuCtxPopCurrent(&popped));
+  int fd = -1;
+  SHOW(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  SHOW(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  SHOW(cuMemRelease(imported));
+  SHOW(cuMemRelease(handle));
+  CUipcMemHandle ipc;
+  SHOW(cuIpcGetMemHandle(&ipc, plain.pointer));
+  CU(cuCtxSetCurrent(gpu.context));
 }

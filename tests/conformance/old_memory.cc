@@ -229,3 +229,20 @@ CASE(primary_context_by_its_old_names) {
   SHOW(conformance::symbol_as<decltype(cuDevicePrimaryCtxReset)>("cuDevicePrimaryCtxReset")(0));
   SHOW(conformance::symbol_as<decltype(cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease")(0));
 }
+
+// A context of the first call is one of its time only by name.
+CASE(memory_in_a_context_of_the_first_call) {
+  CU(cuInit(0));
+  CUcontext context = nullptr;
+  CU(cuCtxCreate_v1(&context, 0, 0));
+  unsigned version = 0, free = 0, total = 0;
+  CUdeviceptr_v1 old_pointer = 0;
+  CUdeviceptr pointer = 0;
+  SHOW(cuCtxGetApiVersion(context, &version));
+  printf("%u\n", version);
+  SHOW(cuMemAlloc_v1(&old_pointer, 1024));
+  SHOW(cuMemGetInfo_v1(&free, &total));
+  SHOW(cuMemAlloc(&pointer, 1024));
+  SHOW(cuMemFree(pointer));
+  SHOW(cuCtxDestroy(context));
+}

@@ -3,6 +3,8 @@
 
 #include <thread>
 
+CASES_HOLD_STREAMS;
+
 CASE(work_in_it) {
   Gpu gpu;
   DeviceArray<uint32_t> data(16);

@@ -174,3 +174,30 @@ CASE(many_and_large) {
   printf("%d\n", right);
   for (void* block : blocks) CU(cuMemFreeHost(block));
 }
+
+CASE(freed_and_asked_for_again) {
+  Gpu gpu;
+  CUstream stream;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  DeviceArray<uint32_t> device(100000);
+  bool same = true;
+  for (uint32_t round = 0; round < 50; ++round) {
+    const size_t count = round % 3 == 0 ? 100000 : 1000 + round % 2;
+    void* memory[3] = {};
+    for (uint32_t i = 0; i < 3; ++i) {
+      CU(cuMemHostAlloc(&memory[i], count * 4, 0));
+      auto* values = static_cast<uint32_t*>(memory[i]);
+      for (size_t k = 0; k < count; ++k) values[k] = round * 3 + i;
+    }
+    EXPECT(memory[0] != memory[1] && memory[1] != memory[2] && memory[0] != memory[2]);
+    CU(cuMemcpyHtoDAsync(device.pointer, memory[1], count * 4, stream));
+    CU(cuMemcpyDtoHAsync(memory[2], device.pointer, count * 4, stream));
+    CU(cuMemFreeHost(memory[0]));  // waits for the copies too
+    same = same && static_cast<uint32_t*>(memory[2])[count - 1] == round * 3 + 1;
+    CU(cuMemFreeHost(memory[1]));
+    CU(cuMemFreeHost(memory[2]));
+    unsigned flags = 0;
+    if (round == 49) SHOW(cuMemHostGetFlags(&flags, memory[2]));
+  }
+  printf("the same: %d\n", same);
+}

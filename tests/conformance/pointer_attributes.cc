@@ -231,3 +231,20 @@ CASE(without_a_context) {
   SHOW(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0x1000));
   SHOW(cuMemGetAddressRange(&base, &size, 0x1000));
 }
+
+CASE(copies_of_memory_that_wants_them_finished) {
+  Gpu gpu;
+  Module module("kernels.fatbin");
+  const int count = 1 << 16;
+  DeviceArray<uint32_t> from(std::vector<uint32_t>(count, 1)), to(count);
+  unsigned on = 1;
+  SHOW(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, to.pointer));
+  for (int i = 0; i < 5; ++i) {
+    LAUNCH(module.function("slow_step"), {64}, {256}, 0, nullptr, from.pointer, 3u, 1u, count, 200);
+    CU(cuMemcpyDtoD(to.pointer, from.pointer, from.bytes()));
+    printf("after a copy: %s\n", code_name(cuStreamQuery(nullptr)));
+    LAUNCH(module.function("slow_step"), {64}, {256}, 0, nullptr, from.pointer, 3u, 1u, count, 200);
+    CU(cuMemsetD32(to.pointer, 5, 100));
+    printf("after a memset: %s\n", code_name(cuStreamQuery(nullptr)));
+  }
+}

@@ -528,3 +528,10 @@ CASE(without_a_context) {
   SHOW(cuMemPoolCreate(&pool, &props));
   SHOW(cuMemPoolDestroy(pool));
 }
+
+CASE(fabric_handles_without_a_channel) {
+  Gpu gpu;
+  CUmemoryPool pool = nullptr;
+  CUmemPoolProps props = device_props(CU_MEM_HANDLE_TYPE_FABRIC);
+  SHOW(cuMemPoolCreate(&pool, &props));
+}

@@ -1,9 +1,12 @@
 // Device printf, assert and trap: whose text comes when, and what a failed assertion leaves behind.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/conformance/case.h"
+
+CASES_HOLD_STREAMS;
 
 namespace {
 
@@ -17,23 +20,38 @@ void host(const char* text) {
   fflush(stdout);
 }
 
-// What goes to descriptor 2 while one lives; for the text of assertions, whose file name is the build's business.
+// What goes to a standard descriptor until it is given back.
+class Diverted {
+ public:
+  explicit Diverted(FILE* stream) : stream_(stream), file_(tmpfile()), before_(dup(fileno(stream))) {
+    EXPECT(file_ != nullptr && before_ >= 0);
+    fflush(stream_);
+    dup2(fileno(file_), fileno(stream_));
+  }
+  // From its beginning.
+  FILE* give_back() {
+    fflush(stream_);
+    dup2(before_, fileno(stream_));
+    rewind(file_);
+    return file_;
+  }
+
+ private:
+  FILE* stream_;
+  FILE* file_;
+  int before_;
+};
+
+// The text of assertions, whose file name is the build's business.
 class ErrorText {
  public:
-  ErrorText() : file_(tmpfile()), before_(dup(2)) {
-    EXPECT(file_ != nullptr && before_ >= 0);
-    fflush(stderr);
-    dup2(fileno(file_), 2);
-  }
   void show_assertions(const char* condition) {
-    fflush(stderr);
-    dup2(before_, 2);
-    rewind(file_);
+    FILE* file = text_.give_back();
     char line[4096];
     std::string wanted = std::string("Assertion `") + condition + "` failed.";
     int count = 0;
     bool with_place = true;
-    while (fgets(line, sizeof line, file_) != nullptr) {
+    while (fgets(line, sizeof line, file) != nullptr) {
       if (strstr(line, wanted.c_str()) == nullptr) continue;
       ++count;
       with_place = with_place && strstr(line, "printing.cu:") != nullptr && strstr(line, ": block: [0,0,0], thread: [") != nullptr;
@@ -42,8 +60,7 @@ class ErrorText {
   }
 
  private:
-  FILE* file_;
-  int before_;
+  Diverted text_{stderr};
 };
 
 }  // namespace
@@ -96,19 +113,6 @@ CASE(copy_between_device_memory_shows_it) {
   host("after");
 }
 
-CASE(upload_does_not_show_it) {
-  Printing p;
-  DeviceArray<int> data(8);
-  LAUNCH(p("say"), {1}, {1}, 0, nullptr, 4);
-  while (cuStreamQuery(nullptr) == CUDA_ERROR_NOT_READY) {
-  }
-  int value = 1;
-  CU(cuMemcpyHtoD(data.pointer, &value, sizeof value));
-  CU(cuMemsetD8(data.pointer, 0, 4));
-  host("after the upload");
-  CU(cuCtxSynchronize());
-}
-
 CASE(free_shows_it) {
   Printing p;
   CUdeviceptr memory;
@@ -130,6 +134,71 @@ CASE(another_stream_shows_it) {
   }
   CU(cuStreamSynchronize(other));
   host("after");
+}
+
+// ---- what else shows it ---------------------------------------------------------------------------------------------
+// The program learns from a word in pinned memory that the kernel has ended, so that no call but the one in question shows the text.
+
+namespace {
+
+struct Ended : Printing {
+  DeviceArray<int> data{8};
+  Ended() {
+    void* memory = nullptr;
+    CUdeviceptr address = 0;
+    CU(cuMemHostAlloc(&memory, 64, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU(cuMemHostGetDevicePointer(&address, memory, 0));
+    auto* word = static_cast<uint32_t*>(memory);
+    *word = 0;
+    LAUNCH((*this)("say"), {1}, {1}, 0, nullptr, 4);
+    CU(cuStreamWriteValue32(nullptr, address, 1, 0));
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) == 0) {  // what the kernel did is seen from here on
+    }
+  }
+  ~Ended() {
+    host("after");
+    CU(cuCtxSynchronize());
+  }
+};
+
+}  // namespace
+
+CASE(after_nothing) { Ended e; }
+CASE(after_a_stream_query) {
+  Ended e;
+  while (cuStreamQuery(nullptr) == CUDA_ERROR_NOT_READY) {
+  }
+}
+CASE(after_an_event_query) {
+  Ended e;
+  CUevent event;
+  CU(cuEventCreate(&event, 0));
+  CU(cuEventRecord(event, nullptr));
+  while (cuEventQuery(event) == CUDA_ERROR_NOT_READY) {
+  }
+}
+CASE(after_an_upload) {
+  Ended e;
+  int value = 1;
+  CU(cuMemcpyHtoD(e.data.pointer, &value, sizeof value));
+}
+CASE(after_a_memset) {
+  Ended e;
+  CU(cuMemsetD8(e.data.pointer, 0, 4));
+}
+CASE(after_an_asynchronous_copy) {
+  Ended e;
+  int value = 0;
+  CU(cuMemcpyDtoHAsync(&value, e.data.pointer, sizeof value, nullptr));
+}
+CASE(after_a_silent_launch) {
+  Ended e;
+  LAUNCH(e("stay_silent"), {1}, {1}, 0, nullptr, e.data.pointer, 1);
+}
+CASE(after_an_allocation) {
+  Ended e;
+  CUdeviceptr memory;
+  CU(cuMemAlloc(&memory, 64));
 }
 
 CASE(module_unload_shows_it) {
@@ -204,11 +273,16 @@ CASE(launches_keep_their_order) {
 
 CASE(many_lines) {
   Printing p;
+  Diverted text(stdout);
   for (int i = 0; i < 4; ++i) {
     LAUNCH(p("say_many"), {1}, {1}, 0, nullptr, i * 1000, 1000);
     CU(cuCtxSynchronize());
   }
-  host("after");
+  FILE* file = text.give_back();
+  std::vector<char> seen(1 << 20);
+  seen.resize(fread(seen.data(), 1, seen.size(), file));
+  printf("%d lines\n", static_cast<int>(std::count(seen.begin(), seen.end(), '\n')));
+  print_hash("text", seen);
 }
 
 CASE(nothing_without_synchronising) {

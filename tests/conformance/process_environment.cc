@@ -5,6 +5,8 @@
 
 #include <cctype>
 
+CASES_HOLD_STREAMS;
+
 // ---- the library ------------------------------------------------------------------------------------------------------
 
 CASE(dlopen_gives_the_same_library) {
@@ -213,9 +215,9 @@ CASE(launch_blocking_0_is_off) {
 }
 FAULTING_CASE(launch_blocking_reports_a_fault_at_the_launch) {
   setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
-  auto* gpu = new Gpu;
+  auto* gpu = left_behind<Gpu>();
   (void)gpu;
-  auto* module = new Module("kernels.fatbin");
+  auto* module = left_behind<Module>("kernels.fatbin");
   SHOW(try_launch(module->function("poke"), {1}, {1}, 0, nullptr, static_cast<CUdeviceptr>(0), 1u));
   SHOW(cuCtxSynchronize());
 }

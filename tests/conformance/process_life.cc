@@ -8,8 +8,12 @@
 #include <sys/resource.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <thread>
+
+CASES_HOLD_STREAMS;
 
 extern char** environ;
 
@@ -341,10 +345,10 @@ namespace {
 template <class End>
 void ends(const char* who, End end) {
   in_child(who, [&] {
-    auto* gpu = new Gpu;
+    auto* gpu = left_behind<Gpu>();
     (void)gpu;
-    auto* module = new Module("kernels.fatbin");
-    auto* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(4096, 1));
+    auto* module = left_behind<Module>("kernels.fatbin");
+    auto* data = left_behind<DeviceArray<uint32_t>>(std::vector<uint32_t>(4096, 1));
     for (int i = 0; i < 20; ++i) LAUNCH(module->function("slow_step"), {4}, {256}, 0, nullptr, data->pointer, 3u, 1u, 1024, 50);
     end();
   });
@@ -382,8 +386,8 @@ CASE(end_by_exit_of_another_thread_while_one_waits) {
 }
 CASE(end_while_another_thread_waits_for_a_value) {
   in_child("exit(9)", [] {
-    auto* gpu = new Gpu;
-    auto* gate = new Gate;
+    auto* gpu = left_behind<Gpu>();
+    auto* gate = left_behind<Gate>();
     static CUstream stream = nullptr;
     CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     gate->hold(stream);
@@ -428,7 +432,7 @@ CASE(exit_handler_may_call) {
       for (CUresult code : codes) printf("%s\n", code == CUDA_SUCCESS || code == CUDA_ERROR_DEINITIALIZED ? "answered" : code_name(code));
       fflush(stdout);
     });
-    auto* gpu = new Gpu;
+    auto* gpu = left_behind<Gpu>();
     (void)gpu;
     CU(cuMemAlloc(&memory, 4096));
     exit(0);
@@ -527,13 +531,16 @@ CASE(blocked_signals_stay_blocked) {
 }
 CASE(signal_handlers_are_the_programs) {
   const int signals[] = {SIGSEGV, SIGBUS, SIGPIPE, SIGCHLD, SIGALRM, SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+  const auto handler_of = [](int number) {
+    struct sigaction now {};
+    sigaction(number, nullptr, &now);
+    return now.sa_sigaction;  // one field with sa_handler
+  };
+  decltype(handler_of(0)) before[std::size(signals)];
+  std::ranges::transform(signals, before, handler_of);
   Gpu gpu;
   compute("main");
   int ours = 0;
-  for (int number : signals) {
-    struct sigaction now {};
-    sigaction(number, nullptr, &now);
-    ours += now.sa_handler == SIG_DFL;
-  }
+  for (size_t i = 0; i < std::size(signals); ++i) ours += handler_of(signals[i]) == before[i];
   printf("%d of %zu handlers untouched\n", ours, sizeof signals / sizeof *signals);
 }

@@ -8,14 +8,21 @@ import concurrent.futures
 import subprocess
 import sys
 import threading
+import time
 
 import tubetest
 
 
-class Case(collections.namedtuple("Case", "chapter kind name program")):
+class Case(collections.namedtuple("Case", "chapter kind name program holds_streams", defaults=(False,))):
+    """holds_streams: its chapter says CASES_HOLD_STREAMS (case.h)."""
+
     @property
     def label(self):
         return f"{self.chapter}.{self.name}"
+
+
+# Cases at once under one proxy on a driver, where they let streams wait: a context has 32 hardware queues.
+HOLDING_JOBS = 4
 
 
 def count_devices(driver):
@@ -37,12 +44,19 @@ class Arms:
         self.layout, self.backend, self.driver, self.mode = layout, backend, driver, mode
         self.jobs, self.timeout, self.devices = jobs, timeout, devices
         self.extra_env = extra_env or (lambda case: {})
+        self.deadline = None  # of time.monotonic(): no case begins behind it or lasts beyond it
 
     def native(self, cases):
         def one(case):
             env = dict(tubetest.environment(self.layout, "native", self.backend, driver=self.driver), **self.only_devices(case))
-            return tubetest.run_program([str(case.program), case.name], env, self.timeout)[0]
+            return self._run(case, env)
         return self._all(one, cases)
+
+    def _run(self, case, env):
+        left = self.timeout if self.deadline is None else min(self.timeout, self.deadline - time.monotonic())
+        if left <= 0:
+            return tubetest.Outcome(None, "", "not begun: the time of its chapter is over", 0)
+        return tubetest.run_program([str(case.program), case.name], env, left)[0]
 
     def only_devices(self, case):
         """The native run sees as many devices as the proxy of its kind serves."""
@@ -56,11 +70,18 @@ class Arms:
         outcomes, trouble = {}, []
         for kind in ("ordinary", "two_devices"):
             chosen = [c for c in cases if c.kind == kind]
-            if chosen:
-                outcomes.update(self._shared(chosen, kind, trouble))
+            for group, jobs in self._by_jobs(chosen):
+                outcomes.update(self._shared(group, kind, jobs, trouble))
         faulting = [c for c in cases if c.kind == "faulting"]
         outcomes.update(self._all(lambda case: self._alone(case), faulting, min(self.jobs, 6)))
         return outcomes, trouble
+
+    def _by_jobs(self, cases):
+        """[(cases, how many at once)]: on a driver those that hold streams by themselves."""
+        few = HOLDING_JOBS if self.backend == "driver" and self.jobs > HOLDING_JOBS else None
+        holding = [c for c in cases if few and c.holds_streams]
+        others = [c for c in cases if not (few and c.holds_streams)]
+        return [(group, jobs) for group, jobs in ((others, self.jobs), (holding, few)) if group]
 
     def proxy(self, kind):
         count = wanted(kind)
@@ -70,7 +91,7 @@ class Arms:
     def through(self, case, proxy):
         env = tubetest.environment(self.layout, self.mode, self.backend, proxy, case.name, self.driver)
         env.update(self.extra_env(case))
-        return tubetest.run_program([str(case.program), case.name], env, self.timeout)[0]
+        return self._run(case, env)
 
     def _all(self, function, cases, jobs=None):
         with concurrent.futures.ThreadPoolExecutor(jobs or self.jobs) as pool:
@@ -80,12 +101,12 @@ class Arms:
         with self.proxy(case.kind) as proxy:
             return self.through(case, proxy)
 
-    def _shared(self, cases, kind, trouble):
+    def _shared(self, cases, kind, most, trouble):
         """One proxy under all; a new one when it dies or its context faulted."""
         outcomes = {}
         left = list(cases)
         for attempt in range(4):
-            jobs = self.jobs if attempt < 3 else 1  # At last one by one: the culprit then stands alone.
+            jobs = most if attempt < 3 else 1  # At last one by one: the culprit then stands alone.
             again = self._round(left, kind, jobs, outcomes, trouble)
             if not again:
                 return outcomes

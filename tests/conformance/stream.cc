@@ -1,6 +1,8 @@
 // Streams: creation, questions, waiting, callbacks, attributes.
 #include "tests/conformance/gate.h"
 
+CASES_HOLD_STREAMS;
+
 CASE(create_and_destroy) {
   Gpu gpu;
   CUstream stream = nullptr;

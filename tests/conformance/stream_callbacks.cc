@@ -3,13 +3,20 @@
 
 #include <memory>
 
+CASES_HOLD_STREAMS;
+
 namespace {
 
 // What host functions leave, in the order in which they ran.
 struct Log {
   std::atomic<int> count{0};
-  char text[256] = {};
-  void add(char c) { text[count.fetch_add(1)] = c; }
+  std::atomic<char> letters[256] = {};
+  void add(char c) { letters[count.fetch_add(1)] = c; }
+  std::string text() const {
+    std::string all;
+    for (size_t i = 0; letters[i] != 0; ++i) all += letters[i];
+    return all;
+  }
 };
 struct Entry {
   Log* log;
@@ -42,7 +49,7 @@ CASE(host_functions_of_a_stream_run_in_order) {
   for (char c = 'a'; c <= 'z'; ++c) entries.push_back({&log, c});
   for (Entry& e : entries) CU(cuLaunchHostFunc(a, write_letter, &e));
   CU(cuStreamSynchronize(a));
-  printf("%s\n", log.text);
+  printf("%s\n", log.text().c_str());
 }
 CASE(host_function_sees_the_work_before_it) {
   Order o;
@@ -81,7 +88,7 @@ CASE(host_function_on_legacy_waits_for_blocking_streams) {
   CU(cuLaunchHostFunc(a, write_letter, &three));
   SHOW(cuStreamQuery(nullptr));
   o.finish();
-  printf("%s\n", log.text);
+  printf("%s\n", log.text().c_str());
 }
 CASE(host_function_of_a_free_stream_does_not_wait_for_a_held_one) {
   Order o;
@@ -92,9 +99,9 @@ CASE(host_function_of_a_free_stream_does_not_wait_for_a_held_one) {
   CU(cuLaunchHostFunc(a, write_letter, &one));
   CU(cuLaunchHostFunc(b, write_letter, &two));
   CU(cuStreamSynchronize(b));
-  printf("while held: %s\n", log.text);
+  printf("while held: %s\n", log.text().c_str());
   o.finish();
-  printf("then: %s\n", log.text);
+  printf("then: %s\n", log.text().c_str());
 }
 CASE(host_function_lets_another_stream_go_on) {
   Order o;
@@ -111,7 +118,7 @@ CASE(host_function_on_the_per_thread_stream) {
   Entry one{&log, '1'};
   CU(cuLaunchHostFunc(CU_STREAM_PER_THREAD, write_letter, &one));
   CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
-  printf("%s\n", log.text);
+  printf("%s\n", log.text().c_str());
 }
 CASE(host_function_runs_when_its_stream_was_destroyed) {
   Order o;
@@ -123,7 +130,7 @@ CASE(host_function_runs_when_its_stream_was_destroyed) {
     CU(cuLaunchHostFunc(a, write_letter, &one));
   }
   o.finish();
-  printf("%s\n", log.text);
+  printf("%s\n", log.text().c_str());
 }
 CASE(context_synchronize_waits_for_host_functions) {
   Order o;
@@ -133,7 +140,7 @@ CASE(context_synchronize_waits_for_host_functions) {
   o.hold(a);
   CU(cuLaunchHostFunc(a, write_letter, &one));
   wait_while_opened(o, [] { SHOW(cuCtxSynchronize()); });
-  printf("%s\n", log.text);
+  printf("%s\n", log.text().c_str());
 }
 CASE(event_behind_a_host_function) {
   Order o;
@@ -147,7 +154,7 @@ CASE(event_behind_a_host_function) {
   SHOW(cuEventQuery(event));
   o.gate.open();
   SHOW(cuEventSynchronize(event));
-  printf("%s\n", log.text);
+  printf("%s\n", log.text().c_str());
 }
 CASE(host_function_may_not_call) {
   Order o;
@@ -196,7 +203,7 @@ CASE(stream_callbacks_and_host_functions_mix) {
     else CU(cuLaunchHostFunc(a, write_letter, &entries[i]));
   }
   CU(cuStreamSynchronize(a));
-  printf("%s\n", log.text);
+  printf("%s\n", log.text().c_str());
 }
 CASE(bad_host_functions) {
   Gpu gpu;

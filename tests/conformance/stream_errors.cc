@@ -1,15 +1,17 @@
 // Where errors show: at the call, at a later one, for good (sticky) or once.
 #include "tests/conformance/streams.h"
 
+CASES_HOLD_STREAMS;
+
 namespace {
 
 // Objects that nobody destroys: after a sticky error that fails.
 struct Broken {
-  Gpu* gpu = new Gpu;
-  Module* module = new Module("kernels.fatbin");
-  DeviceArray<uint32_t>* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(64, 1));
-  Apart* a = new Apart;
-  Event* event = new Event;
+  Gpu* gpu = left_behind<Gpu>();
+  Module* module = left_behind<Module>("kernels.fatbin");
+  DeviceArray<uint32_t>* data = left_behind<DeviceArray<uint32_t>>(std::vector<uint32_t>(64, 1));
+  Apart* a = left_behind<Apart>();
+  Event* event = left_behind<Event>();
   void store_to_null(CUstream stream) const { LAUNCH(module->function("poke"), {1}, {1}, 0, stream, static_cast<CUdeviceptr>(0), 1u); }
 };
 
@@ -98,7 +100,7 @@ FAULTING_CASE(fault_shows_at_another_stream) {
 }
 FAULTING_CASE(fault_shows_at_an_event) {
   Broken b;
-  auto* gate = new Gate;
+  auto* gate = left_behind<Gate>();
   gate->hold(*b.a);
   b.store_to_null(*b.a);
   CU(cuEventRecord(*b.event, *b.a));
@@ -169,7 +171,7 @@ FAULTING_CASE(fault_reaches_host_functions_and_callbacks) {
   Broken b;
   static std::atomic<int> functions, callbacks;
   static std::atomic<int> code;
-  auto* gate = new Gate;
+  auto* gate = left_behind<Gate>();
   gate->hold(*b.a);
   b.store_to_null(*b.a);
   SHOW(cuLaunchHostFunc(*b.a, [](void*) { ++functions; }, nullptr));

@@ -1,6 +1,8 @@
 // What orders work when asked: events, values in memory; and what streams say about themselves.
 #include "tests/conformance/streams.h"
 
+CASES_HOLD_STREAMS;
+
 // ---- events -----------------------------------------------------------------------------------------------------------
 
 CASE(event_orders_two_streams) {

@@ -1,6 +1,8 @@
 // Stream memory operations: a stream that writes and waits for words of memory.
 #include "tests/conformance/gate.h"
 
+CASES_HOLD_STREAMS;
+
 CASE(write_32) {
   Gpu gpu;
   DeviceArray<uint32_t> data(4);

@@ -1,6 +1,8 @@
 // What orders work without being asked: the legacy stream, per-thread and blocking streams, synchronous copies, memsets, frees.
 #include "tests/conformance/streams.h"
 
+CASES_HOLD_STREAMS;
+
 // ---- the legacy stream ------------------------------------------------------------------------------------------------
 
 CASE(legacy_waits_for_a_blocking_stream) {
@@ -61,6 +63,22 @@ CASE(non_blocking_stream_does_not_wait_for_legacy) {
   SHOW(cuStreamSynchronize(a));
   SHOW(cuStreamQuery(nullptr));
   o.finish();
+}
+// The upload is taken and stands behind the gate; who launches elsewhere does not.
+CASE(non_blocking_stream_does_not_wait_for_an_asynchronous_upload_to_legacy) {
+  Order o;
+  Apart a;
+  DeviceArray<uint32_t> target(1);
+  uint32_t bytes = 7;
+  o.hold(nullptr);
+  SHOW(cuMemcpyHtoDAsync(target.pointer, &bytes, 4, nullptr));
+  bytes = 0;
+  o.first(a);
+  SHOW(cuStreamSynchronize(a));
+  SHOW(cuStreamQuery(nullptr));
+  o.second(nullptr);
+  o.finish();
+  printf("%u\n", target.read()[0]);
 }
 CASE(legacy_by_its_handle) {
   Order o;

@@ -5,7 +5,7 @@ namespace {
 struct Tiled {
   Gpu gpu;
   DeviceArray<float> memory{64 * 64};
-  alignas(64) CUtensorMap map = {};
+  CUtensorMap map = {};
   cuuint64_t sizes[2] = {64, 64};
   cuuint64_t strides[1] = {64 * sizeof(float)};
   cuuint32_t box[2] = {16, 16};
@@ -41,7 +41,7 @@ CASE(another_address) {
 CASE(im2col) {
   Gpu gpu;
   DeviceArray<float> memory(8 * 8 * 8);
-  alignas(64) CUtensorMap map = {};
+  CUtensorMap map = {};
   cuuint64_t sizes[3] = {8, 8, 8};
   cuuint64_t strides[2] = {32, 256};
   int lower[1] = {0}, upper[1] = {0};

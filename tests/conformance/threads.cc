@@ -5,6 +5,8 @@
 #include <mutex>
 #include <thread>
 
+CASES_HOLD_STREAMS;
+
 CASE(current_context_is_the_threads_own) {
   Gpu gpu;
   CUcontext seen = gpu.context;
@@ -201,7 +203,7 @@ CASE(threads_that_end_without_a_word) {
 }
 
 CASE(detached_thread_at_exit) {
-  Gpu* gpu = new Gpu;
+  Gpu* gpu = left_behind<Gpu>();
   std::thread([gpu] {
     cuCtxSetCurrent(gpu->context);
     while (true) cuStreamQuery(nullptr);

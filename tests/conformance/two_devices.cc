@@ -1,6 +1,8 @@
 // One program on two devices: whose streams, events and modules may be used where.
 #include "tests/conformance/two_gpus.h"
 
+CASES_HOLD_STREAMS;
+
 TWO_DEVICES_CASE(stream_knows_its_device) {
   TwoGpus gpus;
   gpus.use(1);
@@ -174,4 +176,180 @@ TWO_DEVICES_CASE(free_does_not_wait_for_the_other_device) {
   CU(cuStreamWriteValue32(writer, flag, 1, 0));
   SHOW(cuStreamSynchronize(held));
   SHOW(cuMemFree(flag));
+}
+
+// ---- the other device's things, with ours current -------------------------------------------------------------------------
+
+TWO_DEVICES_CASE(memory_of_the_other_device) {
+  TwoGpus gpus;
+  const CUdeviceptr theirs = gpus.allocate(1, 4096, 7);
+  gpus.use(0);
+  unsigned word = 9;
+  int ordinal = -1;
+  SHOW(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, theirs));
+  printf("%d\n", ordinal);
+  SHOW(cuMemGetAddressRange(nullptr, nullptr, theirs));
+  SHOW(cuMemcpyDtoH(&word, theirs, 4));
+  printf("%u\n", word);
+  word = 8;
+  SHOW(cuMemcpyHtoD(theirs, &word, 4));
+  SHOW(cuMemsetD32(theirs + 4, 6, 1));
+  SHOW(cuCtxSynchronize());
+  gpus.use(1);
+  SHOW(cuCtxSynchronize());
+  printf("%u %u\n", word_at(theirs), word_at(theirs + 4));
+  gpus.use(0);
+  SHOW(cuMemFree(theirs));
+}
+
+TWO_DEVICES_CASE(module_of_the_other_device) {
+  TwoGpus gpus;
+  gpus.use(1);
+  CUmodule module = nullptr;
+  CU(cuModuleLoadData(&module, read_beside("globals.fatbin").data()));
+  CUmodule kernels = nullptr;
+  CU(cuModuleLoadData(&kernels, read_beside("kernels.fatbin").data()));
+  CUfunction step = nullptr;
+  CU(cuModuleGetFunction(&step, kernels, "step"));
+  gpus.use(0);
+  CUdeviceptr pointer = 0;
+  size_t bytes = 0;
+  int value = 0, ordinal = -1;
+  CUfunction found = nullptr;
+  SHOW(cuModuleGetGlobal(&pointer, &bytes, module, "table"));
+  CU(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, pointer));
+  printf("on %d\n", ordinal);
+  SHOW(cuModuleGetFunction(&found, kernels, "fill"));
+  SHOW(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, step));
+  SHOW(cuFuncSetAttribute(step, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 50));
+  SHOW(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, step, 64, 0));
+  SHOW(cuModuleUnload(kernels));
+  SHOW(cuModuleUnload(module));
+}
+
+TWO_DEVICES_CASE(pool_of_the_other_device) {
+  TwoGpus gpus;
+  gpus.use(0);
+  const CUstream ours = stream_here();
+  CUmemoryPool pool = nullptr;
+  CU(cuDeviceGetDefaultMemPool(&pool, 1));
+  CUdeviceptr memory = 0;
+  SHOW(cuMemAllocFromPoolAsync(&memory, 4096, pool, ours));
+  if (memory != 0) {
+    int ordinal = -1;
+    CU(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory));
+    printf("on %d\n", ordinal);
+    SHOW(cuMemFreeAsync(memory, ours));
+  }
+  SHOW(cuStreamSynchronize(ours));
+  SHOW(cuDeviceSetMemPool(0, pool));
+}
+
+TWO_DEVICES_CASE(graph_of_the_other_device) {
+  TwoGpus gpus;
+  const CUdeviceptr there = gpus.allocate(1, 4096, 1);
+  CUmodule module = nullptr;
+  CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
+  CUfunction step = nullptr;
+  CU(cuModuleGetFunction(&step, module, "step"));
+  const CUstream theirs = stream_here();
+  gpus.use(0);
+  const CUstream ours = stream_here();
+  CUgraph graph = nullptr;
+  CUgraphNode node = nullptr;
+  CU(cuGraphCreate(&graph, 0));
+  CUdeviceptr data = there;
+  uint32_t factor = 3, addend = 1;
+  int count = 32;
+  void* arguments[] = {&data, &factor, &addend, &count};
+  CUDA_KERNEL_NODE_PARAMS p{};
+  p.func = step;
+  p.gridDimX = p.gridDimY = p.gridDimZ = p.blockDimY = p.blockDimZ = 1;
+  p.blockDimX = 32;
+  p.kernelParams = arguments;
+  p.ctx = gpus.context[1];
+  SHOW(cuGraphAddKernelNode(&node, graph, nullptr, 0, &p));
+  if (node == nullptr) return;
+  CUgraphExec exec = nullptr;
+  SHOW(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  if (exec == nullptr) return;
+  SHOW(cuGraphLaunch(exec, theirs));
+  SHOW(cuStreamSynchronize(theirs));
+  SHOW(cuGraphLaunch(exec, ours));
+  SHOW(cuStreamSynchronize(ours));
+  gpus.use(1);
+  printf("%u\n", word_at(there));
+}
+
+TWO_DEVICES_CASE(capture_on_the_other_device) {
+  TwoGpus gpus;
+  const CUdeviceptr there = gpus.allocate(1, 4096, 1);
+  const CUstream theirs = stream_here();
+  gpus.use(0);
+  CUgraph graph = nullptr;
+  SHOW(cuStreamBeginCapture(theirs, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  SHOW(cuMemsetD32Async(there, 5, 16, theirs));
+  SHOW(cuStreamEndCapture(theirs, &graph));
+  CUgraphExec exec = nullptr;
+  SHOW(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  SHOW(cuGraphLaunch(exec, theirs));
+  SHOW(cuStreamSynchronize(theirs));
+  gpus.use(1);
+  printf("%u\n", word_at(there));
+}
+
+// One capture that goes from our stream to theirs and back.
+TWO_DEVICES_CASE(capture_across_devices) {
+  TwoGpus gpus;
+  const CUdeviceptr there = gpus.allocate(1, 4096, 1), here = gpus.allocate(0, 4096, 1);
+  gpus.use(1);
+  const CUstream theirs = stream_here();
+  const CUevent back = event_here(CU_EVENT_DISABLE_TIMING);
+  gpus.use(0);
+  const CUstream ours = stream_here();
+  const CUevent go = event_here(CU_EVENT_DISABLE_TIMING);
+  CUgraph graph = nullptr;
+  SHOW(cuStreamBeginCapture(ours, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  SHOW(cuMemsetD32Async(here, 2, 16, ours));
+  SHOW(cuEventRecord(go, ours));
+  gpus.use(1);
+  SHOW(cuStreamWaitEvent(theirs, go, 0));
+  SHOW(cuMemsetD32Async(there, 3, 16, theirs));
+  SHOW(cuEventRecord(back, theirs));
+  gpus.use(0);
+  SHOW(cuStreamWaitEvent(ours, back, 0));
+  SHOW(cuStreamEndCapture(ours, &graph));
+  size_t count = 0;
+  CU(cuGraphGetNodes(graph, nullptr, &count));
+  printf("%zu nodes\n", count);
+  CUgraphExec exec = nullptr;
+  SHOW(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  SHOW(cuGraphLaunch(exec, ours));
+  SHOW(cuStreamSynchronize(ours));
+  printf("%u\n", word_at(here));
+  gpus.use(1);
+  printf("%u\n", word_at(there));
+}
+
+TWO_DEVICES_CASE(array_of_the_other_device) {
+  TwoGpus gpus;
+  gpus.use(1);
+  CUarray array = nullptr;
+  const CUDA_ARRAY_DESCRIPTOR shape{64, 1, CU_AD_FORMAT_UNSIGNED_INT32, 1};
+  CU(cuArrayCreate(&array, &shape));
+  gpus.use(0);
+  std::vector<uint32_t> up(64, 3), down(64, 0);
+  SHOW(cuMemcpyHtoA(array, 0, up.data(), 256));
+  SHOW(cuMemcpyAtoH(down.data(), array, 0, 256));
+  printf("equal %d\n", up == down);
+  CUDA_ARRAY_DESCRIPTOR got{};
+  SHOW(cuArrayGetDescriptor(&got, array));
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC texture{};
+  resource.resType = CU_RESOURCE_TYPE_ARRAY;
+  resource.res.array.hArray = array;
+  CUtexObject object = 0;
+  SHOW(cuTexObjectCreate(&object, &resource, &texture, nullptr));
+  if (object != 0) SHOW(cuTexObjectDestroy(object));
+  SHOW(cuArrayDestroy(array));
 }

@@ -87,9 +87,15 @@ CASE(reserve_alignment) {
 
 CASE(reserve_at_a_free_address) {
   Gpu gpu;
-  CUdeviceptr first = reserve(4 * kBlock), again = 0;
-  CU(cuMemAddressFree(first, 4 * kBlock));
-  SHOW(cuMemAddressReserve(&again, 4 * kBlock, 0, first, 0));
+  // Another program of the same proxy may be quicker to take what was given back.
+  CUdeviceptr first = 0, again = 1;
+  CUresult result = CUDA_SUCCESS;
+  for (int attempt = 0; attempt < 8 && result == CUDA_SUCCESS && again != first; ++attempt) {
+    first = reserve(4 * kBlock);
+    CU(cuMemAddressFree(first, 4 * kBlock));
+    result = cuMemAddressReserve(&again, 4 * kBlock, 0, first, 0);
+  }
+  show_code("cuMemAddressReserve(&again, 4 * kBlock, 0, first, 0)", result);
   printf("the address asked for: %d\n", again == first);
 }
 
@@ -312,6 +318,62 @@ CASE(retain_handle_bad_arguments) {
   SHOW(cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(plain.pointer)));
 }
 
+// What NCCL's allocator does: it asks for a handle between nodes too and does without when there is no channel for one.
+CASE(memory_for_a_communicator) {
+  Gpu gpu;
+  int fabric = 0, rdma = 0;
+  CU(cuDeviceGetAttribute(&fabric, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, gpu.device));
+  CU(cuDeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, gpu.device));
+  printf("fabric %d, RDMA %d\n", fabric, rdma);
+  auto prop = device_prop(static_cast<CUmemAllocationHandleType>(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC));
+  prop.allocFlags.gpuDirectRDMACapable = 1;
+  size_t granularity = 0;
+  SHOW(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+  CUmemGenericAllocationHandle handle = 0;
+  SHOW(cuMemCreate(&handle, granularity, &prop, 0));
+  if (handle == 0) {
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    SHOW(cuMemCreate(&handle, granularity, &prop, 0));
+  }
+  CUdeviceptr address = 0;
+  SHOW(cuMemAddressReserve(&address, granularity, granularity, 0, 0));
+  SHOW(cuMemMap(address, granularity, 0, handle, 0));
+  SHOW(allow(address, granularity));
+  SHOW(cuMemsetD32(address, 7, granularity / 4));
+  CU(cuCtxSynchronize());  // unmapping does not wait for it, and a fault ends the context of the cases beside this one
+  int ordinal = -1;
+  SHOW(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+  CUmemGenericAllocationHandle again = 0;
+  SHOW(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(address)));
+  SHOW(cuMemRelease(again));
+  SHOW(cuMemUnmap(address, granularity));
+  SHOW(cuMemRelease(handle));
+  SHOW(cuMemAddressFree(address, granularity));
+}
+
+CASE(fabric_handles_without_a_channel) {
+  Gpu gpu;
+  auto prop = device_prop(CU_MEM_HANDLE_TYPE_FABRIC);
+  CUmemGenericAllocationHandle handle = 0;
+  SHOW(cuMemCreate(&handle, kBlock, &prop, 0));
+  prop = device_prop(static_cast<CUmemAllocationHandleType>(CU_MEM_HANDLE_TYPE_FABRIC | CU_MEM_HANDLE_TYPE_WIN32));
+  SHOW(cuMemCreate(&handle, kBlock, &prop, 0));
+  CUmemFabricHandle fabric{};
+  handle = make(kBlock, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  SHOW(cuMemExportToShareableHandle(&fabric, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0));
+  SHOW(cuMemImportFromShareableHandle(&handle, &fabric, CU_MEM_HANDLE_TYPE_FABRIC));
+}
+
+// Memory of a NUMA node, as NCCL asks for it for its proxies' buffers: not there through Tube (docs/limits.md).
+CASE(granularity_of_host_memory) {
+  Gpu gpu;
+  CUmemAllocationProp prop = device_prop(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  prop.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
+  size_t granularity = 0;
+  SHOW(cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  printf("%zu\n", granularity);
+}
+
 CASE(properties_of_a_handle) {
   Gpu gpu;
   CUmemGenericAllocationHandle handle = make(kBlock, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
@@ -504,4 +566,28 @@ CASE(host_memory_as_location) {
     CUresult code = cuMemCreate(&handle, kBlock, &prop, 0);
     printf("%d: %s\n", static_cast<int>(type), (code == CUDA_SUCCESS) == (supported != 0) ? "as the attribute says" : code_name(code));
   }
+}
+
+CASE(address_range_of_accessible_memory) {
+  Gpu gpu;
+  const CUdeviceptr address = reserve(5 * kBlock);
+  const auto show = [&](const char* what, CUdeviceptr where) {
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    const CUresult error = cuMemGetAddressRange(&base, &size, where);
+    printf("%s: %d, at %lld, %zu bytes\n", what, error, base == 0 ? -1 : static_cast<long long>(base - address), size);
+  };
+  CU(cuMemMap(address + kBlock, kBlock, 0, make(), 0));
+  CU(cuMemMap(address + 2 * kBlock, 2 * kBlock, 0, make(2 * kBlock), 0));
+  CU(allow(address + kBlock, kBlock));
+  show("the first", address + kBlock + 100);
+  show("the second, without access", address + 2 * kBlock + 100);
+  CU(allow(address + 2 * kBlock, 2 * kBlock));
+  show("the second", address + 3 * kBlock + 100);
+  show("before them", address);
+  show("behind them", address + 4 * kBlock);
+  CU(allow(address + kBlock, kBlock, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+  show("the first, without access again", address + kBlock);
+  CU(cuMemUnmap(address + 2 * kBlock, 2 * kBlock));
+  show("the second, unmapped", address + 2 * kBlock);
 }

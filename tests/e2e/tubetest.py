@@ -72,6 +72,11 @@ def base_environment():
     return {k: v for k, v in os.environ.items() if not k.startswith("TUBE_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
 
 
+def interpreted(env):
+    """For a Python client: the interpreter leaves memory behind, which is no leak of ours."""
+    return dict(env, ASAN_OPTIONS=":".join(filter(None, [env.get("ASAN_OPTIONS"), "detect_leaks=0"])))
+
+
 def environment(layout, arm, backend, proxy=None, function=None, driver=None):
     """The environment of a program in one arm; `proxy` is needed for the arms through Tube."""
     env = base_environment()
@@ -193,13 +198,21 @@ class Proxy:
                 return entry
         return None
 
+    def settled_objects(self, timeout_s=30):
+        """The proxy's counts at a moment when no spare segment (one open file, mapped in three lines) is being made or given back."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            objects = self.status()["objects"]
+            if objects["settled"]:
+                return objects
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"spare segments still in the making after {timeout_s} s")
+            select.select([], [], [], 0.01)
+
     def fd_count(self):
-        """Open files of the proxy at rest: the least of several looks, for it may still be closing our last connection."""
-        counts = []
-        for _ in range(10):
-            counts.append(len(os.listdir(f"/proc/{self.process.pid}/fd")))
-            select.select([], [], [], 0.005)
-        return min(counts)
+        """Open files of the proxy, the connection that asks among them, without its spares'."""
+        objects = self.settled_objects()
+        return objects["fds"] - objects["spares"]
 
     def wait_empty(self, timeout_s=30):
         """Returns the status once no function is left; a client's death is noticed by its socket, freeing takes a moment."""
@@ -213,9 +226,13 @@ class Proxy:
             select.select([], [], [], 0.01)
 
     def wait_unmapped(self, name, timeout_s=30):
-        """Returns once the proxy maps no memory file of this name: a session leaves the status before its segment goes."""
+        """Returns once no session of the proxy maps a memory file of this name: a session leaves the status before its segment goes."""
         deadline = time.monotonic() + timeout_s
-        while name in pathlib.Path("/proc", str(self.process.pid), "maps").read_text():
+        while True:
+            spares, maps = self.settled_objects()["spares"], pathlib.Path("/proc", str(self.process.pid), "maps").read_text()
+            files = {line.split()[4] for line in maps.splitlines() if name in line}
+            if len(files) <= spares:
+                return
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{name} still mapped after {timeout_s} s")
             select.select([], [], [], 0.01)
@@ -225,7 +242,7 @@ class Proxy:
 
         Loaded modules are kept out: the proxy may keep an image for the next client (decision 11)."""
         status = self.wait_empty()
-        counts = {k: v for k, v in status["objects"].items() if k not in ("modules", "kernels", "fds")}
+        counts = {k: v for k, v in status["objects"].items() if k not in ("modules", "kernels", "fds", "spares", "settled")}
         counts["memory"] = sum(gpu["memory_used_by_clients"] for gpu in status["gpus"])
         counts["fds"] = self.fd_count()
         return counts

@@ -35,6 +35,7 @@
 #include "proxy/gpus.h"
 #include "proxy/image_store.h"
 #include "proxy/memory_map.h"
+#include "proxy/module_cache.h"
 #include "proxy/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/ring.h"
@@ -135,8 +136,7 @@ void fill(Payload& payload, Bytes& bytes, bool sensible, uint64_t device_base, u
 // A stream may wait for a value that nobody writes; the session's end then waits in vain and leaks on purpose
 // (teardown.cc). Known and wanted, and five seconds each.
 constexpr bool may_never_end(wire::Call call) {
-  return call == wire::Call::cuStreamWaitValue32_v2 || call == wire::Call::cuStreamWaitValue64_v2 ||
-         call == wire::Call::cuStreamBatchMemOp_v2;
+  return call == wire::Call::cuStreamWaitValue32_v2 || call == wire::Call::cuStreamWaitValue64_v2 || call == wire::Call::cuStreamBatchMemOp_v2;
 }
 
 struct Maker {
@@ -160,7 +160,9 @@ int count_fds() {
 // The proxy without its server: one backend, one session at a time. Lives as long as the process.
 class World {
  public:
-  World() : gpus_(driver_), memory_((load(), driver_), gpus_), shared_{driver_, gpus_, memory_, images_, 0, 0, {}, {}} {
+  World()
+      : gpus_(driver_), memory_((load(), driver_), gpus_), modules_(driver_, gpus_, true), shared_{driver_, gpus_, memory_, images_, modules_,
+                                                                                                   0,       0,     {},      {}} {
     for (window_ = 0; window_ < windows::kCandidates && !memory_.take_window(window_);) ++window_;
     if (window_ == windows::kCandidates) give_up("no address window is free in this process");
     std::thread([this] { release_waits(); }).detach();
@@ -293,6 +295,7 @@ class World {
   proxy::Gpus gpus_;
   proxy::MemoryMap memory_;
   proxy::ImageStore images_;
+  proxy::ModuleCache modules_;
   proxy::Shared shared_;
   uint32_t window_ = 0;
   uint64_t inputs_ = 0, sessions_ = 0;

@@ -3,6 +3,7 @@
 // generated list, so a new description is tested without a new line here.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <set>
 #include <string>
 #include <vector>
@@ -76,68 +77,96 @@ struct Blobs {
   void array(const char*, T&) {}
   template <class T>
   void opaque(const char*, T&) {}
-  void blob(const char* field, BlobRef& ref, uint32_t element, uint32_t max) {
-    all.push_back({field, &ref, element, max, false});
-  }
+  void blob(const char* field, BlobRef& ref, uint32_t element, uint32_t max) { all.push_back({field, &ref, element, max, false}); }
   void name(const char* field, BlobRef& ref) { all.push_back({field, &ref, 1, kMaxNameBytes, true}); }
 };
 
-template <class X>
-struct Record {
-  X fixed{};
-  std::vector<std::byte> payload;
-
-  explicit Record(Random& random) {
-    payload.resize(X::kFixedBytes);
-    visit(fixed, Filler(random, payload));
-    store();
-  }
-  void store() {
-    if (X::kFixedBytes != 0) std::memcpy(payload.data(), &fixed, X::kFixedBytes);
-  }
-  bool valid() const { return validate(payload, fixed); }
+// One call's or reply's struct without its type: the rules below are compiled once, not once for each of three hundred types.
+struct Shape {
+  const char* name;
+  uint32_t call;  // 0: a reply
+  uint32_t fixed_bytes;
+  void (*fill)(void* fixed, Filler& filler);
+  void (*find_blobs)(void* fixed, Blobs& blobs);
+  bool (*validate)(std::span<const std::byte> payload, const void* fixed);
 };
 
 template <class X>
-bool decodes(std::span<const std::byte> payload) {
-  X fixed{};
-  if (payload.size() < X::kFixedBytes) return false;
-  if (X::kFixedBytes != 0) std::memcpy(&fixed, payload.data(), X::kFixedBytes);
-  return validate(payload, fixed);
+constexpr uint32_t call_of() {
+  if constexpr (requires { X::kCall; }) return static_cast<uint32_t>(X::kCall);
+  return 0;
 }
 
 template <class X>
-void round_trip(const char* name) {
-  SCOPED_TRACE(name);
-  Random random;
-  Record<X> record(random);
-  EXPECT_TRUE(decodes<X>(record.payload));
-  X copy{};
-  if (X::kFixedBytes != 0) std::memcpy(&copy, record.payload.data(), X::kFixedBytes);
-  if (X::kFixedBytes != 0) {
-    EXPECT_EQ(std::memcmp(&copy, &record.fixed, X::kFixedBytes), 0);
+constexpr Shape shape_of(const char* name) {
+  return {name,
+          call_of<X>(),
+          X::kFixedBytes,
+          [](void* fixed, Filler& filler) { visit(*static_cast<X*>(fixed), filler); },
+          [](void* fixed, Blobs& blobs) { visit(*static_cast<X*>(fixed), blobs); },
+          [](std::span<const std::byte> payload, const void* fixed) { return wire::validate(payload, *static_cast<const X*>(fixed)); }};
+}
+
+#define TUBE_SHAPES(X) shape_of<X>(#X), shape_of<X::Reply>(#X "_reply"),
+const Shape kShapes[] = {TUBE_FOR_EACH_CALL(TUBE_SHAPES)};
+#undef TUBE_SHAPES
+
+// Room for the fixed part of any struct, aligned as they are; zeroed.
+class Fixed {
+ public:
+  explicit Fixed(const Shape& shape) : words_(shape.fixed_bytes / 8 + 1), bytes_(shape.fixed_bytes) {}
+  void* data() { return words_.data(); }
+  const void* data() const { return words_.data(); }
+  void copy_from(std::span<const std::byte> payload) {
+    if (bytes_ != 0) std::memcpy(words_.data(), payload.data(), bytes_);
   }
-  EXPECT_EQ(X::kFixedBytes % 8, 0u);
-  EXPECT_TRUE(validate(record.payload, X{}) || X::kFixedBytes == 0) << "empty blobs are valid";
+
+ private:
+  std::vector<uint64_t> words_;
+  uint32_t bytes_;
+};
+
+struct Record {
+  const Shape& shape;
+  Fixed fixed;
+  std::vector<std::byte> payload;
+
+  Record(const Shape& shape, Random& random) : shape(shape), fixed(shape), payload(shape.fixed_bytes) {
+    Filler filler(random, payload);
+    shape.fill(fixed.data(), filler);
+    if (shape.fixed_bytes != 0) std::memcpy(payload.data(), fixed.data(), shape.fixed_bytes);
+  }
+  bool valid() const { return shape.validate(payload, fixed.data()); }
+};
+
+bool decodes(const Shape& shape, std::span<const std::byte> payload) {
+  if (payload.size() < shape.fixed_bytes) return false;
+  Fixed fixed(shape);
+  fixed.copy_from(payload);
+  return shape.validate(payload, fixed.data());
 }
 
-template <class X>
-void truncation(const char* name) {
-  SCOPED_TRACE(name);
+void round_trip(const Shape& shape) {
   Random random;
-  Record<X> record(random);
-  for (size_t size = 0; size < record.payload.size(); ++size)
-    ASSERT_FALSE(decodes<X>(std::span(record.payload).first(size)))
-        << "cut to " << size << " of " << record.payload.size();
+  Record record(shape, random);
+  EXPECT_TRUE(decodes(shape, record.payload));
+  EXPECT_EQ(shape.fixed_bytes % 8, 0u);
+  EXPECT_TRUE(shape.validate(record.payload, Fixed(shape).data()) || shape.fixed_bytes == 0) << "empty blobs are valid";
 }
 
-template <class X>
-void broken_blobs(const char* name) {
-  SCOPED_TRACE(name);
+void truncation(const Shape& shape) {
   Random random;
-  Record<X> record(random);
+  Record record(shape, random);
+  for (size_t size = 0; size < record.payload.size(); ++size) {
+    ASSERT_FALSE(decodes(shape, std::span(record.payload).first(size))) << "cut to " << size << " of " << record.payload.size();
+  }
+}
+
+void broken_blobs(const Shape& shape) {
+  Random random;
+  Record record(shape, random);
   Blobs blobs;
-  visit(record.fixed, blobs);
+  shape.find_blobs(record.fixed.data(), blobs);
   for (Blobs::Entry& blob : blobs.all) {
     SCOPED_TRACE(blob.field);
     const BlobRef good = *blob.ref;
@@ -157,8 +186,7 @@ void broken_blobs(const char* name) {
     if (blob.element_bytes > 1) refuses({good.offset, good.size - 1}, "half an element");
     if (blob.max_bytes != 0) {
       record.payload.resize(good.offset + blob.max_bytes + 2 * blob.element_bytes, std::byte{'x'});
-      refuses({good.offset, blob.max_bytes / blob.element_bytes * blob.element_bytes + blob.element_bytes},
-              "over its limit");
+      refuses({good.offset, blob.max_bytes / blob.element_bytes * blob.element_bytes + blob.element_bytes}, "over its limit");
       record.payload.resize(end);
     }
     if (blob.is_name) {
@@ -173,72 +201,54 @@ void broken_blobs(const char* name) {
 
 // Bytes changed at random: validate() and the printer may say anything but must stay inside the payload (ASan watches),
 // and whatever is accepted has its blobs in range.
-template <class X>
-void mutation(const char* name) {
-  SCOPED_TRACE(name);
+void mutation(const Shape& shape) {
   Random random;
-  Record<X> record(random);
+  Record record(shape, random);
   if (record.payload.empty()) return;
   for (int round = 0; round < 200; ++round) {
     // on the heap, exactly as long as the record, so that a byte too far is noticed
-    std::vector<std::byte> bytes(record.payload.begin(),
-                                 record.payload.end() - random.next() % 2 * (random.next() % record.payload.size()));
-    for (uint64_t n = 1 + random.next() % 4; n != 0 && !bytes.empty(); --n)
+    std::vector<std::byte> bytes(record.payload.begin(), record.payload.end() - random.next() % 2 * (random.next() % record.payload.size()));
+    for (uint64_t n = 1 + random.next() % 4; n != 0 && !bytes.empty(); --n) {
       bytes[random.next() % bytes.size()] = static_cast<std::byte>(random.next());
-    X fixed{};
-    if (bytes.size() >= X::kFixedBytes) {
-      std::memcpy(&fixed, bytes.data(), X::kFixedBytes);
-      if (validate(bytes, fixed)) {
+    }
+    Fixed fixed(shape);
+    if (bytes.size() >= shape.fixed_bytes) {
+      fixed.copy_from(bytes);
+      if (shape.validate(bytes, fixed.data())) {
         Blobs blobs;
-        visit(fixed, blobs);
-        for (const Blobs::Entry& blob : blobs.all)
-          ASSERT_LE(uint64_t{blob.ref->offset} + blob.ref->size, bytes.size()) << blob.field;
+        shape.find_blobs(fixed.data(), blobs);
+        for (const Blobs::Entry& blob : blobs.all) ASSERT_LE(uint64_t{blob.ref->offset} + blob.ref->size, bytes.size()) << blob.field;
       }
     }
     std::string text;
-    if constexpr (requires { X::kCall; }) print(text, X::kCall, bytes);
-    (void)decodes<X>(bytes);
+    if (shape.call != 0) print(text, static_cast<Call>(shape.call), bytes);
+    (void)decodes(shape, bytes);
   }
 }
 
-#define TUBE_BOTH(X) \
-  TUBE_RULE<X>(#X);  \
-  TUBE_RULE<X::Reply>(#X "_reply");
-
-TEST(Wire, WhatIsWrittenIsReadBack){
-#define TUBE_RULE round_trip
-    TUBE_FOR_EACH_CALL(TUBE_BOTH)
-#undef TUBE_RULE
+void for_each_shape(void (*rule)(const Shape& shape)) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(shape.name);
+    rule(shape);
+  }
 }
 
-TEST(Wire, EveryTruncatedRecordIsRefused){
-#define TUBE_RULE truncation
-    TUBE_FOR_EACH_CALL(TUBE_BOTH)
-#undef TUBE_RULE
-}
-
-TEST(Wire, BlobsOutsideTheirRulesAreRefused){
-#define TUBE_RULE broken_blobs
-    TUBE_FOR_EACH_CALL(TUBE_BOTH)
-#undef TUBE_RULE
-}
-
-TEST(Wire, MutatedRecordsAreRefusedOrHarmless){
-#define TUBE_RULE mutation
-    TUBE_FOR_EACH_CALL(TUBE_BOTH)
-#undef TUBE_RULE
-}
+TEST(Wire, WhatIsWrittenIsReadBack) { for_each_shape(round_trip); }
+TEST(Wire, EveryTruncatedRecordIsRefused) { for_each_shape(truncation); }
+TEST(Wire, BlobsOutsideTheirRulesAreRefused) { for_each_shape(broken_blobs); }
+TEST(Wire, MutatedRecordsAreRefusedOrHarmless) { for_each_shape(mutation); }
 
 TEST(Wire, NumbersAndNamesAreUniqueAndKnown) {
   std::set<uint32_t> numbers;
   std::set<std::string> names;
-#define TUBE_COUNT(X)                                                                 \
-  EXPECT_TRUE(numbers.insert(static_cast<uint32_t>(X::kCall)).second) << #X;          \
-  EXPECT_TRUE(names.insert(call_name(static_cast<uint32_t>(X::kCall))).second) << #X; \
-  EXPECT_STREQ(call_name(static_cast<uint32_t>(X::kCall)), #X);                       \
-  EXPECT_EQ(call_info(static_cast<uint32_t>(X::kCall))->fixed_bytes, X::kFixedBytes);
-  TUBE_FOR_EACH_CALL(TUBE_COUNT)
-#undef TUBE_COUNT
+  for (const Shape& shape : kShapes) {
+    if (shape.call == 0) continue;
+    EXPECT_TRUE(numbers.insert(shape.call).second) << shape.name;
+    EXPECT_TRUE(names.insert(call_name(shape.call)).second) << shape.name;
+    EXPECT_STREQ(call_name(shape.call), shape.name);
+    EXPECT_EQ(call_info(shape.call)->fixed_bytes, shape.fixed_bytes);
+  }
+  EXPECT_GT(numbers.size(), 100u);
   EXPECT_STREQ(call_name(0), "?");
   EXPECT_STREQ(call_name(kCallCount), "?");
   EXPECT_STREQ(call_name(0xffffffffu), "?");

@@ -1,4 +1,6 @@
-"""The conformance suite as one item: tests/conformance/run on the driver, its JSON turned into this report's cases."""
+"""The conformance suite as one item: tests/conformance/run on the driver, its JSON turned into this report's cases.
+
+Cases whose transcripts were recorded on the same GPU and driver are run through Tube only."""
 import json
 import subprocess
 import sys
@@ -31,7 +33,8 @@ def run_suite(session, chosen, done):
         done({"item": NAME, "result": "skipped (no tests/conformance)"})
         return
     file = session.work / "conformance.json"
-    command = [sys.executable, str(runner), "--backend", "driver", "--build", str(session.layout.build), "--json", str(file)]
+    command = [sys.executable, str(runner), "--backend", "driver", "--build", str(session.layout.build), "--json", str(file),
+               "--recorded-here"]  # what this GPU and driver answered before need not be asked again
     begin = time.monotonic()
     result = {"item": NAME, "result": "FAILED", "cases": []}
     try:

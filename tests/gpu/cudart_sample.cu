@@ -16,6 +16,8 @@ static void check(cudaError_t code, const char* call, int line) {
 
 __constant__ float factors[4];
 __device__ int hits;
+__managed__ int shared_total = 100;
+__managed__ float shared_values[1000];
 
 __global__ void saxpy(float a, const float* x, float* y, int count) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -35,6 +37,12 @@ __global__ void sum(const float* in, float* out, int count) {
     __syncthreads();
   }
   if (threadIdx.x == 0) *out = partial[0];
+}
+
+__global__ void share(int by) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < 1000) shared_values[i] = shared_values[i] * 2 + by;
+  atomicAdd(&shared_total, 1);
 }
 
 static unsigned long long hash(const std::vector<float>& values) {
@@ -97,6 +105,23 @@ static void graph() {
   RT(cudaFree(dy));
 }
 
+// Host code uses the variables themselves, the runtime their addresses.
+static void managed_variables() {
+  printf("managed at first %d %g\n", shared_total, shared_values[999]);
+  for (int i = 0; i < 1000; ++i) shared_values[i] = (float)i;
+  shared_total = 7;
+  share<<<4, 256>>>(3);
+  RT(cudaDeviceSynchronize());
+  printf("managed then %d %g\n", shared_total, shared_values[999]);
+  int* address;
+  int value = 1000;
+  RT(cudaGetSymbolAddress((void**)&address, shared_total));
+  RT(cudaMemcpyToSymbol(shared_total, &value, sizeof(value)));
+  share<<<1, 1>>>(0);
+  RT(cudaDeviceSynchronize());
+  printf("managed at last %d, one address %d\n", shared_total, address == &shared_total);
+}
+
 int main() {
   int count = 0, version = 0;
   RT(cudaGetDeviceCount(&count));
@@ -112,6 +137,7 @@ int main() {
   for (auto& thread : threads) thread.join();
   for (unsigned long long result : results) printf("thread %016llx\n", result);
   graph();
+  managed_variables();
   int counted = 0;
   RT(cudaMemcpyFromSymbol(&counted, hits, sizeof(counted)));
   printf("hits %d\n", counted);

@@ -22,7 +22,7 @@ MAX_STARTS = 6
 # What every program's runtime does natively, too: asking for entry points of other systems, and calls after the end.
 ORDINARY = ("cuGetProcAddress_v2 -> CUDA_ERROR_NOT_FOUND", "CUDA_ERROR_DEINITIALIZED")
 TELLING = re.compile(r"Check failed|^[FE]\d{4}|\berror\b|tube: (warn|error)", re.I)
-NATIVE_AGAIN = 2
+NATIVE_AGAIN = 8
 CASE_LIMIT_S = 90  # The first case of several torch programs at once on a cold machine; compiled functions.
 
 

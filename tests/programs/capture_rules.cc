@@ -62,10 +62,8 @@ static void rules(const Module& module, CUstreamCaptureMode mode) {
       {"cuMemcpyDtoH", [&] { return cuMemcpyDtoH(&word, data.pointer, 4); }},
       {"cuMemcpyDtoD", [&] { return cuMemcpyDtoD(data.pointer + 64, data.pointer, 4); }},
       {"cuMemsetD32", [&] { return cuMemsetD32(data.pointer, 1, 4); }},
-      {"cuMemsetD32Async on another stream", [&] { return cuMemsetD32Async(data.pointer, 1, 4, other); }},
-      {"launch on the legacy stream", [&] {
-         return try_launch(step, {1}, {32}, 0, nullptr, data.pointer, 3u, 1u, 32);
-       }},
+      {"cuMemsetD32Async on another stream", [&] { return cuMemsetD32Async(data.pointer + 192, 1, 4, other); }},
+      {"launch on the legacy stream", [&] { return try_launch(step, {1}, {32}, 0, nullptr, data.pointer, 3u, 1u, 32); }},
       {"cuMemFree", [&] { return memory == 0 ? CUDA_SUCCESS : cuMemFree(memory); }},
   };
   for (const Rule& rule : all) try_rule(rule, stream, step, data.pointer, mode);

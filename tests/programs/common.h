@@ -9,12 +9,14 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 inline const char* code_name(CUresult code) {
@@ -44,6 +46,20 @@ inline void expect(bool truth, const char* what, const char* file, int line) {
 }
 #define EXPECT(truth) expect((truth), #truth, __FILE__, __LINE__)
 
+// An object that is never destroyed: its context is gone or faulted before it, or the program ends in the middle. Still
+// reachable, so that a leak checker does not take it for lost.
+template <typename T, typename... Arguments>
+T* left_behind(Arguments&&... arguments) {
+  struct Link {
+    T object;
+    Link* next;
+  };
+  static std::atomic<Link*> first{nullptr};
+  auto* link = new Link{T(std::forward<Arguments>(arguments)...), nullptr};
+  link->next = first.exchange(link);
+  return &link->object;
+}
+
 // FNV-1a, 64 bits: enough to tell two byte strings apart in a diff.
 inline uint64_t hash_bytes(const void* data, size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);
@@ -57,8 +73,7 @@ uint64_t hash_of(const std::vector<T>& values) {
 }
 template <typename T>
 void print_hash(const char* name, const std::vector<T>& values) {
-  printf("%s: %zu bytes, hash %016llx\n", name, values.size() * sizeof(T),
-         static_cast<unsigned long long>(hash_of(values)));
+  printf("%s: %zu bytes, hash %016llx\n", name, values.size() * sizeof(T), static_cast<unsigned long long>(hash_of(values)));
 }
 
 // Repeatable numbers, the same on every machine.

@@ -12,8 +12,9 @@ static void look(const char* name, int version, cuuint64_t flags) {
 }
 
 int main() {
-  const char* names[] = {"cuInit", "cuMemAlloc", "cuMemcpyHtoDAsync", "cuLaunchKernel", "cuLaunchKernelEx", "cuGetProcAddress",
-                         "cuGraphInstantiate", "cuCtxCreate", "cuStreamGetCaptureInfo", "cuEventElapsedTime", "cuCtxGetDevice"};
+  const char* names[] = {"cuInit",           "cuMemAlloc",         "cuMemcpyHtoDAsync", "cuLaunchKernel",         "cuLaunchKernelEx",
+                         "cuGetProcAddress", "cuGraphInstantiate", "cuCtxCreate",       "cuStreamGetCaptureInfo", "cuEventElapsedTime",
+                         "cuCtxGetDevice"};
   for (const char* name : names)
     for (int version : {2000, 3020, 7000, 9000, 11000, 11040, 12000, 12050, 13000})
       for (cuuint64_t flags : {0, 1, 2}) look(name, version, flags);

@@ -44,7 +44,8 @@ int main() {
     else CU(cuLaunchHostFunc(stream, host_function, &notes[i]));
   }
   CU(cuStreamSynchronize(stream));
-  for (int i = 0; i < 10; ++i) printf("note %d: at %d, saw %u, status %s\n", i, notes[i].at, notes[i].seen, i % 3 == 2 ? code_name(notes[i].status) : "-");
+  for (int i = 0; i < 10; ++i)
+    printf("note %d: at %d, saw %u, status %s\n", i, notes[i].at, notes[i].seen, i % 3 == 2 ? code_name(notes[i].status) : "-");
   print_hash("data", data.read());
 
   CU(cuMemFreeHost(pinned));

@@ -68,10 +68,14 @@ static const char* kCallee = R"(
 
 static CUresult load(CUmodule* module, const char* text, size_t* error_bytes) {
   char info[4096] = {}, error[4096] = {};
-  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
-                            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_LOG_VERBOSE, CU_JIT_OPTIMIZATION_LEVEL};
-  void* values[] = {info, reinterpret_cast<void*>(sizeof(info)), error, reinterpret_cast<void*>(sizeof(error)),
-                    reinterpret_cast<void*>(1), reinterpret_cast<void*>(4)};
+  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_LOG_VERBOSE,     CU_JIT_OPTIMIZATION_LEVEL};
+  void* values[] = {info,
+                    reinterpret_cast<void*>(sizeof(info)),
+                    error,
+                    reinterpret_cast<void*>(sizeof(error)),
+                    reinterpret_cast<void*>(1),
+                    reinterpret_cast<void*>(4)};
   CUresult code = cuModuleLoadDataEx(module, text, 6, options, values);
   *error_bytes = strlen(error);
   if (code != CUDA_SUCCESS) fprintf(stderr, "log: %s\n", error);

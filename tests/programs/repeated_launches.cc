@@ -14,9 +14,7 @@ struct Work {
   DeviceArray<uint32_t> data{kCount};
 
   void one(uint32_t factor, uint32_t addend, CUstream stream) { LAUNCH(step, {1}, {64}, 0, stream, data.pointer, factor, addend, kCount); }
-  void show(const char* what) {
-    printf("%s: %016llx\n", what, static_cast<unsigned long long>(hash_of(data.read())));
-  }
+  void show(const char* what) { printf("%s: %016llx\n", what, static_cast<unsigned long long>(hash_of(data.read()))); }
 };
 
 void run_steps(Work& w, CUstream stream, const char* name) {

@@ -4,7 +4,7 @@ hook_library.py LIBRARY STUB OBJECT_FOLDER...
 - It exports exactly the names of the toolkit's stub libcuda.so: one fewer and a program fails to start, one more and it may
   shadow a symbol of the program it is preloaded into.
 - Its own objects have no constructors and register no destructors: driver calls arrive after C++ statics are gone. The one
-  exception is preinit.cc, whose constructor does nothing unless TUBE_PREINIT is set.
+  exception is preinit.cc, whose constructor does nothing unless TUBE_PREINIT or TUBE_TRACE_START is set.
 - SONAME libcuda.so.1, never unloaded (NODELETE), no shared C++ runtime, no call that throws.
 """
 import pathlib

@@ -6,10 +6,10 @@ import sys
 
 ALLOWED = {
     "base": {"base"},
-    "sharedmem": {"sharedmem", "base"},
+    "policies": {"policies", "base"},
+    "sharedmem": {"sharedmem", "policies", "base"},
     "protocol": {"protocol", "sharedmem", "base"},
     "hook": {"hook", "protocol", "sharedmem", "base"},
-    "policies": {"policies", "protocol", "sharedmem", "base"},
     "image": {"image", "base"},
     "proxy": {"proxy", "policies", "image", "protocol", "sharedmem", "base"},
     "sim": {"sim", "image", "protocol", "base"},

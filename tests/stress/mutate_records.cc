@@ -84,7 +84,8 @@ class Plausible {
     return addresses_[random_.below(addresses_.size())] + random_.below(8) * 64;
   }
   uint64_t plain() {
-    static constexpr uint64_t kInteresting[] = {0, 1, 2, 4, 16, 255, 256, 4096, 65536, 1u << 21, 0x7fffffff, 0xffffffff, uint64_t{1} << 40, ~uint64_t{0}};
+    static constexpr uint64_t kInteresting[] = {0,           1, 2, 4, 16, 255, 256, 4096, 65536, 1u << 21, 0x7fffffff, 0xffffffff, uint64_t{1} << 40,
+                                                ~uint64_t{0}};
     return random_.one_in(6) ? address() : random_.one_in(6) ? random_.next() : kInteresting[random_.below(std::size(kInteresting))];
   }
   template <class Fill>
@@ -218,8 +219,12 @@ bool spoil_shared(Random& random, abi::RecordHeader& record, const shared::Segme
     case 4: record.reply_slot = static_cast<uint32_t>(random.next()) >> random.below(32); return true;
     case 5: record.context = static_cast<uint32_t>(random.below(0x104)); return true;
     case 6: segment.header().head = random.next(); return true;
-    case 7: for (int i = 0; i < 64; ++i) segment.reply_payload(static_cast<uint32_t>(random.below(abi::kReplySlots)))[i] = std::byte{0xa5}; return true;
-    default: for (int i = 0; i < 16; ++i) segment.word(static_cast<uint32_t>(random.below(abi::kWordCount))) = random.next(); return true;
+    case 7:
+      for (int i = 0; i < 64; ++i) segment.reply_payload(static_cast<uint32_t>(random.below(abi::kReplySlots)))[i] = std::byte{0xa5};
+      return true;
+    default:
+      for (int i = 0; i < 16; ++i) segment.word(static_cast<uint32_t>(random.below(abi::kWordCount))) = random.next();
+      return true;
   }
 }
 
@@ -280,9 +285,10 @@ class Attack {
     if (random_.one_in(12)) payload.resize(random_.below(payload.size() + 40));
     bool reply = wire::call_info(static_cast<uint32_t>(maker.call))->lane == wire::Lane::kPost ? random_.one_in(10) : !random_.one_in(10);
     bool spoil = random_.one_in(10);
-    Fate fate = connection_->send(maker.call, payload, random_.one_in(8) ? 0 : 1, reply, [&](abi::RecordHeader& record, const shared::Segment& segment) {
-      if (spoil) spoil_shared(random_, record, segment);
-    });
+    Fate fate =
+        connection_->send(maker.call, payload, random_.one_in(8) ? 0 : 1, reply, [&](abi::RecordHeader& record, const shared::Segment& segment) {
+          if (spoil) spoil_shared(random_, record, segment);
+        });
     ++fates_[static_cast<size_t>(fate)];
     if (fate == Fate::kBlocked) fprintf(stderr, "blocked: %s\n", maker.name);
     finish(fate);

@@ -53,8 +53,9 @@ void add_doctor(Verb& root) {
   root.verb("doctor", "look for what is missing or wrong, with a remedy for each finding")
       .text("--program", options->program, "FILE", "also tell whether the hook can get under this program")
       .json(options->json)
-      .footer("Exit code 0 when nothing is wrong (notes are fine), else 1.\n\n"
-              "Examples:\n  tubectl doctor\n  tubectl doctor --program $(which python3)\n  tubectl doctor --json")
+      .footer(
+          "Exit code 0 when nothing is wrong (notes are fine), else 1.\n\n"
+          "Examples:\n  tubectl doctor\n  tubectl doctor --program $(which python3)\n  tubectl doctor --json")
       .action([options] { return doctor(options->program, options->json); });
 }
 

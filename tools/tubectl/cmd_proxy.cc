@@ -34,8 +34,12 @@ int start(const ProxyVerb& options) {
     return kExitStartFailed;
   }
   if (options.json) {
-    Json out = {{"ok", true}, {"workflow", options.proxy.workflow}, {"pid", started->pid}, {"version", started->version},
-                {"log", started->log_path}, {"already_running", started->already_running}};
+    Json out = {{"ok", true},
+                {"workflow", options.proxy.workflow},
+                {"pid", started->pid},
+                {"version", started->version},
+                {"log", started->log_path},
+                {"already_running", started->already_running}};
     fmt::print("{}\n", out.dump(2));
   } else {
     fmt::print("proxy `{}` {} (pid {}, log {})\n", options.proxy.workflow, started->already_running ? "runs already" : "started", started->pid,
@@ -131,8 +135,9 @@ void add_proxy(Verb& root) {
       .workflow(options->proxy.workflow)
       .text("--gpus", options->proxy.gpus, "LIST", "the GPUs it owns, e.g. 0,1 (default: all)")
       .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"}, "auto, driver or sim (auto: sim only where no GPU is)")
-      .footer("Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and is no error.\n\n"
-              "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy start --backend sim")
+      .footer(
+          "Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and is no error.\n\n"
+          "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy start --backend sim")
       .action([options] { return start(*options); });
 
   options = std::make_shared<ProxyVerb>();

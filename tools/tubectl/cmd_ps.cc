@@ -59,8 +59,9 @@ void add_ps(Verb& root) {
   Verb verb = root.verb("ps", "the function processes, their memory and their traffic");
   verb.workflow(options->workflow)
       .json(options->json)
-      .footer("Without -w the functions of all proxies of this user are shown. RECORDS counts what a function sent, TRIPS how\n"
-              "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json")
+      .footer(
+          "Without -w the functions of all proxies of this user are shown. RECORDS counts what a function sent, TRIPS how\n"
+          "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json")
       .action([options, verb] {
         options->one = verb.given("--workflow");
         return ps(*options);

@@ -73,8 +73,8 @@ int reach_proxy(const RunOptions& options, const Layout& layout) {
   Result<Started> proxy = ensure_proxy(options.proxy, layout);
   if (!proxy.ok()) return fail(proxy.error().message);
   if (proxy->version != TUBE_VERSION) {
-    return fail(fmt::format("the proxy of workflow `{0}` is version {1}, this is {2}; end it with: tubectl proxy stop -w {0}",
-                            options.proxy.workflow, proxy->version, TUBE_VERSION));
+    return fail(fmt::format("the proxy of workflow `{0}` is version {1}, this is {2}; end it with: tubectl proxy stop -w {0}", options.proxy.workflow,
+                            proxy->version, TUBE_VERSION));
   }
   if (!proxy->already_running) say_started(options, *proxy);
   return kExitOk;

@@ -3,8 +3,8 @@
 #include <dirent.h>
 #include <fmt/core.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/time.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>

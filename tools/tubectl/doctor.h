@@ -23,7 +23,7 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
-void check_driver(Findings& findings);   // library, version, GPUs, device nodes
+void check_driver(Findings& findings);                         // library, version, GPUs, device nodes
 void check_system(Findings& findings);                         // runtime folder, address windows, memfd, limits, environment
 void check_install(Findings& findings, const Layout& layout);  // hook and its symbols, simulated GPU, tubed
 void check_proxies(Findings& findings);                        // running proxies answer and have this version

@@ -78,7 +78,8 @@ void check_device_nodes(Findings& findings, bool driver_found) {
     findings.push_back({Severity::kProblem, "device node", fmt::format("{}: no read and write permission for user {}", path, getuid()),
                         "add the user to the group that owns it (ls -l " + path + "), or ask for mode 0666"});
   }
-  if (gpus > 0 && closed.empty()) findings.push_back({Severity::kFine, "device nodes", fmt::format("{} GPU(s) under /dev, all can be opened", gpus), ""});
+  if (gpus > 0 && closed.empty())
+    findings.push_back({Severity::kFine, "device nodes", fmt::format("{} GPU(s) under /dev, all can be opened", gpus), ""});
   if (gpus == 0 && driver_found) {
     findings.push_back({Severity::kProblem, "device nodes", "a driver library is here but no /dev/nvidia0",
                         "load the kernel module (nvidia-smi does), or give the container its GPUs"});
@@ -100,7 +101,8 @@ void check_driver(Findings& findings) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   DriverCalls calls;
   if (library == nullptr || !calls.load(library)) {
-    findings.push_back({Severity::kProblem, "driver", fmt::format("{} cannot be used: {}", path, library == nullptr ? dlerror() : "it lacks driver calls"),
+    findings.push_back({Severity::kProblem, "driver",
+                        fmt::format("{} cannot be used: {}", path, library == nullptr ? dlerror() : "it lacks driver calls"),
                         "reinstall the driver, or point at another one with TUBE_REAL_DRIVER"});
     return;
   }

@@ -16,7 +16,8 @@ namespace {
 // A libcuda.so.1 of ours: right SONAME, the calls every program starts with, nothing exported but driver calls.
 void check_driver_shape(Findings& findings, const char* subject, const std::string& path, const char* variable) {
   if (path.empty()) {
-    findings.push_back({Severity::kProblem, subject, "libcuda.so.1 was not found beside tubectl", fmt::format("reinstall, or point at it with {}", variable)});
+    findings.push_back(
+        {Severity::kProblem, subject, "libcuda.so.1 was not found beside tubectl", fmt::format("reinstall, or point at it with {}", variable)});
     return;
   }
   Result<ElfFile> elf = read_elf(path);
@@ -36,7 +37,8 @@ void check_driver_shape(Findings& findings, const char* subject, const std::stri
 void check_install(Findings& findings, const Layout& layout) {
   check_driver_shape(findings, "hook", layout.hook_lib, "TUBE_HOOK_LIB");
   if (!layout.hook_lib.empty() && access((folder_of(layout.hook_lib) + "/libcuda.so").c_str(), R_OK) != 0) {
-    findings.push_back({Severity::kNote, "hook", "no libcuda.so link beside it", "make one (ln -s libcuda.so.1 libcuda.so): some programs load that name"});
+    findings.push_back(
+        {Severity::kNote, "hook", "no libcuda.so link beside it", "make one (ln -s libcuda.so.1 libcuda.so): some programs load that name"});
   }
   check_driver_shape(findings, "simulated GPU", layout.sim_lib, "TUBE_SIM_LIB");
   bool runs = !layout.tubed.empty() && access(layout.tubed.c_str(), X_OK) == 0;
@@ -54,7 +56,8 @@ void check_proxies(Findings& findings) {
     } else if (!answer.ok()) {
       findings.push_back({Severity::kProblem, "proxy", answer.error, fmt::format("tubectl proxy stop -w {}, or look into its log", workflow)});
     } else if (std::string version = text(answer.body, "version"); version != TUBE_VERSION) {
-      findings.push_back({Severity::kProblem, "proxy", fmt::format("`{}` (pid {}) is version {}, this is {}", workflow, answer.pid, version, TUBE_VERSION),
+      findings.push_back({Severity::kProblem, "proxy",
+                          fmt::format("`{}` (pid {}) is version {}, this is {}", workflow, answer.pid, version, TUBE_VERSION),
                           fmt::format("tubectl proxy stop -w {0}; tubectl proxy start -w {0}", workflow)});
     } else {
       findings.push_back({Severity::kFine, "proxy", fmt::format("`{}` runs (pid {}), version {}", workflow, answer.pid, version), ""});
@@ -80,7 +83,8 @@ void check_program(Findings& findings, const std::string& program) {
                         "run the program that it starts, or link it dynamically"});
   }
   if ((info.st_mode & (S_ISUID | S_ISGID)) != 0) {
-    findings.push_back({Severity::kProblem, "program", program + " is setuid or setgid: the loader ignores LD_PRELOAD for it", "run it without the bit"});
+    findings.push_back(
+        {Severity::kProblem, "program", program + " is setuid or setgid: the loader ignores LD_PRELOAD for it", "run it without the bit"});
   }
   if (!elf->rpath.empty()) {
     findings.push_back({Severity::kNote, "program", fmt::format("{} has DT_RPATH {}, which comes before LD_LIBRARY_PATH", program, elf->rpath),

@@ -30,15 +30,17 @@ void check_runtime_dir(Findings& findings) {
   } else if (folder.error().code == ENOENT) {
     findings.push_back({Severity::kFine, "runtime folder", fmt::format("{} (made when the first proxy starts)", path), ""});
   } else {
-    findings.push_back({Severity::kProblem, "runtime folder", folder.error().message, "give it mode 0700 and this user as its owner, or set TUBE_DIR to another folder"});
+    findings.push_back({Severity::kProblem, "runtime folder", folder.error().message,
+                        "give it mode 0700 and this user as its owner, or set TUBE_DIR to another folder"});
   }
   size_t longest = data_socket_path(path, std::string(64, 'w')).size();
   if (data_socket_path(path, "default").size() >= sizeof(sockaddr_un::sun_path)) {
     findings.push_back({Severity::kProblem, "socket path", fmt::format("{} is too long for a socket's address", data_socket_path(path, "default")),
                         "set TUBE_DIR to a shorter folder"});
   } else if (longest >= sizeof(sockaddr_un::sun_path)) {
-    findings.push_back({Severity::kNote, "socket path", fmt::format("workflow names may have at most {} characters here",
-                        64 - (longest - sizeof(sockaddr_un::sun_path) + 1)), "for longer names set TUBE_DIR to a shorter folder"});
+    findings.push_back({Severity::kNote, "socket path",
+                        fmt::format("workflow names may have at most {} characters here", 64 - (longest - sizeof(sockaddr_un::sun_path) + 1)),
+                        "for longer names set TUBE_DIR to a shorter folder"});
   }
 }
 
@@ -81,8 +83,8 @@ void check_limits(Findings& findings) {
 
 void check_environment(Findings& findings) {
   if (const char* visible = getenv("CUDA_VISIBLE_DEVICES")) {
-    findings.push_back({Severity::kNote, "environment", fmt::format("CUDA_VISIBLE_DEVICES={} is set", visible),
-                        "a proxy started from here sees only these GPUs"});
+    findings.push_back(
+        {Severity::kNote, "environment", fmt::format("CUDA_VISIBLE_DEVICES={} is set", visible), "a proxy started from here sees only these GPUs"});
   }
   if (const char* preload = getenv("LD_PRELOAD"); preload != nullptr && *preload != '\0') {
     findings.push_back({Severity::kNote, "environment", fmt::format("LD_PRELOAD={} is set", preload),

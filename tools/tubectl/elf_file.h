@@ -9,9 +9,9 @@
 namespace tube::ctl {
 
 struct ElfFile {
-  bool has_interpreter = false;       // false for a program: static, nothing can be preloaded into it
+  bool has_interpreter = false;  // false for a program: static, nothing can be preloaded into it
   std::string soname;
-  std::string rpath;                  // DT_RPATH: comes before LD_LIBRARY_PATH, unlike DT_RUNPATH
+  std::string rpath;  // DT_RPATH: comes before LD_LIBRARY_PATH, unlike DT_RUNPATH
   std::vector<std::string> needed;
   std::vector<std::string> exported;  // defined global functions and objects of .dynsym
 };

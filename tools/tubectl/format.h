@@ -19,7 +19,7 @@ class Table {
   std::string right_;  // one character a column: 'r' or 'l'; missing ones are 'l'
 };
 
-std::string human_bytes(uint64_t bytes);      // 512 B, 1.5 KiB, 24.0 GiB
-std::string human_age(uint64_t seconds);      // 12s, 3m20s, 5h02m, 3d04h
+std::string human_bytes(uint64_t bytes);  // 512 B, 1.5 KiB, 24.0 GiB
+std::string human_age(uint64_t seconds);  // 12s, 3m20s, 5h02m, 3d04h
 
 }  // namespace tube::ctl

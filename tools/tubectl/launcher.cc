@@ -26,8 +26,8 @@ constexpr int kReadyTimeoutMs = 120'000;
 constexpr int kReadyFd = 3;  // in the proxy
 
 std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layout& layout) {
-  std::vector<std::string> arguments = {layout.tubed, "--workflow", options.workflow, "--backend", options.backend,
-                                        "--ready-fd", std::to_string(kReadyFd)};
+  std::vector<std::string> arguments = {layout.tubed,    "--workflow", options.workflow,        "--backend",
+                                        options.backend, "--ready-fd", std::to_string(kReadyFd)};
   auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };

@@ -16,14 +16,14 @@ namespace tube::ctl {
 
 struct ProxyOptions {
   std::string workflow;
-  std::string gpus;            // "0,1"; empty: the proxy's own default
+  std::string gpus;              // "0,1"; empty: the proxy's own default
   std::string backend = "auto";  // auto | driver | sim
 };
 
 struct Started {
   bool already_running = false;
   pid_t pid = 0;
-  std::string version;   // of the proxy
+  std::string version;  // of the proxy
   std::string log_path;
 };
 

@@ -17,13 +17,13 @@ namespace tube::ctl {
 
 enum ExitCode : int {
   kExitOk = 0,
-  kExitProblem = 1,      // doctor found a problem; a request was refused
-  kExitUsage = 2,        // the command line was not understood
-  kExitNotRunning = 3,   // no proxy runs for that workflow
-  kExitStartFailed = 4,  // the proxy could not be started
-  kExitRunFailed = 125,  // run: something of Tube failed before the program started
-  kExitCannotExec = 126, // run: the program was found but cannot be executed
-  kExitNotFound = 127,   // run: the program was not found
+  kExitProblem = 1,       // doctor found a problem; a request was refused
+  kExitUsage = 2,         // the command line was not understood
+  kExitNotRunning = 3,    // no proxy runs for that workflow
+  kExitStartFailed = 4,   // the proxy could not be started
+  kExitRunFailed = 125,   // run: something of Tube failed before the program started
+  kExitCannotExec = 126,  // run: the program was found but cannot be executed
+  kExitNotFound = 127,    // run: the program was not found
 };
 
 struct Command {
@@ -45,12 +45,12 @@ class Verb {
   Verb& flag(const char* flags, bool& value, const char* help);
   Verb& choice(const char* flags, std::string& value, std::vector<std::string> words, const char* help);
   Verb& required(const char* flags);
-  Verb& workflow(std::string& value);             // -w, with the same words everywhere
-  Verb& json(bool& value);                        // --json, likewise
-  Verb& takes_program();                          // the first word that is no option begins a program's command line
+  Verb& workflow(std::string& value);  // -w, with the same words everywhere
+  Verb& json(bool& value);             // --json, likewise
+  Verb& takes_program();               // the first word that is no option begins a program's command line
 
-  bool given(const char* flag) const;             // after the parse: the user wrote it
-  std::vector<std::string> program() const;       // after the parse: see takes_program, or what stood after `--`
+  bool given(const char* flag) const;        // after the parse: the user wrote it
+  std::vector<std::string> program() const;  // after the parse: see takes_program, or what stood after `--`
   // What to do when the command line names this verb.
   void action(std::function<int()> run);
 

@@ -36,7 +36,8 @@ class Errors(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
 
     def environment(self, folder, **extra):
-        return dict(tubetest.base_environment(), LD_PRELOAD=HOOK, TUBE_DIR=str(folder), TUBE_WORKFLOW="test", **extra)
+        env = dict(tubetest.base_environment(), **LAYOUT.preload(HOOK), TUBE_DIR=str(folder), TUBE_WORKFLOW="test")
+        return dict(tubetest.interpreted(env), **extra)
 
     def client(self, folder, *words, **extra):
         return subprocess.run([sys.executable, HERE / "client.py", *words], env=self.environment(folder, **extra), capture_output=True,
@@ -53,6 +54,20 @@ class Errors(unittest.TestCase):
         env = dict(tubetest.base_environment(), TUBE_DIR=str(folder or self.dir))
         return subprocess.run([LAYOUT.tubed, "--workflow", "test", "--log", "error", *arguments], env=env, capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+
+    def test_more_questions_than_places(self):
+        """Whoever comes when the proxy's places for tubectl are taken is answered when one is free."""
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            path = str(proxy.dir / f"{proxy.workflow}.ctl")
+            taken = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(40)]
+            for place in taken:
+                place.settimeout(TIMEOUT_S)
+                place.connect(path)
+            for place in taken:  # in the order in which they came, each makes room for another
+                place.sendall(b'{"verb": "ping"}\n')
+                self.assertIn(b'"ok":true', place.recv(4096).replace(b" ", b""))
+                place.close()
+            self.assertTrue(proxy.request("ping")["ok"])
 
     def assert_one_line(self, text, *parts):
         self.assertEqual(len(text.splitlines()), 1, text)
@@ -155,7 +170,7 @@ class Errors(unittest.TestCase):
             self.assertTrue(proxy.alive())
 
     def test_shared_memory_exhausted(self):
-        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+        with tubetest.Proxy(LAYOUT, "sim", extra_env={"TUBE_SPARES": "0"}) as proxy:
             # The first client makes the proxy reserve its address window, which the limit below must not stop.
             self.assert_result(self.client(proxy.dir, "init"), "init", 0)
             proxy.wait_empty()
@@ -224,7 +239,7 @@ class Errors(unittest.TestCase):
         for extra in ({}, {"TUBE_LOG": "trace"}):
             for command in commands:
                 results = [subprocess.run(command, env=env, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
-                           for env in (plain, dict(plain, LD_PRELOAD=HOOK, TUBE_DIR=str(self.dir / "none"), **extra))]
+                           for env in (plain, dict(plain, **LAYOUT.preload(HOOK), TUBE_DIR=str(self.dir / "none"), **extra))]
                 native, hooked = [(r.returncode, r.stdout, r.stderr) for r in results]
                 self.assertEqual(native, hooked, command)
         self.assertFalse((self.dir / "none").exists())

@@ -24,7 +24,7 @@ options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
 SMALL, LARGE = 4096, 8 << 20
 INVALID_VALUE, MAP_FAILED, NOT_READY, PROXY_DIED = 1, 205, 600, 46
-WINDOW = 0x100000000000
+WINDOW_BYTES = 1 << 44  # sharedmem/windows.h
 
 
 class Program:
@@ -32,7 +32,7 @@ class Program:
 
     def __init__(self, test, proxy=None, link=None, **extra):
         arm = "native" if proxy is None else "preload"
-        env = dict(tubetest.environment(LAYOUT, arm, "sim", proxy, "ipc"), **extra)
+        env = dict(tubetest.interpreted(tubetest.environment(LAYOUT, arm, "sim", proxy, "ipc")), **extra)
         if link is not None:
             env["LINK_FD"] = str(link.fileno())
         self.process = subprocess.Popen([sys.executable, HERE / "client.py"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -187,7 +187,10 @@ class OneProxy(IpcTest):
 
     def test_other_address_window(self):
         """The opener has something where the exporter's window is, so the memory is mapped a second time."""
-        opener = Program(self, self.tubed, OCCUPY=f"{WINDOW + (1 << 40):x}")
+        first = Program(self, self.tubed)
+        self.ok(first, "alloc", 256)
+        window = int(self.ok(first, "address", 0), 16) // WINDOW_BYTES * WINDOW_BYTES
+        opener = Program(self, self.tubed, OCCUPY=f"{window + (1 << 40):x}")
         for size in (SMALL, LARGE):
             exporter = Program(self, self.tubed)
             self.ok(exporter, "alloc", 256)  # so that the next does not begin its block

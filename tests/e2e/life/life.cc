@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -53,7 +54,8 @@ std::vector<int> sockets() {
   DIR* folder = opendir("/proc/self/fd");
   while (const dirent* entry = readdir(folder)) {
     char target[64] = {};
-    if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 && strncmp(target, "socket:", 7) == 0) found.push_back(atoi(entry->d_name));
+    if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 && strncmp(target, "socket:", 7) == 0)
+      found.push_back(atoi(entry->d_name));
   }
   closedir(folder);
   return found;
@@ -159,6 +161,133 @@ void wait_for_values() {
   pause();
 }
 
+// Waits to be killed inside a call that waits for the context, which waits for a host function, or for a value in host memory or where only the GPU
+// writes.
+void stuck_in_a_call(bool host_function, bool on_the_gpu) {
+  Gpu gpu;
+  void* host = nullptr;
+  CU(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+  memset(host, 0, 4096);
+  CUdeviceptr view = 0;
+  CU(cuMemHostGetDevicePointer(&view, host, 0));
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  if (on_the_gpu) {
+    CU(cuMemAlloc(&view, 4096));
+    CU(cuMemsetD8(view, 0, 4096));
+    CU(cuCtxSynchronize());  // the stream that waits is ordered behind nothing
+  }
+  if (host_function) {
+    CU(cuLaunchHostFunc(
+        stream, [](void*) { pause(); }, nullptr));
+  } else {
+    for (uint32_t value : {3u, 2u, 1u}) CU(cuStreamWaitValue32(stream, view, value, CU_STREAM_WAIT_VALUE_EQ));
+  }
+  printf("waiting\n");
+  fflush(stdout);
+  const std::string image = std::string(read_beside("kernels.ptx").data()) + (host_function ? "\n// an image of its own\n" : "\n// another one\n");
+  CUmodule module = nullptr;
+  CU(cuModuleLoadData(&module, image.c_str()));
+}
+
+CUexternalSemaphore make_semaphore(CUexternalSemaphoreHandleType type) {  // of the simulated GPU: external_objects.cc
+  CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC desc{};
+  desc.type = type;
+  desc.handle.fd = memfd_create("tube-sim-semaphore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  EXPECT(desc.handle.fd >= 0 && ftruncate(desc.handle.fd, 4096) == 0 && fcntl(desc.handle.fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  CUexternalSemaphore semaphore = nullptr;
+  CU(cuImportExternalSemaphore(&semaphore, &desc));
+  return semaphore;
+}
+
+// The same for semaphores that nobody signals; each twice.
+void wait_for_semaphores() {
+  Gpu gpu;
+  CUdeviceptr device = 0;
+  CU(cuMemAlloc(&device, 1 << 20));
+  const CUexternalSemaphore plain = make_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD);
+  const CUexternalSemaphore timeline = make_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (uint64_t value : {3, 9}) {
+    CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS params[2]{};
+    params[0].params.fence.value = value;
+    const CUexternalSemaphore both[] = {timeline, plain};
+    CU(cuWaitExternalSemaphoresAsync(both, params, 2, stream));
+    CU(cuMemsetD8Async(device, 1, 4096, stream));
+  }
+  printf("%s\n", code_name(cuStreamQuery(stream)));
+  fflush(stdout);
+  pause();
+}
+
+// No value satisfies it: what is left of this program never ends.
+void wait_for_no_value() {
+  Gpu gpu;
+  CUdeviceptr device = 0;
+  CUarray array = nullptr;
+  CUstream stream = nullptr;
+  const CUDA_ARRAY_DESCRIPTOR shape{64, 64, CU_AD_FORMAT_FLOAT, 1};
+  CU(cuMemAlloc(&device, 4096));
+  CU(cuArrayCreate(&array, &shape));
+  CU(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 8192));
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamWaitValue32(stream, device, 0, CU_STREAM_WAIT_VALUE_AND));
+  printf("%s\n", code_name(cuStreamQuery(stream)));
+  fflush(stdout);
+  pause();
+}
+
+// A stream that nobody can release: no value has a bit in common with 0. Inside a graph, where the proxy does not see that a stream waits. Then it
+// waits to be killed.
+void wait_for_ever() {
+  Gpu gpu;
+  compute("first");
+  CUdeviceptr word = 0;
+  CU(cuMemAlloc(&word, 4096));
+  CU(cuMemsetD8(word, 0, 4096));
+  CU(cuCtxSynchronize());  // the stream that waits is ordered behind nothing
+  CUstreamBatchMemOpParams wait{};
+  wait.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+  wait.waitValue.address = word;
+  wait.waitValue.value = 0;
+  wait.waitValue.flags = CU_STREAM_WAIT_VALUE_AND;
+  CUDA_BATCH_MEM_OP_NODE_PARAMS node{};
+  CU(cuCtxGetCurrent(&node.ctx));
+  node.count = 1;
+  node.paramArray = &wait;
+  CUgraph graph = nullptr;
+  CUgraphNode added = nullptr;
+  CUgraphExec exec = nullptr;
+  CUstream stream = nullptr;
+  CU(cuGraphCreate(&graph, 0));
+  CU(cuGraphAddBatchMemOpNode(&added, graph, nullptr, 0, &node));
+  CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuGraphLaunch(exec, stream));
+  printf("%s\n", code_name(cuStreamQuery(stream)));
+  fflush(stdout);
+  pause();
+}
+
+// Leaves pinned memory behind.
+void pinned(size_t mebibytes) {
+  Gpu gpu;
+  void* memory = nullptr;
+  CU(cuMemHostAlloc(&memory, mebibytes << 20, 0));
+  _exit(0);
+}
+
+// Is there until its standard input ends.
+void stay() {
+  Gpu gpu;
+  printf("here\n");
+  fflush(stdout);
+  while (getchar() != EOF) {
+  }
+  _exit(0);
+}
+
 // Ends its context, and every other one of the proxy. What the codes are is told by the conformance chapters.
 void fault(bool and_look) {
   Gpu gpu;
@@ -201,8 +330,8 @@ void reset_loop() {
     CUcontext context = nullptr;
     CU(cuDevicePrimaryCtxRetain(&context, 0));
     CU(cuCtxSetCurrent(context));
-    auto* module = new Module("kernels.ptx");
-    auto* data = new DeviceArray<uint32_t>(std::vector<uint32_t>(1 << 16, i));
+    Module* module = left_behind<Module>("kernels.ptx");
+    auto* data = left_behind<DeviceArray<uint32_t>>(std::vector<uint32_t>(1 << 16, i));
     LAUNCH(module->function("step"), {1}, {64}, 0, nullptr, data->pointer, 3u, 1u, 64);
     CUstream stream = nullptr;
     CUevent event = nullptr;
@@ -288,6 +417,18 @@ int main(int argc, char** argv) {
     clone_survives();
   } else if (scene == "wait_for_values") {
     wait_for_values();
+  } else if (scene == "stuck_in_a_call") {
+    stuck_in_a_call(argc > 2 && strcmp(argv[2], "host_function") == 0, argc > 2 && strcmp(argv[2], "gpu_value") == 0);
+  } else if (scene == "wait_for_semaphores") {
+    wait_for_semaphores();
+  } else if (scene == "wait_for_no_value") {
+    wait_for_no_value();
+  } else if (scene == "wait_for_ever") {
+    wait_for_ever();
+  } else if (scene == "pinned" && argc == 3) {
+    pinned(strtoul(argv[2], nullptr, 10));
+  } else if (scene == "stay") {
+    stay();
   } else if (scene == "launch_for_ever") {
     launch_for_ever();
   } else if (scene == "fault") {

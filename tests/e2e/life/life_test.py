@@ -150,6 +150,61 @@ class Life(unittest.TestCase):
         self.assertNotIn("does not end", proxy.log_tail(100))
         self.assertEqual(proxy.status()["totals"]["sessions_killed"], killed + 1)
 
+    def start_stuck(self, proxy, what):
+        program = self.start_scene(proxy, "stuck_in_a_call", what)
+        self.assertEqual(program.stdout.readline(), "waiting\n")
+        while not any("Load" in call for call in proxy.function(program.pid)["calls"]):
+            select.select([], [], [], 0.005)
+        return program
+
+    def test_killed_inside_a_call_that_waits(self):
+        """The session is in the driver, which waits for the program's stream, which waits for the program: others must get on."""
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "compute")
+        start = proxy.counts_at_rest()
+        for what in ("host_function", "value"):
+            program = self.start_stuck(proxy, what)
+            program.kill()
+            program.wait()
+            self.assertEqual(self.run_scene("preload", proxy, "compute").returncode, 0)
+            self.assert_nothing_left(proxy, start)
+
+    def test_stop_while_a_program_is_inside_a_call_that_waits(self):
+        proxy = self.proxy()
+        self.start_stuck(proxy, "value")
+        proxy.process.terminate()
+        self.assertEqual(proxy.process.wait(TIMEOUT_S), 0, proxy.log_tail())
+
+    def test_killed_while_a_stream_waits_for_semaphores(self):
+        proxy = self.proxy()
+        self.run_scene("preload", proxy, "compute")
+        start = proxy.counts_at_rest()
+        program = self.start_scene(proxy, "wait_for_semaphores")
+        self.assertEqual(program.stdout.readline(), "CUDA_ERROR_NOT_READY\n")
+        program.kill()
+        program.wait()
+        self.assert_nothing_left(proxy, start)
+        self.assertNotIn("does not end", proxy.log_tail(100))
+
+    def assert_starts_anew_without(self, proxy, program):
+        """A program that comes at once waits for the next proxy instead of standing in this one."""
+        program.kill()
+        program.wait()
+        done = self.run_scene("preload", proxy, "compute")
+        self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr + proxy.log_tail())
+        self.wait_restarted(proxy, 1, TIMEOUT_S)
+
+    def test_proxy_starts_anew_after_work_that_does_not_end(self):
+        proxy = self.proxy()
+        program = self.start_scene(proxy, "wait_for_no_value")
+        self.assertEqual(program.stdout.readline(), "CUDA_ERROR_NOT_READY\n")
+        self.assert_starts_anew_without(proxy, program)
+        self.assertIn("does not end", proxy.log_tail(100))
+
+    def test_proxy_starts_anew_after_a_call_that_does_not_end(self):
+        proxy = self.proxy()
+        self.assert_starts_anew_without(proxy, self.start_stuck(proxy, "gpu_value"))
+
     def test_killed_while_launching_is_counted(self):
         proxy = self.proxy()
         self.run_scene("preload", proxy, "compute")
@@ -165,6 +220,95 @@ class Life(unittest.TestCase):
         self.assert_nothing_left(proxy, start)
         self.assertEqual(proxy.status()["totals"]["sessions_killed"], 1)
 
+    def wait_status(self, proxy, true_of, timeout_s=60):
+        deadline = time.monotonic() + timeout_s
+        while not true_of(status := proxy.status()):
+            self.assertLess(time.monotonic(), deadline, f"{status['places']} {status['janitor']}\n{proxy.log_tail()}")
+            select.select([], [], [], 0.01)
+        return status
+
+    def test_work_that_never_ends_stops_nobody(self):
+        """The proxy cannot give back anything any more, for want of a quiet moment; it answers, functions come and go, and it ends."""
+        proxy = self.proxy()
+        there = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)  # or the proxy would start anew
+        self.addCleanup(there.stdin.close)
+        self.assertEqual(there.stdout.readline(), "here\n")
+        program = self.start_scene(proxy, "wait_for_ever")
+        self.assertEqual(program.stdout.readline(), "first computes 22 22\n")
+        self.assertEqual(program.stdout.readline(), "CUDA_ERROR_NOT_READY\n")
+        program.kill()
+        self.wait_status(proxy, lambda status: status["places"]["lost"] == 1)
+        self.assertIn("does not end", proxy.log_tail())
+        for _ in range(3):  # together more than is kept for others
+            done = self.run_scene("preload", proxy, "pinned", "100")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        status = self.wait_status(proxy, lambda status: status["janitor"] == "held back")
+        self.assertGreater(status["places"]["pinned"], 0)
+        for _ in range(3):
+            self.assertTrue(proxy.request("ping")["ok"])
+            done = self.run_scene("preload", proxy, "compute")
+            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr + proxy.log_tail())
+        self.assertEqual(proxy.status()["janitor"], "held back")
+        self.assertEqual(proxy.stop(), 0)
+        self.assertEqual(sorted(f.name for f in proxy.dir.iterdir() if f.suffix in (".sock", ".ctl")), [])
+
+    def test_a_waiting_function_holds_up_no_other(self):
+        """What functions left is given back when no stream waits for its program any more; until then others come and go."""
+        proxy = self.proxy()
+        waiting = self.start_scene(proxy, "wait_for_values")
+        for _ in range(7):
+            waiting.stdout.readline()
+        for _ in range(2):
+            self.assertEqual(self.run_scene("preload", proxy, "pinned", "192").returncode, 0)  # together more than is kept
+        self.wait_status(proxy, lambda status: status["janitor"] == "held back" and status["places"]["pinned"] == 2)
+        there = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)
+        self.addCleanup(there.stdin.close)
+        self.assertEqual(there.stdout.readline(), "here\n")
+        status = proxy.status()
+        self.assertEqual((status["janitor"], status["places"]["pinned"]), ("held back", 2))
+        waiting.kill()
+        left = {"free": 125, "functions": 1, "pinned": 2, "lost": 0}
+        self.wait_status(proxy, lambda status: status["janitor"] == "idle" and status["places"] == left)
+
+    def test_places_of_functions_that_left_are_given_back(self):
+        """Functions that left pinned memory keep their places taken, but only until others want them."""
+        proxy = self.proxy()
+        first = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)  # so that there is no moment without functions
+        self.addCleanup(first.stdin.close)
+        self.assertEqual(first.stdout.readline(), "here\n")
+        while (places := proxy.status()["places"])["pinned"] < 95:
+            for program in [self.start_scene(proxy, "pinned", "2") for _ in range(min(8, 95 - places["pinned"]))]:
+                self.assertEqual(program.wait(TIMEOUT_S), 0)
+            self.wait_status(proxy, lambda status: status["places"]["functions"] == 1)
+        self.assertEqual(places["free"], 32)
+        many = [self.start_scene(proxy, "stay", stdin=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(40)]
+        for program in many:
+            self.addCleanup(program.stderr.close)
+            self.addCleanup(program.stdin.close)
+        for program in many:
+            self.assertEqual(program.stdout.readline(), "here\n", proxy.log_tail())
+        places = proxy.status()["places"]
+        self.assertEqual(places["functions"], 41)
+        self.assertEqual(sum(places.values()), 128)
+
+    def test_who_finds_no_place_waits_for_one(self):
+        """Beside a stream that waits for its program no place comes free: who comes then is not turned away while one may."""
+        proxy = self.proxy()
+        waiting = self.start_scene(proxy, "wait_for_values")
+        for _ in range(7):
+            waiting.stdout.readline()
+        while (free := proxy.status()["places"]["free"]) > 0:
+            for program in [self.start_scene(proxy, "pinned", "1") for _ in range(min(8, free))]:
+                self.assertEqual(program.wait(TIMEOUT_S), 0)
+            self.wait_status(proxy, lambda status: status["places"]["functions"] == 1)
+        status = proxy.status()
+        self.assertEqual((status["janitor"], status["places"]["pinned"]), ("held back", 127))
+        new = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)
+        self.addCleanup(new.stdin.close)
+        self.wait_status(proxy, lambda _: "waits for a place" in proxy.log_tail())
+        waiting.kill()
+        self.assertEqual(new.stdout.readline(), "here\n", proxy.log_tail())
+
     def test_contexts_come_and_go(self):
         proxy = self.proxy()
         self.run_scene("preload", proxy, "compute")
@@ -174,8 +318,8 @@ class Life(unittest.TestCase):
 
     # ---- faults -----------------------------------------------------------------------------------------------------
 
-    def wait_restarted(self, proxy, times):
-        deadline = time.monotonic() + 30
+    def wait_restarted(self, proxy, times, timeout_s=30):
+        deadline = time.monotonic() + timeout_s
         while True:
             try:
                 if proxy.status()["totals"]["restarts"] == times:
@@ -282,7 +426,7 @@ class Life(unittest.TestCase):
         wanted = "linked computes 22 22\nloaded, same as linked: no, read 1234\nlinked computes 22 22\n"
         self.assertEqual((done.returncode, done.stdout), (0, wanted), done.stderr)
         self.assertEqual(proxy.status()["totals"]["sessions_started"], 2)
-        self.assert_nothing_left(proxy, dict(start, fds=proxy.counts()["fds"]))
+        self.assert_nothing_left(proxy, dict(start, fds=proxy.counts_at_rest()["fds"]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""torchvision ResNet-50 inference, batch 8, random weights; argument: half or float."""
+"""torchvision ResNet-50 inference, random weights; arguments: half or float, and the batch (8)."""
 import sys
 
 import worker
@@ -9,7 +9,8 @@ def setup():
     import torchvision
     kind = torch.float16 if sys.argv[1] == "half" else torch.float32
     model = torchvision.models.resnet50(weights=None).eval().cuda().to(kind)
-    images = torch.randn(8, 3, 224, 224).to(kind).pin_memory()
+    batch_size = int(sys.argv[2]) if len(sys.argv) > 2 else 8
+    images = torch.randn(batch_size, 3, 224, 224).to(kind).pin_memory()
     state = {}
 
     def step():

@@ -33,8 +33,7 @@ struct Registration {
 template <typename Status>
 void check(Status status, const char* call, int line) {
   if (static_cast<int>(status) == 0) return;
-  throw std::runtime_error("line " + std::to_string(line) + ": " + call + " gave " +
-                           std::to_string(static_cast<int>(status)));
+  throw std::runtime_error("line " + std::to_string(line) + ": " + call + " gave " + std::to_string(static_cast<int>(status)));
 }
 
 // Writes one output of the running case.
@@ -46,9 +45,7 @@ void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // 64 bits from a counter-based mix: the same on every machine.
 uint64_t mix(uint64_t seed, uint64_t index);
-inline double unit(uint64_t seed, uint64_t index) {
-  return static_cast<double>(mix(seed, index) >> 11) / 9007199254740992.0;
-}
+inline double unit(uint64_t seed, uint64_t index) { return static_cast<double>(mix(seed, index) >> 11) / 9007199254740992.0; }
 
 template <typename T>
 T make(double value) {
@@ -80,8 +77,7 @@ std::vector<T> definite(int n, uint64_t seed) {
       const int low = row < column ? row : column, high = row < column ? column : row;
       const double value = unit(seed, static_cast<uint64_t>(low) * n + high) - 0.5;
       T entry = make<T>(row == column ? n + value : value);
-      if constexpr (std::is_same_v<T, float2> || std::is_same_v<T, double2>)
-        entry.y = row == column ? 0 : (row < column ? entry.y : -entry.y);
+      if constexpr (std::is_same_v<T, float2> || std::is_same_v<T, double2>) entry.y = row == column ? 0 : (row < column ? entry.y : -entry.y);
       out[static_cast<size_t>(column) * n + row] = entry;
     }
   }
@@ -90,20 +86,13 @@ std::vector<T> definite(int n, uint64_t seed) {
 
 template <typename T>
 constexpr const char* type_name() {
-  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, float2>)
-    return "f32";
-  else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, double2>)
-    return "f64";
-  else if constexpr (std::is_same_v<T, __half>)
-    return "f16";
-  else if constexpr (std::is_same_v<T, __nv_bfloat16>)
-    return "bf16";
-  else if constexpr (std::is_same_v<T, int>)
-    return "i32";
-  else if constexpr (std::is_same_v<T, long long> || std::is_same_v<T, int64_t>)
-    return "i64";
-  else
-    return "u8";
+  if constexpr (std::is_same_v<T, float> || std::is_same_v<T, float2>) return "f32";
+  else if constexpr (std::is_same_v<T, double> || std::is_same_v<T, double2>) return "f64";
+  else if constexpr (std::is_same_v<T, __half>) return "f16";
+  else if constexpr (std::is_same_v<T, __nv_bfloat16>) return "bf16";
+  else if constexpr (std::is_same_v<T, int>) return "i32";
+  else if constexpr (std::is_same_v<T, long long> || std::is_same_v<T, int64_t>) return "i64";
+  else return "u8";
 }
 
 template <typename T>
@@ -150,9 +139,7 @@ void save(const char* name, const Device<T>& data) {
 
 class Stream {
  public:
-  explicit Stream(unsigned flags = cudaStreamDefault) {
-    check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags", __LINE__);
-  }
+  explicit Stream(unsigned flags = cudaStreamDefault) { check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags", __LINE__); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() { cudaStreamDestroy(stream_); }

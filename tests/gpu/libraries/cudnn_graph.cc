@@ -42,8 +42,7 @@ class Node {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-Node tensor(int64_t id, cudnnDataType_t type, std::vector<int64_t> sizes, std::vector<int64_t> strides,
-            bool is_virtual = false) {
+Node tensor(int64_t id, cudnnDataType_t type, std::vector<int64_t> sizes, std::vector<int64_t> strides, bool is_virtual = false) {
   Node node(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   node.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{type});
   node.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, sizes);
@@ -72,8 +71,8 @@ Node convolution() {
   node.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, std::vector<int64_t>{2});
   node.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{CUDNN_DATA_FLOAT});
   node.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, std::vector{CUDNN_CROSS_CORRELATION});
-  for (auto name : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS,
-                    CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES}) {
+  for (auto name : {CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_ATTR_CONVOLUTION_DILATIONS,
+                    CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES}) {
     node.set(name, CUDNN_TYPE_INT64, std::vector<int64_t>{1, 1});
   }
   node.finalize();
@@ -88,8 +87,7 @@ class Graph {
   ~Graph() { cudnnDestroy(handle_); }
 
   // Runs the first plan that a heuristic proposes for these operations and cuDNN can finalise.
-  void run(const std::vector<cudnnBackendDescriptor_t>& operations, const std::vector<int64_t>& ids,
-           const std::vector<void*>& data, int times = 1) {
+  void run(const std::vector<cudnnBackendDescriptor_t>& operations, const std::vector<int64_t>& ids, const std::vector<void*>& data, int times = 1) {
     Node graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, operations);
     graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{handle_});
@@ -107,8 +105,7 @@ class Graph {
       found.push_back(configurations.back().get());
     }
     int64_t count = 0;
-    CHECK(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 16,
-                                   &count, found.data()));
+    CHECK(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 16, &count, found.data()));
     note("%lld configurations", static_cast<long long>(count));
     for (int64_t i = 0; i < count; ++i) {
       Node plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -124,8 +121,7 @@ class Graph {
  private:
   void execute(const Node& plan, const std::vector<int64_t>& ids, const std::vector<void*>& data, int times) {
     int64_t bytes = 0, count = 0;
-    CHECK(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                                   &bytes));
+    CHECK(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count, &bytes));
     Device<uint8_t> workspace(bytes);
     Node pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, ids);
@@ -170,8 +166,7 @@ LIBRARY_CASE(convolution_alone) {
   Node w = tensor('w', CUDNN_DATA_HALF, {kK, kC, 3, 3}, last_strides(kC, 3, 3));
   Node y = tensor('y', CUDNN_DATA_HALF, {kN, kK, kH, kW}, last_strides(kK, kH, kW));
   Node description = convolution(), operation = convolve(x, w, y, description);
-  Device<__half> in(values<__half>(kN * kC * kH * kW, 1)), filter(values<__half>(kK * kC * 9, 2)),
-      out(kN * kK * kH * kW);
+  Device<__half> in(values<__half>(kN * kC * kH * kW, 1)), filter(values<__half>(kK * kC * 9, 2)), out(kN * kK * kH * kW);
   Graph().run({operation.get()}, {'x', 'w', 'y'}, {in.get(), filter.get(), out.get()}, 3);
   save("out", out);
 }
@@ -184,39 +179,31 @@ LIBRARY_CASE(convolution_bias_relu_fused) {
   Node biased = tensor('d', CUDNN_DATA_FLOAT, {kN, kK, kH, kW}, last_strides(kK, kH, kW), true);
   Node y = tensor('y', CUDNN_DATA_HALF, {kN, kK, kH, kW}, last_strides(kK, kH, kW));
   Node description = convolution(), add = pointwise(CUDNN_POINTWISE_ADD), relu = pointwise(CUDNN_POINTWISE_RELU_FWD);
-  Node first = convolve(x, w, convolved, description), second = apply(add, convolved, &b, biased),
-       third = apply(relu, biased, nullptr, y);
-  Device<__half> in(values<__half>(kN * kC * kH * kW, 3)), filter(values<__half>(kK * kC * 9, 4)),
-      bias(values<__half>(kK, 5)), out(kN * kK * kH * kW);
-  Graph().run({first.get(), second.get(), third.get()}, {'x', 'w', 'b', 'y'},
-              {in.get(), filter.get(), bias.get(), out.get()}, 2);
+  Node first = convolve(x, w, convolved, description), second = apply(add, convolved, &b, biased), third = apply(relu, biased, nullptr, y);
+  Device<__half> in(values<__half>(kN * kC * kH * kW, 3)), filter(values<__half>(kK * kC * 9, 4)), bias(values<__half>(kK, 5)),
+      out(kN * kK * kH * kW);
+  Graph().run({first.get(), second.get(), third.get()}, {'x', 'w', 'b', 'y'}, {in.get(), filter.get(), bias.get(), out.get()}, 2);
   save("out", out);
 }
 
 LIBRARY_CASE(product_with_gelu) {
   const int64_t batch = 3, m = 64, n = 96, k = 128;
-  Node a = tensor('a', CUDNN_DATA_BFLOAT16, {batch, m, k}, {m * k, k, 1}),
-       b = tensor('b', CUDNN_DATA_BFLOAT16, {batch, k, n}, {k * n, n, 1});
-  Node middle = tensor('m', CUDNN_DATA_FLOAT, {batch, m, n}, {m * n, n, 1}, true),
-       c = tensor('c', CUDNN_DATA_BFLOAT16, {batch, m, n}, {m * n, n, 1});
+  Node a = tensor('a', CUDNN_DATA_BFLOAT16, {batch, m, k}, {m * k, k, 1}), b = tensor('b', CUDNN_DATA_BFLOAT16, {batch, k, n}, {k * n, n, 1});
+  Node middle = tensor('m', CUDNN_DATA_FLOAT, {batch, m, n}, {m * n, n, 1}, true), c = tensor('c', CUDNN_DATA_BFLOAT16, {batch, m, n}, {m * n, n, 1});
   Node description(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
   description.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{CUDNN_DATA_FLOAT}).finalize();
   Node product(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  product.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, a)
-      .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b)
-      .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, middle);
+  product.set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, a).set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b).set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, middle);
   product.set(CUDNN_ATTR_OPERATION_MATMUL_DESC, description).finalize();
   Node gelu = pointwise(CUDNN_POINTWISE_GELU_FWD), activated = apply(gelu, middle, nullptr, c);
-  Device<__nv_bfloat16> left(values<__nv_bfloat16>(batch * m * k, 6)), right(values<__nv_bfloat16>(batch * k * n, 7)),
-      out(batch * m * n);
+  Device<__nv_bfloat16> left(values<__nv_bfloat16>(batch * m * k, 6)), right(values<__nv_bfloat16>(batch * k * n, 7)), out(batch * m * n);
   Graph().run({product.get(), activated.get()}, {'a', 'b', 'c'}, {left.get(), right.get(), out.get()}, 2);
   save("out", out);
 }
 
 LIBRARY_CASE(attention) {
   const int64_t batch = 2, heads = 4, length = 128, width = 64;
-  const std::vector<int64_t> sizes{batch, heads, length, width},
-      strides{heads * length * width, length * width, width, 1};
+  const std::vector<int64_t> sizes{batch, heads, length, width}, strides{heads * length * width, length * width, width, 1};
   Node q = tensor('q', CUDNN_DATA_HALF, sizes, strides), k = tensor('k', CUDNN_DATA_HALF, sizes, strides),
        v = tensor('v', CUDNN_DATA_HALF, sizes, strides), o = tensor('o', CUDNN_DATA_HALF, sizes, strides);
   Node scale(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -229,9 +216,7 @@ LIBRARY_CASE(attention) {
   CHECK(cudnnBackendSetAttribute(scale.get(), CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, by_value));
   scale.finalize();
   Node operation(CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR);
-  operation.set(CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, q)
-      .set(CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, k)
-      .set(CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, v);
+  operation.set(CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, q).set(CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, k).set(CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, v);
   operation.set(CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, o).set(CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, scale).finalize();
   const size_t count = batch * heads * length * width;
   Device<__half> dq(values<__half>(count, 8)), dk(values<__half>(count, 9)), dv(values<__half>(count, 10)), out(count);

@@ -96,8 +96,7 @@ LIBRARY_CASE(half_precision) {
   Plan plan;
   size_t work = 0;
   long long size = 1024;
-  CHECK(
-      cufftXtMakePlanMany(plan, 1, &size, nullptr, 1, 0, CUDA_C_16F, nullptr, 1, 0, CUDA_C_16F, 8, &work, CUDA_C_16F));
+  CHECK(cufftXtMakePlanMany(plan, 1, &size, nullptr, 1, 0, CUDA_C_16F, nullptr, 1, 0, CUDA_C_16F, 8, &work, CUDA_C_16F));
   Device<__half> data(values<__half>(2 * 1024 * 8, 5, -0.1, 0.1)), spectrum(2 * 1024 * 8);
   CHECK(cufftXtExec(plan, data.get(), spectrum.get(), CUFFT_FORWARD));
   save("spectrum", spectrum);

@@ -103,9 +103,8 @@ LIBRARY_CASE(offset_and_reseed) {
 }
 
 LIBRARY_CASE(orderings) {
-  for (curandOrdering_t order :
-       {CURAND_ORDERING_PSEUDO_DEFAULT, CURAND_ORDERING_PSEUDO_BEST, CURAND_ORDERING_PSEUDO_LEGACY,
-        CURAND_ORDERING_PSEUDO_DYNAMIC, CURAND_ORDERING_PSEUDO_SEEDED}) {
+  for (curandOrdering_t order : {CURAND_ORDERING_PSEUDO_DEFAULT, CURAND_ORDERING_PSEUDO_BEST, CURAND_ORDERING_PSEUDO_LEGACY,
+                                 CURAND_ORDERING_PSEUDO_DYNAMIC, CURAND_ORDERING_PSEUDO_SEEDED}) {
     Generator generator(CURAND_RNG_PSEUDO_XORWOW);
     const curandStatus_t status = curandSetGeneratorOrdering(generator, order);
     note("ordering %d status %d", order, status);

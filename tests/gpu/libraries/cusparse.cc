@@ -26,14 +26,10 @@ class Handle {
 
 template <typename T>
 constexpr cudaDataType_t data_type() {
-  if constexpr (std::is_same_v<T, float>)
-    return CUDA_R_32F;
-  else if constexpr (std::is_same_v<T, double>)
-    return CUDA_R_64F;
-  else if constexpr (std::is_same_v<T, __half>)
-    return CUDA_R_16F;
-  else
-    return CUDA_C_32F;
+  if constexpr (std::is_same_v<T, float>) return CUDA_R_32F;
+  else if constexpr (std::is_same_v<T, double>) return CUDA_R_64F;
+  else if constexpr (std::is_same_v<T, __half>) return CUDA_R_16F;
+  else return CUDA_C_32F;
 }
 
 // A random CSR matrix on the host: about `density` of its entries, the diagonal always (so that solves are possible).
@@ -60,8 +56,8 @@ struct Csr {
 template <typename T>
 struct DeviceCsr {
   explicit DeviceCsr(const Csr<T>& from) : offsets(from.offsets), indices(from.indices), entries(from.entries) {
-    CHECK(cusparseCreateCsr(&matrix, from.rows, from.columns, from.count(), offsets.get(), indices.get(), entries.get(),
-                            CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, data_type<T>()));
+    CHECK(cusparseCreateCsr(&matrix, from.rows, from.columns, from.count(), offsets.get(), indices.get(), entries.get(), CUSPARSE_INDEX_32I,
+                            CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, data_type<T>()));
   }
   DeviceCsr(const DeviceCsr&) = delete;
   DeviceCsr& operator=(const DeviceCsr&) = delete;
@@ -73,9 +69,7 @@ struct DeviceCsr {
 
 template <typename T>
 struct Vector {
-  explicit Vector(const std::vector<T>& from) : data(from) {
-    CHECK(cusparseCreateDnVec(&vector, from.size(), data.get(), data_type<T>()));
-  }
+  explicit Vector(const std::vector<T>& from) : data(from) { CHECK(cusparseCreateDnVec(&vector, from.size(), data.get(), data_type<T>())); }
   Vector(const Vector&) = delete;
   Vector& operator=(const Vector&) = delete;
   ~Vector() { cusparseDestroyDnVec(vector); }
@@ -109,8 +103,7 @@ void times_vector(cusparseSpMVAlg_t algorithm, cusparseOperation_t operation) {
   const Compute alpha = library::make<Compute>(1.5), beta = library::make<Compute>(0.5);
   const cudaDataType_t compute = data_type<Compute>();
   size_t bytes = 0;
-  CHECK(cusparseSpMV_bufferSize(handle, operation, &alpha, a.matrix, x.vector, &beta, y.vector, compute, algorithm,
-                                &bytes));
+  CHECK(cusparseSpMV_bufferSize(handle, operation, &alpha, a.matrix, x.vector, &beta, y.vector, compute, algorithm, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
   CHECK(cusparseSpMV(handle, operation, &alpha, a.matrix, x.vector, &beta, y.vector, compute, algorithm, buffer.get()));
   save("y", y.data);
@@ -123,11 +116,9 @@ void times_matrix(cusparseSpMMAlg_t algorithm) {
   Dense<T> b(260, 40, values<T>(260 * 40, 5)), c(300, 40, values<T>(300 * 40, 6));
   const T alpha = library::make<T>(1), beta = library::make<T>(0);
   size_t bytes = 0;
-  CHECK(cusparseSpMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, data_type<T>(),
-                                algorithm, &bytes));
+  CHECK(cusparseSpMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, data_type<T>(), algorithm, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseSpMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, data_type<T>(), algorithm,
-                     buffer.get()));
+  CHECK(cusparseSpMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, data_type<T>(), algorithm, buffer.get()));
   save("c", c.data);
 }
 
@@ -156,30 +147,26 @@ LIBRARY_CASE(sparse_times_sparse) {
   Handle handle;
   DeviceCsr<float> a(Csr<float>(200, 180, 0.04, 7)), b(Csr<float>(180, 150, 0.04, 9));
   cusparseSpMatDescr_t c = nullptr;
-  CHECK(cusparseCreateCsr(&c, 200, 150, 0, nullptr, nullptr, nullptr, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
-                          CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+  CHECK(cusparseCreateCsr(&c, 200, 150, 0, nullptr, nullptr, nullptr, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
   cusparseSpGEMMDescr_t descriptor = nullptr;
   CHECK(cusparseSpGEMM_createDescr(&descriptor));
   const float alpha = 1, beta = 0;
   size_t first = 0, second = 0;
   const auto algorithm = CUSPARSE_SPGEMM_DEFAULT;
-  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F,
-                                      algorithm, descriptor, &first, nullptr));
+  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &first,
+                                      nullptr));
   Device<uint8_t> estimation = buffer_of(first);
-  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F,
-                                      algorithm, descriptor, &first, estimation.get()));
-  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm,
-                               descriptor, &second, nullptr));
+  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &first,
+                                      estimation.get()));
+  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &second, nullptr));
   Device<uint8_t> work = buffer_of(second);
-  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm,
-                               descriptor, &second, work.get()));
+  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &second, work.get()));
   int64_t rows = 0, columns = 0, entries = 0;
   CHECK(cusparseSpMatGetSize(c, &rows, &columns, &entries));
   Device<int> offsets(rows + 1), indices(entries);
   Device<float> found(entries);
   CHECK(cusparseCsrSetPointers(c, offsets.get(), indices.get(), found.get()));
-  CHECK(cusparseSpGEMM_copy(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm,
-                            descriptor));
+  CHECK(cusparseSpGEMM_copy(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor));
   note("entries %lld", static_cast<long long>(entries));
   save("offsets", offsets);
   save("indices", indices);
@@ -195,8 +182,8 @@ LIBRARY_CASE(dense_to_sparse_and_back) {
   Dense<float> from(120, 90, sparse), back(120, 90, std::vector<float>(120 * 90));
   Device<int> offsets(121);
   cusparseSpMatDescr_t csr = nullptr;
-  CHECK(cusparseCreateCsr(&csr, 120, 90, 0, offsets.get(), nullptr, nullptr, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
-                          CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+  CHECK(cusparseCreateCsr(&csr, 120, 90, 0, offsets.get(), nullptr, nullptr, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO,
+                          CUDA_R_32F));
   size_t bytes = 0;
   CHECK(cusparseDenseToSparse_bufferSize(handle, from.matrix, csr, CUSPARSE_DENSETOSPARSE_ALG_DEFAULT, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
@@ -222,22 +209,17 @@ LIBRARY_CASE(triangular_solve) {
   DeviceCsr<double> a(Csr<double>(400, 400, 0.02, 11, true));
   const cusparseFillMode_t lower = CUSPARSE_FILL_MODE_LOWER;
   const cusparseDiagType_t diagonal = CUSPARSE_DIAG_TYPE_NON_UNIT;
-  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_FILL_MODE, const_cast<cusparseFillMode_t*>(&lower),
-                                  sizeof(lower)));
-  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_DIAG_TYPE, const_cast<cusparseDiagType_t*>(&diagonal),
-                                  sizeof(diagonal)));
+  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_FILL_MODE, const_cast<cusparseFillMode_t*>(&lower), sizeof(lower)));
+  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_DIAG_TYPE, const_cast<cusparseDiagType_t*>(&diagonal), sizeof(diagonal)));
   Vector<double> x(values<double>(400, 12)), y(std::vector<double>(400));
   cusparseSpSVDescr_t descriptor = nullptr;
   CHECK(cusparseSpSV_createDescr(&descriptor));
   const double alpha = 1;
   size_t bytes = 0;
-  CHECK(cusparseSpSV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F,
-                                CUSPARSE_SPSV_ALG_DEFAULT, descriptor, &bytes));
+  CHECK(cusparseSpSV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F, CUSPARSE_SPSV_ALG_DEFAULT, descriptor, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseSpSV_analysis(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F,
-                              CUSPARSE_SPSV_ALG_DEFAULT, descriptor, buffer.get()));
-  CHECK(cusparseSpSV_solve(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F, CUSPARSE_SPSV_ALG_DEFAULT,
-                           descriptor));
+  CHECK(cusparseSpSV_analysis(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F, CUSPARSE_SPSV_ALG_DEFAULT, descriptor, buffer.get()));
+  CHECK(cusparseSpSV_solve(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F, CUSPARSE_SPSV_ALG_DEFAULT, descriptor));
   save("y", y.data);
   CHECK(cusparseSpSV_destroyDescr(descriptor));
 }
@@ -248,11 +230,10 @@ LIBRARY_CASE(sampled_product) {
   Dense<float> a(100, 30, values<float>(3000, 14)), b(30, 110, values<float>(3300, 15));
   const float alpha = 1, beta = 1;
   size_t bytes = 0;
-  CHECK(cusparseSDDMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, CUDA_R_32F,
-                                 CUSPARSE_SDDMM_ALG_DEFAULT, &bytes));
+  CHECK(
+      cusparseSDDMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, CUDA_R_32F, CUSPARSE_SDDMM_ALG_DEFAULT, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseSDDMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, CUDA_R_32F,
-                      CUSPARSE_SDDMM_ALG_DEFAULT, buffer.get()));
+  CHECK(cusparseSDDMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, CUDA_R_32F, CUSPARSE_SDDMM_ALG_DEFAULT, buffer.get()));
   save("c", c.entries);
 }
 
@@ -265,14 +246,12 @@ LIBRARY_CASE(format_conversions) {
   CHECK(cusparseXcsr2coo(handle, csr.offsets.get(), host.count(), 150, rows.get(), CUSPARSE_INDEX_BASE_ZERO));
   save("coo_rows", rows);
   size_t bytes = 0;
-  CHECK(cusparseCsr2cscEx2_bufferSize(handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(),
-                                      csr.indices.get(), found.get(), offsets.get(), indices.get(), CUDA_R_32F,
-                                      CUSPARSE_ACTION_NUMERIC, CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_CSR2CSC_ALG1,
-                                      &bytes));
+  CHECK(cusparseCsr2cscEx2_bufferSize(handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(), csr.indices.get(), found.get(),
+                                      offsets.get(), indices.get(), CUDA_R_32F, CUSPARSE_ACTION_NUMERIC, CUSPARSE_INDEX_BASE_ZERO,
+                                      CUSPARSE_CSR2CSC_ALG1, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseCsr2cscEx2(handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(), csr.indices.get(),
-                           found.get(), offsets.get(), indices.get(), CUDA_R_32F, CUSPARSE_ACTION_NUMERIC,
-                           CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_CSR2CSC_ALG1, buffer.get()));
+  CHECK(cusparseCsr2cscEx2(handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(), csr.indices.get(), found.get(), offsets.get(),
+                           indices.get(), CUDA_R_32F, CUSPARSE_ACTION_NUMERIC, CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_CSR2CSC_ALG1, buffer.get()));
   save("csc_offsets", offsets);
   save("csc_indices", indices);
   save("csc_entries", found);
@@ -285,8 +264,7 @@ LIBRARY_CASE(gather_scatter_axpby) {
   Device<int> indices(places);
   Device<float> entries(values<float>(200, 17));
   cusparseSpVecDescr_t sparse = nullptr;
-  CHECK(cusparseCreateSpVec(&sparse, 1000, 200, indices.get(), entries.get(), CUSPARSE_INDEX_32I,
-                            CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+  CHECK(cusparseCreateSpVec(&sparse, 1000, 200, indices.get(), entries.get(), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
   Vector<float> y(values<float>(1000, 18));
   const float alpha = 2, beta = 0.5f;
   CHECK(cusparseAxpby(handle, &alpha, sparse, &beta, y.vector));
@@ -306,13 +284,11 @@ LIBRARY_CASE(own_stream) {
   Vector<float> x(values<float>(600, 20)), y(std::vector<float>(600));
   const float alpha = 0.2f, beta = 0;
   size_t bytes = 0;
-  CHECK(cusparseSpMV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, &beta, y.vector, CUDA_R_32F,
-                                CUSPARSE_SPMV_CSR_ALG2, &bytes));
+  CHECK(cusparseSpMV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, &beta, y.vector, CUDA_R_32F, CUSPARSE_SPMV_CSR_ALG2, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
   for (int i = 0; i < 6; ++i) {
     auto from = i % 2 ? y.vector : x.vector, to = i % 2 ? x.vector : y.vector;
-    CHECK(cusparseSpMV(handle, kPlain, &alpha, a.matrix, from, &beta, to, CUDA_R_32F, CUSPARSE_SPMV_CSR_ALG2,
-                       buffer.get()));
+    CHECK(cusparseSpMV(handle, kPlain, &alpha, a.matrix, from, &beta, to, CUDA_R_32F, CUSPARSE_SPMV_CSR_ALG2, buffer.get()));
   }
   CHECK(cudaStreamSynchronize(stream));
   save("x", x.data);

@@ -34,8 +34,7 @@ class Module {
 template <typename... Arguments>
 void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes, Arguments... arguments) {
   void* addresses[] = {&arguments...};
-  check(cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_bytes, nullptr, addresses, nullptr), "cuLaunchKernel",
-        __LINE__);
+  check(cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_bytes, nullptr, addresses, nullptr), "cuLaunchKernel", __LINE__);
 }
 
 // The device's architecture as the compilers name it: prefix_90 for compute capability 9.0.

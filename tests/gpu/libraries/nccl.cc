@@ -34,6 +34,7 @@ void all_reduce(ncclDataType_t type, ncclRedOp_t operation) {
   Communicator communicator;
   Stream stream(cudaStreamNonBlocking);
   Device<T> from(values<T>(100003, 1, -50, 50)), to(100003);
+  CHECK(cudaDeviceSynchronize());  // the stream does not wait for the legacy one, which fills them
   CHECK(ncclAllReduce(from.get(), to.get(), from.count(), type, operation, communicator, stream));
   CHECK(cudaStreamSynchronize(stream));
   save("to", to);
@@ -67,8 +68,7 @@ LIBRARY_CASE(all_reduce_int_minimum) { all_reduce<int>(ncclInt32, ncclMin); }
 LIBRARY_CASE(other_collectives) {
   Communicator communicator;
   Stream stream;
-  Device<float> from(values<float>(5000, 2)), broadcast(5000), reduced(5000), gathered(5000), scattered(5000),
-      sent(5000);
+  Device<float> from(values<float>(5000, 2)), broadcast(5000), reduced(5000), gathered(5000), scattered(5000), sent(5000);
   CHECK(ncclBroadcast(from.get(), broadcast.get(), 5000, ncclFloat32, 0, communicator, stream));
   CHECK(ncclReduce(from.get(), reduced.get(), 5000, ncclFloat32, ncclSum, 0, communicator, stream));
   CHECK(ncclAllGather(from.get(), gathered.get(), 5000, ncclFloat32, communicator, stream));
@@ -104,8 +104,7 @@ LIBRARY_CASE(captured_collective) {
   Device<float> from(values<float>(4000, 4)), to(4000);
   CHECK(ncclAllReduce(from.get(), to.get(), 4000, ncclFloat32, ncclSum, communicator, stream));
   CHECK(cudaStreamSynchronize(stream));
-  captured(stream, 3,
-           [&] { CHECK(ncclAllReduce(to.get(), to.get(), 4000, ncclFloat32, ncclSum, communicator, stream)); });
+  captured(stream, 3, [&] { CHECK(ncclAllReduce(to.get(), to.get(), 4000, ncclFloat32, ncclSum, communicator, stream)); });
   save("to", to);
 }
 
@@ -143,7 +142,6 @@ LIBRARY_CASE(bad_arguments) {
   Communicator communicator;
   Device<float> data(10);
   note("null communicator %d", ncclAllReduce(data.get(), data.get(), 10, ncclFloat32, ncclSum, nullptr, nullptr));
-  note("bad type %d",
-       ncclAllReduce(data.get(), data.get(), 10, static_cast<ncclDataType_t>(99), ncclSum, communicator, nullptr));
+  note("bad type %d", ncclAllReduce(data.get(), data.get(), 10, static_cast<ncclDataType_t>(99), ncclSum, communicator, nullptr));
   note("bad root %d", ncclBroadcast(data.get(), data.get(), 10, ncclFloat32, 5, communicator, nullptr));
 }

@@ -148,10 +148,8 @@ LIBRARY_CASE(linked_by_the_driver) {
   const std::string user = object(kUser, Kind::kPtx), helper = object(kHelper, Kind::kPtx);
   CUlinkState state = nullptr;
   CHECK(cuLinkCreate(0, nullptr, nullptr, &state));
-  CHECK(
-      cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(user.data()), user.size(), "user", 0, nullptr, nullptr));
-  CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(helper.data()), helper.size(), "helper", 0, nullptr,
-                      nullptr));
+  CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(user.data()), user.size(), "user", 0, nullptr, nullptr));
+  CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(helper.data()), helper.size(), "helper", 0, nullptr, nullptr));
   void* image = nullptr;
   size_t size = 0;
   CHECK(cuLinkComplete(state, &image, &size));

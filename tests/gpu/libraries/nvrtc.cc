@@ -18,8 +18,7 @@ namespace {
 class Program {
  public:
   Program(const char* source, std::vector<const char*> headers = {}, std::vector<const char*> names = {}) {
-    CHECK(nvrtcCreateProgram(&program_, source, "case.cu", static_cast<int>(headers.size()), headers.data(),
-                             names.data()));
+    CHECK(nvrtcCreateProgram(&program_, source, "case.cu", static_cast<int>(headers.size()), headers.data(), names.data()));
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -98,8 +97,7 @@ LIBRARY_CASE(machine_code) {
 
 LIBRARY_CASE(fast_math_and_line_information) {
   Program program(kSaxpy);
-  program.must_compile(
-      {"--gpu-architecture=" + library::architecture("sm"), "--use_fast_math", "-lineinfo", "--std=c++17"});
+  program.must_compile({"--gpu-architecture=" + library::architecture("sm"), "--use_fast_math", "-lineinfo", "--std=c++17"});
   run_saxpy(program.cubin());
 }
 
@@ -110,8 +108,7 @@ LIBRARY_CASE(lowered_names_of_templates) {
       int i = blockIdx.x * blockDim.x + threadIdx.x;
       if (i < count) { out[i] = T(i * kStep) * T(work::scale[i & 3]); atomicAdd(&work::hits, 1); }
     })");
-  for (const char* name : {"fill<float, 3>", "fill<double, 7>", "&work::scale", "&work::hits"})
-    CHECK(nvrtcAddNameExpression(program, name));
+  for (const char* name : {"fill<float, 3>", "fill<double, 7>", "&work::scale", "&work::hits"}) CHECK(nvrtcAddNameExpression(program, name));
   program.must_compile({"--gpu-architecture=compute_80"});
   const char *floats = nullptr, *doubles = nullptr, *scale = nullptr, *hits = nullptr;
   CHECK(nvrtcGetLoweredName(program, "fill<float, 3>", &floats));
@@ -139,8 +136,7 @@ LIBRARY_CASE(headers_from_memory) {
   Program program(R"(
     #include "numbers.h"
     extern "C" __global__ void squares(int* out) { out[threadIdx.x] = number(threadIdx.x) * kFactor; })",
-                  {"#pragma once\n#include \"factor.h\"\n__device__ int number(int i) { return i * i; }",
-                   "constexpr int kFactor = 3;"},
+                  {"#pragma once\n#include \"factor.h\"\n__device__ int number(int i) { return i * i; }", "constexpr int kFactor = 3;"},
                   {"numbers.h", "factor.h"});
   program.must_compile({"--gpu-architecture=compute_80"});
   Module module(program.ptx());

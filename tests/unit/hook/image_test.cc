@@ -121,6 +121,31 @@ TEST(ImageFile, UnwritableMappingOfAFileIsThatFile) {
   unlink(path);
 }
 
+TEST(ImageFile, WhatIsMappedAnewIsSeenAnew) {
+  char first[] = "/tmp/tube-image-test-XXXXXX", second[] = "/tmp/tube-image-test-XXXXXX";
+  UniqueFd one(mkstemp(first)), two(mkstemp(second));
+  ASSERT_EQ(pwrite(one.get(), "first.", 6, 0), 6);
+  ASSERT_EQ(pwrite(two.get(), "second", 6, 0), 6);
+  void* mapped = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, one.get(), 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  EXPECT_EQ(read_range(*as_file(static_cast<std::byte*>(mapped), 6), 6), "first.");
+  ASSERT_EQ(mmap(mapped, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, two.get(), 0), mapped);
+  EXPECT_EQ(read_range(*as_file(static_cast<std::byte*>(mapped), 6), 6), "second");
+  munmap(mapped, 4096);
+  unlink(first);
+  unlink(second);
+}
+
+TEST(ImageFile, OfTheProgramItselfAgainAndAgain) {
+  static const char kText[] = "these bytes lie in the program's file";
+  for (int i = 0; i < 3; ++i) {
+    Result<FileRange> range = as_file(reinterpret_cast<const std::byte*>(kText), sizeof kText);
+    ASSERT_TRUE(range);
+    EXPECT_EQ(read_range(*range, sizeof kText), std::string(kText, sizeof kText));
+    EXPECT_EQ(fcntl(range->fd.get(), F_GET_SEALS), -1) << "the file itself, not a copy";
+  }
+}
+
 TEST(ImageFile, ProgramMemoryIsCopiedIntoASealedFile) {
   std::string content(100000, 'y');
   content.replace(0, 5, "hello");

@@ -13,8 +13,7 @@ std::span<const std::byte> bytes_of(const char* text) { return {reinterpret_cast
 TEST(JitOptions, LogBuffersStayHereAndAreFilled) {
   char info[16], error[4];
   std::memset(info, 'x', sizeof info);
-  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER,
-                            CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {info, reinterpret_cast<void*>(sizeof info), error, reinterpret_cast<void*>(sizeof error)};
   JitOptions jit;
   ASSERT_TRUE(jit.parse(4, options, values));

@@ -9,9 +9,8 @@ int targets[8];
 }
 
 const ProcRow kProcRows[] = {
-    {"cuCtxCreate", 2000, false, &targets[0]},   {"cuCtxCreate", 3020, false, &targets[1]},
-    {"cuCtxCreate", 12050, false, &targets[2]},  {"cuInit", 2000, false, &targets[3]},
-    {"cuStreamQuery", 2000, false, &targets[4]}, {"cuStreamQuery", 7000, true, &targets[5]},
+    {"cuCtxCreate", 2000, false, &targets[0]}, {"cuCtxCreate", 3020, false, &targets[1]},   {"cuCtxCreate", 12050, false, &targets[2]},
+    {"cuInit", 2000, false, &targets[3]},      {"cuStreamQuery", 2000, false, &targets[4]}, {"cuStreamQuery", 7000, true, &targets[5]},
 };
 const uint32_t kProcRowCount = 6;
 const int kHeaderCudaVersion = 13000;
@@ -44,8 +43,7 @@ TEST(ProcLookup, SaysWhyNothingWasFound) {
   EXPECT_EQ(find("cuCtxCreate", 1000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT), nullptr);
   EXPECT_EQ(find("cuNoSuchThing", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND), nullptr);
   EXPECT_EQ(find("", 0, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND), nullptr);
-  EXPECT_EQ(find("cuStreamQuer", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND), nullptr)
-      << "a prefix is another name";
+  EXPECT_EQ(find("cuStreamQuer", 13000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND), nullptr) << "a prefix is another name";
 }
 
 TEST(ProcLookup, PerThreadRequestsSeeOnlyPerThreadForms) {

@@ -15,6 +15,8 @@ T make_handle() {
 
 std::string number(const void* handle) { return std::to_string(reinterpret_cast<uint64_t>(handle) >> 4); }
 
+// A function of the driver a line.
+// clang-format off
 void fill_devices(Driver& d) {
   d.cuInit = [](unsigned int) { return CUDA_SUCCESS; };
   d.cuDeviceGetCount = [](int* n) { *n = 1; return CUDA_SUCCESS; };
@@ -62,6 +64,7 @@ void fill_memory(Driver& d) {
     *p = reinterpret_cast<CUdeviceptr>(host);
     return CUDA_SUCCESS;
   };
+  d.cuMemcpyHtoDAsync_v2 = [](CUdeviceptr, const void*, size_t, CUstream s) { state.calls.push_back("upload s" + number(s)); return CUDA_SUCCESS; };
   d.cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, size_t, CUstream s) { state.calls.push_back("copy s" + number(s)); return CUDA_SUCCESS; };
 }
 
@@ -112,6 +115,7 @@ void fill_arrays(Driver& d) {
   d.cuSurfObjectDestroy = [](CUsurfObject) { --state.live_surfaces; state.calls.push_back("surface"); return CUDA_SUCCESS; };
   d.cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D*, CUstream) { state.calls.push_back("copy 3D"); return CUDA_SUCCESS; };
 }
+// clang-format on
 
 }  // namespace
 

@@ -11,13 +11,13 @@
 namespace tube::proxy::test {
 
 struct FakeState {
-  std::vector<std::string> calls;   // "record e1 s2", "wait s3 e1", ...
+  std::vector<std::string> calls;  // "record e1 s2", "wait s3 e1", ...
   uint64_t next_handle = 1;
   int live_streams = 0;
   int live_arrays = 0, live_mipmaps = 0, live_textures = 0, live_surfaces = 0;
   int live_events = 0;
-  int live_memory = 0;              // cuMemCreate without cuMemRelease
-  int registered = 0;               // cuMemHostRegister without Unregister
+  int live_memory = 0;  // cuMemCreate without cuMemRelease
+  int registered = 0;   // cuMemHostRegister without Unregister
   int launches = 0;
   CUresult next_launch = CUDA_SUCCESS;
   bool stream_busy = false;

@@ -49,21 +49,21 @@ std::string fatbin(const std::vector<Part>& parts) {
 }
 
 TEST(ImageScan, TextThatPrintsAndTextThatDoesNot) {
-  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func vprintf"), kCapabilities), wire::kKernelPrints);
-  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func __assertfail"), kCapabilities), wire::kKernelAsserts);
-  EXPECT_EQ(scan_image(bytes_of("// PTX\n.entry quiet"), kCapabilities), 0u);
-  EXPECT_EQ(scan_image({}, kCapabilities), 0u);
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func vprintf"), kCapabilities).all, wire::kKernelPrints);
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func __assertfail"), kCapabilities).all, wire::kKernelAsserts);
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.entry quiet"), kCapabilities).all, 0u);
+  EXPECT_EQ(scan_image({}, kCapabilities).all, 0u);
 }
 
 TEST(ImageScan, OnlyTheEntriesThatTheGpuTakesCount) {
   const Part other{image::EntryKind::kElf, 80, "vprintf"}, quiet{image::EntryKind::kElf, 90, "nothing"}, ptx{image::EntryKind::kPtx, 75, "vprintf"};
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), kCapabilities), 0u);
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet, ptx})), kCapabilities), 0u) << "machine code is taken before PTX";
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, ptx})), kCapabilities), wire::kKernelPrints);
-  EXPECT_EQ(scan_image(bytes_of(fatbin({{image::EntryKind::kElf, 90, "vprintf and __assertfail"}})), kCapabilities),
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), kCapabilities).all, 0u);
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet, ptx})), kCapabilities).all, 0u) << "machine code is taken before PTX";
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, ptx})), kCapabilities).all, wire::kKernelPrints);
+  EXPECT_EQ(scan_image(bytes_of(fatbin({{image::EntryKind::kElf, 90, "vprintf and __assertfail"}})), kCapabilities).all,
             wire::kKernelPrints | wire::kKernelAsserts);
   const int both[] = {90, 80};
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), both), wire::kKernelPrints);
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), both).all, wire::kKernelPrints);
 }
 
 TEST(ImageScan, DamageIsNoTrouble) {

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <cstring>
+#include <string>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 #include "proxy/client_limits.h"
 #include "proxy/gpus.h"
 #include "proxy/image_store.h"
+#include "proxy/module_cache.h"
 #include "proxy/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/ring.h"
@@ -33,7 +35,9 @@ inline int open_fds() {
 
 class SessionTest : public ::testing::Test {
  protected:
-  SessionTest() : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), shared{driver, gpus, map, images, 0, 0, {}, {}} {
+  SessionTest()
+      : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), modules(driver, gpus, true), shared{driver, gpus, map, images, modules,
+                                                                                                               0,      0,    {},  {}} {
     set_log_level(LogLevel::kError);
     EXPECT_TRUE(gpus.open().ok());
     while (window < windows::kCandidates && !map.take_window(window)) ++window;
@@ -70,7 +74,7 @@ class SessionTest : public ::testing::Test {
     record->reply_slot = slot;
     if (bytes != 0) std::memcpy(record + 1, payload, bytes);
     writer->publish();
-    session->drain_for_test();
+    if (drains) session->drain_for_test();
   }
   template <class X>
   void post(const X& x) {
@@ -84,6 +88,30 @@ class SessionTest : public ::testing::Test {
     post_bytes(static_cast<uint32_t>(X::kCall), &x, X::kFixedBytes, 1, 0);
     EXPECT_TRUE(shared::client_sees_reply(slot));
     if (X::Reply::kFixedBytes != 0) std::memcpy(static_cast<void*>(reply), client_segment.reply_payload(0), X::Reply::kFixedBytes);
+    const auto result = static_cast<CUresult>(slot.result);
+    shared::client_frees_reply(slot);
+    return result;
+  }
+  // A record with bytes behind its fixed part.
+  template <class X>
+  struct WithBytes {
+    std::string payload;
+  };
+  template <class X>
+  static WithBytes<X> with(X x, wire::BlobRef X::*field, const std::string& bytes) {
+    x.*field = {X::kFixedBytes, static_cast<uint32_t>(bytes.size())};
+    return {std::string(reinterpret_cast<const char*>(&x), X::kFixedBytes) + bytes};
+  }
+  template <class X>
+  void post(const WithBytes<X>& x) {
+    post_bytes(static_cast<uint32_t>(X::kCall), x.payload.data(), static_cast<uint32_t>(x.payload.size()));
+  }
+  template <class X>
+  CUresult call(const WithBytes<X>& x) {
+    abi::ReplyHeader& slot = client_segment.reply(0);
+    shared::client_opens_reply(slot);
+    post_bytes(static_cast<uint32_t>(X::kCall), x.payload.data(), static_cast<uint32_t>(x.payload.size()), 1, 0);
+    EXPECT_TRUE(shared::client_sees_reply(slot));
     const auto result = static_cast<CUresult>(slot.result);
     shared::client_frees_reply(slot);
     return result;
@@ -108,8 +136,10 @@ class SessionTest : public ::testing::Test {
   Gpus gpus;
   MemoryMap map;
   ImageStore images;
+  ModuleCache modules;
   Shared shared;
   uint32_t window = 0;
+  bool drains = true;  // after each record; false: the test does it
   int fds_before = 0;
   UniqueFd client_socket;
   std::unique_ptr<Session> session;

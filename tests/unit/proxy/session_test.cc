@@ -103,8 +103,47 @@ TEST_F(SessionTest, LaterChunksAreRefusedUntilAskedFor) {
   post(wire::tubeMoreChunks{});
   EXPECT_EQ(async_error(), 0u);
   EXPECT_EQ(session->chunks(), abi::kChunkCount);
-  post(copy);  // reaches the driver now, of which this test has no copies
-  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_NOT_SUPPORTED));
+  post(copy);
+  EXPECT_EQ(async_error(), 0u);
+}
+
+// A small synchronous upload's call returns before the GPU has the bytes, so later work of every stream waits for them, once.
+TEST_F(SessionTest, OtherStreamsWaitForAnUploadOnTheLegacyStreamOnce) {
+  create_stream(make_id(1, 1), CU_STREAM_NON_BLOCKING);
+  create_stream(make_id(2, 1));
+  const uint64_t a = allocate(64);
+  wire::tubeCopyChunk upload{};
+  upload.bytes = 8;
+  upload.dptr = a;
+  upload.stream = wire::kLegacyStream;
+  upload.left = 1;
+  wire::tubeCopy copy{};
+  copy.dst = copy.src = a;
+  copy.bytes = 8;
+  const auto calls_of = [&](uint64_t stream) {
+    test::fake().calls.clear();
+    copy.stream = stream;
+    post(copy);
+    std::string all;
+    for (const std::string& call : test::fake().calls) all += call.substr(0, 4);
+    return all;
+  };
+  EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
+  post(upload);
+  post(upload);
+  EXPECT_EQ(calls_of(make_id(1, 1)), "waitcopy");
+  EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
+  EXPECT_EQ(calls_of(make_id(2, 1)), "recowaitcopy");  // a blocking one is ordered behind the legacy stream anyway
+  EXPECT_EQ(calls_of(wire::kLegacyStream), "recowaitcopy");
+  EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
+  upload.stream = make_id(2, 1);  // its order is the program's business
+  post(upload);
+  EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
+  upload.stream = wire::kLegacyStream;
+  upload.left = 0;  // of an asynchronous call, or of one that waits
+  post(upload);
+  EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
+  EXPECT_EQ(async_error(), 0u);
 }
 
 TEST_F(SessionTest, AnUnknownCallEndsTheSession) {

@@ -82,12 +82,8 @@ TEST_F(Ring, FullRingMakesTheWriterWaitUntilTheReaderMadeRoom) {
           EXPECT_EQ(reader.header().sequence, seen);
           reader.consume();
           break;
-        case Next::kEmpty:
-          EXPECT_EQ(reader.wait(session_waiter, session_peer), WaitResult::kDone);
-          break;
-        case Next::kBad:
-          ADD_FAILURE() << reader.bad_reason();
-          return;
+        case Next::kEmpty: EXPECT_EQ(reader.wait(session_waiter, session_peer), WaitResult::kDone); break;
+        case Next::kBad: ADD_FAILURE() << reader.bad_reason(); return;
       }
     }
   });
@@ -184,9 +180,7 @@ class HostileRing : public Ring {
   }
 };
 
-TEST_F(HostileRing, TailOutsideTheRingIsBad) {
-  EXPECT_STREQ(verdict_of_tail(abi::kRingBytes + 16), "tail is outside the ring");
-}
+TEST_F(HostileRing, TailOutsideTheRingIsBad) { EXPECT_STREQ(verdict_of_tail(abi::kRingBytes + 16), "tail is outside the ring"); }
 TEST_F(HostileRing, TailBehindTheHeadIsBad) { EXPECT_STREQ(verdict_of_tail(~uint64_t{15}), "tail is outside the ring"); }
 TEST_F(HostileRing, TailBetweenUnitsIsBad) { EXPECT_STREQ(verdict_of_tail(33), "tail is not a multiple of 16"); }
 TEST_F(HostileRing, TailInsideAHeaderIsBad) { EXPECT_STREQ(verdict_of_tail(16), "tail ends inside a record's header"); }

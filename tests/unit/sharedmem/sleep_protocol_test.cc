@@ -5,7 +5,8 @@
 // while what it waits for is there. Without the fences the same search must find the lost wake-up: that shows that the
 // search can see it. Both protocols are one pattern: a sleeper (announce, fence, look again, sleep) and a waker (store,
 // fence, take the flag, wake), so the same machine covers records (sleeper = session) and ring space (sleeper = client).
-// The steps below are those of RingReader::wait / Waiter::sleep_on_futex and of RingWriter::publish, in their order.
+// The steps below are those of RingReader::wait / Waiter::run and sleep_on_futex and of RingWriter::publish, in their order. How long
+// the spin in front of the sleep lasts is decided from times (policies/spin.h): here it may end after any look, the first one included.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -26,19 +27,20 @@ struct Store {
 };
 
 struct State {
-  std::array<uint8_t, 2> memory{};               // position, flag
-  std::array<std::vector<Store>, 2> buffer;      // 0 sleeper, 1 waker
+  std::array<uint8_t, 2> memory{};           // position, flag
+  std::array<std::vector<Store>, 2> buffer;  // 0 sleeper, 1 waker
   uint8_t sleeper_at = 0;
-  uint8_t seen = 0;      // position the sleeper has consumed
+  uint8_t seen = 0;  // position the sleeper has consumed
   bool on_futex = false;
   uint8_t waker_at = 0;
   uint8_t published = 0;
+  uint8_t roused = 0;  // times the waker woke without a record (rouse_reader)
   auto operator<=>(const State&) const = default;
 };
 
 class Machine {
  public:
-  Machine(bool fences, uint8_t rounds) : fences_(fences), rounds_(rounds) {}
+  Machine(bool fences, uint8_t rounds, uint8_t rouses = 0) : fences_(fences), rounds_(rounds), rouses_(rouses) {}
 
   bool finds_lost_wake_up() {
     visit(State{});
@@ -78,7 +80,17 @@ class Machine {
     switch (s.sleeper_at) {
       case 0:  // drain
         next.seen = load(s, 0, kPosition);
-        next.sleeper_at = next.seen == rounds_ ? 6 : 1;
+        next.sleeper_at = next.seen == rounds_ ? 6 : 7;
+        break;
+      case 7:  // spin: sees what has come and drains it, or looks again, or has spun enough
+        if (load(s, 0, kPosition) != s.seen) {
+          State ends = next;  // just when it had decided to sleep
+          ends.sleeper_at = 1;
+          visit(ends);
+          next.sleeper_at = 0;
+        } else {
+          next.sleeper_at = 1;
+        }
         break;
       case 1:  // announce
         store(next, 0, kFlag, 1);
@@ -99,6 +111,9 @@ class Machine {
           next.sleeper_at = load(s, 0, kPosition) != s.seen ? 5 : 1;
         }
         break;
+      case 8:  // woken, and nothing there: spin
+        next.sleeper_at = load(s, 0, kPosition) != s.seen ? 5 : 1;
+        break;
       case 5:  // withdraw
         store(next, 0, kFlag, 0);
         next.sleeper_at = 0;
@@ -112,8 +127,14 @@ class Machine {
   bool step_waker(const State& s) {
     State next = s;
     switch (s.waker_at) {
-      case 0:  // publish
-        if (s.published == rounds_) return false;
+      case 0:  // publish, or rouse, which does the same without a record
+        if (s.roused < rouses_) {
+          State rouses = s;
+          ++rouses.roused;
+          rouses.waker_at = 1;
+          visit(rouses);
+        }
+        if (s.published == rounds_) return s.roused < rouses_;
         next.published = static_cast<uint8_t>(s.published + 1);
         store(next, 1, kPosition, next.published);
         next.waker_at = 1;
@@ -133,7 +154,7 @@ class Machine {
       case 4:  // futex_wake
         if (s.on_futex) {
           next.on_futex = false;
-          next.sleeper_at = load(s, 0, kPosition) != s.seen ? 5 : 1;
+          next.sleeper_at = load(s, 0, kPosition) != s.seen ? 5 : 8;
         }
         next.waker_at = 0;
         break;
@@ -145,6 +166,7 @@ class Machine {
 
   bool fences_;
   uint8_t rounds_;
+  uint8_t rouses_;
   bool lost_ = false;
   std::set<State> visited_;
 };
@@ -156,9 +178,17 @@ TEST(SleepProtocol, LosesNoWakeUpInAnyInterleaving) {
   }
 }
 
-TEST(SleepProtocol, TheSearchFindsTheWakeUpThatIsLostWithoutFences) {
-  EXPECT_TRUE(Machine(false, 1).finds_lost_wake_up());
+TEST(SleepProtocol, LosesNoWakeUpWhenRousedWithoutARecord) {
+  for (uint8_t rounds = 1; rounds <= 2; ++rounds) {
+    for (uint8_t rouses = 1; rouses <= 2; ++rouses) {
+      Machine machine(true, rounds, rouses);
+      EXPECT_FALSE(machine.finds_lost_wake_up()) << int{rounds} << " records, " << machine.states() << " states";
+    }
+  }
+  EXPECT_TRUE(Machine(false, 1, 1).finds_lost_wake_up());
 }
+
+TEST(SleepProtocol, TheSearchFindsTheWakeUpThatIsLostWithoutFences) { EXPECT_TRUE(Machine(false, 1).finds_lost_wake_up()); }
 
 // Replies: one word decides between "asleep" (compare-exchange) and "done" (exchange), so two orders exist and no more.
 TEST(SleepProtocol, ReplyIsEitherSeenOrWoken) {

@@ -263,7 +263,7 @@ TEST_F(Greeting, WrongHelloIsRefusedAndItsFdsAreClosed) {
 }
 
 TEST_F(Greeting, HelloTextIsTerminatedAndPrintable) {
-  handshake::Hello hello = make_hello(kHash, std::string(200, 'n') , "0.1.0", "0,1", 1);
+  handshake::Hello hello = make_hello(kHash, std::string(200, 'n'), "0.1.0", "0,1", 1);
   EXPECT_EQ(std::strlen(hello.function_name), 63u);
   std::memset(hello.function_name, '\x1b', sizeof(hello.function_name));
   ASSERT_TRUE(send_message(a_.get(), &hello, sizeof(hello)));

@@ -31,13 +31,28 @@ TEST(Spin, NeverExceedsItsLimit) {
 
 TEST(Spin, ShrinksForAReasonWhoseWaitsAreLongAndOnlyForIt) {
   Waiter waiter(10);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 10'000u);
   for (int i = 0; i < 20; ++i) {
     const uint64_t start_ns = now_ns();
-    EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, Peer{}, Probe{}, [&] { return now_ns() - start_ns > 30'000; }),
-              WaitResult::kDone);
+    EXPECT_EQ(waiter.until_polled(WaitReason::kReply, Peer{}, Probe{}, [&] { return now_ns() - start_ns > 30'000; }), WaitResult::kDone);
   }
-  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kChunk), 10'000u / 8);
-  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 10'000u);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), policies::kLeastSpinNs);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kRecord), 10'000u);
+}
+
+TEST(Spin, IsLongForWhatTheGpuWritesAndNoneForAFullRing) {
+  Waiter waiter(10);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), 1'000'000u);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kRingSpace), 0u);
+}
+
+TEST(Spin, FollowsTheHintOfTheOtherSide) {
+  uint32_t hint = 50;
+  Waiter waiter(0);
+  waiter.follow(&hint);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 50'000u);
+  atomic(hint).store(0);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 0u);
 }
 
 TEST(Wait, SatisfiedConditionAsksOnceAndTouchesNothing) {
@@ -49,6 +64,23 @@ TEST(Wait, SatisfiedConditionAsksOnceAndTouchesNothing) {
   });
   EXPECT_EQ(result, WaitResult::kDone);
   EXPECT_EQ(asked, 1);
+}
+
+TEST(Wait, CountsHowItEndedByReasonUnlessItWasDoneAtOnce) {
+  abi::WaitCounters counters{};
+  Waiter waiter(1'000'000);  // so long that a short wait cannot outlast the spin
+  waiter.count_into(&counters);
+  int asked = 0;
+  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [] { return true; }), WaitResult::kDone);
+  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return ++asked > 2; }), WaitResult::kDone);
+  waiter.set_spin_us(0);
+  asked = 0;
+  EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, Peer{}, Probe{}, [&] { return ++asked > 10; }), WaitResult::kDone);
+  const auto at = [](WaitReason reason) { return static_cast<uint32_t>(reason); };
+  EXPECT_EQ(counters.spun[at(WaitReason::kWord)], 1u);
+  EXPECT_EQ(counters.slept[at(WaitReason::kWord)], 0u);
+  EXPECT_EQ(counters.spun[at(WaitReason::kChunk)], 0u);
+  EXPECT_EQ(counters.slept[at(WaitReason::kChunk)], 1u);
 }
 
 TEST(Wait, AnnouncementThatFindsItDoneDoesNotSleep) {

@@ -30,9 +30,7 @@ TEST(BeforeInit, EverythingAnswersNotInitialized) {
   EXPECT_EQ(13000, n);
 }
 
-TEST(NoDevice, CuInitSaysSo) {
-  EXPECT_EQ(CUDA_ERROR_NO_DEVICE, cuInit(0));
-}
+TEST(NoDevice, CuInitSaysSo) { EXPECT_EQ(CUDA_ERROR_NO_DEVICE, cuInit(0)); }
 
 // CUDA_VISIBLE_DEVICES=3,1,6
 TEST(DgxV100, VisibleDevicesReorderAndPeersFollowTheMesh) {

@@ -31,7 +31,7 @@ TEST_F(MemoryTest, AccountingReturnsToItsStart) {
   CUdeviceptr p = 0;
   CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&p, total + 1));
   CU_OK(cuMemAlloc(&p, total / 2));  // accounted, not touched
-  CUdeviceptr none = 0;  // a failed allocation writes 0, as the driver does
+  CUdeviceptr none = 0;              // a failed allocation writes 0, as the driver does
   CU_IS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&none, before));
   CU_OK(cuMemFree(p));
   for (int i = 0; i < 300; ++i) {
@@ -162,8 +162,7 @@ TEST_F(VmmTest, ExportedFdMapsTheSameBytesTwice) {
   CU_OK(cuMemCreate(&handle, kSize, &prop_, 0));
   int fd = -1;
   CU_OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  CU_OK(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
-                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  CU_OK(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(fd);
   CU_OK(cuMemMap(a, kSize, 0, handle, 0));
   CU_OK(cuMemMap(b, kSize, 0, imported, 0));

@@ -67,8 +67,7 @@ TEST_F(ModuleTest, LimitsAreCheckedAtTheCall) {
   CU_OK(cuFuncSetAttribute(add_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000));
   CU_OK(cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 100000, nullptr, params, nullptr));
   CU_IS(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(add_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20));
-  CU_IS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
-        cuLaunchCooperativeKernel(add_, 1000000, 1, 1, 128, 1, 1, 0, nullptr, params));
+  CU_IS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, cuLaunchCooperativeKernel(add_, 1000000, 1, 1, 128, 1, 1, 0, nullptr, params));
   CU_OK(cuCtxSynchronize());
 }
 
@@ -134,7 +133,10 @@ TEST_F(ModuleTest, LinkedImageIsAnElfFileThatLoads) {
   size_t size = 0;
   CU_OK(cuLinkComplete(link, &image, &size));
   ASSERT_GT(size, 64u);
-  EXPECT_EQ(0, std::memcmp(image, "\x7f" "ELF", 4));
+  EXPECT_EQ(0, std::memcmp(image,
+                           "\x7f"
+                           "ELF",
+                           4));
   CU_OK(cuModuleLoadData(&module_, image));
   CU_OK(cuLinkDestroy(link));
   CU_OK(cuModuleGetFunction(&store_, module_, "store"));

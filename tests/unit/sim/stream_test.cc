@@ -123,11 +123,14 @@ TEST_F(StreamTest, HostFunctionsRunInOrderAndMayNotCallCuda) {
   CU_OK(cuStreamCreate(&s, 0));
   CU_OK(cuMemsetD32Async(p, 21, 1, s));
   CU_OK(cuMemcpyDtoHAsync(pinned, p, 4, s));
-  CU_OK(cuLaunchHostFunc(s, [](void* data) {
-    auto* x = static_cast<Seen*>(data);
-    x->value = *x->source;
-    x->inside = cuCtxSynchronize();
-  }, &seen));
+  CU_OK(cuLaunchHostFunc(
+      s,
+      [](void* data) {
+        auto* x = static_cast<Seen*>(data);
+        x->value = *x->source;
+        x->inside = cuCtxSynchronize();
+      },
+      &seen));
   CU_OK(cuStreamSynchronize(s));
   EXPECT_EQ(21u, seen.value);
   EXPECT_EQ(CUDA_ERROR_NOT_PERMITTED, seen.inside);

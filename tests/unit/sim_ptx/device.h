@@ -133,11 +133,11 @@ class Device final : public Memory {
   std::map<uint64_t, std::pair<uint64_t, void*>> blocks_;
 };
 
-#define EXPECT_RUNS(fault)                                                                             \
-  do {                                                                                                 \
-    const ::tube::sim::ptx::Fault fault_ = (fault);                                                    \
-    EXPECT_EQ(fault_.kind, ::tube::sim::ptx::Fault::Kind::kNone) << fault_.message << " line " << fault_.line \
-                                                                 << " address " << std::hex << fault_.address; \
+#define EXPECT_RUNS(fault)                                                                         \
+  do {                                                                                             \
+    const ::tube::sim::ptx::Fault fault_ = (fault);                                                \
+    EXPECT_EQ(fault_.kind, ::tube::sim::ptx::Fault::Kind::kNone)                                   \
+        << fault_.message << " line " << fault_.line << " address " << std::hex << fault_.address; \
   } while (false)
 
 }  // namespace tube::sim::ptx

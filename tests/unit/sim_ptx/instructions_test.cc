@@ -134,9 +134,7 @@ TEST(Instructions, FloatRoundingAndSpecialValues) {
 }
 
 TEST(Instructions, Comparisons) {
-  const auto truth = [](const std::string& op, float a, float b) {
-    return evalf("setp." + op + ".f32 %p, %x, %y; selp.b32 %r, 1, 0, %p;", a, b);
-  };
+  const auto truth = [](const std::string& op, float a, float b) { return evalf("setp." + op + ".f32 %p, %x, %y; selp.b32 %r, 1, 0, %p;", a, b); };
   EXPECT_EQ(truth("lt", 1, 2), 1u);
   EXPECT_EQ(truth("ne", kNan, 1), 0u);
   EXPECT_EQ(truth("neu", kNan, 1), 1u);
@@ -185,8 +183,7 @@ TEST(Instructions, HalfPairs) {
   EXPECT_EQ(eval32("fma.rn.bf16x2 %r, %x, %y, %z;", 0x3f803f80, 0x40004000, 0x3f803f80), 0x40404040u);
   EXPECT_EQ(eval("fma.rn.relu.f16 %h, %hx, %hy, %hz;", 0xbc00, 0x3c00, 0).h, 0u);
   EXPECT_EQ(eval("max.f16 %h, %hx, %hy;", 0x7e00, 0x3c00).h, 0x3c00u);
-  EXPECT_EQ(eval32("setp.lt.f16x2 %p|%q, %x, %y; selp.u32 %r, 1, 0, %p; selp.u32 %t0, 2, 0, %q; add.u32 %r, %r, %t0;",
-                   0x40003c00, 0x3c004000), 1u);
+  EXPECT_EQ(eval32("setp.lt.f16x2 %p|%q, %x, %y; selp.u32 %r, 1, 0, %p; selp.u32 %t0, 2, 0, %q; add.u32 %r, %r, %t0;", 0x40003c00, 0x3c004000), 1u);
 }
 
 TEST(Instructions, MovesPackAndUnpack) {
@@ -210,7 +207,8 @@ TEST(Instructions, SharedLocalAndGenericMemory) {
   EXPECT_EQ(eval64("st.shared.u64 [mem], 5; atom.shared.cas.b64 %t640, [mem], 5, 9; ld.shared.u64 %d, [mem];"), 9u);
   EXPECT_EQ(eval32("st.shared.u32 [mem], %x; cp.async.ca.shared.global [mem+16], [%out], 16; cp.async.wait_all; ld.shared.u32 %r, [mem];", 4), 4u);
   EXPECT_EQ(eval32("mbarrier.init.shared.b64 [mem], 1; mbarrier.arrive.shared.b64 %t640, [mem]; "
-                   "mbarrier.test_wait.shared.b64 %p, [mem], %t640; selp.u32 %r, 1, 0, %p;"), 1u);
+                   "mbarrier.test_wait.shared.b64 %p, [mem], %t640; selp.u32 %r, 1, 0, %p;"),
+            1u);
 }
 
 TEST(Instructions, CallsWithParametersAndPrototypes) {

@@ -18,8 +18,7 @@ class Kernels : public testing::TestWithParam<const char*> {
   void SetUp() override {
     text_ = read_file(std::string(KERNELS_DIR) + "/kernels_" + GetParam() + ".ptx");
     device_ = std::make_unique<Device>(text_);
-    ASSERT_NE(device_->module, nullptr) << "line " << device_->error.line << ": " << device_->error.message << ": "
-                                        << device_->error.instruction;
+    ASSERT_NE(device_->module, nullptr) << "line " << device_->error.line << ": " << device_->error.message << ": " << device_->error.instruction;
   }
   std::string text_;
   std::unique_ptr<Device> device_;
@@ -89,8 +88,7 @@ TEST_P(Kernels, ConvolvesWithConstantMemory) {
       float sum = 0;
       for (int dy = -2; dy <= 2; ++dy)
         for (int dx = -2; dx <= 2; ++dx)
-          sum = std::fma(in[std::clamp(y + dy, 0, height - 1) * width + std::clamp(x + dx, 0, width - 1)],
-                         weights[(dy + 2) * 5 + dx + 2], sum);
+          sum = std::fma(in[std::clamp(y + dy, 0, height - 1) * width + std::clamp(x + dx, 0, width - 1)], weights[(dy + 2) * 5 + dx + 2], sum);
       ASSERT_EQ(out[y * width + x], sum) << x << "," << y;
     }
 }
@@ -175,8 +173,7 @@ TEST_P(Kernels, FloatFunctions) {
 
 TEST_P(Kernels, Printf) {
   EXPECT_RUNS(device_->run("say", Dim{1, 1, 1}, Dim{32, 1, 1}, 2, 3.14159, uint64_t{0}));
-  EXPECT_EQ(device_->printed,
-            "thread 0 of 32:  3.14 text q 1099511627776 %\nthread 1 of 32:  3.14 text q 1099511627776 %\n");
+  EXPECT_EQ(device_->printed, "thread 0 of 32:  3.14 text q 1099511627776 %\nthread 1 of 32:  3.14 text q 1099511627776 %\n");
 }
 
 TEST_P(Kernels, SwitchWithDivergentTargets) {

@@ -109,8 +109,9 @@ TEST(Launch, FaultsSayWhatHappened) {
 }
 
 TEST(Launch, ThreadsThatExitedDoNotHoldBarriers) {
-  Device device(kernel("ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 40; @%p1 exit; bar.sync 0; "
-                       "atom.global.add.u32 %r2, [%d1], 1; bar.warp.sync 0xffffffff;"));
+  Device device(
+      kernel("ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 40; @%p1 exit; bar.sync 0; "
+             "atom.global.add.u32 %r2, [%d1], 1; bar.warp.sync 0xffffffff;"));
   const uint64_t out = device.alloc(4);
   EXPECT_RUNS(device.run("k", {1, 1, 1}, {64, 1, 1}, out));
   EXPECT_EQ(device.download<uint32_t>(out, 1)[0], 40u);
@@ -168,7 +169,11 @@ TEST_P(Fatbin, PtxIsFoundAndCompiles) {
   const CompileResult result = compile(text);
   EXPECT_NE(result.module, nullptr) << result.error.line << result.error.message;
   EXPECT_EQ(find_ptx(image.data(), 0, 90, &why), text) << "only a pointer";
-  const struct { uint32_t magic, version; const void* data; const void* extra; } wrapper{0x466243B1, 2, image.data(), nullptr};
+  const struct {
+    uint32_t magic, version;
+    const void* data;
+    const void* extra;
+  } wrapper{0x466243B1, 2, image.data(), nullptr};
   EXPECT_EQ(find_ptx(&wrapper, 0, 90, &why), text);
   EXPECT_TRUE(find_ptx(image.data(), image.size(), 70, &why).empty());
   EXPECT_NE(why.find("sm_70"), std::string::npos);
@@ -189,8 +194,7 @@ TEST_P(Fatbin, DamagedImagesAreRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nvcc, Fatbin, testing::Values("none", "speed", "size"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Nvcc, Fatbin, testing::Values("none", "speed", "size"), [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace tube::sim::ptx

@@ -45,7 +45,10 @@ std::string write_file(const char* name, const std::string& content) {
 TEST(ElfFile, WhatIsNotElfIsRefused) {
   EXPECT_FALSE(read_elf("/no/such/file").ok());
   EXPECT_FALSE(read_elf(write_file("text", std::string(200, 'x'))).ok());
-  EXPECT_FALSE(read_elf(write_file("short", "\x7f" "ELF")).ok());
+  EXPECT_FALSE(read_elf(write_file("short",
+                                   "\x7f"
+                                   "ELF"))
+                   .ok());
 }
 
 TEST(ElfFile, TruncatedFilesAreReadWithoutHarm) {

@@ -1,0 +1,354 @@
+#include "proxy/module_cache.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "protocol/driver_table.gen.h"
+#include "protocol/known_kernel.h"
+#include "proxy/client_limits.h"
+#include "proxy/gpus.h"
+#include "proxy/quiet_calls.h"
+
+namespace tube::proxy {
+
+namespace {
+
+constexpr uint32_t kNoGpu = 0xffffffffu;  // of libraries
+constexpr size_t kMostIdle = 1024;        // modules; small images take more of the GPU than their bytes say
+
+CUkernel as_kernel(const LoadedKernel& kernel) { return reinterpret_cast<CUkernel>(kernel.function); }
+
+}  // namespace
+
+// ---- a module ---------------------------------------------------------------------------------------------------------
+
+// The parameter layout is asked one by one until the driver says that there is no such parameter.
+CUresult LoadedModule::look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const {
+  CUresult error;
+  if (library_) {
+    CUkernel found = nullptr;
+    error = driver.cuLibraryGetKernel(&found, reinterpret_cast<CUlibrary>(raw_), name.c_str());
+    kernel->function = reinterpret_cast<CUfunction>(found);
+  } else {
+    error = driver.cuModuleGetFunction(&kernel->function, reinterpret_cast<CUmodule>(raw_), name.c_str());
+  }
+  if (error != CUDA_SUCCESS) return error;
+  for (size_t index = 0;; ++index) {
+    size_t offset = 0, size = 0;
+    error = library_ ? driver.cuKernelGetParamInfo(as_kernel(*kernel), index, &offset, &size)
+                     : driver.cuFuncGetParamInfo(kernel->function, index, &offset, &size);
+    if (error == CUDA_ERROR_INVALID_VALUE) return CUDA_SUCCESS;
+    if (error != CUDA_SUCCESS) return error;
+    if (index >= limits::kParameters) return CUDA_ERROR_NOT_SUPPORTED;
+    kernel->layout.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
+    kernel->parameter_bytes = std::max(kernel->parameter_bytes, static_cast<uint32_t>(offset + size));
+  }
+}
+
+std::optional<LoadedKernel::OnGpu> LoadedModule::seen(const LoadedKernel& kernel, uint32_t gpu) {
+  std::lock_guard lock(mutex_);
+  const auto on = kernel.on.find(gpu);
+  return on == kernel.on.end() ? std::nullopt : std::optional(on->second);
+}
+
+// Of two that come with it at once the first one's is kept: nobody can have changed an attribute before.
+void LoadedModule::note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::OnGpu& found) {
+  std::lock_guard lock(mutex_);
+  const auto [on, first] = kernel.on.try_emplace(gpu, found);
+  if (first) return;
+  on->second.loaded |= found.loaded;
+  if (on->second.function == nullptr) on->second.function = found.function;
+}
+
+LoadedKernel::OnGpu LoadedModule::describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const {
+  LoadedKernel::OnGpu on;
+  for (uint32_t id = 0; id < info::kFunctionAttributeCount; ++id) {
+    const auto attribute = static_cast<CUfunction_attribute>(id);
+    on.attributes[id][0] = library_ ? driver.cuKernelGetAttribute(&on.attributes[id][1], attribute, as_kernel(kernel), device)
+                                    : driver.cuFuncGetAttribute(&on.attributes[id][1], attribute, kernel.function);
+  }
+  on.dynamic_limit = on.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES][1];
+  return on;
+}
+
+// Without the lock: the driver may wait for the context of all, and others ask for this module's limits meanwhile.
+CUresult LoadedModule::load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu) {
+  CUfunction function = nullptr;
+  if (library_) {
+    if (CUresult error = driver.cuKernelGetFunction(&function, as_kernel(kernel)); error != CUDA_SUCCESS) return error;
+    CUcontext context = nullptr;
+    if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != gpus[gpu].context) function = nullptr;  // a green context's
+  }
+  LoadedKernel::OnGpu on = describe(driver, kernel, gpus[gpu].device);
+  on.loaded = true;
+  on.function = function;
+  note(kernel, gpu, on);
+  return CUDA_SUCCESS;
+}
+
+LoadedKernel* LoadedModule::find(const std::string& name, uint32_t gpu, bool* loaded) {
+  std::lock_guard lock(mutex_);
+  const auto found = kernels_.find(name);
+  if (found == kernels_.end()) return nullptr;
+  const auto on = found->second.on.find(gpu);
+  *loaded = on != found->second.on.end() && on->second.loaded;
+  return &found->second;
+}
+
+CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel** out,
+                              bool* fresh) {
+  bool loaded = false;
+  *out = find(name, gpu, &loaded);
+  *fresh = !loaded;
+  if (*out == nullptr) {
+    LoadedKernel kernel;
+    if (CUresult error = look_up(driver, name, &kernel); error != CUDA_SUCCESS) return error;
+    kernel.name = images.intern(name);
+    std::lock_guard lock(mutex_);
+    *out = &kernels_.try_emplace(name, std::move(kernel)).first->second;
+  }
+  if (!loaded) {
+    if (CUresult error = load_on(driver, gpus, **out, gpu); error != CUDA_SUCCESS) return error;
+  }
+  std::lock_guard lock(mutex_);
+  ++(*out)->lookups;
+  return CUDA_SUCCESS;
+}
+
+std::vector<std::byte> LoadedModule::table(uint32_t gpu, std::span<const int> capabilities, size_t room) {
+  std::lock_guard lock(mutex_);
+  std::vector<const LoadedKernel*> known;
+  for (const auto& [name, kernel] : kernels_) {
+    if (auto on = kernel.on.find(gpu); on != kernel.on.end() && on->second.loaded) known.push_back(&kernel);
+  }
+  std::stable_sort(known.begin(), known.end(), [](const LoadedKernel* a, const LoadedKernel* b) { return a->lookups > b->lookups; });
+  std::vector<std::byte> bytes;
+  for (const LoadedKernel* kernel : known) {
+    const size_t layout_bytes = kernel->layout.size() * sizeof(KernelParameter);
+    wire::KnownKernel entry{};
+    entry.name_bytes = static_cast<uint32_t>(kernel->name->size());
+    entry.parameter_count = static_cast<uint32_t>(kernel->layout.size());
+    entry.parameter_bytes = kernel->parameter_bytes;
+    entry.writes = image_->facts(capabilities).writes(*kernel->name);
+    entry.entry_bytes = static_cast<uint32_t>((sizeof(entry) + layout_bytes + entry.name_bytes + 7) & ~size_t{7});
+    std::memcpy(entry.attributes, kernel->on.at(gpu).attributes, sizeof(entry.attributes));
+    if (entry.entry_bytes > room - bytes.size()) continue;
+    const size_t at = bytes.size();
+    bytes.resize(at + entry.entry_bytes);
+    std::memcpy(bytes.data() + at, &entry, sizeof(entry));
+    if (layout_bytes != 0) std::memcpy(bytes.data() + at + sizeof(entry), kernel->layout.data(), layout_bytes);
+    std::memcpy(bytes.data() + at + sizeof(entry) + layout_bytes, kernel->name->data(), entry.name_bytes);
+  }
+  return bytes;
+}
+
+CUresult LoadedModule::raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes) {
+  constexpr auto kLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+  if (bytes < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!seen(kernel, gpu).has_value()) note(kernel, gpu, describe(driver, kernel, device));  // what others shall see is noted first
+  std::lock_guard lock(mutex_);
+  int32_t& now = kernel.on.at(gpu).dynamic_limit;
+  if (bytes <= now) return CUDA_SUCCESS;
+  const CUresult error =
+      library_ ? driver.cuKernelSetAttribute(kLimit, bytes, as_kernel(kernel), device) : driver.cuFuncSetAttribute(kernel.function, kLimit, bytes);
+  if (error == CUDA_SUCCESS) now = bytes;
+  return error;
+}
+
+int32_t LoadedModule::limit(const LoadedKernel& kernel, uint32_t gpu) {
+  const auto on = seen(kernel, gpu);
+  return on.has_value() ? on->dynamic_limit : 0;
+}
+
+// ---- all of them ------------------------------------------------------------------------------------------------------
+
+ModuleCache::~ModuleCache() {
+  unload_retired();
+  unload_idle();
+}
+
+// mutex_ is held.
+std::shared_ptr<LoadedModule> ModuleCache::pick(Slot& slot, uint64_t session) {
+  for (const auto& module : slot.modules) {
+    if (std::find(module->users_.begin(), module->users_.end(), session) != module->users_.end()) continue;
+    module->users_.push_back(session);
+    ++shared_;
+    return module;
+  }
+  return nullptr;
+}
+
+CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out,
+                          bool* fresh) {
+  *fresh = true;
+  const bool shareable = share_ && wanted.may_share && image->facts(gpus_.capabilities()).stateless;
+  if (!shareable) {
+    uint64_t raw = 0;
+    if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
+    *out = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, false, raw);
+    std::lock_guard lock(mutex_);
+    ++loaded_;
+    return CUDA_SUCCESS;
+  }
+  std::shared_ptr<Slot> slot;
+  std::vector<std::shared_ptr<LoadedModule>> old;
+  {
+    std::lock_guard lock(mutex_);
+    std::shared_ptr<Slot>& place = slots_[Key{image.get(), wanted.library, wanted.library ? kNoGpu : wanted.gpu}];
+    if (place == nullptr) place = std::make_shared<Slot>();
+    slot = place;
+    *out = pick(*slot, wanted.session);
+    *fresh = *out == nullptr;
+    if (!*fresh) return CUDA_SUCCESS;
+    take_idle(limits::kIdleModuleBytes, &old);
+  }
+  unload(old);
+  // The turn before the lock: who waits for one may not hold up another client that loads the same image.
+  return quietly([&] { return load_shared(wanted, *slot, image, load, out, fresh); });
+}
+
+CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load,
+                                  std::shared_ptr<LoadedModule>* out, bool* fresh) {
+  std::lock_guard loading(slot.loading);
+  {
+    std::lock_guard lock(mutex_);
+    *out = pick(slot, wanted.session);  // somebody has been faster
+    *fresh = *out == nullptr;
+    if (!*fresh) return CUDA_SUCCESS;
+  }
+  uint64_t raw = 0;
+  if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
+  auto module = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, true, raw);
+  module->users_.push_back(wanted.session);
+  std::lock_guard lock(mutex_);
+  ++loaded_;
+  slot.modules.push_back(module);
+  *out = std::move(module);
+  return CUDA_SUCCESS;
+}
+
+void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> module) {
+  std::vector<std::shared_ptr<LoadedModule>> old;
+  {
+    std::lock_guard lock(mutex_);
+    if (module->shared()) {
+      std::erase(module->users_, session);
+      module->last_used_ = ++clock_;
+      return;
+    }
+    retired_bytes_ += module->image()->size();
+    retired_.push_back(std::move(module));
+    // Half of them at once, so that the next ones wait for nothing again.
+    const bool full = !share_ || retired_bytes_ > limits::kRetiredModuleBytes || retired_.size() > limits::kRetiredModules;
+    for (size_t left = full ? (retired_.size() + 1) / 2 : 0; left != 0; --left) {
+      retired_bytes_ -= retired_.front()->image()->size();
+      old.push_back(std::move(retired_.front()));
+      retired_.pop_front();
+    }
+  }
+  unload(old);
+}
+
+// mutex_ is held. The least recently used first, until at most `above_bytes` of idle images are left, and not more than kMostIdle.
+void ModuleCache::take_idle(uint64_t above_bytes, std::vector<std::shared_ptr<LoadedModule>>* out) {
+  // A slot that somebody is about to fill is held by him.
+  std::erase_if(slots_, [](const auto& entry) { return entry.second->modules.empty() && entry.second.use_count() == 1; });
+  std::vector<std::pair<uint64_t, Slot*>> idle;
+  uint64_t bytes = 0;
+  for (auto& [key, slot] : slots_) {
+    for (const auto& module : slot->modules) {
+      if (!module->users_.empty()) continue;
+      bytes += module->image()->size();
+      idle.emplace_back(module->last_used_, slot.get());
+    }
+  }
+  size_t left = idle.size();
+  if (bytes <= above_bytes && left <= kMostIdle) return;
+  std::sort(idle.begin(), idle.end());
+  for (const auto& [when, slot] : idle) {
+    if (bytes <= above_bytes && left <= kMostIdle) break;
+    --left;
+    const auto found = std::find_if(slot->modules.begin(), slot->modules.end(),
+                                    [when = when](const auto& module) { return module->users_.empty() && module->last_used_ == when; });
+    bytes -= (*found)->image()->size();
+    out->push_back(std::move(*found));
+    slot->modules.erase(found);
+  }
+}
+
+// In the context of the module's GPU, whatever the thread's is; one turn for all of a GPU's.
+void ModuleCache::unload(std::vector<std::shared_ptr<LoadedModule>>& modules) {
+  const auto unload_on = [&](uint32_t gpu) {
+    for (const auto& module : modules) {
+      if (module->home() != gpu) continue;
+      const CUresult error = module->library() ? driver_.cuLibraryUnload(reinterpret_cast<CUlibrary>(module->raw()))
+                                               : driver_.cuModuleUnload(reinterpret_cast<CUmodule>(module->raw()));
+      if (error != CUDA_SUCCESS) log_debug("a module is not unloaded: %s", result_text(driver_, error).c_str());
+    }
+    return CUDA_SUCCESS;
+  };
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {  // none when they are closed already
+    if (std::none_of(modules.begin(), modules.end(), [gpu](const auto& module) { return module->home() == gpu; })) continue;
+    if (driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
+    (void)quietly([&] { return unload_on(gpu); });
+    CUcontext popped = nullptr;
+    driver_.cuCtxPopCurrent_v2(&popped);
+  }
+  modules.clear();
+}
+
+void ModuleCache::unload_retired() {
+  std::vector<std::shared_ptr<LoadedModule>> old;
+  {
+    std::lock_guard lock(mutex_);
+    old.assign(retired_.begin(), retired_.end());
+    retired_.clear();
+    retired_bytes_ = 0;
+  }
+  unload(old);
+}
+
+void ModuleCache::unload_idle() {
+  std::vector<std::shared_ptr<LoadedModule>> old;
+  {
+    std::lock_guard lock(mutex_);
+    take_idle(0, &old);
+  }
+  unload(old);
+}
+
+bool ModuleCache::make_room() {
+  const Counts before = counts();
+  if (before.idle == 0 && before.retired == 0) return false;
+  return if_all_are_quiet(0, [this] {
+    unload_retired();
+    unload_idle();
+  });
+}
+
+// In a turn of every GPU from `gpu` on, if all of them are to be had at once.
+bool ModuleCache::if_all_are_quiet(uint32_t gpu, const std::function<void()>& then) {
+  if (gpu == gpus_.count()) return then(), true;
+  if (driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) return false;
+  bool done = false;
+  (void)quietly_if_nobody_waits([&] { done = if_all_are_quiet(gpu + 1, then); });
+  CUcontext popped = nullptr;
+  driver_.cuCtxPopCurrent_v2(&popped);
+  return done;
+}
+
+ModuleCache::Counts ModuleCache::counts() const {
+  std::lock_guard lock(mutex_);
+  Counts counts{loaded_, shared_, 0, retired_.size(), 0};
+  for (const auto& [key, slot] : slots_) {
+    for (const auto& module : slot->modules) {
+      if (!module->users_.empty()) continue;
+      ++counts.idle;
+      counts.idle_bytes += module->image()->size();
+    }
+  }
+  return counts;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,167 @@
+// Modules loaded with the driver, and which of them serve several functions at once.
+//
+// Loading a module, loading one of its kernels and unloading it wait for all work of the GPU's context, of every function (measured,
+// docs/decisions), and cost milliseconds. So an image that keeps no state (image/state.h) is loaded once: the next function that
+// brings the same bytes gets the same module, with the kernels that others looked up before. When its last user leaves it stays, for
+// the next one, up to limits::kIdleModuleBytes of images. Nobody can tell:
+//
+//   - a program that loads an image twice gets two modules, as natively: a module has each session at most once
+//   - what a look-up answers is what it answered first, before anybody changed an attribute
+//   - the limit of dynamic shared memory only grows here; each session's own value is checked before the driver sees a launch
+//   - a preferred carve-out or cache configuration is a hint and set for all
+//   - who changes another attribute, asks for a variable, or exceeds its own limit where a neighbour raised the module's, gets a module of
+//     its own at that moment (take_own_module)
+//
+// A module with state, or loaded with JIT options, belongs to one session. It is not unloaded when it is given back but when no function is left
+// or too many wait, because others would stand still meanwhile.
+//
+// Who loads, unloads, or looks up a kernel that is not loaded yet may wait: for the streams that wait for other programs (ten seconds), then
+// as long as the driver does (quiet_calls.h). He does so without any lock but a slot's `loading` (rank 25, behind the turn),
+// which keeps two from loading the same image twice. `mutex_` (rank 33) guards the tables, a module's own (rank 34) its
+// kernels; neither is held over a driver call that waits. Any thread; where a GPU is named, its context is current.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "protocol/device_info.h"
+#include "proxy/image_store.h"
+
+namespace tube::proxy {
+
+struct Driver;
+class Gpus;
+
+struct KernelParameter {  // as tubeGetKernel's reply carries it
+  uint32_t offset;
+  uint32_t size;
+};
+
+// A kernel as the driver described it when it was first looked up.
+struct LoadedKernel {
+  struct OnGpu {  // with its attributes, as they were before anybody changed one
+    bool loaded = false;
+    CUfunction function = nullptr;                              // a library's, as the GPU's shared context names it; nullptr: not seen there
+    int32_t attributes[info::kFunctionAttributeCount][2] = {};  // {result, value}
+    int32_t dynamic_limit = 0;                                  // the driver's value now
+  };
+  CUfunction function = nullptr;  // a library's: a CUkernel cast
+  const std::string* name = nullptr;
+  std::vector<KernelParameter> layout;
+  uint32_t parameter_bytes = 0;
+  uint64_t lookups = 0;
+  std::map<uint32_t, OnGpu> on;  // by GPU; under the module's lock, see LoadedModule::seen
+};
+
+class LoadedModule {
+ public:
+  LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu, bool shared, uint64_t raw)
+      : image_(std::move(image)), library_(library), gpu_(gpu), shared_(shared), raw_(raw) {}
+
+  uint64_t raw() const { return raw_; }
+  bool library() const { return library_; }
+  bool shared() const { return shared_; }
+  const std::shared_ptr<const Image>& image() const { return image_; }
+
+  // Looks a kernel up, and loads it into the current context, which is `gpu`'s, unless that has happened. `fresh`: the driver was asked,
+  // and may have waited. The kernel lives as long as the module.
+  CUresult kernel(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel** out, bool* fresh);
+  // The kernels known on `gpu`, as the table of protocol/known_kernel.h, the most wanted first, up to `room` bytes.
+  std::vector<std::byte> table(uint32_t gpu, std::span<const int> capabilities, size_t room);
+  // What is known of a kernel on `gpu`; nothing: nobody has asked there. Never waits, nor do the next two.
+  std::optional<LoadedKernel::OnGpu> seen(const LoadedKernel& kernel, uint32_t gpu);
+  // Raises the driver's limit of dynamic shared memory if it is below `bytes`.
+  CUresult raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes);
+  int32_t limit(const LoadedKernel& kernel, uint32_t gpu);
+
+ private:
+  friend class ModuleCache;
+  CUresult look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const;
+  CUresult load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu);
+  LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
+  LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const;
+  void note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::OnGpu& found);
+  uint32_t home() const { return library_ ? 0 : gpu_; }  // the GPU whose context it is unloaded in
+
+  const std::shared_ptr<const Image> image_;  // the driver may read it until the unload
+  const bool library_;
+  const uint32_t gpu_;  // a module's; a library is of no GPU
+  const bool shared_;
+  const uint64_t raw_;  // CUlibrary or CUmodule
+  std::mutex mutex_;    // rank 34: kernels_
+  std::map<std::string, LoadedKernel> kernels_;
+  std::vector<uint64_t> users_;  // sessions; under the cache's mutex_
+  uint64_t last_used_ = 0;
+};
+
+class ModuleCache {
+ public:
+  // `share` false: every session loads for itself, and gives back to the driver at once.
+  ModuleCache(const Driver& driver, Gpus& gpus, bool share) : driver_(driver), gpus_(gpus), share_(share) {}
+  ~ModuleCache();
+  ModuleCache(const ModuleCache&) = delete;
+  ModuleCache& operator=(const ModuleCache&) = delete;
+
+  // The driver's load of an image in the current context: what is asked for when nothing is there.
+  // It may load another image in the place of `*image`, which is then the module's.
+  using Load = std::function<CUresult(std::shared_ptr<const Image>* image, uint64_t* raw)>;
+  struct Wanted {
+    uint64_t session = 0;
+    bool library = false;
+    uint32_t gpu = 0;
+    bool may_share = false;  // an ordinary load in the GPU's shared context
+  };
+  // `fresh`: the driver was asked, and may have waited. Any session's thread.
+  CUresult get(const Wanted& wanted, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh);
+  // The session has no more use of it. Unloads, and waits, when too many are left.
+  void give_back(uint64_t session, std::shared_ptr<LoadedModule> module);
+  // Unloads what belonged to sessions that are gone. When no function is there, or somebody may wait (the janitor's thread).
+  void unload_retired();
+  // Unloads all that nobody uses.
+  void unload_idle();
+  // For its GPU memory, when that has run out: both of the above. False: there was nothing, or some stream waits for its program. Who
+  // allocates never waits for that one.
+  bool make_room();
+
+  struct Counts {
+    uint64_t loaded, shared, idle, retired, idle_bytes;
+  };
+  Counts counts() const;
+
+ private:
+  struct Slot {
+    std::mutex loading;  // rank 25
+    std::vector<std::shared_ptr<LoadedModule>> modules;
+  };
+  using Key = std::tuple<const Image*, bool, uint32_t>;
+
+  std::shared_ptr<LoadedModule> pick(Slot& slot, uint64_t session);
+  void take_idle(uint64_t above_bytes, std::vector<std::shared_ptr<LoadedModule>>* out);
+  CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out,
+                       bool* fresh);
+  bool if_all_are_quiet(uint32_t gpu, const std::function<void()>& then);
+  void unload(std::vector<std::shared_ptr<LoadedModule>>& modules);
+
+  const Driver& driver_;
+  Gpus& gpus_;
+  const bool share_;
+  mutable std::mutex mutex_;  // rank 33: the members below
+  std::map<Key, std::shared_ptr<Slot>> slots_;
+  std::list<std::shared_ptr<LoadedModule>> retired_;
+  uint64_t retired_bytes_ = 0;
+  uint64_t loaded_ = 0;
+  uint64_t shared_ = 0;
+  uint64_t clock_ = 0;
+};
+
+}  // namespace tube::proxy

@@ -1,0 +1,52 @@
+// Driver calls that wait for the whole context, and streams that wait for a program.
+//
+// Loading and unloading code, giving back memory that cuMemAlloc, cuMemHostRegister or cuArrayCreate made, and the first
+// launch of a kernel that needs more local memory than any before it make the driver wait until the context is idle, and
+// every launch of every client stands still meanwhile (measured, docs/decisions/0009-quiet-calls.md). When a stream of one
+// client waits for a value that its program has yet to write, and that program first wants to launch something, another
+// client's module load would stop both for good.
+//
+// So these calls take turns with such waits, outside of the driver: a call begins when no stream waits for another program, and
+// a wait is submitted when no such call is in the driver. Whoever has to wait waits alone; everybody else goes on. A wait
+// is over when the event recorded behind it is. A program that keeps some stream waiting at all times would keep the calls
+// out: after kPatience they are made all the same. Calls that overlap would keep a wait out: one that has come goes before calls that have
+// not begun.
+//
+// A turn (rank 12) is the first thing to take: who waits for one may hold no lock that another session needs for a call that natively waits
+// for nothing, or the stream that he waits for is never released. Turns of one thread may lie inside each other: the outer one counts,
+// and the inner calls go straight into the driver. Whoever makes several such calls, or takes a lock around them, takes
+// one turn around all of it with quietly().
+//
+// install_quiet_calls() puts this into the table of the driver's entry points, so no caller has to know. Costs the calls an
+// uncontended lock, a wait an event. Session threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/cuda_api.h"
+
+namespace tube::proxy {
+
+struct Driver;
+
+// Once, right after the table was filled and before other threads read it.
+void install_quiet_calls(Driver& table);
+
+// `call` in a turn of the current device: for up to ten seconds it waits for the streams that wait for other programs, and then as long as the
+// driver does, which may be without end. No lock but the session's own may be held (above). Straight away in a turn that the thread has already,
+// and when nothing is installed or no context is current.
+CUresult quietly(const std::function<CUresult()>& call);
+
+// For what natively waits for nothing, and can do without: `call` in a turn if one is to be had at once, otherwise false. The
+// caller's own waits count as well: natively this call would not stand for them. What `call` then asks of the driver waits for kernels.
+bool quietly_if_nobody_waits(const std::function<void()>& call);
+
+// For who has waited for that with quiet_patience_ms() of patience, as all calls do: `call` in a turn although streams wait for programs.
+void quietly_all_the_same(const std::function<void()>& call);
+
+// How long a call waits for the others' waits. To set it is for tests.
+uint32_t quiet_patience_ms();
+void set_quiet_patience(uint32_t milliseconds);
+
+}  // namespace tube::proxy

@@ -1,0 +1,198 @@
+// Two programs on one GPU that know nothing of each other: what one does with code and memory may not stop the other.
+//
+// The first holds one of its streams with a word, and opens it only after it has launched and waited for more work on another
+// stream. Meanwhile the second does one thing for which a driver waits until its context is idle.
+#include "tests/conformance/gate.h"
+#include "tests/conformance/two_processes.h"
+
+CASES_HOLD_STREAMS;
+
+namespace {
+
+constexpr int kSteps = 300;
+
+struct NothingMore {
+  void operator()() const {}
+};
+
+// `more` is done while the stream is held, and natively does not wait for it. Before this program opens it.
+template <class More = NothingMore>
+void hold_and_work(Other& other, CUfunction step, More more = {}) {
+  DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 0));
+  Gate gate;
+  CUstream held = nullptr, free_running = nullptr;
+  CU(cuStreamCreate(&held, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamCreate(&free_running, CU_STREAM_NON_BLOCKING));
+  other.link().wait();  // it has done everything that comes before
+  gate.stop(held);
+  other.link().done();
+  other.link().wait();  // it is about to
+  for (int i = 0; i < kSteps; ++i) {
+    LAUNCH(step, {1}, {32}, 0, free_running, value.pointer, 1u, 1u, 32);
+    CU(cuStreamSynchronize(free_running));
+  }
+  more();
+  gate.open();
+  SHOW(cuStreamSynchronize(held));
+  printf("%u\n", value.read()[0]);
+  other.finish();
+}
+
+void hold_and_work(Other& other) {
+  Gpu gpu;
+  Module module("kernels.fatbin");
+  hold_and_work(other, module.function("step"));
+}
+
+// The same library in both programs.
+struct Library {
+  CUlibrary handle = nullptr;
+  Library() {
+    const std::vector<char> image = read_beside("kernels.fatbin");
+    CU(cuLibraryLoadData(&handle, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  }
+  ~Library() { CU(cuLibraryUnload(handle)); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  CUfunction function(const char* name) const {
+    CUkernel kernel = nullptr;
+    CUfunction function = nullptr;
+    CU(cuLibraryGetKernel(&kernel, handle, name));
+    CU(cuKernelGetFunction(&function, kernel));
+    return function;
+  }
+};
+
+// Between these two the first program's stream is held.
+void ready(Link& link) {
+  link.done();
+  link.wait();
+  link.done();
+}
+
+}  // namespace
+
+CASE(code_is_loaded) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    const std::vector<char> image = read_beside("kernels.fatbin");
+    ready(link);
+    CUmodule module;
+    SHOW(cuModuleLoadData(&module, image.data()));
+    SHOW(cuModuleUnload(module));
+  });
+  hold_and_work(other);
+}
+
+CASE(code_is_unloaded) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUmodule module;
+    CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
+    ready(link);
+    SHOW(cuModuleUnload(module));
+  });
+  hold_and_work(other);
+}
+
+CASE(a_kernel_of_a_library_is_used_first) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUlibrary library;
+    const std::vector<char> image = read_beside("kernels.fatbin");
+    CU(cuLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+    DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 2));
+    ready(link);
+    CUkernel kernel;
+    SHOW(cuLibraryGetKernel(&kernel, library, "step"));
+    LAUNCH(reinterpret_cast<CUfunction>(kernel), {1}, {32}, 0, nullptr, value.pointer, 3u, 1u, 32);
+    printf("%u\n", value.read()[0]);
+    SHOW(cuLibraryUnload(library));
+  });
+  hold_and_work(other);
+}
+
+CASE(a_kernel_of_a_library_that_another_program_changes) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    Library library;
+    DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 2));
+    ready(link);
+    LAUNCH(library.function("fill"), {1}, {32}, 0, nullptr, value.pointer, 3u, 32);
+    printf("%u\n", value.read()[0]);
+  });
+  Gpu gpu;
+  Library library;
+  const CUfunction shared = library.function("dynamic_shared");
+  DeviceArray<int> out(1);
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  hold_and_work(other, library.function("step"), [&] {
+    SHOW(cuFuncSetAttribute(shared, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 60000));
+    LAUNCH(shared, {1}, {64}, 60000, stream, out.pointer, 60000 / 4);
+    SHOW(cuStreamSynchronize(stream));
+  });
+  printf("computed %d\n", out.read()[0]);
+}
+
+CASE(host_memory_is_unregistered) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    std::vector<char> memory(1 << 16);
+    CU(cuMemHostRegister(memory.data(), memory.size(), 0));
+    ready(link);
+    SHOW(cuMemHostUnregister(memory.data()));
+  });
+  hold_and_work(other);
+}
+
+CASE(memory_is_freed) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUdeviceptr memory = 0;
+    void* pinned = nullptr;
+    CU(cuMemAlloc(&memory, 1 << 20));
+    CU(cuMemHostAlloc(&pinned, 1 << 16, 0));
+    ready(link);
+    SHOW(cuMemFree(memory));
+    SHOW(cuMemFreeHost(pinned));
+  });
+  hold_and_work(other);
+}
+
+CASE(an_array_is_destroyed) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUarray array;
+    const CUDA_ARRAY_DESCRIPTOR shape{64, 64, CU_AD_FORMAT_FLOAT, 1};
+    CU(cuArrayCreate(&array, &shape));
+    ready(link);
+    SHOW(cuArrayDestroy(array));
+  });
+  hold_and_work(other);
+}
+
+CASE(a_program_ends) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUmodule module;
+    CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
+    ready(link);
+    printf("ends\n");
+  });
+  hold_and_work(other);
+}
+
+CASE(a_program_starts) {
+  Other other([](Link& link) {
+    link.done();
+    link.wait();
+    link.done();
+    Gpu gpu;
+    Module module("kernels.fatbin");
+    DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 2));
+    LAUNCH(module.function("step"), {1}, {32}, 0, nullptr, value.pointer, 3u, 1u, 32);
+    printf("%u\n", value.read()[0]);
+  });
+  hold_and_work(other);
+}

@@ -1,0 +1,169 @@
+// Which loads reach the driver, and what one session's changes are to another.
+#include "proxy/module_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "protocol/driver_table.gen.h"
+#include "protocol/known_kernel.h"
+#include "proxy/gpus.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+const std::string kStateless = ".version 8.0\n.entry k() { ret; }\n";
+const std::string kWithVariable = ".version 8.0\n.global .u32 counter;\n";
+
+class ModuleCacheTest : public ::testing::Test {
+ protected:
+  ModuleCacheTest() : driver(test::make_fake_driver()), gpus(driver), cache(driver, gpus, true) {
+    driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+    driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+    driver.cuLibraryUnload = [](CUlibrary) {
+      ++unloads;
+      return CUDA_SUCCESS;
+    };
+    driver.cuKernelGetAttribute = [](int* value, CUfunction_attribute, CUkernel, CUdevice) {
+      *value = limit;
+      return CUDA_SUCCESS;
+    };
+    driver.cuKernelSetAttribute = [](CUfunction_attribute, int value, CUkernel, CUdevice) {
+      limit = value;
+      return CUDA_SUCCESS;
+    };
+    loads = unloads = 0;
+    limit = 48;
+    EXPECT_TRUE(gpus.open().ok());
+  }
+
+  std::shared_ptr<LoadedModule> get(uint64_t session, const std::string& text, bool may_share = true) {
+    std::shared_ptr<LoadedModule> module;
+    bool fresh = false;
+    const auto image = images.from_bytes(std::as_bytes(std::span(text)));
+    const auto load = [](std::shared_ptr<const Image>*, uint64_t* raw) {
+      *raw = ++loads;
+      return CUDA_SUCCESS;
+    };
+    EXPECT_EQ(cache.get({session, true, 0, may_share}, *image, load, &module, &fresh), CUDA_SUCCESS);
+    return module;
+  }
+  LoadedKernel* kernel(LoadedModule& module, const char* name, bool* fresh) {
+    LoadedKernel* found = nullptr;
+    EXPECT_EQ(module.kernel(driver, images, gpus, 0, name, &found, fresh), CUDA_SUCCESS);
+    return found;
+  }
+
+  static inline int loads = 0, unloads = 0, limit = 0;
+  Driver driver;
+  Gpus gpus;
+  ImageStore images;
+  ModuleCache cache;
+};
+
+TEST_F(ModuleCacheTest, OneLoadServesSeveralSessions) {
+  const auto first = get(1, kStateless), second = get(2, kStateless);
+  EXPECT_EQ(first, second);
+  EXPECT_EQ(loads, 1);
+}
+
+TEST_F(ModuleCacheTest, OneSessionGetsTwoModulesForTwoLoads) {
+  const auto first = get(1, kStateless), again = get(1, kStateless);
+  EXPECT_NE(first, again);
+  EXPECT_EQ(get(2, kStateless), first);
+  EXPECT_EQ(get(2, kStateless), again);
+  EXPECT_EQ(loads, 2);
+}
+
+TEST_F(ModuleCacheTest, VariablesAndSpecialLoadsAreNotShared) {
+  EXPECT_NE(get(1, kWithVariable), get(2, kWithVariable));
+  EXPECT_NE(get(1, kStateless, false), get(2, kStateless, false));
+  EXPECT_EQ(loads, 4);
+}
+
+TEST_F(ModuleCacheTest, AModuleOutlivesItsUsers) {
+  auto first = get(1, kStateless);
+  cache.give_back(1, first);
+  EXPECT_EQ(get(2, kStateless), first);
+  EXPECT_EQ(unloads, 0);
+  cache.give_back(2, first);
+  cache.unload_idle();
+  EXPECT_EQ(unloads, 1);
+  EXPECT_EQ(cache.counts().idle, 0u);
+}
+
+TEST_F(ModuleCacheTest, OnlySoManyStayWithoutUsers) {
+  for (int i = 0; i < 1100; ++i) cache.give_back(1, get(1, kStateless + "// " + std::to_string(i)));
+  EXPECT_GT(unloads, 50);
+  EXPECT_LE(cache.counts().idle, 1025u);
+  const int before = loads;
+  cache.give_back(2, get(2, kStateless + "// 1099"));
+  EXPECT_EQ(loads, before) << "the last ones are there";
+}
+
+TEST_F(ModuleCacheTest, AModuleInUseIsNotUnloaded) {
+  const auto first = get(1, kStateless);
+  cache.unload_idle();
+  EXPECT_EQ(unloads, 0);
+  EXPECT_EQ(get(2, kStateless), first);
+}
+
+TEST_F(ModuleCacheTest, OwnModulesWaitForTheirUnload) {
+  cache.give_back(1, get(1, kWithVariable));
+  EXPECT_EQ(unloads, 0);
+  EXPECT_EQ(cache.counts().retired, 1u);
+  cache.unload_retired();
+  EXPECT_EQ(unloads, 1);
+}
+
+TEST_F(ModuleCacheTest, RoomIsMadeOfWhatNobodyUses) {
+  EXPECT_FALSE(cache.make_room());
+  const auto used = get(1, kStateless);
+  EXPECT_FALSE(cache.make_room());
+  cache.give_back(1, get(1, kWithVariable));
+  cache.give_back(1, used);
+  EXPECT_TRUE(cache.make_room());
+  EXPECT_EQ(unloads, 2);
+  EXPECT_FALSE(cache.make_room());
+}
+
+TEST_F(ModuleCacheTest, TooManyThatWaitAreUnloaded) {
+  for (int i = 0; i < 300; ++i) cache.give_back(1, get(1, kWithVariable));
+  EXPECT_GT(unloads, 100);
+  EXPECT_LT(unloads, 300);
+}
+
+TEST_F(ModuleCacheTest, AKernelIsAskedForOnce) {
+  const auto module = get(1, kStateless);
+  bool fresh = false;
+  LoadedKernel* first = kernel(*module, "k", &fresh);
+  EXPECT_TRUE(fresh);
+  EXPECT_EQ(kernel(*get(2, kStateless), "k", &fresh), first);
+  EXPECT_FALSE(fresh);
+}
+
+TEST_F(ModuleCacheTest, TheTableTellsWhatWasThereFirst) {
+  const auto module = get(1, kStateless);
+  bool fresh = false;
+  LoadedKernel* one = kernel(*module, "some_kernel", &fresh);
+  EXPECT_EQ(module->raise_limit(driver, *one, 0, 0, 100), CUDA_SUCCESS);
+  EXPECT_EQ(limit, 100);
+  EXPECT_EQ(module->raise_limit(driver, *one, 0, 0, 64), CUDA_SUCCESS);
+  EXPECT_EQ(limit, 100) << "it only grows";
+  EXPECT_EQ(module->raise_limit(driver, *one, 0, 0, -1), CUDA_ERROR_INVALID_VALUE);
+  const std::vector<std::byte> table = module->table(0, gpus.capabilities(), 16000);
+  ASSERT_GE(table.size(), sizeof(wire::KnownKernel));
+  wire::KnownKernel entry;
+  std::memcpy(&entry, table.data(), sizeof(entry));
+  EXPECT_EQ(entry.entry_bytes, table.size());
+  EXPECT_EQ(entry.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES][1], 48);
+  const size_t at = sizeof(entry) + entry.parameter_count * sizeof(KernelParameter);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(table.data()) + at, entry.name_bytes), "some_kernel");
+  EXPECT_TRUE(module->table(0, gpus.capabilities(), 8).empty());
+  EXPECT_TRUE(module->table(1, gpus.capabilities(), 16000).empty()) << "it was not loaded there";
+}
+
+}  // namespace
+}  // namespace tube::proxy

@@ -1,0 +1,397 @@
+// Turns between calls that wait for the context and streams that wait for a program: against a driver of a few functions.
+//
+// Each thread is a session. That one stands in a call shows in its looks at the event behind the wait: that nothing has happened
+// by then is no luck.
+#include "proxy/quiet_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "protocol/driver_table.gen.h"
+#include "proxy/gpus.h"
+#include "proxy/janitor.h"
+#include "proxy/module_cache.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+std::atomic<bool> g_over{false};  // the stream's wait has passed
+std::atomic<bool> g_capturing{false};
+std::atomic<int> g_unloads{0}, g_waits{0}, g_events{0}, g_destroyed{0}, g_loads{0}, g_limit{0};
+std::atomic<uint64_t> g_context{1};
+
+// How often each thread looked at an event.
+class Looks {
+ public:
+  void add() {
+    std::lock_guard lock(mutex_);
+    ++looks_[std::this_thread::get_id()];
+    changed_.notify_all();
+  }
+  void clear() {
+    std::lock_guard lock(mutex_);
+    looks_.clear();
+  }
+  // Until so many other threads have looked often, or one went on although it should not.
+  template <class TooEarly>
+  void wait_for(size_t threads, TooEarly too_early) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      size_t standing = 0;
+      for (const auto& [thread, looks] : looks_) standing += thread != std::this_thread::get_id() && looks >= kOften;
+      return standing >= threads || too_early();
+    });
+  }
+  void something_happened() {
+    std::lock_guard lock(mutex_);
+    changed_.notify_all();
+  }
+
+ private:
+  static constexpr int kOften = 3;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::thread::id, int> looks_;
+} g_looks;
+
+CUresult count(std::atomic<int>& calls) {
+  ++calls;
+  g_looks.something_happened();
+  return CUDA_SUCCESS;
+}
+
+Driver make_driver() {
+  Driver d = test::make_fake_driver();
+  d.cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; };
+  d.cuCtxGetCurrent = [](CUcontext* context) { return *context = reinterpret_cast<CUcontext>(g_context.load()), CUDA_SUCCESS; };
+  d.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+  d.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+  d.cuCtxFromGreenCtx = [](CUcontext* context, CUgreenCtx green) { return *context = reinterpret_cast<CUcontext>(green), CUDA_SUCCESS; };
+  d.cuGreenCtxDestroy = [](CUgreenCtx) { return CUDA_SUCCESS; };
+  d.cuEventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(++g_events), CUDA_SUCCESS; };
+  d.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
+  d.cuEventDestroy_v2 = [](CUevent) { return ++g_destroyed, CUDA_SUCCESS; };
+  d.cuEventQuery = [](CUevent) {
+    g_looks.add();
+    return g_over.load() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  };
+  d.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
+    *status = g_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
+  d.cuModuleUnload = [](CUmodule) { return count(g_unloads); };
+  d.cuLibraryUnload = [](CUlibrary) { return count(g_unloads); };
+  d.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned int, CUlibraryOption*, void**, unsigned int) {
+    *library = reinterpret_cast<CUlibrary>(8);
+    return count(g_loads);
+  };
+  d.cuKernelGetAttribute = [](int* value, CUfunction_attribute, CUkernel, CUdevice) { return *value = 48, CUDA_SUCCESS; };
+  d.cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) { return CUDA_SUCCESS; };
+  d.cuCtxGetLimit = [](size_t* value, CUlimit) { return *value = 1024, CUDA_SUCCESS; };
+  d.cuCtxSetLimit = [](CUlimit, size_t value) { return g_limit = static_cast<int>(value), CUDA_SUCCESS; };
+  d.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr address, cuuint32_t, unsigned) {
+    ++g_waits;
+    return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  };
+  install_quiet_calls(d);
+  return d;
+}
+
+class QuietCallsTest : public ::testing::Test {
+ protected:
+  QuietCallsTest() {
+    g_over = g_capturing = false;
+    g_unloads = g_waits = g_loads = g_limit = 0;
+    g_context = 1;
+    g_looks.clear();
+    set_quiet_patience(600'000);
+  }
+  // Every test's waits are over when it ends.
+  ~QuietCallsTest() override {
+    g_over = true;
+    set_quiet_patience(600'000);
+    EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  }
+  static Driver& driver() {
+    static Driver d = make_driver();
+    return d;
+  }
+  static CUresult wait() { return driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0); }
+  // From inside a turn: until `waiter` stands before it, which shows in calls that let it go first, or has gone through.
+  static void until_it_stands() {
+    bool refused = false;
+    while (!refused && g_waits == 0) std::thread([&] { refused = !quietly_if_nobody_waits([] {}); }).join();
+  }
+};
+
+TEST_F(QuietCallsTest, CallsGoOnWhenNothingWaits) {
+  EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(quietly([] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(g_unloads, 1);
+}
+
+TEST_F(QuietCallsTest, ACallBeginsWhenTheWaitIsOver) {
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  std::thread unloader([] { driver().cuModuleUnload(nullptr); });
+  std::thread other([] { quietly([] { return count(g_unloads); }); });
+  g_looks.wait_for(2, [] { return g_unloads != 0; });
+  EXPECT_EQ(g_unloads, 0);
+  g_over = true;
+  unloader.join();
+  other.join();
+  EXPECT_EQ(g_unloads, 2);
+}
+
+TEST_F(QuietCallsTest, AWaitIsSubmittedWhenTheCallHasReturned) {
+  std::thread waiter;
+  quietly([&waiter] {
+    waiter = std::thread([] { wait(); });
+    until_it_stands();
+    EXPECT_EQ(g_waits, 0);
+    return CUDA_SUCCESS;
+  });
+  waiter.join();
+  EXPECT_EQ(g_waits, 1);
+}
+
+TEST_F(QuietCallsTest, CallsThatHaveNotBegunLetAWaitGoFirst) {
+  std::thread waiter, caller;
+  int seen = -1;
+  quietly([&] {
+    waiter = std::thread([] { wait(); });
+    until_it_stands();
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+    caller = std::thread([&] { quietly([&] { return seen = g_waits, CUDA_SUCCESS; }); });
+    g_looks.wait_for(1, [] { return false; });  // it stands for the wait above
+    g_over = true;                              // and now only for the one that has come
+    for (int i = 0; i < 100; ++i) std::thread([] { EXPECT_FALSE(quietly_if_nobody_waits([] {})); }).join();
+    return CUDA_SUCCESS;
+  });
+  waiter.join();
+  caller.join();
+  EXPECT_EQ(seen, 2);
+}
+
+// Otherwise the inner ones would stand behind what stands behind the outer one.
+TEST_F(QuietCallsTest, TurnsLieInsideEachOther) {
+  std::thread waiter;
+  quietly([&waiter] {
+    waiter = std::thread([] { wait(); });
+    until_it_stands();
+    EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+    EXPECT_TRUE(quietly_if_nobody_waits([] { quietly([] { return count(g_unloads); }); }));
+    return CUDA_SUCCESS;
+  });
+  waiter.join();
+  EXPECT_EQ(g_unloads, 2);
+  g_over = true;
+  EXPECT_EQ(quietly([] { return wait(); }), CUDA_SUCCESS) << "a wait of one's own does not stand before one's own turn";
+}
+
+TEST_F(QuietCallsTest, WhoCanDoWithoutDoesNotWait) {
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  EXPECT_FALSE(quietly_if_nobody_waits([] { ++g_unloads; })) << "not even for one's own";
+  EXPECT_EQ(g_unloads, 0);
+  g_over = true;
+  EXPECT_TRUE(quietly_if_nobody_waits([] { ++g_unloads; }));
+  EXPECT_EQ(g_unloads, 1);
+}
+
+TEST_F(QuietCallsTest, EventsBelongToAContext) {
+  g_over = true;
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  ASSERT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  const int before = g_events, destroyed = g_destroyed;
+  g_context = 2;
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  EXPECT_EQ(g_events, before + 1);
+  EXPECT_EQ(driver().cuGreenCtxDestroy(reinterpret_cast<CUgreenCtx>(2)), CUDA_SUCCESS);
+  EXPECT_EQ(g_destroyed, destroyed + 1);
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  EXPECT_EQ(g_events, before + 2) << "another context at the same address";
+  g_context = 1;
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  EXPECT_EQ(g_events, before + 2);
+  EXPECT_EQ(driver().cuGreenCtxDestroy(reinterpret_cast<CUgreenCtx>(2)), CUDA_SUCCESS);
+}
+
+TEST_F(QuietCallsTest, RefusedAndCapturedWaitsHoldNothingUp) {
+  EXPECT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 0, 1, 0), CUDA_ERROR_INVALID_VALUE);
+  g_capturing = true;
+  EXPECT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(g_unloads, 1);
+}
+
+// Natively it would only wait where the driver does, and its program could not release the stream either.
+TEST_F(QuietCallsTest, OnesOwnWaitsHoldNothingUp) {
+  ASSERT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(g_unloads, 1);
+}
+
+TEST_F(QuietCallsTest, WaitsWithoutCallsDoNotPileUp) {
+  g_over = true;
+  const int before = g_events;
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
+  EXPECT_LE(g_events - before, 32);
+}
+
+TEST_F(QuietCallsTest, PatienceEnds) {
+  std::thread([] { driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0); }).join();
+  set_quiet_patience(1);
+  EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(g_unloads, 1);
+}
+
+// ---- who stands behind another's wait holds no lock ---------------------------------------------------------------------
+
+// This thread is the program whose stream waits; the other is one that shares a module and the context's limits with it.
+class SharingTest : public QuietCallsTest {
+ protected:
+  SharingTest() : gpus_(driver()), cache_(driver(), gpus_, true) { EXPECT_TRUE(gpus_.open().ok()); }
+
+  std::shared_ptr<LoadedModule> get(uint64_t session) {
+    const std::string text = ".version 8.0\n.entry k() { ret; }\n";
+    const auto load = [](std::shared_ptr<const Image>*, uint64_t* raw) {
+      CUlibrary library = nullptr;
+      const CUresult error = driver().cuLibraryLoadData(&library, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0);
+      *raw = reinterpret_cast<uint64_t>(library);
+      return error;
+    };
+    std::shared_ptr<LoadedModule> module;
+    bool fresh = false;
+    EXPECT_EQ(cache_.get({session, true, 0, true}, *images_.from_bytes(std::as_bytes(std::span(text))), load, &module, &fresh), CUDA_SUCCESS);
+    return module;
+  }
+  LoadedKernel* kernel(LoadedModule& module, const char* name) {
+    LoadedKernel* found = nullptr;
+    bool fresh = false;
+    EXPECT_EQ(module.kernel(driver(), images_, gpus_, 0, name, &found, &fresh), CUDA_SUCCESS);
+    return found;
+  }
+  // Does `what` in another program, and comes back when that stands behind this one's wait.
+  template <class What>
+  std::thread start(What what) {
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+    std::thread other([this, what] {
+      what();
+      ended_ = true;
+      g_looks.something_happened();
+    });
+    g_looks.wait_for(1, [this] { return ended_.load(); });
+    EXPECT_FALSE(ended_);
+    return other;
+  }
+
+  std::atomic<bool> ended_{false};
+  Gpus gpus_;
+  ImageStore images_;
+  ModuleCache cache_;
+};
+
+TEST_F(SharingTest, ALookUpOfAnothersKernel) {
+  const auto module = get(1);
+  LoadedKernel* mine = kernel(*module, "mine");
+  std::thread other = start([&] { (void)kernel(*get(2), "theirs"); });
+  EXPECT_EQ(module->raise_limit(driver(), *mine, 0, 0, 100), CUDA_SUCCESS);
+  EXPECT_EQ(module->limit(*mine, 0), 100);
+  EXPECT_FALSE(module->table(0, gpus_.capabilities(), 16000).empty());
+  EXPECT_EQ(kernel(*module, "mine"), mine);
+  EXPECT_NE(kernel(*module, "theirs"), nullptr) << "its own waits do not count";
+  g_over = true;
+  other.join();
+}
+
+TEST_F(SharingTest, ALoadOfTheSameImage) {
+  std::thread other = start([&] { (void)get(2); });
+  (void)get(1);
+  EXPECT_EQ(g_loads, 1);
+  g_over = true;
+  other.join();
+  EXPECT_EQ(g_loads, 1) << "the other one shares it";
+}
+
+TEST_F(SharingTest, ALargerStack) {
+  SharedLimits limits;
+  EXPECT_EQ(limits.want(driver(), 1, 1, CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+  std::thread other = start([&] { EXPECT_EQ(limits.want(driver(), 2, 1, CU_LIMIT_STACK_SIZE, 8192), CUDA_SUCCESS); });
+  EXPECT_EQ(limits.want(driver(), 1, 1, CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
+  EXPECT_EQ(limits.want(driver(), 1, 2, CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS) << "its own waits do not count";
+  EXPECT_EQ(g_limit, 4096);
+  limits.forget(driver(), 1, 2);
+  EXPECT_EQ(g_limit, 1024);
+  g_over = true;
+  other.join();
+  EXPECT_EQ(g_limit, 8192);
+}
+
+// An allocation that fails never waits for a program.
+TEST_F(SharingTest, RoomIsMadeWhenNobodyWaits) {
+  cache_.give_back(1, get(1));
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  EXPECT_FALSE(cache_.make_room());
+  EXPECT_EQ(g_unloads, 0);
+  g_over = true;
+  EXPECT_TRUE(cache_.make_room());
+  EXPECT_EQ(g_unloads, 1);
+}
+
+// ---- the janitor beside a stream that waits ------------------------------------------------------------------------------
+
+class WaitedForTest : public SharingTest {
+ protected:
+  WaitedForTest() {
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+    janitor_.wake();
+    while (janitor_.state() != Janitor::State::kHeldBack) std::this_thread::yield();
+  }
+  // Until the janitor has looked often; `kOften` of these may lie a second apart, so only where it is in a hurry.
+  void held_back() {
+    g_looks.clear();
+    g_looks.wait_for(1, [this] { return worked_ != 0; });
+    EXPECT_EQ(worked_, 0);
+  }
+  void through() {
+    while (janitor_.state() != Janitor::State::kIdle) std::this_thread::yield();
+    EXPECT_EQ(worked_, 1);
+  }
+
+  std::atomic<int> worked_{0};
+  Janitor janitor_{driver(), gpus_, {{}, [this] { ++worked_; }, {}}};
+};
+
+TEST_F(WaitedForTest, BeginsWhenNothingWaits) {
+  janitor_.hurry(Janitor::Need::kSoon);
+  set_quiet_patience(0);
+  held_back();
+  g_over = true;
+  through();
+}
+
+TEST_F(WaitedForTest, HasPatienceForWhoNeedsItNow) {
+  janitor_.hurry(Janitor::Need::kNow);
+  held_back();
+  g_over = true;
+  through();
+}
+
+TEST_F(WaitedForTest, BeginsForWhoNeedsItNowWhenPatienceEnds) {
+  janitor_.hurry(Janitor::Need::kNow);
+  held_back();
+  set_quiet_patience(1);
+  through();
+  EXPECT_FALSE(g_over);
+  janitor_.wake();
+  EXPECT_FALSE(janitor_.finish(600'000)) << "the next wish is nobody's need";
+  EXPECT_EQ(worked_, 1);
+}
+
+}  // namespace
+}  // namespace tube::proxy
