@@ -1,0 +1,214 @@
+"""What the benches rest on: histograms, result files, the comparison, the verdicts, and that an MPS of ours leaves nothing behind.
+
+lib_test.py --build DIR
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "lib"))
+import arm_set  # noqa: E402
+import call_runs  # noqa: E402
+import count_check  # noqa: E402
+import figures  # noqa: E402
+import histogram  # noqa: E402
+import mps  # noqa: E402
+import read_result  # noqa: E402
+import result_file  # noqa: E402
+import tubetest  # noqa: E402
+
+OPTIONS = argparse.Namespace()
+
+# Plays nvidia-cuda-mps-control: files of its pipe folder are its memory. A stubborn one neither quits nor heeds SIGTERM.
+FAKE_CONTROL = """#!{python}
+import os, pathlib, signal, subprocess, sys, time
+folder = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
+if "-f" in sys.argv:
+    if "stubborn" in {kind!r}:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    server = subprocess.Popen(["sleep", "600"])
+    (folder / "server").write_text(str(server.pid))
+    (folder / "control").write_text(str(os.getpid()))
+    while not (folder / "quit").exists():
+        time.sleep(0.01)
+    if {kind!r} != "leaves its server":
+        server.kill()
+    sys.exit(0)
+if not (folder / "control").exists():
+    sys.exit("Cannot find MPS control daemon process")
+command = sys.stdin.readline().split()
+if command[0] == "get_server_list":
+    print((folder / "server").read_text())
+elif command[0] == "get_client_list":
+    print("4711")
+elif command[0] == "quit" and "stubborn" not in {kind!r}:
+    (folder / "quit").touch()
+"""
+
+
+@contextlib.contextmanager
+def fake_control(kind):
+    """On the path while the block runs."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "nvidia-cuda-mps-control")
+        path.write_text(FAKE_CONTROL.format(python=sys.executable, kind=kind))
+        path.chmod(0o755)
+        before = os.environ["PATH"]
+        os.environ["PATH"] = f"{folder}:{before}"
+        try:
+            yield
+        finally:
+            os.environ["PATH"] = before
+
+
+class Mps(unittest.TestCase):
+    def setUp(self):
+        mps.PATIENCE_S = 0.5
+
+    def run_one(self, kind):
+        with fake_control(kind), mps.Mps(dict(os.environ), pathlib.Path("/nowhere/libcuda.so.1")) as server:
+            control = server.process.pid
+            pids = [control, *server.servers()]
+            server.require_clients(1)
+            with self.assertRaises(mps.MpsError):
+                server.require_clients(2)
+            self.assertTrue(all(map(mps.running, pids)))
+        self.assertEqual([pid for pid in pids if mps.running(pid)], [])
+        self.assertFalse(server.folder.exists())
+
+    def test_leaves_nothing_behind(self):
+        self.run_one("polite")
+
+    def test_ends_a_server_that_its_control_process_leaves(self):
+        self.run_one("leaves its server")
+
+    def test_ends_a_control_process_that_does_not_want_to(self):
+        self.run_one("stubborn")
+
+    def test_says_so_when_there_is_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            before, os.environ["PATH"] = os.environ["PATH"], folder
+            try:
+                if mps.find_control() is None:
+                    self.assertRaises(mps.MpsError, mps.Mps, {}, pathlib.Path("/nowhere/libcuda.so.1"))
+            finally:
+                os.environ["PATH"] = before
+
+
+class Histograms(unittest.TestCase):
+    def block(self, operation, samples):
+        layout = tubetest.Layout(OPTIONS.build)
+        with arm_set.ArmSet(layout, "sim", None, ["native"]) as arms:
+            worker = arms.arms["native"].spawn([str(call_runs.client_path(layout))])
+            deadline = time.monotonic() + 60
+            worker.ready(deadline)
+            worker.send(f"run {operation} {samples}")
+            worker.expect("prepared", deadline)
+            worker.send("go")
+            return worker.expect("block", deadline)
+
+    def test_a_program_and_the_script_mean_the_same_buckets(self):
+        block = self.block("launch_sync", 900)
+        times = histogram.Histogram(block["per_sample"]).add(block)
+        self.assertEqual(sum(times.counts.values()), block["samples"])
+        total = sum(histogram.middle(bucket) * count for bucket, count in times.counts.items())
+        self.assertLess(abs(total - block["sum_ns"]), 0.01 * block["sum_ns"])
+
+    def test_percentiles_of_blocks_added_up(self):
+        times = histogram.Histogram(2)
+        times.add({"hist": [[100, 98]], "samples": 98, "sum_ns": 9800, "max_ns": 100})
+        times.add({"hist": [[128, 1], [200, 1]], "samples": 2, "sum_ns": 700, "max_ns": 600})
+        self.assertEqual(times.percentile_ns(0.5), 50)
+        self.assertEqual(times.percentile_ns(0.985), histogram.middle(128) / 2)
+        self.assertEqual(times.operations(), 200)
+
+
+def result(tube_ns, native_ns=1000.0):
+    arms = {"native": {"p50_ns": native_ns, "p99_ns": native_ns}, "tube": {"p50_ns": tube_ns, "p99_ns": 2 * tube_ns}}
+    return {"bench": "calls", "commit": "c" * 40, "date": "", "backend": "driver", "machine": {"gpu": "g", "driver": "d"},
+            "rows": [{"group": "one client", "name": "launch", "arms": arms, "wrong": []}]}
+
+
+class Results(unittest.TestCase):
+    def compare(self, a, b, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for name, content in (("a", a), ("b", b)):
+                paths.append(pathlib.Path(folder, f"{name}.json"))
+                paths[-1].write_text(json.dumps(content))
+            return subprocess.run([sys.executable, str(HERE / "compare"), *map(str, paths), *options], capture_output=True, text=True)
+
+    def test_compare_marks_what_became_worse_and_better(self):
+        self.assertIn("worse", self.compare(result(100), result(150)).stdout)
+        self.assertIn("better", self.compare(result(100), result(50)).stdout)
+        same = self.compare(result(100), result(105)).stdout
+        self.assertNotIn("worse", same)
+        self.assertEqual(self.compare(result(100), result(150), "--fail").returncode, 1)
+        self.assertEqual(self.compare(result(100), result(100), "--fail").returncode, 0)
+
+    def test_a_slower_machine_is_not_a_worse_tube(self):
+        self.assertNotIn("worse", self.compare(result(100), result(200, 2000.0)).stdout)
+
+    def test_compare_refuses_what_it_cannot_compare(self):
+        self.assertEqual(self.compare(result(100), {"something": "else"}).returncode, 2)
+        self.assertEqual(self.compare(result(100), dict(result(100), bench="steps")).returncode, 2)
+
+    def test_every_result_that_is_kept_can_be_read(self):
+        folders = {path.parent for path in (HERE / "results").rglob("*.json")} if (HERE / "results").exists() else set()
+        for folder in folders:
+            for bench, found in read_result.read(folder).items():
+                self.assertTrue(all("arms" in row for row in found["rows"]), f"{folder}: {bench}")
+
+    def test_of_several_results_the_last_that_has_tube(self):
+        first, second, third = (dict(result(ns), commit=commit) for ns, commit in ((40, "a"), (50, "b"), (60, "c")))
+        for row in third["rows"]:
+            row["arms"].pop("tube")
+        merged = read_result.merge([{"calls": r} for r in (first, second, third)])["calls"]
+        self.assertEqual({row["commit"] for row in merged["rows"]}, {"b"})
+        self.assertEqual(len(merged["rows"]), len(first["rows"]))
+        other = dict(first, rows=[dict(first["rows"][0], group="another")])
+        self.assertEqual({row["commit"] for row in read_result.merge([{"calls": second}, {"calls": other}])["calls"]["rows"]}, {"a", "b"})
+
+    def test_verdicts(self):
+        self.assertIn("aim reached", "\n".join(figures.text({"calls": result(40)})))
+        self.assertIn(" reached", "\n".join(figures.text({"calls": result(200)})))
+        self.assertIn("NOT reached", "\n".join(figures.text({"calls": result(300)})))
+        self.assertEqual(figures.verdict("rate", 1.2, 1.0, 1.5), "reached")
+
+    def test_a_table_of_a_dropped_arm_and_a_wrong_result(self):
+        shown = dict(result(100), arms={"native": "n", "tube": "t", "mps": "m"}, missing={"mps": "none here\nlog"})
+        shown["rows"][0]["wrong"] = ["tube: the counter is off"]
+        text = result_file.text(dict(shown, machine=dict(shown["machine"], cpu="c", cores=2, kernel="k")))
+        self.assertIn("mps: not measured: none here", text)
+        self.assertIn("WRONG: one client/launch: tube: the counter is off", text)
+
+
+class Counts(unittest.TestCase):
+    def problems(self, counted, expected):
+        row = {"group": "one client", "name": "launch", "arms": {"tube": {"per_call": counted}}}
+        return count_check.problems({"rows": [row]}, {"launch": expected}, "one client")
+
+    def test_a_record_more_is_a_problem_and_so_is_a_call_that_was_not_there(self):
+        expected = {"records": [1, 1.34], "round_trips": 0, "calls": {"tubeLaunch": 1, "tubeSignal": [0, 0.34]}}
+        self.assertEqual(self.problems({"records": 1.01, "calls": {"tubeLaunch": 1, "tubeSignal": 0.01}}, expected), [])
+        self.assertTrue(self.problems({"records": 2, "calls": {"tubeLaunch": 1, "tubeSignal": 1}}, expected))
+        self.assertTrue(self.problems({"records": 1, "round_trips": 1, "calls": {"tubeLaunch": 1}}, expected))
+        self.assertTrue(self.problems({"records": 1.1, "calls": {"tubeLaunch": 1, "tubeMemset": 0.1}}, expected))
+        probed = {"records": 1.5, "round_trips": 0.5, "calls": {"tubeLaunch": 1, "tubeStreamProbe": 0.5}}
+        self.assertEqual(self.problems(probed, expected), [])
+        self.assertTrue(count_check.problems({"rows": []}, {}, "one client"))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build")
+    OPTIONS, rest = parser.parse_known_args()
+    unittest.main(argv=[sys.argv[0], *rest])
