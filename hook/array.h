@@ -25,7 +25,7 @@ Array* find_array(const void* handle);
 // Whether a copy of this region (bytes, rows, slices) surely lies in the array.
 bool inside(const Array& array, const uint64_t (&origin)[3], const uint64_t (&extent)[3]);
 // The arrays of a context that was reset or destroyed: their handles become invalid.
-void forget_arrays(const Context* context);
+void forget_arrays(const Context* context, Retired* gone);
 // A CUarray or CUmipmappedArray by its id, for calls that answer one.
 void* array_handle(Kind kind, uint64_t id);
 

@@ -141,10 +141,10 @@ bool inside(const Array& array, const uint64_t (&origin)[3], const uint64_t (&ex
   return true;
 }
 
-void forget_arrays(const Context* context) {
+void forget_arrays(const Context* context, Retired* gone) {
   for (const Kind kind : {Kind::kArray, Kind::kMipmappedArray}) {
     each_array(kind, [&](const Slot* slot, const Array* array) {
-      if (array->context == context) drop(kind, slot->id);
+      if (array->context == context) drop(kind, slot->id, gone);
     });
   }
 }

@@ -181,7 +181,8 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   auto* exec = static_cast<Exec*>(slot->object);
   StepSet* steps = exec != nullptr ? exec->steps : nullptr;
   if (exec != nullptr) *exec = Exec{};
-  if (!objects().remove(slot)) return CUDA_ERROR_INVALID_VALUE;
+  Retired gone(objects());
+  if (!gone.add(slot)) return CUDA_ERROR_INVALID_VALUE;
   forget_updates_of(id);
   CUresult result;
   {

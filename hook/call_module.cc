@@ -162,7 +162,7 @@ CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& o
   return load(kind, context, reinterpret_cast<const std::byte*>(text.c_str()), size + 1, nullptr, options, handle);
 }
 
-void forget_module(Module* m) {
+void forget_module(Module* m, Retired* gone) {
   std::unordered_map<std::string, Kernel*> kernels;
   std::vector<uint64_t> globals;
   {
@@ -171,11 +171,11 @@ void forget_module(Module* m) {
     globals.swap(m->globals);
     if (m->module_alias != nullptr) {
       m->module_alias->object = nullptr;  // before the slot can be given to a real module
-      objects().remove(m->module_alias);
+      gone->add(m->module_alias);
     }
     m->module_alias = nullptr;
   }
-  for (const auto& [name, kernel] : kernels) objects().remove(kernel->slot);
+  for (const auto& [name, kernel] : kernels) gone->add(kernel->slot);
   Allocation removed;
   for (const uint64_t address : globals) {
     if (!memory_map().remove(address, MemoryKind::kGlobal, &removed)) remove_managed_variable(address);
@@ -186,10 +186,11 @@ CUresult unload(Module* m) {
   const uint64_t id = m->id;
   const uint32_t kind = m->kind;
   Context* context = m->context;
-  if (!objects().remove(m->slot)) return CUDA_ERROR_INVALID_HANDLE;
+  Retired gone(objects());
+  if (!gone.add(m->slot)) return CUDA_ERROR_INVALID_HANDLE;
   forget_all_updates();
   collect_output();
-  forget_module(m);
+  forget_module(m, &gone);
   Request<wire::tubeUnload> r;
   if (context != nullptr) r.in_context(context);
   r->library = id;
@@ -286,14 +287,14 @@ Module* find_library(const void* handle) {
   return slot == nullptr ? nullptr : static_cast<Module*>(slot->object);
 }
 
-void forget_modules(Context* context) {
+void forget_modules(Context* context, Retired* gone) {
   for (uint32_t i = 1;; ++i) {
     Slot* slot = objects().at(Kind::kModule, i);
     if (slot == nullptr || slot->kind != Kind::kModule) return;
     if (slot->live.load(std::memory_order_acquire) == 0) continue;
     auto* m = static_cast<Module*>(slot->object);
     if (m == nullptr || m->context != context || m->kind != 1) continue;
-    if (objects().remove(slot)) forget_module(m);
+    if (gone->add(slot)) forget_module(m, gone);
   }
 }
 

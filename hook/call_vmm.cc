@@ -61,7 +61,8 @@ MemHandle* allocate_handle() {
 
 CUresult give_back(MemHandle* h) {
   const uint64_t id = h->id;
-  objects().remove(h->slot);
+  Retired gone(objects());
+  gone.add(h->slot);
   Request<wire::cuMemRelease> r;
   r->handle = id;
   return r.post();

@@ -149,12 +149,12 @@ CUresult wait_for_proxy(const Event* event) {
 }
 
 // The proxy has freed its side with the context.
-void forget_events(Context* context) {
+void forget_events(Context* context, Retired* gone) {
   for (uint32_t index = 1;; ++index) {
     Slot* slot = objects().at(Kind::kEvent, index);
     if (slot == nullptr) return;
     const auto* event = static_cast<const Event*>(slot->object);
-    if (slot->live.load(std::memory_order_acquire) != 0 && event != nullptr && event->context == context) objects().remove(slot);
+    if (slot->live.load(std::memory_order_acquire) != 0 && event != nullptr && event->context == context) gone->add(slot);
   }
 }
 
@@ -187,7 +187,8 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Context* context = event->context;
   const uint64_t id = event->id;
-  if (!objects().remove(event->slot)) return CUDA_ERROR_INVALID_HANDLE;
+  Retired gone(objects());
+  if (!gone.add(event->slot)) return CUDA_ERROR_INVALID_HANDLE;
   Request<wire::tubeEventDestroy> r;
   r.in_context(context);
   r->event = id;

@@ -81,7 +81,7 @@ inline CUkernel library_kernel_handle(const Kernel* k) {
 }
 inline bool names_library_kernel(const void* handle) { return (reinterpret_cast<uintptr_t>(handle) & kLibraryKernelBit) != 0; }
 // The modules of a context that was reset or destroyed.
-void forget_modules(Context* context);
+void forget_modules(Context* context, Retired* gone);
 
 // JIT options on their way to the proxy and back (call_module.cc, call_link.cc).
 class JitOptions {

@@ -71,11 +71,17 @@ Slot* Objects::allocate(Kind kind) {
 
 void Objects::publish(Slot* slot) { slot->live.store(slot->last_generation, std::memory_order_release); }
 
-bool Objects::remove(Slot* slot) {
+bool Objects::retire(Slot* slot) { return slot->live.exchange(0, std::memory_order_acq_rel) != 0; }
+
+void Objects::reuse(Slot* slot) {
   Table& table = tables_[static_cast<uint32_t>(slot->kind)];
   Locked locked(table.lock);
-  if (slot->live.exchange(0, std::memory_order_acq_rel) == 0) return false;
   push_free(table, slot->index);
+}
+
+bool Objects::remove(Slot* slot) {
+  if (!retire(slot)) return false;
+  reuse(slot);
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "hook/lock.h"
 #include "protocol/handle_id.h"
@@ -27,6 +28,7 @@ struct Slot {
   Kind kind{};
   uint64_t id = 0;         // what travels: make_id(index, generation), or the proxy's own id
   void* object = nullptr;  // a T of that kind, reused with the slot; nullptr for kinds that need none
+  Slot* next_retired = nullptr;
 };
 
 class Objects {
@@ -42,7 +44,8 @@ class Objects {
   // nullptr when the table is full. publish() makes it findable.
   Slot* allocate(Kind kind);
   void publish(Slot* slot);
-  // Takes the handle out of use; the slot may be reused at once. False when somebody else was faster.
+  // Takes the handle out of use; the slot may be reused at once, which is right where the proxy knows no object of that id (any more).
+  // False when somebody else was faster.
   bool remove(Slot* slot);
 
   Slot* find(Kind kind, const void* handle) const;
@@ -52,6 +55,10 @@ class Objects {
   Slot* at(Kind kind, uint32_t index) const;  // by index, live or not; nullptr when never allocated
 
  private:
+  friend class Retired;
+  bool retire(Slot* slot);
+  void reuse(Slot* slot);
+
   static constexpr uint32_t kSlotsPerBlock = 1024;
   static constexpr uint32_t kBlocks = kMaxIndex / kSlotsPerBlock;
   static constexpr uint32_t kKinds = static_cast<uint32_t>(Kind::kCount);
@@ -71,6 +78,29 @@ class Objects {
 
   uintptr_t base_ = 0;
   Table tables_[kKinds] = {};
+};
+
+// Objects whose end the proxy has yet to hear of. Their handles are out of use from add() on; their slots are given out again when
+// this goes, which must be after the record was published: another thread's record that creates an object in the same slot
+// has to come behind the one that destroys this one.
+class Retired {
+ public:
+  explicit Retired(Objects& objects) : objects_(objects) {}
+  ~Retired() {
+    while (first_ != nullptr) objects_.reuse(std::exchange(first_, first_->next_retired));
+  }
+  Retired(const Retired&) = delete;
+  Retired& operator=(const Retired&) = delete;
+  // False when somebody else was faster.
+  bool add(Slot* slot) {
+    if (!objects_.retire(slot)) return false;
+    slot->next_retired = std::exchange(first_, slot);
+    return true;
+  }
+
+ private:
+  Objects& objects_;
+  Slot* first_ = nullptr;
 };
 
 }  // namespace tube::hook

@@ -251,7 +251,8 @@ void destroy_stream(Stream* stream) {
   const uint32_t word = stream->word;
   Context* context = stream->context;
   unlink_stream(stream);
-  if (!objects().remove(stream->slot)) return;
+  Retired gone(objects());
+  if (!gone.add(stream->slot)) return;
   Request<wire::tubeStreamDestroy> r;
   r.in_context(context);
   r->stream = id;
@@ -259,7 +260,7 @@ void destroy_stream(Stream* stream) {
   if (word != 0) connection().words.release(word);
 }
 
-void forget_streams(Context* context) {
+void forget_streams(Context* context, Retired* gone) {
   forget_kept_of(context);
   forget_kept_pinned(context);
   for (;;) {
@@ -271,7 +272,7 @@ void forget_streams(Context* context) {
     if (stream == nullptr) return;
     const uint32_t word = stream->word;
     unlink_stream(stream);
-    if (objects().remove(stream->slot) && word != 0) connection().words.release(word);
+    if (gone->add(stream->slot) && word != 0) connection().words.release(word);
   }
 }
 

@@ -134,8 +134,8 @@ Event* allocate_event(uint32_t flags);
 CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Stream** stream);
 void destroy_stream(Stream* stream);
 // A context that ends takes its streams and events along: their handles become invalid.
-void forget_streams(Context* context);
-void forget_events(Context* context);
+void forget_streams(Context* context, Retired* gone);
+void forget_events(Context* context, Retired* gone);
 uint64_t next_unique();
 
 // Events by object. Only record_event may find the stream capturing.

@@ -237,10 +237,12 @@ void* adopt(wire::Kind kind, uint64_t proxy_made_id) {
   return objects().handle_of(slot);
 }
 
-void drop(wire::Kind kind, uint64_t id) {
+void drop(wire::Kind kind, uint64_t id, Retired* gone) {
   if ((wire::id_index(id) & wire::kProxyMade) == 0) {
     Slot* slot = objects().at(kind, wire::id_index(id));
-    if (slot != nullptr && slot->id == id) objects().remove(slot);
+    if (slot == nullptr || slot->id != id) return;
+    if (gone != nullptr) gone->add(slot);
+    else objects().remove(slot);
     return;
   }
   Adopted& a = adopted();

@@ -128,8 +128,8 @@ CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id);
 uint64_t new_id(wire::Kind kind, void** handle);
 // The handle for an object that the proxy named; the same id gives the same handle until dropped.
 void* adopt(wire::Kind kind, uint64_t proxy_made_id);
-// The object is gone: its handle becomes invalid.
-void drop(wire::Kind kind, uint64_t id);
+// The object is gone: its handle becomes invalid. `gone`: for objects whose end the proxy has yet to hear of.
+void drop(wire::Kind kind, uint64_t id, Retired* gone = nullptr);
 
 // The generated bodies say which stream got work; the request has counted it already (id_of).
 inline void note_work(uint64_t) {}

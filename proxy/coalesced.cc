@@ -147,7 +147,7 @@ void Session::end_run(StreamState& stream, CUresult (Coalescer::*how)()) {
   if (gpu_before != 0xffffffffu) (void)make_current(gpu_before, context_before);
   if (error == CUDA_SUCCESS) return;
   Stats::add(stats_.errors);
-  if (is_sticky(error) && shared_.gpu_failed) shared_.gpu_failed(gpu, error, client_.id);
+  report_if_sticky(gpu, error);
   shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(error), static_cast<uint32_t>(wire::Call::tubeLaunch), 0});
 }
 

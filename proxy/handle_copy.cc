@@ -62,7 +62,6 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call, Repl
   }
   if (op.error == CUDA_SUCCESS) op.error = driver.cuStreamWriteValue64_v2(op.stream, session.chunk_state_address(call->chunk), behind, 0);
   if (op.error == CUDA_SUCCESS && to_device && call->left != 0) session.uploaded(*op.state);
-  if (op.error != CUDA_SUCCESS) session.store_chunk_state(call->chunk, behind);
   return op.error;
 }
 
@@ -183,12 +182,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<w
     if (op.error == CUDA_SUCCESS) session.count_copy(call->extent[0] * call->extent[1] * call->extent[2]);
     if (op.error == CUDA_SUCCESS) op.error = issue_copy(session, call.fixed, copy, op.stream);
   }
-  if (!releases) return op.error;
-  if (op.error == CUDA_SUCCESS) {
-    op.error = session.driver().cuStreamWriteValue64_v2(op.stream, session.chunk_state_address(call->release_chunk), call->release_value, 0);
-  }
-  if (op.error != CUDA_SUCCESS) session.store_chunk_state(call->release_chunk, call->release_value);
-  return op.error;
+  if (!releases || op.error != CUDA_SUCCESS) return op.error;
+  return session.driver().cuStreamWriteValue64_v2(op.stream, session.chunk_state_address(call->release_chunk), call->release_value, 0);
 }
 
 CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t element, uint64_t width, uint64_t height) {

@@ -197,43 +197,74 @@ void Session::execute() {
   } else {
     result = make_current(*share);
     if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
-    if (result != CUDA_SUCCESS && is_sticky(result) && shared_.gpu_failed) shared_.gpu_failed(share->gpu, result, client_.id);
+    if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
   }
   if (result != CUDA_SUCCESS) Stats::add(stats_.errors);
   if (!poisoned()) {
-    if (result != CUDA_SUCCESS) settle(header);
     if (header.reply_slot != abi::kNoReply) {
       Stats::add(stats_.round_trips);
       Stats::add(stats_.reply_bytes, reply_.bytes().size());
       if (header.call < wire::kCallCount) Stats::add(stats_.waited_calls[header.call]);
+      if (result != CUDA_SUCCESS) settle(header);  // before the client can use the word or chunk for something else
       shared::complete_reply(segment_, header.reply_slot, header.sequence, result, reply_.bytes());
     } else if (result != CUDA_SUCCESS) {
       log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid, wire::call_name(header.call),
                 result_text(driver(), result).c_str());
       shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
+      settle(header);
     }
   }
   if (trace_ != nullptr) trace_->add(header.call, seen_ns, now_ns());
   reader_->consume();
 }
 
-// A record failed whose effect somebody waits for: the GPU will not write the word, so we do. The error is stored or answered.
+// Every session of that GPU gets to see it. This one's before anything tells its client that the call is over, whoever was first to report.
+void Session::report_if_sticky(uint32_t gpu, CUresult error) {
+  if (!is_sticky(error) || !shared_.gpu_failed) return;
+  shared_.gpu_failed(gpu, error, client_.id);
+  if (const uint32_t failed = shared_.gpus[gpu].failed.load(std::memory_order_relaxed); failed != 0) {
+    shared::proxy_store_sticky_error(segment_.header(), failed);
+  }
+}
+
+// A record failed whose effect somebody waits for: the GPU will not write the word or hand the chunk back, so we do. An error that
+// nobody is answered is stored by now: who sees the word looks for it.
 void Session::settle(const abi::RecordHeader& header) {
-  uint32_t word = 0;
-  uint64_t value = 0;
-  const auto take = [&](auto call, uint32_t decltype(call)::*field) {
-    if (reader_->payload().size() < sizeof(call)) return;
-    std::memcpy(&call, reader_->payload().data(), sizeof(call));
-    word = call.*field;
-    value = call.value;
+  const auto record = [&]<class X>(X call) {
+    if (reader_->payload().size() >= sizeof(call)) std::memcpy(&call, reader_->payload().data(), sizeof(call));
+    return call;
+  };
+  const auto complete = [&](uint32_t untrusted_word, uint64_t untrusted_value) {
+    if (!shared::valid_word(untrusted_word) || untrusted_value >= limits::kWordValue) return;
+    shared::proxy_completes_word(segment_.word(untrusted_word), untrusted_value);
+  };
+  const auto hand_back = [&](uint32_t untrusted_chunk, uint64_t untrusted_state) {
+    if (untrusted_chunk >= chunks() || untrusted_state > abi::kChunkFilled) return;
+    shared::store_word(segment_.chunk_state(untrusted_chunk), untrusted_state);
   };
   switch (static_cast<wire::Call>(header.call)) {
-    case wire::Call::tubeSignal: take(wire::tubeSignal{}, &wire::tubeSignal::word); break;
-    case wire::Call::tubeEventRecord: take(wire::tubeEventRecord{}, &wire::tubeEventRecord::word); break;
-    case wire::Call::tubeHostFunc: take(wire::tubeHostFunc{}, &wire::tubeHostFunc::reached); break;
-    default: return;  // of some hundred calls these three
+    case wire::Call::tubeSignal: {
+      const auto call = record(wire::tubeSignal{});
+      return complete(call.word, call.value);
+    }
+    case wire::Call::tubeEventRecord: {
+      const auto call = record(wire::tubeEventRecord{});
+      return complete(call.word, call.value);
+    }
+    case wire::Call::tubeHostFunc: {
+      const auto call = record(wire::tubeHostFunc{});
+      return complete(call.reached, call.value);
+    }
+    case wire::Call::tubeCopyChunk: {
+      const auto call = record(wire::tubeCopyChunk{});
+      return hand_back(call.chunk, call.direction == 0 ? abi::kChunkFree : abi::kChunkFilled);
+    }
+    case wire::Call::tubeCopy3D: {
+      const auto call = record(wire::tubeCopy3D{});
+      return hand_back(call.release_chunk, call.release_value);
+    }
+    default: return;  // of some hundred calls these five
   }
-  if (shared::valid_word(word) && value < limits::kWordValue) shared::proxy_completes_word(segment_.word(word), value);
 }
 
 CUresult Session::make_current(uint32_t gpu, CUcontext context) {
@@ -343,7 +374,6 @@ CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrus
   return ranges_.covers(untrusted_address, untrusted_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void Session::store_chunk_state(uint32_t chunk, uint64_t state) { shared::store_word(segment_.chunk_state(chunk), state); }
 
 UniqueFd Session::take_fd(uint64_t token) {
   while (true) {

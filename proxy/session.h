@@ -242,7 +242,6 @@ class Session {
   CUresult take_more_chunks();
   std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
   // For when the GPU will not do it: a failed copy must still hand its chunk back.
-  void store_chunk_state(uint32_t chunk, uint64_t state);
 
   // The fd the client announced under `token` (handshake.h). Invalid when there is none.
   UniqueFd take_fd(uint64_t token);
@@ -294,6 +293,7 @@ class Session {
   bool step();
   static bool works_without_gpu(uint32_t call);
   void execute();
+  void report_if_sticky(uint32_t gpu, CUresult error);
   void settle(const abi::RecordHeader& header);
   // coalesced.cc
   bool coalescing() const { return shared_.coalesce_ns != 0; }

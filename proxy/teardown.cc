@@ -220,7 +220,7 @@ bool Session::wait_idle(uint32_t timeout_ms, bool release) {
     while (true) {
       if (release) release_waiters();  // again: a graph writes its step's word anew at every launch
       const CUresult state = driver().cuStreamQuery(stream);
-      if (is_sticky(state) && shared_.gpu_failed) shared_.gpu_failed(gpu, state, client_.id);
+      report_if_sticky(gpu, state);
       if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead
       if (now_ns() > deadline) return false;
       poll(nullptr, 0, static_cast<int>(pause_ms));  // nobody can wake us

@@ -10,14 +10,15 @@ namespace {
 struct Things : Gpu {
   Module module{"kernels.fatbin"};
   CUfunction step = module.function("step");
-  DeviceArray<uint32_t> data{std::vector<uint32_t>(64, 1)};
+  // What nothing orders has data of its own: `apart` is that of work on `other`, which waits for nobody.
+  DeviceArray<uint32_t> data{std::vector<uint32_t>(64, 1)}, apart{std::vector<uint32_t>(64, 1)};
   CUstream stream = nullptr, other = nullptr, blocking = nullptr;
   CUevent event = nullptr;
   CUdeviceptr spare = 0, pooled = 0;
   void* pinned = nullptr;
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
-  uint32_t word = 7;
+  uint32_t word = 7, word_apart = 7;
   Things() {
     CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
@@ -31,7 +32,7 @@ struct Things : Gpu {
     CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
     CU(cuCtxSynchronize());
   }
-  CUresult launch(CUstream where) const { return try_launch(step, {1}, {32}, 0, where, data.pointer, 3u, 1u, 32); }
+  CUresult launch(CUstream where) const { return try_launch(step, {1}, {32}, 0, where, (where == other ? apart : data).pointer, 3u, 1u, 32); }
 };
 
 struct Rule {
@@ -116,9 +117,9 @@ std::vector<Rule> work_rules(Things& t) {
       {"cuMemcpyDtoH", [&] { return cuMemcpyDtoH(&t.word, t.data.pointer, 4); }},
       {"cuMemcpyDtoD", [&] { return cuMemcpyDtoD(t.data.pointer + 64, t.data.pointer, 4); }},
       {"cuMemsetD32", [&] { return cuMemsetD32(t.data.pointer, 1, 4); }},
-      {"cuMemsetD32Async on another stream", [&] { return cuMemsetD32Async(t.data.pointer, 1, 4, t.other); }},
-      {"cuMemcpyHtoDAsync on another stream", [&] { return cuMemcpyHtoDAsync(t.data.pointer, &t.word, 4, t.other); }},
-      {"cuMemcpyDtoHAsync on another stream", [&] { return cuMemcpyDtoHAsync(&t.word, t.data.pointer, 4, t.other); }},
+      {"cuMemsetD32Async on another stream", [&] { return cuMemsetD32Async(t.apart.pointer, 1, 4, t.other); }},
+      {"cuMemcpyHtoDAsync on another stream", [&] { return cuMemcpyHtoDAsync(t.apart.pointer, &t.word_apart, 4, t.other); }},
+      {"cuMemcpyDtoHAsync on another stream", [&] { return cuMemcpyDtoHAsync(&t.word_apart, t.apart.pointer, 4, t.other); }},
       {"a launch on another stream", [&] { return t.launch(t.other); }},
       {"a launch on a blocking stream", [&] { return t.launch(t.blocking); }},
       {"a launch on the legacy stream", [&] { return t.launch(nullptr); }},

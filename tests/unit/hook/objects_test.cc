@@ -47,6 +47,24 @@ TEST_F(ObjectsTest, StaleHandleIsNotFoundAfterReuseOfItsSlot) {
   EXPECT_EQ(objects_->find(Kind::kEvent, objects_->handle_of(again)), again);
 }
 
+// Another thread's record that creates in that slot must come behind the one that destroys: nobody gets the slot before.
+TEST_F(ObjectsTest, ARetiredSlotIsOutOfUseButNotGivenOutBeforeItsEndIsTold) {
+  Slot* first = make(Kind::kEvent);
+  Slot* second = make(Kind::kStream);
+  void* stale = objects_->handle_of(first);
+  {
+    Retired gone(*objects_);
+    ASSERT_TRUE(gone.add(first));
+    ASSERT_TRUE(gone.add(second));
+    EXPECT_FALSE(gone.add(first));
+    EXPECT_EQ(objects_->find(Kind::kEvent, stale), nullptr);
+    EXPECT_NE(make(Kind::kEvent), first);
+    EXPECT_NE(make(Kind::kStream), second);
+  }
+  EXPECT_EQ(make(Kind::kEvent), first);
+  EXPECT_EQ(make(Kind::kStream), second);
+}
+
 TEST_F(ObjectsTest, RemovingTwiceFails) {
   Slot* slot = make(Kind::kModule);
   EXPECT_TRUE(objects_->remove(slot));
