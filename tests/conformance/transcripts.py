@@ -40,11 +40,11 @@ def identity_of(path):
     return head[1] if head else None
 
 
-def dump(outcomes, identity):
-    """The text of an expected/ file; outcomes: {case name: outcome}."""
+def dump(texts, identity):
+    """The text of an expected/ file; texts: {case name: text}."""
     blocks = [f"# Recorded natively on {identity}.\n"]
-    for name, outcome in outcomes.items():
-        blocks.append(f"[{name}]\n" + "".join(f"{INDENT}{line}".rstrip() + "\n" for line in text_of(outcome).splitlines()))
+    for name, text in texts.items():
+        blocks.append(f"[{name}]\n" + "".join(f"{INDENT}{line}".rstrip() + "\n" for line in text.splitlines()))
     return "\n".join(blocks)
 
 
