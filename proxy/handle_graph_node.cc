@@ -10,6 +10,24 @@
 
 namespace tube::proxy {
 
+namespace {
+
+// A pointer to each parameter, into the bytes, which hold all of the layout. The form for a program's own nodes: cooperative launches know
+// no `extra`, and a node may become one later.
+class SeparateParameters {
+ public:
+  SeparateParameters(std::span<const std::byte> parameters, std::span<const KernelParameter> layout) {
+    pointers_.reserve(layout.size());
+    for (const KernelParameter& parameter : layout) pointers_.push_back(const_cast<std::byte*>(parameters.data()) + parameter.offset);
+  }
+  void** pointers() { return pointers_.data(); }
+
+ private:
+  std::vector<void*> pointers_;
+};
+
+}  // namespace
+
 CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call, Reply<wire::tubeGraphKernelNode>& reply) {
   NodeTarget target;
   if (CUresult error = resolve_target(session, call, target); error != CUDA_SUCCESS) return error;
@@ -24,8 +42,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   const auto& block = call->block;
   const PlainLaunch launch{
       kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
-  PackedParameters packed(parameters);
-  const CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch, packed);
+  SeparateParameters separate(parameters, kernel.loaded->layout);
+  CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch);
+  params.kernelParams = separate.pointers();
   const Driver& driver = session.driver();
   if (call->op == kSet) return driver.cuGraphKernelNodeSetParams_v2(target.node, &params);
   if (call->op == kSetInExec) return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &params);

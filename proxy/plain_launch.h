@@ -38,7 +38,7 @@ class PackedParameters {
   void* extra_[5];
 };
 
-inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const PlainLaunch& launch, PackedParameters& parameters) {
+inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const PlainLaunch& launch) {
   CUDA_KERNEL_NODE_PARAMS_v2 node{};
   if (launch.is_library_kernel) {
     node.kern = reinterpret_cast<CUkernel>(launch.function);
@@ -52,6 +52,10 @@ inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const PlainLaunch& launch, PackedP
   node.blockDimY = launch.block[1];
   node.blockDimZ = launch.block[2];
   node.sharedMemBytes = launch.shared_bytes;
+  return node;
+}
+inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const PlainLaunch& launch, PackedParameters& parameters) {
+  CUDA_KERNEL_NODE_PARAMS_v2 node = kernel_node(launch);
   node.extra = parameters.extra();
   return node;
 }
