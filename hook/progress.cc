@@ -31,21 +31,18 @@ uint64_t posted_so_far(const Stream* stream) { return stream->legacy() ? stream-
 
 }  // namespace
 
+bool is_marked(const Stream* stream, Mark* mark) {
+  Locked locked(connection().producer);
+  *mark = Mark{stream->word, stream->value};
+  // A signal on a capturing stream would become a part of its graph. What was posted before the capture has been signalled when it began.
+  return posted_so_far(stream) == stream->signalled || capturing(stream);
+}
+
 CUresult mark_stream(Stream* stream, Mark* mark) {
   Connection& c = connection();
   for (;;) {
-    bool needs_word = false;
-    {
-      Locked locked(c.producer);
-      // A signal on a capturing stream would become a part of its graph. What was posted before the capture has been
-      // signalled when it began.
-      if (posted_so_far(stream) == stream->signalled || capturing(stream)) {
-        *mark = Mark{stream->word, stream->value};
-        return CUDA_SUCCESS;
-      }
-      needs_word = stream->word == 0;
-    }
-    if (needs_word) {
+    if (is_marked(stream, mark)) return CUDA_SUCCESS;
+    if (mark->word == 0) {
       const uint32_t word = c.words.allocate();
       if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
       Locked locked(c.producer);

@@ -144,6 +144,8 @@ CUresult record_event(Event* event, Stream* stream, unsigned flags);
 CUresult wait_event(Stream* stream, Event* event, unsigned flags);
 
 // ---- progress (progress.cc) -------------------------------------------------------------------------------------------
+// The mark behind the last signal of `stream`; whether nothing was posted since.
+bool is_marked(const Stream* stream, Mark* mark);
 // The mark behind everything posted to `stream` so far; posts a signal only when something came since the last one.
 CUresult mark_stream(Stream* stream, Mark* mark);
 // For a query: is there work behind the last mark, asks the proxy. SUCCESS: it is done, and counts as marked.

@@ -54,9 +54,11 @@ CUresult cuStreamQuery(CUstream hStream) {
   if (stream == nullptr) return error;
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  if (const CUresult r = ask_unmarked(stream); r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY) return r;
   Mark mark;
-  if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
+  if (!is_marked(stream, &mark)) {
+    if (const CUresult r = ask_unmarked(stream); r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY) return r;
+    if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
+  }
   if (mark_reached(mark)) return take_error();
   if (const CUresult r = alive_while_polling(stream); r != CUDA_SUCCESS) return r;
   return CUDA_ERROR_NOT_READY;
