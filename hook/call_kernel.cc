@@ -1,7 +1,9 @@
 // Kernels and functions: looking one up brings its parameter layout and attributes along, so that everything asked later
 // is answered here. Setting an attribute is posted and updates the copy; occupancy is asked once per distinct question.
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <span>
 
 #include "hook/kernels.h"
 #include "hook/start_trace.h"
@@ -30,13 +32,20 @@ Kernel* allocate_kernel(Module* module, const char* name) {
   return k;
 }
 
+// Offsets and sizes of the parameters. False when one lies outside of `parameter_bytes`: launches copy by it without looking again.
+bool take_layout(Kernel* k, std::span<const std::byte> layout, uint32_t parameter_bytes) {
+  k->layout.resize(layout.size() / sizeof(Parameter));
+  if (!layout.empty()) std::memcpy(k->layout.data(), layout.data(), layout.size());
+  k->parameter_bytes = parameter_bytes;
+  return std::all_of(k->layout.begin(), k->layout.end(),
+                     [=](const Parameter& p) { return p.offset <= parameter_bytes && p.size_bytes <= parameter_bytes - p.offset; });
+}
+
 bool read_reply(Kernel* k, const wire::tubeGetKernel_reply& reply, const ReplyBlobs& blobs) {
   const auto layout = blobs.get(reply.layout);
   const auto attributes = blobs.get(reply.attributes);
   if (reply.parameter_count > kMaxParameters || layout.size() != reply.parameter_count * sizeof(Parameter)) return false;
-  k->layout.resize(reply.parameter_count);
-  if (!layout.empty()) std::memcpy(k->layout.data(), layout.data(), layout.size());
-  k->parameter_bytes = reply.parameter_bytes;
+  if (!take_layout(k, layout, reply.parameter_bytes)) return false;
   k->writes = reply.writes;
   for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
     int32_t entry[2] = {CUDA_ERROR_INVALID_VALUE, 0};
@@ -50,15 +59,15 @@ bool read_reply(Kernel* k, const wire::tubeGetKernel_reply& reply, const ReplyBl
 Context* context_of(const Kernel* k) { return k->module->context != nullptr ? k->module->context : current_context(); }
 
 // From the table that came with the module.
-void read_known(Kernel* k, const wire::KnownKernel& known) {
-  k->layout.resize(known.parameter_count);
-  if (known.parameter_count != 0) std::memcpy(k->layout.data(), &known + 1, known.parameter_count * sizeof(Parameter));
-  k->parameter_bytes = known.parameter_bytes;
+bool read_known(Kernel* k, const wire::KnownKernel& known) {
+  if (!take_layout(k, {reinterpret_cast<const std::byte*>(&known + 1), known.parameter_count * sizeof(Parameter)}, known.parameter_bytes))
+    return false;
   k->writes = known.writes;
   for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
     k->attribute_results[i] = known.attributes[i][0];
     k->attributes[i].store(known.attributes[i][1], std::memory_order_relaxed);
   }
+  return true;
 }
 
 // Asks the proxy; what it has told already needs no answer.
@@ -78,9 +87,8 @@ CUresult look_up(Kernel* k, const char* name, uint32_t length) {
     r.put(&wire::tubeGetKernel::name, name, length);
     result = told ? r.post() : r.call(&reply, &blobs);
   }
-  if (told) read_known(k, *known->second);
-  else if (result == CUDA_SUCCESS && !read_reply(k, reply, blobs)) result = CUDA_ERROR_UNKNOWN;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  return (told ? read_known(k, *known->second) : read_reply(k, reply, blobs)) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 bool settable(CUfunction_attribute a) {

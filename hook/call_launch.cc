@@ -154,13 +154,13 @@ bool surely_launchable(const Kernel* kernel, const LaunchShape& shape) {
   const Context* context = kernel->module->context != nullptr ? kernel->module->context : current_context();
   if (context == nullptr) return false;
   const int32_t* device = context->info().attributes;
-  uint64_t threads = 1;
-  for (int i = 0; i < 3; ++i) {
-    const uint32_t grid_limit = static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
-    const uint32_t block_limit = static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
-    if (shape.grid[i] == 0 || shape.block[i] == 0 || shape.grid[i] > grid_limit || shape.block[i] > block_limit) return false;
-    threads *= shape.block[i];
+  bool fits = true;
+  for (int i = 0; i < 3; ++i) {  // without a branch: 0 - 1 is beyond every limit
+    fits &= shape.grid[i] - 1 < static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
+    fits &= shape.block[i] - 1 < static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
   }
+  if (!fits) return false;
+  const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
   const int32_t kernel_threads = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
   const int32_t dynamic = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
   return kernel_threads > 0 && threads <= static_cast<uint32_t>(kernel_threads) &&
@@ -184,6 +184,19 @@ CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint
   return *bytes > kMaxParameterBytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+namespace {
+
+// Most are pointers and integers: two instructions instead of a call.
+inline void copy_parameter(std::byte* out, const void* parameter, uint32_t bytes) {
+  switch (bytes) {
+    case 8: std::memcpy(out, parameter, 8); return;
+    case 4: std::memcpy(out, parameter, 4); return;
+    default: std::memcpy(out, parameter, bytes);
+  }
+}
+
+}  // namespace
+
 void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes, std::byte* out) {
   if (extra != nullptr) {
     PackedByCaller given;
@@ -193,11 +206,11 @@ void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t
     return;
   }
   uint32_t filled = 0;
-  for (size_t i = 0; i < kernel->layout.size(); ++i) {
-    const Parameter& p = kernel->layout[i];
-    if (p.offset > bytes || p.size_bytes > bytes - p.offset) continue;  // a layout that contradicts itself
-    if (p.offset > filled) std::memset(out + filled, 0, p.offset - filled);
-    std::memcpy(out + p.offset, params[i], p.size_bytes);
+  for (const Parameter& p : kernel->layout) {
+    const void* parameter = *params++;
+    if (p.offset > filled) [[unlikely]]
+      std::memset(out + filled, 0, p.offset - filled);
+    copy_parameter(out + p.offset, parameter, p.size_bytes);
     filled = p.offset + p.size_bytes;
   }
   if (filled < bytes) std::memset(out + filled, 0, bytes - filled);

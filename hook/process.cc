@@ -19,9 +19,11 @@
 #include "sharedmem/greeting.h"
 
 namespace tube::hook {
-namespace {
 
 constinit Process g_process;
+
+namespace {
+
 constexpr int kNobody = -1;  // a pid that is never ours
 
 // The program ends: other threads and later exit handlers may still call. Nothing may touch the socket any more.
@@ -110,8 +112,6 @@ CUresult not_ready(Process& p) {
 }
 
 }  // namespace
-
-Process& process() { return g_process; }
 
 bool is_forked_child() {
   const int pid = g_process.init_pid.load(std::memory_order_relaxed);

@@ -65,7 +65,8 @@ struct Process {
   void set_state(State state) { state_word.load(std::memory_order_relaxed)->store(static_cast<uint32_t>(state), std::memory_order_release); }
 };
 
-Process& process();
+extern Process g_process;  // for process() alone
+inline Process& process() { return g_process; }
 inline Connection& connection() { return *process().connection; }
 inline Objects& objects() { return process().objects; }
 

@@ -76,7 +76,6 @@ RawRequest::RawRequest(uint32_t call, uint32_t fixed_bytes, uint32_t blob_bytes)
   record_->call = call;
   record_->thread = thread.number;
   payload_ = reinterpret_cast<std::byte*>(record_ + 1);
-  std::memset(payload_, 0, (fixed_bytes + 7) & ~7u);
 }
 
 RawRequest::~RawRequest() {
@@ -92,7 +91,8 @@ void* RawRequest::reserve_blob(wire::BlobRef* ref, uint32_t size_bytes) {
     }
     return connection().scratch;  // somewhere harmless; the record is never published
   }
-  std::memset(payload_ + used_bytes_, 0, offset - used_bytes_);
+  // What the last eight bytes have beyond the blob; it is written over this.
+  if (((offset + size_bytes) & 7) != 0) std::memset(payload_ + ((offset + size_bytes) & ~7u), 0, 8);
   ref->offset = offset;
   ref->size = size_bytes;
   used_bytes_ = offset + size_bytes;
@@ -120,7 +120,7 @@ void RawRequest::mark_operation() {
 
 CUresult RawRequest::publish() {
   if (error_ != CUDA_SUCCESS) return error_;
-  std::memset(payload_ + used_bytes_, 0, payload_bytes_ - used_bytes_);
+  for (uint32_t at = (used_bytes_ + 7) & ~7u; at < payload_bytes_; at += 8) std::memset(payload_ + at, 0, 8);
   mark_operation();
   connection().ring.publish();
   return CUDA_SUCCESS;

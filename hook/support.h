@@ -57,7 +57,7 @@ class RawRequest {
   RawRequest& operator=(const RawRequest&) = delete;
 
  protected:
-  // fixed_bytes + blob_bytes of payload; the fixed part is zeroed.
+  // fixed_bytes + blob_bytes of payload; the fixed part is the caller's to zero.
   RawRequest(uint32_t call, uint32_t fixed_bytes, uint32_t blob_bytes);
   ~RawRequest();
   void put(wire::BlobRef* ref, const void* data, uint32_t size_bytes);
@@ -88,7 +88,9 @@ class RawRequest {
 template <class X>
 class Request : public RawRequest {
  public:
-  explicit Request(uint32_t blob_bytes = 0) : RawRequest(static_cast<uint32_t>(X::kCall), X::kFixedBytes, blob_bytes) {}
+  explicit Request(uint32_t blob_bytes = 0) : RawRequest(static_cast<uint32_t>(X::kCall), X::kFixedBytes, blob_bytes) {
+    std::memset(payload_, 0, (X::kFixedBytes + 7) & ~7u);  // here, where the compiler knows how much it is
+  }
   // An operation of `stream`; its id is for the caller to fill in.
   explicit Request(Stream* stream, uint32_t blob_bytes = 0) : Request(blob_bytes) { stream_ = stream; }
 

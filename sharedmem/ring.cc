@@ -4,15 +4,9 @@
 #include <cstring>
 #include <new>
 
-#include "base/check.h"
-#include "base/futex.h"
-#include "sharedmem/accessors.h"
-
 namespace tube::shared {
 namespace {
 
-constexpr uint64_t kMask = abi::kRingBytes - 1;
-static_assert((abi::kRingBytes & kMask) == 0);
 // A client that sleeps for space is woken in the middle of a backlog only when it can then write for a while.
 constexpr uint64_t kWorthWaking = 256u << 10;
 static_assert(kWorthWaking >= abi::kMaxRecordBytes && kWorthWaking <= abi::kRingBytes / 4);
@@ -28,28 +22,9 @@ void RingWriter::attach(const Segment& segment, Waiter& waiter, const Peer& peer
   peer_ = peer;
 }
 
-WaitResult RingWriter::reserve(uint32_t payload_bytes, abi::RecordHeader** record) {
-  *record = nullptr;
-  if (!TUBE_EXPECT(payload_bytes <= kMaxPayloadBytes)) return WaitResult::kSticky;
-  const uint32_t bytes = record_bytes(payload_bytes);
-  if (free_bytes() < bytes) {
-    cached_head_ = client_load_head(*header_);
-    if (free_bytes() < bytes) {
-      const WaitResult result = wait_for_space(bytes);
-      if (result != WaitResult::kDone) return result;
-    }
-  }
-  reserved_bytes_ = bytes;
-  auto* header = new (ring_ + (tail_ & kMask)) abi::RecordHeader{};
-  header->size_bytes = bytes;
-  header->payload_bytes = payload_bytes;
-  header->sequence = sequence_ + 1;
-  header->reply_slot = abi::kNoReply;
-  *record = header;
-  return WaitResult::kDone;
-}
-
-WaitResult RingWriter::wait_for_space(uint32_t bytes) {
+WaitResult RingWriter::make_room(uint32_t bytes) {
+  cached_head_ = client_load_head(*header_);
+  if (free_bytes() >= bytes) return WaitResult::kDone;
   // For a while of writing, not for one record: a writer that is let in for each freed record takes its core from the reader.
   const uint64_t wanted = std::max<uint64_t>(bytes, kWorthWaking);
   const auto has_room = [this, wanted] {
@@ -65,15 +40,6 @@ WaitResult RingWriter::wait_for_space(uint32_t bytes) {
   sleep.withdraw = [](void* header) { client_has_space(*static_cast<abi::SegmentHeader*>(header)); };
   sleep.context = header_;
   return waiter_->until(WaitReason::kRingSpace, peer_, sleep, has_room);
-}
-
-void RingWriter::publish() {
-  if (!TUBE_EXPECT(reserved_bytes_ != 0)) return;
-  tail_ += reserved_bytes_;
-  reserved_bytes_ = 0;
-  ++sequence_;
-  client_store_tail(*header_, tail_);
-  if (client_takes_proxy_asleep(*header_)) futex_wake(&header_->proxy_asleep, 1);
 }
 
 // ---- proxy ----------------------------------------------------------------------------------------------------------
@@ -104,7 +70,7 @@ RingReader::Next RingReader::next() {
   if (available < sizeof(abi::RecordHeader)) return bad("tail ends inside a record's header");
 
   // The header is copied once and only the copy is looked at; the client may be rewriting the original.
-  const std::byte* source = ring_ + (head_ & kMask);
+  const std::byte* source = ring_ + (head_ & kRingMask);
   std::memcpy(buffer_.get(), source, sizeof(abi::RecordHeader));
   const abi::RecordHeader& copy = header();
   if (copy.size_bytes < sizeof(abi::RecordHeader) || copy.size_bytes > abi::kMaxRecordBytes) return bad("record size out of range");

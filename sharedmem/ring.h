@@ -10,15 +10,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <span>
 
+#include "base/check.h"
+#include "base/futex.h"
 #include "sharedmem/abi.h"
+#include "sharedmem/accessors.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/wait.h"
 
 namespace tube::shared {
 
 constexpr uint32_t record_bytes(uint32_t payload_bytes) { return (static_cast<uint32_t>(sizeof(abi::RecordHeader)) + payload_bytes + 15u) & ~15u; }
+inline constexpr uint64_t kRingMask = abi::kRingBytes - 1;
+static_assert((abi::kRingBytes & kRingMask) == 0);
 inline constexpr uint32_t kMaxPayloadBytes = abi::kMaxRecordBytes - static_cast<uint32_t>(sizeof(abi::RecordHeader));
 
 class RingWriter {
@@ -38,7 +44,7 @@ class RingWriter {
 
  private:
   uint64_t free_bytes() const { return abi::kRingBytes - (tail_ - cached_head_); }
-  WaitResult wait_for_space(uint32_t bytes);
+  WaitResult make_room(uint32_t bytes);
 
   abi::SegmentHeader* header_ = nullptr;
   std::byte* ring_ = nullptr;
@@ -49,6 +55,34 @@ class RingWriter {
   uint64_t sequence_ = 0;
   uint32_t reserved_bytes_ = 0;
 };
+
+// In every call that posts, so here for the compiler to see.
+inline WaitResult RingWriter::reserve(uint32_t payload_bytes, abi::RecordHeader** record) {
+  *record = nullptr;
+  if (!TUBE_EXPECT(payload_bytes <= kMaxPayloadBytes)) return WaitResult::kSticky;
+  const uint32_t bytes = record_bytes(payload_bytes);
+  if (free_bytes() < bytes) [[unlikely]] {
+    if (const WaitResult result = make_room(bytes); result != WaitResult::kDone) return result;
+  }
+  reserved_bytes_ = bytes;
+  auto* header = new (ring_ + (tail_ & kRingMask)) abi::RecordHeader{};
+  header->size_bytes = bytes;
+  header->payload_bytes = payload_bytes;
+  header->sequence = sequence_ + 1;
+  header->reply_slot = abi::kNoReply;
+  *record = header;
+  return WaitResult::kDone;
+}
+
+inline void RingWriter::publish() {
+  if (!TUBE_EXPECT(reserved_bytes_ != 0)) return;
+  tail_ += reserved_bytes_;
+  reserved_bytes_ = 0;
+  ++sequence_;
+  client_store_tail(*header_, tail_);
+  if (client_takes_proxy_asleep(*header_)) [[unlikely]]
+    futex_wake(&header_->proxy_asleep, 1);
+}
 
 class RingReader {
  public:
