@@ -260,7 +260,7 @@ CUresult get_kernel(Module* module, const char* name, Kernel** kernel) {
   }
   Locked locked(module->lock);
   const auto [place, mine] = module->kernels.emplace(name, k);
-  if (!mine) objects().remove(k->slot);  // another thread asked for the same kernel; the proxy's entry goes with the library
+  if (!mine) module->doubles.push_back(k->slot);  // another thread asked for the same kernel
   *kernel = place->second;
   mark_start(StartMark::kKernelEnd);
   return CUDA_SUCCESS;

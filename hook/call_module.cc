@@ -44,6 +44,7 @@ Module* allocate_module(Kind kind, Context* context) {
   m->context = context;
   m->module_alias = nullptr;
   m->kernels.clear();
+  m->doubles.clear();
   m->globals.clear();
   m->known.clear();
   m->table.clear();
@@ -164,10 +165,12 @@ CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& o
 
 void forget_module(Module* m, Retired* gone) {
   std::unordered_map<std::string, Kernel*> kernels;
+  std::vector<Slot*> doubles;
   std::vector<uint64_t> globals;
   {
     Locked locked(m->lock);
     kernels.swap(m->kernels);
+    doubles.swap(m->doubles);
     globals.swap(m->globals);
     if (m->module_alias != nullptr) {
       m->module_alias->object = nullptr;  // before the slot can be given to a real module
@@ -176,6 +179,7 @@ void forget_module(Module* m, Retired* gone) {
     m->module_alias = nullptr;
   }
   for (const auto& [name, kernel] : kernels) gone->add(kernel->slot);
+  for (Slot* slot : doubles) gone->add(slot);
   Allocation removed;
   for (const uint64_t address : globals) {
     if (!memory_map().remove(address, MemoryKind::kGlobal, &removed)) remove_managed_variable(address);

@@ -34,6 +34,7 @@ struct Module {
   Lock lock;                     // rank 2: the members below
   Slot* module_alias = nullptr;  // cuLibraryGetModule
   std::unordered_map<std::string, Kernel*> kernels;
+  std::vector<Slot*> doubles;     // of kernels that two threads looked up at once: nobody's, but the proxy knows them until the module ends
   std::vector<uint64_t> globals;  // addresses in the memory map
   // Kernels that the proxy described with the load's reply (protocol/known_kernel.h); not changed afterwards.
   std::vector<std::byte> table;
