@@ -102,7 +102,7 @@ CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& 
     }
   }
   if (const CUresult r = post_piece(job, stream, chunk, to_gpu, p); r != CUDA_SUCCESS) {
-    pool.release(chunk);
+    if (!to_gpu) pool.release(chunk);  // on the way to the GPU the other side hands it back, refused or not: it may be another thread's by now
     return r;
   }
   if (to_gpu) return CUDA_SUCCESS;

@@ -27,7 +27,8 @@ class ChunkPool {
   bool filled(uint32_t chunk) const;
   // Until the GPU has taken it (host to device; the client no longer owns it then).
   WaitResult wait_free(uint32_t chunk, const Probe& probe = {});
-  // The client emptied it, or gives it back unused. Not after posting a copy from it: the GPU does it then.
+  // The client emptied it, or gives it back unused. Not after posting a copy from it: the GPU does it then, or the proxy when the
+  // copy is refused.
   void release(uint32_t chunk);
 
  private:
