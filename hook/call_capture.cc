@@ -95,13 +95,14 @@ CUresult begin_checks(Stream* stream, CUstreamCaptureMode mode) {
   return mark_stream(stream, &before);
 }
 
-// The proxy captures by now.
-CUresult begun(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
+// Before the proxy captures: from the record that begins it on, nobody may put a signal or a free of kept memory into this stream any
+// more, which other threads do at their synchronising calls (mark_stream looks again under the producer lock).
+Capture* begin(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
   Capture* capture = nullptr;
   {
     Locked locked(captures().lock);
     capture = fresh_capture();
-    if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (capture == nullptr) return nullptr;
     capture->id.store(g_next_capture.fetch_add(1, std::memory_order_relaxed), std::memory_order_release);
     capture->mode = mode;
     capture->graph = graph;
@@ -114,7 +115,7 @@ CUresult begun(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
     g_active_count.store(static_cast<uint32_t>(captures().active.size()), std::memory_order_release);
   }
   join(capture, stream);
-  return CUDA_SUCCESS;
+  return capture;
 }
 
 }  // namespace
@@ -205,6 +206,8 @@ CUresult capture_saw_wait(Stream* stream, Event* event) {
     theirs->invalid.store(true, std::memory_order_release);
     return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }
+  Mark before;  // as in begin_checks
+  if (const CUresult r = mark_stream(stream, &before); r != CUDA_SUCCESS) return r;
   join(theirs, stream);
   return CUDA_SUCCESS;
 }
@@ -252,6 +255,8 @@ CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (const CUresult r = begin_checks(stream, mode); r != CUDA_SUCCESS) return r;
+  Capture* capture = begin(stream, mode, nullptr);
+  if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result;
   {
     Request<wire::cuStreamBeginCapture_v2> r(stream);
@@ -259,7 +264,8 @@ CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
     r->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     result = r.call();
   }
-  return result == CUDA_SUCCESS ? begun(stream, mode, nullptr) : result;
+  if (result != CUDA_SUCCESS) dissolve(capture);
+  return result;
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
@@ -276,6 +282,8 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
   if (nodes.fill(Kind::kGraphNode, dependencies, numDependencies) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   const auto node_bytes = static_cast<uint32_t>(numDependencies * 8);
   const auto edge_bytes = dependencyData == nullptr ? 0u : static_cast<uint32_t>(numDependencies * sizeof(CUgraphEdgeData));
+  Capture* capture = begin(stream, mode, hGraph);
+  if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result;
   {
     Request<wire::tubeBeginCaptureToGraph> r(stream, blob_room(node_bytes) + blob_room(edge_bytes));
@@ -285,7 +293,8 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
     if (edge_bytes != 0) r.put(&wire::tubeBeginCaptureToGraph::edges, dependencyData, edge_bytes);
     result = r.call();
   }
-  return result == CUDA_SUCCESS ? begun(stream, mode, hGraph) : result;
+  if (result != CUDA_SUCCESS) dissolve(capture);
+  return result;
 }
 CUresult cuStreamBeginCapture(CUstream hStream) { return hook::cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
 

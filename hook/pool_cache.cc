@@ -39,10 +39,11 @@ Cache& cache() {
 
 enum class Back { kGone, kBehindStream, kNow };
 
-// Lock held.
-void give_back(const Kept& kept, Back back) {
+// Lock held. False: not now, its stream captures, so that no work of ours may come into it.
+bool give_back(const Kept& kept, Back back) {
   if (back == Back::kBehindStream) {
     Request<wire::tubeMemFreeAsync> r(kept.stream);
+    if (capturing(kept.stream)) return false;  // looked at under the producer lock: another thread may be about to begin
     r->stream = kept.stream_id;
     r->dptr = kept.base;
     (void)r.post();
@@ -52,6 +53,7 @@ void give_back(const Kept& kept, Back back) {
     r->dptr = kept.base;
     (void)r.post();
   }
+  return true;
 }
 
 // Lock held. Takes out what `goes`.
@@ -59,10 +61,9 @@ template <class Goes>
 uint32_t remove_if(Cache& c, Back back, Goes goes) {
   uint32_t removed = 0;
   std::erase_if(c.blocks, [&](const Kept& kept) {
-    if (!goes(kept)) return false;
+    if (!goes(kept) || !give_back(kept, back)) return false;
     c.bytes -= kept.bytes;
     ++removed;
-    give_back(kept, back);
     return true;
   });
   c.count.store(static_cast<uint32_t>(c.blocks.size()), std::memory_order_relaxed);

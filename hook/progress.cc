@@ -54,7 +54,8 @@ CUresult mark_stream(Stream* stream, Mark* mark) {
       }
       continue;
     }
-    Request<wire::tubeSignal> r;  // the producer lock is held from here to post()
+    Request<wire::tubeSignal> r;      // the producer lock is held from here to post()
+    if (capturing(stream)) continue;  // by now
     r.in_context(stream->context);
     const uint64_t covered = posted_so_far(stream);
     if (covered != stream->signalled || stream->value == 0) stream->value = c.words.next_value(stream->word);
