@@ -72,11 +72,18 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue64_v2>& c
                     [&](CUstream stream) { return session.driver().cuStreamWaitValue64_v2(stream, call->addr, call->value, call->flags); });
 }
 
-// Not ready is an answer, not an error of the context.
+// Not ready is an answer, not an error of the context. Who waits for work from before a capture must not break that capture by asking: it
+// waits on, and whether the context lives shows at the legacy stream as well.
 CUresult handle(Session& session, const Decoded<wire::tubeStreamProbe>& call, Reply<wire::tubeStreamProbe>&) {
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
-  return session.driver().cuStreamQuery(op.stream);
+  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+  if (session.captures()) (void)session.driver().cuStreamIsCapturing(op.stream, &capturing);
+  if (capturing == CU_STREAM_CAPTURE_STATUS_NONE) return session.driver().cuStreamQuery(op.stream);
+  op = session.stream_op(wire::kLegacyStream, StreamUse::kMarker);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  const CUresult state = session.driver().cuStreamQuery(op.stream);
+  return state == CUDA_SUCCESS ? CUDA_ERROR_NOT_READY : state;
 }
 
 }  // namespace tube::proxy

@@ -32,8 +32,14 @@ void fill_streams(Driver& d) {
   d.cuStreamCreate = [](CUstream* s, unsigned int) { *s = make_handle<CUstream>(); ++state.live_streams; return CUDA_SUCCESS; };
   d.cuStreamCreateWithPriority = [](CUstream* s, unsigned int, int) { *s = make_handle<CUstream>(); ++state.live_streams; return CUDA_SUCCESS; };
   d.cuStreamDestroy_v2 = [](CUstream) { --state.live_streams; return CUDA_SUCCESS; };
-  d.cuStreamQuery = [](CUstream) { return state.stream_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
-  d.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* s) { *s = CU_STREAM_CAPTURE_STATUS_NONE; return CUDA_SUCCESS; };
+  d.cuStreamQuery = [](CUstream s) {
+    if (state.capturing != nullptr && s == state.capturing) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return state.stream_busy ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
+  d.cuStreamIsCapturing = [](CUstream stream, CUstreamCaptureStatus* s) {
+    *s = state.capturing != nullptr && stream == state.capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  };
   d.cuStreamWriteValue64_v2 = [](CUstream s, CUdeviceptr, cuuint64_t value, unsigned int) {
     state.calls.push_back("write s" + number(s) + " " + std::to_string(value));
     return CUDA_SUCCESS;

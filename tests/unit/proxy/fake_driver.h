@@ -21,6 +21,7 @@ struct FakeState {
   int launches = 0;
   CUresult next_launch = CUDA_SUCCESS;
   bool stream_busy = false;
+  CUstream capturing = nullptr;  // answers no query
 };
 
 FakeState& fake();          // of the current test

@@ -146,6 +146,22 @@ TEST_F(SessionTest, OtherStreamsWaitForAnUploadOnTheLegacyStreamOnce) {
   EXPECT_EQ(async_error(), 0u);
 }
 
+// A thread of the program waits for work from before the capture: its looks must not break it.
+TEST_F(SessionTest, AStreamThatCapturesIsNotAsked) {
+  const uint64_t id = make_id(1, 1);
+  create_stream(id);
+  wire::tubeStreamProbe probe{};
+  probe.stream = id;
+  wire::tubeStreamProbe_reply reply{};
+  EXPECT_EQ(call(probe, &reply), CUDA_SUCCESS);
+  test::fake().capturing = session->objects().find(Kind::kStream, id)->handle<CUstream>();
+  session->capture_started();
+  EXPECT_EQ(call(probe, &reply), CUDA_ERROR_NOT_READY);
+  session->capture_ended();
+  test::fake().capturing = nullptr;
+  EXPECT_EQ(call(probe, &reply), CUDA_SUCCESS);
+}
+
 TEST_F(SessionTest, AnUnknownCallEndsTheSession) {
   post_bytes(0xfffff, nullptr, 0);
   EXPECT_TRUE(session->poisoned());
