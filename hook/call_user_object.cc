@@ -26,12 +26,6 @@ UserObjects& user_objects() {
   return *u;
 }
 
-void give_back_word(uint32_t word) {
-  shared::Words& words = connection().words;
-  words.store(word, words.last_value(word));
-  words.release(word);
-}
-
 CUresult count(CUuserObject object, CUgraph graph, bool of_graph, uint32_t op, unsigned count, unsigned flags) {
   uint64_t object_id = 0, graph_id = 0;
   if (const CUresult r = id_of(Kind::kUserObject, object, &object_id); r != CUDA_SUCCESS) return r;
@@ -67,7 +61,7 @@ bool run_due_destructor(bool* waiting) {
     *waiting = !u.alive.empty();
   }
   if (due.word == 0) return false;
-  give_back_word(due.word);
+  connection().words.release_mailbox(due.word);
   drop(Kind::kUserObject, due.id);
   due.destroy(due.data);
   return true;
@@ -80,11 +74,10 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   UserObject made;
   made.destroy = destroy;
   made.data = ptr;
-  made.word = connection().words.allocate();
+  made.word = connection().words.allocate_mailbox(0);
   void* handle = nullptr;
   made.id = made.word == shared::kNoWord ? 0 : new_id(Kind::kUserObject, &handle);
   if (made.id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  connection().words.store(made.word, 0);
   CUresult result;
   {
     Request<wire::tubeUserObjectCreate> r;
@@ -95,7 +88,7 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   }
   if (result != CUDA_SUCCESS) {
     drop(Kind::kUserObject, made.id);
-    give_back_word(made.word);
+    connection().words.release_mailbox(made.word);
     return result;
   }
   {

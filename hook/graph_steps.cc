@@ -132,11 +132,7 @@ void free_staging(const StepSet& set) {
 
 // Nothing of the set is in use by the GPU any more.
 void give_back(StepSet* set) {
-  shared::Words& words = connection().words;
-  for (const StepSet::Entry& entry : set->entries) {
-    words.store(entry.word, words.last_value(entry.word));  // the next owner counts up from here
-    words.release(entry.word);
-  }
+  for (const StepSet::Entry& entry : set->entries) connection().words.release_mailbox(entry.word);
   free_staging(*set);
   delete set;
 }
@@ -161,11 +157,10 @@ CUresult fill_set(StepSet* set, const wire::GraphStep* steps, size_t count) {
     if (const CUresult r = allocate_staging(set, total, &base); r != CUDA_SUCCESS) return r;
   }
   for (size_t i = 0; i < count; ++i) {
-    const uint32_t word = connection().words.allocate();
+    const uint32_t word = connection().words.allocate_mailbox(wire::kStepDone);
     if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
     const uint64_t staging = steps[i].staging_bytes == 0 ? 0 : base;
     set->entries.push_back({word, reinterpret_cast<std::byte*>(staging)});
-    connection().words.store(word, wire::kStepDone);
     set->places.push_back({word, 0, staging});
     base += aligned(steps[i].staging_bytes);
   }

@@ -35,6 +35,21 @@ void Words::release(uint32_t word) {
   taken_[word / 64].fetch_and(~(uint64_t{1} << (word % 64)), std::memory_order_release);
 }
 
+uint32_t Words::allocate_mailbox(uint64_t first) {
+  const uint32_t word = allocate();
+  if (word == kNoWord) return kNoWord;
+  mailboxes_[word / 64].fetch_or(uint64_t{1} << (word % 64), std::memory_order_release);
+  store(word, first);
+  return word;
+}
+
+void Words::release_mailbox(uint32_t word) {
+  if (word == 0 || word >= abi::kWordCount) return;
+  store(word, last_value(word));  // the next owner counts up from here
+  mailboxes_[word / 64].fetch_and(~(uint64_t{1} << (word % 64)), std::memory_order_release);
+  release(word);
+}
+
 uint64_t Words::next_value(uint32_t word) { return issued_[word].fetch_add(1, std::memory_order_relaxed) + 1; }
 
 uint64_t Words::last_value(uint32_t word) const { return issued_[word].load(std::memory_order_relaxed); }

@@ -3,6 +3,9 @@
 // The client gives each stream (or host function) a word and counts values up on it; "behind everything in stream s write
 // v to word w" is a posted record; whoever waits reads the word. A word goes to a new owner only after its last issued
 // value has arrived, so values of one word never go back. Client side, any thread.
+//
+// A mailbox is a word whose owner has other values in it (steps of graphs, user objects). Who still remembers a progress value of it from
+// before, an event whose stream is gone, finds that value reached: it had arrived when the word became free.
 #pragma once
 
 #include <atomic>
@@ -23,6 +26,10 @@ class Words {
   uint32_t allocate();
   // The owner is gone; values may still be on their way.
   void release(uint32_t word);
+  // A free word for values of the owner's own, `first` in it; kNoWord when all are in use.
+  uint32_t allocate_mailbox(uint64_t first);
+  // Nobody writes to it any more.
+  void release_mailbox(uint32_t word);
 
   // The next value of `word`. Call it under the lock that orders the records of the stream, because values must reach
   // the GPU in order.
@@ -30,8 +37,9 @@ class Words {
   uint64_t last_value(uint32_t word) const;  // last issued
   // False for a word that was released at the session's end: the wait then learns why (state, death) and not "done".
   bool reached(uint32_t word, uint64_t value) const {
-    const uint64_t now = load(word);
-    return now >= value && now != abi::kWordReleased;
+    const auto arrived = [value](uint64_t now) { return now >= value && now != abi::kWordReleased; };
+    // The bit is set before a mailbox's first value and goes behind its last one.
+    return arrived(load(word)) || is_mailbox(word) || arrived(load(word));
   }
   uint64_t load(uint32_t word) const;
   // The client's own words (host functions: `done`).
@@ -41,11 +49,14 @@ class Words {
   WaitResult wait(uint32_t word, uint64_t value, const Probe& probe = {});
 
  private:
+  bool is_mailbox(uint32_t word) const { return (mailboxes_[word / 64].load(std::memory_order_acquire) >> (word % 64) & 1) != 0; }
+
   const Segment* segment_ = nullptr;
   Waiter* waiter_ = nullptr;
   Peer peer_;
   std::atomic<uint64_t> issued_[abi::kWordCount] = {};
   std::atomic<uint64_t> taken_[abi::kWordCount / 64] = {};
+  std::atomic<uint64_t> mailboxes_[abi::kWordCount / 64] = {};
   std::atomic<uint32_t> cursor_{1};
 };
 

@@ -144,6 +144,23 @@ TEST_F(Progress, AWordWithAValueOnItsWayHasNoNewOwner) {
   EXPECT_EQ(words->allocate(), word);
 }
 
+// An event remembers a value of a stream that is gone since; by now the word is a user object's or a graph's.
+TEST_F(Progress, WhatWasReachedStaysReachedWhenTheWordBecomesAMailbox) {
+  const uint32_t word = words->allocate();
+  const uint64_t value = words->next_value(word);
+  gpu_writes(word, value);
+  words->release(word);
+  uint32_t mailbox = kNoWord;
+  for (uint32_t i = 1; i < abi::kWordCount && mailbox != word; ++i) mailbox = words->allocate_mailbox(0);
+  ASSERT_EQ(mailbox, word);
+  EXPECT_EQ(words->load(word), 0u);
+  EXPECT_TRUE(words->reached(word, value));
+  EXPECT_EQ(words->wait(word, value), WaitResult::kDone);
+  words->release_mailbox(word);
+  EXPECT_TRUE(words->reached(word, value));
+  EXPECT_FALSE(words->reached(word, value + 1));
+}
+
 TEST_F(Progress, WaitEndsWithTheValue) {
   const uint32_t word = words->allocate();
   const uint64_t value = words->next_value(word);
