@@ -34,23 +34,29 @@ bool valid_flags(unsigned flags) {
 
 CUresult broken() { return static_cast<CUresult>(shared::client_load_sticky_error(connection().header())); }
 
-// Everything the program made in a primary context goes; handles become invalid.
+// What was made in the context is forgotten before the record that ends it: what other threads, in other contexts, give back of kept
+// memory or get at the same addresses comes before it or is not of this context.
+void forget_contents(Context* context, Retired* gone) {
+  context->epoch.fetch_add(1, std::memory_order_acq_rel);
+  forget_all_updates();
+  forget_streams(context, gone);
+  forget_events(context, gone);
+  forget_registrations(context);
+  memory_map().forget_context(context);
+  forget_modules(context, gone);
+  forget_peers(context);
+  forget_arrays(context, gone);
+}
+
+// Everything the program made in a primary context goes; handles become invalid. `life` is held.
 CUresult reset_primary(Context* context) {
   (void)sync_context(context);
-  forget_all_updates();
   Retired gone(objects());
+  forget_contents(context, &gone);
   Request<wire::tubePrimaryReset> r;
   r.in_context(context);
   r->device = context->device;
   const CUresult result = r.call();
-  context->epoch.fetch_add(1, std::memory_order_acq_rel);
-  forget_streams(context, &gone);
-  forget_events(context, &gone);
-  forget_registrations(context);
-  memory_map().forget_context(context);
-  forget_modules(context, &gone);
-  forget_peers(context);
-  forget_arrays(context, &gone);
   context->flags.store(0, std::memory_order_relaxed);
   context->cache_config.store(-1, std::memory_order_relaxed);
   for (auto& limit : context->limits) limit.store(0, std::memory_order_relaxed);
@@ -118,6 +124,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Locked life(context->life);  // another thread may be releasing the last reference: then it ends first
   // A context that a fault ended may be reset, but not had again (H200, 13.0).
   if (!context->live.load(std::memory_order_acquire) && broken() != CUDA_SUCCESS) return broken();
   context->retains.fetch_add(1, std::memory_order_acq_rel);
@@ -129,16 +136,15 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  int32_t count = context->retains.load(std::memory_order_relaxed);
-  do {
-    if (count <= 0) return CUDA_ERROR_INVALID_CONTEXT;
-  } while (!context->retains.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel));
-  return count == 1 ? reset_primary(context) : CUDA_SUCCESS;
+  Locked life(context->life);
+  if (context->retains.load(std::memory_order_relaxed) <= 0) return CUDA_ERROR_INVALID_CONTEXT;
+  return context->retains.fetch_sub(1, std::memory_order_acq_rel) == 1 ? reset_primary(context) : CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  Locked life(context->life);
   return context->retains.load(std::memory_order_acquire) == 0 ? CUDA_SUCCESS : reset_primary(context);
 }
 
@@ -229,17 +235,12 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
 }
 
 CUresult end_context(Context* context) {
+  Locked life(context->life);
+  if (!context->alive.load(std::memory_order_acquire)) return CUDA_ERROR_INVALID_CONTEXT;  // another thread was faster
   const CUresult finished = sync_context(context);
   context->alive.store(false, std::memory_order_release);
-  forget_all_updates();
   Retired gone(objects());
-  forget_streams(context, &gone);
-  forget_events(context, &gone);
-  forget_registrations(context);
-  memory_map().forget_context(context);
-  forget_modules(context, &gone);
-  forget_peers(context);
-  forget_arrays(context, &gone);
+  forget_contents(context, &gone);
   const uint32_t number = context->number;
   if (!gone.add(context->slot)) return CUDA_ERROR_INVALID_CONTEXT;
   Thread& thread = this_thread();

@@ -28,9 +28,11 @@ constinit ThreadPool g_threads;
 
 void destroy_own_streams(Thread& thread) {
   const bool usable = process().state() == State::kReady;
-  for (uint32_t i = 0; i < thread.own_stream_count; ++i) {
+  for (uint32_t i = 0; usable && i < thread.own_stream_count; ++i) {
     const PerThreadStream& own = thread.own_streams[i];
-    if (usable && own.epoch == own.context->epoch.load(std::memory_order_relaxed)) destroy_stream(own.stream);
+    Locked locked(own.context->life);  // another thread may be ending the context, and this stream with it
+    const Slot* slot = objects().find(Kind::kStream, own.handle);
+    if (slot != nullptr) destroy_stream(static_cast<Stream*>(slot->object));
   }
   thread.own_stream_count = 0;
 }
@@ -109,12 +111,11 @@ Stream* allocate_stream(Context* context, uint32_t flags, int32_t priority) {
 
 Stream* own_stream(Context* context, CUresult* error) {
   Thread& thread = this_thread();
-  const uint64_t epoch = context->epoch.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < thread.own_stream_count; ++i) {
     PerThreadStream& own = thread.own_streams[i];
     if (own.context != context) continue;
-    if (own.epoch == epoch) return own.stream;
-    own = thread.own_streams[--thread.own_stream_count];  // the context was reset meanwhile
+    if (const Slot* slot = objects().find(Kind::kStream, own.handle); slot != nullptr) return static_cast<Stream*>(slot->object);
+    own = thread.own_streams[--thread.own_stream_count];  // the context was reset meanwhile, or another one has its place
     break;
   }
   Stream* stream = nullptr;
@@ -128,7 +129,7 @@ Stream* own_stream(Context* context, CUresult* error) {
     return nullptr;
   }
   thread.own_streams = grown;
-  thread.own_streams[thread.own_stream_count++] = PerThreadStream{context, epoch, stream};
+  thread.own_streams[thread.own_stream_count++] = PerThreadStream{context, stream->handle()};
   return stream;
 }
 
@@ -248,9 +249,9 @@ CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Strea
 void destroy_stream(Stream* stream) {
   release_kept_of(stream);
   const uint64_t id = stream->id;
-  const uint32_t word = stream->word;
   Context* context = stream->context;
   unlink_stream(stream);
+  const uint32_t word = stream->word;  // until now another thread that synchronises the context might have given it one
   Retired gone(objects());
   if (!gone.add(stream->slot)) return;
   Request<wire::tubeStreamDestroy> r;
@@ -270,8 +271,8 @@ void forget_streams(Context* context, Retired* gone) {
       stream = context->streams;
     }
     if (stream == nullptr) return;
-    const uint32_t word = stream->word;
     unlink_stream(stream);
+    const uint32_t word = stream->word;
     if (gone->add(stream->slot) && word != 0) connection().words.release(word);
   }
 }

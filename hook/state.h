@@ -75,10 +75,11 @@ struct Context {
   std::atomic<int32_t> retains{0};                       // primary: cuDevicePrimaryCtxRetain
   std::atomic<bool> live{false};                         // primary: retained since the last reset, which leaves the references alone
   std::atomic<bool> alive{false};                        // created: until destroyed; primary: always
-  std::atomic<uint64_t> epoch{0};                        // primary resets: kernels' and allocations' life
+  std::atomic<uint64_t> epoch{0};                        // grows when it is reset or destroyed: kernels' and allocations' life
   std::atomic<int32_t> attached{1};                      // cuCtxAttach; created contexts end at 0
   Slot* green = nullptr;                                 // a green context: its CUgreenCtx (call_green.cc)
   Stream legacy;
+  Lock life;                     // rank 0: held while it ends, which waits for its work; `retains` and `live` change under it
   Lock streams_lock;             // rank 1
   Stream* streams = nullptr;     // all but the legacy one
   uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
@@ -93,8 +94,7 @@ struct Context {
 
 struct PerThreadStream {
   Context* context;
-  uint64_t epoch;
-  Stream* stream;
+  CUstream handle;  // names nothing any more once the context was reset or destroyed
 };
 
 // One per thread that made a call; recycled when the thread ends.
