@@ -45,7 +45,9 @@ struct Lane {
 };
 
 struct HostThread {
-  Lock lock;  // rank 3: all below; the record is posted under it, so that queue and ring agree on the order
+  // Rank 5: all below. A call is queued while its record is written, so that queue and ring agree on the order. Never held
+  // while waiting for the proxy, which may itself wait for work that a host function lets go on.
+  Lock lock;
   std::vector<Lane*> lanes;
   bool started = false;
   uint32_t wake = 0;  // futex: counts posts
@@ -124,7 +126,7 @@ bool start(HostThread& t) {
   return t.started;
 }
 
-// The stream's lane; an idle one of another stream is reused, because its values only grow.
+// The stream's lane; an idle one of another stream is reused, because its values only grow. Lock held.
 Lane* lane_for(HostThread& t, const Stream* stream) {
   Lane* idle = nullptr;
   for (Lane* l : t.lanes) {
@@ -144,6 +146,24 @@ Lane* lane_for(HostThread& t, const Stream* stream) {
   return idle;
 }
 
+// Queues the call and fills in its record: one value for both words, above everything either ever had. False: out of memory or words.
+bool queue(HostThread& t, const Stream* stream, HostCall& call, wire::tubeHostFunc& record) {
+  shared::Words& words = connection().words;
+  Locked locked(t.lock);
+  Lane* lane = lane_for(t, stream);
+  if (lane == nullptr) return false;
+  do {
+    call.value = words.next_value(lane->reached);
+  } while (call.value <= words.last_value(lane->done) && call.value != 0);
+  while (words.last_value(lane->done) < call.value) words.next_value(lane->done);
+  record.stream = stream->id;
+  record.reached = lane->reached;
+  record.done = lane->done;
+  record.value = call.value;
+  lane->calls.push_back(call);
+  return true;
+}
+
 CUresult post_host_call(CUstream hStream, HostCall call) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
@@ -153,29 +173,14 @@ CUresult post_host_call(CUstream hStream, HostCall call) {
     return call.function != nullptr ? capture_function(stream, call.function, call.data) : forbid_capture(stream);
   }
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
-  HostThread& t = host_thread();
-  Locked locked(t.lock);
-  if (!start(t)) return CUDA_ERROR_OUT_OF_MEMORY;
-  Lane* lane = lane_for(t, stream);
-  if (lane == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!start_callbacks()) return CUDA_ERROR_OUT_OF_MEMORY;
   call.stream = hStream;
-  // One value for both words, above everything either ever had.
-  Connection& c = connection();
-  do {
-    call.value = c.words.next_value(lane->reached);
-  } while (call.value <= c.words.last_value(lane->done) && call.value != 0);
-  while (c.words.last_value(lane->done) < call.value) c.words.next_value(lane->done);
   {
     Request<wire::tubeHostFunc> r(stream);
-    r->stream = stream->id;
-    r->reached = lane->reached;
-    r->done = lane->done;
-    r->value = call.value;
+    if (r.sendable() && !queue(host_thread(), stream, call, *r.operator->())) return CUDA_ERROR_OUT_OF_MEMORY;
     if (const CUresult posted = r.post(); posted != CUDA_SUCCESS) return posted;
   }
-  lane->calls.push_back(call);
-  __atomic_fetch_add(&t.wake, 1, __ATOMIC_RELEASE);
-  futex_wake(&t.wake, 1);
+  wake_callbacks();
   return CUDA_SUCCESS;
 }
 

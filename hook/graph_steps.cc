@@ -23,9 +23,11 @@ struct StepSet {
   std::vector<wire::GraphStepPlace> places;  // as the proxy gets them, in the order of the steps
   std::vector<uint64_t> staging;             // pinned allocations
   Context* context = nullptr;
-  Mark last;  // behind the last launch
+  uint64_t epoch = 0;  // of the context: in another one the staging is gone
+  Mark last;           // behind the last launch
   Stream* last_stream = nullptr;
-  bool active = false;  // launches are outstanding, as far as the callbacks thread has looked
+  bool active = false;     // launches are outstanding, as far as the callbacks thread has looked
+  bool launching = false;  // one is on its way: `last` does not cover it yet
   bool retired = false;
 };
 
@@ -34,10 +36,12 @@ namespace {
 using What = StepWhat;
 
 struct Steps {
-  Lock lock;  // rank 2: the members; launches of watched instances are posted under it
+  Lock launches;  // rank 1: held while a launch of a watched instance is posted, which may wait for the proxy; so never taken by the callbacks thread
+  Lock lock;      // rank 2: the members
   std::map<What, uint64_t, What::Less> tags;
   std::vector<const What*> by_number;  // a tag's low bits - 1
   std::vector<StepSet*> active;
+  std::vector<StepSet*> over;  // to be given back by the program's threads: the callbacks thread may not wait for room in the ring
 };
 Steps& g_steps() {
   static Steps* s = new Steps;
@@ -122,6 +126,9 @@ CUresult gpu_side(CUmemorytype type, CUarray array, CUdeviceptr device, const vo
 
 // ---- sets -----------------------------------------------------------------------------------------------------------------
 void free_staging(const StepSet& set) {
+  if (set.staging.empty()) return;
+  Locked life(set.context->life);
+  if (set.context->epoch.load(std::memory_order_relaxed) != set.epoch) return;  // it went with its context
   for (const uint64_t address : set.staging) {
     Request<wire::tubePinnedFree> r;
     r.in_context(set.context);
@@ -135,6 +142,15 @@ void give_back(StepSet* set) {
   for (const StepSet::Entry& entry : set->entries) connection().words.release_mailbox(entry.word);
   free_staging(*set);
   delete set;
+}
+
+void give_back_what_is_over() {
+  std::vector<StepSet*> over;
+  {
+    Locked locked(g_steps().lock);
+    over.swap(g_steps().over);
+  }
+  for (StepSet* set : over) give_back(set);
 }
 
 CUresult allocate_staging(StepSet* set, uint64_t bytes, uint64_t* address) {
@@ -169,18 +185,17 @@ CUresult fill_set(StepSet* set, const wire::GraphStep* steps, size_t count) {
 
 // A set whose launches have ended leaves the list; true when it was also the last use of a retired one.
 bool settle(Steps& s, StepSet* set, bool broken) {
-  if (!broken && !mark_reached(set->last)) return false;
+  if (set->launching || (!broken && !mark_reached(set->last))) return false;
   set->active = false;
   std::erase(s.active, set);
   return true;
 }
 
-// Takes a due step out of the active sets, or a set that is to be given back.
+// Takes a due step out of the active sets, or a set that has ended.
 struct Due {
   const What* what = nullptr;
   uint32_t word = 0;
   std::byte* staging = nullptr;
-  StepSet* free = nullptr;
 };
 bool find_due(Steps& s, bool broken, bool* waiting, Due* due) {
   Locked locked(s.lock);
@@ -190,7 +205,7 @@ bool find_due(Steps& s, bool broken, bool* waiting, Due* due) {
       if (broken || value >= wire::kStepDone || value == 0) continue;
       const uint64_t number = value & ~wire::kStepCopyBit;
       if (number == 0 || number > s.by_number.size()) continue;
-      *due = {s.by_number[number - 1], entry.word, entry.staging, nullptr};
+      *due = {s.by_number[number - 1], entry.word, entry.staging};
       return true;
     }
   }
@@ -199,7 +214,7 @@ bool find_due(Steps& s, bool broken, bool* waiting, Due* due) {
       *waiting = true;
       continue;
     }
-    if (set->retired) due->free = set;
+    if (set->retired) s.over.push_back(set);
     return true;  // the list changed
   }
   return false;
@@ -273,6 +288,7 @@ void memory_nodes_exist() { g_memory_nodes.store(true, std::memory_order_release
 
 CUresult take_places(uint64_t graph, Places* places) {
   if (!g_steps_made.load(std::memory_order_acquire) && !g_memory_nodes.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  give_back_what_is_over();
   wire::tubeGraphSteps_reply reply{};
   ReplyBlobs blobs;
   {
@@ -288,6 +304,7 @@ CUresult take_places(uint64_t graph, Places* places) {
   auto* set = new (std::nothrow) StepSet;
   if (set == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   set->context = current_context();
+  set->epoch = set->context->epoch.load(std::memory_order_acquire);
   if (const CUresult r = fill_set(set, reinterpret_cast<const wire::GraphStep*>(steps.data()), count); r != CUDA_SUCCESS) {
     give_back(set);
     return r;
@@ -297,28 +314,36 @@ CUresult take_places(uint64_t graph, Places* places) {
 }
 
 void retire(StepSet* set) {
+  give_back_what_is_over();
   if (set == nullptr) return;
   {
     Steps& s = g_steps();
     Locked locked(s.lock);
     set->retired = true;
-    if (set->active) return;  // the callbacks thread gives it back
+    if (set->active) return;  // the callbacks thread sees when it is over
   }
   give_back(set);
 }
 
 CUresult launch_watched(StepSet* set, Stream* stream, CUresult (*post)(void*), void* argument) {
   Steps& s = g_steps();
+  Locked in_turn(s.launches);
   {
     Locked locked(s.lock);
-    if (const CUresult posted = post(argument); posted != CUDA_SUCCESS) return posted;
-    if (const CUresult marked = mark_stream(stream, &set->last); marked != CUDA_SUCCESS) return marked;
-    set->last_stream = stream;
     if (!set->active) s.active.push_back(set);
-    set->active = true;
+    set->active = set->launching = true;
+  }
+  wake_callbacks();  // the answer to this launch may need a step of an earlier one
+  Mark behind;
+  CUresult result = post(argument);
+  if (result == CUDA_SUCCESS) result = mark_stream(stream, &behind);
+  {
+    Locked locked(s.lock);
+    set->launching = false;
+    if (result == CUDA_SUCCESS) set->last = behind, set->last_stream = stream;
   }
   wake_callbacks();
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult wait_for_launches(StepSet* set) {
@@ -345,10 +370,6 @@ void use_staging(StepSet* set, uint32_t word, uint64_t address) {
 bool run_due_step(bool broken, bool* waiting) {
   Due due;
   if (!find_due(g_steps(), broken, waiting, &due)) return false;
-  if (due.free != nullptr) {
-    give_back(due.free);
-    return true;
-  }
   if (due.what == nullptr) return true;
   if (due.what->function != nullptr) due.what->function(due.what->data);
   else move_rows(*due.what, due.staging);

@@ -51,7 +51,7 @@ struct Places {
   bool memory_nodes = false;
 };
 CUresult take_places(uint64_t graph, Places* places);
-// The set's instance is gone (or was never made): everything is given back when its last launch has ended.
+// The set's instance is gone (or was never made): everything is given back when its last launch has ended, at the program's next such call.
 void retire(StepSet* set);
 // Posts a launch of the instance, watched from before the GPU can reach a step. `post` posts; `stream` does not capture.
 CUresult launch_watched(StepSet* set, Stream* stream, CUresult (*post)(void*), void* argument);
@@ -62,7 +62,7 @@ CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address);
 void use_staging(StepSet* set, uint32_t word, uint64_t address);
 
 // ---- for the callbacks thread -------------------------------------------------------------------------------------------
-// Does one step that is due, or gives back a set that nobody needs. False: nothing to do; `*waiting` when launches are
+// Does one step that is due, or lets go of a set whose launches have ended. False: nothing to do; `*waiting` when launches are
 // outstanding. `broken`: the context has failed, so nothing will come.
 bool run_due_step(bool broken, bool* waiting);
 // Starts the thread when there is none, and makes it look. (call_callback.cc)

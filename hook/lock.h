@@ -2,9 +2,9 @@
 //
 // Used instead of std::mutex because it guards the ring, where an uncontended lock and unlock are two atomic operations
 // and the holder stays for less than a microsecond; a waiter therefore spins first. Not recursive. Not valid across
-// fork: after a fork every entry answers before it reaches a lock (process.h).
+// fork: after a fork every entry answers before it reaches a lock (process.h), the error log's excepted, which begins anew.
 //
-// Ranks, taken in this order only: thread and context lists (1) < objects and images (2) < memory map (3) < producer (4).
+// Ranks, taken in this order only: thread and context lists (1) < objects and images (2) < memory map (3) < producer (4) < (5).
 #pragma once
 
 #include <linux/futex.h>

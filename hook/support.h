@@ -60,6 +60,7 @@ class RawRequest {
   // fixed_bytes + blob_bytes of payload; the fixed part is the caller's to zero.
   RawRequest(uint32_t call, uint32_t fixed_bytes, uint32_t blob_bytes);
   ~RawRequest();
+  bool sendable() const { return error_ == CUDA_SUCCESS; }
   void put(wire::BlobRef* ref, const void* data, uint32_t size_bytes);
   void* reserve_blob(wire::BlobRef* ref, uint32_t size_bytes);
   CUresult post();
@@ -107,6 +108,8 @@ class Request : public RawRequest {
   void* room(wire::BlobRef X::*field, uint32_t size_bytes) { return RawRequest::reserve_blob(&(reinterpret_cast<X*>(payload_)->*field), size_bytes); }
   // The record itself makes the GPU write the stream's progress value: nothing is left to signal.
   void signals() { signals_ = true; }
+  // False: the transport has failed, and post() will say so.
+  bool sendable() const { return RawRequest::sendable(); }
   CUresult post() { return RawRequest::post(); }
   template <class R>
   CUresult call(R* reply, ReplyBlobs* blobs = nullptr) {
