@@ -112,10 +112,11 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
   for (unsigned i = 0; i < attribute_count; ++i) sure = sure && surely_taken(attributes[i], shape);
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
-  if (kernel->writes != 0) expect_output(kernel->writes, capturing(stream), stream->context);
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 
   Request<wire::tubeLaunch> r(stream, blob_room(attribute_bytes) + blob_room(bytes));
+  // While no other thread can ask the proxy for text: who asked before the launch would take the mark and find nothing.
+  if (kernel->writes != 0) expect_output(kernel->writes, capturing(stream), stream->context);
   r->stream = stream->id;
   r->kernel = kernel->id;
   std::memcpy(r->grid, shape.grid, sizeof shape.grid);

@@ -25,7 +25,7 @@ struct Life {
   const Context* context;
   uint64_t epoch;
 };
-constinit Lock g_printed_lock;  // leaf
+constinit Lock g_printed_lock;  // rank 5
 std::vector<Life>& printed() {
   static auto* all = new std::vector<Life>;
   return *all;

@@ -14,7 +14,8 @@ namespace tube::hook {
 extern std::atomic<uint32_t> g_output_state;
 
 struct Context;
-// Before a launch in `context` of a kernel with these `writes`. captured: it runs whenever a graph is launched.
+// A launch in `context` of a kernel with these `writes` is about to be published; the producer lock is held, unless captured: then it runs
+// whenever a graph is launched.
 void expect_output(uint32_t writes, bool captured, const Context* context);
 
 // Whether such a launch came in this context since it was made or reset.
