@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "hook/copy.h"
+#include "hook/memory_calls.h"
 #include "hook/memory_map.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -35,6 +36,11 @@ CUresult close_memory(uint64_t address, uint32_t* left) {
 
 }  // namespace
 
+Lock& opening_memory() {
+  static constinit Lock lock;
+  return lock;
+}
+
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   Allocation a;
   if (pHandle == nullptr || !memory_map().find(dptr, &a) || a.kind != MemoryKind::kDevice || a.flags == kFromPool) return CUDA_ERROR_INVALID_VALUE;
@@ -53,6 +59,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
   if (pdptr == nullptr || (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   note_memory_shared();
+  Locked in_turn(opening_memory());
   wire::tubeIpcOpenMem_reply reply{};
   CUresult result;
   {
@@ -82,6 +89,7 @@ CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   if (!memory_map().find(dptr, &a) || a.kind != MemoryKind::kOpened || a.base != dptr) return CUDA_ERROR_INVALID_VALUE;
   // Its owner may free it as soon as this returns.
   const CUresult finished = sync_device_of(a.context);
+  Locked in_turn(opening_memory());
   uint32_t left = 0;
   const CUresult result = close_memory(dptr, &left);
   if (result == CUDA_SUCCESS && left == 0) memory_map().remove(dptr, MemoryKind::kOpened, &a);

@@ -170,6 +170,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPo
   if (import_own(*shareData, ptr_out)) return CUDA_SUCCESS;
   Context* context = process().primaries[p->visible_device];
   note_memory_shared();
+  Locked in_turn(opening_memory());
   wire::tubeIpcOpenMem_reply reply{};
   CUresult result;
   {
@@ -186,6 +187,7 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPo
 }
 
 CUresult close_pool_pointer(const Allocation& allocation) {
+  Locked in_turn(opening_memory());
   wire::tubeIpcCloseMem_reply reply{};
   CUresult result;
   {

@@ -31,7 +31,8 @@ struct Mapped {
 };
 
 struct Vmm {
-  Lock lock;  // rank 3
+  Lock reserving;  // rank 0: held while the proxy is asked, so that an address that comes again is entered behind its end
+  Lock lock;       // rank 3: all below
   std::map<uint64_t, Mapped> by_address;
   std::map<uint64_t, uint64_t> reservations;  // base -> bytes
 };
@@ -103,6 +104,7 @@ bool reservation_of(uint64_t address, uint64_t* base, uint64_t* bytes) {
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags) {
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   wire::cuMemAddressReserve_reply reply{};
+  Locked in_turn(vmm().reserving);
   Request<wire::cuMemAddressReserve> r;
   r->size = size;
   r->alignment = alignment;
@@ -118,6 +120,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   CUresult result;
+  Locked in_turn(vmm().reserving);
   {
     Request<wire::cuMemAddressFree> r;
     r->ptr = ptr;

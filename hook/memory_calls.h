@@ -25,6 +25,9 @@ void remove_managed_variable(uint64_t address);
 void leave_pool(CUmemoryPool pool, uint64_t bytes);
 // A pointer of cuMemPoolImportPointer goes out of sight; its work must be over (call_pool_share.cc).
 CUresult close_pool_pointer(const Allocation& allocation);
+// Held while the proxy opens or closes memory of others and the memory map learns of it: an address that comes again is entered behind its
+// end. Rank 0.
+Lock& opening_memory();
 // Memory that the program imported from its own pool: true when this free ends such an import, not the allocation.
 bool free_own_import(const Allocation& allocation);
 
