@@ -81,11 +81,13 @@ bool may_leave_upload(Side to, uint64_t bytes, const Stream* stream, uint64_t* p
 CUresult leave_upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, uint64_t posted) {
   static_assert(kLeftBehind <= abi::kChunkBytes);  // one record, whichever way it goes
   if (const CUresult r = upload(dst, src, bytes, stream, true); r != CUDA_SUCCESS) return r;
+  bool shared = false;  // by now, by another thread, which waits for such uploads once
   {
     Locked locked(connection().producer);
     if (stream->context->blocking_posted == posted + 1) stream->uploads_until = posted + 1;
+    shared = g_memory_shared.load(std::memory_order_relaxed);
   }
-  return take_error();
+  return shared ? settle_stream(stream) : take_error();
 }
 
 }  // namespace
