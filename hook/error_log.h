@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <new>
 
 #include "base/cuda_api.h"
 #include "hook/lock.h"
@@ -31,6 +32,9 @@ class ErrorLog {
   // NUL-terminated, whole lines only, the newest when not all fit; *size is the room, then the bytes without the NUL.
   // nullptr: from the beginning. False when the room takes no line of those there are.
   bool copy(CUlogIterator* iterator, char* out, size_t* size);
+
+  // A thread that is not here may hold the lock, and a child's calls fail and are noted.
+  void in_forked_child() { new (&lock_) Lock; }
 
  private:
   struct Entry {

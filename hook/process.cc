@@ -11,6 +11,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "hook/error_log.h"
 #include "hook/real_driver.h"
 #include "hook/start_trace.h"
 #include "hook/state.h"
@@ -39,6 +40,7 @@ void at_exit() {
 // parent's death even while the child lives; the memory stays as it is.
 void in_forked_child() {
   Process& p = g_process;
+  error_log().in_forked_child();
   if (p.state() != State::kUninit) p.set_state(State::kUninit);
   // Another thread was inside cuInit: what it had made by then is unknown, so this process has no CUDA.
   if (!p.init_lock.try_lock()) p.init_pid.store(kNobody, std::memory_order_relaxed);
