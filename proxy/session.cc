@@ -43,6 +43,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
 Session::~Session() {
   join();
   teardown();
+  user_object_ends_.close();  // the driver tells of the last references whenever it likes
   // The GPU may still write to it.
   if (abandoned()) new shared::Segment(std::move(segment_));
   if (!segment_goes_back_) return;
@@ -373,7 +374,6 @@ CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrus
   if (untrusted_bytes == 0) return CUDA_SUCCESS;
   return ranges_.covers(untrusted_address, untrusted_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-
 
 UniqueFd Session::take_fd(uint64_t token) {
   while (true) {
