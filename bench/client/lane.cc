@@ -15,7 +15,7 @@ Lane::Lane(CUfunction kernel) : count_up(kernel), pageable(kBufferBytes) {
   void* host = nullptr;
   CU(cuMemAllocHost(&host, kBufferBytes));
   pinned = static_cast<unsigned char*>(host);
-  CU(cuMemsetD32(counter, 0, 1));
+  CU(cuMemsetD32Async(counter, 0, 1, stream));
   make_graph();
   make_updated_graph();
   CU(cuEventRecord(begin, stream));

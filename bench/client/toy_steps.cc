@@ -31,7 +31,7 @@ class Toy {
     CU(cuModuleGetFunction(&kernel_, module_, "count_up"));
     CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     CU(cuMemAlloc(&counter_, 4));
-    CU(cuMemsetD32(counter_, 0, 1));
+    CU(cuMemsetD32Async(counter_, 0, 1, stream_));  // the stream would not wait for the legacy one
   }
 
   int64_t step() {
