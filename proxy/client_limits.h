@@ -37,6 +37,7 @@ inline constexpr uint64_t kRunGraphBytes = 256ull << 20;  // of these, with what
 inline constexpr uint32_t kLaunchAttributes = 32;
 inline constexpr uint64_t kWordValue = 1ull << 62;  // stream waits compare cyclically: stay on one side
 inline constexpr uint32_t kControlClients = 16;
+inline constexpr uint32_t kControlSilentMs = 1000;  // after which a connection that asks nothing is dropped when another one needs its place
 inline constexpr uint32_t kControlLineBytes = 64u << 10;
 inline constexpr uint32_t kImports = 1u << 16;         // allocations of other processes, open at once
 inline constexpr uint32_t kBrokerClients = 4096;       // allocations that other proxies have open

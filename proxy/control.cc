@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <dirent.h>
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 
@@ -122,8 +123,9 @@ json refusal(const std::string& text) { return {{"ok", false}, {"error", text}};
 
 }  // namespace
 
-// Whoever comes when all places are taken waits in the socket's queue.
+// Whoever comes when all places are taken waits in the socket's queue, until somebody leaves or has been silent for too long.
 void Server::listen_for_control(bool on) {
+  control_waits_ = !on;
   const uint32_t events = on ? EPOLLIN : 0u;
   if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, events, EPOLL_CTL_MOD); !s.ok()) log_error("%s", s.error().message.c_str());
 }
@@ -137,8 +139,24 @@ void Server::accept_control() {
     if (!peer.ok() || peer->uid != geteuid()) continue;
     const uint64_t id = next_id_++;
     if (!watch(fd->get(), Source::kControl, id, EPOLLIN | EPOLLRDHUP).ok()) continue;
-    control_[id].fd = fd.take();
+    control_[id] = {fd.take(), {}, now_ns()};
   }
+}
+
+// Bytes are no request: who sends one now and then counts as silent.
+void Server::drop_silent() {
+  if (!control_waits_) return;
+  const auto oldest = [this] {
+    return std::min_element(control_.begin(), control_.end(), [](const auto& a, const auto& b) { return a.second.heard_ns < b.second.heard_ns; })
+        ->first;
+  };
+  const uint64_t id = oldest();
+  if (now_ns() - control_[id].heard_ns < uint64_t{limits::kControlSilentMs} * 1'000'000) return;
+  control_ready(id, 0);  // its request may be there already
+  if (!control_waits_ || oldest() != id) return;
+  log_info("a connection to the control socket that asks nothing is dropped for another one");
+  control_.erase(id);
+  listen_for_control(true);
 }
 
 void Server::control_ready(uint64_t id, uint32_t) {
@@ -151,6 +169,7 @@ void Server::control_ready(uint64_t id, uint32_t) {
   bool close = got <= 0;
   if (got > 0) client.input.append(buffer, static_cast<size_t>(got));
   for (size_t end; !close && (end = client.input.find('\n')) != std::string::npos;) {
+    client.heard_ns = now_ns();
     const std::string reply = answer(client.input.substr(0, end)) + "\n";
     client.input.erase(0, end + 1);
     // A client that does not read its answers loses the connection instead of holding up the server.

@@ -33,7 +33,7 @@ constexpr uint32_t kSourceShift = 56;  // in epoll's 64 bits: above, what it is,
 constexpr int kDoubtMs = 2;
 constexpr int kDoubtLooks = 50;
 constexpr int kDyingMs = 20;                 // between two steps of Session::let_waits_pass
-constexpr int kPlaceMs = 100;                // between looks whether a function that waits for a place should be turned away after all
+constexpr int kPlaceMs = 100;                // between looks whether who waits for a place can have one, or should be turned away after all
 constexpr uint64_t kRestNs = 1'000'000'000;  // without functions: then what they left is given back
 // For a session's end: four waits of its teardown, and as long again as one of them for calls that wait for the context.
 constexpr uint64_t kStopNs = uint64_t{5 * limits::kTeardownMs} * 1'000'000;
@@ -129,7 +129,7 @@ Status Server::listen() {
 int Server::timeout_ms() const {
   if (!doubtful_.empty()) return kDoubtMs;
   if (!dying_.empty()) return kDyingMs;
-  if (!waiting_.empty()) return kPlaceMs;
+  if (!waiting_.empty() || control_waits_) return kPlaceMs;
   if (alone_since_ns_ == 0) return -1;
   const uint64_t passed_ns = now_ns() - alone_since_ns_;
   return passed_ns < kRestNs ? static_cast<int>((kRestNs - passed_ns) / 1'000'000 + 1) : 0;
@@ -157,6 +157,7 @@ Status Server::run() {
     settle_doubts();
     help_the_dying();
     greet_waiting();
+    drop_silent();
   }
   if (restarting_ && !stopping_) return {};
   restarting_ = false;

@@ -71,7 +71,7 @@ class Server {
   struct ControlClient {
     UniqueFd fd;
     std::string input;
-    std::string output;
+    uint64_t heard_ns = 0;  // of its last request; of its coming when there was none
   };
   struct Brokered {  // another proxy's connection: about one allocation (broker.h)
     UniqueFd fd;
@@ -124,6 +124,7 @@ class Server {
   // control.cc
   void accept_control();
   void listen_for_control(bool on);
+  void drop_silent();
   void control_ready(uint64_t id, uint32_t events);
   std::string answer(const std::string& line);
   nlohmann::json status();
@@ -150,6 +151,7 @@ class Server {
   std::string control_path_;
   std::map<uint64_t, UniqueFd> greeting_;  // accepted, Hello not yet here
   std::map<uint64_t, ControlClient> control_;
+  bool control_waits_ = false;  // somebody wants to connect while all places of control_ are taken
   struct Doubt {
     uint64_t session;
     int looks;

@@ -8,6 +8,7 @@ import os
 import pathlib
 import resource
 import select
+import socket
 import subprocess
 import sys
 import time
@@ -185,6 +186,23 @@ class Life(unittest.TestCase):
         program.wait()
         self.assert_nothing_left(proxy, start)
         self.assertNotIn("does not end", proxy.log_tail(100))
+
+    def test_silent_control_connections_keep_nobody_waiting(self):
+        """All places of the control socket are taken by who asks nothing: the oldest makes room."""
+        proxy = self.proxy()
+        path = next(proxy.dir.glob("*.ctl"))
+        silent = []
+        for _ in range(16):
+            silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            self.addCleanup(silent[-1].close)
+            silent[-1].settimeout(TIMEOUT_S)
+            silent[-1].connect(str(path))
+        silent[0].sendall(b"{")  # no request
+        for _ in range(3):
+            self.assertTrue(proxy.request("ping")["ok"])
+        self.assertEqual(silent[0].recv(1), b"")
+        silent[-1].sendall(b'{"verb": "ping"}\n')
+        self.assertIn(b'"ok":true', silent[-1].recv(4096))
 
     def assert_starts_anew_without(self, proxy, program):
         """A program that comes at once waits for the next proxy instead of standing in this one."""
