@@ -33,6 +33,8 @@ bool read(const std::byte* data, uint64_t size, uint64_t at, T* out) {
   return true;
 }
 
+bool is_packed(const Entry& entry) { return (entry.flags & (kLz4Flag | kZstdFlag)) != 0; }
+
 }  // namespace
 
 FatbinReader::FatbinReader(const std::byte* data, uint64_t size) : data_(data) {
@@ -67,7 +69,7 @@ bool FatbinReader::next(Entry* entry) {
 
 bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::string* why) {
   const auto* const bytes = reinterpret_cast<const char*>(entry.payload);
-  if ((entry.flags & (kLz4Flag | kZstdFlag)) == 0) {
+  if (!is_packed(entry)) {
     out->assign(bytes, entry.payload_size);
     return true;
   }
@@ -98,6 +100,15 @@ bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::strin
   }
   out->resize(static_cast<size_t>(got));
   return true;
+}
+
+bool Unpacker::unpack(const Entry& entry, std::string* out) {
+  const uint64_t bytes = is_packed(entry) ? entry.uncompressed_size : 0;
+  exhausted_ = exhausted_ || bytes > left_;
+  if (exhausted_) return false;
+  left_ -= bytes;
+  std::string why;
+  return image::unpack(entry, kMaxUnpackedBytes, out, &why);
 }
 
 uint64_t own_size(const void* fatbin) {

@@ -61,6 +61,19 @@ class FatbinReader {
 // The entry's bytes as they were before packing. False: *why in one line.
 bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::string* why);
 
+// Unpacks the entries of one image, up to so many bytes in all: each of very many small entries may claim to be large, or be it.
+class Unpacker {
+ public:
+  explicit Unpacker(uint64_t max_bytes = kMaxUnpackedBytes) : left_(max_bytes) {}
+  // False: the entry cannot be read, or there is no room for it and exhausted() from then on.
+  bool unpack(const Entry& entry, std::string* out);
+  bool exhausted() const { return exhausted_; }
+
+ private:
+  uint64_t left_;  // of packed ones; the others take no more than the image does
+  bool exhausted_ = false;
+};
+
 // The size a fatbin gives itself, for callers that only have a pointer to a program's own.
 uint64_t own_size(const void* fatbin);
 

@@ -53,13 +53,13 @@ bool wanted(const image::Entry& entry, int capability, bool machine_code) {
 }
 
 // Scans the entries of one form; true when there was one that could be read.
-bool scan_form(std::span<const std::byte> fatbin, int capability, bool machine_code, ImageFacts* facts, bool* all_known) {
+bool scan_form(std::span<const std::byte> fatbin, int capability, bool machine_code, image::Unpacker& unpacker, ImageFacts* facts, bool* all_known) {
   image::FatbinReader reader(fatbin.data(), fatbin.size());
   image::Entry entry;
   bool any = false;
-  std::string bytes, why;
-  while (reader.next(&entry)) {
-    if (!wanted(entry, capability, machine_code) || !image::unpack(entry, image::kMaxUnpackedBytes, &bytes, &why)) continue;
+  std::string bytes;
+  while (!unpacker.exhausted() && reader.next(&entry)) {
+    if (!wanted(entry, capability, machine_code) || !unpacker.unpack(entry, &bytes)) continue;
     any = true;
     add_facts(bytes.data(), bytes.size(), facts, all_known);
   }
@@ -84,9 +84,10 @@ std::string select_code(std::span<const std::byte> untrusted_image, int capabili
   image::FatbinReader reader(untrusted_image.data(), untrusted_image.size());
   image::Entry entry;
   int newest = -1;
-  std::string bytes, candidate, why;
+  image::Unpacker unpacker;
+  std::string bytes, candidate;
   while (reader.next(&entry)) {
-    if (entry.sm <= newest || !wanted(entry, capability, machine_code) || !image::unpack(entry, image::kMaxUnpackedBytes, &candidate, &why)) continue;
+    if (entry.sm <= newest || !wanted(entry, capability, machine_code) || !unpacker.unpack(entry, &candidate)) continue;
     if (machine_code && !image::is_executable(std::as_bytes(std::span(candidate)))) continue;
     newest = entry.sm;
     bytes.swap(candidate);
@@ -99,8 +100,9 @@ uint32_t ImageFacts::writes(const std::string& kernel) const {
   return found != by_function.end() ? found->second : all & kWrites;
 }
 
-ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities) {
+ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities, uint64_t max_bytes) {
   ImageFacts facts;
+  image::Unpacker unpacker(max_bytes);
   facts.stateless = true;
   bool all_known = true;
   if (magic_of(untrusted_image) != image::kFatbinMagic) {
@@ -110,10 +112,14 @@ ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<cons
       if (std::find(capabilities.begin(), capabilities.begin() + static_cast<std::ptrdiff_t>(i), capabilities[i]) !=
           capabilities.begin() + static_cast<std::ptrdiff_t>(i))
         continue;
-      const bool any = scan_form(untrusted_image, capabilities[i], true, &facts, &all_known) ||
-                       scan_form(untrusted_image, capabilities[i], false, &facts, &all_known);
+      const bool any = scan_form(untrusted_image, capabilities[i], true, unpacker, &facts, &all_known) ||
+                       scan_form(untrusted_image, capabilities[i], false, unpacker, &facts, &all_known);
       facts.stateless = facts.stateless && any;
     }
+  }
+  if (unpacker.exhausted()) {
+    facts.all |= kWrites | kImageManaged;
+    facts.stateless = all_known = false;
   }
   if (!all_known) facts.by_function.clear();
   return facts;

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 
+#include "image/fatbin.h"
 #include "image/kernel_calls.h"
 
 namespace tube::proxy {
@@ -27,8 +28,8 @@ struct ImageFacts {
   bool stateless = false;                            // on every GPU
   uint32_t writes(const std::string& kernel) const;  // wire::kKernel...
 };
-// `capabilities`: of the GPUs, times ten. Any thread.
-ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities);
+// `capabilities`: of the GPUs, times ten. Of an image whose packed entries take more than `max_bytes` the worst is assumed. Any thread.
+ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities, uint64_t max_bytes = image::kMaxUnpackedBytes);
 
 // The machine code, or the PTX, that a GPU of this capability takes of the image; empty when there is none.
 enum class Form { kMachineCode, kPtx };

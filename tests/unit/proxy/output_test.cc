@@ -32,7 +32,11 @@ struct Part {
   image::EntryKind kind;
   uint32_t sm;
   std::string payload;
+  uint64_t claims = 0;  // bytes that it says are packed in it; 0: it is not packed
 };
+
+// Fewer than 15 bytes as LZ4 packs what does not repeat.
+std::string packed(const std::string& text) { return static_cast<char>(text.size() << 4) + text; }
 
 std::string fatbin(const std::vector<Part>& parts) {
   std::string body;
@@ -42,6 +46,8 @@ std::string fatbin(const std::vector<Part>& parts) {
     entry.header_size = sizeof entry;
     entry.payload_size = part.payload.size();
     entry.sm = part.sm;
+    if (part.claims != 0) entry.flags = 0x2000;
+    entry.uncompressed_size = part.claims;
     body.append(reinterpret_cast<const char*>(&entry), sizeof entry).append(part.payload);
   }
   const image::FatbinHeader header{image::kFatbinMagic, 1, sizeof header, body.size()};
@@ -64,6 +70,39 @@ TEST(ImageScan, OnlyTheEntriesThatTheGpuTakesCount) {
             wire::kKernelPrints | wire::kKernelAsserts);
   const int both[] = {90, 80};
   EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), both).all, wire::kKernelPrints);
+}
+
+TEST(ImageScan, PackedEntriesMayTakeSoMuchTogether) {
+  constexpr uint64_t kMost = 1000;
+  const Part quiet{image::EntryKind::kElf, 90, packed("nothing"), 100}, greedy{image::EntryKind::kElf, 90, packed("nothing"), kMost};
+  const Part plain{image::EntryKind::kElf, 90, std::string(2 * kMost, 'x')};
+  const std::vector<Part> many(10, quiet);
+  std::vector<Part> more = many;
+  more.push_back(plain);
+  EXPECT_EQ(scan_image(bytes_of(fatbin(more)), kCapabilities, kMost).all, 0u) << "what is not packed does not count";
+  for (const Part& one : {quiet, greedy}) {
+    std::vector<Part> too_many = many;
+    too_many.insert(too_many.begin() + 3, one);
+    const ImageFacts facts = scan_image(bytes_of(fatbin(too_many)), kCapabilities, kMost);
+    EXPECT_EQ(facts.all, wire::kKernelPrints | wire::kKernelAsserts | kImageManaged) << "the worst is assumed";
+    EXPECT_FALSE(facts.stateless);
+    EXPECT_TRUE(facts.by_function.empty());
+  }
+}
+
+// Each may claim a gigabyte, which takes a tenth of a second to look at: all of them together must not take minutes.
+TEST(ImageScan, TenThousandGreedyEntriesAreGivenUpOn) {
+  const Part greedy{image::EntryKind::kElf, 90, packed("nothing"), image::kMaxUnpackedBytes / 4};
+  const std::string image = fatbin(std::vector<Part>(10'000, greedy));
+  EXPECT_NE(scan_image(bytes_of(image), kCapabilities).all, 0u);
+  image::FatbinReader reader(reinterpret_cast<const std::byte*>(image.data()), image.size());
+  image::Unpacker unpacker;
+  image::Entry entry;
+  std::string bytes;
+  int read = 0;
+  while (reader.next(&entry)) read += unpacker.unpack(entry, &bytes);
+  EXPECT_EQ(read, 4);
+  EXPECT_TRUE(unpacker.exhausted());
 }
 
 TEST(ImageScan, DamageIsNoTrouble) {
