@@ -30,16 +30,14 @@ template <class X, class Fill>
 CUresult bring_in(Kind kind, int fd, void** handle, Fill fill) {
   if (fcntl(fd, F_GETFD) < 0) return CUDA_ERROR_UNKNOWN;
   note_memory_shared();
-  uint64_t token = 0;
-  if (Status sent = send_file(fd, &token); !sent) return CUDA_ERROR_UNKNOWN;
   void* made = nullptr;
   const uint64_t id = new_id(kind, &made);
   if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result;
   {
     Request<X> r;
-    r->token = token;
     fill(r, id);
+    r.send_file(fd, &r->token, CUDA_ERROR_UNKNOWN);
     result = r.call();
   }
   if (result != CUDA_SUCCESS) {

@@ -54,29 +54,21 @@ CUresult share_gaps(const Span& span, bool read_only, SharedRange* made) {
   return made->pages.size() > wire::kMaxHostSegments ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-CUresult send_segments(const SharedRange& made, std::vector<wire::HostSegment>* segments) {
-  uint64_t own_token = 0;
-  std::vector<uint64_t> tokens(made.files.size());
-  for (size_t i = 0; i < made.files.size(); ++i) {
-    if (Status sent = send_file(made.files[i].get(), &tokens[i]); !sent) return CUDA_ERROR_OPERATING_SYSTEM;
-  }
-  for (const SharedPages& pages : made.pages) {
-    if (pages.file < 0 && own_token == 0) {
-      if (Status sent = send_file(own_pages_file(), &own_token); !sent) return CUDA_ERROR_OPERATING_SYSTEM;
-    }
-    segments->push_back({pages.address, pages.bytes, pages.offset, pages.file < 0 ? own_token : tokens[static_cast<size_t>(pages.file)]});
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult tell_proxy(uint64_t base, uint64_t bytes, unsigned flags, const SharedRange& made) {
-  std::vector<wire::HostSegment> segments;
-  if (const CUresult r = send_segments(made, &segments); r != CUDA_SUCCESS) return r;
-  const auto blob_bytes = static_cast<uint32_t>(segments.size() * sizeof(wire::HostSegment));
+  const auto blob_bytes = static_cast<uint32_t>(made.pages.size() * sizeof(wire::HostSegment));
   Request<wire::tubeHostRegister> r(blob_room(blob_bytes));
   r->base = base;
   r->bytes = bytes;
   r->flags = flags;
+  uint64_t own_token = 0;
+  std::vector<uint64_t> tokens(made.files.size());
+  for (size_t i = 0; i < made.files.size(); ++i) r.send_file(made.files[i].get(), &tokens[i], CUDA_ERROR_OPERATING_SYSTEM);
+  std::vector<wire::HostSegment> segments;
+  for (const SharedPages& pages : made.pages) {
+    const bool own = pages.file < 0;
+    if (own && own_token == 0) r.send_file(own_pages_file(), &own_token, CUDA_ERROR_OPERATING_SYSTEM);
+    segments.push_back({pages.address, pages.bytes, pages.offset, own ? own_token : tokens[static_cast<size_t>(pages.file)]});
+  }
   r.put(&wire::tubeHostRegister::segments, segments.data(), blob_bytes);
   return r.call();
 }

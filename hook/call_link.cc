@@ -63,7 +63,7 @@ CUresult add(Link* link, CUjitInputType type, const void* data, size_t size, con
   return CUDA_SUCCESS;
 }
 
-CUresult send_link(Link* link, uint64_t token, wire::tubeLink_reply* reply) {
+CUresult send_link(Link* link, int file, wire::tubeLink_reply* reply) {
   ReplyBlobs blobs;
   const uint32_t options = link->options.count();
   const auto inputs = static_cast<uint32_t>(link->inputs.size() * sizeof(WireInput));
@@ -71,7 +71,6 @@ CUresult send_link(Link* link, uint64_t token, wire::tubeLink_reply* reply) {
   CUresult result;
   {
     Request<wire::tubeLink> r(blob_room(options * 4) + blob_room(options * 8) + blob_room(inputs) + blob_room(names));
-    r->token = token;
     r->size = link->bytes.size();
     r->info_log_bytes = link->options.info_log_bytes();
     r->error_log_bytes = link->options.error_log_bytes();
@@ -79,6 +78,7 @@ CUresult send_link(Link* link, uint64_t token, wire::tubeLink_reply* reply) {
     r.put(&wire::tubeLink::jit_values, link->options.values(), options * 8);
     r.put(&wire::tubeLink::inputs, link->inputs.data(), inputs);
     r.put(&wire::tubeLink::names, link->names.data(), names);
+    r.send_file(file, &r->token, CUDA_ERROR_OPERATING_SYSTEM);
     result = r.call(reply, &blobs);
   }
   link->options.give_back(blobs.get(reply->info_log), blobs.get(reply->error_log), blobs.get(reply->jit_values));
@@ -129,13 +129,8 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Result<UniqueFd> file = shared::create_constant_file("tube-link", link->bytes.data(), link->bytes.size());
   if (!file) return CUDA_ERROR_OUT_OF_MEMORY;
-  uint64_t token = 0;
-  if (Status sent = send_file(file->get(), &token); !sent) {
-    log_error("the linker's inputs could not be passed to the proxy: %s", sent.error().message.c_str());
-    return CUDA_ERROR_OPERATING_SYSTEM;
-  }
   wire::tubeLink_reply reply{};
-  if (const CUresult r = send_link(link, token, &reply); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = send_link(link, file->get(), &reply); r != CUDA_SUCCESS) return r;
   Result<UniqueFd> image = take_file(reply.token);
   if (!image) return CUDA_ERROR_OPERATING_SYSTEM;
   Result<Mapping> mapped = Mapping::map(image->get(), 0, reply.size, PROT_READ);

@@ -67,14 +67,7 @@ void take_table(Module* m, std::span<const std::byte> table) {
 }
 
 CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const FileRange* file, LoadOptions& options) {
-  uint64_t token = 0;
-  if (file != nullptr) {
-    tally(Tally::kFiles);
-    if (Status sent = send_file(file->fd.get(), &token); !sent) {
-      log_error("an image could not be passed to the proxy: %s", sent.error().message.c_str());
-      return CUDA_ERROR_OPERATING_SYSTEM;
-    }
-  }
+  if (file != nullptr) tally(Tally::kFiles);
   const uint32_t jit = options.jit.count();
   const auto library = static_cast<uint32_t>(options.library_ids.size());
   const uint32_t image_bytes = file == nullptr ? static_cast<uint32_t>(size_bytes) : 0;
@@ -88,7 +81,6 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
     if (m->context != nullptr) r.in_context(m->context);
     r->library = m->id;
     r->kind = m->kind;
-    r->token = token;
     r->offset = file == nullptr ? 0 : file->offset;
     r->size = size_bytes;
     r->info_log_bytes = options.jit.info_log_bytes();
@@ -98,6 +90,7 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
     r.put(&wire::tubeLoadImage::library_options, options.library_ids.data(), library * 4);
     r.put(&wire::tubeLoadImage::library_values, options.library_values.data(), library * 8);
     if (image_bytes != 0) r.put(&wire::tubeLoadImage::image, data, image_bytes);
+    if (file != nullptr) r.send_file(file->fd.get(), &r->token, CUDA_ERROR_OPERATING_SYSTEM);
     result = r.call(&reply, &blobs);
   }
   if (result == CUDA_SUCCESS) take_table(m, blobs.get(reply.kernels));

@@ -291,8 +291,6 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   note_memory_shared();
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
-  uint64_t token = 0;
-  if (Status sent = send_file(fd, &token); !sent) return CUDA_ERROR_UNKNOWN;
   MemHandle* h = allocate_handle();
   if (h == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::tubeImportHandle_reply reply{};
@@ -300,7 +298,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   {
     Request<wire::tubeImportHandle> r;
     r->handle = h->id;
-    r->token = token;
+    r.send_file(fd, &r->token, CUDA_ERROR_UNKNOWN);
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) {

@@ -126,6 +126,9 @@ Result<Connection*> connect_to_proxy() {
   if (c == nullptr) return errorf("out of memory");
   mark_start(StartMark::kConnected);
   c->socket = socket.take();
+  // Room for as many files on their way as there may be (send_file); what the system does not grant is a matter of programs with hundreds of threads.
+  const int send_bytes = 1 << 20;
+  (void)setsockopt(c->socket.get(), SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
   c->socket_inode = shared::socket_inode(c->socket.get());
   if (Result<shared::PeerCredentials> peer = shared::peer_credentials(c->socket.get())) c->proxy_pid = peer->pid;
   if (Result<std::string> folder = find_runtime_dir()) c->control_path = control_socket_path(*folder, workflow);
@@ -153,10 +156,9 @@ Status lost_socket() { return Error{EBADF, "this program closed the connection t
 
 Status send_file(int fd, uint64_t* token) {
   Connection& c = connection();
-  Locked locked(c.fd_lock);
   if (!c.socket_is_ours()) return lost_socket();
   *token = c.next_token++;
-  return shared::send_fd(c.socket.get(), *token, fd);
+  return shared::send_fd(c.socket.get(), *token, fd, shared::SendMode::kNeverBlock);
 }
 
 Result<UniqueFd> take_file(uint64_t token) {

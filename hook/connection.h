@@ -47,8 +47,8 @@ struct Connection {
   const info::DeviceInfo* device_infos = nullptr;
 
   Lock producer;                                        // rank 4, leaf: the ring, every stream's progress counters
-  Lock fd_lock;                                         // rank 4: one fd message at a time on the socket
-  uint64_t next_token = 1;                              // under fd_lock
+  uint64_t next_token = 1;                              // of files sent; under producer
+  Lock fd_lock;                                         // rank 4: files that the proxy sends
   std::atomic<uint32_t> failure{0};                     // CUresult once the transport failed
   alignas(16) std::byte scratch[abi::kMaxRecordBytes];  // where a record goes that cannot be sent; under producer
 
@@ -63,7 +63,8 @@ struct Connection {
 // Connects and shakes hands. Says in words what is wrong and what to do. Blocks for at most some seconds.
 Result<Connection*> connect_to_proxy();
 
-// Sends one fd beside the ring; the record that names `*token` must be posted afterwards.
+// Sends one fd beside the ring, for the record that is being written and names `*token`: the producer lock is held, so files arrive in the
+// order of their records, however many threads send some. Fails when the socket is full (some hundred files on their way).
 Status send_file(int fd, uint64_t* token);
 // The fd that the proxy sent before the reply that named `token`.
 Result<UniqueFd> take_file(uint64_t token);

@@ -105,6 +105,14 @@ void RawRequest::put(wire::BlobRef* ref, const void* data, uint32_t size_bytes) 
   if (error_ == before && size_bytes != 0) std::memcpy(room, data, size_bytes);
 }
 
+void RawRequest::send_file(int fd, uint64_t* token, CUresult otherwise) {
+  if (error_ != CUDA_SUCCESS) return;
+  if (Status sent = hook::send_file(fd, token); !sent) {
+    log_error("a file could not be passed to the proxy (call %u): %s", record_->call, sent.error().message.c_str());
+    error_ = otherwise;
+  }
+}
+
 void RawRequest::mark_operation() {
   Context* context = context_;
   if (stream_ != nullptr) {

@@ -63,6 +63,7 @@ class RawRequest {
   bool sendable() const { return error_ == CUDA_SUCCESS; }
   void put(wire::BlobRef* ref, const void* data, uint32_t size_bytes);
   void* reserve_blob(wire::BlobRef* ref, uint32_t size_bytes);
+  void send_file(int fd, uint64_t* token, CUresult otherwise);
   CUresult post();
   CUresult call(void* reply, uint32_t reply_bytes, ReplyBlobs* blobs);
 
@@ -106,6 +107,8 @@ class Request : public RawRequest {
   }
   // Room for a blob that the caller writes itself.
   void* room(wire::BlobRef X::*field, uint32_t size_bytes) { return RawRequest::reserve_blob(&(reinterpret_cast<X*>(payload_)->*field), size_bytes); }
+  // Hands a file over with this record, which names it by the token. When that fails, the record is not sent, and the answer is `otherwise`.
+  void send_file(int fd, uint64_t* token, CUresult otherwise) { RawRequest::send_file(fd, token, otherwise); }
   // The record itself makes the GPU write the stream's progress value: nothing is left to signal.
   void signals() { signals_ = true; }
   // False: the transport has failed, and post() will say so.
