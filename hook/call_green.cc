@@ -161,7 +161,7 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
   Context* context = find_green(hCtx);
   if (context == nullptr || !objects().remove(context->green)) return CUDA_ERROR_INVALID_CONTEXT;
   const auto device = static_cast<CUdevice>(context->visible_device);
-  const CUresult ended = end_context(context);
+  const CUresult ended = end_context(context->handle());
   const CUresult released = hook::cuDevicePrimaryCtxRelease_v2(device);
   return ended != CUDA_SUCCESS ? ended : released;
 }

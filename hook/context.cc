@@ -48,9 +48,9 @@ void forget_contents(Context* context, Retired* gone) {
   forget_arrays(context, gone);
 }
 
-// Everything the program made in a primary context goes; handles become invalid. `life` is held.
+// Everything the program made in a primary context goes; handles become invalid. `life` is held; its work was waited for before, as that
+// may need other threads which want the lock. What came since the proxy waits for.
 CUresult reset_primary(Context* context) {
-  (void)sync_context(context);
   Retired gone(objects());
   forget_contents(context, &gone);
   Request<wire::tubePrimaryReset> r;
@@ -136,17 +136,23 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (context->retains.load(std::memory_order_acquire) == 1) (void)sync_context(context);
   Locked life(context->life);
   if (context->retains.load(std::memory_order_relaxed) <= 0) return CUDA_ERROR_INVALID_CONTEXT;
   return context->retains.fetch_sub(1, std::memory_order_acq_rel) == 1 ? reset_primary(context) : CUDA_SUCCESS;
 }
 
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+static CUresult reset_device(CUdevice dev, bool drops_references) {
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+  if (context->retains.load(std::memory_order_acquire) != 0) (void)sync_context(context);
   Locked life(context->life);
-  return context->retains.load(std::memory_order_acquire) == 0 ? CUDA_SUCCESS : reset_primary(context);
+  const CUresult r = context->retains.load(std::memory_order_relaxed) == 0 ? CUDA_SUCCESS : reset_primary(context);
+  if (drops_references) context->retains.store(0, std::memory_order_release);
+  return r;
 }
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) { return reset_device(dev, false); }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   Context* context = primary_of(dev);
@@ -162,11 +168,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
   return r == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : r;
 }
 
-CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
-  const CUresult r = hook::cuDevicePrimaryCtxReset_v2(dev);
-  if (r != CUDA_ERROR_INVALID_DEVICE) primary_of(dev)->retains.store(0, std::memory_order_release);
-  return r;
-}
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return reset_device(dev, true); }
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
   const Context* context = primary_of(dev);
@@ -234,10 +236,12 @@ CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, uns
   return create_context(pctx, flags, dev);
 }
 
-CUresult end_context(Context* context) {
-  Locked life(context->life);
-  if (!context->alive.load(std::memory_order_acquire)) return CUDA_ERROR_INVALID_CONTEXT;  // another thread was faster
+CUresult end_context(CUcontext handle) {
+  Context* context = find_context(handle);
+  if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const CUresult finished = sync_context(context);
+  Locked life(context->life);
+  if (find_context(handle) != context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another thread was faster
   context->alive.store(false, std::memory_order_release);
   Retired gone(objects());
   forget_contents(context, &gone);
@@ -257,7 +261,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   if (context == nullptr && objects().gone(Kind::kContext, ctx)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
   if (context->primary || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return end_context(context);
+  return end_context(ctx);
 }
 
 // ---- queries ----------------------------------------------------------------------------------------------------------

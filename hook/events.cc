@@ -16,25 +16,6 @@ namespace {
 
 constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// The stream's progress word, made on first use.
-CUresult ensure_word(Stream* stream) {
-  Connection& c = connection();
-  {
-    Locked locked(c.producer);
-    if (stream->word != 0) return CUDA_SUCCESS;
-  }
-  const uint32_t word = c.words.allocate();
-  if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
-  Locked locked(c.producer);
-  if (stream->word == 0) {
-    stream->word = word;
-    stream->value = c.words.last_value(word);
-  } else {
-    c.words.release(word);
-  }
-  return CUDA_SUCCESS;
-}
-
 // Other processes may see it: what happens to it must have reached the driver when the call returns, since they hear of it
 // outside our ring, and its state is the driver's, since they may have recorded it.
 bool interprocess(const Event* event) { return (event->flags & CU_EVENT_INTERPROCESS) != 0; }

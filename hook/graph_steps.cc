@@ -183,7 +183,7 @@ CUresult fill_set(StepSet* set, const wire::GraphStep* steps, size_t count) {
   return CUDA_SUCCESS;
 }
 
-// A set whose launches have ended leaves the list; true when it was also the last use of a retired one.
+// A set whose launches have ended leaves the list; false when they have not.
 bool settle(Steps& s, StepSet* set, bool broken) {
   if (set->launching || (!broken && !mark_reached(set->last))) return false;
   set->active = false;
@@ -326,6 +326,8 @@ void retire(StepSet* set) {
 }
 
 CUresult launch_watched(StepSet* set, Stream* stream, CUresult (*post)(void*), void* argument) {
+  // Nothing may fail between launch and mark: nobody would do the steps.
+  if (const CUresult r = ensure_word(stream); r != CUDA_SUCCESS) return r;
   Steps& s = g_steps();
   Locked in_turn(s.launches);
   {

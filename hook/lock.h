@@ -4,7 +4,8 @@
 // and the holder stays for less than a microsecond; a waiter therefore spins first. Not recursive. Not valid across
 // fork: after a fork every entry answers before it reaches a lock (process.h), the error log's excepted, which begins anew.
 //
-// Ranks, taken in this order only: thread and context lists (1) < objects and images (2) < memory map (3) < producer (4) < (5).
+// Ranks, taken in this order only: what is held while the proxy is asked (0, one at a time) < thread and context lists (1) < objects and
+// images (2) < memory map (3) < producer (4) < the queue of host functions, the contexts that printed (5).
 #pragma once
 
 #include <linux/futex.h>

@@ -162,7 +162,9 @@ void release_kept_of(const Stream* stream) {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return;
   Locked locked(c.lock);
-  remove_if(c, Back::kBehindStream, [=](const Kept& kept) { return kept.stream == stream && kept.stream_id == stream->id; });
+  // A stream that captures takes no work of ours; what was put into it before, a free waits for as well.
+  const Back back = capturing(stream) ? Back::kNow : Back::kBehindStream;
+  remove_if(c, back, [=](const Kept& kept) { return kept.stream == stream && kept.stream_id == stream->id; });
 }
 
 void forget_kept_of(const Context* context) {

@@ -3,6 +3,8 @@
 // To wait for a stream the hook posts "write value v to word w behind everything so far" (once per batch of operations)
 // and waits until the word has the value. The proxy is only asked when a wait lasts long (probe), because a faulted
 // context never writes the word. Errors of posted calls are reported by whoever waits next, as CUDA allows.
+#include <vector>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "hook/device_output.h"
@@ -38,21 +40,30 @@ bool is_marked(const Stream* stream, Mark* mark) {
   return posted_so_far(stream) == stream->signalled || capturing(stream);
 }
 
+CUresult ensure_word(Stream* stream) {
+  Connection& c = connection();
+  {
+    Locked locked(c.producer);
+    if (stream->word != 0) return CUDA_SUCCESS;
+  }
+  const uint32_t word = c.words.allocate();
+  if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
+  Locked locked(c.producer);
+  if (stream->word == 0) {
+    stream->word = word;
+    stream->value = c.words.last_value(word);
+  } else {
+    c.words.release(word);
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult mark_stream(Stream* stream, Mark* mark) {
   Connection& c = connection();
   for (;;) {
     if (is_marked(stream, mark)) return CUDA_SUCCESS;
     if (mark->word == 0) {
-      const uint32_t word = c.words.allocate();
-      if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
-      Locked locked(c.producer);
-      if (stream->word == 0) {
-        stream->word = word;
-        stream->value = c.words.last_value(word);
-      } else {
-        c.words.release(word);
-      }
-      continue;
+      if (const CUresult r = ensure_word(stream); r != CUDA_SUCCESS) return r;
     }
     Request<wire::tubeSignal> r;      // the producer lock is held from here to post()
     if (capturing(stream)) continue;  // by now
@@ -143,35 +154,28 @@ CUresult sync_stream(Stream* stream) {
 
 CUresult sync_context(Context* context) {
   // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to wait for.
-  constexpr uint32_t kBatch = 64;
-  Stream* streams[kBatch];
-  Mark marks[kBatch];
-  CUresult result = CUDA_SUCCESS;
-  auto wait_for = [&](uint32_t count) {
-    for (uint32_t i = 0; i < count; ++i) {
-      const CUresult r = marks[i].word == 0 ? CUDA_SUCCESS : wait_mark(marks[i], streams[i]);
-      if (result == CUDA_SUCCESS) result = r;
-    }
+  struct Waited {
+    Stream* stream;
+    Mark mark;
   };
-  uint32_t count = 0;
-  streams[count] = &context->legacy;
-  if (const CUresult r = mark_stream(&context->legacy, &marks[count]); r != CUDA_SUCCESS) return r;
-  ++count;
+  std::vector<Waited> all;
+  Waited legacy{&context->legacy, {}};
+  if (const CUresult r = mark_stream(legacy.stream, &legacy.mark); r != CUDA_SUCCESS) return r;
   {
     Locked locked(context->streams_lock);
     for (Stream* s = context->streams; s != nullptr; s = s->next) {
       Mark mark;
       if (const CUresult r = mark_stream(s, &mark); r != CUDA_SUCCESS) return r;
-      if (mark_reached(mark)) continue;
-      if (count == kBatch) {  // rare: wait for some here; the lock only delays creation of streams
-        wait_for(count);
-        count = 0;
-      }
-      streams[count] = s;
-      marks[count++] = mark;
+      if (!mark_reached(mark)) all.push_back({s, mark});
     }
   }
-  wait_for(count);
+  CUresult result = CUDA_SUCCESS;
+  const auto wait_for = [&](const Waited& waited) {
+    const CUresult r = waited.mark.word == 0 ? CUDA_SUCCESS : wait_mark(waited.mark, waited.stream);
+    if (result == CUDA_SUCCESS) result = r;
+  };
+  wait_for(legacy);
+  for (const Waited& waited : all) wait_for(waited);
   pools_synchronised();
   collect_output();
   const CUresult last = take_error();

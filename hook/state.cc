@@ -32,7 +32,9 @@ void destroy_own_streams(Thread& thread) {
     const PerThreadStream& own = thread.own_streams[i];
     Locked locked(own.context->life);  // another thread may be ending the context, and this stream with it
     const Slot* slot = objects().find(Kind::kStream, own.handle);
-    if (slot != nullptr) destroy_stream(static_cast<Stream*>(slot->object));
+    auto* stream = slot != nullptr ? static_cast<Stream*>(slot->object) : nullptr;
+    // One that captures stays, and its capture with it, until its context ends: nobody can end it any more.
+    if (stream != nullptr && !capturing(stream)) destroy_stream(stream);
   }
   thread.own_stream_count = 0;
 }
@@ -248,6 +250,7 @@ CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Strea
 
 void destroy_stream(Stream* stream) {
   release_kept_of(stream);
+  end_capture_of_destroyed(stream);
   const uint64_t id = stream->id;
   Context* context = stream->context;
   unlink_stream(stream);
@@ -271,6 +274,7 @@ void forget_streams(Context* context, Retired* gone) {
       stream = context->streams;
     }
     if (stream == nullptr) return;
+    end_capture_of_destroyed(stream);
     unlink_stream(stream);
     const uint32_t word = stream->word;
     if (gone->add(stream->slot) && word != 0) connection().words.release(word);

@@ -79,7 +79,7 @@ struct Context {
   std::atomic<int32_t> attached{1};                      // cuCtxAttach; created contexts end at 0
   Slot* green = nullptr;                                 // a green context: its CUgreenCtx (call_green.cc)
   Stream legacy;
-  Lock life;                     // rank 0: held while it ends, which waits for its work; `retains` and `live` change under it
+  Lock life;                     // rank 0: `retains` and `live` change, and its contents end, under it; never held while waiting for the GPU
   Lock streams_lock;             // rank 1
   Stream* streams = nullptr;     // all but the legacy one
   uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
@@ -144,6 +144,8 @@ CUresult record_event(Event* event, Stream* stream, unsigned flags);
 CUresult wait_event(Stream* stream, Event* event, unsigned flags);
 
 // ---- progress (progress.cc) -------------------------------------------------------------------------------------------
+// The stream's progress word, made on first use.
+CUresult ensure_word(Stream* stream);
 // The mark behind the last signal of `stream`; whether nothing was posted since.
 bool is_marked(const Stream* stream, Mark* mark);
 // The mark behind everything posted to `stream` so far; posts a signal only when something came since the last one.
@@ -173,7 +175,7 @@ CUresult forbid_capture(const Stream* stream);
 CUresult forbid_unsafe_call();
 // For cuCtxSynchronize: forbidden while any stream of the context captures, whatever the mode.
 CUresult forbid_context_sync(const Context* context);
-// Producer held: what recording `event` and waiting for it do to captures.
+// What recording `event` does to captures (producer held), and waiting for it (not held).
 void capture_saw_record(Stream* stream, Event* event);
 CUresult capture_saw_wait(Stream* stream, Event* event);
 void end_capture_of_destroyed(Stream* stream);

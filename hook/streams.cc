@@ -34,7 +34,6 @@ CUresult cuStreamDestroy_v2(CUstream hStream) {
   if (slot == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto* stream = static_cast<Stream*>(slot->object);
   if (stream->per_thread) return CUDA_ERROR_INVALID_HANDLE;
-  end_capture_of_destroyed(stream);
   destroy_stream(stream);
   return CUDA_SUCCESS;
 }

@@ -3,6 +3,7 @@
 // Primary contexts are one object per device and stay the same handle for the life of the process, inactive while nobody
 // retains them. A reset clears a sticky error: what the real driver needs a new process for is one call here.
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 
 #include "sim/device.h"
@@ -12,7 +13,8 @@ namespace tube::sim {
 
 void set_default_limits(Context* c) {
   const auto shared = static_cast<size_t>(sm_limits(c->device->spec.sm).shared_per_block_optin);
-  c->limits = {1024, 8650752, 8388608, 2, 2048, 64, 11796480, shared, 0, 0};
+  const size_t defaults[] = {1024, 8650752, 8388608, 2, 2048, 64, 11796480, shared, 0, 0};
+  std::copy(std::begin(defaults), std::end(defaults), c->limits.begin());
 }
 
 // What a limit becomes when `value` is asked for.
@@ -90,18 +92,28 @@ CUresult context_or_current(State& s, CUcontext handle, Context** out) {
 
 enum class End : uint8_t { kRelease, kReset, kResetAndForget };
 
+// An end waits for work without the lock: who wants the context meanwhile gets the next one.
+std::condition_variable ended;
+void wait_for_end(Lock& lock, const Context* context) {
+  ended.wait(lock, [context] { return context == nullptr || !context->ending; });
+}
+
 CUresult release_primary(CUdevice dev, End how) {
   Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   Lock lock(state().mutex);
   Context* c = device->primary;
+  wait_for_end(lock, c);
   if (how == End::kRelease) {
     if (c == nullptr || c->retained == 0) return CUDA_ERROR_INVALID_CONTEXT;
     if (--c->retained > 0) return CUDA_SUCCESS;
   }
   if (how == End::kResetAndForget && c != nullptr) c->retained = 0;
   if (c == nullptr || !c->active) return CUDA_SUCCESS;
+  c->ending = true;
   tear_down(lock, c);
+  c->ending = false;
+  ended.notify_all();
   set_default_limits(c);
   {
     std::lock_guard guard(c->print_mutex);
@@ -126,6 +138,7 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   State& s = state();
   Lock lock(s.mutex);
   Context* c = primary_of(s, device);
+  wait_for_end(lock, c);
   if (!c->active && device->broken != CUDA_SUCCESS) return device->broken;
   ++c->retained;
   c->active = true;

@@ -67,9 +67,10 @@ struct Context {
   std::vector<LanePtr> lanes;              // of streams, living or draining
   std::vector<Stream*> streams;
   std::vector<Module*> modules;
-  std::array<size_t, 10> limits{};
-  int quiescing = 0;  // calls in quiesce()
-  CUfunc_cache cache_config = CU_FUNC_CACHE_PREFER_NONE;
+  std::array<std::atomic<size_t>, 10> limits{};
+  int quiescing = 0;    // calls in quiesce()
+  bool ending = false;  // primary: a reset or the last release waits for its work
+  std::atomic<CUfunc_cache> cache_config = CU_FUNC_CACHE_PREFER_NONE;
   std::mutex print_mutex;    // guards print_buffer and printed; leaf
   std::string print_buffer;  // device printf, shown at the next synchronising call
   bool printed = false;      // since it was made or reset

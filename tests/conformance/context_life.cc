@@ -136,3 +136,90 @@ CASE(release_without_retain) {
   SHOW(cuMemAlloc(&memory, 16));
   SHOW(cuDevicePrimaryCtxRelease(0));
 }
+
+namespace {
+// What a host function waits for and another thread does.
+struct Meeting {
+  std::atomic<bool> begun{false}, over{false};
+  void wait_until_begun() const {
+    while (!begun) std::this_thread::yield();
+  }
+};
+void wait_for_the_other(void* argument) {
+  auto& meeting = *static_cast<Meeting*>(argument);
+  meeting.begun = true;
+  while (!meeting.over) std::this_thread::yield();
+}
+CUstream waiting_stream(Meeting* meeting) {
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuLaunchHostFunc(stream, wait_for_the_other, meeting));
+  return stream;
+}
+}  // namespace
+
+CASE(a_capture_ends_with_its_context) {
+  CU(cuInit(0));
+  CUcontext other = nullptr, context = nullptr;
+  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  CU(cuCtxCreate(&context, nullptr, 0, 0));
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SHOW(cuCtxDestroy(context));
+  CU(cuCtxSetCurrent(other));
+  CUdeviceptr memory = 0;
+  SHOW(cuMemAlloc(&memory, 64));
+  SHOW(cuStreamSynchronize(nullptr));
+  SHOW(cuCtxSynchronize());
+  compute("the other context");
+}
+// A thread with a stream of its own in a context ends while that context does, and the context's work waits for the thread.
+CASE(a_thread_ends_beside_its_context) {
+  CU(cuInit(0));
+  CUcontext context = nullptr;
+  CU(cuCtxCreate(&context, nullptr, 0, 0));
+  static std::thread* other = nullptr;
+  Meeting meeting;
+  other = new std::thread([&] {
+    CU(cuCtxSetCurrent(context));
+    CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    meeting.begun = true;
+    while (!meeting.over) std::this_thread::yield();
+  });
+  meeting.wait_until_begun();
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuLaunchHostFunc(stream, [](void* argument) {
+    static_cast<Meeting*>(argument)->over = true;
+    other->join();
+  }, &meeting));
+  SHOW(cuCtxDestroy(context));
+  compute_with_gpu("the next one");
+}
+// Graphs with host functions are made in one context while another one ends.
+CASE(graphs_are_made_beside_a_context_that_ends) {
+  CU(cuInit(0));
+  CUcontext other = nullptr, context = nullptr;
+  CU(cuCtxCreate(&other, nullptr, 0, 0));
+  CU(cuCtxCreate(&context, nullptr, 0, 0));
+  Meeting meeting;
+  waiting_stream(&meeting);
+  CUresult made = CUDA_ERROR_UNKNOWN;
+  std::thread worker([&] {
+    CU(cuCtxSetCurrent(other));
+    meeting.wait_until_begun();
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    CUgraphExec exec = nullptr;
+    CUDA_HOST_NODE_PARAMS params{};
+    params.fn = [](void*) {};
+    CU(cuGraphCreate(&graph, 0));
+    CU(cuGraphAddHostNode(&node, graph, nullptr, 0, &params));
+    made = cuGraphInstantiate(&exec, graph, 0);
+    meeting.over = true;
+  });
+  SHOW(cuCtxDestroy(context));
+  worker.join();
+  printf("made: %s\n", code_name(made));
+}
