@@ -100,6 +100,7 @@ CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& 
     for (uint64_t i = 0; i < p.rows; ++i) {
       std::memcpy(pool.data(chunk) + i * p.width, reinterpret_cast<const void*>(job.src.row(p.y + i, p.z) + p.x), p.width);
     }
+    pool.hand_over(chunk);
   }
   if (const CUresult r = post_piece(job, stream, chunk, to_gpu, p); r != CUDA_SUCCESS) {
     if (!to_gpu) pool.release(chunk);  // on the way to the GPU the other side hands it back, refused or not: it may be another thread's by now

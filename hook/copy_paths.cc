@@ -151,6 +151,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
     if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
     const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
     std::memcpy(pool.data(chunk), src, piece);
+    pool.hand_over(chunk);
     // Refused or not, the chunk is handed back by the other side: by now it may be another thread's.
     if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst, sure, left); r != CUDA_SUCCESS) return r;
     dst += piece;

@@ -1,5 +1,6 @@
 #include "sharedmem/chunks.h"
 
+#include "base/sanitizer.h"
 #include "sharedmem/accessors.h"
 
 namespace tube::shared {
@@ -17,6 +18,7 @@ bool ChunkPool::try_claim(uint32_t* chunk) {
   for (uint32_t candidate = 0; candidate < usable; ++candidate) {
     uint64_t& state = segment_->chunk_state(candidate);
     if (load_word(state) != abi::kChunkFree || !client_claims_chunk(state)) continue;
+    acquire_order(&state);
     *chunk = candidate;
     return true;
   }
@@ -26,6 +28,8 @@ bool ChunkPool::try_claim(uint32_t* chunk) {
 WaitResult ChunkPool::claim(uint32_t* chunk, const Probe& probe) {
   return waiter_->until_polled(WaitReason::kChunk, peer_, probe, [this, chunk] { return try_claim(chunk); });
 }
+
+void ChunkPool::hand_over(uint32_t chunk) { release_order(&segment_->chunk_state(chunk)); }
 
 bool ChunkPool::filled(uint32_t chunk) const { return load_word(segment_->chunk_state(chunk)) == abi::kChunkFilled; }
 

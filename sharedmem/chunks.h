@@ -22,6 +22,9 @@ class ChunkPool {
   bool try_claim(uint32_t* chunk);
   WaitResult claim(uint32_t* chunk, const Probe& probe = {});
   std::byte* data(uint32_t chunk) const { return segment_->chunk(chunk); }
+  // Before posting a copy from it: what was written to it comes before what its next owner writes. The ring and the GPU see to that; this
+  // tells ThreadSanitizer.
+  void hand_over(uint32_t chunk);
   // Until the GPU has filled it (device to host).
   WaitResult wait_filled(uint32_t chunk, const Probe& probe = {});
   bool filled(uint32_t chunk) const;
