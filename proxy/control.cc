@@ -1,5 +1,6 @@
 // The control socket: one JSON object per line in, one per line out. Server thread; everything it reads of a session is
 // an atomic or fixed since its start.
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -145,7 +146,8 @@ void Server::accept_control() {
 
 // Bytes are no request: who sends one now and then counts as silent.
 void Server::drop_silent() {
-  if (!control_waits_) return;
+  pollfd comes{control_fd_.get(), POLLIN, 0};
+  if (!control_waits_ || poll(&comes, 1, 0) != 1) return;
   const auto oldest = [this] {
     return std::min_element(control_.begin(), control_.end(), [](const auto& a, const auto& b) { return a.second.heard_ns < b.second.heard_ns; })
         ->first;

@@ -92,7 +92,7 @@ std::string select_code(std::span<const std::byte> untrusted_image, int capabili
     newest = entry.sm;
     bytes.swap(candidate);
   }
-  return bytes;
+  return unpacker.exhausted() ? std::string() : bytes;  // which one is the newest is not known then
 }
 
 uint32_t ImageFacts::writes(const std::string& kernel) const {

@@ -151,7 +151,7 @@ class Server {
   std::string control_path_;
   std::map<uint64_t, UniqueFd> greeting_;  // accepted, Hello not yet here
   std::map<uint64_t, ControlClient> control_;
-  bool control_waits_ = false;  // somebody wants to connect while all places of control_ are taken
+  bool control_waits_ = false;  // all places of control_ are taken: who connects now waits
   struct Doubt {
     uint64_t session;
     int looks;

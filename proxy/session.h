@@ -241,7 +241,6 @@ class Session {
   uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
   CUresult take_more_chunks();
   std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
-  // For when the GPU will not do it: a failed copy must still hand its chunk back.
 
   // The fd the client announced under `token` (handshake.h). Invalid when there is none.
   UniqueFd take_fd(uint64_t token);

@@ -198,6 +198,9 @@ class Life(unittest.TestCase):
             silent[-1].settimeout(TIMEOUT_S)
             silent[-1].connect(str(path))
         silent[0].sendall(b"{")  # no request
+        for connection in silent[1:]:  # sixteen fill the places and stay, as long as nobody else comes
+            connection.sendall(b'{"verb": "ping"}\n')
+            self.assertIn(b'"ok":true', connection.recv(4096))
         for _ in range(3):
             self.assertTrue(proxy.request("ping")["ok"])
         self.assertEqual(silent[0].recv(1), b"")
