@@ -17,7 +17,7 @@ CUgraphExec make(CUgraph* graph, int functions, bool memory, std::atomic<int>* c
   CUDA_MEM_ALLOC_NODE_PARAMS allocation{};
   if (memory) {
     allocation.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-    allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+    allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
     allocation.bytesize = 4096;
     CU(cuGraphAddMemAllocNode(&last, *graph, nullptr, 0, &allocation));
   }
