@@ -325,6 +325,7 @@ CASE(allocation_outlives_its_pool) {
   SHOW(cuMemPoolDestroy(pool.handle));
   SHOW(cuMemsetD32Async(a, 5, 1000, stream.handle));
   uint32_t last = 0;
+  CU(cuStreamSynchronize(stream.handle));  // which no legacy copy waits for
   SHOW(cuMemcpyDtoH(&last, a + 3996, 4));
   SHOW(cuMemFreeAsync(a, stream.handle));
   SHOW(cuStreamSynchronize(stream.handle));
