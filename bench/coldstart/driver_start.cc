@@ -56,12 +56,7 @@ int main(int argc, char** argv) {
   CU(cuCtxSynchronize());
   stamps.mark("kernel");
   CU(cuMemcpyDtoH(out.data(), dout, kCount * 4));
-  for (int i = 0; i < kCount; ++i) {
-    if (out[i] != expected(i)) {
-      fprintf(stderr, "element %d is %u instead of %u\n", i, out[i], expected(i));
-      return 1;
-    }
-  }
+  if (!as_expected(out)) return 1;
   stamps.mark("result");
   stamps.print();
   return 0;
