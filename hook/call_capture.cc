@@ -3,6 +3,7 @@
 //
 // A capture spreads as natively: an event recorded in a capturing stream carries the capture to every stream that waits
 // for it. A call that is unsafe for a capture invalidates it; ending it then answers 901 as the driver does.
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <new>
@@ -83,6 +84,11 @@ Capture* fresh_capture() {
 // Whether the capture that an event was recorded in goes on.
 bool goes_on(const Capture& capture, uint64_t id) {
   return capture.active.load(std::memory_order_acquire) && capture.id.load(std::memory_order_acquire) == id;
+}
+
+bool is_plain(const CUgraphEdgeData& edge) {
+  constexpr CUgraphEdgeData kPlain{};
+  return std::memcmp(&edge, &kPlain, sizeof kPlain) == 0;
 }
 
 bool valid_mode(CUstreamCaptureMode mode) { return static_cast<unsigned>(mode) <= CU_STREAM_CAPTURE_MODE_RELAXED; }
@@ -236,16 +242,17 @@ CUresult admit_operation(const Stream* stream) {
 }
 
 void end_capture_of_destroyed(Stream* stream) {
-  if (Capture* capture = stream->capture.load(std::memory_order_acquire)) {
+  Capture* capture = stream->capture.load(std::memory_order_acquire);
+  if (capture == nullptr) return;
+  if (capture->origin == stream) {
     capture->invalid.store(true, std::memory_order_release);
-    if (capture->origin == stream) {
-      dissolve(capture);
-    } else {
-      Locked locked(captures().lock);
-      std::erase(capture->streams, stream);
-      stream->capture.store(nullptr, std::memory_order_release);
-    }
+    dissolve(capture);
+    return;
   }
+  // The capture goes on without a stream that had joined it; whether work is left unjoined in it, the driver says at its end.
+  Locked locked(captures().lock);
+  std::erase(capture->streams, stream);
+  stream->capture.store(nullptr, std::memory_order_release);
 }
 
 // ---- the calls --------------------------------------------------------------------------------------------------------
@@ -431,6 +438,7 @@ CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNod
   const auto edges = blobs.get(reply.edges);
   std::memset(t_edges, 0, count * sizeof t_edges[0]);
   if (edges.size() == count * sizeof t_edges[0]) std::memcpy(t_edges, edges.data(), edges.size());
+  if (dependencies_out != nullptr && edges_out == nullptr && !std::all_of(t_edges, t_edges + count, is_plain)) return CUDA_ERROR_LOSSY_QUERY;
   if (dependencies_out != nullptr) *dependencies_out = t_nodes;
   if (edges_out != nullptr) *edges_out = t_edges;
   if (count_out != nullptr) *count_out = count;

@@ -29,26 +29,36 @@ struct WireAttribute {
 };
 static_assert(sizeof(WireAttribute) == 72 && sizeof(CUlaunchAttributeValue) == 64);
 
-CUresult pack_event(CUevent handle, uint64_t* id) {
-  const Event* event = find_event(handle);
+// Of one launch; `events` are those that its attributes name, which the launch records.
+struct Attributes {
+  WireAttribute list[kMaxLaunchAttributes];
+  unsigned count = 0;
+  Event* events[kMaxLaunchAttributes];
+  unsigned event_count = 0;
+};
+
+CUresult pack_event(CUevent handle, Attributes* attributes, uint64_t* id) {
+  Event* event = find_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  attributes->events[attributes->event_count++] = event;
   *id = event->id;
   return CUDA_SUCCESS;
 }
 
 // Only attributes known to hold no handle travel as they are.
-CUresult pack_attribute(const CUlaunchAttribute& in, WireAttribute* out) {
+CUresult pack_attribute(const CUlaunchAttribute& in, Attributes* attributes) {
+  WireAttribute* out = &attributes->list[attributes->count++];
   out->id = in.id;
   out->reserved = 0;
   std::memcpy(out->value, &in.value, sizeof out->value);
   uint64_t event = 0;
   switch (static_cast<uint32_t>(in.id)) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      if (const CUresult r = pack_event(in.value.programmaticEvent.event, &event); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = pack_event(in.value.programmaticEvent.event, attributes, &event); r != CUDA_SUCCESS) return r;
       std::memcpy(out->value + offsetof(CUlaunchAttributeValue, programmaticEvent.event), &event, sizeof event);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      if (const CUresult r = pack_event(in.value.launchCompletionEvent.event, &event); r != CUDA_SUCCESS) return r;
+      if (const CUresult r = pack_event(in.value.launchCompletionEvent.event, attributes, &event); r != CUDA_SUCCESS) return r;
       std::memcpy(out->value + offsetof(CUlaunchAttributeValue, launchCompletionEvent.event), &event, sizeof event);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
@@ -96,8 +106,18 @@ bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
   }
 }
 
+// Where on the GPU an attribute's event is recorded, between the kernel's start and its end, only the driver knows: it is asked.
+void note_recorded(const Attributes& attributes, Stream* stream) {
+  if (attributes.event_count == 0) return;
+  Locked locked(connection().producer);
+  for (unsigned i = 0; i < attributes.event_count; ++i) {
+    attributes.events[i]->asked = true;
+    capture_saw_record(stream, attributes.events[i]);
+  }
+}
+
 CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void** params, void** extra, bool cooperative,
-                const WireAttribute* attributes, unsigned attribute_count) {
+                const Attributes* attributes) {
   const Kernel* kernel = find_kernel(f);
   if (kernel == nullptr) return current_context() == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
@@ -110,7 +130,8 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   // The driver says if it may.
   const bool elsewhere = kernel->module->context != nullptr && base_context(kernel->module->context) != base_context(stream->context);
   bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
-  for (unsigned i = 0; i < attribute_count; ++i) sure = sure && surely_taken(attributes[i], shape);
+  const unsigned attribute_count = attributes == nullptr ? 0 : attributes->count;
+  for (unsigned i = 0; i < attribute_count; ++i) sure = sure && surely_taken(attributes->list[i], shape);
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 
@@ -123,12 +144,13 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   std::memcpy(r->block, shape.block, sizeof shape.block);
   r->shared_bytes = shape.shared_bytes;
   r->cooperative = cooperative ? 1 : 0;
-  if (attribute_bytes != 0) r.put(&wire::tubeLaunch::attributes, attributes, attribute_bytes);
+  if (attribute_bytes != 0) r.put(&wire::tubeLaunch::attributes, attributes->list, attribute_bytes);
   if (bytes != 0) {
     auto* room = static_cast<std::byte*>(r.room(&wire::tubeLaunch::parameters, bytes));
     pack_parameters(kernel, params, extra, bytes, room);
   }
   const CUresult result = sure ? r.post() : r.call();
+  if (result == CUDA_SUCCESS && attributes != nullptr) note_recorded(*attributes, stream);
   mark_start(StartMark::kLaunch);
   if (result != CUDA_SUCCESS || !process().launch_blocking || capturing(stream)) return result;
   return sync_stream(stream);
@@ -221,26 +243,26 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
                         unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
                         void** extra) {
   const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
-  return launch(f, shape, hStream, kernelParams, extra, false, nullptr, 0);
+  return launch(f, shape, hStream, kernelParams, extra, false, nullptr);
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
                                    unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                    void** kernelParams) {
   const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
-  return launch(f, shape, hStream, kernelParams, nullptr, true, nullptr, 0);
+  return launch(f, shape, hStream, kernelParams, nullptr, true, nullptr);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
   if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (config->numAttrs > kMaxLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
-  WireAttribute attributes[kMaxLaunchAttributes];
+  Attributes attributes;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    if (const CUresult r = pack_attribute(config->attrs[i], &attributes[i]); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = pack_attribute(config->attrs[i], &attributes); r != CUDA_SUCCESS) return r;
   }
   const LaunchShape shape{
       {config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes};
-  return launch(f, shape, config->hStream, kernelParams, extra, false, attributes, config->numAttrs);
+  return launch(f, shape, config->hStream, kernelParams, extra, false, &attributes);
 }
 
 }  // namespace tube::hook

@@ -56,7 +56,7 @@ struct Event {
   bool recorded = false;
   Mark mark;  // of the last record
   uint64_t stream_id = 0;
-  bool asked = false;          // some graph records it: its state is asked of the proxy (call_graph_kinds.cc sets it)
+  bool asked = false;          // a graph or a launch attribute records it: its state is asked of the proxy
   Capture* capture = nullptr;  // the last record was into this capture
   uint64_t capture_id = 0;
 };

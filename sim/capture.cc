@@ -21,6 +21,12 @@ void leave(Stream* stream) {
   stream->capture_tail.clear();
 }
 
+void add_to(std::vector<Edge>& tail, const Edge& edge) {
+  for (const Edge& e : tail)
+    if (e.node == edge.node) return;
+  tail.push_back(edge);
+}
+
 bool legacy_would_depend(const State& s, const Context* context) {
   for (auto& capture : s.captures)
     for (Stream* stream : capture->streams)
@@ -36,7 +42,8 @@ void finish(State& s, const CapturePtr& capture) {
 
 // Nodes of the capture that the origin's tail does not depend on: work that was forked and never joined.
 bool all_joined(const Capture& capture) {
-  std::vector<const Node*> stack(capture.origin->capture_tail.begin(), capture.origin->capture_tail.end());
+  std::vector<const Node*> stack;
+  for (const Edge& e : capture.origin->capture_tail) stack.push_back(e.node);
   std::unordered_map<const Node*, bool> reached;
   while (!stack.empty()) {
     const Node* n = stack.back();
@@ -46,12 +53,12 @@ bool all_joined(const Capture& capture) {
     for (const Edge& e : n->in) stack.push_back(e.node);
   }
   for (Stream* stream : capture.streams)
-    for (Node* tail : stream->capture_tail)
-      if (!reached[tail]) return false;
+    for (const Edge& e : stream->capture_tail)
+      if (!reached[e.node]) return false;
   return true;
 }
 
-CUresult begin(Context* context, CUstream handle, CUstreamCaptureMode mode, Graph* graph, std::vector<Node*> tail) {
+CUresult begin(Context* context, CUstream handle, CUstreamCaptureMode mode, Graph* graph, std::vector<Edge> tail) {
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
@@ -90,15 +97,20 @@ CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, 
   if (id != nullptr) *id = capture->id;
   if (graph != nullptr) *graph = reinterpret_cast<CUgraph>(capture->graph);
   // The arrays stay valid until the stream's next call, as documented.
-  static_assert(sizeof(Node*) == sizeof(CUgraphNode));
-  if (dependencies != nullptr) *dependencies = reinterpret_cast<const CUgraphNode*>(stream->capture_tail.data());
-  stream->capture_edges.assign(stream->capture_tail.size(), {});
+  stream->capture_nodes.clear();
+  stream->capture_edges.clear();
+  for (const Edge& e : stream->capture_tail) {
+    stream->capture_nodes.push_back(reinterpret_cast<CUgraphNode>(e.node));
+    stream->capture_edges.push_back(e.data);
+    if (dependencies != nullptr && edges == nullptr && !is_plain(e.data)) return CUDA_ERROR_LOSSY_QUERY;
+  }
+  if (dependencies != nullptr) *dependencies = stream->capture_nodes.data();
   if (edges != nullptr) *edges = stream->capture_edges.data();
   if (count != nullptr) *count = stream->capture_tail.size();
   return CUDA_SUCCESS;
 }
 
-CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies, size_t count, unsigned flags) {
+CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies, const CUgraphEdgeData* edges, size_t count, unsigned flags) {
   if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count > 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -106,12 +118,12 @@ CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies, si
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (stream->capture->invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  std::vector<Node*> tail;
+  std::vector<Edge> tail;
   if (flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES) tail = stream->capture_tail;
   for (size_t i = 0; i < count; ++i) {
     Node* node = live_node(s, dependencies[i]);
     if (node == nullptr || node->graph != stream->capture->graph) return CUDA_ERROR_INVALID_VALUE;
-    if (std::find(tail.begin(), tail.end(), node) == tail.end()) tail.push_back(node);
+    add_to(tail, {node, edges == nullptr ? CUgraphEdgeData{} : edges[i]});
   }
   stream->capture_tail = std::move(tail);
   return CUDA_SUCCESS;
@@ -144,14 +156,16 @@ CUresult capture_work(Lock&, Stream* stream, Work work) {
   Capture& capture = *stream->capture;
   if (capture.invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   Node* node = append_node(state(), capture.graph, stream->context, std::move(work), stream->capture_tail);
-  stream->capture_tail = {node};
+  stream->capture_tail = {{node, {}}};
   return CUDA_SUCCESS;
 }
 
-CUresult capture_event(Stream* stream, Event* event) {
+CUresult capture_event(Stream* stream, Event* event, const CUgraphEdgeData* edge) {
   if (stream->capture->invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   event->capture = stream->capture;
   event->capture_deps = stream->capture_tail;
+  for (Edge& e : event->capture_deps)
+    if (edge != nullptr) e.data = *edge;
   event->fence = nullptr;
   return CUDA_SUCCESS;
 }
@@ -170,15 +184,13 @@ CUresult capture_wait(State& s, Stream* stream, Event* event) {
     stream->capture = capture;
     capture->streams.push_back(stream);
   }
-  for (Node* node : event->capture_deps)
-    if (std::find(stream->capture_tail.begin(), stream->capture_tail.end(), node) == stream->capture_tail.end()) stream->capture_tail.push_back(node);
+  for (const Edge& e : event->capture_deps) add_to(stream->capture_tail, e);
   return CUDA_SUCCESS;
 }
 
 void forget_capture(State& s, Stream* stream) {
   CapturePtr capture = stream->capture;
   if (!capture) return;
-  invalidate(*capture, CUDA_SUCCESS);
   if (capture->origin != stream) return leave(stream);
   finish(s, capture);
   if (capture->own_graph) destroy_graph(s, capture->graph);
@@ -215,7 +227,7 @@ SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
                                              size_t numDependencies, CUstreamCaptureMode mode) {
   SIM_ENTER_STREAM(context, hStream);
   Graph* graph = nullptr;
-  std::vector<Node*> tail;
+  std::vector<Edge> tail;
   {
     State& s = state();
     Lock lock(s.mutex);
@@ -224,7 +236,7 @@ SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
     for (size_t i = 0; i < numDependencies; ++i) {
       Node* node = live_node(s, dependencies[i]);
       if (node == nullptr || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
-      tail.push_back(node);
+      tail.push_back({node, {}});
     }
   }
   return begin(context, hStream, mode, graph, std::move(tail));
@@ -262,10 +274,10 @@ SIM_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStat
 }
 SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies, size_t numDependencies, unsigned int flags) {
   SIM_ENTER_STREAM(context, hStream);
-  return update(context, hStream, dependencies, numDependencies, flags);
+  return update(context, hStream, dependencies, nullptr, numDependencies, flags);
 }
-SIM_API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData*, size_t numDependencies,
-                                                      unsigned int flags) {
+SIM_API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+                                                      size_t numDependencies, unsigned int flags) {
   SIM_ENTER_STREAM(context, hStream);
-  return update(context, hStream, dependencies, numDependencies, flags);
+  return update(context, hStream, dependencies, dependencyData, numDependencies, flags);
 }

@@ -8,8 +8,8 @@ namespace tube::sim {
 // Adds the work to the capture's graph behind the stream's last node. Fails when the capture is invalid.
 CUresult capture_work(Lock& lock, Stream* stream, Work work);
 
-// cuEventRecord on a capturing stream: no node, the event remembers where it is.
-CUresult capture_event(Stream* stream, Event* event);
+// cuEventRecord on a capturing stream: no node, the event remembers where it is. `edge`: an event that the launch just captured records.
+CUresult capture_event(Stream* stream, Event* event, const CUgraphEdgeData* edge = nullptr);
 // cuStreamWaitEvent with an event of a capture: the stream joins that capture.
 CUresult capture_wait(State& s, Stream* stream, Event* event);
 

@@ -115,13 +115,13 @@ bool disconnect(Node* from, Node* to) {
   return gone != 0;
 }
 
-Node* append_node(State& s, Graph* graph, Context* context, Work work, const std::vector<Node*>& dependencies) {
+Node* append_node(State& s, Graph* graph, Context* context, Work work, const std::vector<Edge>& dependencies) {
   auto node = std::make_unique<Node>();
   node->id = s.new_id();
   node->graph = graph;
   node->context = context;
   node->work = std::move(work);
-  for (Node* d : dependencies) connect(d, node.get(), {});
+  for (const Edge& e : dependencies) connect(e.node, node.get(), e.data);
   s.live.emplace(node.get(), Kind::kNode);
   graph->nodes.push_back(std::move(node));
   return graph->nodes.back().get();
@@ -246,8 +246,7 @@ static CUresult get_edges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CU
   size_t n = 0, room = from == nullptr ? 0 : *count;
   for (auto& node : graph->nodes) {
     for (const Edge& e : node->in) {
-      static constexpr CUgraphEdgeData kPlain{};
-      if (lossy && std::memcmp(&e.data, &kPlain, sizeof kPlain) != 0) return CUDA_ERROR_LOSSY_QUERY;
+      if (lossy && !is_plain(e.data)) return CUDA_ERROR_LOSSY_QUERY;
       if (n < room) {
         from[n] = reinterpret_cast<CUgraphNode>(e.node);
         to[n] = reinterpret_cast<CUgraphNode>(node.get());

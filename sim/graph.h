@@ -15,11 +15,6 @@ namespace tube::sim {
 
 struct Node;
 
-struct Edge {
-  Node* node = nullptr;
-  CUgraphEdgeData data{};
-};
-
 struct Node {
   uint64_t id = 0;
   Graph* graph = nullptr;
@@ -66,7 +61,7 @@ bool has_conditional_nodes(const Graph& graph);
 // Adds a node behind `dependencies`; null edge data means plain edges.
 CUresult add_node(State& s, Graph* graph, Context* context, Work work, const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
                   Node** node);
-Node* append_node(State& s, Graph* graph, Context* context, Work work, const std::vector<Node*>& dependencies);
+Node* append_node(State& s, Graph* graph, Context* context, Work work, const std::vector<Edge>& dependencies);
 bool connect(Node* from, Node* to, const CUgraphEdgeData& data);  // false: already connected
 bool disconnect(Node* from, Node* to);
 

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "sim/capture.h"
 #include "sim/conditional.h"
 #include "sim/function.h"
 #include "sim/heap.h"
@@ -212,10 +213,19 @@ CUresult apply_attributes(KernelWork& w, const CUlaunchAttribute* attrs, unsigne
 void record_attribute_events(Lock& lock, Stream* stream, const std::vector<CUlaunchAttribute>& attributes) {
   for (const CUlaunchAttribute& a : attributes) {
     CUevent handle = nullptr;
-    if (a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) handle = a.value.programmaticEvent.event;
-    if (a.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) handle = a.value.launchCompletionEvent.event;
+    CUgraphEdgeData edge{};
+    if (a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
+      handle = a.value.programmaticEvent.event;
+      edge.from_port =
+          a.value.programmaticEvent.triggerAtBlockStart != 0 ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+    } else if (a.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
+      handle = a.value.launchCompletionEvent.event;
+      edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+    }
     auto* event = live<Event>(state(), handle, Kind::kEvent);
-    if (event != nullptr) issue(lock, stream, EventRecordWork{event});
+    if (event == nullptr) continue;
+    if (stream->capture) capture_event(stream, event, &edge);
+    else issue(lock, stream, EventRecordWork{event});
   }
 }
 

@@ -91,6 +91,13 @@ struct Capture {
 };
 using CapturePtr = std::shared_ptr<Capture>;
 
+// To or from a node.
+struct Edge {
+  Node* node = nullptr;
+  CUgraphEdgeData data{};
+};
+inline bool is_plain(const CUgraphEdgeData& data) { return data.from_port == 0 && data.to_port == 0 && data.type == 0; }
+
 struct Stream {
   uint64_t id = 0;
   Context* context = nullptr;
@@ -99,8 +106,9 @@ struct Stream {
   LanePtr lane;
   bool per_thread = false;
   CapturePtr capture;
-  std::vector<Node*> capture_tail;             // what the next captured node depends on
-  std::vector<CUgraphEdgeData> capture_edges;  // for cuStreamGetCaptureInfo
+  std::vector<Edge> capture_tail;              // what the next captured node depends on
+  std::vector<CUgraphNode> capture_nodes;      // for cuStreamGetCaptureInfo
+  std::vector<CUgraphEdgeData> capture_edges;  // the same
   std::map<int, CUlaunchAttributeValue> attributes;
   bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
@@ -111,7 +119,7 @@ struct Event {
   FencePtr fence;                       // null: never recorded
   std::shared_ptr<SharedEvent> shared;  // CU_EVENT_INTERPROCESS: the state that all processes see (ipc.h)
   CapturePtr capture;                   // recorded into a capture
-  std::vector<Node*> capture_deps;
+  std::vector<Edge> capture_deps;
 };
 
 struct Function {

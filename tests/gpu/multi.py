@@ -50,6 +50,15 @@ def run_group(command, env, timeout_s):
     return tubetest.Outcome(code, *texts, time.monotonic() - begin)
 
 
+def keep_whole(folder, name, native, tube, proxy):
+    """What both arms and the proxy said, beside the report: its detail holds the ends only."""
+    if folder:
+        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        proxy_log = proxy.log_path.read_text(errors="replace") if proxy.log_path.exists() else ""
+        for part, text in (("native", native.out + native.err), ("tube", tube.out + tube.err), ("proxy", proxy_log)):
+            pathlib.Path(folder, f"{name}.{part}.log").write_text(text)
+
+
 def one(session, name, gpus):
     needed, limit = SCRIPTS[name]
     result = {"item": name, "suite": "multi", "result": "FAILED"}
@@ -73,6 +82,7 @@ def one(session, name, gpus):
             result["result"] = "equal"
         else:
             result.update(result="DIFFERENT", detail=both)
+            keep_whole(session.options.out, name, native, tube, proxy)
     except Exception as error:  # One item must not end the run.
         result["detail"] = f"{type(error).__name__}: {error}\n{proxy.log_tail() if proxy else ''}"
     finally:
