@@ -236,6 +236,10 @@ CUresult capture_broken(const Stream* stream) {
   return capture != nullptr && capture->invalid.load(std::memory_order_acquire) ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 
+void operation_refused(const Stream* stream) {
+  if (Capture* capture = stream->capture.load(std::memory_order_acquire)) capture->invalid.store(true, std::memory_order_release);
+}
+
 CUresult admit_operation(const Stream* stream) {
   if (!stream->legacy()) return capture_broken(stream);
   return forbid_capture(stream);
@@ -316,8 +320,9 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     capture->invalid.store(true, std::memory_order_release);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   *phGraph = nullptr;
+  // By the wrong thread it ends too, and nothing comes of it.
+  const bool wrong_thread = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread();
   // A capture into the program's own graph ends with that graph, which stays the program's whatever the outcome.
   const bool own_graph = capture->graph != nullptr;
   void* handle = capture->graph;
@@ -337,13 +342,13 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     result = r.call();
   }
   dissolve(capture);
-  if (invalid) {
+  if (invalid || wrong_thread) {
     if (result == CUDA_SUCCESS && !own_graph) {
       Request<wire::cuGraphDestroy> r;
       r->hGraph = graph;
       (void)r.post();
     }
-    result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    result = wrong_thread ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   if (result != CUDA_SUCCESS) {
     if (!own_graph) drop(Kind::kGraph, graph);

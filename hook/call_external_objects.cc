@@ -42,6 +42,8 @@ CUresult bring_in(Kind kind, int fd, void** handle, Fill fill) {
   }
   if (result != CUDA_SUCCESS) {
     drop(kind, id);
+    // The driver keeps a descriptor that turns out to be no memory (H200, 13.0).
+    if (kind == Kind::kExternalMemory && result == CUDA_ERROR_UNKNOWN) close(fd);
     return result;
   }
   close(fd);

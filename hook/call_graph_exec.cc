@@ -53,6 +53,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUstream 
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
     return unsupported("a graph that is launched by device code", "its handle would have to be the driver's own");
   }
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Places places;
   if (const CUresult r = take_places(graph, &places); r != CUDA_SUCCESS) return r;
   void* handle = nullptr;
@@ -166,11 +167,10 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;  // no graph is launched into a capture
   const auto* exec = static_cast<const Exec*>(slot->object);
   LaunchRecord launch{slot->id, stream, exec != nullptr && exec->memory_nodes};
-  // Captured, the instance becomes a child graph, whose steps get places when that graph is instantiated.
-  if (exec == nullptr || exec->steps == nullptr || capturing(stream)) return post_launch(&launch);
+  if (exec == nullptr || exec->steps == nullptr) return post_launch(&launch);
   return launch_watched(exec->steps, stream, post_launch, &launch);
 }
 

@@ -150,6 +150,7 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
     pack_parameters(kernel, params, extra, bytes, room);
   }
   const CUresult result = sure ? r.post() : r.call();
+  if (result != CUDA_SUCCESS) operation_refused(stream);
   if (result == CUDA_SUCCESS && attributes != nullptr) note_recorded(*attributes, stream);
   mark_start(StartMark::kLaunch);
   if (result != CUDA_SUCCESS || !process().launch_blocking || capturing(stream)) return result;

@@ -125,6 +125,7 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool)
   Context* context = pool == nullptr ? stream->context : process().primaries[pool->visible_device];
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   if (capturing(stream)) return capture_allocation(stream, context->device, bytes, dptr);
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (pool == nullptr) pool = current_pool(context->visible_device);
   if (pool == nullptr || !enter_pool(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = 0;
@@ -161,6 +162,9 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (stream == nullptr) return error;
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
+  if (!capturing(stream)) {
+    if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  }
   if (capturing(stream) || is_graph_memory(dptr)) return free_graph_memory(stream, dptr);
   Allocation a;
   const bool pooled = memory_map().find(dptr, &a) && a.base == dptr && a.flags == kFromPool;
@@ -213,15 +217,16 @@ static CUresult check_props(const CUmemPoolProps& props) {
   for (const unsigned char byte : props.reserved) {
     if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
   }
-  return (types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;  // as where the user has no IMEX channel
+  return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   if (pool == nullptr || poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = check_props(*poolProps); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Pool* p = make_pool(static_cast<uint32_t>(poolProps->location.id));
   if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  p->shareable = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  p->shareable = (static_cast<unsigned>(poolProps->handleTypes) & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
   p->max_bytes = poolProps->maxSize;
   *pool = handle_of(p);
   return CUDA_SUCCESS;

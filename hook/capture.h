@@ -12,5 +12,7 @@ CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNod
 // For an operation that goes into `stream`, and into its capture: the legacy stream may hold up captures of others, and a broken
 // capture takes nothing any more.
 CUresult admit_operation(const Stream* stream);
+// The driver refused a launch into `stream`: that breaks its capture.
+void operation_refused(const Stream* stream);
 
 }  // namespace tube::hook

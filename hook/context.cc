@@ -363,6 +363,7 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
 CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   const auto id = static_cast<uint32_t>(limit);
   if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && has_printed(current_context())) return CUDA_ERROR_INVALID_VALUE;
   uint64_t now = value;
   const CUresult result = limit_call(true, limit, value, &now);

@@ -218,7 +218,7 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     const bool waits =
         synchronous && (to == Side::kPinned || from == Side::kPinned || memory_map().sync_memops(dst) || memory_map().sync_memops(src));
     const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
-    if (synchronous && from != Side::kPinned) collect_output();  // uploads show nothing (H200, 13.0)
+    if (synchronous && from != Side::kPinned) collect_output();  // uploads from pinned memory show nothing (H200, 13.0)
     return r;
   }
   if (capturing(stream)) {
@@ -238,11 +238,14 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   if (from == Side::kPageable) {
     const auto* bytes_of_it = reinterpret_cast<const std::byte*>(src);
     uint64_t posted = 0;
-    if (synchronous && may_leave_upload(to, bytes, stream, &posted)) return leave_upload(dst, bytes_of_it, bytes, stream, posted);
+    const bool shows = synchronous && output_expected();
+    if (synchronous && !shows && may_leave_upload(to, bytes, stream, &posted)) return leave_upload(dst, bytes_of_it, bytes, stream, posted);
     // A synchronous copy may natively return before the last DMA has ended, but in practice the data is there. Here the proxy
     // may not even have looked at the record yet: wait behind it.
     const CUresult r = upload(dst, bytes_of_it, bytes, stream);
-    return r == CUDA_SUCCESS && synchronous ? settle_stream(stream) : r;
+    const CUresult settled = r == CUDA_SUCCESS && synchronous ? settle_stream(stream) : r;
+    if (shows) collect_output();
+    return settled;
   }
   const CUresult r = download(reinterpret_cast<std::byte*>(dst), src, bytes, stream);
   if (synchronous) collect_output();

@@ -21,10 +21,12 @@ void expect_output(uint32_t writes, bool captured, const Context* context);
 // Whether such a launch came in this context since it was made or reset.
 bool has_printed(const Context* context);
 
+inline bool output_expected() { return g_output_state.load(std::memory_order_acquire) != 0; }
+
 void collect_output_now();
 // At the end of every call that synchronises, without any lock but a context's list of streams.
 inline void collect_output() {
-  if (g_output_state.load(std::memory_order_acquire) != 0) [[unlikely]]
+  if (output_expected()) [[unlikely]]
     collect_output_now();
 }
 // A call answered CUDA_ERROR_ASSERT: what the assertion said, once.

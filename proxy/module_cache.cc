@@ -101,19 +101,26 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
   bool loaded = false;
   *out = find(name, gpu, &loaded);
   *fresh = !loaded;
-  if (*out == nullptr) {
-    LoadedKernel kernel;
-    if (CUresult error = look_up(driver, name, &kernel); error != CUDA_SUCCESS) return error;
-    kernel.name = images.intern(name);
-    std::lock_guard lock(mutex_);
-    *out = &kernels_.try_emplace(name, std::move(kernel)).first->second;
-  }
   if (!loaded) {
-    if (CUresult error = load_on(driver, gpus, **out, gpu); error != CUDA_SUCCESS) return error;
+    const auto first = [&] { return first_use(driver, images, gpus, gpu, name, out); };
+    // Whatever is asked first about a kernel of a library makes the driver load the library into the context.
+    if (CUresult error = library_ ? quietly(first) : first(); error != CUDA_SUCCESS) return error;
   }
   std::lock_guard lock(mutex_);
   ++(*out)->lookups;
   return CUDA_SUCCESS;
+}
+
+CUresult LoadedModule::first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name,
+                                 LoadedKernel** kernel_out) {
+  if (*kernel_out == nullptr) {
+    LoadedKernel kernel;
+    if (CUresult error = look_up(driver, name, &kernel); error != CUDA_SUCCESS) return error;
+    kernel.name = images.intern(name);
+    std::lock_guard lock(mutex_);
+    *kernel_out = &kernels_.try_emplace(name, std::move(kernel)).first->second;
+  }
+  return load_on(driver, gpus, **kernel_out, gpu);
 }
 
 std::vector<std::byte> LoadedModule::table(uint32_t gpu, std::span<const int> capabilities, size_t room) {

@@ -87,6 +87,8 @@ class LoadedModule {
  private:
   friend class ModuleCache;
   CUresult look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const;
+  // Looks the kernel up where *kernel_out is nullptr, and loads it on the GPU.
+  CUresult first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel** kernel_out);
   CUresult load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu);
   LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
   LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const;

@@ -37,11 +37,14 @@ bool legacy_would_depend(const State& s, const Context* context) {
 // Ends the capture for everybody.
 void finish(State& s, const CapturePtr& capture) {
   for (Stream* stream : std::vector<Stream*>(capture->streams)) leave(stream);
+  if (s.live.count(capture->graph) != 0)  // a conditional node's graph may be gone with its owner
+    for (auto& node : capture->graph->nodes) node->to_be_joined = false;
   std::erase(s.captures, capture);
 }
 
-// Nodes of the capture that the origin's tail does not depend on: work that was forked and never joined.
-bool all_joined(const Capture& capture) {
+// Whether the origin's tail depends on everything that streams captured. Nodes that the program added itself do not count.
+bool all_joined(const State& s, const Capture& capture) {
+  if (s.live.count(capture.graph) == 0) return true;
   std::vector<const Node*> stack;
   for (const Edge& e : capture.origin->capture_tail) stack.push_back(e.node);
   std::unordered_map<const Node*, bool> reached;
@@ -52,9 +55,8 @@ bool all_joined(const Capture& capture) {
     reached[n] = true;
     for (const Edge& e : n->in) stack.push_back(e.node);
   }
-  for (Stream* stream : capture.streams)
-    for (const Edge& e : stream->capture_tail)
-      if (!reached[e.node]) return false;
+  for (auto& node : capture.graph->nodes)
+    if (node->to_be_joined && !reached[node.get()]) return false;
   return true;
 }
 
@@ -125,6 +127,11 @@ CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies, co
     if (node == nullptr || node->graph != stream->capture->graph) return CUDA_ERROR_INVALID_VALUE;
     add_to(tail, {node, edges == nullptr ? CUgraphEdgeData{} : edges[i]});
   }
+  for (const Edge& e : stream->capture_tail) {
+    const bool kept = std::any_of(tail.begin(), tail.end(), [&e](const Edge& other) { return other.node == e.node; });
+    // What the program takes out need not be joined, as documented; it may have destroyed the node, too.
+    if (!kept && s.live.count(e.node) != 0) e.node->to_be_joined = false;
+  }
   stream->capture_tail = std::move(tail);
   return CUDA_SUCCESS;
 }
@@ -137,11 +144,12 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
   CapturePtr capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   CUresult result = CUDA_SUCCESS;
-  if (capture->invalid != CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  // The wrong thread's call ends the capture all the same.
+  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  else if (capture->invalid != CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (capture->origin != stream) result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  else if (!all_joined(*capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+  else if (!all_joined(s, *capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED) return invalidate(*capture, result);
   finish(s, capture);
   *out = nullptr;
@@ -156,6 +164,9 @@ CUresult capture_work(Lock&, Stream* stream, Work work) {
   Capture& capture = *stream->capture;
   if (capture.invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   Node* node = append_node(state(), capture.graph, stream->context, std::move(work), stream->capture_tail);
+  // Who joins the node joins what is before it.
+  for (const Edge& e : stream->capture_tail) e.node->to_be_joined = false;
+  node->to_be_joined = true;
   stream->capture_tail = {{node, {}}};
   return CUDA_SUCCESS;
 }
@@ -203,6 +214,12 @@ CUresult check_legacy_capture(State& s, Context* context) {
       if (stream->context == context && stream->blocking()) result = invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   return result;
 }
+
+CUresult check_capture_valid(const Stream* stream) {
+  return stream->capture && stream->capture->invalid != CUDA_SUCCESS ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+}
+
+CUresult refuse_in_capture(Stream* stream, CUresult error) { return stream->capture ? invalidate(*stream->capture, error) : error; }
 
 CUresult check_not_capturing(Stream* stream) {
   if (stream->capture) return invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);

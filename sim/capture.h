@@ -19,7 +19,12 @@ void forget_capture(State& s, Stream* stream);
 // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT when using the legacy stream would depend on a capturing stream.
 CUresult check_legacy_capture(State& s, Context* context);
 
-// A call that is never allowed on a capturing stream (synchronise, query): 900, and the capture is invalid.
+// CUDA_ERROR_STREAM_CAPTURE_INVALIDATED when the stream's capture is broken: asked before anything is said about a call's arguments.
+CUresult check_capture_valid(const Stream* stream);
+// Answers `error`, which breaks the capture that the stream is in.
+CUresult refuse_in_capture(Stream* stream, CUresult error);
+
+// A call that is never allowed on a capturing stream (synchronise, query, launch of a graph): 900, and the capture is invalid.
 CUresult check_not_capturing(Stream* stream);
 
 }  // namespace tube::sim

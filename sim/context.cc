@@ -195,23 +195,29 @@ SIM_API CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, i
   return CUDA_SUCCESS;
 }
 
+// The only contexts of the API of before kWideApi: they take its calls and no later forms of them.
+SIM_API CUresult cuCtxCreate(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  SIM_ENTER(kInit);
+  return create(pctx, flags, dev, 3010);
+}
+
 SIM_API CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   SIM_ENTER(kInit);
-  return create(pctx, flags, dev, 3020);
+  return create(pctx, flags, dev, kWideApi);
 }
 
 SIM_API CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
   SIM_ENTER(kInit);
   if (numParams > 0 && paramsArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (numParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-  return create(pctx, flags, dev, 3020);
+  return create(pctx, flags, dev, kWideApi);
 }
 
 SIM_API CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
   SIM_ENTER(kInit);
   if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
-  return create(pctx, flags, dev, 3020);
+  return create(pctx, flags, dev, kWideApi);
 }
 
 SIM_API CUresult cuCtxDestroy_v2(CUcontext ctx) {
@@ -352,6 +358,11 @@ SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   SIM_ENTER_CONTEXT(c);
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = settle_limit(*c, limit, &value)) return r;
+  {
+    State& s = state();
+    Lock lock(s.mutex);
+    if (CUresult r = check_capture_unsafe(s)) return r;
+  }
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) {
     std::lock_guard guard(c->print_mutex);
     if (c->printed) return CUDA_ERROR_INVALID_VALUE;  // the buffer is in use

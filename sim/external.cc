@@ -129,7 +129,10 @@ SIM_API CUresult cuImportExternalMemory(CUexternalMemory* extMem_out, const CUDA
   if (extMem_out == nullptr || d == nullptr || d->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || d->size == 0) return CUDA_ERROR_INVALID_VALUE;
   if ((d->flags & ~unsigned{CUDA_EXTERNAL_MEMORY_DEDICATED}) != 0 || !reserved_is_zero(*d)) return CUDA_ERROR_INVALID_VALUE;
   auto memory = std::make_unique<ExternalMemory>();
-  if (!duplicate_exported(d->handle.fd, &memory->fd, &memory->bytes, &memory->device)) return CUDA_ERROR_UNKNOWN;
+  if (!duplicate_exported(d->handle.fd, &memory->fd, &memory->bytes, &memory->device)) {
+    if (d->handle.fd >= 0) close(d->handle.fd);  // the driver takes it, whatever it is
+    return CUDA_ERROR_UNKNOWN;
+  }
   if (d->size > memory->bytes) return CUDA_ERROR_INVALID_VALUE;
   memory->bytes = d->size;
   close(d->handle.fd);  // it is the driver's now
@@ -176,7 +179,8 @@ SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out, cons
   if (extSem_out == nullptr || d == nullptr || d->flags != 0 || !reserved_is_zero(*d)) return CUDA_ERROR_INVALID_VALUE;
   const bool timeline = d->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
   if (!timeline && d->type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_semaphore(d->handle.fd)) return timeline ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_UNKNOWN;
+  if (timeline && d->handle.fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_semaphore(d->handle.fd)) return CUDA_ERROR_UNKNOWN;  // unlike memory's, the descriptor stays the caller's
   void* p = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, d->handle.fd, 0);
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   auto semaphore = std::make_unique<ExternalSemaphore>();

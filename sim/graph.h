@@ -23,6 +23,7 @@ struct Node {
   std::vector<Edge> in, out;
   uint64_t origin = 0;  // id of the node it was copied from
   bool enabled = true;
+  bool to_be_joined = false;  // captured, and nothing was captured behind it
   std::map<int, CUlaunchAttributeValue> attributes;
   std::vector<void*> param_pointers;  // storage behind cuGraphKernelNodeGetParams
   CUgraphNodeType type() const;

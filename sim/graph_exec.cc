@@ -133,6 +133,7 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (auto& capture : s.captures)
     if (capture->graph == graph) return CUDA_ERROR_ILLEGAL_STATE;
+  if (CUresult r = check_capture_unsafe(s)) return r;
   Node* bad = nullptr;
   CUresult r = check_instantiable(*graph, &bad, why);
   if (bad_out != nullptr) *bad_out = reinterpret_cast<CUgraphNode>(bad);
@@ -258,13 +259,7 @@ void account_memory(const Graph& graph) {
 
 CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
   State& s = state();
-  if (stream->capture) {
-    ChildWork child{copy_graph(s, *exec->graph)};
-    child.graph->child = true;
-    return capture_work(lock, stream, child);
-  }
-  if (stream == stream->context->legacy_stream)
-    if (CUresult r = check_legacy_capture(s, stream->context)) return r;
+  if (CUresult r = check_not_capturing(stream)) return r;
   if (CUresult r = check_memory(*exec->graph, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)) return r;
   account_memory(*exec->graph);
   Op entry;

@@ -216,6 +216,7 @@ void record_attribute_events(Lock& lock, Stream* stream, const std::vector<CUlau
     CUgraphEdgeData edge{};
     if (a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
       handle = a.value.programmaticEvent.event;
+      edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
       edge.from_port =
           a.value.programmaticEvent.triggerAtBlockStart != 0 ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
     } else if (a.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
@@ -236,7 +237,7 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   wait_for_quiescing(lock, stream->context);
   work.function = resolve_function(lock, stream->context, handle);
   if (work.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (CUresult r = check_kernel(lock, stream->context, work, params, extra)) return r;
+  if (CUresult r = check_kernel(lock, stream->context, work, params, extra)) return refuse_in_capture(stream, r);
   auto attributes = work.attributes;
   if (CUresult r = issue(lock, stream, std::move(work))) return r;
   record_attribute_events(lock, stream, attributes);

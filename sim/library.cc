@@ -9,6 +9,19 @@
 namespace tube::sim {
 namespace {
 
+// Natively an image is looked into at the library's first use, unless everything is loaded eagerly: what is none is told then.
+bool told_at_first_use(CUresult error) { return error == CUDA_ERROR_INVALID_IMAGE && state().loading_mode == CU_MODULE_LAZY_LOADING; }
+
+void make_kernels(State& s, Library* library) {
+  for (const ptx::Kernel& kernel : library->code.module->kernels()) {
+    auto f = std::make_unique<Function>();
+    f->kernel = &kernel;
+    f->library = library;
+    s.live.emplace(f.get(), Kind::kKernel);
+    library->kernels.push_back(std::move(f));
+  }
+}
+
 CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count, CUjit_option* jit, void** jit_values, unsigned option_count,
               CUlibraryOption* options) {
   if (out == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -23,20 +36,15 @@ CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count,
   std::string error;
   CUresult r = compile_image(code, size, sm, &compiled, &error);
   report_jit(log, error);
-  if (r != CUDA_SUCCESS) {
+  if (r != CUDA_SUCCESS && !told_at_first_use(r)) {
     if (log.error == nullptr && !error.empty()) std::fprintf(stderr, "tube sim: library not loaded: %s\n", error.c_str());
     return r;
   }
   Lock lock(s.mutex);
   auto* library = new Library;
+  library->unusable = r;
   library->code = std::move(compiled);
-  for (const ptx::Kernel& kernel : library->code.module->kernels()) {
-    auto f = std::make_unique<Function>();
-    f->kernel = &kernel;
-    f->library = library;
-    s.live.emplace(f.get(), Kind::kKernel);
-    library->kernels.push_back(std::move(f));
-  }
+  if (r == CUDA_SUCCESS) make_kernels(s, library);
   s.live.emplace(library, Kind::kLibrary);
   *out = reinterpret_cast<CUlibrary>(library);
   return CUDA_SUCCESS;
@@ -48,6 +56,7 @@ CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr*
   Lock lock(s.mutex);
   auto* library = live<Library>(s, handle, Kind::kLibrary);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (library->unusable != CUDA_SUCCESS) return library->unusable;
   const auto& variables = library->code.module->variables();
   for (size_t i = 0; i < variables.size(); ++i) {
     if (variables[i].name != name || (managed && !variables[i].managed) || library->code.placed_as(name) != nullptr) continue;
@@ -141,7 +150,8 @@ SIM_API CUresult cuLibraryUnload(CUlibrary library) {
   State& s = state();                                        \
   Lock lock(s.mutex);                                        \
   auto* variable = live<Library>(s, handle, Kind::kLibrary); \
-  if (variable == nullptr) return CUDA_ERROR_INVALID_HANDLE
+  if (variable == nullptr) return CUDA_ERROR_INVALID_HANDLE; \
+  if (variable->unusable != CUDA_SUCCESS) return variable->unusable
 #define SIM_KERNEL(variable, handle)                         \
   State& s = state();                                        \
   Lock lock(s.mutex);                                        \

@@ -40,6 +40,7 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (CUresult r = check_capture_valid(stream)) return r;
   if (CUresult r = check_copy(stream->context, c)) return r;
   bool from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST, to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST;
   bool captured = stream->capture != nullptr;
@@ -59,8 +60,8 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   }
   FencePtr fence;
   if (CUresult r = issue(lock, stream, std::move(work), &fence)) return r;
-  // Uploads and asynchronous copies do not show what kernels printed, though they may wait (H200, 13.0).
-  const bool shows = sync == Sync::kSync && !from_host && !captured;
+  // Asynchronous copies do not show what kernels printed, though they may wait (H200, 13.0).
+  const bool shows = sync == Sync::kSync && !captured;
   Context* owner = stream->context;
   if (block && !captured) wait(lock, fence);
   lock.unlock();

@@ -26,6 +26,8 @@ CUresult alloc_async(Context* context, CUdeviceptr* dptr, size_t bytes, Pool* po
     *dptr = 0;
     return CUDA_SUCCESS;
   }
+  if (!stream->capture)
+    if (CUresult r = check_capture_unsafe(s)) return r;
   if (CUresult r = pool_allocate(s, pool, bytes, dptr)) return r;
   if (!stream->capture) return CUDA_SUCCESS;
   AllocWork work;
@@ -52,6 +54,7 @@ CUresult free_async(Context* context, CUdeviceptr dptr, CUstream handle) {
     of_graph->graph_frees = true;
     return issue(lock, stream, work);
   }
+  if (CUresult r = check_capture_unsafe(s)) return r;
   if (of_graph != nullptr) {  // the address stays the node's
     if (!of_graph->allocated) return CUDA_ERROR_INVALID_VALUE;
     of_graph->allocated = false;
@@ -162,9 +165,9 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
     if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto types = static_cast<unsigned>(poolProps->handleTypes);
   if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;  // no IMEX channel
   State& s = state();
   Lock lock(s.mutex);
+  if (CUresult r = check_capture_unsafe(s)) return r;
   auto* p = new Pool;
   p->device = device;
   p->props = *poolProps;

@@ -1,5 +1,6 @@
 // cuMemset*: twelve calls, one memset description. Synchronous forms are asynchronous to the host on device memory and
 // wait on host memory, as on the real driver.
+#include "sim/capture.h"
 #include "sim/state.h"
 #include "sim/work.h"
 
@@ -12,6 +13,7 @@ CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, u
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
+  if (CUresult r = check_capture_valid(stream)) return r;
   if (pitch % element != 0) return CUDA_ERROR_INVALID_VALUE;
   MemsetWork work;
   work.params = {dst, pitch, value, element, width, height};

@@ -33,6 +33,7 @@ inline constexpr uint64_t kGranularity = 2ull << 20;  // cuMemGetAllocationGranu
 inline constexpr uint64_t kAllocAlign = 512;          // what a real driver rounds cuMemAlloc to
 inline constexpr int kMaxDevices = 64;                // access masks are 64 bits
 inline constexpr int kDriverVersion = 13000;
+inline constexpr unsigned kWideApi = 3020;  // contexts of an earlier API have 32-bit sizes and addresses (old_calls.h)
 inline constexpr uint32_t kMaxParamBytes = 32764;
 
 struct Device {
@@ -56,7 +57,7 @@ struct Context {
   std::atomic<bool> active{false};     // primary: retained by somebody
   int retained = 0;
   unsigned flags = 0;
-  unsigned api_version = 3020;
+  unsigned api_version = kWideApi;
   int attach_count = 1;
   std::atomic<CUresult> error{CUDA_SUCCESS};                                               // sticky
   std::shared_ptr<std::atomic<bool>> cancel = std::make_shared<std::atomic<bool>>(false);  // stops running kernels
@@ -162,6 +163,7 @@ struct Module {
 // cuLibrary: an image that gets a module in each context on first use.
 struct Library {
   Code code;
+  CUresult unusable = CUDA_SUCCESS;                // what its first use answers: an image that loading did not look into
   std::vector<std::unique_ptr<Function>> kernels;  // CUkernel handles; .kernel and .library set, .module null
   std::unordered_map<Context*, Module*> modules;
   std::vector<std::byte> image;
@@ -194,6 +196,7 @@ struct Thread {
   std::vector<Context*> stack;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool per_thread_default = false;  // inside a _ptsz/_ptds entry: stream 0 means CU_STREAM_PER_THREAD
+  bool in_old_call = false;         // inside a call of before kWideApi, which does its work with a later one
   bool in_callback = false;         // a host function may not call CUDA
 };
 

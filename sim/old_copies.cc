@@ -1,7 +1,8 @@
-// The ABI from before CUDA 3.2 of arrays, copies and memsets. Such calls want a context that was made by cuCtxCreate of that
-// age, with 32-bit addresses, and there is none on a 64-bit machine: the driver answers CUDA_ERROR_INVALID_CONTEXT in every
-// other one (H200, driver 580). Describing an array looks for the array first.
+// The ABI from before CUDA 3.2 of arrays, copies and memsets. Such calls want a context of cuCtxCreate's first form: in every other one the
+// driver answers CUDA_ERROR_INVALID_CONTEXT (H200, driver 580). Describing an array looks for the array first. Of arrays, and of copies
+// with a description, nothing is done in such a context either: nobody is known to have one.
 #include "sim/array.h"
+#include "sim/old_calls.h"
 
 namespace tube::sim {
 namespace {
@@ -36,21 +37,21 @@ SIM_API CUresult cuMemcpyDtoA(CUarray, unsigned int, CUdeviceptr_v1, unsigned in
   SIM_ENTER(kInit);
   return CUDA_ERROR_INVALID_CONTEXT;
 }
-SIM_API CUresult cuMemcpyDtoD(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int) {
+SIM_API CUresult cuMemcpyDtoD(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int bytes) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemcpyDtoD_v2(dst, src, bytes); });
 }
-SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1, CUdeviceptr_v1, unsigned int, CUstream) {
+SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int bytes, CUstream stream) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemcpyDtoDAsync_v2(dst, src, bytes, stream); });
 }
-SIM_API CUresult cuMemcpyDtoH(void*, CUdeviceptr_v1, unsigned int) {
+SIM_API CUresult cuMemcpyDtoH(void* dst, CUdeviceptr_v1 src, unsigned int bytes) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemcpyDtoH_v2(dst, src, bytes); });
 }
-SIM_API CUresult cuMemcpyDtoHAsync(void*, CUdeviceptr_v1, unsigned int, CUstream) {
+SIM_API CUresult cuMemcpyDtoHAsync(void* dst, CUdeviceptr_v1 src, unsigned int bytes, CUstream stream) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemcpyDtoHAsync_v2(dst, src, bytes, stream); });
 }
 SIM_API CUresult cuMemcpyHtoA(CUarray, unsigned int, const void*, unsigned int) {
   SIM_ENTER(kInit);
@@ -60,13 +61,13 @@ SIM_API CUresult cuMemcpyHtoAAsync(CUarray, unsigned int, const void*, unsigned 
   SIM_ENTER(kInit);
   return CUDA_ERROR_INVALID_CONTEXT;
 }
-SIM_API CUresult cuMemcpyHtoD(CUdeviceptr_v1, const void*, unsigned int) {
+SIM_API CUresult cuMemcpyHtoD(CUdeviceptr_v1 dst, const void* src, unsigned int bytes) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemcpyHtoD_v2(dst, src, bytes); });
 }
-SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1, const void*, unsigned int, CUstream) {
+SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dst, const void* src, unsigned int bytes, CUstream stream) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemcpyHtoDAsync_v2(dst, src, bytes, stream); });
 }
 SIM_API CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1*) {
   SIM_ENTER(kInit);
@@ -89,29 +90,29 @@ SIM_API CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1*, CUstream) {
   return CUDA_ERROR_INVALID_CONTEXT;
 }
 
-SIM_API CUresult cuMemsetD8(CUdeviceptr_v1, unsigned char, unsigned int) {
+SIM_API CUresult cuMemsetD8(CUdeviceptr_v1 dst, unsigned char value, unsigned int count) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemsetD8_v2(dst, value, count); });
 }
-SIM_API CUresult cuMemsetD16(CUdeviceptr_v1, unsigned short, unsigned int) {
+SIM_API CUresult cuMemsetD16(CUdeviceptr_v1 dst, unsigned short value, unsigned int count) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemsetD16_v2(dst, value, count); });
 }
-SIM_API CUresult cuMemsetD32(CUdeviceptr_v1, unsigned int, unsigned int) {
+SIM_API CUresult cuMemsetD32(CUdeviceptr_v1 dst, unsigned int value, unsigned int count) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemsetD32_v2(dst, value, count); });
 }
-SIM_API CUresult cuMemsetD2D8(CUdeviceptr_v1, unsigned int, unsigned char, unsigned int, unsigned int) {
+SIM_API CUresult cuMemsetD2D8(CUdeviceptr_v1 dst, unsigned int pitch, unsigned char value, unsigned int width, unsigned int height) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemsetD2D8_v2(dst, pitch, value, width, height); });
 }
-SIM_API CUresult cuMemsetD2D16(CUdeviceptr_v1, unsigned int, unsigned short, unsigned int, unsigned int) {
+SIM_API CUresult cuMemsetD2D16(CUdeviceptr_v1 dst, unsigned int pitch, unsigned short value, unsigned int width, unsigned int height) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemsetD2D16_v2(dst, pitch, value, width, height); });
 }
-SIM_API CUresult cuMemsetD2D32(CUdeviceptr_v1, unsigned int, unsigned int, unsigned int, unsigned int) {
+SIM_API CUresult cuMemsetD2D32(CUdeviceptr_v1 dst, unsigned int pitch, unsigned int value, unsigned int width, unsigned int height) {
   SIM_ENTER(kInit);
-  return CUDA_ERROR_INVALID_CONTEXT;
+  return in_old_context([&] { return cuMemsetD2D32_v2(dst, pitch, value, width, height); });
 }
 
 SIM_API CUresult cuArrayCreate(CUarray*, const CUDA_ARRAY_DESCRIPTOR_v1*) {

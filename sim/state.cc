@@ -74,6 +74,23 @@ Context* current_context() {
   return t.stack.empty() ? nullptr : t.stack.back();
 }
 
+// Calls that cuda.h 3.2 made wide, in the form that it gave them.
+static bool is_wide_form(const char* call) {
+  // A table.
+  // clang-format off
+  static constexpr const char* kCalls[] = {
+      "cuMemGetInfo_v2", "cuMemAlloc_v2", "cuMemAllocPitch_v2", "cuMemFree_v2", "cuMemAllocHost_v2", "cuMemGetAddressRange_v2",
+      "cuMemHostGetDevicePointer_v2", "cuModuleGetGlobal_v2", "cuMemcpyAtoA_v2", "cuMemcpyAtoD_v2", "cuMemcpyAtoH_v2", "cuMemcpyAtoHAsync_v2",
+      "cuMemcpyDtoA_v2", "cuMemcpyDtoD_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyDtoH_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyHtoA_v2",
+      "cuMemcpyHtoAAsync_v2", "cuMemcpyHtoD_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpy2D_v2", "cuMemcpy2DUnaligned_v2", "cuMemcpy2DAsync_v2",
+      "cuMemcpy3D_v2", "cuMemcpy3DAsync_v2", "cuMemsetD8_v2", "cuMemsetD16_v2", "cuMemsetD32_v2", "cuMemsetD2D8_v2", "cuMemsetD2D16_v2",
+      "cuMemsetD2D32_v2", "cuArrayCreate_v2", "cuArray3DCreate_v2", "cuArrayGetDescriptor_v2", "cuArray3DGetDescriptor_v2",
+      "cuTexRefSetAddress_v2", "cuTexRefSetAddress2D_v2", "cuTexRefSetAddress2D_v3", "cuTexRefGetAddress_v2",
+  };
+  // clang-format on
+  return std::any_of(std::begin(kCalls), std::end(kCalls), [call](const char* wide) { return std::strcmp(call, wide) == 0; });
+}
+
 CUresult enter(const char* call, Need need, Context** current) {
   if (need != Need::kNothing && !initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   Injected injected = count_call(call);
@@ -90,6 +107,7 @@ CUresult enter(const char* call, Need need, Context** current) {
     context->error.compare_exchange_strong(none, injected.fault);
   }
   if (current != nullptr) *current = context;
+  if (context->api_version < kWideApi && !thread().in_old_call && is_wide_form(call)) return CUDA_ERROR_INVALID_CONTEXT;
   return context->error.load();
 }
 

@@ -312,6 +312,7 @@ SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGeneri
 SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle, CUmemAllocationHandleType shHandleType) {
   SIM_ENTER(kInit);
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;  // this user has no IMEX channel
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   Device* device = device_at(device_of_file(fd));

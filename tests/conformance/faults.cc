@@ -58,11 +58,6 @@ FAULTING_CASE(write_beyond_local_memory) {
   SHOW(try_launch(f("write_local"), {1}, {1}, 0, f.stream, 1ll << 22, 3u, f.data.pointer));
   f.show();
 }
-FAULTING_CASE(call_of_nothing) {
-  Faults f;
-  SHOW(try_launch(f("call_address"), {1}, {1}, 0, f.stream, 0ull, f.data.pointer));
-  f.show();
-}
 FAULTING_CASE(recursion_without_an_end) {
   Faults f;
   SHOW(try_launch(f("recurse"), {1}, {1}, 0, f.stream, 1u << 20, f.data.pointer));

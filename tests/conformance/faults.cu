@@ -24,9 +24,6 @@ extern "C" __global__ void write_local(long long index, uint32_t value, uint32_t
   *out = room[value & 7];
 }
 
-typedef uint32_t (*Callee)(uint32_t);
-extern "C" __global__ void call_address(unsigned long long address, uint32_t* out) { *out = reinterpret_cast<Callee>(address)(*out); }
-
 __device__ __noinline__ uint32_t deeper(uint32_t depth, volatile uint32_t* out) {
   volatile uint32_t room[64];
   for (int i = 0; i < 64; ++i) room[i] = depth + i;

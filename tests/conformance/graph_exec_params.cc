@@ -127,6 +127,35 @@ CASE(packed_arguments) {
   }
 }
 
+// As large as the parameters, not as the struct around them.
+CASE(packed_arguments_of_the_exact_size) {
+  StepGraph g;
+  CUgraphExec exec = g.instantiate();
+  struct {
+    CUdeviceptr data;
+    uint32_t factor, addend;
+    int count;
+  } packed = {g.data.pointer, 0, 7, 64};
+  size_t bytes = 20;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  StepArgs none(0, 0, 0, 0);
+  auto p = step_params(g.module.function("step"), none);
+  p.kernelParams = nullptr;
+  p.extra = extra;
+  SHOW(cuGraphExecKernelNodeSetParams(exec, g.node, &p));
+  g.run(exec);
+  print_values("data", g.data.read(), 2);
+  for (size_t size : {size_t{20}, sizeof packed}) {
+    bytes = size;
+    printf("size %zu\n", size);
+    CUgraphNode node = nullptr;
+    SHOW(cuGraphAddKernelNode(&node, g.graph, &g.node, 1, &p));
+    SHOW(cuGraphKernelNodeSetParams(g.node, &p));
+  }
+  g.run(g.instantiate());
+  print_values("data", g.data.read(), 2);
+}
+
 CASE(shapes_in_turn) {
   StepGraph g;
   CUgraphExec exec = g.instantiate();
