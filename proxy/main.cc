@@ -22,6 +22,7 @@
 #include "proxy/backend.h"
 #include "proxy/device_output.h"
 #include "proxy/gpus.h"
+#include "proxy/layout.h"
 #include "proxy/process_output.h"
 #include "proxy/quiet_calls.h"
 #include "proxy/restart.h"
@@ -43,6 +44,7 @@ struct Options {
   std::string inherit;
   int ready_fd = -1;
   bool foreground = true;
+  bool moved = false;
 };
 
 constexpr int kDescriptors = 1023;  // six for each function, and the driver's own
@@ -163,6 +165,7 @@ int main(int argc, char** argv) {
   app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
   app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");
   app.add_option("--inherit", options.inherit)->group("");  // restart.h
+  app.add_flag("--moved", options.moved)->group("");        // layout.h
   app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");
   app.add_option("--log", options.log, "error, warn, info, debug or trace (default: TUBE_LOG, else info)");
   app.add_flag("--foreground", options.foreground, "stay in the foreground (the default and only way)");
@@ -177,6 +180,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!options.log.empty() || env_text(Env::kLog) == nullptr) set_log_level(level);
+  if (!options.moved) move_out_of_the_way(argc, argv);
   prepare_process(options);
   if (Status status = serve(options); !status.ok()) {
     log_error("tubed: %s", status.error().message.c_str());

@@ -4,6 +4,7 @@ life_test.py --build FOLDER [unittest arguments]. The program is life.cc, one sc
 output must equal the run on the simulated GPU without Tube.
 """
 import argparse
+import ctypes
 import os
 import pathlib
 import resource
@@ -311,6 +312,21 @@ class Life(unittest.TestCase):
         places = proxy.status()["places"]
         self.assertEqual(places["functions"], 41)
         self.assertEqual(sum(places.values()), 128)
+
+    def test_proxy_keeps_out_of_the_way(self):
+        """No library, arena or stack of a thread lies where ordinary processes have theirs, whose addresses functions register here."""
+        proxy = self.proxy()
+        layout = 0x0200000  # ADDR_COMPAT_LAYOUT
+        asked = ctypes.CDLL(None).personality
+        process = pathlib.Path("/proc", str(proxy.process.pid))
+        if int((process / "personality").read_text(), 16) & layout == 0:
+            self.assertEqual(asked(asked(0xffffffff) | layout), -1, "the kernel would have let it")
+            return
+        third = (1 << 47) // 3
+        for line in (process / "maps").read_text().splitlines():
+            begin = int(line.split("-")[0], 16)
+            if ".so" in line:
+                self.assertTrue(third - 4096 <= begin < third + (2 << 40), line)
 
     def test_who_finds_no_place_waits_for_one(self):
         """Beside a stream that waits for its program no place comes free: who comes then is not turned away while one may."""
