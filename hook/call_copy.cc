@@ -3,6 +3,7 @@
 #include "hook/capture.h"
 #include "hook/copy.h"
 #include "hook/memory_map.h"
+#include "hook/peers.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -32,11 +33,18 @@ CUresult copy_async(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
   return copy_bytes(dst, src, bytes, says, stream, false);
 }
 
+// Memory of another GPU that the program has not asked to reach.
+bool out_of_reach(CUdeviceptr address, const Stream* stream) {
+  if (process().device_count < 2) return false;
+  Allocation a;
+  return memory_map().find(address, &a) && a.kind == MemoryKind::kDevice && a.flags != kFromPool && !reaches(stream->context, a.context);
+}
+
 CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element, uint64_t width, uint64_t height, Stream* stream, bool synchronous) {
   if (width == 0 || height == 0) return CUDA_SUCCESS;
   if (dst == 0 || dst % element != 0 || (height > 1 && (pitch % element != 0 || pitch < width * element))) return CUDA_ERROR_INVALID_VALUE;
   const Side side = side_of(dst, Says::kDevice);
-  if (side == Side::kPageable) return CUDA_ERROR_INVALID_VALUE;
+  if (side == Side::kPageable || out_of_reach(dst, stream)) return CUDA_ERROR_INVALID_VALUE;
   const bool sure = surely_valid(dst, (height > 1 ? pitch * (height - 1) : 0) + width * element);
   CUresult result;
   {

@@ -52,6 +52,7 @@ CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNod
   const LaunchShape shape{{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes};
   uint32_t bytes = 0;
   if (const CUresult r = parameter_bytes(kernel, p->kernelParams, p->extra, &bytes); r != CUDA_SUCCESS) return r;
+  if (p->extra != nullptr && bytes != kernel->parameter_bytes) return CUDA_ERROR_INVALID_VALUE;  // a launch takes more than there are
   if (kernel->writes != 0) expect_output(kernel->writes, true, context_of(t));
   UpdateShape update;
   const bool provable = shape_of(kernel, shape, bytes, context_of(t), &update) && surely_launchable(kernel, shape);

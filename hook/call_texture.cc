@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "hook/array.h"
+#include "hook/peers.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -18,6 +19,9 @@ CUresult to_wire(const CUDA_RESOURCE_DESC* given, CUDA_RESOURCE_DESC* sent) {
   switch (given->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
       if (id_of(Kind::kArray, given->res.array.hArray, &id) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+      if (const Array* array = find_array(given->res.array.hArray); array != nullptr && !reaches(current_context(), array->context)) {
+        return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+      }
       std::memcpy(&sent->res.array, &id, sizeof id);
       return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:

@@ -1,8 +1,8 @@
 // Peer access: which context of this program has enabled which other one.
 //
 // The proxy enables every pair of its GPUs when it starts, so nothing has to be done; what the program asked for decides
-// the codes of the next calls. Natively a kernel that reaches for a peer's memory before cuCtxEnablePeerAccess faults, here
-// it works (docs/limits.md).
+// the codes of the next calls, of memsets and of texture objects. Natively a kernel that reaches for a peer's memory before cuCtxEnablePeerAccess
+// faults, here it works (docs/limits.md).
 #include <set>
 #include <utility>
 
@@ -26,6 +26,12 @@ Peers& peers() {
 std::pair<uint64_t, uint64_t> pair_of(const Context* from, const Context* to) { return {from->unique, to->unique}; }
 
 }  // namespace
+
+bool reaches(const Context* from, const Context* owner) {
+  if (owner == nullptr || owner->device == from->device) return true;
+  Locked locked(peers().lock);
+  return peers().enabled.contains(pair_of(from, owner));
+}
 
 void forget_peers(const Context* context) {
   Locked locked(peers().lock);

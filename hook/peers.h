@@ -5,6 +5,9 @@ namespace tube::hook {
 
 struct Context;
 
+// Whether the program has let work in `from` reach memory of `owner`: on one GPU always. Any thread.
+bool reaches(const Context* from, const Context* owner);
+
 // The context was reset or destroyed: as natively, whatever it enabled, or others enabled of it, is off again. Any thread.
 void forget_peers(const Context* context);
 

@@ -59,8 +59,6 @@ CUresult set_exec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* param
   GraphExec* exec = live_exec(s, hExec);
   Node* original = live_node(s, hNode);
   if (exec == nullptr || original == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // A node takes arguments that the caller packed, an executable graph does not (H200, 13.0).
-  if (params->type == CU_GRAPH_NODE_TYPE_KERNEL && params->kernel.extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
   Node* node = find_in_exec(exec, *original);
   return node == nullptr ? CUDA_ERROR_INVALID_VALUE : set(lock, node, params);
 }

@@ -246,6 +246,12 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
 
 }  // namespace
 
+size_t packed_bytes(void** extra) {
+  const void* buffer = nullptr;
+  size_t size = 0;
+  return unpack_extra(extra, &buffer, &size) == CUDA_SUCCESS ? size : 0;
+}
+
 CUresult check_kernel(Lock&, Context* context, KernelWork& w, void** params, void** extra) {
   const Device& device = *context->device;
   if (base_context(w.function->module->context) != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;

@@ -18,9 +18,10 @@ CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, u
   MemsetWork work;
   work.params = {dst, pitch, value, element, width, height};
   if (CUresult r = check_memset(stream->context, work.params)) return r;
+  auto range = s.map.find(dst);
+  if (range && range->kind == RangeKind::kDevice && !reaches(*stream->context, range->context)) return CUDA_ERROR_INVALID_VALUE;
   FencePtr fence;
   if (CUresult r = issue(lock, stream, work, &fence)) return r;
-  auto range = s.map.find(dst);
   bool host = range && (range->is_host() || range->kind == RangeKind::kManaged || range->sync_memops);
   if (!sync || !host) return CUDA_SUCCESS;
   wait(lock, fence);

@@ -157,6 +157,10 @@ CUresult quiesce(Lock& lock, Context* of) {
   return error;
 }
 
+bool reaches(const Context& from, const Context* owner) {
+  return owner == nullptr || owner->device == from.device || (from.peers.load() >> owner->device->ordinal & 1) != 0;
+}
+
 void wait_for_quiescing(Lock& lock, Context* of) {
   Context* context = base_context(of);
   quiesced.wait(lock, [context] { return context->quiescing == 0; });

@@ -127,6 +127,8 @@ Context* make_context(State& s, Device* device, bool primary);
 Context* primary_of(State& s, Device* device);
 // The context whose memory, printf buffer and peers this one has: a green one's primary, or itself (green.cc).
 Context* base_context(Context* context);
+// Whether `from` has been let reach memory of `owner`: on one device always.
+bool reaches(const Context& from, const Context* owner);
 
 // Waits for all work of the context; returns its sticky error. Takes and drops the lock.
 CUresult synchronize(Lock& lock, Context* context);  // nothing to do for null

@@ -204,6 +204,12 @@ CUresult set_sampling(const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) 
   return CUDA_SUCCESS;
 }
 
+CUresult check_reach(const Context& context, const CUDA_RESOURCE_DESC& d) {
+  if (number(d.resType) != CU_RESOURCE_TYPE_ARRAY) return CUDA_SUCCESS;
+  const auto* array = live<Array>(state(), d.res.array.hArray, Kind::kArray);
+  return array == nullptr || reaches(context, array->context) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+}
+
 CUresult make_texture(const Context* context, const CUDA_RESOURCE_DESC* resource, const CUDA_TEXTURE_DESC* texture,
                       const CUDA_RESOURCE_VIEW_DESC* view, Entry* entry) {
   if (resource == nullptr || texture == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -212,6 +218,7 @@ CUresult make_texture(const Context* context, const CUDA_RESOURCE_DESC* resource
   {
     Lock lock(state().mutex);
     if (CUresult r = set_resource(state(), *resource, *meaning, &always)) return r;
+    if (CUresult r = check_reach(*context, *resource)) return r;
   }
   if (view != nullptr) {
     if (CUresult r = set_view(*resource, *view, *meaning)) return r;
@@ -231,6 +238,7 @@ CUresult make_surface(const Context* context, const CUDA_RESOURCE_DESC* resource
   bool always = false;
   Lock lock(state().mutex);
   if (CUresult r = set_resource(state(), *resource, *meaning, &always)) return r;
+  if (CUresult r = check_reach(*context, *resource)) return r;
   entry->surface = true;
   entry->context = context;
   entry->resource = *resource;

@@ -105,6 +105,8 @@ CUresult finish_pool_free(CUdeviceptr address);
 
 // Checks of launch and copy arguments, as the driver does them at the call. With the lock held.
 CUresult check_kernel(Lock& lock, Context* context, KernelWork& work, void** params, void** extra);
+// How many bytes of arguments the caller packed.
+size_t packed_bytes(void** extra);
 CUresult check_copy(Context* context, CUDA_MEMCPY3D& copy);
 CUresult check_memset(Context* context, const CUDA_MEMSET_NODE_PARAMS& params);
 CUresult check_mem_ops(Context* context, const CUstreamBatchMemOpParams* ops, unsigned count);

@@ -156,6 +156,26 @@ CASE(packed_arguments_of_the_exact_size) {
   print_values("data", g.data.read(), 2);
 }
 
+CASE(packed_arguments_that_are_too_few) {
+  StepGraph g;
+  struct {
+    CUdeviceptr data;
+    uint32_t factor, addend;
+    int count;
+  } packed = {g.data.pointer, 0, 7, 64};
+  size_t bytes = 16;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  StepArgs none(0, 0, 0, 0);
+  auto p = step_params(g.module.function("step"), none);
+  p.kernelParams = nullptr;
+  p.extra = extra;
+  CUgraphExec exec = g.instantiate();
+  SHOW(cuGraphExecKernelNodeSetParams(exec, g.node, &p));
+  CUgraphNode node = nullptr;
+  SHOW(cuGraphAddKernelNode(&node, g.graph, nullptr, 0, &p));
+  SHOW(cuGraphKernelNodeSetParams(g.node, &p));
+}
+
 CASE(shapes_in_turn) {
   StepGraph g;
   CUgraphExec exec = g.instantiate();

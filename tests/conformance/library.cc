@@ -29,7 +29,7 @@ CASE(load_bad_images) {
   SHOW(cuLibraryLoadFromFile(&library, "", nullptr, nullptr, 0, nullptr, nullptr, 0));
 }
 
-// Natively a library is looked into at its first use; the simulated GPU and Tube do it at once.
+// A library is looked into at its first use.
 CASE(load_what_is_no_image) {
   Gpu gpu;
   CUlibrary library = nullptr;
