@@ -8,6 +8,7 @@
 #include "hook/copy.h"
 #include "hook/memory_calls.h"
 #include "hook/memory_map.h"
+#include "hook/peers.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -74,6 +75,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
     (void)close_memory(reply.dptr, &left);
     return CUDA_ERROR_INVALID_DEVICE;
   }
+  if (const Context* owner = context_on(reply.device); owner->device != current_context()->device) let_reach(current_context(), owner);
   Allocation known;
   if (!memory_map().find(reply.dptr, &known) || known.kind != MemoryKind::kOpened) {
     // It belongs to the context that opened it, also when the memory is another GPU's (two H200s).

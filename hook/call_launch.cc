@@ -33,14 +33,17 @@ static_assert(sizeof(WireAttribute) == 72 && sizeof(CUlaunchAttributeValue) == 6
 struct Attributes {
   WireAttribute list[kMaxLaunchAttributes];
   unsigned count = 0;
-  Event* events[kMaxLaunchAttributes];
-  unsigned event_count = 0;
+  struct Recorded {
+    Event* event;
+    uint64_t id;  // another thread may destroy it meanwhile, and its place be taken
+  } recorded[kMaxLaunchAttributes];
+  unsigned recorded_count = 0;
 };
 
 CUresult pack_event(CUevent handle, Attributes* attributes, uint64_t* id) {
   Event* event = find_event(handle);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  attributes->events[attributes->event_count++] = event;
+  attributes->recorded[attributes->recorded_count++] = {event, event->id};
   *id = event->id;
   return CUDA_SUCCESS;
 }
@@ -108,11 +111,13 @@ bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
 
 // Where on the GPU an attribute's event is recorded, between the kernel's start and its end, only the driver knows: it is asked.
 void note_recorded(const Attributes& attributes, Stream* stream) {
-  if (attributes.event_count == 0) return;
+  if (attributes.recorded_count == 0) return;
   Locked locked(connection().producer);
-  for (unsigned i = 0; i < attributes.event_count; ++i) {
-    attributes.events[i]->asked = true;
-    capture_saw_record(stream, attributes.events[i]);
+  for (unsigned i = 0; i < attributes.recorded_count; ++i) {
+    const auto& [event, id] = attributes.recorded[i];
+    if (event->id != id) continue;
+    event->of_launch = true;
+    capture_saw_record(stream, event);
   }
 }
 

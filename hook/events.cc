@@ -20,7 +20,8 @@ constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMIN
 // outside our ring, and its state is the driver's, since they may have recorded it.
 bool interprocess(const Event* event) { return (event->flags & CU_EVENT_INTERPROCESS) != 0; }
 // So is that of an event that some graph records.
-bool at_driver(const Event* event) { return interprocess(event) || event->asked; }
+// And that of one that a launch recorded by its attribute.
+bool at_driver(const Event* event) { return interprocess(event) || event->asked || event->of_launch; }
 // What nobody can ask for a time or from outside.
 bool untimed(const Event* event) { return (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) == CU_EVENT_DISABLE_TIMING; }
 
@@ -103,6 +104,7 @@ CUresult record_event(Event* event, Stream* stream, unsigned flags) {
     r->value = stream->value;
   }
   event->recorded = true;
+  event->of_launch = false;
   event->capture = nullptr;
   event->mark = Mark{stream->word, stream->value};
   event->stream_id = stream->id;
@@ -202,6 +204,7 @@ CUresult cuEventSynchronize(CUevent hEvent) {
   if (const CUresult r = snapshot(hEvent, &event, &mark); r != CUDA_SUCCESS) return r;
   if (at_driver(event)) {
     const CUresult r = wait_for_proxy(event);
+    collect_output();
     return r == CUDA_SUCCESS ? take_error() : r;
   }
   const CUresult result = wait_mark(mark, &event->context->legacy);

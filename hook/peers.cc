@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "hook/context.h"
 #include "hook/peers.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -23,7 +24,7 @@ Peers& peers() {
   return *p;
 }
 
-std::pair<uint64_t, uint64_t> pair_of(const Context* from, const Context* to) { return {from->unique, to->unique}; }
+std::pair<uint64_t, uint64_t> pair_of(const Context* from, const Context* to) { return {base_context(from)->unique, base_context(to)->unique}; }
 
 }  // namespace
 
@@ -31,6 +32,11 @@ bool reaches(const Context* from, const Context* owner) {
   if (owner == nullptr || owner->device == from->device) return true;
   Locked locked(peers().lock);
   return peers().enabled.contains(pair_of(from, owner));
+}
+
+void let_reach(const Context* from, const Context* owner) {
+  Locked locked(peers().lock);
+  peers().enabled.insert(pair_of(from, owner));
 }
 
 void forget_peers(const Context* context) {

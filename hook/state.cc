@@ -250,17 +250,20 @@ CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Strea
 
 void destroy_stream(Stream* stream) {
   release_kept_of(stream);
-  end_capture_of_destroyed(stream);
   const uint64_t id = stream->id;
   Context* context = stream->context;
   unlink_stream(stream);
   const uint32_t word = stream->word;  // until now another thread that synchronises the context might have given it one
   Retired gone(objects());
   if (!gone.add(stream->slot)) return;
-  Request<wire::tubeStreamDestroy> r;
-  r.in_context(context);
-  r->stream = id;
-  (void)r.post();
+  {
+    Request<wire::tubeStreamDestroy> r;
+    r.in_context(context);
+    r->stream = id;
+    (void)r.post();
+  }
+  // Behind the record: until the driver has ended it, others' signals must not go into a capture that they no longer see.
+  end_capture_of_destroyed(stream);
   if (word != 0) connection().words.release(word);
 }
 

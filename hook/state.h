@@ -56,7 +56,8 @@ struct Event {
   bool recorded = false;
   Mark mark;  // of the last record
   uint64_t stream_id = 0;
-  bool asked = false;          // a graph or a launch attribute records it: its state is asked of the proxy
+  bool asked = false;          // some graph records it: its state is asked of the proxy
+  bool of_launch = false;      // so is it when a launch's attribute recorded it last
   Capture* capture = nullptr;  // the last record was into this capture
   uint64_t capture_id = 0;
 };

@@ -58,8 +58,8 @@ void forget_nodes(Session& session, uint64_t graph) {
   session.graph_memory().drop_owner(session, {wire::Kind::kGraph, graph});
 }
 
-void forget_capture(Session& session, uint64_t stream) {
-  for (uint64_t id : inner_graphs(session, [&](const Object&, const InnerGraph& inner) { return inner.stream == stream && inner.node == 0; })) {
+void forget_capture(Session& session, uint64_t capture) {
+  for (uint64_t id : inner_graphs(session, [&](const Object&, const InnerGraph& inner) { return inner.capture == capture && inner.node == 0; })) {
     forget_graph(session, id);
   }
 }

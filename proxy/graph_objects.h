@@ -24,8 +24,8 @@ class Session;
 
 // State of a graph object that another object owns.
 struct InnerGraph final : ObjectState {
-  uint64_t node = 0;    // it lives in
-  uint64_t stream = 0;  // that captures it; the two exclude each other
+  uint64_t node = 0;     // it lives in
+  uint64_t capture = 0;  // the driver's number of the one that makes it; the two exclude each other
 };
 
 // The id of a graph inside `node` of `parent`; 0 at the limit.
@@ -36,8 +36,8 @@ void move_inside(Session& session, uint64_t id, uint64_t parent, uint64_t node);
 void forget_inside(Session& session, uint64_t node);
 // All nodes of the graph and what is inside of them, not the graph itself.
 void forget_nodes(Session& session, uint64_t graph);
-// The graph that `stream` was capturing when the capture failed.
-void forget_capture(Session& session, uint64_t stream);
+// The graph of a capture that has failed.
+void forget_capture(Session& session, uint64_t capture);
 // The clone holds the same user objects as its original (handle_user_object.cc).
 void clone_user_objects(Session& session, uint64_t original, uint64_t clone);
 // The id behind a driver's handle among all of a kind, the client's own included; 0: none. Looks at each.

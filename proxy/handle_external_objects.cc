@@ -54,8 +54,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeImportExternalMemory>&
   desc.size = call->size;
   desc.flags = call->flags;
   CUexternalMemory memory = nullptr;
-  if (CUresult error = session.driver().cuImportExternalMemory(&memory, &desc); error != CUDA_SUCCESS) return error;
-  (void)fd.release();
+  const CUresult error = session.driver().cuImportExternalMemory(&memory, &desc);
+  // The driver has closed a descriptor that turned out to be no memory, too (H200, 13.0), and the number may be somebody else's by now.
+  if (error == CUDA_SUCCESS || error == CUDA_ERROR_UNKNOWN) (void)fd.release();
+  if (error != CUDA_SUCCESS) return error;
   auto state = std::make_unique<ExternalMemoryState>();
   state->bytes = call->size;
   return session.objects().insert(wire::Kind::kExternalMemory, call->memory, reinterpret_cast<uint64_t>(memory), session.record().context,

@@ -4,6 +4,7 @@
 // hook, while here one client's capture must not forbid anything to another (decision 8).
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
@@ -14,13 +15,24 @@
 #include "proxy/session.h"
 
 namespace tube::proxy {
+namespace {
+
+void note_capture(Session& session, const StreamOp& op) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t number = 0;
+  (void)session.driver().cuStreamGetCaptureInfo_v3(op.stream, &status, &number, nullptr, nullptr, nullptr, nullptr);
+  op.state->capture = number != 0 ? number : ~uint64_t{0};
+  session.capture_started();
+}
+
+}  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::cuStreamBeginCapture_v2>& call, Reply<wire::cuStreamBeginCapture_v2>&) {
   StreamOp op = session.stream_op(call->hStream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
   if (op.state->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   CUresult error = session.driver().cuStreamBeginCapture_v2(op.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (error == CUDA_SUCCESS) session.capture_started();
+  if (error == CUDA_SUCCESS) note_capture(session, op);
   return error;
 }
 
@@ -40,7 +52,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeBeginCaptureToGraph>& 
   if (op.state->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   CUresult error = session.driver().cuStreamBeginCaptureToGraph(op.stream, graph.handle, nodes.data(), edges.empty() ? nullptr : edges.data(),
                                                                 nodes.size(), CU_STREAM_CAPTURE_MODE_RELAXED);
-  if (error == CUDA_SUCCESS) session.capture_started();
+  if (error == CUDA_SUCCESS) note_capture(session, op);
   return error;
 }
 
@@ -51,12 +63,14 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
   CUresult error = session.driver().cuStreamEndCapture(op.stream, &graph);
   // Which streams were part of it is the driver's knowledge; a capture that failed for good is over as well.
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (session.driver().cuStreamIsCapturing(op.stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) {
+  uint64_t ended = 0;
+  if (session.driver().cuStreamIsCapturing(op.stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE && op.state->capture != 0) {
+    ended = std::exchange(op.state->capture, 0);
     session.capture_ended();
   }
   const uint64_t under_construction = session.objects().adopted(wire::Kind::kGraph, reinterpret_cast<uint64_t>(graph));
   if (graph == nullptr) {
-    if (error != CUDA_SUCCESS) forget_capture(session, call->hStream);
+    if (error != CUDA_SUCCESS && ended != 0) forget_capture(session, ended);
     return error;
   }
   const GraphMemory::Owner captured{wire::Kind::kCount, reinterpret_cast<uint64_t>(graph)};
@@ -113,7 +127,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCaptureInfo>& call, Re
     Object* object = objects.find(wire::Kind::kGraph, reply->graph);
     if (object == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
     auto inner = std::make_unique<InnerGraph>();
-    inner->stream = call->stream;
+    inner->capture = capture;
     object->state = std::move(inner);
   }
   std::vector<uint64_t> ids;

@@ -5,6 +5,7 @@
 // that other clients looked up before (module_cache.h).
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -172,9 +173,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call, Repl
 
 namespace {
 
+CUresult ask_library(Session& session, const Object& library, const std::function<CUresult()>& question) {
+  const uint32_t gpu = session.context()->gpu;
+  return static_cast<const ModuleState&>(*library.state).module->ask(session.driver(), gpu, session.shared().gpus[gpu].context, question);
+}
+
 CUresult ask_global(Session& session, const Object& module, bool library, const std::string& name, CUdeviceptr* address, size_t* bytes) {
-  return library ? session.driver().cuLibraryGetGlobal(address, bytes, module.handle<CUlibrary>(), name.c_str())
-                 : session.driver().cuModuleGetGlobal_v2(address, bytes, module.handle<CUmodule>(), name.c_str());
+  if (!library) return session.driver().cuModuleGetGlobal_v2(address, bytes, module.handle<CUmodule>(), name.c_str());
+  return ask_library(session, module, [&] { return session.driver().cuLibraryGetGlobal(address, bytes, module.handle<CUlibrary>(), name.c_str()); });
 }
 
 }  // namespace
@@ -221,7 +227,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetManaged>& call, Rep
   }
   CUdeviceptr address = 0;
   size_t bytes = 0;
-  const CUresult error = session.driver().cuLibraryGetManaged(&address, &bytes, library->handle<CUlibrary>(), name.c_str());
+  const CUresult error = ask_library(
+      session, *library, [&] { return session.driver().cuLibraryGetManaged(&address, &bytes, library->handle<CUlibrary>(), name.c_str()); });
   reply->bytes = bytes;
   return error;
 }

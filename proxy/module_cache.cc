@@ -23,21 +23,32 @@ CUkernel as_kernel(const LoadedKernel& kernel) { return reinterpret_cast<CUkerne
 
 // ---- a module ---------------------------------------------------------------------------------------------------------
 
-// The parameter layout is asked one by one until the driver says that there is no such parameter.
+CUresult LoadedModule::ask(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question) {
+  if (!library_) return question();
+  CUcontext current = nullptr;
+  const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context && gpu < 64;
+  const uint64_t bit = usual ? uint64_t{1} << gpu : 0;
+  if ((in_context_.load(std::memory_order_acquire) & bit) != 0) return question();
+  const CUresult error = quietly(question);
+  if (error == CUDA_SUCCESS) in_context_.fetch_or(bit, std::memory_order_release);
+  return error;
+}
+
+// By its name alone: waits for nothing.
 CUresult LoadedModule::look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const {
-  CUresult error;
-  if (library_) {
-    CUkernel found = nullptr;
-    error = driver.cuLibraryGetKernel(&found, reinterpret_cast<CUlibrary>(raw_), name.c_str());
-    kernel->function = reinterpret_cast<CUfunction>(found);
-  } else {
-    error = driver.cuModuleGetFunction(&kernel->function, reinterpret_cast<CUmodule>(raw_), name.c_str());
-  }
-  if (error != CUDA_SUCCESS) return error;
+  if (!library_) return driver.cuModuleGetFunction(&kernel->function, reinterpret_cast<CUmodule>(raw_), name.c_str());
+  CUkernel found = nullptr;
+  const CUresult error = driver.cuLibraryGetKernel(&found, reinterpret_cast<CUlibrary>(raw_), name.c_str());
+  kernel->function = reinterpret_cast<CUfunction>(found);
+  return error;
+}
+
+// Asked one by one until the driver says that there is no such parameter.
+CUresult LoadedModule::read_layout(const Driver& driver, LoadedKernel* kernel) const {
   for (size_t index = 0;; ++index) {
     size_t offset = 0, size = 0;
-    error = library_ ? driver.cuKernelGetParamInfo(as_kernel(*kernel), index, &offset, &size)
-                     : driver.cuFuncGetParamInfo(kernel->function, index, &offset, &size);
+    const CUresult error = library_ ? driver.cuKernelGetParamInfo(as_kernel(*kernel), index, &offset, &size)
+                                    : driver.cuFuncGetParamInfo(kernel->function, index, &offset, &size);
     if (error == CUDA_ERROR_INVALID_VALUE) return CUDA_SUCCESS;
     if (error != CUDA_SUCCESS) return error;
     if (index >= limits::kParameters) return CUDA_ERROR_NOT_SUPPORTED;
@@ -101,26 +112,22 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
   bool loaded = false;
   *out = find(name, gpu, &loaded);
   *fresh = !loaded;
+  if (*out == nullptr) {
+    LoadedKernel kernel;
+    if (CUresult error = look_up(driver, name, &kernel); error != CUDA_SUCCESS) return error;
+    const auto layout = [&] { return read_layout(driver, &kernel); };
+    if (CUresult error = ask(driver, gpu, gpus[gpu].context, layout); error != CUDA_SUCCESS) return error;
+    kernel.name = images.intern(name);
+    std::lock_guard lock(mutex_);
+    *out = &kernels_.try_emplace(name, std::move(kernel)).first->second;
+  }
   if (!loaded) {
-    const auto first = [&] { return first_use(driver, images, gpus, gpu, name, out); };
-    // Whatever is asked first about a kernel of a library makes the driver load the library into the context.
-    if (CUresult error = library_ ? quietly(first) : first(); error != CUDA_SUCCESS) return error;
+    const auto load = [&] { return load_on(driver, gpus, **out, gpu); };
+    if (CUresult error = ask(driver, gpu, gpus[gpu].context, load); error != CUDA_SUCCESS) return error;
   }
   std::lock_guard lock(mutex_);
   ++(*out)->lookups;
   return CUDA_SUCCESS;
-}
-
-CUresult LoadedModule::first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name,
-                                 LoadedKernel** kernel_out) {
-  if (*kernel_out == nullptr) {
-    LoadedKernel kernel;
-    if (CUresult error = look_up(driver, name, &kernel); error != CUDA_SUCCESS) return error;
-    kernel.name = images.intern(name);
-    std::lock_guard lock(mutex_);
-    *kernel_out = &kernels_.try_emplace(name, std::move(kernel)).first->second;
-  }
-  return load_on(driver, gpus, **kernel_out, gpu);
 }
 
 std::vector<std::byte> LoadedModule::table(uint32_t gpu, std::span<const int> capabilities, size_t room) {

@@ -21,6 +21,7 @@
 // kernels; neither is held over a driver call that waits. Any thread; where a GPU is named, its context is current.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -83,12 +84,14 @@ class LoadedModule {
   // Raises the driver's limit of dynamic shared memory if it is below `bytes`.
   CUresult raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes);
   int32_t limit(const LoadedKernel& kernel, uint32_t gpu);
+  // A question to the driver about what is in the module. A library comes into a context with the first one, and the driver waits until
+  // that context is idle: in a turn (quiet_calls.h). `context`: the GPU's shared one; in others every question may be the first.
+  CUresult ask(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question);
 
  private:
   friend class ModuleCache;
   CUresult look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const;
-  // Looks the kernel up where *kernel_out is nullptr, and loads it on the GPU.
-  CUresult first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel** kernel_out);
+  CUresult read_layout(const Driver& driver, LoadedKernel* kernel) const;
   CUresult load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu);
   LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
   LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const;
@@ -102,7 +105,8 @@ class LoadedModule {
   const uint64_t raw_;  // CUlibrary or CUmodule
   std::mutex mutex_;    // rank 34: kernels_
   std::map<std::string, LoadedKernel> kernels_;
-  std::vector<uint64_t> users_;  // sessions; under the cache's mutex_
+  std::atomic<uint64_t> in_context_{0};  // a library: bit per GPU in whose shared context the driver has it
+  std::vector<uint64_t> users_;          // sessions; under the cache's mutex_
   uint64_t last_used_ = 0;
 };
 

@@ -264,8 +264,6 @@ void install_quiet_calls(Driver& table) {
   TUBE_QUIET(cuLibraryLoadData);  // with eager loading
   TUBE_QUIET(cuLibraryUnload);
   TUBE_QUIET(cuKernelGetFunction);
-  TUBE_QUIET(cuLibraryGetGlobal);
-  TUBE_QUIET(cuLibraryGetManaged);
   TUBE_QUIET(cuMemFree_v2);
   TUBE_QUIET(cuMemFreeHost);
   TUBE_QUIET(cuMemHostUnregister);

@@ -97,6 +97,11 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
   return CUDA_SUCCESS;
 }
 
+bool is_capturing(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
 }  // namespace
 
 CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
@@ -107,8 +112,14 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   if (kind == wire::Kind::kStream) {
     auto& stream = static_cast<StreamState&>(*object->state);
     if (ContextShare* share = context(stream.context); share != nullptr) {
-      if (share->legacy == nullptr && driver().cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY) (void)make_legacy(*share);
+      // A query would break a capture that it has joined, which goes on without it.
+      const bool asks = share->legacy == nullptr && !(captures() && is_capturing(driver(), stream.stream));
+      if (asks && driver().cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY) (void)make_legacy(*share);
       (void)share->order.retire(stream, share->legacy.get(), captures());
+    }
+    if (stream.capture != 0) {  // which ends with it
+      capture_ended();
+      forget_capture(*this, stream.capture);
     }
     drop_runs(stream);
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
@@ -176,8 +187,7 @@ void Session::end_captures() {
   if (!captures()) return;
   for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
     const CUstream stream = objects_.find(wire::Kind::kStream, id)->handle<CUstream>();
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (driver().cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE) continue;
+    if (!is_capturing(driver(), stream)) continue;
     CUgraph graph = nullptr;
     (void)driver().cuStreamEndCapture(stream, &graph);
     if (graph != nullptr) driver().cuGraphDestroy(graph);
@@ -218,7 +228,8 @@ bool Session::wait_idle(uint32_t timeout_ms, bool release) {
   auto idle = [&](CUstream stream, uint32_t gpu) {
     uint32_t pause_ms = 0;
     while (true) {
-      if (release) release_waiters();  // again: a graph writes its step's word anew at every launch
+      if (release) release_waiters();                                 // again: a graph writes its step's word anew at every launch
+      if (captures() && is_capturing(driver(), stream)) return true;  // a query would break the capture
       const CUresult state = driver().cuStreamQuery(stream);
       report_if_sticky(gpu, state);
       if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead

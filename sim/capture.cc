@@ -163,6 +163,7 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
 CUresult capture_work(Lock&, Stream* stream, Work work) {
   Capture& capture = *stream->capture;
   if (capture.invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  std::erase_if(stream->capture_tail, [](const Edge& e) { return !state().live.contains(e.node); });  // the program destroyed it
   Node* node = append_node(state(), capture.graph, stream->context, std::move(work), stream->capture_tail);
   // Who joins the node joins what is before it.
   for (const Edge& e : stream->capture_tail) e.node->to_be_joined = false;

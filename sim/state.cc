@@ -158,7 +158,8 @@ CUresult quiesce(Lock& lock, Context* of) {
 }
 
 bool reaches(const Context& from, const Context* owner) {
-  return owner == nullptr || owner->device == from.device || (from.peers.load() >> owner->device->ordinal & 1) != 0;
+  if (owner == nullptr || owner->device == from.device) return true;
+  return (base_context(const_cast<Context*>(&from))->peers.load() >> owner->device->ordinal & 1) != 0;
 }
 
 void wait_for_quiescing(Lock& lock, Context* of) {

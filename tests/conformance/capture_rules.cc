@@ -225,6 +225,77 @@ CASE(ended_on_a_joined_stream) {
   SHOW(cuStreamEndCapture(t.stream, &graph));
 }
 
+CASE(ended_on_a_joined_stream_by_another_thread) {
+  Things t;
+  CUgraph graph = nullptr;
+  CU(cuStreamBeginCapture(t.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  CU(cuEventRecord(t.event, t.stream));
+  SHOW(cuStreamWaitEvent(t.other, t.event, 0));
+  std::thread([&] {
+    CU(cuCtxSetCurrent(t.context));
+    SHOW(cuStreamEndCapture(t.other, &graph));
+  }).join();
+  SHOW(cuStreamEndCapture(t.stream, &graph));
+  SHOW(cuStreamEndCapture(t.stream, &graph));
+}
+
+CASE(more_resources_in_global_mode) {
+  try_rules(
+      [](Things& t) -> std::vector<Rule> {
+        static CUmemoryPool pool;
+        CUmemPoolProps props{};
+        props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+        props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        CU(cuMemPoolCreate(&pool, &props));
+        return {
+            {"cuMemPoolTrimTo", [] { return cuMemPoolTrimTo(pool, 0); }},
+            {"cuMemPoolDestroy", [] { return cuMemPoolDestroy(pool); }},
+            {"cuMemCreate", [] {
+               CUmemGenericAllocationHandle handle = 0;
+               CUmemAllocationProp prop{};
+               prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+               prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+               return cuMemCreate(&handle, 2 << 20, &prop, 0);
+             }},
+            {"cuGraphExecUpdate", [&t] { CUgraphExecUpdateResultInfo info{}; return cuGraphExecUpdate(t.exec, t.graph, &info); }},
+            {"cuGraphUpload on another stream", [&t] { return cuGraphUpload(t.exec, t.other); }},
+            {"cuGraphExecDestroy", [&t] { return cuGraphExecDestroy(t.exec); }},
+        };
+      },
+      CU_STREAM_CAPTURE_MODE_GLOBAL, false);
+}
+
+CASE(a_graph_is_uploaded_into_a_capture) {
+  Things t;
+  CUgraph graph = nullptr;
+  CU(cuStreamBeginCapture(t.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  SHOW(cuGraphUpload(t.exec, t.stream));
+  SHOW(t.launch(t.stream));
+  SHOW(cuStreamEndCapture(t.stream, &graph));
+}
+
+CASE(the_captured_graph_is_instantiated) {
+  Things t;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUstreamCaptureStatus status{};
+  CU(cuStreamBeginCapture(t.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CU(t.launch(t.stream));
+  CU(cuStreamGetCaptureInfo(t.stream, &status, nullptr, &graph, nullptr, nullptr, nullptr));
+  SHOW(cuGraphInstantiate(&exec, graph, 0));
+  SHOW(t.launch(t.stream));
+  SHOW(cuStreamEndCapture(t.stream, &graph));
+}
+
+CASE(a_launch_without_arguments_in_a_capture) {
+  Things t;
+  CUgraph graph = nullptr;
+  CU(cuStreamBeginCapture(t.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  SHOW(cuLaunchKernel(t.step, 1, 1, 1, 32, 1, 1, 0, t.stream, nullptr, nullptr));
+  SHOW(t.launch(t.stream));
+  SHOW(cuStreamEndCapture(t.stream, &graph));
+}
+
 CASE(two_captures_may_not_meet) {
   Things t;
   CUgraph graph = nullptr;

@@ -128,6 +128,28 @@ CASE(a_joined_stream_is_destroyed_and_joins_back_by_its_event) {
   c.show_end();
 }
 
+// A program that has never used the legacy stream.
+CASE(a_joined_stream_is_destroyed_where_all_are_non_blocking) {
+  Gpu gpu;
+  CUstream stream = nullptr, side = nullptr;
+  CUevent fork = nullptr;
+  CUdeviceptr data = 0;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
+  CU(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+  CU(cuMemAlloc(&data, 4096));
+  CU(cuMemsetD32Async(data, 1, 16, side));
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CU(cuMemsetD32Async(data, 2, 16, stream));
+  CU(cuEventRecord(fork, stream));
+  CU(cuStreamWaitEvent(side, fork, 0));
+  SHOW(cuStreamDestroy(side));
+  SHOW(cuMemsetD32Async(data, 3, 16, stream));
+  CUgraph graph = nullptr;
+  SHOW(cuStreamEndCapture(stream, &graph));
+  print_types("captured", graph);
+}
+
 CASE(a_joined_stream_without_dependencies_is_destroyed) {
   Captures c;
   c.begin();

@@ -197,6 +197,16 @@ CASE(import_memory_of_other_descriptors) {
   }
 }
 
+CASE(import_memory_of_no_dma_buf) {
+  Gpu gpu;
+  const int fd = memfd_create("x", MFD_CLOEXEC);
+  CUexternalMemory memory = nullptr;
+  CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc = memory_desc(fd);
+  desc.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD;
+  SHOW(cuImportExternalMemory(&memory, &desc));
+  printf("still open: %d\n", fcntl(fd, F_GETFD) >= 0);
+}
+
 CASE(import_semaphore_of_other_descriptors) {
   Gpu gpu;
   int pipes[2] = {-1, -1};

@@ -182,6 +182,27 @@ CASE(after_an_upload) {
   int value = 1;
   CU(cuMemcpyHtoD(e.data.pointer, &value, sizeof value));
 }
+CASE(after_an_upload_from_pinned_memory) {
+  Ended e;
+  void* memory = nullptr;
+  CU(cuMemHostAlloc(&memory, 64, 0));
+  memset(memory, 0, 64);
+  CU(cuMemcpyHtoD(e.data.pointer, memory, 4));
+}
+CASE(after_an_upload_of_rows) {
+  Ended e;
+  int value[2] = {1, 2};
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_HOST;
+  copy.srcHost = value;
+  copy.srcPitch = 4;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = e.data.pointer;
+  copy.dstPitch = 8;
+  copy.WidthInBytes = 4;
+  copy.Height = 2;
+  CU(cuMemcpy2D(&copy));
+}
 CASE(after_a_memset) {
   Ended e;
   CU(cuMemsetD8(e.data.pointer, 0, 4));
