@@ -10,6 +10,7 @@
 #include "hook/array.h"
 #include "hook/capture.h"
 #include "hook/copy.h"
+#include "hook/device_output.h"
 #include "hook/graph_steps.h"
 #include "hook/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -212,12 +213,16 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   if ((job.src.says == Says::kDevice && !gpu_visible(from)) || (job.dst.says == Says::kDevice && !gpu_visible(to))) return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(from) && gpu_visible(to)) {
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
-    return synchronous && (from == Side::kPinned || to == Side::kPinned) ? sync_stream(stream) : CUDA_SUCCESS;
+    const CUresult r = synchronous && (from == Side::kPinned || to == Side::kPinned) ? settle_stream(stream) : CUDA_SUCCESS;
+    if (synchronous) collect_output();
+    return r;
   }
   if (capturing(stream)) return capture_copy(stream, as_driver_copy(job, from, to));
   if (!gpu_visible(from) && !gpu_visible(to)) return host_to_host(job, stream);
   const CUresult r = staged(job, stream, from == Side::kPageable);
-  return r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? settle_stream(stream) : r;  // as in copy_bytes
+  const CUresult settled = r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? settle_stream(stream) : r;  // as in copy_bytes
+  if (synchronous) collect_output();
+  return settled;
 }
 
 // The place of one side by its memory type.

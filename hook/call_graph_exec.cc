@@ -174,9 +174,23 @@ CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   return launch_watched(exec->steps, stream, post_launch, &launch);
 }
 
+CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
+  const Slot* slot = objects().find(Kind::kGraphExec, hGraphExec);
+  if (slot == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
+  Request<wire::cuGraphUpload> r(stream);
+  r->hGraph = slot->id;
+  r->hStream = stream->id;
+  return r.post();
+}
+
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   Slot* slot = objects().find(Kind::kGraphExec, hGraphExec);
   if (slot == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   const uint64_t id = slot->id;
   auto* exec = static_cast<Exec*>(slot->object);
   StepSet* steps = exec != nullptr ? exec->steps : nullptr;

@@ -235,6 +235,7 @@ CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   Pool* p = find_pool(pool);
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   trim_kept_memory(pool, 0);
   Locked locked(pools().lock);
   if (pools().defaults[p->visible_device] == p) return CUDA_ERROR_INVALID_VALUE;
@@ -245,6 +246,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   Pool* p = find_pool(pool);
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   trim_kept_memory(pool, minBytesToKeep);
   Locked locked(pools().lock);
   shrink(p, minBytesToKeep);

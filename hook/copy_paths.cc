@@ -218,7 +218,7 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     const bool waits =
         synchronous && (to == Side::kPinned || from == Side::kPinned || memory_map().sync_memops(dst) || memory_map().sync_memops(src));
     const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
-    if (synchronous && from != Side::kPinned) collect_output();  // uploads from pinned memory show nothing (H200, 13.0)
+    if (synchronous) collect_output();
     return r;
   }
   if (capturing(stream)) {

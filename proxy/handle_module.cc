@@ -175,7 +175,7 @@ namespace {
 
 CUresult ask_library(Session& session, const Object& library, const std::function<CUresult()>& question) {
   const uint32_t gpu = session.context()->gpu;
-  return static_cast<const ModuleState&>(*library.state).module->ask(session.driver(), gpu, session.shared().gpus[gpu].context, question);
+  return static_cast<const ModuleState&>(*library.state).module->ask_variable(session.driver(), gpu, session.shared().gpus[gpu].context, question);
 }
 
 CUresult ask_global(Session& session, const Object& module, bool library, const std::string& name, CUdeviceptr* address, size_t* bytes) {

@@ -23,8 +23,7 @@ CUkernel as_kernel(const LoadedKernel& kernel) { return reinterpret_cast<CUkerne
 
 // ---- a module ---------------------------------------------------------------------------------------------------------
 
-CUresult LoadedModule::ask(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question) {
-  if (!library_) return question();
+CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question) {
   CUcontext current = nullptr;
   const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context && gpu < 64;
   const uint64_t bit = usual ? uint64_t{1} << gpu : 0;
@@ -112,22 +111,29 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
   bool loaded = false;
   *out = find(name, gpu, &loaded);
   *fresh = !loaded;
-  if (*out == nullptr) {
-    LoadedKernel kernel;
-    if (CUresult error = look_up(driver, name, &kernel); error != CUDA_SUCCESS) return error;
-    const auto layout = [&] { return read_layout(driver, &kernel); };
-    if (CUresult error = ask(driver, gpu, gpus[gpu].context, layout); error != CUDA_SUCCESS) return error;
-    kernel.name = images.intern(name);
-    std::lock_guard lock(mutex_);
-    *out = &kernels_.try_emplace(name, std::move(kernel)).first->second;
-  }
   if (!loaded) {
-    const auto load = [&] { return load_on(driver, gpus, **out, gpu); };
-    if (CUresult error = ask(driver, gpu, gpus[gpu].context, load); error != CUDA_SUCCESS) return error;
+    LoadedKernel found;
+    if (*out == nullptr) {
+      if (CUresult error = look_up(driver, name, &found); error != CUDA_SUCCESS) return error;
+    }
+    const auto first = [&] { return first_use(driver, images, gpus, gpu, name, found, out); };
+    if (CUresult error = library_ ? quietly(first) : first(); error != CUDA_SUCCESS) return error;
   }
   std::lock_guard lock(mutex_);
   ++(*out)->lookups;
   return CUDA_SUCCESS;
+}
+
+// Whatever is asked first about a kernel of a library makes the driver load it into the context: its layout as well as its function.
+CUresult LoadedModule::first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name,
+                                 LoadedKernel& found, LoadedKernel** kernel_out) {
+  if (*kernel_out == nullptr) {
+    if (CUresult error = read_layout(driver, &found); error != CUDA_SUCCESS) return error;
+    found.name = images.intern(name);
+    std::lock_guard lock(mutex_);
+    *kernel_out = &kernels_.try_emplace(name, std::move(found)).first->second;
+  }
+  return load_on(driver, gpus, **kernel_out, gpu);
 }
 
 std::vector<std::byte> LoadedModule::table(uint32_t gpu, std::span<const int> capabilities, size_t room) {

@@ -84,14 +84,17 @@ class LoadedModule {
   // Raises the driver's limit of dynamic shared memory if it is below `bytes`.
   CUresult raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes);
   int32_t limit(const LoadedKernel& kernel, uint32_t gpu);
-  // A question to the driver about what is in the module. A library comes into a context with the first one, and the driver waits until
+  // A question to the driver about a variable of a library, which comes into a context with the first one; the driver then waits until
   // that context is idle: in a turn (quiet_calls.h). `context`: the GPU's shared one; in others every question may be the first.
-  CUresult ask(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question);
+  CUresult ask_variable(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question);
 
  private:
   friend class ModuleCache;
   CUresult look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const;
   CUresult read_layout(const Driver& driver, LoadedKernel* kernel) const;
+  // `found`: by name, where *kernel_out is nullptr.
+  CUresult first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel& found,
+                     LoadedKernel** kernel_out);
   CUresult load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu);
   LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
   LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const;
@@ -105,7 +108,7 @@ class LoadedModule {
   const uint64_t raw_;  // CUlibrary or CUmodule
   std::mutex mutex_;    // rank 34: kernels_
   std::map<std::string, LoadedKernel> kernels_;
-  std::atomic<uint64_t> in_context_{0};  // a library: bit per GPU in whose shared context the driver has it
+  std::atomic<uint64_t> in_context_{0};  // a library: bit per GPU in whose shared context its variables are
   std::vector<uint64_t> users_;          // sessions; under the cache's mutex_
   uint64_t last_used_ = 0;
 };

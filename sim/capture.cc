@@ -146,9 +146,9 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   // The wrong thread's call ends the capture all the same.
-  if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (capture->origin != stream && capture->invalid == CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   else if (capture->invalid != CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  else if (capture->origin != stream) result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   else if (!all_joined(s, *capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED) return invalidate(*capture, result);
   finish(s, capture);

@@ -126,6 +126,7 @@ using namespace tube::sim;
 
 SIM_API CUresult cuImportExternalMemory(CUexternalMemory* extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* d) {
   SIM_ENTER(kContext);
+  if (extMem_out != nullptr && d != nullptr && d->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD) return CUDA_ERROR_NOT_SUPPORTED;
   if (extMem_out == nullptr || d == nullptr || d->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || d->size == 0) return CUDA_ERROR_INVALID_VALUE;
   if ((d->flags & ~unsigned{CUDA_EXTERNAL_MEMORY_DEDICATED}) != 0 || !reserved_is_zero(*d)) return CUDA_ERROR_INVALID_VALUE;
   auto memory = std::make_unique<ExternalMemory>();

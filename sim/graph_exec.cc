@@ -131,8 +131,6 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   Lock lock(s.mutex);
   Graph* graph = live_graph(s, handle);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (auto& capture : s.captures)
-    if (capture->graph == graph) return CUDA_ERROR_ILLEGAL_STATE;
   if (CUresult r = check_capture_unsafe(s)) return r;
   Node* bad = nullptr;
   CUresult r = check_instantiable(*graph, &bad, why);
@@ -321,7 +319,7 @@ SIM_API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
-  return live_exec(s, hGraphExec) == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return live_exec(s, hGraphExec) == nullptr ? CUDA_ERROR_INVALID_VALUE : check_not_capturing(stream);
 }
 
 SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
@@ -340,6 +338,7 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   Lock lock(s.mutex);
   GraphExec* exec = live_exec(s, hGraphExec);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = check_capture_unsafe(s)) return r;
   // A running launch has copied what it needs; memory of allocation nodes waits for it.
   FencePtr last = exec->last;
   s.live.erase(exec);

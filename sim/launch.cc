@@ -237,6 +237,7 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   wait_for_quiescing(lock, stream->context);
   work.function = resolve_function(lock, stream->context, handle);
   if (work.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult r = pack_params(*work.function->kernel, params, extra, &work.params)) return r;
   if (CUresult r = check_kernel(lock, stream->context, work, params, extra)) return refuse_in_capture(stream, r);
   auto attributes = work.attributes;
   if (CUresult r = issue(lock, stream, std::move(work))) return r;

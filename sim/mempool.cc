@@ -184,6 +184,7 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   Pool* p = nullptr;
   if (CUresult r = pool_of(pool, &p)) return r;
   if (p->is_default) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = check_capture_unsafe(s)) return r;
   // Allocations outlive their pool; the struct stays until the last has gone.
   s.live.erase(p);
   if (p->device->current_pool == p) p->device->current_pool = p->device->default_pool;
@@ -196,6 +197,7 @@ SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   Lock lock(state().mutex);
   Pool* p = nullptr;
   if (CUresult r = pool_of(pool, &p)) return r;
+  if (CUresult r = check_capture_unsafe(state())) return r;
   shrink(p, minBytesToKeep);
   return CUDA_SUCCESS;
 }

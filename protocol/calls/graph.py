@@ -70,7 +70,7 @@ call("cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate_v2
 call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local", uses="tubeGraphExecUpdate tubeGraphSteps")
 call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated")
 call("cuGraphExecGetFlags", lane="reply", flags=out())
-call("cuGraphUpload", lane="post")
+call("cuGraphUpload", lane="hand", handler="generated")
 call("cuGraphLaunch", lane="hand")
 call("cuGraphNodeSetEnabled", lane="reply")
 call("cuGraphNodeGetEnabled", lane="reply", isEnabled=out())
