@@ -126,6 +126,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto parameters = call.blob(call->parameters);
   // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never shorter.
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes); error != CUDA_SUCCESS) return error;
   const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
@@ -207,6 +208,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Repl
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   if (CUresult error = keep_own_limit(session, call->kernel, kernel, dynamic_bytes(call)); error != CUDA_SUCCESS) return error;
   const CUfunction function = kernel.function;
   const Driver& driver = session.driver();

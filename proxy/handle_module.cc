@@ -86,6 +86,18 @@ LoadedModule& module_of(Session& session, const Object& kernel) {
 
 }  // namespace
 
+CUresult load_here(Session& session, const Object& object) {
+  auto& kernel = static_cast<KernelState&>(*object.state);
+  const uint32_t gpu = session.context()->gpu;
+  if (!kernel.is_library_kernel || gpu >= 64 || (kernel.on_gpus >> gpu & 1) != 0) return CUDA_SUCCESS;
+  const auto& shared = session.shared();
+  LoadedKernel* loaded = nullptr;
+  bool fresh = false;
+  const CUresult error = module_of(session, object).kernel(session.driver(), shared.images, shared.gpus, gpu, *kernel.name, &loaded, &fresh);
+  if (error == CUDA_SUCCESS) kernel.on_gpus |= uint64_t{1} << gpu;
+  return error;
+}
+
 CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count, uint64_t* raw) {
   return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(), jit_count, jit.options(), jit.values());
 }
@@ -266,6 +278,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto& kernel = static_cast<KernelState&>(*object->state);
+  if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   const auto id = static_cast<CUfunction_attribute>(call->attribute);
   const uint32_t gpu = session.context()->gpu;
   const CUdevice device = session.shared().gpus[gpu].device;
@@ -286,6 +299,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& c
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   const auto id = static_cast<CUfunction_attribute>(call->attribute);
   if (kernel.shared && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
     reply->value = kernel.dynamic_limit;
@@ -301,6 +315,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>&
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   const auto config = static_cast<CUfunc_cache>(call->config);
   if (!kernel.is_library_kernel) return session.driver().cuFuncSetCacheConfig(kernel.function, config);
   const CUdevice device = session.shared().gpus[session.context()->gpu].device;

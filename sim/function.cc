@@ -220,5 +220,7 @@ SIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t
   Lock lock(s.mutex);
   Function* f = any_function(s, kernel);
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (f->library != nullptr) first_use(lock, current_context(), f);
+  if (any_function(s, kernel) != f) return CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
   return get_param_info(*f, paramIndex, paramOffset, paramSize);
 }

@@ -64,7 +64,7 @@ CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr*
     if (context == nullptr && !library->modules.empty()) context = library->modules.begin()->first;
     if (context == nullptr && managed) context = primary_of(s, device_at(0));  // they belong to none
     if (context == nullptr) return CUDA_ERROR_NOT_FOUND;
-    if (CUresult r = library_module(s, context, library, &module)) return r;
+    if (CUresult r = library_module(lock, context, library, &module)) return r;
     if (dptr != nullptr) *dptr = module->variables[i];
     if (bytes != nullptr) *bytes = variables[i].size;
     return CUDA_SUCCESS;
@@ -74,7 +74,12 @@ CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr*
 
 }  // namespace
 
-CUresult library_module(State& s, Context* context, Library* library, Module** out) {
+CUresult library_module(Lock& lock, Context* context, Library* library, Module** out) {
+  State& s = state();
+  if (!library->modules.contains(context)) {
+    (void)quiesce(lock, context);
+    if (!s.live.contains(library)) return CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
+  }
   auto it = library->modules.find(context);
   if (it != library->modules.end()) {
     *out = it->second;
@@ -96,12 +101,19 @@ CUresult library_module(State& s, Context* context, Library* library, Module** o
   return CUDA_SUCCESS;
 }
 
-Function* resolve_function(Lock&, Context* context, CUfunction handle) {
+// Each kernel is loaded with the first question about it, and that too waits.
+void first_use(Lock& lock, Context* context, Function* kernel) {
+  if (context != nullptr && kernel->used_in.insert(context).second) (void)quiesce(lock, context);
+}
+
+Function* resolve_function(Lock& lock, Context* context, CUfunction handle) {
   State& s = state();
   if (auto* f = live<Function>(s, handle, Kind::kFunction)) return f;
   auto* kernel = live<Function>(s, handle, Kind::kKernel);
   Module* module = nullptr;
-  if (kernel == nullptr || context == nullptr || library_module(s, context, kernel->library, &module) != CUDA_SUCCESS) return nullptr;
+  if (kernel != nullptr) first_use(lock, context, kernel);
+  if (live<Function>(s, handle, Kind::kKernel) != kernel) return nullptr;  // unloaded meanwhile
+  if (kernel == nullptr || context == nullptr || library_module(lock, context, kernel->library, &module) != CUDA_SUCCESS) return nullptr;
   return module->functions[kernel->kernel->index].get();
 }
 
@@ -191,7 +203,7 @@ SIM_API CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (pMod == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIBRARY(l, library);
   Module* module = nullptr;
-  if (CUresult r = library_module(s, context, l, &module)) return r;
+  if (CUresult r = library_module(lock, context, l, &module)) return r;
   *pMod = reinterpret_cast<CUmodule>(module);
   return CUDA_SUCCESS;
 }
@@ -219,8 +231,10 @@ SIM_API CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   SIM_ENTER_CONTEXT(context);
   if (pFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_KERNEL(k, kernel);
+  first_use(lock, context, k);
+  if (live<Function>(s, kernel, Kind::kKernel) != k) return CUDA_ERROR_INVALID_HANDLE;
   Module* module = nullptr;
-  if (CUresult r = library_module(s, context, k->library, &module)) return r;
+  if (CUresult r = library_module(lock, context, k->library, &module)) return r;
   *pFunc = reinterpret_cast<CUfunction>(module->functions[k->kernel->index].get());
   return CUDA_SUCCESS;
 }

@@ -31,8 +31,11 @@ size_t image_size(const void* image);
 CUresult instantiate(State& s, Context* context, Code code, Module** module);
 void destroy_module(State& s, Module* module);
 
-// The module of a library in a context, made on first use. With the lock held.
-CUresult library_module(State& s, Context* context, Library* library, Module** module);
+// Of a kernel of a library in a context (nullptr: none): the driver loads it, and waits until the context is idle. With the lock held, but
+// not all along.
+void first_use(Lock& lock, Context* context, Function* kernel);
+// The module of a library in a context, made on first use; waits then until the context is idle, as the driver does. With the lock held.
+CUresult library_module(Lock& lock, Context* context, Library* library, Module** module);
 
 bool read_whole_file(const char* path, std::string* bytes);
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -127,6 +128,7 @@ struct Function {
   Module* module = nullptr;
   const ptx::Kernel* kernel = nullptr;
   Library* library = nullptr;   // set for a CUkernel
+  std::set<Context*> used_in;   // a CUkernel: where it has been asked about
   int max_dynamic_shared = -1;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; -1: default
   int carveout = -1;
   int cluster_width = 0, cluster_height = 0, cluster_depth = 0;

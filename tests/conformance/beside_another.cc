@@ -3,6 +3,7 @@
 // The first holds one of its streams with a word, and opens it only after it has launched and waited for more work on another
 // stream. Meanwhile the second does one thing for which a driver waits until its context is idle.
 #include "tests/conformance/gate.h"
+#include "tests/conformance/two_gpus.h"
 #include "tests/conformance/two_processes.h"
 
 CASES_HOLD_STREAMS;
@@ -133,6 +134,33 @@ CASE(a_kernel_of_a_library_that_another_program_changes) {
     SHOW(cuStreamSynchronize(stream));
   });
   printf("computed %d\n", out.read()[0]);
+}
+
+// The kernel is known already, but only to the first GPU.
+TWO_DEVICES_CASE(a_kernel_of_a_library_is_used_on_the_other_device) {
+  Other other([](Link& link) {
+    TwoGpus gpus;
+    Library library;
+    gpus.use(0);
+    CUkernel kernel = nullptr;
+    CUfunction function = nullptr;
+    CU(cuLibraryGetKernel(&kernel, library.handle, "step"));
+    CU(cuKernelGetFunction(&function, kernel));
+    const CUdeviceptr value = gpus.allocate(1, 128, 2);
+    gpus.use(1);
+    CUstream stream = nullptr;
+    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ready(link);
+    LAUNCH(reinterpret_cast<CUfunction>(kernel), {1}, {32}, 0, stream, value, 3u, 1u, 32);
+    SHOW(cuStreamSynchronize(stream));
+    unsigned word = 0;
+    SHOW(cuMemcpyDtoH(&word, value, 4));
+    printf("%u\n", word);
+  });
+  TwoGpus gpus;
+  gpus.use(1);
+  Module module("kernels.fatbin");
+  hold_and_work(other, module.function("step"));
 }
 
 CASE(host_memory_is_unregistered) {
