@@ -58,10 +58,16 @@ void forget_nodes(Session& session, uint64_t graph) {
   session.graph_memory().drop_owner(session, {wire::Kind::kGraph, graph});
 }
 
-void forget_capture(Session& session, uint64_t capture) {
+void forget_capture(Session& session, uint64_t capture, CUgraph graph) {
+  const auto raw = reinterpret_cast<uint64_t>(graph);
   for (uint64_t id : inner_graphs(session, [&](const Object&, const InnerGraph& inner) { return inner.capture == capture && inner.node == 0; })) {
     forget_graph(session, id);
   }
+  const GraphMemory::Owner captured{wire::Kind::kCount, raw};
+  // One of the client's own keeps the nodes that came into it.
+  if (const uint64_t own = find_id(session, wire::Kind::kGraph, raw); own != 0)
+    session.graph_memory().change_owner(captured, {wire::Kind::kGraph, own});
+  else session.graph_memory().drop_owner(session, captured);
 }
 
 uint64_t find_id(Session& session, wire::Kind kind, uint64_t raw) {
@@ -88,13 +94,22 @@ CUresult GraphMemory::made(Session& session, CUdeviceptr address, uint64_t bytes
   return CUDA_SUCCESS;
 }
 
-void GraphMemory::freed_by_graph(CUdeviceptr address) {
-  if (auto entry = entries_.find(address); entry != entries_.end()) entry->second.graph_frees = true;
+void GraphMemory::launched(Owner exec) {
+  for (auto& [address, entry] : entries_) entry.allocated |= entry.owners.contains(exec);
+}
+
+void GraphMemory::freed_by_graph(CUdeviceptr address, Owner owner) {
+  auto entry = entries_.find(address);
+  if (entry == entries_.end()) return;
+  entry->second.graph_frees = true;
+  entry->second.owners.insert(owner);
 }
 
 void GraphMemory::freed(Session& session, CUdeviceptr address) {
   auto entry = entries_.find(address);
-  if (entry == entries_.end() || !entry->second.owners.empty()) return;
+  if (entry == entries_.end()) return;
+  entry->second.allocated = false;
+  if (!entry->second.ends()) return;
   session.ranges().erase(address);
   entries_.erase(entry);
 }
@@ -114,7 +129,7 @@ void GraphMemory::change_owner(Owner owner, Owner heir) {
 void GraphMemory::drop_owner(Session& session, Owner owner) {
   for (auto it = entries_.begin(); it != entries_.end();) {
     Entry& entry = it->second;
-    const bool ends = entry.owners.erase(owner) != 0 && entry.owners.empty() && entry.graph_frees;
+    const bool ends = entry.owners.erase(owner) != 0 && entry.ends();
     if (ends) session.ranges().erase(it->first);
     it = ends ? entries_.erase(it) : std::next(it);
   }
@@ -122,7 +137,7 @@ void GraphMemory::drop_owner(Session& session, Owner owner) {
 
 void GraphMemory::free_all(Session& session) {
   for (auto& [address, entry] : entries_) {
-    if (!entry.graph_frees) (void)session.driver().cuMemFree_v2(address);  // refused when no launch allocated it
+    if (entry.allocated && !entry.graph_frees) (void)session.driver().cuMemFree_v2(address);
     session.ranges().erase(address);
   }
   entries_.clear();

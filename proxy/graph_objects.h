@@ -36,13 +36,15 @@ void move_inside(Session& session, uint64_t id, uint64_t parent, uint64_t node);
 void forget_inside(Session& session, uint64_t node);
 // All nodes of the graph and what is inside of them, not the graph itself.
 void forget_nodes(Session& session, uint64_t graph);
-// The graph of a capture that has failed.
-void forget_capture(Session& session, uint64_t capture);
+// A capture has failed, and the graph that it was making is gone, unless it is one of the client's own.
+void forget_capture(Session& session, uint64_t capture, CUgraph graph);
 // The clone holds the same user objects as its original (handle_user_object.cc).
 void clone_user_objects(Session& session, uint64_t original, uint64_t clone);
 // The id behind a driver's handle among all of a kind, the client's own included; 0: none. Looks at each.
 uint64_t find_id(Session& session, wire::Kind kind, uint64_t raw);
 
+// Which memory that graphs own is this client's. The driver gives an address out again, to anybody, once no graph has its node and nothing
+// is allocated there: from then on it is nobody's here.
 class GraphMemory {
  public:
   using Owner = std::pair<wire::Kind, uint64_t>;
@@ -50,8 +52,10 @@ class GraphMemory {
   CUresult made(Session& session, CUdeviceptr address, uint64_t bytes, Owner owner);
   bool knows(CUdeviceptr untrusted_address) const { return entries_.contains(untrusted_address); }
   bool empty() const { return entries_.empty(); }
-  // A free node or a captured free has it.
-  void freed_by_graph(CUdeviceptr address);
+  // An instance was launched: what its nodes allocate is the client's until it is freed.
+  void launched(Owner exec);
+  // A free node or a captured free of `owner` has it.
+  void freed_by_graph(CUdeviceptr address, Owner owner);
   // The client freed it outside of graphs.
   void freed(Session& session, CUdeviceptr address);
   // An instance of a graph, or the graph that its graph moved into.
@@ -64,8 +68,10 @@ class GraphMemory {
 
  private:
   struct Entry {
-    std::set<Owner> owners;
+    std::set<Owner> owners;  // graphs and instances with a node that allocates or frees it
+    bool allocated = false;  // by a launch, and not freed by the client since
     bool graph_frees = false;
+    bool ends() const { return owners.empty() && (graph_frees || !allocated); }
   };
   std::map<CUdeviceptr, Entry> entries_;
 };

@@ -20,7 +20,7 @@ namespace {
 void note_capture(Session& session, const StreamOp& op) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   cuuint64_t number = 0;
-  (void)session.driver().cuStreamGetCaptureInfo_v3(op.stream, &status, &number, nullptr, nullptr, nullptr, nullptr);
+  (void)session.driver().cuStreamGetCaptureInfo_v3(op.stream, &status, &number, &op.state->captured, nullptr, nullptr, nullptr);
   op.state->capture = number != 0 ? number : ~uint64_t{0};
   session.capture_started();
 }
@@ -70,7 +70,7 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
   }
   const uint64_t under_construction = session.objects().adopted(wire::Kind::kGraph, reinterpret_cast<uint64_t>(graph));
   if (graph == nullptr) {
-    if (error != CUDA_SUCCESS && ended != 0) forget_capture(session, ended);
+    if (error != CUDA_SUCCESS && ended != 0) forget_capture(session, ended, op.state->captured);
     return error;
   }
   const GraphMemory::Owner captured{wire::Kind::kCount, reinterpret_cast<uint64_t>(graph)};

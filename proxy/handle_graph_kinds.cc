@@ -145,7 +145,7 @@ CUresult free_node(Session& session, const Call& call, NodeTarget& target, Answe
   p.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
   p.free.dptr = params.dptr;
   CUresult error = add_or_change(session, call, target, &p, reply);
-  if (error == CUDA_SUCCESS) session.graph_memory().freed_by_graph(params.dptr);
+  if (error == CUDA_SUCCESS) session.graph_memory().freed_by_graph(params.dptr, {wire::Kind::kGraph, call->graph});
   return error;
 }
 

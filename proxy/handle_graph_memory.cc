@@ -53,7 +53,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphFreeAsync>& call,
   CUgraph graph = nullptr;
   if (CUresult error = capturing_graph(session, op.stream, &graph); error != CUDA_SUCCESS) return error;
   if (CUresult error = session.driver().cuMemFreeAsync(call->dptr, op.stream); error != CUDA_SUCCESS) return error;
-  if (graph != nullptr) session.graph_memory().freed_by_graph(call->dptr);
+  if (graph != nullptr) session.graph_memory().freed_by_graph(call->dptr, captured_by(graph));
   else session.graph_memory().freed(session, call->dptr);
   return CUDA_SUCCESS;
 }

@@ -93,7 +93,9 @@ CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Repl
   const StreamOp op = session.stream_op(call->hStream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const auto launch = [&] { return session.driver().cuGraphLaunch(exec.handle, op.stream); };
-  return session.graph_writes() == 0 ? launch() : session.launch_writing(op, session.graph_writes(), std::cref(launch));
+  const CUresult error = session.graph_writes() == 0 ? launch() : session.launch_writing(op, session.graph_writes(), std::cref(launch));
+  if (error == CUDA_SUCCESS) session.graph_memory().launched({wire::Kind::kGraphExec, call->hGraph});
+  return error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeCollectOutput>&, Reply<wire::tubeCollectOutput>& reply) {

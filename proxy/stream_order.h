@@ -41,6 +41,7 @@ struct StreamState final : ObjectState {
   bool run_open = false;            // there was one since all runs ended last
   bool attributes = false;          // the client set some, which a graph's kernels would not take from the stream
   uint64_t capture = 0;             // the driver's number of the capture that began on it and has not ended; 0: none
+  CUgraph captured = nullptr;       // what it makes
 
   CUevent uploaded = nullptr;  // legacy: behind its last upload (Session::uploaded); made when first needed
   uint64_t uploads_seen = 0;   // of the client's uploads, how many its work already comes behind

@@ -119,7 +119,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
     }
     if (stream.capture != 0) {  // which ends with it
       capture_ended();
-      forget_capture(*this, stream.capture);
+      forget_capture(*this, stream.capture, stream.captured);
     }
     drop_runs(stream);
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
