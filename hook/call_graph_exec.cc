@@ -2,7 +2,6 @@
 // staging first, and its launches are watched by the callbacks thread; all others are one posted record per launch.
 #include <new>
 
-#include "hook/capture.h"
 #include "hook/graph_steps.h"
 #include "hook/support.h"
 #include "hook/update_proofs.h"

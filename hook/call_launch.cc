@@ -29,7 +29,7 @@ struct WireAttribute {
 };
 static_assert(sizeof(WireAttribute) == 72 && sizeof(CUlaunchAttributeValue) == 64);
 
-// Of one launch; `events` are those that its attributes name, which the launch records.
+// Of one launch; `recorded` are the events that its attributes name, which the launch records.
 struct Attributes {
   WireAttribute list[kMaxLaunchAttributes];
   unsigned count = 0;

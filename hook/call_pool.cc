@@ -162,10 +162,9 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (stream == nullptr) return error;
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
-  if (!capturing(stream)) {
-    if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  }
-  if (capturing(stream) || is_graph_memory(dptr)) return free_graph_memory(stream, dptr);
+  if (capturing(stream)) return free_graph_memory(stream, dptr);
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  if (is_graph_memory(dptr)) return free_graph_memory(stream, dptr);
   Allocation a;
   const bool pooled = memory_map().find(dptr, &a) && a.base == dptr && a.flags == kFromPool;
   if (pooled && free_own_import(a)) return CUDA_SUCCESS;

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/stream_order.h"
 
 namespace tube::proxy {
 namespace {
@@ -32,8 +33,7 @@ void ExternalWaits::add(const Driver& driver, CUstream stream, uint32_t context,
                         std::span<const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> params) {
   drop_passed(driver);
   if (count() + semaphores.size() > kMost) return;
-  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver.cuStreamIsCapturing(stream, &capturing) != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE) return;
+  if (is_capturing(driver, stream)) return;
   Call call{nullptr, context, {}};
   if (driver.cuEventCreate(&call.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return;
   if (driver.cuEventRecord(call.behind, stream) != CUDA_SUCCESS) {

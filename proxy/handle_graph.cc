@@ -62,9 +62,8 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
   CUgraph graph = nullptr;
   CUresult error = session.driver().cuStreamEndCapture(op.stream, &graph);
   // Which streams were part of it is the driver's knowledge; a capture that failed for good is over as well.
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   uint64_t ended = 0;
-  if (session.driver().cuStreamIsCapturing(op.stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE && op.state->capture != 0) {
+  if (op.state->capture != 0 && !is_capturing(session.driver(), op.stream)) {
     ended = std::exchange(op.state->capture, 0);
     session.capture_ended();
   }

@@ -89,12 +89,12 @@ LoadedModule& module_of(Session& session, const Object& kernel) {
 CUresult load_here(Session& session, const Object& object) {
   auto& kernel = static_cast<KernelState&>(*object.state);
   const uint32_t gpu = session.context()->gpu;
-  if (!kernel.is_library_kernel || gpu >= 64 || (kernel.on_gpus >> gpu & 1) != 0) return CUDA_SUCCESS;
+  if (!kernel.is_library_kernel || (kernel.on_gpus & bit_of(gpu)) != 0) return CUDA_SUCCESS;
   const auto& shared = session.shared();
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
   const CUresult error = module_of(session, object).kernel(session.driver(), shared.images, shared.gpus, gpu, *kernel.name, &loaded, &fresh);
-  if (error == CUDA_SUCCESS) kernel.on_gpus |= uint64_t{1} << gpu;
+  if (error == CUDA_SUCCESS) kernel.on_gpus |= bit_of(gpu);
   return error;
 }
 

@@ -25,8 +25,8 @@ CUkernel as_kernel(const LoadedKernel& kernel) { return reinterpret_cast<CUkerne
 
 CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question) {
   CUcontext current = nullptr;
-  const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context && gpu < 64;
-  const uint64_t bit = usual ? uint64_t{1} << gpu : 0;
+  const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+  const uint64_t bit = usual ? bit_of(gpu) : 0;
   if ((in_context_.load(std::memory_order_acquire) & bit) != 0) return question();
   const CUresult error = quietly(question);
   if (error == CUDA_SUCCESS) in_context_.fetch_or(bit, std::memory_order_release);

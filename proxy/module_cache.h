@@ -48,6 +48,9 @@ struct KernelParameter {  // as tubeGetKernel's reply carries it
   uint32_t size;
 };
 
+static_assert(info::kMaxDevices <= 64);
+constexpr uint64_t bit_of(uint32_t gpu) { return uint64_t{1} << gpu; }
+
 // A kernel as the driver described it when it was first looked up.
 struct LoadedKernel {
   struct OnGpu {  // with its attributes, as they were before anybody changed one

@@ -70,7 +70,7 @@ void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, u
   if (limit[0] == CUDA_SUCCESS) kernel.dynamic_limit = limit[1];
   kernel.local_bytes = static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES][1]));
   kernel.loaded = &loaded;
-  kernel.on_gpus = on.loaded && gpu < 64 ? uint64_t{1} << gpu : 0;
+  kernel.on_gpus = on.loaded ? bit_of(gpu) : 0;
   kernel.name = loaded.name;
   kernel.parameter_count = static_cast<uint32_t>(loaded.layout.size());
   kernel.parameter_bytes = loaded.parameter_bytes;

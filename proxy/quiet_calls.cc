@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/stream_order.h"
 
 namespace tube::proxy {
 namespace {
@@ -197,8 +198,7 @@ CUcontext current_context(const Driver& driver) {
 
 // The event behind what was just submitted; nullptr when it will not run by itself.
 CUevent mark(Installed& all, Turns& turns, CUstream stream, CUcontext context) {
-  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (all.real.cuStreamIsCapturing(stream, &capturing) != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE) return nullptr;
+  if (is_capturing(all.real, stream)) return nullptr;
   const CUevent event = turns.spare_event(all.real, context);
   if (event != nullptr && all.real.cuEventRecord(event, stream) != CUDA_SUCCESS) {
     all.real.cuEventDestroy_v2(event);

@@ -6,12 +6,12 @@
 
 namespace tube::proxy {
 
-bool StreamOrder::capturing(const StreamState& stream, bool captures) const {
-  if (!captures) return false;
+bool is_capturing(const Driver& driver, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (driver_.cuStreamIsCapturing(stream.stream, &status) != CUDA_SUCCESS) return true;
-  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
+
+bool StreamOrder::capturing(const StreamState& stream, bool captures) const { return captures && is_capturing(driver_, stream.stream); }
 
 // `waiter` waits for everything in `waited` so far. The event is recorded anew each time: a wait keeps the record it saw.
 CUresult StreamOrder::join(StreamState& waiter, StreamState& waited) {

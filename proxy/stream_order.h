@@ -68,6 +68,9 @@ struct StreamState final : ObjectState {
   }
 };
 
+// Asks the driver; what it cannot answer counts as capturing. Any thread.
+bool is_capturing(const Driver& driver, CUstream stream);
+
 // What an operation means for the order. A marker (progress word, query) on a blocking stream orders nothing.
 enum class StreamUse : uint32_t { kWork, kMarker };
 

@@ -97,11 +97,6 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
   return CUDA_SUCCESS;
 }
 
-bool is_capturing(const Driver& driver, CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
 }  // namespace
 
 CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {

@@ -73,7 +73,8 @@ CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS
   k.grid = {p.gridDimX, p.gridDimY, p.gridDimZ};
   k.block = {p.blockDimX, p.blockDimY, p.blockDimZ};
   k.shared_bytes = p.sharedMemBytes;
-  if (CUresult r = check_kernel(lock, *owner, k, p.kernelParams, p.extra)) return r;
+  if (CUresult r = check_kernel(lock, *owner, k)) return r;
+  if (CUresult r = pack_params(k, p.kernelParams, p.extra)) return r;
   // A launch takes more bytes than there are parameters, a node does not.
   if (p.extra != nullptr && packed_bytes(p.extra) > k.function->kernel->param_bytes) return CUDA_ERROR_INVALID_VALUE;
   *work = std::move(k);

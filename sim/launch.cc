@@ -104,27 +104,6 @@ CUresult unpack_extra(void** extra, const void** buffer, size_t* size) {
   return CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult pack_params(const ptx::Kernel& kernel, void** params, void** extra, std::vector<std::byte>* out) {
-  out->assign(kernel.param_bytes, std::byte{0});
-  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (extra != nullptr) {
-    const void* buffer = nullptr;
-    size_t size = 0;
-    if (CUresult r = unpack_extra(extra, &buffer, &size)) return r;
-    // Fewer bytes than the kernel takes are enough for the driver; the rest is not defined.
-    if ((size == 0 && kernel.param_bytes > 0) || size > kMaxParamBytes || (size > 0 && buffer == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-    if (kernel.param_bytes > 0) std::memcpy(out->data(), buffer, std::min<size_t>(size, kernel.param_bytes));
-    return CUDA_SUCCESS;
-  }
-  if (kernel.params.empty()) return CUDA_SUCCESS;
-  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < kernel.params.size(); ++i) {
-    if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    std::memcpy(out->data() + kernel.params[i].offset, params[i], kernel.params[i].size);
-  }
-  return CUDA_SUCCESS;
-}
-
 CUresult check_geometry(const KernelWork& w, const Device& device) {
   static constexpr uint64_t kGrid[3] = {2147483647, 65535, 65535};
   static constexpr uint32_t kBlock[3] = {1024, 1024, 64};
@@ -237,8 +216,8 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   wait_for_quiescing(lock, stream->context);
   work.function = resolve_function(lock, stream->context, handle);
   if (work.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (CUresult r = pack_params(*work.function->kernel, params, extra, &work.params)) return r;
-  if (CUresult r = check_kernel(lock, stream->context, work, params, extra)) return refuse_in_capture(stream, r);
+  if (CUresult r = pack_params(work, params, extra)) return r;
+  if (CUresult r = check_kernel(lock, stream->context, work)) return refuse_in_capture(stream, r);
   auto attributes = work.attributes;
   if (CUresult r = issue(lock, stream, std::move(work))) return r;
   record_attribute_events(lock, stream, attributes);
@@ -253,7 +232,30 @@ size_t packed_bytes(void** extra) {
   return unpack_extra(extra, &buffer, &size) == CUDA_SUCCESS ? size : 0;
 }
 
-CUresult check_kernel(Lock&, Context* context, KernelWork& w, void** params, void** extra) {
+CUresult pack_params(KernelWork& work, void** params, void** extra) {
+  const ptx::Kernel& kernel = *work.function->kernel;
+  std::vector<std::byte>* out = &work.params;
+  out->assign(kernel.param_bytes, std::byte{0});
+  if (params != nullptr && extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (extra != nullptr) {
+    const void* buffer = nullptr;
+    size_t size = 0;
+    if (CUresult r = unpack_extra(extra, &buffer, &size)) return r;
+    // Fewer bytes than the kernel takes are enough for the driver; the rest is not defined.
+    if ((size == 0 && kernel.param_bytes > 0) || size > kMaxParamBytes || (size > 0 && buffer == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    if (kernel.param_bytes > 0) std::memcpy(out->data(), buffer, std::min<size_t>(size, kernel.param_bytes));
+    return CUDA_SUCCESS;
+  }
+  if (kernel.params.empty()) return CUDA_SUCCESS;
+  if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < kernel.params.size(); ++i) {
+    if (params[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    std::memcpy(out->data() + kernel.params[i].offset, params[i], kernel.params[i].size);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult check_kernel(Lock&, Context* context, const KernelWork& w) {
   const Device& device = *context->device;
   if (base_context(w.function->module->context) != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = check_geometry(w, device)) return r;
@@ -263,7 +265,7 @@ CUresult check_kernel(Lock&, Context* context, KernelWork& w, void** params, voi
     int64_t fit = int64_t{blocks_per_sm(*w.function, device, threads, w.shared_bytes)} * device.spec.sm_count;
     if (static_cast<int64_t>(uint64_t{w.grid[0]} * w.grid[1] * w.grid[2]) > fit) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
-  return pack_params(*w.function->kernel, params, extra, &w.params);
+  return CUDA_SUCCESS;
 }
 
 CUresult run_kernel(Context* context, const KernelWork& w) {

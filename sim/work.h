@@ -104,7 +104,9 @@ CUresult run_memset(Context* context, const MemsetWork& work);
 CUresult finish_pool_free(CUdeviceptr address);
 
 // Checks of launch and copy arguments, as the driver does them at the call. With the lock held.
-CUresult check_kernel(Lock& lock, Context* context, KernelWork& work, void** params, void** extra);
+CUresult check_kernel(Lock& lock, Context* context, const KernelWork& work);
+// Takes the arguments as the kernel of the work lays them out.
+CUresult pack_params(KernelWork& work, void** params, void** extra);
 // How many bytes of arguments the caller packed.
 size_t packed_bytes(void** extra);
 CUresult check_copy(Context* context, CUDA_MEMCPY3D& copy);

@@ -314,7 +314,7 @@ class Life(unittest.TestCase):
         self.assertEqual(sum(places.values()), 128)
 
     def test_proxy_keeps_out_of_the_way(self):
-        """No library, arena or stack of a thread lies where ordinary processes have theirs, whose addresses functions register here."""
+        """No library lies where ordinary processes have theirs, whose addresses functions register here: all mappings are laid out alike."""
         proxy = self.proxy()
         layout = 0x0200000  # ADDR_COMPAT_LAYOUT
         asked = ctypes.CDLL(None).personality
