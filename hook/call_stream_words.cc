@@ -8,7 +8,7 @@ namespace tube::hook {
 namespace {
 
 bool surely_good(CUdeviceptr address, uint32_t width, bool plain_flags) {
-  return plain_flags && address % width == 0 && surely_valid(address, width);
+  return plain_flags && address % width == 0 && surely_valid(address, width, nullptr);
 }
 
 template <class Message, class Value>

@@ -23,6 +23,7 @@ struct MemHandle {
   uint64_t id = 0;
   int32_t references = 0;  // under g_vmm.lock, like the next
   int32_t mappings = 0;
+  int32_t device = -1;  // whose memory it is (the proxy's ordinal); -1: not a GPU's, or made by another
 };
 
 struct Mapped {
@@ -55,7 +56,7 @@ MemHandle* allocate_handle() {
   if (h == nullptr) h = new (std::nothrow) MemHandle;
   if (h == nullptr) return nullptr;
   slot->object = h;
-  *h = MemHandle{slot, slot->id, 1, 0};
+  *h = MemHandle{slot, slot->id, 1, 0, -1};
   objects().publish(slot);
   return h;
 }
@@ -85,6 +86,22 @@ void translate_back(CUmemLocation* location) {
       location->id = static_cast<int>(i);
       return;
     }
+  }
+}
+
+// What the driver has granted, for those who post operations on mapped memory (Allocation::own_device). Partly granted is not.
+void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, size_t count) {
+  Locked locked(vmm().lock);
+  const auto& map = vmm().by_address;
+  for (auto it = map.lower_bound(begin); it != map.end() && it->first - begin < bytes; ++it) {
+    const int32_t device = it->second.handle->device;
+    bool named = false, open = it->second.size_bytes <= bytes - (it->first - begin);
+    for (size_t i = 0; i < count; ++i) {
+      if (device < 0 || desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].location.id != device) continue;
+      named = true;
+      open = open && desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    if (named) memory_map().set_own_device(it->first, open ? device : -1);
   }
 }
 
@@ -152,6 +169,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CU
     objects().remove(h->slot);
     return result;
   }
+  if (sent.location.type == CU_MEM_LOCATION_TYPE_DEVICE) h->device = sent.location.id;
   *handle = value_of(h);
   return CUDA_SUCCESS;
 }
@@ -223,12 +241,17 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     if (translate(&sent[i].location) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   }
   const auto bytes = static_cast<uint32_t>(count * sizeof sent[0]);
-  Request<wire::cuMemSetAccess> r(blob_room(bytes));
-  r->ptr = ptr;
-  r->size = size;
-  r->count = count;
-  r.put(&wire::cuMemSetAccess::desc, sent, bytes);
-  return r.call();
+  CUresult result;
+  {
+    Request<wire::cuMemSetAccess> r(blob_room(bytes));
+    r->ptr = ptr;
+    r->size = size;
+    r->count = count;
+    r.put(&wire::cuMemSetAccess::desc, sent, bytes);
+    result = r.call();
+  }
+  if (result == CUDA_SUCCESS) note_access(ptr, size, sent, count);
+  return result;
 }
 
 CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {

@@ -20,8 +20,9 @@ struct CopySides {
   Says dst, src;
 };
 CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream, bool synchronous);
-// Inside one allocation that this process made, so that a posted operation on it cannot be refused.
-bool surely_valid(uint64_t address, uint64_t bytes);
+// Inside one allocation that this process made, so that a posted operation on it cannot be refused. Mapped memory, of one mapping
+// or a few side by side, is that for `context`'s GPU while it is its own and open to it; nullptr: never.
+bool surely_valid(uint64_t address, uint64_t bytes, const Context* context);
 
 // Some memory of this program is visible to other processes from now on, or theirs to it. Any context current; producer not held.
 void note_memory_shared();

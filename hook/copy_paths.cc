@@ -50,7 +50,7 @@ void want_chunks_for(uint64_t bytes) {
 }
 
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
-  const bool sure = surely_valid(dst, bytes) && surely_valid(src, bytes);
+  const bool sure = surely_valid(dst, bytes, stream->context) && surely_valid(src, bytes, stream->context);
   Request<wire::tubeCopy> r(stream);
   r->stream = stream->id;
   r->dst = dst;
@@ -103,9 +103,19 @@ void note_memory_shared() {
   if (Context* current = current_context(); current != nullptr && !current->primary) finish(current);
 }
 
-bool surely_valid(uint64_t address, uint64_t bytes) {
+bool surely_valid(uint64_t address, uint64_t bytes, const Context* context) {
+  constexpr int kFew = 8;  // a look at more costs what an answer does
   Allocation a;
-  return memory_map().find(address, &a) && a.kind != MemoryKind::kMapped && bytes <= a.size_bytes - (address - a.base);
+  for (int i = 0; i < kFew && memory_map().find(address, &a); ++i) {
+    const bool mapped = a.kind == MemoryKind::kMapped;
+    if (mapped && (context == nullptr || a.own_device != static_cast<int32_t>(context->device))) return false;
+    const uint64_t left = a.size_bytes - (address - a.base);
+    if (bytes <= left) return true;
+    if (!mapped) return false;
+    address += left;
+    bytes -= left;
+  }
+  return false;
 }
 
 Side side_of(uint64_t address, Says says) {
@@ -134,7 +144,7 @@ CUresult chunk_wait_code(shared::WaitResult result) {
 }
 
 CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool left) {
-  const bool sure = surely_valid(dst, bytes);  // otherwise each piece waits for its answer, see copy_visible
+  const bool sure = surely_valid(dst, bytes, stream->context);  // otherwise each piece waits for its answer, see copy_visible
   if (bytes <= abi::kMaxInlineCopyBytes) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
@@ -162,7 +172,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
 }
 
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) {
-  const bool sure = surely_valid(src, bytes);
+  const bool sure = surely_valid(src, bytes, stream->context);
   shared::ChunkPool& pool = connection().chunks;
   want_chunks_for(bytes);
   const shared::Probe probe{probe_for_faults, stream};

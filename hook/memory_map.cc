@@ -63,6 +63,12 @@ bool MemoryMap::sync_memops(uint64_t address) const {
   return any_sync_.load(std::memory_order_acquire) && find(address, &a) && a.sync_memops;
 }
 
+void MemoryMap::set_own_device(uint64_t base, int32_t device) {
+  Locked locked(lock_);
+  const auto it = by_base_.find(base);
+  if (it != by_base_.end() && it->second.kind == MemoryKind::kMapped) it->second.own_device = device;
+}
+
 std::vector<uint64_t> MemoryMap::bases_of(const Context* context, MemoryKind kind) const {
   std::vector<uint64_t> bases;
   Locked locked(lock_);

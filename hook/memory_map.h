@@ -19,7 +19,7 @@ struct Context;
 enum class MemoryKind : uint32_t {
   kDevice,
   kPinned,
-  kMapped,      // by cuMemMap: access rights are the program's business, so a copy there may fail
+  kMapped,      // by cuMemMap: access rights are the program's business, so a copy there may fail (own_device)
   kGlobal,      // a module's variable: the driver placed it, outside the windows
   kOpened,      // another process's, by cuIpcOpenMemHandle; a native program's lies outside the windows
   kManaged,     // cuMemAllocManaged: pinned memory by another name
@@ -40,6 +40,7 @@ struct Allocation {
   uint32_t flags = 0;           // of cuMemHostAlloc; kFromPool, kVariable
   CUmemoryPool pool = nullptr;  // kFromPool: its handle, which may be gone
   bool sync_memops = false;     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
+  int32_t own_device = -1;      // kMapped: the GPU (proxy's ordinal) whose memory it is and that may read and write it; -1: none is known to
 };
 
 class MemoryMap {
@@ -58,6 +59,8 @@ class MemoryMap {
   bool set_sync_memops(uint64_t address, bool on);
   // Shall synchronous operations on it always wait? One load while no memory is such.
   bool sync_memops(uint64_t address) const;
+  // Allocation::own_device of the mapping that begins at `base`.
+  void set_own_device(uint64_t base, int32_t device);
   // Everything of a context that was reset or destroyed.
   void forget_context(const Context* context);
 

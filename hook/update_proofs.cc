@@ -11,14 +11,17 @@ uint64_t pair(uint64_t high, uint64_t low) { return high << 32 | low; }
 uint64_t first_word(CUgraphNodeType type, const Context* context) { return pair(static_cast<uint32_t>(type), context->number); }
 
 // Allocations of one class differ in nothing but their address and size; a module's variable is a class of its own. 0: not inside
-// one piece of memory of this program and device. Of mapped and imported memory, whose access rights change, nothing is proven.
+// one piece of memory of this program and device. Mapped memory is of a class while its GPU may read and write it; of imported memory
+// nothing is proven.
 uint64_t memory_class(uint64_t address, uint64_t bytes, const Context* context) {
   Allocation a;
-  if (address == 0 || !memory_map().find(address, &a) || (a.kind != MemoryKind::kDevice && a.kind != MemoryKind::kGlobal)) return 0;
-  if (a.context == nullptr || a.context->device != context->device) return 0;
+  if (address == 0 || !memory_map().find(address, &a)) return 0;
   const uint64_t offset = address - a.base;
   if (bytes > a.size_bytes || offset > a.size_bytes - bytes) return 0;
   static_assert(alignof(Context) >= 4);
+  if (a.kind == MemoryKind::kMapped && a.own_device == static_cast<int32_t>(context->device)) return uint64_t{context->device} << 2 | 3;
+  if (a.kind != MemoryKind::kDevice && a.kind != MemoryKind::kGlobal) return 0;
+  if (a.context == nullptr || a.context->device != context->device) return 0;
   if (a.kind == MemoryKind::kGlobal) return a.buffer_id << 2 | 2;
   return reinterpret_cast<uint64_t>(a.context) | ((a.flags & kFromPool) != 0 ? 1 : 0);
 }

@@ -5,7 +5,9 @@
 //   waiting sync COUNT      COUNT times a launch and a synchronise
 //   waiting events COUNT    COUNT times an event recorded on an idle stream and waited for
 //   waiting uploads COUNT   COUNT small synchronous uploads
+//   waiting mapped_uploads COUNT   the same into memory that is mapped in two pieces, across their border
 //   waiting updates COUNT   COUNT times an instance's kernels, copies and memset are given other addresses and values, and it is launched
+//   waiting mapped_updates COUNT   the same in mapped memory
 //   waiting refused COUNT   the same, each step synchronised; prints "refused" for a step whose synchronisation fails
 //   waiting dropped COUNT   COUNT times an update that the driver takes no more: its instance was updated from another graph, or its graph is gone
 //   waiting loop COUNT LENGTH   COUNT launches of LENGTH different shapes in turn, never synchronised but at the end
@@ -23,6 +25,7 @@ struct Work {
   Module module{"kernels.ptx"};
   CUfunction step = module.function("step");
   DeviceArray<uint32_t> data{64};
+  CUdeviceptr upload_to = data.pointer;
   CUstream stream = nullptr;
   CUevent event = nullptr;
 
@@ -38,19 +41,45 @@ struct Work {
   void launch(uint32_t width = 64) { LAUNCH(step, {1}, {width}, 0, stream, data.pointer, 3u, 1u, 64); }
 };
 
+// Memory of the GPU in pieces of their own, mapped side by side and open to it.
+CUdeviceptr map_memory(int pieces, size_t* piece_bytes) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CU(cuMemGetAllocationGranularity(piece_bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  CUdeviceptr base;
+  CU(cuMemAddressReserve(&base, *piece_bytes * pieces, 0, 0, 0));
+  for (int i = 0; i < pieces; ++i) {
+    CUmemGenericAllocationHandle handle;
+    CU(cuMemCreate(&handle, *piece_bytes, &prop, 0));
+    CU(cuMemMap(base + i * *piece_bytes, *piece_bytes, 0, handle, 0));
+    CU(cuMemRelease(handle));
+  }
+  const CUmemAccessDesc open{prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CU(cuMemSetAccess(base, *piece_bytes * pieces, &open, 1));
+  return base;
+}
+
 // An instance as XLA keeps one: a copy into its own memory, four kernels, a copy back; and a memset. All of it is given other
 // addresses before each launch.
 struct Instance {
   static constexpr uint32_t kWords = 64;
   Work& work;
-  DeviceArray<uint32_t> buffers[2]{DeviceArray<uint32_t>(kWords), DeviceArray<uint32_t>(kWords)};
-  DeviceArray<uint32_t> own{kWords};
+  struct Piece {
+    CUdeviceptr pointer;
+  };
+  Piece buffers[2], own;
   CUgraphNode copies[2] = {}, kernels[4] = {}, fill = nullptr;
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   uint32_t expected[2] = {0, 0};
 
-  explicit Instance(Work& w) : work(w) {
+  explicit Instance(Work& w, bool mapped = false) : work(w) {
+    size_t piece_bytes = kWords * 4;
+    CUdeviceptr base = 0;
+    if (mapped) base = map_memory(3, &piece_bytes);
+    else CU(cuMemAlloc(&base, 3 * piece_bytes));
+    buffers[0] = {base}, buffers[1] = {base + piece_bytes}, own = {base + 2 * piece_bytes};
     for (auto& buffer : buffers) CU(cuMemsetD32(buffer.pointer, 0, kWords));
     CU(cuGraphCreate(&graph, 0));
     const CUDA_MEMCPY3D in = copy(own.pointer, buffers[0].pointer), out = copy(buffers[0].pointer, own.pointer);
@@ -116,7 +145,11 @@ struct Instance {
     CU(cuGraphLaunch(exec, work.stream));
   }
   void verify() {
-    for (int i = 0; i < 2; ++i) EXPECT(buffers[i].read() == std::vector<uint32_t>(kWords, expected[i]));
+    for (int i = 0; i < 2; ++i) {
+      std::vector<uint32_t> got(kWords);
+      CU(cuMemcpyDtoH(got.data(), buffers[i].pointer, kWords * 4));
+      EXPECT(got == std::vector<uint32_t>(kWords, expected[i]));
+    }
   }
 };
 
@@ -147,7 +180,7 @@ void once(const std::string& what, Work& work, Instance* instance, uint32_t i, u
     SHOW(cuEventQuery(work.event));
   } else if (what == "uploads") {
     const uint32_t values[4] = {1, 2, 3, 4};
-    CU(cuMemcpyHtoD(work.data.pointer, values, sizeof values));
+    CU(cuMemcpyHtoD(work.upload_to, values, sizeof values));
   } else if (what == "updates") {
     instance->run(i);
   } else if (what == "refused") {
@@ -168,15 +201,22 @@ void once(const std::string& what, Work& work, Instance* instance, uint32_t i, u
 
 int main(int argc, char** argv) {
   EXPECT(argc >= 2);
-  const std::string what = argv[1];
+  std::string what = argv[1];
+  const bool mapped = what.starts_with("mapped_");
+  if (mapped) what = what.substr(strlen("mapped_"));
   const int count = argc > 2 ? atoi(argv[2]) : 0;
   const uint32_t length = argc > 3 ? static_cast<uint32_t>(atoi(argv[3])) : 1;
   Work work;
   std::unique_ptr<Instance> instance;
   if (what == "updates" || what == "refused") {
-    instance = std::make_unique<Instance>(work);
+    instance = std::make_unique<Instance>(work, mapped);
     for (uint32_t i = 0; i < 2; ++i) instance->run(i);
     CU(cuStreamSynchronize(work.stream));
+  }
+  if (what == "uploads" && mapped) {
+    size_t piece_bytes;
+    const CUdeviceptr border = map_memory(2, &piece_bytes) + piece_bytes;
+    work.upload_to = border - 8;
   }
   say("ready");
   if (what == "idle") {

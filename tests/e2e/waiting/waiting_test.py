@@ -131,8 +131,13 @@ class Waiting(unittest.TestCase):
         self.assertEqual(client.end(), 0)
 
     def test_small_uploads_wait_for_nothing(self):
+        for what in ("uploads", "mapped_uploads"):
+            with self.subTest(what):
+                self.check_uploads(what)
+
+    def check_uploads(self, what):
         proxy = self.proxy()
-        client = Client(self, proxy, "uploads", 1000)
+        client = Client(self, proxy, what, 1000)
         before = proxy.function(client.process.pid)
         client.work()
         after = proxy.function(client.process.pid)
@@ -143,8 +148,13 @@ class Waiting(unittest.TestCase):
 
     def test_updates_of_an_instance_ask_nobody(self):
         """After the first step, which proves what the driver takes, updates and launches of an instance are posted."""
+        for what in ("updates", "mapped_updates"):
+            with self.subTest(what):
+                self.check_updates(what)
+
+    def check_updates(self, what):
         proxy = self.proxy()
-        client = Client(self, proxy, "updates", 300)
+        client = Client(self, proxy, what, 300)
         before = proxy.function(client.process.pid)
         client.work()
         client.go()

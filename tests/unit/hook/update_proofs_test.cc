@@ -94,9 +94,10 @@ TEST(UpdateShapes, OfAKernelSayEverythingButTheArguments) {
   EXPECT_FALSE(shape_of(&one, plain, 24, nullptr, &got));
 }
 
-// Two pieces of device memory, one from a pool, one of another device, pinned and mapped memory, two variables.
+// Two pieces of device memory, one from a pool, one of another device, pinned memory, two mapped pieces, two variables.
 struct Memory {
   static constexpr uint64_t kA = 0x10000, kB = 0x20000, kPool = 0x30000, kFar = 0x40000, kPinned = 0x50000, kMapped = 0x60000, kBytes = 4096;
+  static constexpr uint64_t kMappedToo = 0x90000;
   static constexpr uint64_t kOne = 0x70000, kOther = 0x80000;
   Context context, far;
   Memory() {
@@ -107,6 +108,7 @@ struct Memory {
     memory_map().insert({kFar, kBytes, 4, &far, MemoryKind::kDevice, 0});
     memory_map().insert({kPinned, kBytes, 5, &context, MemoryKind::kPinned, 0});
     memory_map().insert({kMapped, kBytes, 6, &context, MemoryKind::kMapped, 0});
+    memory_map().insert({kMappedToo, kBytes, 9, &context, MemoryKind::kMapped, 0});
     memory_map().insert({kOne, kBytes, 7, &context, MemoryKind::kGlobal, 0});
     memory_map().insert({kOther, kBytes, 8, &context, MemoryKind::kGlobal, 0});
   }
@@ -175,6 +177,28 @@ TEST(UpdateShapes, OfACopyNeedOneRowOfDeviceMemoryOnBothSides) {
   Allocation gone;
   ASSERT_TRUE(memory_map().remove(m.kB, MemoryKind::kDevice, &gone));
   EXPECT_FALSE(provable(copy(m.kA, m.kB, 64)));
+}
+
+TEST(UpdateShapes, OfACopyInMappedMemoryNeedTheGpusOwnOpenToIt) {
+  Memory m;
+  UpdateShape reference, got;
+  const auto provable = [&](const CUDA_MEMCPY3D& c) { return shape_of(c, &m.context, &got); };
+  EXPECT_FALSE(provable(copy(m.kA, m.kMapped, 64)));
+  memory_map().set_own_device(m.kMapped, 1);  // another GPU's
+  EXPECT_FALSE(provable(copy(m.kA, m.kMapped, 64)));
+  memory_map().set_own_device(m.kMapped, 0);
+  ASSERT_TRUE(shape_of(copy(m.kA, m.kMapped, 64), &m.context, &reference));
+  EXPECT_FALSE(provable(copy(m.kA, m.kMapped + 64, m.kBytes)));
+  EXPECT_FALSE(provable(copy(m.kA, m.kMappedToo, 64)));
+  memory_map().set_own_device(m.kMappedToo, 0);
+  EXPECT_TRUE(provable(copy(m.kA, m.kMappedToo + 128, 64)));
+  EXPECT_EQ(got, reference);
+  EXPECT_TRUE(provable(copy(m.kA, m.kB, 64)));
+  EXPECT_NE(got, reference);
+  memory_map().set_own_device(m.kMapped, -1);
+  EXPECT_FALSE(provable(copy(m.kA, m.kMapped, 64)));
+  memory_map().set_own_device(m.kA, 0);  // no mapping: nothing changes
+  EXPECT_TRUE(provable(copy(m.kA, m.kB, 64)));
 }
 
 CUDA_MEMSET_NODE_PARAMS fill(uint64_t dst, unsigned value, unsigned element, size_t width) {
