@@ -5,6 +5,7 @@
 // length, one that does not has burnt the whole spin and comes late besides, by what waking costs. Gaps that fall into two
 // groups (within a step, between steps) are so told apart, where a mean would fit neither.
 //
+// What a burnt nanosecond counts follows from the limit: where a core is free anyway the limit is long and burning is cheap.
 // spin_share() says how much of its limit a waiter may use when not all who are awake can have a core.
 //
 // Pure functions over plain values; the waiters' atomics and clocks are in sharedmem/wait.h.
@@ -39,12 +40,20 @@ constexpr uint64_t gap_bucket_end_ns(uint32_t bucket) { return uint64_t{1024} <<
 inline constexpr uint64_t kLeastSpinNs = 4'000;
 uint64_t best_spin(const Gaps& gaps, const SpinCost& cost);
 
-// Numerator of kWholeShare parts of the limit: all of it while each awake pair (a function and its session) can have two cores,
-// an eighth while there are not more than four times as many, then nothing.
-inline constexpr uint32_t kWholeShare = 8;
+// Of a wait that a futex wakes: a spin of the whole limit costs what being woken late does, so gaps of one length are waited
+// out up to the limit and slept through beyond it.
+constexpr SpinCost woken_cost(uint64_t limit_ns, uint64_t late_ns) {
+  return {limit_ns, late_ns, 0, static_cast<uint32_t>(limit_ns > late_ns ? limit_ns / late_ns : 1)};
+}
+
+// Numerator of kWholeShare parts of the limit: all of it while half of the cores stay free even if each awake pair (a function and
+// its session) takes two, a quarter while each can have two, a sixteenth while there are not more than four times as many, then nothing.
+inline constexpr uint32_t kWholeShare = 16;
 constexpr uint32_t spin_share(uint32_t cores, uint32_t awake_pairs) {
-  if (uint64_t{2} * awake_pairs <= cores) return kWholeShare;
-  return uint64_t{2} * awake_pairs <= uint64_t{4} * cores ? 1 : 0;
+  const uint64_t wanted = uint64_t{2} * awake_pairs;
+  if (2 * wanted <= cores) return kWholeShare;
+  if (wanted <= cores) return kWholeShare / 4;
+  return wanted <= uint64_t{4} * cores ? 1 : 0;
 }
 // With fewer cores nobody spins: what a spinner takes is what the others need.
 inline constexpr uint32_t kCoresToSpin = 8;

@@ -98,7 +98,7 @@ policies::SpinCost Waiter::spin_cost(WaitReason reason) const {
   const uint32_t spin_us = this->spin_us();
   if (reason == WaitReason::kRingSpace) return {};
   if (on_gpu(reason)) return {uint64_t{spin_us} * 100'000, kFirstNapNs / 2, kNapPart * 2, 64};
-  return {uint64_t{spin_us} * 1000, kWakeNs, 0, 4};
+  return policies::woken_cost(uint64_t{spin_us} * 1000, kWakeNs);
 }
 
 uint64_t Waiter::spin_budget_ns(WaitReason reason) const {
