@@ -24,6 +24,7 @@ import mps  # noqa: E402
 import read_result  # noqa: E402
 import result_file  # noqa: E402
 import tubetest  # noqa: E402
+import turns  # noqa: E402
 
 OPTIONS = argparse.Namespace()
 
@@ -156,6 +157,21 @@ class Results(unittest.TestCase):
 
     def test_a_slower_machine_is_not_a_worse_tube(self):
         self.assertNotIn("worse", self.compare(result(100), result(200, 2000.0)).stdout)
+
+    def test_blocks_in_turns_are_compared_with_their_neighbours(self):
+        """The machine was slow for two thirds of one arm's time and one third of the other's; each pair met the same."""
+        row = result(100)["rows"][0]
+        row["arms"] = {"native": {"p50_ns": 10.0, "blocks_ns": [10, 20, 10, 20, 10]}, "tube": {"p50_ns": 18.0, "blocks_ns": [9, 18, 9, 18, 18]}}
+        self.assertEqual(result_file.ratio(row, "tube"), 0.9)
+        row["arms"]["tube"].pop("blocks_ns")
+        self.assertEqual(result_file.ratio(row, "tube"), 1.8)
+        self.assertIsNone(turns.ratio([], []))
+
+    def test_arms_with_settings(self):
+        self.assertEqual(arm_set.words("tube:TUBE_SPIN_US=128:TUBE_LOG=info"), "through Tube, TUBE_SPIN_US=128 TUBE_LOG=info")
+        self.assertTrue(arm_set.SETTINGS.fullmatch("tube:TUBE_SPIN_US=128"))
+        for wrong in ("tube", "tube:", "tube-block:A=1", "native:A=1", "tube:A"):
+            self.assertFalse(arm_set.SETTINGS.fullmatch(wrong), wrong)
 
     def test_compare_refuses_what_it_cannot_compare(self):
         self.assertEqual(self.compare(result(100), {"something": "else"}).returncode, 2)

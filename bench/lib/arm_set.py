@@ -1,11 +1,14 @@
 """The arms of a bench: native, native under MPS, Tube, Tube without spinning; each starts programs and knows its own server.
 
+`tube:NAME=VALUE` (more of them behind further colons) is Tube with these variables on both sides, to hold two settings against each other.
+
 An arm that cannot be had here (no MPS, a proxy that does not start) is left out aloud, with the reason in the result; the others
 go on. Everything that was started is gone when the set is closed.
 """
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -22,7 +25,13 @@ from arms import Worker  # noqa: E402
 NAMES = ("native", "mps", "tube", "tube-block")
 WORDS = {"native": "one native process per function", "mps": "native processes under one MPS server",
          "tube": "through Tube, one proxy", "tube-block": "through Tube, TUBE_SPIN_US=0 on both sides"}
+SETTINGS = re.compile(r"tube((:[A-Z_]+=[^:,]*)+)")
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH")
+
+
+def words(name):
+    """What an arm is, to print."""
+    return WORDS.get(name) or "through Tube, " + " ".join(name.split(":")[1:])
 
 
 def cpu_ns(pid):
@@ -63,11 +72,11 @@ class Arm:
     def spawn(self, command, extra_env=None):
         """A measured program, started and not yet waited for (tests/gpu/arms.py)."""
         self.started += 1
-        label = f"{self.name}-{self.started}"
+        label = f"{self.name.replace(':', '-')}-{self.started}"
         function = f"{pathlib.Path(command[0]).name}-{self.started}"
         env = dict(self.env(function), **(extra_env or {}))
         for cache in CACHES:
-            env[cache] = str(self.set.work / f"cache-{self.name.partition('-')[0]}" / cache.lower())
+            env[cache] = str(self.set.work / f"cache-{re.split('[-:]', self.name)[0]}" / cache.lower())
         env["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         worker = Worker(label, self.started_by(command, function), env, str(self.set.work / label))
         self.set.workers.append(worker)
@@ -174,6 +183,11 @@ class ArmSet:
         if name == "mps" and self.backend == "sim":
             self.missing[name] = "the simulated GPU has no MPS"
             return
+        if settings := SETTINGS.fullmatch(name):
+            chosen = dict(pair.split("=", 1) for pair in settings[1][1:].split(":"))
+            kinds[name] = lambda n, s: TubeArm(n, s, chosen)
+        if name not in kinds:
+            sys.exit(f"bench: no arm {name}: there are {', '.join(NAMES)} and tube:NAME=VALUE")
         try:
             self.arms[name] = kinds[name](name, self)
         except (mps.MpsError, RuntimeError, OSError) as error:

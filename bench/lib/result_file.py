@@ -4,9 +4,10 @@
    "arms": {"native": "words", ...}, "missing": {"mps": "why"}, "options": {...}, "unit": "us",
    "rows": [{"group": "one client", "name": "launch", "arms": {"native": VALUES, "tube": VALUES}, "wrong": [...]}]}
 
-VALUES: p50_ns, p99_ns, max_ns; p50_low_ns, p50_high_ns (of the rounds); samples; and where they mean something per_s (operations per
+VALUES: p50_ns, p99_ns, max_ns; p50_low_ns, p50_high_ns (of the rounds); samples; blocks_ns (the median of each block, where the arms ran
+blocks in turns); and where they mean something per_s (operations per
 second of all clients together), client_cpu_s and server_cpu_s (CPU seconds per million operations), server_share (of one core, clients idle), per_call (what Tube's proxy
-counted, divided by the operations: records, round_trips, calls by name). Ratios are not stored: they are p50 over native's p50.
+counted, divided by the operations: records, round_trips, calls by name). Ratios are not stored: see ratio().
 """
 import datetime
 import json
@@ -15,6 +16,7 @@ import pathlib
 import platform
 
 import probe
+import turns
 
 
 def machine(driver):
@@ -31,15 +33,17 @@ def machine(driver):
 
 def header(bench, layout, backend, driver, arm_set, options, words):
     return {"bench": bench, "commit": layout.commit(), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            "backend": backend, "machine": machine(driver), "arms": {name: words[name] for name in arm_set.arms},
+            "backend": backend, "machine": machine(driver), "arms": {name: words(name) for name in arm_set.arms},
             "missing": arm_set.missing, "options": options, "unit": "us", "rows": []}
 
 
 def ratio(row, arm):
-    """p50 over native's, or None."""
+    """p50 over native's, of blocks in turns the median of their ratios; or None."""
     native, mine = row["arms"].get("native"), row["arms"].get(arm)
     if not native or not mine or not native.get("p50_ns"):
         return None
+    if "blocks_ns" in native and "blocks_ns" in mine:
+        return turns.ratio(native["blocks_ns"], mine["blocks_ns"])
     return mine["p50_ns"] / native["p50_ns"]
 
 

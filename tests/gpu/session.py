@@ -19,7 +19,7 @@ class Session:
         self.nvml = probe.Nvml(driver)
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="tube-gpu-"))
         self.deadline = time.monotonic() + options.budget
-        self.blocks = 2 if options.quick else 5
+        self.blocks = 5 if options.quick else 25
         self.proxy = None
 
     def close(self):
