@@ -212,6 +212,7 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   const Side from = side_of_box(job.src), to = side_of_box(job.dst);
   if ((job.src.says == Says::kDevice && !gpu_visible(from)) || (job.dst.says == Says::kDevice && !gpu_visible(to))) return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(from) && gpu_visible(to)) {
+    job.sure = job.sure && !mapped_and_far(job.dst.base, job.src.base);
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
     const CUresult r = synchronous && (from == Side::kPinned || to == Side::kPinned) ? settle_stream(stream) : CUDA_SUCCESS;
     if (synchronous) collect_output();

@@ -50,7 +50,7 @@ void want_chunks_for(uint64_t bytes) {
 }
 
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
-  const bool sure = surely_valid(dst, bytes, stream->context) && surely_valid(src, bytes, stream->context);
+  const bool sure = surely_valid(dst, bytes, stream->context) && surely_valid(src, bytes, stream->context) && !mapped_and_far(dst, src);
   Request<wire::tubeCopy> r(stream);
   r->stream = stream->id;
   r->dst = dst;
@@ -116,6 +116,17 @@ bool surely_valid(uint64_t address, uint64_t bytes, const Context* context) {
     bytes -= left;
   }
   return false;
+}
+
+bool mapped_and_far(uint64_t dst, uint64_t src) {
+  if (process().device_count < 2) return false;
+  Allocation a, b;
+  const bool dst_known = memory_map().find(dst, &a), src_known = memory_map().find(src, &b);
+  if (a.kind != MemoryKind::kMapped && b.kind != MemoryKind::kMapped) return false;
+  const auto gpu_of = [](const Allocation& x) {
+    return x.kind == MemoryKind::kMapped ? x.own_device : x.context == nullptr ? -1 : static_cast<int32_t>(x.context->device);
+  };
+  return !dst_known || !src_known || gpu_of(a) != gpu_of(b);
 }
 
 Side side_of(uint64_t address, Says says) {

@@ -1,0 +1,172 @@
+// Copies and fills in memory that the program mapped itself (cuMemMap), while access to it comes and goes: in one mapping, across
+// several, in a graph's nodes, and between two GPUs.
+#include "tests/conformance/two_gpus.h"
+
+namespace {
+
+constexpr size_t kBlock = 2 << 20;
+
+// Mapped piece by piece; nobody may touch it yet.
+CUdeviceptr mapped(int pieces, int gpu = 0) {
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu};
+  CUdeviceptr address = 0;
+  CU(cuMemAddressReserve(&address, pieces * kBlock, 0, 0, 0));
+  for (int i = 0; i < pieces; ++i) {
+    CUmemGenericAllocationHandle memory = 0;
+    CU(cuMemCreate(&memory, kBlock, &prop, 0));
+    CU(cuMemMap(address + i * kBlock, kBlock, 0, memory, 0));
+    CU(cuMemRelease(memory));
+  }
+  return address;
+}
+
+CUresult allow(CUdeviceptr address, size_t bytes, int gpu = 0, CUmemAccess_flags flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE) {
+  CUmemAccessDesc desc{{CU_MEM_LOCATION_TYPE_DEVICE, gpu}, flags};
+  return cuMemSetAccess(address, bytes, &desc, 1);
+}
+
+// Every way to touch 16 bytes, twice: what was right the first time may be wrong the second.
+void touch(CUdeviceptr at, CUdeviceptr plain) {
+  uint32_t words[4] = {1, 2, 3, 4};
+  for (int round = 0; round < 2; ++round) {
+    SHOW(cuMemcpyHtoD(at, words, sizeof words));
+    SHOW(cuMemsetD32Async(at + 8, 9, 1, nullptr));
+    SHOW(cuMemcpyDtoDAsync(plain, at, sizeof words, nullptr));
+    SHOW(cuMemcpyDtoD(at, plain, sizeof words));
+    SHOW(cuMemcpyDtoH(words, at, sizeof words));
+    printf("%u %u %u %u\n", words[0], words[1], words[2], words[3]);
+  }
+  SHOW(cuCtxSynchronize());
+}
+
+CUDA_MEMCPY3D row(CUdeviceptr dst, CUdeviceptr src) {
+  CUDA_MEMCPY3D p{};
+  p.srcMemoryType = p.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  p.srcDevice = src, p.dstDevice = dst;
+  p.WidthInBytes = 16, p.Height = p.Depth = 1;
+  return p;
+}
+
+}  // namespace
+
+CASE(access_comes_and_goes) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(4);
+  CU(cuMemsetD32(plain.pointer, 5, 4));
+  const CUdeviceptr at = mapped(1) + 64;
+  touch(at, plain.pointer);
+  for (auto flags : {CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}) {
+    SHOW(allow(at - 64, kBlock, 0, flags));
+    touch(at, plain.pointer);
+  }
+}
+
+CASE(another_mapping_at_the_same_address) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(4);
+  CU(cuMemsetD32(plain.pointer, 5, 4));
+  const CUdeviceptr at = mapped(1);
+  CU(allow(at, kBlock));
+  touch(at, plain.pointer);
+  CU(cuMemUnmap(at, kBlock));
+  SHOW(cuMemcpyDtoD(plain.pointer, at, 16));
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CUmemGenericAllocationHandle memory = 0;
+  CU(cuMemCreate(&memory, kBlock, &prop, 0));
+  CU(cuMemMap(at, kBlock, 0, memory, 0));
+  SHOW(cuMemcpyDtoD(plain.pointer, at, 16));
+  CU(allow(at, kBlock));
+  touch(at, plain.pointer);
+}
+
+CASE(across_two_mappings) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(4);
+  CU(cuMemsetD32(plain.pointer, 5, 4));
+  const CUdeviceptr base = mapped(2), border = base + kBlock - 8;
+  SHOW(allow(base, 2 * kBlock));
+  touch(border, plain.pointer);
+}
+
+FAULTING_CASE(across_into_a_mapping_without_access) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(4);
+  CU(cuMemsetD32(plain.pointer, 5, 4));
+  const CUdeviceptr base = mapped(2), border = base + kBlock - 8;
+  SHOW(allow(base, 2 * kBlock));
+  touch(border, plain.pointer);
+  SHOW(allow(base + kBlock, kBlock, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+  touch(border, plain.pointer);
+  SHOW(cuMemcpyDtoD(plain.pointer, base, 16));
+}
+
+CASE(across_many_mappings) {
+  Gpu gpu;
+  constexpr int kPieces = 12;
+  const CUdeviceptr base = mapped(kPieces);
+  CU(allow(base, kPieces * kBlock));
+  std::vector<uint32_t> words(kPieces * kBlock / 4 - 2);
+  for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint32_t>(i * 2654435761u);
+  SHOW(cuMemcpyHtoD(base + 4, words.data(), words.size() * 4));
+  SHOW(cuMemsetD32(base + 4 + 5 * kBlock, 7, 2 * kBlock / 4));
+  std::vector<uint32_t> back(words.size());
+  SHOW(cuMemcpyDtoH(back.data(), base + 4, back.size() * 4));
+  for (size_t i = 5 * kBlock / 4; i < 7 * kBlock / 4; ++i) words[i] = 7;
+  printf("equal %d\n", words == back);
+}
+
+CASE(copy_nodes_are_given_mapped_memory) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(4);
+  CU(cuMemsetD32(plain.pointer, 5, 4));
+  const CUdeviceptr open = mapped(1), other = mapped(1), closed = mapped(1);
+  CU(allow(open, kBlock));
+  CU(allow(other, kBlock));
+  CU(cuMemsetD32(open, 6, 4));
+  CU(cuMemsetD32(other, 7, 8));
+  DeviceArray<uint32_t> target(4);
+  CUgraph graph;
+  CU(cuGraphCreate(&graph, 0));
+  CUgraphNode node;
+  CUDA_MEMCPY3D copy = row(target.pointer, plain.pointer);
+  CU(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, gpu.context));
+  CUgraphExec exec;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  const auto update = [&](CUdeviceptr source) {
+    copy = row(target.pointer, source);
+    SHOW(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context));
+    SHOW(cuGraphLaunch(exec, nullptr));
+    uint32_t word = 0;
+    SHOW(cuMemcpyDtoH(&word, target.pointer + 12, 4));
+    printf("%u\n", word);
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (CUdeviceptr source : {open, other, plain.pointer, other + 16}) update(source);
+  }
+  update(open);
+  copy = row(target.pointer, closed);
+  SHOW(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context));
+  update(other);
+}
+
+TWO_DEVICES_CASE(open_to_its_own_gpu_only) {
+  TwoGpus gpus;
+  CUdeviceptr plain[2];
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    gpus.use(gpu);
+    CU(cuMemAlloc(&plain[gpu], 16));
+    CU(cuMemsetD32(plain[gpu], 50 + static_cast<unsigned>(gpu), 4));
+    CU(cuCtxSynchronize());
+  }
+  const CUdeviceptr at = mapped(1, 1);
+  SHOW(allow(at, kBlock, 1));
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    gpus.use(gpu);
+    printf("gpu %d\n", gpu);
+    for (CUdeviceptr memory : plain) touch(at, memory);
+  }
+}
