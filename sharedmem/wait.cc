@@ -18,10 +18,13 @@ namespace {
 constexpr uint64_t kPeerCheckNs = 50'000'000;  // how late a dead peer may be noticed; one poll(2) each
 constexpr uint64_t kProbeNs = 20'000'000;
 constexpr uint64_t kFirstNapNs = 20'000;
-constexpr uint64_t kLongestNapNs = 250'000;   // the price of a GPU word that nobody wakes us for
-constexpr uint64_t kNapPart = 16;             // a nap is this part of what was waited already
-constexpr uint64_t kWakeNs = 30'000;          // from the waker's futex call to the sleeper's next instruction (23 to 48 us)
-constexpr uint32_t kPausesPerClockRead = 32;  // a pause is about 40 ns on current x86: the clock every microsecond
+constexpr uint64_t kLongestNapNs = 250'000;  // the price of a GPU word that nobody wakes us for
+constexpr uint64_t kNapPart = 16;            // a nap is this part of what was waited already
+constexpr uint64_t kWakeNs = 30'000;         // from the waker's futex call to the sleeper's next instruction (23 to 48 us)
+// Pauses between two looks at the clock and the scheduler, a microsecond's worth at first. A pause is about 40 ns on current x86 and
+// leaves the other thread of the core alone (the program's, perhaps), those looks do not: who waits for long looks every five.
+constexpr uint32_t kPausesAtFirst = 32, kPausesLater = 128;
+constexpr uint64_t kLaterNs = 20'000;
 constexpr uint64_t kQuietSpinNs = 2'000;
 constexpr int kYields = 3;
 // An idle session is woken for whatever it has to know. It looks by itself at its stop flag in case a hostile client keeps its
@@ -132,7 +135,7 @@ bool Waiter::spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready) {
     // Past the first moments the other side may well be waiting for this very core: offer it, each time round. Costs a
     // waiter with a core of its own 0.3 us of latency; with both sides on one core it took a round trip from 100 us to 8.
     if (spent_ns > kQuietSpinNs) ::sched_yield();
-    for (uint32_t i = 0; i < kPausesPerClockRead; ++i) {
+    for (uint32_t i = spent_ns < kLaterNs ? kPausesAtFirst : kPausesLater; i != 0; --i) {
       cpu_pause();
       if (ready()) return true;
     }
