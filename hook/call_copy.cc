@@ -45,7 +45,7 @@ CUresult fill(CUdeviceptr dst, uint64_t pitch, uint32_t value, uint32_t element,
   if (dst == 0 || dst % element != 0 || (height > 1 && (pitch % element != 0 || pitch < width * element))) return CUDA_ERROR_INVALID_VALUE;
   const Side side = side_of(dst, Says::kDevice);
   if (side == Side::kPageable || out_of_reach(dst, stream)) return CUDA_ERROR_INVALID_VALUE;
-  const bool sure = surely_valid(dst, (height > 1 ? pitch * (height - 1) : 0) + width * element, stream->context);
+  const bool sure = surely_valid(dst, (height > 1 ? pitch * (height - 1) : 0) + width * element, stream);
   CUresult result;
   {
     Request<wire::tubeMemset> r(stream);

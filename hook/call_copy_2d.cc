@@ -165,7 +165,7 @@ bool pitches_fit(const Box& b, const uint64_t extent[3]) {
 }
 
 // The whole region in one allocation of this process, or host memory, or inside an array of a known layout.
-bool surely_inside(const Box& b, const Job& job, const Context* context) {
+bool surely_inside(const Box& b, const Job& job, const Stream* stream) {
   if (b.array != nullptr) return b.array->element_bytes != 0;
   if (b.says == Says::kHost) return true;
   constexpr uint64_t kFar = uint64_t{1} << 40;  // beyond it the products below say nothing
@@ -174,7 +174,7 @@ bool surely_inside(const Box& b, const Job& job, const Context* context) {
   }
   const unsigned __int128 last_row = static_cast<unsigned __int128>(b.origin[2] + job.extent[2] - 1) * b.height + b.origin[1] + job.extent[1] - 1;
   const unsigned __int128 end = last_row * b.pitch + b.origin[0] + job.extent[0];
-  return end < kFar && surely_valid(b.base, static_cast<uint64_t>(end), context);
+  return end < kFar && surely_valid(b.base, static_cast<uint64_t>(end), stream);
 }
 
 Side side_of_box(const Box& b) { return b.array != nullptr ? Side::kDevice : side_of(b.base, b.says); }
@@ -208,7 +208,7 @@ CUresult run(Job& job, Stream* stream, bool synchronous) {
   if ((job.src.array == nullptr && job.src.base == 0) || (job.dst.array == nullptr && job.dst.base == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent)) return CUDA_ERROR_INVALID_VALUE;
   if (surely_outside(job.src, job) || surely_outside(job.dst, job)) return CUDA_ERROR_INVALID_VALUE;
-  job.sure = surely_inside(job.src, job, stream->context) && surely_inside(job.dst, job, stream->context);
+  job.sure = surely_inside(job.src, job, stream) && surely_inside(job.dst, job, stream);
   const Side from = side_of_box(job.src), to = side_of_box(job.dst);
   if ((job.src.says == Says::kDevice && !gpu_visible(from)) || (job.dst.says == Says::kDevice && !gpu_visible(to))) return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(from) && gpu_visible(to)) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <new>
 
@@ -32,8 +33,8 @@ struct Mapped {
 };
 
 struct Vmm {
-  Lock reserving;  // rank 0: held while the proxy is asked, so that an address that comes again is entered behind its end
-  Lock lock;       // rank 3: all below
+  Lock changing;  // rank 0: held while the proxy is asked, so that what is entered here comes in the order in which the driver did it
+  Lock lock;      // rank 3: all below
   std::map<uint64_t, Mapped> by_address;
   std::map<uint64_t, uint64_t> reservations;  // base -> bytes
 };
@@ -89,13 +90,17 @@ void translate_back(CUmemLocation* location) {
   }
 }
 
-// What the driver has granted, for those who post operations on mapped memory (Allocation::own_device). Partly granted is not.
-void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, size_t count) {
+// What the driver has granted, for those who post operations on mapped memory (Allocation::own_device). Partly granted is not, and of
+// what it refused it may have done a part.
+void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, size_t count, bool granted) {
   Locked locked(vmm().lock);
   const auto& map = vmm().by_address;
-  for (auto it = map.lower_bound(begin); it != map.end() && it->first - begin < bytes; ++it) {
+  auto it = map.upper_bound(begin);
+  if (it != map.begin() && begin - std::prev(it)->first < std::prev(it)->second.size_bytes) --it;
+  for (; it != map.end() && (it->first < begin || it->first - begin < bytes); ++it) {
     const int32_t device = it->second.handle->device;
-    bool named = false, open = it->second.size_bytes <= bytes - (it->first - begin);
+    const bool whole = it->first >= begin && it->second.size_bytes <= bytes - (it->first - begin);
+    bool named = false, open = granted && whole;
     for (size_t i = 0; i < count; ++i) {
       if (device < 0 || desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].location.id != device) continue;
       named = true;
@@ -121,7 +126,7 @@ bool reservation_of(uint64_t address, uint64_t* base, uint64_t* bytes) {
 CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags) {
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   wire::cuMemAddressReserve_reply reply{};
-  Locked in_turn(vmm().reserving);
+  Locked in_turn(vmm().changing);
   Request<wire::cuMemAddressReserve> r;
   r->size = size;
   r->alignment = alignment;
@@ -137,7 +142,7 @@ CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CU
 
 CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   CUresult result;
-  Locked in_turn(vmm().reserving);
+  Locked in_turn(vmm().changing);
   {
     Request<wire::cuMemAddressFree> r;
     r->ptr = ptr;
@@ -189,6 +194,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   MemHandle* h = find_handle(handle);
   if (h == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult result;
+  Locked in_turn(vmm().changing);
   {
     Request<wire::cuMemMap> r;
     r->ptr = ptr;
@@ -208,6 +214,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   CUresult result;
+  Locked in_turn(vmm().changing);
   {
     Request<wire::cuMemUnmap> r;
     r->ptr = ptr;
@@ -242,6 +249,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
   }
   const auto bytes = static_cast<uint32_t>(count * sizeof sent[0]);
   CUresult result;
+  Locked in_turn(vmm().changing);
   {
     Request<wire::cuMemSetAccess> r(blob_room(bytes));
     r->ptr = ptr;
@@ -250,7 +258,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* des
     r.put(&wire::cuMemSetAccess::desc, sent, bytes);
     result = r.call();
   }
-  if (result == CUDA_SUCCESS) note_access(ptr, size, sent, count);
+  note_access(ptr, size, sent, count, result == CUDA_SUCCESS);
   return result;
 }
 

@@ -20,9 +20,9 @@ struct CopySides {
   Says dst, src;
 };
 CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream, bool synchronous);
-// Inside one allocation that this process made, so that a posted operation on it cannot be refused. Mapped memory, of one mapping
-// or a few side by side, is that for `context`'s GPU while it is its own and open to it; nullptr: never.
-bool surely_valid(uint64_t address, uint64_t bytes, const Context* context);
+// Inside one allocation that this process made, so that a posted operation on it cannot be refused. Mapped memory, of one mapping or,
+// outside of captures, a few side by side, is that for `stream`'s GPU while it is its own and open to it; nullptr: never.
+bool surely_valid(uint64_t address, uint64_t bytes, const Stream* stream);
 // Is one of them mapped memory and the other on another GPU, or not known (0: an array)? Whether such a copy may be is for the driver to say.
 bool mapped_and_far(uint64_t dst, uint64_t src);
 

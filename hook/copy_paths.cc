@@ -50,7 +50,7 @@ void want_chunks_for(uint64_t bytes) {
 }
 
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
-  const bool sure = surely_valid(dst, bytes, stream->context) && surely_valid(src, bytes, stream->context) && !mapped_and_far(dst, src);
+  const bool sure = surely_valid(dst, bytes, stream) && surely_valid(src, bytes, stream) && !mapped_and_far(dst, src);
   Request<wire::tubeCopy> r(stream);
   r->stream = stream->id;
   r->dst = dst;
@@ -103,15 +103,15 @@ void note_memory_shared() {
   if (Context* current = current_context(); current != nullptr && !current->primary) finish(current);
 }
 
-bool surely_valid(uint64_t address, uint64_t bytes, const Context* context) {
+bool surely_valid(uint64_t address, uint64_t bytes, const Stream* stream) {
   constexpr int kFew = 8;  // a look at more costs what an answer does
   Allocation a;
   for (int i = 0; i < kFew && memory_map().find(address, &a); ++i) {
     const bool mapped = a.kind == MemoryKind::kMapped;
-    if (mapped && (context == nullptr || a.own_device != static_cast<int32_t>(context->device))) return false;
+    if (mapped && (stream == nullptr || a.own_device != static_cast<int32_t>(stream->context->device))) return false;
+    if (i > 0 && (!mapped || capturing(stream))) return false;
     const uint64_t left = a.size_bytes - (address - a.base);
     if (bytes <= left) return true;
-    if (!mapped) return false;
     address += left;
     bytes -= left;
   }
@@ -123,8 +123,11 @@ bool mapped_and_far(uint64_t dst, uint64_t src) {
   Allocation a, b;
   const bool dst_known = memory_map().find(dst, &a), src_known = memory_map().find(src, &b);
   if (a.kind != MemoryKind::kMapped && b.kind != MemoryKind::kMapped) return false;
-  const auto gpu_of = [](const Allocation& x) {
-    return x.kind == MemoryKind::kMapped ? x.own_device : x.context == nullptr ? -1 : static_cast<int32_t>(x.context->device);
+  // Opened memory and a graph's may be another GPU's than their context's.
+  const auto gpu_of = [](const Allocation& x) -> int32_t {
+    if (x.kind == MemoryKind::kMapped) return x.own_device;
+    const bool its_contexts = x.kind == MemoryKind::kDevice || x.kind == MemoryKind::kPinned || x.kind == MemoryKind::kGlobal;
+    return its_contexts && x.context != nullptr ? static_cast<int32_t>(x.context->device) : -1;
   };
   return !dst_known || !src_known || gpu_of(a) != gpu_of(b);
 }
@@ -155,7 +158,7 @@ CUresult chunk_wait_code(shared::WaitResult result) {
 }
 
 CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool left) {
-  const bool sure = surely_valid(dst, bytes, stream->context);  // otherwise each piece waits for its answer, see copy_visible
+  const bool sure = surely_valid(dst, bytes, stream);  // otherwise each piece waits for its answer, see copy_visible
   if (bytes <= abi::kMaxInlineCopyBytes) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
@@ -183,7 +186,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
 }
 
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) {
-  const bool sure = surely_valid(src, bytes, stream->context);
+  const bool sure = surely_valid(src, bytes, stream);
   shared::ChunkPool& pool = connection().chunks;
   want_chunks_for(bytes);
   const shared::Probe probe{probe_for_faults, stream};

@@ -153,6 +153,94 @@ CASE(copy_nodes_are_given_mapped_memory) {
   update(other);
 }
 
+CASE(rows_in_mapped_memory) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(64);
+  CU(cuMemsetD32(plain.pointer, 5, 64));
+  const CUdeviceptr base = mapped(2), border = base + kBlock - 24;
+  CU(allow(base, 2 * kBlock));
+  SHOW(cuMemsetD2D32(border, 16, 3, 2, 4));
+  CUDA_MEMCPY2D rows{};
+  rows.srcMemoryType = rows.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  rows.srcDevice = border, rows.srcPitch = 16;
+  rows.dstDevice = plain.pointer, rows.dstPitch = 32;
+  rows.WidthInBytes = 8, rows.Height = 4;
+  SHOW(cuMemcpy2D(&rows));
+  uint32_t words[32] = {};
+  rows.dstMemoryType = CU_MEMORYTYPE_HOST, rows.dstHost = words;
+  SHOW(cuMemcpy2D(&rows));
+  for (uint32_t word : words) printf("%u ", word);
+  printf("\n");
+  CU(cuMemcpyDtoH(words, plain.pointer, sizeof words));
+  for (uint32_t word : words) printf("%u ", word);
+  printf("\n");
+}
+
+CASE(a_part_of_a_mapping_is_closed) {
+  Gpu gpu;
+  const CUdeviceptr at = mapped(2);
+  CU(allow(at, 2 * kBlock));
+  SHOW(cuMemsetD32(at, 1, 4));
+  SHOW(allow(at + kBlock / 2, kBlock, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+  SHOW(allow(at + kBlock / 2, kBlock / 2, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+  SHOW(allow(at, kBlock / 2, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+  for (CUdeviceptr place : {at, at + kBlock / 2, at + kBlock, at + kBlock + kBlock / 2}) SHOW(cuMemsetD32(place, 1, 4));
+}
+
+CASE(a_refused_change_of_access) {
+  Gpu gpu;
+  const CUdeviceptr at = mapped(1);
+  CU(allow(at, kBlock));
+  SHOW(cuMemsetD32(at, 1, 4));
+  CUmemAccessDesc both[2] = {{{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_NONE},
+                             {{CU_MEM_LOCATION_TYPE_DEVICE, 1000}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}};
+  SHOW(cuMemSetAccess(at, kBlock, both, 2));
+  SHOW(cuMemsetD32(at, 1, 4));
+  both[1] = {{CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  SHOW(cuMemSetAccess(at, kBlock, both, 2));
+  SHOW(cuMemsetD32(at, 1, 4));
+}
+
+CASE(captured_in_and_across_mappings) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(4);
+  const CUdeviceptr base = mapped(3), border = base + kBlock - 8;
+  CU(allow(base, 2 * kBlock));
+  CUstream stream;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  for (CUdeviceptr at : {base, border, base + 2 * kBlock}) {
+    SHOW(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    SHOW(cuMemsetD32Async(at, 8, 4, stream));
+    SHOW(cuMemcpyDtoDAsync(plain.pointer, at, 16, stream));
+    CUgraph graph = nullptr;
+    SHOW(cuStreamEndCapture(stream, &graph));
+    if (graph == nullptr) continue;
+    CUgraphExec exec = nullptr;
+    SHOW(cuGraphInstantiate(&exec, graph, 0));
+    if (exec == nullptr) continue;
+    SHOW(cuGraphLaunch(exec, stream));
+    SHOW(cuStreamSynchronize(stream));
+    uint32_t words[4] = {};
+    SHOW(cuMemcpyDtoH(words, plain.pointer, sizeof words));
+    printf("%u %u\n", words[0], words[3]);
+  }
+}
+
+CASE(in_a_created_context) {
+  Gpu gpu;
+  DeviceArray<uint32_t> plain(4);
+  CU(cuMemsetD32(plain.pointer, 5, 4));
+  const CUdeviceptr at = mapped(1);
+  CU(allow(at, kBlock));
+  touch(at, plain.pointer);
+  CUcontext made = nullptr;
+  CU(cuCtxCreate(&made, nullptr, 0, 0));
+  touch(at + 64, plain.pointer);
+  CU(cuCtxDestroy(made));
+  CU(cuCtxSetCurrent(gpu.context));
+  touch(at + 128, plain.pointer);
+}
+
 TWO_DEVICES_CASE(open_to_its_own_gpu_only) {
   TwoGpus gpus;
   CUdeviceptr plain[2];

@@ -45,7 +45,7 @@ struct Work {
 CUdeviceptr map_memory(int pieces, size_t* piece_bytes) {
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   CU(cuMemGetAllocationGranularity(piece_bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   CUdeviceptr base;
   CU(cuMemAddressReserve(&base, *piece_bytes * pieces, 0, 0, 0));
