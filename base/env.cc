@@ -27,7 +27,7 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_PREINIT", "0", "1: load the real driver on a background thread at program start. Set by `tubectl run`."},
     {"TUBE_OFF", "0", "1: Tube's libcuda.so.1 joins no proxy; `tubectl run` leaves the program alone."},
     {"TUBE_SPIN_US", "chosen by the proxy from the number of cores",
-     "How long a wait may spin, in microseconds, before it sleeps (for what the GPU writes a hundred times that); 0 never spins."},
+     "How long a wait may spin, in microseconds, before it sleeps (for what the GPU writes 128 times that, 20 ms at most); 0 never spins."},
     {"TUBE_COALESCE_US", "5 with eight or more cores, else 1",
      "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches each by itself."},
     {"TUBE_HOOK_LIB", "found beside the tools", "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},

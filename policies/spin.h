@@ -55,6 +55,14 @@ constexpr uint32_t spin_share(uint32_t cores, uint32_t awake_pairs) {
   if (wanted <= cores) return kWholeShare / 4;
   return wanted <= uint64_t{4} * cores ? 1 : 0;
 }
+// The limit where nobody sets another, in microseconds. All three shares of it reach the end of a bucket: 524, 131 and 33 us.
+inline constexpr uint32_t kDefaultSpinUs = 528;
+// How much longer a wait for what the GPU writes may spin, and how long at most: natively a synchronise spins all the way.
+inline constexpr uint64_t kGpuSpins = 128, kLongestGpuSpinNs = 20'000'000;
+constexpr uint64_t gpu_spin_limit_ns(uint32_t spin_us) {
+  const uint64_t limit_ns = uint64_t{spin_us} * 1000 * kGpuSpins;
+  return limit_ns < kLongestGpuSpinNs ? limit_ns : kLongestGpuSpinNs;
+}
 // With fewer cores nobody spins: what a spinner takes is what the others need.
 inline constexpr uint32_t kCoresToSpin = 8;
 

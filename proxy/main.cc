@@ -54,7 +54,7 @@ bool many_cores() { return usable_cores() >= policies::kCoresToSpin; }
 // Spinning pays where a session and its client can both have a core; on a small machine it only takes the other's time.
 uint32_t default_spin_us() {
   if (auto set = env_number(Env::kSpinUs)) return static_cast<uint32_t>(*set);
-  return many_cores() ? 525 : 0;  // the gaps of a slow program's launches, and a bucket's end (decision 11)
+  return many_cores() ? policies::kDefaultSpinUs : 0;
 }
 
 uint32_t cores_to_share() { return env_number(Env::kSpinUs) ? 0 : usable_cores(); }

@@ -26,6 +26,7 @@ constexpr uint64_t kWakeNs = 30'000;         // from the waker's futex call to t
 constexpr uint32_t kPausesAtFirst = 32, kPausesLater = 128;
 constexpr uint64_t kLaterNs = 20'000;
 constexpr uint64_t kQuietSpinNs = 2'000;
+constexpr uint64_t kRousedSpinNs = 200'000;  // for what a program does first when its wait has ended
 constexpr int kYields = 3;
 // An idle session is woken for whatever it has to know. It looks by itself at its stop flag in case a hostile client keeps its
 // sleep flag up (see wake_reader), and more often at a client that closed its socket and whose death nobody else would see.
@@ -100,7 +101,7 @@ uint32_t Waiter::spin_us() const {
 policies::SpinCost Waiter::spin_cost(WaitReason reason) const {
   const uint32_t spin_us = this->spin_us();
   if (reason == WaitReason::kRingSpace) return {};
-  if (on_gpu(reason)) return {uint64_t{spin_us} * 100'000, kFirstNapNs / 2, kNapPart * 2, 64};
+  if (on_gpu(reason)) return {policies::gpu_spin_limit_ns(spin_us), kFirstNapNs / 2, kNapPart * 2, 64};
   return policies::woken_cost(uint64_t{spin_us} * 1000, kWakeNs);
 }
 
@@ -177,7 +178,8 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
     if (ready()) break;
     // Woken for something that is to come (rouse_reader), or to look at a flag.
     const bool roused = reason == WaitReason::kRecord && announced && atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;
-    if (const uint64_t limit = spin_cost(reason).limit_ns; roused && limit != 0 && spin(now_ns(), limit, ready)) break;
+    const uint64_t limit_ns = std::min(spin_cost(reason).limit_ns, kRousedSpinNs);
+    if (roused && limit_ns != 0 && spin(now_ns(), limit_ns, ready)) break;
   }
   if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
   return result;

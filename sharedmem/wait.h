@@ -1,6 +1,6 @@
 // The one wait helper. Every wait of hook and proxy on the other side goes through Waiter, under a reason's name.
 //
-// A wait spins first, for at most `spin_us` (a hundred times that for what the GPU writes) and for as long as that lately paid
+// A wait spins first, for at most `spin_us` (for what the GPU writes 128 times that, 20 ms at most) and for as long as that lately paid
 // for waits of this reason (policies/spin.h), offering its core to others meanwhile. Then it sleeps. Words
 // that a process writes are slept on as futexes, announced by the protocols of abi.h; words that the GPU writes have no
 // waker, so the wait polls, with naps of a sixteenth of what it waited already, 20 to 250 us. While it sleeps it looks

@@ -42,8 +42,10 @@ TEST(Spin, ShrinksForAReasonWhoseWaitsAreLongAndOnlyForIt) {
 
 TEST(Spin, IsLongForWhatTheGpuWritesAndNoneForAFullRing) {
   Waiter waiter(10);
-  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), 1'000'000u);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), 1'280'000u);
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kRingSpace), 0u);
+  waiter.set_spin_us(~0u);
+  EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kWord), policies::kLongestGpuSpinNs);
 }
 
 TEST(Spin, FollowsTheHintOfTheOtherSide) {
