@@ -175,6 +175,9 @@ class ArmSet:
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="tube-bench-"))
         self.workers, self.arms, self.missing = [], {}, {}
         for name in names:
+            if name not in NAMES and not SETTINGS.fullmatch(name):
+                sys.exit(f"bench: no arm {name}: there are {', '.join(NAMES)} and tube:NAME=VALUE")
+        for name in names:
             self.add(name)
 
     def add(self, name):
@@ -186,8 +189,6 @@ class ArmSet:
         if settings := SETTINGS.fullmatch(name):
             chosen = dict(pair.split("=", 1) for pair in settings[1][1:].split(":"))
             kinds[name] = lambda n, s: TubeArm(n, s, chosen)
-        if name not in kinds:
-            sys.exit(f"bench: no arm {name}: there are {', '.join(NAMES)} and tube:NAME=VALUE")
         try:
             self.arms[name] = kinds[name](name, self)
         except (mps.MpsError, RuntimeError, OSError) as error:

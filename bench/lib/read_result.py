@@ -18,6 +18,9 @@ def from_report(report):
             continue
         arms = {arm: {"p50_ns": latency[arm]["p50_us"] * 1e3, "p99_ns": latency[arm]["p99_us"] * 1e3, "samples": latency[arm]["steps"]}
                 for arm in ("native", "tube")}
+        for arm in arms:
+            if "blocks_us" in latency[arm]:
+                arms[arm]["blocks_ns"] = [block * 1e3 for block in latency[arm]["blocks_us"]]
         if item.get("per_step"):
             arms["tube"]["per_call"] = item["per_step"]
         rows.append({"group": "steps", "name": item["item"], "arms": arms})

@@ -20,8 +20,9 @@ def latency(native, tube):
     out = {}
     for name, blocks in (("native", native), ("tube", tube)):
         values = [value for block in blocks for value in block]
-        out[name] = {"p50_us": percentile(values, 0.5) / 1e3, "p99_us": percentile(values, 0.99) / 1e3, "steps": len(values)}
-    out["ratio_p50"] = turns.ratio(*([statistics.median(block) for block in blocks] for blocks in (native, tube)))
+        out[name] = {"p50_us": percentile(values, 0.5) / 1e3, "p99_us": percentile(values, 0.99) / 1e3, "steps": len(values),
+                     "blocks_us": [statistics.median(block) / 1e3 for block in blocks]}
+    out["ratio_p50"] = turns.ratio(out["native"]["blocks_us"], out["tube"]["blocks_us"])
     out["ratio_p99"] = out["tube"]["p99_us"] / out["native"]["p99_us"]
     return out
 
@@ -107,7 +108,7 @@ def text(header, results):
     parts = [f"Tube on a GPU: commit {header['commit']}, {header['gpu']}, driver {header['driver']}, {header['date']}", ""]
     if single:
         parts += ["s: seconds from process start to the end of its warm-up (workers) or to its end (programs).",
-                  "p50/p99: one step, arms interleaved block by block in one run.", "", table(single), "", *memory_lines(single),
+                  "p50/p99: one step, arms interleaved block by block in one run; ratio: the median of what neighbouring blocks say.", "", table(single), "", *memory_lines(single),
                   *target_lines(single), ""]
     parts += case_table(many) if many else []
     parts.append("items: " + count_words(r["result"] for r in results))
