@@ -9,6 +9,7 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/device_output.h"
 #include "proxy/gpus.h"
+#include "proxy/module_cache.h"
 #include "proxy/quiet_calls.h"
 #include "proxy/session.h"
 #include "sharedmem/accessors.h"
@@ -21,7 +22,14 @@ namespace {
 // Others may become the owner in between; each that does has launched something, so one of us goes on.
 constexpr int kTries = 16;
 
-CUresult in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) { return turn == LaunchTurn::kQuiet ? quietly(launch) : launch(); }
+CUresult in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) {
+  switch (turn) {
+    case LaunchTurn::kNone: break;
+    case LaunchTurn::kQuiet: return quietly(launch);
+    case LaunchTurn::kQuietEverywhere: return quietly_everywhere(launch);
+  }
+  return launch();
+}
 
 }  // namespace
 
@@ -43,14 +51,14 @@ CUresult Session::launch_writing(const StreamOp& op, uint32_t writes, const std:
   for (int i = 0; i < kTries; ++i) {
     (void)DeviceOutput::Turn(*shared_.output, client_.id);
     bool owner = false;
-    const CUresult error = quietly([&] {
+    const CUresult error = in_turn(quiet, [&] {
       DeviceOutput::Turn turn(*shared_.output, client_.id, DeviceOutput::Turn::IfOwner{});
       owner = static_cast<bool>(turn);
       return owner ? write(std::move(turn)) : CUDA_SUCCESS;
     });
     if (owner) return error;
   }
-  return quietly([&] { return write(DeviceOutput::Turn(*shared_.output, client_.id)); });
+  return in_turn(quiet, [&] { return write(DeviceOutput::Turn(*shared_.output, client_.id)); });
 }
 
 bool Session::may_have_asserted() {
@@ -86,15 +94,22 @@ void fetch_assertion(Session& session) {
 
 }  // namespace
 
-// Generated but for what the graph's kernels may write.
+// Generated but for what the graph's kernels may write, and for the first launch into a stream of each GPU: a graph of one GPU's kernels
+// in another's stream makes the driver wait for that context (decision 9).
 CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Reply<wire::cuGraphLaunch>&) {
   const auto exec = session.resolve<CUgraphExec>(wire::Kind::kGraphExec, call->hGraph);
   if (exec.error != CUDA_SUCCESS) return exec.error;
   const StreamOp op = session.stream_op(call->hStream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const auto launch = [&] { return session.driver().cuGraphLaunch(exec.handle, op.stream); };
-  const CUresult error = session.graph_writes() == 0 ? launch() : session.launch_writing(op, session.graph_writes(), std::cref(launch));
-  if (error == CUDA_SUCCESS) session.graph_memory().launched({wire::Kind::kGraphExec, call->hGraph});
+  uint64_t& on_gpus = session.objects().find(wire::Kind::kGraphExec, call->hGraph)->on_gpus;
+  const uint64_t here = bit_of(session.context()->gpu);
+  const LaunchTurn turn = (on_gpus & here) == 0 && session.uses_several_gpus() ? LaunchTurn::kQuietEverywhere : LaunchTurn::kNone;
+  const CUresult error =
+      session.graph_writes() == 0 ? in_turn(turn, launch) : session.launch_writing(op, session.graph_writes(), std::cref(launch), turn);
+  if (error != CUDA_SUCCESS) return error;
+  on_gpus |= here;
+  session.graph_memory().launched({wire::Kind::kGraphExec, call->hGraph});
   return error;
 }
 

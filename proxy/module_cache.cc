@@ -311,7 +311,9 @@ void ModuleCache::unload(std::vector<std::shared_ptr<LoadedModule>>& modules) {
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {  // none when they are closed already
     if (std::none_of(modules.begin(), modules.end(), [gpu](const auto& module) { return module->home() == gpu; })) continue;
     if (driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
-    (void)quietly([&] { return unload_on(gpu); });
+    // A library may be in every GPU's context.
+    const auto unload_here = [&] { return unload_on(gpu); };
+    (void)(gpus_.count() > 1 ? quietly_everywhere(unload_here) : quietly(unload_here));
     CUcontext popped = nullptr;
     driver_.cuCtxPopCurrent_v2(&popped);
   }

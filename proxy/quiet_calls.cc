@@ -78,22 +78,15 @@ class Turns {
     spares_.erase(spares);
   }
 
-  void begin_call(const Driver& driver, uint32_t patience_ms) {
-    const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
-    for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
-      {
-        std::lock_guard lock(mutex_);
-        forget_ended(driver);
-        const bool quiet = !waits_come() && std::all_of(waits_.begin(), waits_.end(), [](const Wait& w) { return w.session == this_session(); });
-        if (quiet || now_ns() >= deadline) {
-          if (!quiet) log_warn("a call that waits for the whole context is made although a stream still waits for its program");
-          ++inside_;
-          return;
-        }
-      }
-      const timespec pause{0, nap};
-      nanosleep(&pause, nullptr);
-    }
+  // If only streams of the caller's own program wait, or `all_the_same`.
+  bool begin_call(const Driver& driver, bool all_the_same) {
+    std::lock_guard lock(mutex_);
+    forget_ended(driver);
+    const bool quiet = !waits_come() && std::all_of(waits_.begin(), waits_.end(), [](const Wait& w) { return w.session == this_session(); });
+    if (!quiet && !all_the_same) return false;
+    if (!quiet) log_warn("a call that waits for the whole context is made although a stream still waits for its program");
+    ++inside_;
+    return true;
   }
   bool try_begin_call(const Driver& driver) {
     std::lock_guard lock(mutex_);
@@ -149,29 +142,37 @@ struct Installed {
     std::lock_guard lock(mutex);
     return &turns[device];
   }
+  std::vector<Turns*> everywhere() {
+    int count = 0;
+    if (real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return {};
+    std::vector<Turns*> all;
+    std::lock_guard lock(mutex);
+    for (CUdevice device = 0; device < count; ++device) all.push_back(&turns[device]);
+    return all;
+  }
 };
 Installed* g_installed = nullptr;
 
-// A thread's turn: at most one of a device at a time, the others lie inside of it.
+// A thread's turn, of one device or of several: at most one of a device at a time, the others lie inside of it.
 class Turn {
  public:
   enum class When { kWait, kNow, kNowOrNever };
-  Turn(Installed& all, When when) {
-    Turns* turns = all.current();
-    if (turns == nullptr || held(turns)) return;
-    if (when != When::kNowOrNever) turns->begin_call(all.real, when == When::kWait ? all.patience_ms.load() : 0);
-    else if (!turns->try_begin_call(all.real)) {
-      refused_ = true;
-      return;
-    }
-    turns_ = turns;
+  enum class Where { kHere, kEverywhere };
+  Turn(Installed& all, When when, Where where = Where::kHere) {
+    std::vector<Turns*> wanted = where == Where::kEverywhere ? all.everywhere() : std::vector<Turns*>{all.current()};
+    std::erase_if(wanted, [](const Turns* turns) { return turns == nullptr || held(turns); });
+    if (wanted.empty()) return;
+    if (when != When::kNowOrNever) begin(all.real, wanted, when == When::kWait ? all.patience_ms.load() : 0);
+    else refused_ = !begin_all(wanted, [&](Turns& turns) { return turns.try_begin_call(all.real); });
+    if (refused_) return;
+    turns_ = std::move(wanted);
     outer_ = innermost_;
     innermost_ = this;
   }
   ~Turn() {
-    if (turns_ == nullptr) return;
+    if (turns_.empty()) return;
     innermost_ = outer_;
-    turns_->end_call();
+    for (Turns* turns : turns_) turns->end_call();
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -179,15 +180,35 @@ class Turn {
   bool refused() const { return refused_; }
   static bool held(const Turns* turns) {
     for (const Turn* turn = innermost_; turn != nullptr; turn = turn->outer_) {
-      if (turn->turns_ == turns) return true;
+      if (std::find(turn->turns_.begin(), turn->turns_.end(), turns) != turn->turns_.end()) return true;
     }
     return false;
   }
 
  private:
+  // All of them or none.
+  template <class Begin>
+  static bool begin_all(const std::vector<Turns*>& wanted, Begin one) {
+    for (size_t had = 0; had < wanted.size(); ++had) {
+      if (one(*wanted[had])) continue;
+      while (had != 0) wanted[--had]->end_call();
+      return false;
+    }
+    return true;
+  }
+  static void begin(const Driver& driver, const std::vector<Turns*>& wanted, uint32_t patience_ms) {
+    const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
+    for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
+      const bool all_the_same = now_ns() >= deadline;
+      if (begin_all(wanted, [&](Turns& turns) { return turns.begin_call(driver, all_the_same); })) return;
+      const timespec pause{0, nap};
+      nanosleep(&pause, nullptr);
+    }
+  }
+
   static inline thread_local const Turn* innermost_ = nullptr;
   const Turn* outer_ = nullptr;
-  Turns* turns_ = nullptr;
+  std::vector<Turns*> turns_;
   bool refused_ = false;
 };
 
@@ -284,6 +305,12 @@ void install_quiet_calls(Driver& table) {
 CUresult quietly(const std::function<CUresult()>& call) {
   if (g_installed == nullptr) return call();
   const Turn turn(*g_installed, Turn::When::kWait);
+  return call();
+}
+
+CUresult quietly_everywhere(const std::function<CUresult()>& call) {
+  if (g_installed == nullptr) return call();
+  const Turn turn(*g_installed, Turn::When::kWait, Turn::Where::kEverywhere);
   return call();
 }
 

@@ -38,6 +38,10 @@ void install_quiet_calls(Driver& table);
 // and when nothing is installed or no context is current.
 CUresult quietly(const std::function<CUresult()>& call);
 
+// The same in a turn of every device: for what makes the driver wait for other contexts than the current one. All are had at once or
+// none, so that who waits for one keeps no waits out of another.
+CUresult quietly_everywhere(const std::function<CUresult()>& call);
+
 // For what natively waits for nothing, and can do without: `call` in a turn if one is to be had at once, otherwise false. The
 // caller's own waits count as well: natively this call would not stand for them. What `call` then asks of the driver waits for kernels.
 bool quietly_if_nobody_waits(const std::function<void()>& call);

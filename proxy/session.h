@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -111,7 +112,7 @@ struct StreamOp {
 };
 
 // A launch that makes the driver wait for the whole context takes a turn (quiet_calls.h).
-enum class LaunchTurn : uint32_t { kNone, kQuiet };
+enum class LaunchTurn : uint32_t { kNone, kQuiet, kQuietEverywhere };
 
 struct Client {
   uint64_t id = 0;
@@ -232,6 +233,7 @@ class Session {
   void capture_started() { ++captures_; }
   void capture_ended() { captures_ -= captures_ != 0; }
   bool captures() const { return captures_ != 0; }
+  bool uses_several_gpus() const { return std::popcount(used_gpus_.load(std::memory_order_relaxed)) > 1; }
 
   // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are checked by the caller.
   CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }

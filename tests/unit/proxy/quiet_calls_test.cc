@@ -25,6 +25,7 @@ std::atomic<bool> g_over{false};  // the stream's wait has passed
 std::atomic<bool> g_capturing{false};
 std::atomic<int> g_unloads{0}, g_waits{0}, g_events{0}, g_destroyed{0}, g_loads{0}, g_limit{0};
 std::atomic<uint64_t> g_context{1};
+thread_local CUdevice t_device = 0;
 
 // How often each thread looked at an event.
 class Looks {
@@ -68,7 +69,8 @@ CUresult count(std::atomic<int>& calls) {
 
 Driver make_driver() {
   Driver d = test::make_fake_driver();
-  d.cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; };
+  d.cuCtxGetDevice = [](CUdevice* device) { return *device = t_device, CUDA_SUCCESS; };
+  d.cuDeviceGetCount = [](int* devices) { return *devices = 2, CUDA_SUCCESS; };
   d.cuCtxGetCurrent = [](CUcontext* context) { return *context = reinterpret_cast<CUcontext>(g_context.load()), CUDA_SUCCESS; };
   d.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
   d.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
@@ -116,7 +118,8 @@ class QuietCallsTest : public ::testing::Test {
   ~QuietCallsTest() override {
     g_over = true;
     set_quiet_patience(600'000);
-    EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+    for (t_device = 2; t_device-- != 0;) EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+    t_device = 0;
   }
   static Driver& driver() {
     static Driver d = make_driver();
@@ -134,6 +137,35 @@ TEST_F(QuietCallsTest, CallsGoOnWhenNothingWaits) {
   EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(quietly([] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(g_unloads, 1);
+}
+
+TEST_F(QuietCallsTest, ATurnOfEveryDeviceWaitsForAllAndKeepsNoneMeanwhile) {
+  t_device = 1;
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  std::thread caller([] { EXPECT_EQ(quietly_everywhere([] { return count(g_unloads); }), CUDA_SUCCESS); });
+  g_looks.wait_for(1, [] { return g_unloads != 0; });
+  EXPECT_EQ(g_unloads, 0);
+  t_device = 0;
+  EXPECT_EQ(wait(), CUDA_SUCCESS);  // the other device's turn is nobody's
+  g_over = true;
+  caller.join();
+  EXPECT_EQ(g_unloads, 1);
+}
+
+TEST_F(QuietCallsTest, InATurnOfEveryDeviceEachOnesCallsGoStraightOn) {
+  const auto unload = [] { return driver().cuModuleUnload(nullptr); };
+  EXPECT_EQ(quietly_everywhere([&] {
+              for (t_device = 2; t_device-- != 0;) EXPECT_EQ(unload(), CUDA_SUCCESS);
+              t_device = 0;
+              return quietly_everywhere(unload);
+            }),
+            CUDA_SUCCESS);
+  EXPECT_EQ(g_unloads, 3);
+  t_device = 1;
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  EXPECT_EQ(quietly_everywhere(unload), CUDA_SUCCESS);  // its own program's wait
+  t_device = 0;
+  EXPECT_EQ(g_unloads, 4);
 }
 
 TEST_F(QuietCallsTest, ACallBeginsWhenTheWaitIsOver) {
