@@ -6,6 +6,7 @@
 #include "hook/device_output.h"
 #include "hook/graph_target.h"
 #include "hook/launch.h"
+#include "hook/memory_map.h"
 #include "hook/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -90,6 +91,36 @@ CUresult end_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray
   return end->address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// What the driver compares when an instance's copy is given other memory (recorded in the chapter mapped_copies): a context's and the
+// host's on one hand, pools' and mapped memory on the other. The proxy's driver cannot tell, all memory of the GPU is mapped there.
+enum class Backing { kUnknown, kOfContext, kMapped };
+Backing backing_of(CUmemorytype type, const void* host, CUdeviceptr device) {
+  Allocation a;
+  if (type == CU_MEMORYTYPE_ARRAY || !memory_map().find(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device, &a))
+    return Backing::kUnknown;
+  switch (a.kind) {
+    case MemoryKind::kMapped: return Backing::kMapped;
+    case MemoryKind::kDevice: return (a.flags & kFromPool) != 0 ? Backing::kMapped : Backing::kOfContext;
+    case MemoryKind::kPinned:
+    case MemoryKind::kManaged: return Backing::kOfContext;
+    default: return Backing::kUnknown;
+  }
+}
+bool differ(Backing a, Backing b) { return a != Backing::kUnknown && b != Backing::kUnknown && a != b; }
+
+// One question: what the node copies that the instance was made with.
+bool other_backing(const NodeTarget& t, const CUDA_MEMCPY3D& now) {
+  CUDA_MEMCPY3D old{};
+  if (hook::cuGraphMemcpyNodeGetParams(t.handle, &old) != CUDA_SUCCESS) return false;
+  return differ(backing_of(old.srcMemoryType, old.srcHost, old.srcDevice), backing_of(now.srcMemoryType, now.srcHost, now.srcDevice)) ||
+         differ(backing_of(old.dstMemoryType, old.dstHost, old.dstDevice), backing_of(now.dstMemoryType, now.dstHost, now.dstDevice));
+}
+
+bool is_proven(const NodeTarget& t, const UpdateShape& shape) {
+  Locked locked(connection().producer);
+  return update_proofs().hold(t.exec, t.node, shape);
+}
+
 }  // namespace
 
 CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
@@ -105,6 +136,7 @@ CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
   if (t.op == NodeOp::kSet) forget_all_updates();  // what was a step may become another node under the same handle
   UpdateShape update;
   const bool provable = shape_of(*p, context_of(t), &update);
+  if (t.op == NodeOp::kExecSet && !(provable && is_proven(t, update)) && other_backing(t, *p)) return CUDA_ERROR_INVALID_VALUE;
   wire::tubeGraphCopyNode_reply reply{};
   CUresult result;
   {

@@ -20,7 +20,8 @@ enum class NodeOp : uint32_t { kAdd = 0, kSet = 1, kExecSet = 2 };
 struct NodeTarget {
   NodeOp op{};
   uint64_t graph = 0, exec = 0, node = 0;
-  Exec* instance = nullptr;  // of `exec`, when it is more than its handle
+  CUgraphNode handle = nullptr;  // of `node`
+  Exec* instance = nullptr;      // of `exec`, when it is more than its handle
   IdList dependencies;
   uint32_t dependency_bytes = 0;
   const CUgraphEdgeData* edges = nullptr;  // one per dependency, or none
@@ -64,6 +65,7 @@ inline CUresult setting(NodeTarget* t, CUgraphExec exec, CUgraphNode node) {
   if (slot == nullptr) return CUDA_ERROR_INVALID_VALUE;
   t->exec = slot->id;
   t->instance = static_cast<Exec*>(slot->object);
+  t->handle = node;
   return id_of(Kind::kGraphNode, node, &t->node);
 }
 

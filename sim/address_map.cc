@@ -19,7 +19,7 @@ bool allowed(const Range& r, bool write, const Accessor& who) {
       return who.dma || ((write ? r.writable : r.readable) & bit) != 0;
     case RangeKind::kMapped: {
       uint64_t mask = write ? r.writable : r.readable;
-      return (mask & bit) != 0 || (who.dma && mask != 0) || (who.dma && r.host_access);
+      return (mask & bit) != 0 || (who.dma && r.host_access);
     }
     case RangeKind::kManaged:
     case RangeKind::kHost:

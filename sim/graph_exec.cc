@@ -96,6 +96,16 @@ void start_graph(Launch& launch, const Graph& graph, const FencePtr& start, std:
   }
 }
 
+// A memset of mapped memory that may not be written: a capture takes it.
+bool fills_closed_memory(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    const auto* fill = std::get_if<MemsetWork>(&node->work);
+    if (fill == nullptr) return false;
+    const auto range = state().map.find(fill->params.dst);
+    return range && range->kind == RangeKind::kMapped && check_memset(node->context, fill->params) != CUDA_SUCCESS;
+  });
+}
+
 CUresult check_instantiable(const Graph& graph, Node** bad, CUgraphInstantiateResult* why) {
   *why = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   if (!graph.nodes.empty() && topological(graph).empty()) {
@@ -103,7 +113,7 @@ CUresult check_instantiable(const Graph& graph, Node** bad, CUgraphInstantiateRe
     *bad = graph.nodes.front().get();
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (has_unused_handle(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (has_unused_handle(graph) || fills_closed_memory(graph)) return CUDA_ERROR_INVALID_VALUE;
   return check_bodies(graph);
 }
 

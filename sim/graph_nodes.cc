@@ -46,6 +46,27 @@ CUresult set(Lock& lock, Node* node, CUgraphNodeParams* params) {
   return CUDA_SUCCESS;
 }
 
+// An instance's copy stays with the kind of memory it was made with: a context's and the host's on one hand, pools' and mapped on the
+// other. Of what is not known, nothing is said.
+bool other_backing(const State& s, const CUDA_MEMCPY3D& old, const CUDA_MEMCPY3D& now) {
+  const auto mapped = [&](CUmemorytype type, const void* host, CUdeviceptr device) -> std::optional<bool> {
+    if (type == CU_MEMORYTYPE_ARRAY) return std::nullopt;
+    const std::optional<Range> range = s.map.find(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device);
+    if (!range) return std::nullopt;
+    switch (range->kind) {
+      case RangeKind::kPool:
+      case RangeKind::kMapped: return true;
+      case RangeKind::kDevice:
+      case RangeKind::kHost:
+      case RangeKind::kManaged: return false;
+      default: return std::nullopt;
+    }
+  };
+  const auto differ = [](std::optional<bool> a, std::optional<bool> b) { return a && b && *a != *b; };
+  return differ(mapped(old.srcMemoryType, old.srcHost, old.srcDevice), mapped(now.srcMemoryType, now.srcHost, now.srcDevice)) ||
+         differ(mapped(old.dstMemoryType, old.dstHost, old.dstDevice), mapped(now.dstMemoryType, now.dstHost, now.dstDevice));
+}
+
 CUresult set_node(CUgraphNode hNode, CUgraphNodeParams* params) {
   State& s = state();
   Lock lock(s.mutex);
@@ -60,7 +81,11 @@ CUresult set_exec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* param
   Node* original = live_node(s, hNode);
   if (exec == nullptr || original == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Node* node = find_in_exec(exec, *original);
-  return node == nullptr ? CUDA_ERROR_INVALID_VALUE : set(lock, node, params);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto* copy = std::get_if<CopyWork>(&node->work);
+  if (copy != nullptr && params->type == CU_GRAPH_NODE_TYPE_MEMCPY && other_backing(s, copy->copy, params->memcpy.copyParams))
+    return CUDA_ERROR_INVALID_VALUE;
+  return set(lock, node, params);
 }
 
 // The node's work of the asked type, or null.

@@ -17,8 +17,9 @@ CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, u
   if (pitch % element != 0) return CUDA_ERROR_INVALID_VALUE;
   MemsetWork work;
   work.params = {dst, pitch, value, element, width, height};
-  if (CUresult r = check_memset(stream->context, work.params)) return r;
   auto range = s.map.find(dst);
+  const bool later = range && range->kind == RangeKind::kMapped && stream->capture != nullptr;  // looked at when it is instantiated
+  if (CUresult r = later ? CUDA_SUCCESS : check_memset(stream->context, work.params)) return r;
   if (range && range->kind == RangeKind::kDevice && !reaches(*stream->context, range->context)) return CUDA_ERROR_INVALID_VALUE;
   FencePtr fence;
   if (CUresult r = issue(lock, stream, work, &fence)) return r;

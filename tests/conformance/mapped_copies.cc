@@ -49,6 +49,50 @@ CUDA_MEMCPY3D row(CUdeviceptr dst, CUdeviceptr src) {
   return p;
 }
 
+CUdeviceptr plain_memory(size_t bytes = 4096) {
+  CUdeviceptr p = 0;
+  CU(cuMemAlloc(&p, bytes));
+  return p;
+}
+CUdeviceptr pitched_memory() {
+  CUdeviceptr p = 0;
+  size_t pitch = 0;
+  CU(cuMemAllocPitch(&p, &pitch, 1000, 4, 4));
+  return p;
+}
+CUdeviceptr pool_memory(CUmemoryPool pool = nullptr) {
+  CUdeviceptr p = 0;
+  if (pool == nullptr) CU(cuMemAllocAsync(&p, 4096, nullptr));
+  else CU(cuMemAllocFromPoolAsync(&p, 4096, pool, nullptr));
+  CU(cuStreamSynchronize(nullptr));
+  return p;
+}
+CUdeviceptr open_memory() {
+  const CUdeviceptr p = mapped(1);
+  CU(allow(p, kBlock));
+  return p;
+}
+CUdeviceptr pinned_memory() {
+  void* p = nullptr;
+  CU(cuMemHostAlloc(&p, 4096, 0));
+  return reinterpret_cast<CUdeviceptr>(p);
+}
+CUdeviceptr managed_memory() {
+  CUdeviceptr p = 0;
+  CU(cuMemAllocManaged(&p, 4096, CU_MEM_ATTACH_GLOBAL));
+  return p;
+}
+
+CUgraphExec copy_instance(const Gpu& gpu, CUdeviceptr dst, CUdeviceptr src, CUgraphNode* node) {
+  CUgraph graph;
+  CU(cuGraphCreate(&graph, 0));
+  const CUDA_MEMCPY3D copy = row(dst, src);
+  CU(cuGraphAddMemcpyNode(node, graph, nullptr, 0, &copy, gpu.context));
+  CUgraphExec exec;
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  return exec;
+}
+
 }  // namespace
 
 CASE(access_comes_and_goes) {
@@ -151,6 +195,73 @@ CASE(copy_nodes_are_given_mapped_memory) {
   copy = row(target.pointer, closed);
   SHOW(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context));
   update(other);
+}
+
+// Every kind of memory as the source that an instance's copy began with, and as the one it is given.
+CASE(copy_nodes_change_the_kind_of_memory) {
+  Gpu gpu;
+  CUmemoryPool made = nullptr;
+  CUmemPoolProps props{};
+  props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  props.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+  CU(cuMemPoolCreate(&made, &props));
+  const struct {
+    const char* name;
+    CUdeviceptr first, second;
+  } kinds[] = {
+      {"plain", plain_memory(), plain_memory()}, {"large", plain_memory(64 << 20), plain_memory(64 << 20)},   {"pitched", pitched_memory(), pitched_memory()},
+      {"pool", pool_memory(), pool_memory()},    {"own pool", pool_memory(made), pool_memory(made)},            {"mapped", open_memory(), open_memory()},
+      {"pinned", pinned_memory(), pinned_memory()}, {"managed", managed_memory(), managed_memory()},
+  };
+  const CUdeviceptr target = plain_memory(), pool_target = pool_memory(), mapped_target = open_memory();
+  CUgraphNode node;
+  for (const auto& from : kinds) {
+    CUgraphExec exec = copy_instance(gpu, target, from.first, &node);
+    printf("from %s:", from.name);
+    for (const auto& to : kinds) {
+      const CUDA_MEMCPY3D copy = row(target, to.second);
+      printf(" %d", static_cast<int>(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context)));
+    }
+    printf("\n");
+  }
+  CUgraphExec exec = copy_instance(gpu, target, kinds[0].first, &node);
+  for (CUdeviceptr to : {pool_target, mapped_target, target}) {
+    const CUDA_MEMCPY3D copy = row(to, kinds[0].second);
+    printf("to another target: %d\n", static_cast<int>(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context)));
+  }
+  CUDA_MEMSET_NODE_PARAMS fill{};
+  fill.dst = target, fill.elementSize = 4, fill.width = 4, fill.height = 1;
+  CUgraph graph;
+  CU(cuGraphCreate(&graph, 0));
+  CU(cuGraphAddMemsetNode(&node, graph, nullptr, 0, &fill, gpu.context));
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  for (const auto& to : kinds) {
+    fill.dst = to.first;
+    printf("memset of %s: %d\n", to.name, static_cast<int>(cuGraphExecMemsetNodeSetParams(exec, node, &fill, gpu.context)));
+  }
+}
+
+// The same without the host's memory, which in the proxy is of another kind than all of the GPU's.
+CASE(copy_nodes_change_the_kind_of_gpu_memory) {
+  Gpu gpu;
+  const struct {
+    const char* name;
+    CUdeviceptr first, second;
+  } kinds[] = {{"plain", plain_memory(), plain_memory()}, {"pool", pool_memory(), pool_memory()}, {"mapped", open_memory(), open_memory()}};
+  CUgraphNode node;
+  for (const auto& from : kinds) {
+    for (const auto& other : kinds) {
+      CUgraphExec exec = copy_instance(gpu, other.first, from.first, &node);
+      for (const auto& to : kinds) {
+        const CUDA_MEMCPY3D source = row(other.second, to.second), target = row(to.second, from.second);
+        printf("%s to %s, then from %s", from.name, other.name, to.name);
+        printf(" %d", static_cast<int>(cuGraphExecMemcpyNodeSetParams(exec, node, &source, gpu.context)));
+        printf(", then to it %d\n", static_cast<int>(cuGraphExecMemcpyNodeSetParams(exec, node, &target, gpu.context)));
+      }
+      SHOW(cuGraphLaunch(exec, nullptr));
+      SHOW(cuStreamSynchronize(nullptr));
+    }
+  }
 }
 
 CASE(rows_in_mapped_memory) {
