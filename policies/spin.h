@@ -46,17 +46,15 @@ constexpr SpinCost woken_cost(uint64_t limit_ns, uint64_t late_ns) {
   return {limit_ns, late_ns, 0, static_cast<uint32_t>(limit_ns > late_ns ? limit_ns / late_ns : 1)};
 }
 
-// Numerator of kWholeShare parts of the limit: all of it while half of the cores stay free even if each awake pair (a function and
-// its session) takes two, a quarter while each can have two, a sixteenth while there are not more than four times as many, then nothing.
-inline constexpr uint32_t kWholeShare = 16;
+// Numerator of kWholeShare parts of the limit: all of it while each awake pair (a function and its session) can have two cores,
+// a quarter while there are not more than four times as many, then nothing.
+inline constexpr uint32_t kWholeShare = 4;
 constexpr uint32_t spin_share(uint32_t cores, uint32_t awake_pairs) {
-  const uint64_t wanted = uint64_t{2} * awake_pairs;
-  if (2 * wanted <= cores) return kWholeShare;
-  if (wanted <= cores) return kWholeShare / 4;
-  return wanted <= uint64_t{4} * cores ? 1 : 0;
+  if (uint64_t{2} * awake_pairs <= cores) return kWholeShare;
+  return uint64_t{2} * awake_pairs <= uint64_t{4} * cores ? 1 : 0;
 }
-// The limit where nobody sets another, in microseconds. All three shares of it reach the end of a bucket: 524, 131 and 33 us.
-inline constexpr uint32_t kDefaultSpinUs = 528;
+// The limit where nobody sets another, in microseconds. Both shares of it reach the end of a bucket: 131 and 33 us.
+inline constexpr uint32_t kDefaultSpinUs = 132;
 // How much longer a wait for what the GPU writes may spin, and how long at most: natively a synchronise spins all the way.
 inline constexpr uint64_t kGpuSpins = 128, kLongestGpuSpinNs = 20'000'000;
 constexpr uint64_t gpu_spin_limit_ns(uint32_t spin_us) {
