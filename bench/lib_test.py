@@ -167,6 +167,18 @@ class Results(unittest.TestCase):
         self.assertEqual(result_file.ratio(row, "tube"), 1.8)
         self.assertIsNone(turns.ratio([], []))
 
+    def test_every_round_has_other_cpus(self):
+        rounds = [turns.cpus_of(number, range(16)) for number in range(16)]
+        self.assertTrue(all(len(cpus) == 4 for cpus in rounds))
+        self.assertEqual(set().union(*rounds[:4]), set(range(16)))
+        self.assertEqual(len({frozenset(cpus) for cpus in rounds}), 16)
+        self.assertIsNone(turns.cpus_of(0, range(4)))
+        with subprocess.Popen(["sleep", "60"]) as process:
+            turns.move(process.pid, {min(os.sched_getaffinity(0))})
+            self.assertEqual(os.sched_getaffinity(process.pid), {min(os.sched_getaffinity(0))})
+            process.kill()
+        turns.move(process.pid, {0})  # gone
+
     def test_arms_with_settings(self):
         self.assertEqual(arm_set.words("tube:TUBE_SPIN_US=128:TUBE_LOG=info"), "through Tube, TUBE_SPIN_US=128 TUBE_LOG=info")
         self.assertTrue(arm_set.SETTINGS.fullmatch("tube:TUBE_SPIN_US=128"))

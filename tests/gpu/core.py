@@ -7,6 +7,7 @@ import time
 
 import report
 import tubetest
+import turns
 from arms import Worker, WorkerError, first_difference
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -50,8 +51,10 @@ def per_step(total, steps):
 def run_blocks(session, native, tube, steps, deadline):
     """Blocks in turns, the arm that begins alternating; counters are read outside the timed steps."""
     latencies, total = {"native": [], "tube": []}, {}
+    cpus = os.sched_getaffinity(0)
     for block in range(session.blocks):
         for arm in (("native", "tube"), ("tube", "native"))[block % 2]:
+            turns.move((native if arm == "native" else tube).pid, turns.cpus_of(block, cpus))
             if arm == "native":
                 latencies[arm].append(native.run(steps, deadline))
             else:
