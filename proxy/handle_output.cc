@@ -22,14 +22,7 @@ namespace {
 // Others may become the owner in between; each that does has launched something, so one of us goes on.
 constexpr int kTries = 16;
 
-CUresult in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) {
-  switch (turn) {
-    case LaunchTurn::kNone: break;
-    case LaunchTurn::kQuiet: return quietly(launch);
-    case LaunchTurn::kQuietEverywhere: return quietly_everywhere(launch);
-  }
-  return launch();
-}
+CUresult in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) { return turn == LaunchTurn::kQuiet ? quietly(launch) : launch(); }
 
 }  // namespace
 
@@ -51,14 +44,14 @@ CUresult Session::launch_writing(const StreamOp& op, uint32_t writes, const std:
   for (int i = 0; i < kTries; ++i) {
     (void)DeviceOutput::Turn(*shared_.output, client_.id);
     bool owner = false;
-    const CUresult error = in_turn(quiet, [&] {
+    const CUresult error = quietly([&] {
       DeviceOutput::Turn turn(*shared_.output, client_.id, DeviceOutput::Turn::IfOwner{});
       owner = static_cast<bool>(turn);
       return owner ? write(std::move(turn)) : CUDA_SUCCESS;
     });
     if (owner) return error;
   }
-  return in_turn(quiet, [&] { return write(DeviceOutput::Turn(*shared_.output, client_.id)); });
+  return quietly([&] { return write(DeviceOutput::Turn(*shared_.output, client_.id)); });
 }
 
 bool Session::may_have_asserted() {
@@ -95,7 +88,7 @@ void fetch_assertion(Session& session) {
 }  // namespace
 
 // Generated but for what the graph's kernels may write, and for the first launch into a stream of each GPU: a graph of one GPU's kernels
-// in another's stream makes the driver wait for that context (decision 9).
+// in another's stream may make the driver wait for that context (decision 9).
 CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Reply<wire::cuGraphLaunch>&) {
   const auto exec = session.resolve<CUgraphExec>(wire::Kind::kGraphExec, call->hGraph);
   if (exec.error != CUDA_SUCCESS) return exec.error;
@@ -104,7 +97,7 @@ CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Repl
   const auto launch = [&] { return session.driver().cuGraphLaunch(exec.handle, op.stream); };
   uint64_t& on_gpus = session.objects().find(wire::Kind::kGraphExec, call->hGraph)->on_gpus;
   const uint64_t here = bit_of(session.context()->gpu);
-  const LaunchTurn turn = (on_gpus & here) == 0 && session.uses_several_gpus() ? LaunchTurn::kQuietEverywhere : LaunchTurn::kNone;
+  const LaunchTurn turn = (on_gpus & here) == 0 && session.uses_several_gpus() ? LaunchTurn::kQuiet : LaunchTurn::kNone;
   const CUresult error =
       session.graph_writes() == 0 ? in_turn(turn, launch) : session.launch_writing(op, session.graph_writes(), std::cref(launch), turn);
   if (error != CUDA_SUCCESS) return error;

@@ -101,22 +101,17 @@ bool Janitor::old_work_goes_on() {
   return !old_streams_.empty();
 }
 
-// A turn on each GPU from this one on, and the work within all of them: memory is registered with every GPU.
-bool Janitor::take_turn(uint32_t gpu, bool all_the_same) {
-  if (gpu < gpus_.count()) {
-    bool done = false;
-    driver_.cuCtxSetCurrent(gpus_[gpu].context);
-    const auto inside = [&] { done = take_turn(gpu + 1, all_the_same); };
-    if (!all_the_same) return quietly_if_nobody_waits(inside) && done;
-    quietly_all_the_same(inside);
-    return done;
-  }
-  driver_.cuCtxSetCurrent(gpus_[0].context);
-  {
-    std::lock_guard lock(mutex_);
-    working_ = true;
-  }
-  if (duties_.work) duties_.work();
+bool Janitor::take_turn(bool all_the_same) {
+  if (gpus_.count() != 0) driver_.cuCtxSetCurrent(gpus_[0].context);
+  const auto inside = [this] {
+    {
+      std::lock_guard lock(mutex_);
+      working_ = true;
+    }
+    if (duties_.work) duties_.work();
+  };
+  if (!all_the_same) return quietly_if_nobody_waits(inside);
+  quietly_all_the_same(inside);
   return true;
 }
 
@@ -132,7 +127,7 @@ void Janitor::run() {
     lock.unlock();
     if (duties_.collect) duties_.collect();
     const bool may_begin = !old_work_goes_on();
-    const bool done = may_begin && take_turn(0, all_the_same);
+    const bool done = may_begin && take_turn(all_the_same);
     if (done && duties_.told) duties_.told();
     lock.lock();
     working_ = false;

@@ -63,7 +63,7 @@ class Janitor {
   void run();
   void raise(Need need);
   bool out_of_patience() const;
-  bool take_turn(uint32_t gpu, bool all_the_same);
+  bool take_turn(bool all_the_same);
   bool old_work_goes_on();
 
   const Driver& driver_;

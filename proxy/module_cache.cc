@@ -311,9 +311,7 @@ void ModuleCache::unload(std::vector<std::shared_ptr<LoadedModule>>& modules) {
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {  // none when they are closed already
     if (std::none_of(modules.begin(), modules.end(), [gpu](const auto& module) { return module->home() == gpu; })) continue;
     if (driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
-    // A library may be in every GPU's context.
-    const auto unload_here = [&] { return unload_on(gpu); };
-    (void)(gpus_.count() > 1 ? quietly_everywhere(unload_here) : quietly(unload_here));
+    (void)quietly([&] { return unload_on(gpu); });
     CUcontext popped = nullptr;
     driver_.cuCtxPopCurrent_v2(&popped);
   }
@@ -343,18 +341,11 @@ void ModuleCache::unload_idle() {
 bool ModuleCache::make_room() {
   const Counts before = counts();
   if (before.idle == 0 && before.retired == 0) return false;
-  return if_all_are_quiet(0, [this] {
+  if (gpus_.count() == 0 || driver_.cuCtxPushCurrent_v2(gpus_[0].context) != CUDA_SUCCESS) return false;
+  const bool done = quietly_if_nobody_waits([this] {
     unload_retired();
     unload_idle();
   });
-}
-
-// In a turn of every GPU from `gpu` on, if all of them are to be had at once.
-bool ModuleCache::if_all_are_quiet(uint32_t gpu, const std::function<void()>& then) {
-  if (gpu == gpus_.count()) return then(), true;
-  if (driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) return false;
-  bool done = false;
-  (void)quietly_if_nobody_waits([&] { done = if_all_are_quiet(gpu + 1, then); });
   CUcontext popped = nullptr;
   driver_.cuCtxPopCurrent_v2(&popped);
   return done;

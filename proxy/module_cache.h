@@ -161,7 +161,6 @@ class ModuleCache {
   void take_idle(uint64_t above_bytes, std::vector<std::shared_ptr<LoadedModule>>* out);
   CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out,
                        bool* fresh);
-  bool if_all_are_quiet(uint32_t gpu, const std::function<void()>& then);
   void unload(std::vector<std::shared_ptr<LoadedModule>>& modules);
 
   const Driver& driver_;

@@ -29,7 +29,7 @@ uint64_t this_session() {
   return number;
 }
 
-// The turns of one device. The lock is the last to be taken: nothing is called under it but the driver's event calls, which never wait.
+// The turns. The lock is the last to be taken: nothing is called under it but the driver's event calls, which never wait.
 class Turns {
  public:
   // `inside`: the thread has a turn itself, and would wait for its own end.
@@ -78,15 +78,22 @@ class Turns {
     spares_.erase(spares);
   }
 
-  // If only streams of the caller's own program wait, or `all_the_same`.
-  bool begin_call(const Driver& driver, bool all_the_same) {
-    std::lock_guard lock(mutex_);
-    forget_ended(driver);
-    const bool quiet = !waits_come() && std::all_of(waits_.begin(), waits_.end(), [](const Wait& w) { return w.session == this_session(); });
-    if (!quiet && !all_the_same) return false;
-    if (!quiet) log_warn("a call that waits for the whole context is made although a stream still waits for its program");
-    ++inside_;
-    return true;
+  void begin_call(const Driver& driver, uint32_t patience_ms) {
+    const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
+    for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
+      {
+        std::lock_guard lock(mutex_);
+        forget_ended(driver);
+        const bool quiet = !waits_come() && std::all_of(waits_.begin(), waits_.end(), [](const Wait& w) { return w.session == this_session(); });
+        if (quiet || now_ns() >= deadline) {
+          if (!quiet) log_warn("a call that waits for the whole context is made although a stream still waits for its program");
+          ++inside_;
+          return;
+        }
+      }
+      const timespec pause{0, nap};
+      nanosleep(&pause, nullptr);
+    }
   }
   bool try_begin_call(const Driver& driver) {
     std::lock_guard lock(mutex_);
@@ -122,7 +129,7 @@ class Turns {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Wait> waits_;
-  std::map<CUcontext, std::vector<CUevent>> spares_;  // few: the device's own context and green ones
+  std::map<CUcontext, std::vector<CUevent>> spares_;  // few: the devices' own contexts and green ones
   size_t look_at_ = kFewWaits;                        // so many waits: see which have passed
   uint32_t queued_ = 0;                               // waits that stand until the calls in the driver have returned
   uint32_t submitting_ = 0;                           // waits on their way into a stream
@@ -131,84 +138,47 @@ class Turns {
 
 // Lives as long as the process: other threads may be in a call when main returns.
 struct Installed {
-  Driver real;
-  std::mutex mutex;
-  std::map<CUdevice, Turns> turns;  // entries stay where they are
+  explicit Installed(const Driver& table) : real(table) {}
+
+  const Driver real;
+  Turns turns;
   std::atomic<uint32_t> patience_ms = kPatience;
 
-  Turns* current() {
+  bool has_context() const {  // without one there is nothing to wait for
     CUdevice device = 0;
-    if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) return nullptr;  // no context: nothing to wait for
-    std::lock_guard lock(mutex);
-    return &turns[device];
-  }
-  std::vector<Turns*> everywhere() {
-    int count = 0;
-    if (real.cuDeviceGetCount(&count) != CUDA_SUCCESS) return {};
-    std::vector<Turns*> all;
-    std::lock_guard lock(mutex);
-    for (CUdevice device = 0; device < count; ++device) all.push_back(&turns[device]);
-    return all;
+    return real.cuCtxGetDevice(&device) == CUDA_SUCCESS;
   }
 };
 Installed* g_installed = nullptr;
 
-// A thread's turn, of one device or of several: at most one of a device at a time, the others lie inside of it.
+// A thread's turn: at most one at a time, the others lie inside of it.
 class Turn {
  public:
   enum class When { kWait, kNow, kNowOrNever };
-  enum class Where { kHere, kEverywhere };
-  Turn(Installed& all, When when, Where where = Where::kHere) {
-    std::vector<Turns*> wanted = where == Where::kEverywhere ? all.everywhere() : std::vector<Turns*>{all.current()};
-    std::erase_if(wanted, [](const Turns* turns) { return turns == nullptr || held(turns); });
-    if (wanted.empty()) return;
-    if (when != When::kNowOrNever) begin(all.real, wanted, when == When::kWait ? all.patience_ms.load() : 0);
-    else refused_ = !begin_all(wanted, [&](Turns& turns) { return turns.try_begin_call(all.real); });
-    if (refused_) return;
-    turns_ = std::move(wanted);
-    outer_ = innermost_;
-    innermost_ = this;
+  Turn(Installed& all, When when) {
+    if (held_ || !all.has_context()) return;
+    if (when != When::kNowOrNever) all.turns.begin_call(all.real, when == When::kWait ? all.patience_ms.load() : 0);
+    else if (!all.turns.try_begin_call(all.real)) {
+      refused_ = true;
+      return;
+    }
+    turns_ = &all.turns;
+    held_ = true;
   }
   ~Turn() {
-    if (turns_.empty()) return;
-    innermost_ = outer_;
-    for (Turns* turns : turns_) turns->end_call();
+    if (turns_ == nullptr) return;
+    held_ = false;
+    turns_->end_call();
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
   bool refused() const { return refused_; }
-  static bool held(const Turns* turns) {
-    for (const Turn* turn = innermost_; turn != nullptr; turn = turn->outer_) {
-      if (std::find(turn->turns_.begin(), turn->turns_.end(), turns) != turn->turns_.end()) return true;
-    }
-    return false;
-  }
+  static bool held() { return held_; }
 
  private:
-  // All of them or none.
-  template <class Begin>
-  static bool begin_all(const std::vector<Turns*>& wanted, Begin one) {
-    for (size_t had = 0; had < wanted.size(); ++had) {
-      if (one(*wanted[had])) continue;
-      while (had != 0) wanted[--had]->end_call();
-      return false;
-    }
-    return true;
-  }
-  static void begin(const Driver& driver, const std::vector<Turns*>& wanted, uint32_t patience_ms) {
-    const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
-    for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
-      const bool all_the_same = now_ns() >= deadline;
-      if (begin_all(wanted, [&](Turns& turns) { return turns.begin_call(driver, all_the_same); })) return;
-      const timespec pause{0, nap};
-      nanosleep(&pause, nullptr);
-    }
-  }
-
-  static inline thread_local const Turn* innermost_ = nullptr;
-  const Turn* outer_ = nullptr;
-  std::vector<Turns*> turns_;
+  static inline thread_local bool held_ = false;
+  Turns* turns_ = nullptr;  // to be ended with this
   bool refused_ = false;
 };
 
@@ -218,9 +188,9 @@ CUcontext current_context(const Driver& driver) {
 }
 
 // The event behind what was just submitted; nullptr when it will not run by itself.
-CUevent mark(Installed& all, Turns& turns, CUstream stream, CUcontext context) {
+CUevent mark(Installed& all, CUstream stream, CUcontext context) {
   if (is_capturing(all.real, stream)) return nullptr;
-  const CUevent event = turns.spare_event(all.real, context);
+  const CUevent event = all.turns.spare_event(all.real, context);
   if (event != nullptr && all.real.cuEventRecord(event, stream) != CUDA_SUCCESS) {
     all.real.cuEventDestroy_v2(event);
     return nullptr;
@@ -240,12 +210,12 @@ struct Quiet<Entry> {
 
 template <class Call>
 CUresult submit_wait(CUstream stream, Call call) {
-  Turns* turns = g_installed->current();
-  if (turns == nullptr) return call();
-  turns->begin_wait(Turn::held(turns));
+  if (!g_installed->has_context()) return call();
+  Turns& turns = g_installed->turns;
+  turns.begin_wait(Turn::held());
   const CUresult error = call();
   const CUcontext context = current_context(g_installed->real);
-  turns->end_wait(error == CUDA_SUCCESS ? mark(*g_installed, *turns, stream, context) : nullptr, context);
+  turns.end_wait(error == CUDA_SUCCESS ? mark(*g_installed, stream, context) : nullptr, context);
   return error;
 }
 
@@ -267,17 +237,14 @@ CUresult wait_external(const CUexternalSemaphore* semaphores, const CUDA_EXTERNA
 CUresult destroy_green(CUgreenCtx green) {
   Installed& all = *g_installed;
   CUcontext context = nullptr;
-  if (all.real.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS) {
-    std::lock_guard lock(all.mutex);
-    for (auto& [device, turns] : all.turns) turns.forget(all.real, context);
-  }
+  if (all.real.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS) all.turns.forget(all.real, context);
   return all.real.cuGreenCtxDestroy(green);
 }
 
 }  // namespace
 
 void install_quiet_calls(Driver& table) {
-  g_installed = new Installed{table, {}, {}, {kPatience}};
+  g_installed = new Installed{table};
 #define TUBE_QUIET(name) table.name = Quiet<&Driver::name>::call
   TUBE_QUIET(cuModuleLoadData);
   TUBE_QUIET(cuModuleLoadDataEx);
@@ -305,12 +272,6 @@ void install_quiet_calls(Driver& table) {
 CUresult quietly(const std::function<CUresult()>& call) {
   if (g_installed == nullptr) return call();
   const Turn turn(*g_installed, Turn::When::kWait);
-  return call();
-}
-
-CUresult quietly_everywhere(const std::function<CUresult()>& call) {
-  if (g_installed == nullptr) return call();
-  const Turn turn(*g_installed, Turn::When::kWait, Turn::Where::kEverywhere);
   return call();
 }
 

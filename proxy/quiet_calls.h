@@ -6,7 +6,8 @@
 // client waits for a value that its program has yet to write, and that program first wants to launch something, another
 // client's module load would stop both for good.
 //
-// So these calls take turns with such waits, outside of the driver: a call begins when no stream waits for another program, and
+// So these calls take turns with such waits, outside of the driver and for all GPUs alike (a call may wait for another context than the
+// current one, as the unload of a library does): a call begins when no stream waits for another program, and
 // a wait is submitted when no such call is in the driver. Whoever has to wait waits alone; everybody else goes on. A wait
 // is over when the event recorded behind it is. A program that keeps some stream waiting at all times would keep the calls
 // out: after kPatience they are made all the same. Calls that overlap would keep a wait out: one that has come goes before calls that have
@@ -33,14 +34,10 @@ struct Driver;
 // Once, right after the table was filled and before other threads read it.
 void install_quiet_calls(Driver& table);
 
-// `call` in a turn of the current device: for up to ten seconds it waits for the streams that wait for other programs, and then as long as the
+// `call` in a turn: for up to ten seconds it waits for the streams that wait for other programs, and then as long as the
 // driver does, which may be without end. No lock but the session's own may be held (above). Straight away in a turn that the thread has already,
 // and when nothing is installed or no context is current.
 CUresult quietly(const std::function<CUresult()>& call);
-
-// The same in a turn of every device: for what makes the driver wait for other contexts than the current one. All are had at once or
-// none, so that who waits for one keeps no waits out of another.
-CUresult quietly_everywhere(const std::function<CUresult()>& call);
 
 // For what natively waits for nothing, and can do without: `call` in a turn if one is to be had at once, otherwise false. The
 // caller's own waits count as well: natively this call would not stand for them. What `call` then asks of the driver waits for kernels.

@@ -112,7 +112,7 @@ struct StreamOp {
 };
 
 // A launch that makes the driver wait for the whole context takes a turn (quiet_calls.h).
-enum class LaunchTurn : uint32_t { kNone, kQuiet, kQuietEverywhere };
+enum class LaunchTurn : uint32_t { kNone, kQuiet };
 
 struct Client {
   uint64_t id = 0;
