@@ -26,7 +26,6 @@ constexpr uint64_t kWakeNs = 30'000;         // from the waker's futex call to t
 constexpr uint32_t kPausesAtFirst = 32, kPausesLater = 128;
 constexpr uint64_t kLaterNs = 20'000;
 constexpr uint64_t kQuietSpinNs = 2'000;
-constexpr uint64_t kRousedSpinNs = 200'000;  // for what a program does first when its wait has ended
 constexpr int kYields = 3;
 // An idle session is woken for whatever it has to know. It looks by itself at its stop flag in case a hostile client keeps its
 // sleep flag up (see wake_reader), and more often at a client that closed its socket and whose death nobody else would see.
@@ -178,8 +177,7 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
     if (ready()) break;
     // Woken for something that is to come (rouse_reader), or to look at a flag.
     const bool roused = reason == WaitReason::kRecord && announced && atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;
-    const uint64_t limit_ns = std::min(spin_cost(reason).limit_ns, kRousedSpinNs);
-    if (roused && limit_ns != 0 && spin(now_ns(), limit_ns, ready)) break;
+    if (const uint64_t limit = spin_cost(reason).limit_ns; roused && limit != 0 && spin(now_ns(), limit, ready)) break;
   }
   if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
   return result;
