@@ -1,8 +1,8 @@
 """The figures to reach, looked up in results: what must be, what is aimed at, what was measured."""
 from result_file import layout_table, ratio, short
 
-# words, bench, group, row, kind, must, aim. Kinds: `ratio` Tube's median over native's (result_file.ratio), at most; `rate` Tube's operations per second
-# over MPS's, at least; `ms` Tube's median in milliseconds, at most; `share` of one core that the proxy uses, at most.
+# words, bench, group, row, kind, must, aim. Kinds: `ratio` Tube's median over native's (result_file.ratio), at most; `rate` Tube's
+# operations per second over MPS's, at least; `ms` Tube's median in milliseconds, at most; `share` of one core that the proxy uses, at most.
 FIGURES = (
     ("launch, caller's time", "calls", "one client", "launch", "ratio", 0.25, 0.05),
     ("1,000 launches and synchronise", "calls", "one client", "launch_1000_sync", "ratio", 1.02, 0.6),

@@ -97,7 +97,8 @@ def text(result):
              f"{m['gpu']}, driver {m['driver']}, {m['cpu']}, {m['cores']} cores, Linux {m['kernel']}",
              *[f"  {name}: {words}" for name, words in result["arms"].items()],
              *[f"  {name}: not measured: {why.splitlines()[0]}" for name, why in result["missing"].items()],
-             "p50, p99 and max of single operations in microseconds, arms in turns; ratios of p50, for steps the median of what neighbouring blocks say; k/s: thousand operations a second of all clients together;",
+             "p50, p99 and max of single operations in microseconds, arms in turns; ratios of p50, for steps the median of what neighbouring "
+             "blocks say; k/s: thousand operations a second of all clients together;",
              "cpu: CPU seconds per million operations; records and round trips per operation as Tube's proxy counted them.", ""]
     for row in (r for r in result["rows"] if r["group"] == "idle functions"):
         lines += [f"{row['name']} idle functions: the server of {arm} uses {v['server_share']:.2%} of one core" for arm, v in row["arms"].items()] + [""]

@@ -6,19 +6,21 @@ namespace {
 
 constexpr size_t kBlock = 2 << 20;
 
-// Mapped piece by piece; nobody may touch it yet.
-CUdeviceptr mapped(int pieces, int gpu = 0) {
+// One block of new memory; nobody may touch it yet.
+void map_at(CUdeviceptr address, int gpu = 0) {
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, gpu};
+  CUmemGenericAllocationHandle memory = 0;
+  CU(cuMemCreate(&memory, kBlock, &prop, 0));
+  CU(cuMemMap(address, kBlock, 0, memory, 0));
+  CU(cuMemRelease(memory));
+}
+
+CUdeviceptr mapped(int pieces, int gpu = 0) {
   CUdeviceptr address = 0;
   CU(cuMemAddressReserve(&address, pieces * kBlock, 0, 0, 0));
-  for (int i = 0; i < pieces; ++i) {
-    CUmemGenericAllocationHandle memory = 0;
-    CU(cuMemCreate(&memory, kBlock, &prop, 0));
-    CU(cuMemMap(address + i * kBlock, kBlock, 0, memory, 0));
-    CU(cuMemRelease(memory));
-  }
+  for (int i = 0; i < pieces; ++i) map_at(address + i * kBlock, gpu);
   return address;
 }
 
@@ -97,8 +99,7 @@ CUgraphExec copy_instance(const Gpu& gpu, CUdeviceptr dst, CUdeviceptr src, CUgr
 
 CASE(access_comes_and_goes) {
   Gpu gpu;
-  DeviceArray<uint32_t> plain(4);
-  CU(cuMemsetD32(plain.pointer, 5, 4));
+  DeviceArray<uint32_t> plain(std::vector<uint32_t>(4, 5));
   const CUdeviceptr at = mapped(1) + 64;
   touch(at, plain.pointer);
   for (auto flags : {CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE}) {
@@ -109,19 +110,13 @@ CASE(access_comes_and_goes) {
 
 CASE(another_mapping_at_the_same_address) {
   Gpu gpu;
-  DeviceArray<uint32_t> plain(4);
-  CU(cuMemsetD32(plain.pointer, 5, 4));
+  DeviceArray<uint32_t> plain(std::vector<uint32_t>(4, 5));
   const CUdeviceptr at = mapped(1);
   CU(allow(at, kBlock));
   touch(at, plain.pointer);
   CU(cuMemUnmap(at, kBlock));
   SHOW(cuMemcpyDtoD(plain.pointer, at, 16));
-  CUmemAllocationProp prop{};
-  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  CUmemGenericAllocationHandle memory = 0;
-  CU(cuMemCreate(&memory, kBlock, &prop, 0));
-  CU(cuMemMap(at, kBlock, 0, memory, 0));
+  map_at(at);
   SHOW(cuMemcpyDtoD(plain.pointer, at, 16));
   CU(allow(at, kBlock));
   touch(at, plain.pointer);
@@ -129,8 +124,7 @@ CASE(another_mapping_at_the_same_address) {
 
 CASE(across_two_mappings) {
   Gpu gpu;
-  DeviceArray<uint32_t> plain(4);
-  CU(cuMemsetD32(plain.pointer, 5, 4));
+  DeviceArray<uint32_t> plain(std::vector<uint32_t>(4, 5));
   const CUdeviceptr base = mapped(2), border = base + kBlock - 8;
   SHOW(allow(base, 2 * kBlock));
   touch(border, plain.pointer);
@@ -138,8 +132,7 @@ CASE(across_two_mappings) {
 
 FAULTING_CASE(across_into_a_mapping_without_access) {
   Gpu gpu;
-  DeviceArray<uint32_t> plain(4);
-  CU(cuMemsetD32(plain.pointer, 5, 4));
+  DeviceArray<uint32_t> plain(std::vector<uint32_t>(4, 5));
   const CUdeviceptr base = mapped(2), border = base + kBlock - 8;
   SHOW(allow(base, 2 * kBlock));
   touch(border, plain.pointer);
@@ -165,23 +158,17 @@ CASE(across_many_mappings) {
 
 CASE(copy_nodes_are_given_mapped_memory) {
   Gpu gpu;
-  DeviceArray<uint32_t> plain(4);
-  CU(cuMemsetD32(plain.pointer, 5, 4));
+  DeviceArray<uint32_t> plain(std::vector<uint32_t>(4, 5));
   const CUdeviceptr open = mapped(1), other = mapped(1), closed = mapped(1);
   CU(allow(open, kBlock));
   CU(allow(other, kBlock));
   CU(cuMemsetD32(open, 6, 4));
   CU(cuMemsetD32(other, 7, 8));
   DeviceArray<uint32_t> target(4);
-  CUgraph graph;
-  CU(cuGraphCreate(&graph, 0));
   CUgraphNode node;
-  CUDA_MEMCPY3D copy = row(target.pointer, plain.pointer);
-  CU(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, gpu.context));
-  CUgraphExec exec;
-  CU(cuGraphInstantiate(&exec, graph, 0));
+  CUgraphExec exec = copy_instance(gpu, target.pointer, plain.pointer, &node);
   const auto update = [&](CUdeviceptr source) {
-    copy = row(target.pointer, source);
+    const CUDA_MEMCPY3D copy = row(target.pointer, source);
     SHOW(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context));
     SHOW(cuGraphLaunch(exec, nullptr));
     uint32_t word = 0;
@@ -192,7 +179,7 @@ CASE(copy_nodes_are_given_mapped_memory) {
     for (CUdeviceptr source : {open, other, plain.pointer, other + 16}) update(source);
   }
   update(open);
-  copy = row(target.pointer, closed);
+  const CUDA_MEMCPY3D copy = row(target.pointer, closed);
   SHOW(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, gpu.context));
   update(other);
 }
@@ -339,8 +326,7 @@ CASE(captured_in_and_across_mappings) {
 
 CASE(in_a_created_context) {
   Gpu gpu;
-  DeviceArray<uint32_t> plain(4);
-  CU(cuMemsetD32(plain.pointer, 5, 4));
+  DeviceArray<uint32_t> plain(std::vector<uint32_t>(4, 5));
   const CUdeviceptr at = mapped(1);
   CU(allow(at, kBlock));
   touch(at, plain.pointer);

@@ -108,8 +108,8 @@ def text(header, results):
     parts = [f"Tube on a GPU: commit {header['commit']}, {header['gpu']}, driver {header['driver']}, {header['date']}", ""]
     if single:
         parts += ["s: seconds from process start to the end of its warm-up (workers) or to its end (programs).",
-                  "p50/p99: one step, arms interleaved block by block in one run; ratio: the median of what neighbouring blocks say.", "", table(single), "", *memory_lines(single),
-                  *target_lines(single), ""]
+                  "p50/p99: one step, arms interleaved block by block in one run; ratio: the median of what neighbouring blocks say.",
+                  "", table(single), "", *memory_lines(single), *target_lines(single), ""]
     parts += case_table(many) if many else []
     parts.append("items: " + count_words(r["result"] for r in results))
     for r in results:
