@@ -4,7 +4,7 @@
 // size, no per-parameter work. Grid, block and shared memory were checked by the client for its own sake (launch errors
 // stay synchronous); the driver checks them again, so nothing rests on it here. Launch attributes are taken from a list:
 // an unknown one could hold a handle. A kernel that needs more local memory than any before it makes the driver wait for
-// the whole context, so its launch takes a turn (quiet_calls.h).
+// the whole context, so its launch takes a turn, and so does the first launch of any kernel on a GPU (quiet_calls.h).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -107,11 +107,17 @@ bool grows_local_memory(Session& session, const KernelState& kernel) {
   return kernel.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed);
 }
 
-// A captured launch allocates nothing yet.
-void note_growth(Session& session, const KernelState& kernel, const StreamState& stream, CUresult error) {
-  CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
-  if (session.captures()) (void)session.driver().cuStreamIsCapturing(stream.stream, &capturing);
-  if (error != CUDA_SUCCESS || capturing != CU_STREAM_CAPTURE_STATUS_NONE) return;
+LaunchTurn turn_of(Session& session, const Object& object) {
+  const auto& kernel = static_cast<const KernelState&>(*object.state);
+  if (grows_local_memory(session, kernel)) return LaunchTurn::kQuiet;
+  const bool known = (kernel.launched_on & bit_of(session.context()->gpu)) != 0 || was_launched_here(session, object);
+  return known ? LaunchTurn::kNone : LaunchTurn::kFirst;
+}
+
+// After a launch that took a turn.
+void note_launched(Session& session, const Object& object) {
+  const auto& kernel = static_cast<const KernelState&>(*object.state);
+  note_launch_here(session, object);
   std::atomic<uint32_t>& most = local_bytes_of_gpu(session);
   for (uint32_t before = most.load(); before < kernel.local_bytes && !most.compare_exchange_weak(before, kernel.local_bytes);) {
   }
@@ -131,8 +137,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
-  const bool grows = grows_local_memory(session, kernel);
-  const bool plain = !grows && untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
+  LaunchTurn turn = turn_of(session, *object);
+  const bool plain =
+      turn == LaunchTurn::kNone && untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
+  if (turn != LaunchTurn::kNone) session.end_runs();  // what is held for other streams may be what the others wait for
   StreamOp op = session.launch_op(call->stream, plain);
   if (op.error != CUDA_SUCCESS) return op.error;
   PackedParameters packed(parameters);
@@ -156,10 +164,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
     const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, op.stream, attributes);
     return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed.extra());
   };
-  if (!grows) return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch));
+  const bool captured = turn != LaunchTurn::kNone && session.captures() && is_capturing(session.driver(), op.stream);
+  if (captured && turn == LaunchTurn::kFirst) turn = LaunchTurn::kNone;  // the graph's first launch is the first one
+  if (turn == LaunchTurn::kNone) return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
   const CUresult error =
-      kernel.writes == 0 ? quietly(std::cref(launch)) : session.launch_writing(op, kernel.writes, std::cref(launch), LaunchTurn::kQuiet);
-  note_growth(session, kernel, *op.state, error);
+      kernel.writes == 0 ? launch_in_turn(turn, std::cref(launch)) : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
+  if (error == CUDA_SUCCESS && !captured) note_launched(session, *object);
   return error;
 }
 

@@ -98,6 +98,21 @@ CUresult load_here(Session& session, const Object& object) {
   return error;
 }
 
+bool was_launched_here(Session& session, const Object& object) {
+  auto& kernel = static_cast<KernelState&>(*object.state);
+  const uint32_t gpu = session.context()->gpu;
+  const auto on = module_of(session, object).seen(*kernel.loaded, gpu);
+  if (on.has_value() && on->launched) kernel.launched_on |= bit_of(gpu);
+  return (kernel.launched_on & bit_of(gpu)) != 0;
+}
+
+void note_launch_here(Session& session, const Object& object) {
+  auto& kernel = static_cast<KernelState&>(*object.state);
+  const uint32_t gpu = session.context()->gpu;
+  kernel.launched_on |= bit_of(gpu);
+  module_of(session, object).note_launch(*kernel.loaded, gpu);
+}
+
 CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count, uint64_t* raw) {
   return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(), jit_count, jit.options(), jit.values());
 }

@@ -22,36 +22,36 @@ namespace {
 // Others may become the owner in between; each that does has launched something, so one of us goes on.
 constexpr int kTries = 16;
 
-CUresult in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) { return turn == LaunchTurn::kQuiet ? quietly(launch) : launch(); }
-
 }  // namespace
 
-CUresult Session::launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch, LaunchTurn quiet) {
+CUresult Session::launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch, LaunchTurn launch_turn) {
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   if (captures() && driver().cuStreamIsCapturing(op.stream, &capturing) == CUDA_SUCCESS && capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
     graph_gains(writes);  // it writes when the graph is launched
-    return in_turn(quiet, launch);
+    return launch_in_turn(launch_turn, launch);
   }
   if ((writes & wire::kKernelAsserts) != 0) op.state->last_assert = record_->sequence;
-  if ((writes & wire::kKernelPrints) == 0 || shared_.output == nullptr) return in_turn(quiet, launch);
+  if ((writes & wire::kKernelPrints) == 0 || shared_.output == nullptr) return launch_in_turn(launch_turn, launch);
   const auto write = [&](DeviceOutput::Turn&& turn) {
     const CUresult error = launch();
     if (error == CUDA_SUCCESS) turn.launched(thread_gpu_, op.stream, &op.state->printed);
     return error;
   };
-  if (quiet == LaunchTurn::kNone) return write(DeviceOutput::Turn(*shared_.output, client_.id));
-  // In the quiet turn nobody may wait for the kernels of another client: they may need a wait of its program, which stands until the turn ends.
-  for (int i = 0; i < kTries; ++i) {
+  if (launch_turn == LaunchTurn::kNone) return write(DeviceOutput::Turn(*shared_.output, client_.id));
+  // In a turn nobody may wait for the kernels of another client: they may need a wait of its program, which stands until the turn ends.
+  const int tries = launch_turn == LaunchTurn::kQuiet ? kTries : 1;
+  for (int i = 0; i < tries; ++i) {
     (void)DeviceOutput::Turn(*shared_.output, client_.id);
     bool owner = false;
-    const CUresult error = quietly([&] {
+    const CUresult error = launch_in_turn(launch_turn, [&] {
       DeviceOutput::Turn turn(*shared_.output, client_.id, DeviceOutput::Turn::IfOwner{});
       owner = static_cast<bool>(turn);
       return owner ? write(std::move(turn)) : CUDA_SUCCESS;
     });
     if (owner) return error;
   }
-  return quietly([&] { return write(DeviceOutput::Turn(*shared_.output, client_.id)); });
+  const auto at_last = [&] { return write(DeviceOutput::Turn(*shared_.output, client_.id)); };
+  return launch_turn == LaunchTurn::kQuiet ? quietly(at_last) : at_last();
 }
 
 bool Session::may_have_asserted() {
@@ -87,8 +87,7 @@ void fetch_assertion(Session& session) {
 
 }  // namespace
 
-// Generated but for what the graph's kernels may write, and for the first launch into a stream of each GPU: a graph of one GPU's kernels
-// in another's stream may make the driver wait for that context (decision 9).
+// Generated but for what the graph's kernels may write, and for the first launch into a stream of each GPU, which is the first of its code there.
 CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Reply<wire::cuGraphLaunch>&) {
   const auto exec = session.resolve<CUgraphExec>(wire::Kind::kGraphExec, call->hGraph);
   if (exec.error != CUDA_SUCCESS) return exec.error;
@@ -97,9 +96,9 @@ CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Repl
   const auto launch = [&] { return session.driver().cuGraphLaunch(exec.handle, op.stream); };
   uint64_t& on_gpus = session.objects().find(wire::Kind::kGraphExec, call->hGraph)->on_gpus;
   const uint64_t here = bit_of(session.context()->gpu);
-  const LaunchTurn turn = (on_gpus & here) == 0 && session.uses_several_gpus() ? LaunchTurn::kQuiet : LaunchTurn::kNone;
+  const LaunchTurn turn = (on_gpus & here) == 0 ? LaunchTurn::kFirst : LaunchTurn::kNone;
   const CUresult error =
-      session.graph_writes() == 0 ? in_turn(turn, launch) : session.launch_writing(op, session.graph_writes(), std::cref(launch), turn);
+      session.graph_writes() == 0 ? launch_in_turn(turn, launch) : session.launch_writing(op, session.graph_writes(), std::cref(launch), turn);
   if (error != CUDA_SUCCESS) return error;
   on_gpus |= here;
   session.graph_memory().launched({wire::Kind::kGraphExec, call->hGraph});

@@ -71,6 +71,11 @@ void LoadedModule::note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::
   if (on->second.function == nullptr) on->second.function = found.function;
 }
 
+void LoadedModule::note_launch(LoadedKernel& kernel, uint32_t gpu) {
+  std::lock_guard lock(mutex_);
+  if (const auto on = kernel.on.find(gpu); on != kernel.on.end()) on->second.launched = true;
+}
+
 LoadedKernel::OnGpu LoadedModule::describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const {
   LoadedKernel::OnGpu on;
   for (uint32_t id = 0; id < info::kFunctionAttributeCount; ++id) {

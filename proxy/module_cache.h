@@ -58,6 +58,7 @@ struct LoadedKernel {
     CUfunction function = nullptr;                              // a library's, as the GPU's shared context names it; nullptr: not seen there
     int32_t attributes[info::kFunctionAttributeCount][2] = {};  // {result, value}
     int32_t dynamic_limit = 0;                                  // the driver's value now
+    bool launched = false;                                      // there has been a launch
   };
   CUfunction function = nullptr;  // a library's: a CUkernel cast
   const std::string* name = nullptr;
@@ -82,8 +83,10 @@ class LoadedModule {
   CUresult kernel(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel** out, bool* fresh);
   // The kernels known on `gpu`, as the table of protocol/known_kernel.h, the most wanted first, up to `room` bytes.
   std::vector<std::byte> table(uint32_t gpu, std::span<const int> capabilities, size_t room);
-  // What is known of a kernel on `gpu`; nothing: nobody has asked there. Never waits, nor do the next two.
+  // What is known of a kernel on `gpu`; nothing: nobody has asked there. Never waits, nor do the next three.
   std::optional<LoadedKernel::OnGpu> seen(const LoadedKernel& kernel, uint32_t gpu);
+  // Somebody has launched it on `gpu`, where it was looked up.
+  void note_launch(LoadedKernel& kernel, uint32_t gpu);
   // Raises the driver's limit of dynamic shared memory if it is below `bytes`.
   CUresult raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes);
   int32_t limit(const LoadedKernel& kernel, uint32_t gpu);

@@ -71,6 +71,7 @@ void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, u
   kernel.local_bytes = static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES][1]));
   kernel.loaded = &loaded;
   kernel.on_gpus = on.loaded ? bit_of(gpu) : 0;
+  kernel.launched_on = on.launched ? bit_of(gpu) : 0;
   kernel.name = loaded.name;
   kernel.parameter_count = static_cast<uint32_t>(loaded.layout.size());
   kernel.parameter_bytes = loaded.parameter_bytes;

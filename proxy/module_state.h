@@ -30,6 +30,7 @@ struct KernelState final : ObjectState {
   CUfunction former = nullptr;    // before its module became the client's own, if nodes of graphs may have it
   bool is_library_kernel = false;
   uint64_t on_gpus = 0;                                         // a library's: bit per GPU where it is known to be loaded
+  uint64_t launched_on = 0;                                     // bit per GPU where somebody is known to have launched it
   bool shared = false;                                          // its module serves others as well
   int32_t dynamic_limit = std::numeric_limits<int32_t>::max();  // shared: of dynamic shared memory, as the client knows it
   LoadedKernel* loaded = nullptr;                               // lives as long as its module
@@ -58,6 +59,9 @@ CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id);
 CUresult take_own_module_of(Session& session, uint64_t kernel_id);
 // Before the driver uses a library's kernel in the context of another GPU than it was looked up for: loads it there, once.
 CUresult load_here(Session& session, const Object& object);
+// Is somebody known to have launched this kernel on the GPU of the record's context? After a launch there: note_launch_here().
+bool was_launched_here(Session& session, const Object& object);
+void note_launch_here(Session& session, const Object& object);
 // Before the driver sees a launch of a shared kernel: another client may have raised the limit that this one would have met. If so, and
 // `shared_bytes` lie beyond the client's own limit, the above.
 CUresult keep_own_limit(Session& session, uint64_t kernel_id, const KernelState& kernel, uint32_t shared_bytes);

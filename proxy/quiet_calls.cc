@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -18,7 +19,9 @@ namespace tube::proxy {
 namespace {
 
 constexpr uint32_t kPatience = 10'000;  // milliseconds
-constexpr long kFirstNap = 20'000;      // nanoseconds between two looks at the waits
+constexpr uint32_t kLaunchPatience = 1'000;
+constexpr uint64_t kImpatience = 10;  // so many patiences long a session whose first launch had to wait for all of one waits for no wait
+constexpr long kFirstNap = 20'000;    // nanoseconds between two looks at the waits
 constexpr long kLongestNap = 1'000'000;
 constexpr size_t kFewWaits = 16;  // so many may lie there unlooked at, whether they have passed or not
 
@@ -32,10 +35,12 @@ uint64_t this_session() {
 // The turns. The lock is the last to be taken: nothing is called under it but the driver's event calls, which never wait.
 class Turns {
  public:
-  // `inside`: the thread has a turn itself, and would wait for its own end.
-  void begin_wait(bool inside) {
+  // `inside`: the thread has a turn itself, and would wait for its own end. A first launch stands in the driver while its stream has no
+  // room, which may take as long as its program likes: that is not waited for without end.
+  void begin_wait(bool inside, uint32_t launch_patience_ms) {
     std::unique_lock lock(mutex_);
     ++queued_;
+    changed_.wait_for(lock, std::chrono::milliseconds(launch_patience_ms), [&] { return (inside_ == 0 && launching_ == 0) || inside; });
     changed_.wait(lock, [&] { return inside_ == 0 || inside; });
     --queued_;
     ++submitting_;
@@ -44,7 +49,7 @@ class Turns {
   void end_wait(CUevent event, CUcontext context) {
     std::lock_guard lock(mutex_);
     --submitting_;
-    if (event != nullptr) waits_.push_back({event, context, this_session()});
+    if (event != nullptr) waits_.push_back({event, context, this_session(), now_ns()});
   }
   // One of the current context, which is `context`: events and streams of different contexts do not go together.
   CUevent spare_event(const Driver& driver, CUcontext context) {
@@ -79,21 +84,19 @@ class Turns {
   }
 
   void begin_call(const Driver& driver, uint32_t patience_ms) {
-    const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
-    for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
-      {
-        std::lock_guard lock(mutex_);
-        forget_ended(driver);
-        const bool quiet = !waits_come() && std::all_of(waits_.begin(), waits_.end(), [](const Wait& w) { return w.session == this_session(); });
-        if (quiet || now_ns() >= deadline) {
-          if (!quiet) log_warn("a call that waits for the whole context is made although a stream still waits for its program");
-          ++inside_;
-          return;
-        }
-      }
-      const timespec pause{0, nap};
-      nanosleep(&pause, nullptr);
-    }
+    if (begin(
+            driver, patience_ms, [](const Wait& wait) { return wait.session == this_session(); }, inside_))
+      return;
+    log_warn("a call that waits for the whole context is made although a stream still waits for its program");
+  }
+  // A program that starts has hundreds of first launches: beside waits that stand for long, or always come anew, it has patience once.
+  void begin_first_launch(const Driver& driver, uint32_t patience_ms) {
+    static thread_local uint64_t impatient_until_ns = 0;
+    const uint64_t patience_ns = uint64_t{patience_ms} * 1'000'000;
+    const auto harmless = [patience_ns](const Wait& wait) { return wait.session == this_session() || now_ns() - wait.since_ns >= patience_ns; };
+    if (begin(driver, now_ns() < impatient_until_ns ? 0 : patience_ms, harmless, launching_)) return;
+    log_debug("the first launch of code is made although a stream waits for its program");
+    impatient_until_ns = now_ns() + kImpatience * patience_ns;
   }
   bool try_begin_call(const Driver& driver) {
     std::lock_guard lock(mutex_);
@@ -102,15 +105,42 @@ class Turns {
     ++inside_;
     return true;
   }
-  void end_call() {
+  void end_call() { end(inside_); }
+  void end_first_launch() { end(launching_); }
+
+ private:
+  struct Wait {
+    CUevent event;
+    CUcontext context;
+    uint64_t session;
+    uint64_t since_ns;
+  };
+  // When all waits that stand are `harmless`, and no other has come; false: it begins although they are not, because patience is over. Then
+  // it is one of `begun`.
+  template <class Harmless>
+  bool begin(const Driver& driver, uint32_t patience_ms, Harmless harmless, uint32_t& begun) {
+    const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
+    for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
+      {
+        std::lock_guard lock(mutex_);
+        forget_ended(driver);
+        const bool quiet = !waits_come() && std::all_of(waits_.begin(), waits_.end(), harmless);
+        if (quiet || now_ns() >= deadline) {
+          ++begun;
+          return quiet;
+        }
+      }
+      const timespec pause{0, nap};
+      nanosleep(&pause, nullptr);
+    }
+  }
+  void end(uint32_t& begun) {
     {
       std::lock_guard lock(mutex_);
-      --inside_;
+      --begun;
     }
     changed_.notify_all();
   }
-
- private:
   bool waits_come() const { return queued_ != 0 || submitting_ != 0; }
   // A dead context's events answer an error: nothing waits there any more.
   void forget_ended(const Driver& driver) {
@@ -121,11 +151,6 @@ class Turns {
     });
   }
 
-  struct Wait {
-    CUevent event;
-    CUcontext context;
-    uint64_t session;
-  };
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Wait> waits_;
@@ -134,6 +159,7 @@ class Turns {
   uint32_t queued_ = 0;                               // waits that stand until the calls in the driver have returned
   uint32_t submitting_ = 0;                           // waits on their way into a stream
   uint32_t inside_ = 0;                               // calls in the driver, one for each thread
+  uint32_t launching_ = 0;                            // first launches there
 };
 
 // Lives as long as the process: other threads may be in a call when main returns.
@@ -143,6 +169,7 @@ struct Installed {
   const Driver real;
   Turns turns;
   std::atomic<uint32_t> patience_ms = kPatience;
+  std::atomic<uint32_t> launch_patience_ms = kLaunchPatience;
 
   bool has_context() const {  // without one there is nothing to wait for
     CUdevice device = 0;
@@ -154,21 +181,20 @@ Installed* g_installed = nullptr;
 // A thread's turn: at most one at a time, the others lie inside of it.
 class Turn {
  public:
-  enum class When { kWait, kNow, kNowOrNever };
+  enum class When { kWait, kNow, kNowOrNever, kFirstLaunch };
   Turn(Installed& all, When when) {
     if (held_ || !all.has_context()) return;
-    if (when != When::kNowOrNever) all.turns.begin_call(all.real, when == When::kWait ? all.patience_ms.load() : 0);
-    else if (!all.turns.try_begin_call(all.real)) {
-      refused_ = true;
-      return;
-    }
+    refused_ = !begin(all, when);
+    if (refused_) return;
     turns_ = &all.turns;
+    when_ = when;
     held_ = true;
   }
   ~Turn() {
     if (turns_ == nullptr) return;
     held_ = false;
-    turns_->end_call();
+    if (when_ == When::kFirstLaunch) turns_->end_first_launch();
+    else turns_->end_call();
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -177,8 +203,18 @@ class Turn {
   static bool held() { return held_; }
 
  private:
+  static bool begin(Installed& all, When when) {
+    switch (when) {
+      case When::kWait: all.turns.begin_call(all.real, all.patience_ms.load()); return true;
+      case When::kNow: all.turns.begin_call(all.real, 0); return true;
+      case When::kFirstLaunch: all.turns.begin_first_launch(all.real, all.launch_patience_ms.load()); return true;
+      case When::kNowOrNever: return all.turns.try_begin_call(all.real);
+    }
+    return true;
+  }
   static inline thread_local bool held_ = false;
   Turns* turns_ = nullptr;  // to be ended with this
+  When when_ = When::kWait;
   bool refused_ = false;
 };
 
@@ -212,7 +248,7 @@ template <class Call>
 CUresult submit_wait(CUstream stream, Call call) {
   if (!g_installed->has_context()) return call();
   Turns& turns = g_installed->turns;
-  turns.begin_wait(Turn::held());
+  turns.begin_wait(Turn::held(), g_installed->launch_patience_ms.load());
   const CUresult error = call();
   const CUcontext context = current_context(g_installed->real);
   turns.end_wait(error == CUDA_SUCCESS ? mark(*g_installed, stream, context) : nullptr, context);
@@ -275,6 +311,12 @@ CUresult quietly(const std::function<CUresult()>& call) {
   return call();
 }
 
+CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) {
+  if (g_installed == nullptr || turn == LaunchTurn::kNone) return launch();
+  const Turn taken(*g_installed, turn == LaunchTurn::kFirst ? Turn::When::kFirstLaunch : Turn::When::kWait);
+  return launch();
+}
+
 bool quietly_if_nobody_waits(const std::function<void()>& call) {
   if (g_installed == nullptr) return call(), true;
   const Turn turn(*g_installed, Turn::When::kNowOrNever);
@@ -292,6 +334,10 @@ uint32_t quiet_patience_ms() { return g_installed != nullptr ? g_installed->pati
 
 void set_quiet_patience(uint32_t milliseconds) {
   if (g_installed != nullptr) g_installed->patience_ms = milliseconds;
+}
+
+void set_launch_patience(uint32_t milliseconds) {
+  if (g_installed != nullptr) g_installed->launch_patience_ms = milliseconds;
 }
 
 }  // namespace tube::proxy

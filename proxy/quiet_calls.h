@@ -18,6 +18,11 @@
 // and the inner calls go straight into the driver. Whoever makes several such calls, or takes a lock around them, takes
 // one turn around all of it with quietly().
 //
+// The first launch of code on a GPU takes a turn as well, of less patience. The driver does not wait in it, but beside a stream that waits it can
+// leave everything that comes after on that GPU standing behind that wait, for good (decision 9). So it waits for the streams that wait for
+// other programs, and waits that come meanwhile stand behind it: both for kLaunchPatience at most, and beside waits that do not end or always come
+// anew a session does so once in ten of these times.
+//
 // install_quiet_calls() puts this into the table of the driver's entry points, so no caller has to know. Costs the calls an
 // uncontended lock, a wait an event. Session threads.
 #pragma once
@@ -39,6 +44,11 @@ void install_quiet_calls(Driver& table);
 // and when nothing is installed or no context is current.
 CUresult quietly(const std::function<CUresult()>& call);
 
+// Which turn a launch takes: kFirst as the first one of code on a GPU, kQuiet as one that makes the driver wait for the whole context, which is
+// quietly().
+enum class LaunchTurn : uint32_t { kNone, kFirst, kQuiet };
+CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch);
+
 // For what natively waits for nothing, and can do without: `call` in a turn if one is to be had at once, otherwise false. The
 // caller's own waits count as well: natively this call would not stand for them. What `call` then asks of the driver waits for kernels.
 bool quietly_if_nobody_waits(const std::function<void()>& call);
@@ -46,8 +56,9 @@ bool quietly_if_nobody_waits(const std::function<void()>& call);
 // For who has waited for that with quiet_patience_ms() of patience, as all calls do: `call` in a turn although streams wait for programs.
 void quietly_all_the_same(const std::function<void()>& call);
 
-// How long a call waits for the others' waits. To set it is for tests.
+// How long a call waits for the others' waits, and a first launch. To set them is for tests.
 uint32_t quiet_patience_ms();
 void set_quiet_patience(uint32_t milliseconds);
+void set_launch_patience(uint32_t milliseconds);
 
 }  // namespace tube::proxy

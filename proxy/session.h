@@ -10,7 +10,6 @@
 #pragma once
 
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -111,8 +110,7 @@ struct StreamOp {
   bool in_run = false;
 };
 
-// A launch that makes the driver wait for the whole context takes a turn (quiet_calls.h).
-enum class LaunchTurn : uint32_t { kNone, kQuiet };
+enum class LaunchTurn : uint32_t;  // quiet_calls.h
 
 struct Client {
   uint64_t id = 0;
@@ -233,7 +231,6 @@ class Session {
   void capture_started() { ++captures_; }
   void capture_ended() { captures_ -= captures_ != 0; }
   bool captures() const { return captures_ != 0; }
-  bool uses_several_gpus() const { return std::popcount(used_gpus_.load(std::memory_order_relaxed)) > 1; }
 
   // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are checked by the caller.
   CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }
@@ -254,11 +251,13 @@ class Session {
   // stream_op() for a launch. A plain one goes through launch_in_run() when `in_run` is set (coalesced.cc).
   StreamOp launch_op(uint64_t untrusted_stream, bool plain);
   CUresult launch_in_run(const StreamOp& op, const PlainLaunch& launch, std::span<const std::byte> parameters);
-  // Makes the held launches and drops the graphs of kernels that are about to go or change.
+  // Makes the held launches of all streams.
+  void end_runs();
+  // The same, and drops the graphs of kernels that are about to go or change.
   void forget_runs();
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
   // Launches through `launch`, with what the kernels may write (wire::kKernelPrints, ...) accounted for (handle_output.cc).
-  CUresult launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch, LaunchTurn turn = LaunchTurn::kNone);
+  CUresult launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch, LaunchTurn turn);
   // What kernels of the client's graphs may write; grows with each captured or added node.
   uint32_t graph_writes() const { return graph_writes_; }
   void graph_gains(uint32_t writes) { graph_writes_ |= writes; }
@@ -301,7 +300,6 @@ class Session {
   void prepare_runs(const abi::RecordHeader& header);
   void make_way(StreamState& stream, const ContextShare& share);
   bool held_go_on();
-  void end_runs();
   void end_run(StreamState& stream, CUresult (Coalescer::*how)());
   void drop_runs(StreamState& stream);
   StreamState* attributed_stream(const abi::RecordHeader& header);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/clock.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpus.h"
 #include "proxy/janitor.h"
@@ -48,6 +49,10 @@ class Looks {
       for (const auto& [thread, looks] : looks_) standing += thread != std::this_thread::get_id() && looks >= kOften;
       return standing >= threads || too_early();
     });
+  }
+  int of_this_thread() {
+    std::lock_guard lock(mutex_);
+    return looks_[std::this_thread::get_id()];
   }
   void something_happened() {
     std::lock_guard lock(mutex_);
@@ -112,6 +117,7 @@ class QuietCallsTest : public ::testing::Test {
     g_context = 1;
     g_looks.clear();
     set_quiet_patience(600'000);
+    set_launch_patience(600'000);
   }
   // Every test's waits are over when it ends.
   ~QuietCallsTest() override {
@@ -273,6 +279,82 @@ TEST_F(QuietCallsTest, PatienceEnds) {
   EXPECT_EQ(g_unloads, 1);
 }
 
+// ---- the first launch of code -------------------------------------------------------------------------------------------
+
+TEST_F(QuietCallsTest, AFirstLaunchWaitsForTheStreamsOfOthers) {
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  std::atomic<int> launches{0};
+  std::thread other([&] { EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [&] { return count(launches); }), CUDA_SUCCESS); });
+  g_looks.wait_for(1, [&] { return launches != 0; });
+  EXPECT_EQ(launches, 0);
+  EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN) << "its own waits do not count";
+  std::thread([] { EXPECT_EQ(launch_in_turn(LaunchTurn::kNone, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN); }).join();
+  g_over = true;
+  other.join();
+  EXPECT_EQ(launches, 1);
+}
+
+// Nor does that tell the next call, which waits for the driver, anything.
+TEST_F(QuietCallsTest, AWaitThatHasStoodForLongDoesNotHoldAFirstLaunchUp) {
+  ASSERT_EQ(wait(), CUDA_SUCCESS);
+  for (const uint64_t begin = now_ns(); now_ns() - begin < 2'000'000;) {
+  }
+  set_launch_patience(1);
+  std::thread([] {
+    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
+    EXPECT_EQ(g_looks.of_this_thread(), 1);
+  }).join();
+  std::thread unloader([] { driver().cuModuleUnload(nullptr); });
+  g_looks.wait_for(1, [] { return g_unloads != 0; });
+  EXPECT_EQ(g_unloads, 0);
+  g_over = true;
+  unloader.join();
+}
+
+// One that has come stands behind a call in the driver, here for as long as the first launch takes to lose its patience: once.
+TEST_F(QuietCallsTest, AFirstLaunchLosesItsPatience) {
+  std::thread waiter;
+  quietly([&waiter] {
+    waiter = std::thread([] { wait(); });
+    until_it_stands();
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+    std::thread([] {
+      const auto launch = [] { return launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }); };
+      set_launch_patience(1);
+      EXPECT_EQ(launch(), CUDA_ERROR_UNKNOWN);
+      set_launch_patience(600'000);
+      const int before = g_looks.of_this_thread();
+      EXPECT_EQ(launch(), CUDA_ERROR_UNKNOWN);
+      EXPECT_EQ(g_looks.of_this_thread(), before + 1) << "a program has hundreds of first launches";
+    }).join();
+    EXPECT_EQ(g_waits, 1);
+    return CUDA_SUCCESS;
+  });
+  waiter.join();
+}
+
+// Its stream may have no room until its program has done something else.
+TEST_F(QuietCallsTest, AWaitStandsBehindAFirstLaunchNotWithoutEnd) {
+  set_launch_patience(1);
+  launch_in_turn(LaunchTurn::kFirst, [] {
+    std::thread([] { wait(); }).join();
+    EXPECT_EQ(g_waits, 1);
+    return CUDA_SUCCESS;
+  });
+}
+
+TEST_F(QuietCallsTest, NoWaitIsSubmittedDuringAFirstLaunch) {
+  std::thread waiter;
+  launch_in_turn(LaunchTurn::kFirst, [&waiter] {
+    waiter = std::thread([] { wait(); });
+    until_it_stands();
+    EXPECT_EQ(g_waits, 0);
+    return CUDA_SUCCESS;
+  });
+  waiter.join();
+  EXPECT_EQ(g_waits, 1);
+}
+
 // ---- who stands behind another's wait holds no lock ---------------------------------------------------------------------
 
 // This thread is the program whose stream waits; the other is one that shares a module and the context's limits with it.
@@ -330,6 +412,17 @@ TEST_F(SharingTest, ALookUpOfAnothersKernel) {
   EXPECT_NE(kernel(*module, "theirs"), nullptr) << "its own waits do not count";
   g_over = true;
   other.join();
+}
+
+TEST_F(SharingTest, ALaunchByAnyProgramIsTheFirst) {
+  const auto module = get(1);
+  LoadedKernel* mine = kernel(*module, "k");
+  EXPECT_FALSE(module->seen(*mine, 0)->launched);
+  module->note_launch(*mine, 0);
+  module->note_launch(*mine, 1);  // where nobody looked it up
+  LoadedKernel* theirs = kernel(*get(2), "k");
+  EXPECT_TRUE(get(3)->seen(*theirs, 0)->launched);
+  EXPECT_FALSE(module->seen(*mine, 1).has_value());
 }
 
 TEST_F(SharingTest, ALoadOfTheSameImage) {

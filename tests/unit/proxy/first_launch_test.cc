@@ -1,0 +1,167 @@
+// Which launches count as the first ones of code on a GPU: through a session, while a stream of another program waits.
+//
+// A program of its own, because the turns of a process belong to one driver. With no patience a turn is one look at the event behind the
+// other's wait.
+#include <algorithm>
+#include <thread>
+
+#include "proxy/quiet_calls.h"
+#include "tests/unit/proxy/session_fixture.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr uint64_t kLibrary = make_id(1, 1), kKernel = make_id(1, 1), kExec = make_id(1, 1);
+
+class FirstLaunch : public SessionTest {
+ protected:
+  FirstLaunch() {
+    looks = 0;
+    over = false;
+    ran.clear();
+    driver.cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; };
+    driver.cuCtxGetCurrent = [](CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; };
+    driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
+    driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
+    driver.cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) { return CUDA_SUCCESS; };
+    driver.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) { return CUDA_SUCCESS; };
+    driver.cuEventQuery = [](CUevent) {
+      ++looks;
+      return over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    };
+    driver.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
+                               CUstream stream, void**, void**) {
+      ran.push_back(stream);
+      return test::fake().next_launch;
+    };
+    driver.cuGraphLaunch = [](CUgraphExec, CUstream) { return test::fake().next_launch; };
+    driver.cuGraphExecDestroy = [](CUgraphExec) { return CUDA_SUCCESS; };
+    install_quiet_calls(driver);
+    set_quiet_patience(0);
+    set_launch_patience(0);
+  }
+  ~FirstLaunch() override {
+    over = true;
+    session.reset();
+  }
+
+  void another_program_waits() {
+    std::thread([this] { EXPECT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }).join();
+  }
+  void load(uint64_t library = kLibrary, uint64_t kernel = kKernel, const std::string& name = "k") {
+    wire::tubeLoadImage image{};
+    image.library = library;
+    ASSERT_EQ(call(with(image, &wire::tubeLoadImage::image, ".version 8.0\n.entry k() { ret; }\n.entry other() { ret; }\n")), CUDA_SUCCESS);
+    look_up(library, kernel, name);
+  }
+  void look_up(uint64_t library, uint64_t kernel, const std::string& name) {
+    wire::tubeGetKernel get{};
+    get.library = library;
+    get.kernel = kernel;
+    ASSERT_EQ(call(with(get, &wire::tubeGetKernel::name, name)), CUDA_SUCCESS);
+  }
+  void launch(uint64_t kernel = kKernel, uint64_t stream = 0) {
+    wire::tubeLaunch one{};
+    one.kernel = kernel;
+    one.stream = stream;
+    std::fill_n(one.grid, 3, 1u);
+    std::fill_n(one.block, 3, 1u);
+    post(with(one, &wire::tubeLaunch::parameters, std::string(16, '\0')));
+  }
+  bool takes_a_turn(uint64_t kernel = kKernel) {
+    const int before = looks;
+    launch(kernel);
+    return looks != before;
+  }
+  bool graph_takes_a_turn() {
+    const int before = looks;
+    wire::cuGraphLaunch one{};
+    one.hGraph = kExec;
+    post(one);
+    return looks != before;
+  }
+
+  static inline int looks = 0;
+  static inline bool over = false;
+  static inline std::vector<CUstream> ran;
+};
+
+TEST_F(FirstLaunch, OfAKernelTakesATurn) {
+  load();
+  look_up(kLibrary, make_id(2, 1), "other");
+  another_program_waits();
+  EXPECT_TRUE(takes_a_turn());
+  EXPECT_FALSE(takes_a_turn());
+  EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "another kernel of the same library";
+  EXPECT_EQ(ran.size(), 3u);
+}
+
+TEST_F(FirstLaunch, IsTheFirstByWhomever) {
+  load();
+  another_program_waits();
+  EXPECT_TRUE(takes_a_turn());
+  restart();
+  load();
+  EXPECT_FALSE(takes_a_turn()) << "the same module, which another client launched from";
+  load(make_id(2, 1), make_id(2, 1));
+  EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "loaded once more";
+}
+
+TEST_F(FirstLaunch, OfAModuleOfOnesOwnIsAnother) {
+  load();
+  another_program_waits();
+  EXPECT_TRUE(takes_a_turn());
+  wire::tubeKernelSetAttribute leave{};
+  leave.kernel = kKernel;
+  leave.attribute = CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
+  leave.value = 1;
+  post(leave);
+  ASSERT_EQ(async_error(), 0u);
+  EXPECT_TRUE(takes_a_turn());
+  EXPECT_FALSE(takes_a_turn());
+}
+
+TEST_F(FirstLaunch, ThatFailsIsNone) {
+  load();
+  another_program_waits();
+  test::fake().next_launch = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_TRUE(takes_a_turn());
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_OUT_OF_MEMORY));
+  test::fake().next_launch = CUDA_SUCCESS;
+  EXPECT_TRUE(takes_a_turn());
+  EXPECT_FALSE(takes_a_turn());
+}
+
+TEST_F(FirstLaunch, OfAnInstanceTakesATurn) {
+  ASSERT_EQ(session->objects().insert(Kind::kGraphExec, kExec, reinterpret_cast<CUgraphExec>(0x70), 1), CUDA_SUCCESS);
+  another_program_waits();
+  EXPECT_TRUE(graph_takes_a_turn());
+  EXPECT_FALSE(graph_takes_a_turn());
+}
+
+// Another program may wait for just these, and only this thread can make them.
+TEST_F(FirstLaunch, GoesBehindWhatIsHeldForOtherStreams) {
+  constexpr uint32_t kRun = 16;
+  shared.coalesce_ns = 1;
+  load();
+  look_up(kLibrary, make_id(2, 1), "other");
+  const uint64_t held = make_id(1, 1), free = make_id(2, 1);
+  for (const uint64_t stream : {held, free}) create_stream(stream, CU_STREAM_NON_BLOCKING);
+  uint32_t made = 2;
+  drains = false;
+  for (int i = 0; i < 3; ++i) {  // then the run is known, and held
+    for (uint32_t n = 0; n < kRun; ++n) launch(kKernel, held);
+    create_stream(make_id(++made, 1), CU_STREAM_NON_BLOCKING);
+  }
+  session->drain_for_test();
+  ran.clear();
+  for (uint32_t n = 0; n < kRun / 2; ++n) launch(kKernel, held);
+  launch(make_id(2, 1), free);
+  session->drain_for_test();
+  ASSERT_EQ(ran.size(), kRun / 2 + 1);
+  EXPECT_EQ(std::count(ran.begin(), ran.end() - 1, ran.front()), kRun / 2);
+  EXPECT_NE(ran.back(), ran.front());
+}
+
+}  // namespace
+}  // namespace tube::proxy
