@@ -204,6 +204,9 @@ class Results(unittest.TestCase):
         self.assertEqual(len(merged["rows"]), len(first["rows"]))
         other = dict(first, rows=[dict(first["rows"][0], group="another")])
         self.assertEqual({row["commit"] for row in read_result.merge([{"calls": second}, {"calls": other}])["calls"]["rows"]}, {"a", "b"})
+        both = dict(first, rows=[first["rows"][0], dict(first["rows"][0], name="event_query")])
+        merged = read_result.merge([{"calls": both}, {"calls": second}])["calls"]
+        self.assertEqual([(row["name"], row["commit"]) for row in merged["rows"]], [("launch", "b"), ("event_query", "a")])
 
     def test_verdicts(self):
         self.assertIn("aim reached", "\n".join(figures.text({"calls": result(40)})))

@@ -80,19 +80,15 @@ def read(path):
 
 
 def merge(several):
-    """What read() gave for several paths, as one: of each group of rows the last that has Tube's arm, else the last. A row says its commit."""
+    """What read() gave for several paths, as one: each row as the last run that has it says, but a run without Tube's arm in a group
+    does not replace one with it. A row says its commit."""
     merged = {}
     for results in several:
         for bench, result in results.items():
-            rows = [{**row, "commit": result["commit"][:7]} for row in result["rows"]]
-            if bench not in merged:
-                merged[bench] = {**result, "rows": rows}
-                continue
-            kept = merged[bench]["rows"]
-            for group in dict.fromkeys(row["group"] for row in rows):
-                new = [row for row in rows if row["group"] == group]
-                with_tube = [any("tube" in row["arms"] for row in side) for side in (new, [row for row in kept if row["group"] == group])]
-                if with_tube[0] or not with_tube[1]:
-                    kept = [row for row in kept if row["group"] != group] + new
-            merged[bench]["rows"] = kept
-    return merged
+            kept = merged.setdefault(bench, dict(result, rows={}))["rows"]
+            for group in dict.fromkeys(row["group"] for row in result["rows"]):
+                new = {(group, row["name"]): {**row, "commit": result["commit"][:7]} for row in result["rows"] if row["group"] == group}
+                old = [row for (of, _), row in kept.items() if of == group]
+                if any("tube" in row["arms"] for row in new.values()) or not any("tube" in row["arms"] for row in old):
+                    kept.update(new)
+    return {bench: dict(result, rows=list(result["rows"].values())) for bench, result in merged.items()}
