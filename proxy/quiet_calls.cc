@@ -84,19 +84,18 @@ class Turns {
   }
 
   void begin_call(const Driver& driver, uint32_t patience_ms) {
-    if (begin(
-            driver, patience_ms, [](const Wait& wait) { return wait.session == this_session(); }, inside_))
-      return;
+    if (begin(driver, patience_ms, is_own, inside_)) return;
     log_warn("a call that waits for the whole context is made although a stream still waits for its program");
   }
   // A program that starts has hundreds of first launches: beside waits that stand for long, or always come anew, it has patience once.
   void begin_first_launch(const Driver& driver, uint32_t patience_ms) {
-    static thread_local uint64_t impatient_until_ns = 0;
+    static thread_local uint64_t lost_ns = 0;  // when it was lost; 0: never
     const uint64_t patience_ns = uint64_t{patience_ms} * 1'000'000;
-    const auto harmless = [patience_ns](const Wait& wait) { return wait.session == this_session() || now_ns() - wait.since_ns >= patience_ns; };
-    if (begin(driver, now_ns() < impatient_until_ns ? 0 : patience_ms, harmless, launching_)) return;
+    const bool patient = lost_ns == 0 || now_ns() - lost_ns >= kImpatience * patience_ns;
+    const auto harmless = [patience_ns](const Wait& wait) { return is_own(wait) || now_ns() - wait.since_ns >= patience_ns; };
+    if (begin(driver, patient ? patience_ms : 0, harmless, launching_)) return;
     log_debug("the first launch of code is made although a stream waits for its program");
-    impatient_until_ns = now_ns() + kImpatience * patience_ns;
+    if (patient) lost_ns = now_ns();
   }
   bool try_begin_call(const Driver& driver) {
     std::lock_guard lock(mutex_);
@@ -115,6 +114,7 @@ class Turns {
     uint64_t session;
     uint64_t since_ns;
   };
+  static bool is_own(const Wait& wait) { return wait.session == this_session(); }
   // When all waits that stand are `harmless`, and no other has come; false: it begins although they are not, because patience is over. Then
   // it is one of `begun`.
   template <class Harmless>
