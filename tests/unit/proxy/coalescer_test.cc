@@ -200,13 +200,7 @@ class RunsOfASession : public SessionTest {
       ran.emplace_back(stream, test::fake().live_streams);
       return CUDA_SUCCESS;
     };
-    wire::tubeLoadImage image{};
-    image.library = make_id(1, 1);
-    EXPECT_EQ(call(with(image, &wire::tubeLoadImage::image, ".version 8.0\n.entry k() { ret; }\n")), CUDA_SUCCESS);
-    wire::tubeGetKernel get{};
-    get.library = make_id(1, 1);
-    get.kernel = make_id(1, 1);
-    EXPECT_EQ(call(with(get, &wire::tubeGetKernel::name, "k")), CUDA_SUCCESS);
+    load(".version 8.0\n.entry k() { ret; }\n");
     for (uint32_t i = 1; i <= kStreams; ++i) create_stream(make_id(i, 1), CU_STREAM_NON_BLOCKING);
     drains = false;
   }
@@ -214,14 +208,7 @@ class RunsOfASession : public SessionTest {
 
   // Launches on the streams in turn, and then a record that concerns none of them.
   void step(uint32_t streams, uint32_t times) {
-    wire::tubeLaunch one{};
-    one.kernel = make_id(1, 1);
-    std::fill_n(one.grid, 3, 1u);
-    std::fill_n(one.block, 3, 1u);
-    for (uint32_t i = 0; i < times * streams; ++i) {
-      one.stream = make_id(i % streams + 1, 1);
-      post(with(one, &wire::tubeLaunch::parameters, std::string(16, '\0')));
-    }
+    for (uint32_t i = 0; i < times * streams; ++i) launch(make_id(1, 1), make_id(i % streams + 1, 1));
     create_stream(make_id(++made, 1), CU_STREAM_NON_BLOCKING);
   }
   // How often one launch came behind another of its stream.

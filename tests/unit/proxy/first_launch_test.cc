@@ -48,26 +48,6 @@ class FirstLaunch : public SessionTest {
   void another_program_waits() {
     std::thread([this] { EXPECT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }).join();
   }
-  void load(uint64_t library = kLibrary, uint64_t kernel = kKernel, const std::string& name = "k") {
-    wire::tubeLoadImage image{};
-    image.library = library;
-    ASSERT_EQ(call(with(image, &wire::tubeLoadImage::image, ".version 8.0\n.entry k() { ret; }\n.entry other() { ret; }\n")), CUDA_SUCCESS);
-    look_up(library, kernel, name);
-  }
-  void look_up(uint64_t library, uint64_t kernel, const std::string& name) {
-    wire::tubeGetKernel get{};
-    get.library = library;
-    get.kernel = kernel;
-    ASSERT_EQ(call(with(get, &wire::tubeGetKernel::name, name)), CUDA_SUCCESS);
-  }
-  void launch(uint64_t kernel = kKernel, uint64_t stream = 0) {
-    wire::tubeLaunch one{};
-    one.kernel = kernel;
-    one.stream = stream;
-    std::fill_n(one.grid, 3, 1u);
-    std::fill_n(one.block, 3, 1u);
-    post(with(one, &wire::tubeLaunch::parameters, std::string(16, '\0')));
-  }
   bool takes_a_turn(uint64_t kernel = kKernel) {
     const int before = looks;
     launch(kernel);
@@ -81,13 +61,14 @@ class FirstLaunch : public SessionTest {
     return looks != before;
   }
 
+  const std::string two_kernels = ".version 8.0\n.entry k() { ret; }\n.entry other() { ret; }\n";
   static inline int looks = 0;
   static inline bool over = false;
   static inline std::vector<CUstream> ran;
 };
 
 TEST_F(FirstLaunch, OfAKernelTakesATurn) {
-  load();
+  load(two_kernels);
   look_up(kLibrary, make_id(2, 1), "other");
   another_program_waits();
   EXPECT_TRUE(takes_a_turn());
@@ -97,18 +78,18 @@ TEST_F(FirstLaunch, OfAKernelTakesATurn) {
 }
 
 TEST_F(FirstLaunch, IsTheFirstByWhomever) {
-  load();
+  load(two_kernels);
   another_program_waits();
   EXPECT_TRUE(takes_a_turn());
   restart();
-  load();
+  load(two_kernels);
   EXPECT_FALSE(takes_a_turn()) << "the same module, which another client launched from";
-  load(make_id(2, 1), make_id(2, 1));
+  load(two_kernels, make_id(2, 1), make_id(2, 1));
   EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "loaded once more";
 }
 
 TEST_F(FirstLaunch, OfAModuleOfOnesOwnIsAnother) {
-  load();
+  load(two_kernels);
   another_program_waits();
   EXPECT_TRUE(takes_a_turn());
   wire::tubeKernelSetAttribute leave{};
@@ -122,7 +103,7 @@ TEST_F(FirstLaunch, OfAModuleOfOnesOwnIsAnother) {
 }
 
 TEST_F(FirstLaunch, ThatFailsIsNone) {
-  load();
+  load(two_kernels);
   another_program_waits();
   test::fake().next_launch = CUDA_ERROR_OUT_OF_MEMORY;
   EXPECT_TRUE(takes_a_turn());
@@ -143,7 +124,7 @@ TEST_F(FirstLaunch, OfAnInstanceTakesATurn) {
 TEST_F(FirstLaunch, GoesBehindWhatIsHeldForOtherStreams) {
   constexpr uint32_t kRun = 16;
   shared.coalesce_ns = 1;
-  load();
+  load(two_kernels);
   look_up(kLibrary, make_id(2, 1), "other");
   const uint64_t held = make_id(1, 1), free = make_id(2, 1);
   for (const uint64_t stream : {held, free}) create_stream(stream, CU_STREAM_NON_BLOCKING);

@@ -44,15 +44,6 @@ class OwnModule : public SessionTest {
   }
   ~OwnModule() override { session.reset(); }
 
-  void load(const std::string& text, uint64_t library = kLibrary, uint64_t kernel = kKernel) {
-    wire::tubeLoadImage image{};
-    image.library = library;
-    ASSERT_EQ(call(with(image, &wire::tubeLoadImage::image, text)), CUDA_SUCCESS);
-    wire::tubeGetKernel get{};
-    get.library = library;
-    get.kernel = kernel;
-    ASSERT_EQ(call(with(get, &wire::tubeGetKernel::name, "k")), CUDA_SUCCESS);
-  }
   CUresult set_attribute(CUfunction_attribute attribute, int value, uint64_t kernel = kKernel) {
     wire::tubeKernelSetAttribute set_it{};
     set_it.kernel = kernel;

@@ -135,6 +135,19 @@ class QuietCallsTest : public ::testing::Test {
     bool refused = false;
     while (!refused && g_waits == 0) std::thread([&] { refused = !quietly_if_nobody_waits([] {}); }).join();
   }
+  // `in_turn` runs what it is given in a turn: a wait that comes meanwhile is submitted behind it.
+  template <class InTurn>
+  static void expect_a_wait_stands_behind(InTurn in_turn) {
+    std::thread waiter;
+    in_turn([&waiter] {
+      waiter = std::thread([] { wait(); });
+      until_it_stands();
+      EXPECT_EQ(g_waits, 0);
+      return CUDA_SUCCESS;
+    });
+    waiter.join();
+    EXPECT_EQ(g_waits, 1);
+  }
 };
 
 TEST_F(QuietCallsTest, CallsGoOnWhenNothingWaits) {
@@ -178,15 +191,7 @@ TEST_F(QuietCallsTest, ACallBeginsWhenTheWaitIsOver) {
 }
 
 TEST_F(QuietCallsTest, AWaitIsSubmittedWhenTheCallHasReturned) {
-  std::thread waiter;
-  quietly([&waiter] {
-    waiter = std::thread([] { wait(); });
-    until_it_stands();
-    EXPECT_EQ(g_waits, 0);
-    return CUDA_SUCCESS;
-  });
-  waiter.join();
-  EXPECT_EQ(g_waits, 1);
+  expect_a_wait_stands_behind([](const auto& call) { return quietly(call); });
 }
 
 TEST_F(QuietCallsTest, CallsThatHaveNotBegunLetAWaitGoFirst) {
@@ -344,15 +349,7 @@ TEST_F(QuietCallsTest, AWaitStandsBehindAFirstLaunchNotWithoutEnd) {
 }
 
 TEST_F(QuietCallsTest, NoWaitIsSubmittedDuringAFirstLaunch) {
-  std::thread waiter;
-  launch_in_turn(LaunchTurn::kFirst, [&waiter] {
-    waiter = std::thread([] { wait(); });
-    until_it_stands();
-    EXPECT_EQ(g_waits, 0);
-    return CUDA_SUCCESS;
-  });
-  waiter.join();
-  EXPECT_EQ(g_waits, 1);
+  expect_a_wait_stands_behind([](const auto& launch) { return launch_in_turn(LaunchTurn::kFirst, launch); });
 }
 
 // ---- who stands behind another's wait holds no lock ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -124,6 +125,27 @@ class SessionTest : public ::testing::Test {
     wire::tubeMemAlloc_reply reply{};
     EXPECT_EQ(call(alloc, &reply), CUDA_SUCCESS);
     return reply.dptr;
+  }
+  // A library of `text`, and its kernel `name`, which takes 16 bytes of parameters.
+  void load(const std::string& text, uint64_t library = make_id(1, 1), uint64_t kernel = make_id(1, 1), const std::string& name = "k") {
+    wire::tubeLoadImage image{};
+    image.library = library;
+    ASSERT_EQ(call(with(image, &wire::tubeLoadImage::image, text)), CUDA_SUCCESS);
+    look_up(library, kernel, name);
+  }
+  void look_up(uint64_t library, uint64_t kernel, const std::string& name) {
+    wire::tubeGetKernel get{};
+    get.library = library;
+    get.kernel = kernel;
+    ASSERT_EQ(call(with(get, &wire::tubeGetKernel::name, name)), CUDA_SUCCESS);
+  }
+  void launch(uint64_t kernel, uint64_t stream = 0) {
+    wire::tubeLaunch one{};
+    one.kernel = kernel;
+    one.stream = stream;
+    std::fill_n(one.grid, 3, 1u);
+    std::fill_n(one.block, 3, 1u);
+    post(with(one, &wire::tubeLaunch::parameters, std::string(16, '\0')));
   }
   void create_stream(uint64_t id, uint32_t flags = 0) {
     wire::tubeStreamCreate create{};
