@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/quiet_calls.h"
 
 namespace tube::proxy {
 
@@ -128,8 +129,15 @@ RunGraph* Coalescer::graph_for(uint32_t run) {
 // after some misses, since what is dropped may be wanted next.
 RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
   const uint64_t bytes = RunGraphs::bytes_of(held_.size(), parameters_.size());
+  if ((place == nullptr || !all_graphs_.has_room(bytes)) && ++variants.misses < kMisses) return nullptr;
+  // An instance takes a turn. A launch does not wait for one: natively it waits for nothing, and the run can go out one by one.
+  RunGraph* made = nullptr;
+  (void)quietly_if_nobody_waits([&] { made = make_graph_now(variants, place, bytes); });
+  return made;
+}
+
+RunGraph* Coalescer::make_graph_now(Variants& variants, RunGraph** place, uint64_t bytes) {
   if (place == nullptr || !all_graphs_.has_room(bytes)) {
-    if (++variants.misses < kMisses) return nullptr;
     if (place == nullptr) {
       place = &variants.graphs[variants.oldest];
       all_graphs_.drop(**place);

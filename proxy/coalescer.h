@@ -64,6 +64,7 @@ class Coalescer {
   CUresult replay(uint32_t run);
   RunGraph* graph_for(uint32_t run);
   RunGraph* make_graph(Variants& variants, RunGraph** place);
+  RunGraph* make_graph_now(Variants& variants, RunGraph** place, uint64_t bytes);
   CUresult build(RunGraph& graph);
   uint32_t difference(const RunGraph& graph) const;
   bool update(RunGraph& graph);

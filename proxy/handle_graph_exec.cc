@@ -5,6 +5,8 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/graph_objects.h"
 #include "proxy/graph_steps.h"
+#include "proxy/module_state.h"
+#include "proxy/quiet_calls.h"
 #include "proxy/session.h"
 
 namespace tube::proxy {
@@ -80,6 +82,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
     }
     return CUDA_SUCCESS;
   }
+  note_update(session);
   own_memory(session, call->graph, call->exec);
   return session.objects().insert(wire::Kind::kGraphExec, call->exec, exec, session.record().context, std::move(made.state));
 }
@@ -91,14 +94,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
   Instance made;
   if (CUresult error = place(session, graph.handle, call.array<wire::GraphStepPlace>(call->places), &made); error != CUDA_SUCCESS) return error;
   CUgraphExecUpdateResultInfo info{};
-  reply->result = session.driver().cuGraphExecUpdate_v2(exec.handle, graph.handle, &info);
+  const auto update = [&] { return session.driver().cuGraphExecUpdate_v2(exec.handle, graph.handle, &info); };
+  reply->result = launch_in_turn(update_turn(session), update);
   reply->status = info.result;
   auto name = [&](CUgraphNode node) -> uint64_t {
     return node == nullptr ? 0 : session.objects().adopt(wire::Kind::kGraphNode, node, session.record().context, call->graph);
   };
   reply->error_node = name(info.errorNode);
   reply->error_from_node = name(info.errorFromNode);
-  if (reply->result == CUDA_SUCCESS) adopt_places(*session.objects().find(wire::Kind::kGraphExec, call->exec), std::move(made.state));
+  if (reply->result != CUDA_SUCCESS) return CUDA_SUCCESS;
+  note_update(session);
+  adopt_places(*session.objects().find(wire::Kind::kGraphExec, call->exec), std::move(made.state));
   return CUDA_SUCCESS;
 }
 

@@ -6,6 +6,8 @@
 #include "proxy/graph_objects.h"
 #include "proxy/graph_target.h"
 #include "proxy/handler_glue.h"
+#include "proxy/module_state.h"
+#include "proxy/quiet_calls.h"
 
 namespace tube::proxy {
 
@@ -26,7 +28,11 @@ bool take(const Call& call, T* fixed, std::span<const std::byte>* rest = nullptr
 
 CUresult change(Session& session, const NodeTarget& target, CUgraphNodeParams* params) {
   const Driver& driver = session.driver();
-  return target.op == kSet ? driver.cuGraphNodeSetParams(target.node, params) : driver.cuGraphExecNodeSetParams(target.exec, target.node, params);
+  if (target.op == kSet) return driver.cuGraphNodeSetParams(target.node, params);
+  // A child graph may bring kernels.
+  const bool brings_code = params->type == CU_GRAPH_NODE_TYPE_GRAPH;
+  const auto set = [&] { return driver.cuGraphExecNodeSetParams(target.exec, target.node, params); };
+  return launch_in_turn(brings_code ? update_turn(session) : LaunchTurn::kNone, set);
 }
 
 CUresult add_or_change(Session& session, const Call& call, const NodeTarget& target, CUgraphNodeParams* params, Answer& reply) {

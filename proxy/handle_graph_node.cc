@@ -1,5 +1,6 @@
 // Kernel, copy and memset nodes: added, changed, and changed in an instance. What they name is checked as for streams.
 #include <cstring>
+#include <functional>
 #include <vector>
 
 #include "proxy/client_limits.h"
@@ -7,6 +8,7 @@
 #include "proxy/graph_target.h"
 #include "proxy/module_state.h"
 #include "proxy/plain_launch.h"
+#include "proxy/quiet_calls.h"
 
 namespace tube::proxy {
 
@@ -25,6 +27,13 @@ class SeparateParameters {
  private:
   std::vector<void*> pointers_;
 };
+
+CUresult set_in_instance(Session& session, const Object& kernel, const std::function<CUresult()>& set) {
+  const LaunchTurn turn = launch_turn(session, kernel);
+  const CUresult error = launch_in_turn(turn, set);
+  if (error == CUDA_SUCCESS && turn != LaunchTurn::kNone) note_launched(session, kernel);
+  return error;
+}
 
 }  // namespace
 
@@ -47,8 +56,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch);
   params.kernelParams = separate.pointers();
   const Driver& driver = session.driver();
+  if (call->op == kSetInExec)
+    return set_in_instance(session, *object, [&] { return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &params); });
+  graph_gains_kernel(session, *object);
   if (call->op == kSet) return driver.cuGraphKernelNodeSetParams_v2(target.node, &params);
-  if (call->op == kSetInExec) return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &params);
   // Annotated edges (programmatic launch, which XLA uses) need the typed call; no edge data means "after".
   CUgraphNode node = nullptr;
   CUresult error = CUDA_SUCCESS;

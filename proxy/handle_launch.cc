@@ -107,14 +107,15 @@ bool grows_local_memory(Session& session, const KernelState& kernel) {
   return kernel.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed);
 }
 
-LaunchTurn turn_of(Session& session, const Object& object) {
+}  // namespace
+
+LaunchTurn launch_turn(Session& session, const Object& object) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
   if (grows_local_memory(session, kernel)) return LaunchTurn::kQuiet;
   const bool known = (kernel.launched_on & bit_of(session.context()->gpu)) != 0 || was_launched_here(session, object);
   return known ? LaunchTurn::kNone : LaunchTurn::kFirst;
 }
 
-// After a launch that took a turn.
 void note_launched(Session& session, const Object& object) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
   note_launch_here(session, object);
@@ -123,7 +124,21 @@ void note_launched(Session& session, const Object& object) {
   }
 }
 
-}  // namespace
+void graph_gains_kernel(Session& session, const Object& object) {
+  if (launch_turn(session, object) == LaunchTurn::kNone) return;
+  Session::NewCode& code = session.graph_code();
+  code.any = true;
+  code.local_bytes = std::max(code.local_bytes, static_cast<const KernelState&>(*object.state).local_bytes);
+}
+
+// Which of the kernels an instance has is not known here: while one of them needs more local memory than any launched kernel, each one may.
+LaunchTurn update_turn(Session& session) {
+  const Session::NewCode& code = session.graph_code();
+  if (code.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed)) return LaunchTurn::kQuiet;
+  return code.any ? LaunchTurn::kFirst : LaunchTurn::kNone;
+}
+
+void note_update(Session& session) { session.graph_code().any = false; }
 
 CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<wire::tubeLaunch>&) {
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
@@ -137,7 +152,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
-  LaunchTurn turn = turn_of(session, *object);
+  LaunchTurn turn = launch_turn(session, *object);
   const bool plain =
       turn == LaunchTurn::kNone && untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
   if (turn != LaunchTurn::kNone) session.end_runs();  // what is held for other streams may be what the others wait for
@@ -165,11 +180,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
     return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed.extra());
   };
   const bool captured = turn != LaunchTurn::kNone && session.captures() && is_capturing(session.driver(), op.stream);
-  if (captured && turn == LaunchTurn::kFirst) turn = LaunchTurn::kNone;  // the graph's first launch is the first one
+  if (captured) {  // its instance is the first one
+    graph_gains_kernel(session, *object);
+    turn = LaunchTurn::kNone;
+  }
   if (turn == LaunchTurn::kNone) return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
   const CUresult error =
       kernel.writes == 0 ? launch_in_turn(turn, std::cref(launch)) : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
-  if (error == CUDA_SUCCESS && !captured) note_launched(session, *object);
+  if (error == CUDA_SUCCESS) note_launched(session, *object);
   return error;
 }
 

@@ -87,20 +87,16 @@ void fetch_assertion(Session& session) {
 
 }  // namespace
 
-// Generated but for what the graph's kernels may write, and for the first launch into a stream of each GPU, which is the first of its code there.
+// Generated but for what the graph's kernels may write.
 CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call, Reply<wire::cuGraphLaunch>&) {
   const auto exec = session.resolve<CUgraphExec>(wire::Kind::kGraphExec, call->hGraph);
   if (exec.error != CUDA_SUCCESS) return exec.error;
   const StreamOp op = session.stream_op(call->hStream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const auto launch = [&] { return session.driver().cuGraphLaunch(exec.handle, op.stream); };
-  uint64_t& on_gpus = session.objects().find(wire::Kind::kGraphExec, call->hGraph)->on_gpus;
-  const uint64_t here = bit_of(session.context()->gpu);
-  const LaunchTurn turn = (on_gpus & here) == 0 ? LaunchTurn::kFirst : LaunchTurn::kNone;
   const CUresult error =
-      session.graph_writes() == 0 ? launch_in_turn(turn, launch) : session.launch_writing(op, session.graph_writes(), std::cref(launch), turn);
+      session.graph_writes() == 0 ? launch() : session.launch_writing(op, session.graph_writes(), std::cref(launch), LaunchTurn::kNone);
   if (error != CUDA_SUCCESS) return error;
-  on_gpus |= here;
   session.graph_memory().launched({wire::Kind::kGraphExec, call->hGraph});
   return error;
 }

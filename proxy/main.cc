@@ -106,6 +106,15 @@ Status announce(const Options& options, const Server& server, ProcessOutput& out
   return {};
 }
 
+void prepare_contexts(const Driver& driver, Gpus& gpus) {
+  for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
+    CUresult error = driver.cuCtxSetCurrent(gpus[gpu].context);
+    if (error == CUDA_SUCCESS) error = prepare_context(gpus[gpu].device, gpus[gpu].context);
+    if (error != CUDA_SUCCESS) log_warn("GPU %d: no kernel of our own can be launched: %s", gpus[gpu].ordinal, result_text(driver, error).c_str());
+  }
+  (void)driver.cuCtxSetCurrent(gpus[0].context);
+}
+
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
     return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64", options.workflow.c_str());
@@ -127,6 +136,7 @@ Status serve(const Options& options) {
   if (!backend.ok()) return backend.error();
   Gpus gpus(driver);
   if (Status status = gpus.open(); !status.ok()) return status;
+  prepare_contexts(driver, gpus);
   log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(), gpus.count());
   DeviceOutput device_output(driver, gpus, output);
   Inheritance inherited;

@@ -28,7 +28,7 @@ CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontex
   const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
   const uint64_t bit = usual ? bit_of(gpu) : 0;
   if ((in_context_.load(std::memory_order_acquire) & bit) != 0) return question();
-  const CUresult error = quietly(question);
+  const CUresult error = quietly_unsettling(question);
   if (error == CUDA_SUCCESS) in_context_.fetch_or(bit, std::memory_order_release);
   return error;
 }

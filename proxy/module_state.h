@@ -17,6 +17,7 @@ namespace tube::proxy {
 
 class JitOptions;
 class Session;
+enum class LaunchTurn : uint32_t;  // quiet_calls.h
 
 struct ModuleState final : ObjectState {
   std::shared_ptr<LoadedModule> module;
@@ -62,6 +63,14 @@ CUresult load_here(Session& session, const Object& object);
 // Is somebody known to have launched this kernel on the GPU of the record's context? After a launch there: note_launch_here().
 bool was_launched_here(Session& session, const Object& object);
 void note_launch_here(Session& session, const Object& object);
+// Which turn a launch of the kernel takes there, or putting it into an instance of a graph. After one that took a turn: note_launched().
+LaunchTurn launch_turn(Session& session, const Object& object);
+void note_launched(Session& session, const Object& object);
+// The kernel comes into a graph of the client, as a node or captured: who updates an instance with it brings it to the GPU as a first launch
+// would, in the turn that update_turn() says. After that, or when an instance was made (always in a turn, quiet_calls.h): note_update().
+void graph_gains_kernel(Session& session, const Object& object);
+LaunchTurn update_turn(Session& session);
+void note_update(Session& session);
 // Before the driver sees a launch of a shared kernel: another client may have raised the limit that this one would have met. If so, and
 // `shared_bytes` lie beyond the client's own limit, the above.
 CUresult keep_own_limit(Session& session, uint64_t kernel_id, const KernelState& kernel, uint32_t shared_bytes);

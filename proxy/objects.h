@@ -31,7 +31,6 @@ struct Object {
   uint64_t owner = 0;    // id of the object it dies with (a node's graph), 0 = none
   bool live = false;
   std::unique_ptr<ObjectState> state;
-  uint64_t on_gpus = 0;  // an instance: the GPUs into whose streams it was launched, a bit each
 
   template <class T>
   T handle() const {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/settled_contexts.h"
 #include "proxy/stream_order.h"
 
 namespace tube::proxy {
@@ -168,6 +169,7 @@ struct Installed {
 
   const Driver real;
   Turns turns;
+  SettledContexts settled;
   std::atomic<uint32_t> patience_ms = kPatience;
   std::atomic<uint32_t> launch_patience_ms = kLaunchPatience;
 
@@ -244,6 +246,68 @@ struct Quiet<Entry> {
   }
 };
 
+// Calls after which the driver has something to do at the next launch.
+void settle(Installed& all) {
+  if (CUdevice device = 0; all.real.cuCtxGetDevice(&device) == CUDA_SUCCESS) all.settled.settle(all.real, device);
+}
+
+template <auto Entry>
+struct Unsettling;
+template <class... A, CUresult (*Driver::*Entry)(A...)>
+struct Unsettling<Entry> {
+  static CUresult call(A... arguments) {
+    const Turn turn(*g_installed, Turn::When::kWait);
+    const CUresult error = (g_installed->real.*Entry)(arguments...);
+    if (error == CUDA_SUCCESS) settle(*g_installed);
+    return error;
+  }
+};
+
+// What takes a place (settled_contexts.h). Room is made in a turn.
+template <class Handle, class Make>
+CUresult make_placed(Handle* handle, Make make) {
+  Installed& all = *g_installed;
+  const CUcontext context = current_context(all.real);
+  while (!all.settled.take_place(context)) {
+    const Turn turn(all, Turn::When::kWait);
+    all.settled.make_room(all.real, context);
+  }
+  const CUresult error = make();
+  if (error == CUDA_SUCCESS) all.settled.placed(context, *handle);
+  else all.settled.cancel_place(context);
+  return error;
+}
+
+CUresult create_stream(CUstream* stream, unsigned int flags) {
+  return make_placed(stream, [&] { return g_installed->real.cuStreamCreate(stream, flags); });
+}
+
+CUresult create_stream_with_priority(CUstream* stream, unsigned int flags, int priority) {
+  return make_placed(stream, [&] { return g_installed->real.cuStreamCreateWithPriority(stream, flags, priority); });
+}
+
+// Forgotten first: the driver may give the handle to the next one at once.
+CUresult destroy_stream(CUstream stream) {
+  g_installed->settled.gone(stream);
+  return g_installed->real.cuStreamDestroy_v2(stream);
+}
+
+// Instances take memory for their nodes as well, which the driver gets in blocks of its own: always a turn.
+CUresult instantiate(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+  const Turn turn(*g_installed, Turn::When::kWait);
+  return make_placed(exec, [&] { return g_installed->real.cuGraphInstantiateWithParams(exec, graph, params); });
+}
+
+CUresult instantiate_with_flags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
+  const Turn turn(*g_installed, Turn::When::kWait);
+  return make_placed(exec, [&] { return g_installed->real.cuGraphInstantiateWithFlags(exec, graph, flags); });
+}
+
+CUresult destroy_instance(CUgraphExec exec) {
+  g_installed->settled.gone(exec);
+  return g_installed->real.cuGraphExecDestroy(exec);
+}
+
 template <class Call>
 CUresult submit_wait(CUstream stream, Call call) {
   if (!g_installed->has_context()) return call();
@@ -282,20 +346,24 @@ CUresult destroy_green(CUgreenCtx green) {
 void install_quiet_calls(Driver& table) {
   g_installed = new Installed{table};
 #define TUBE_QUIET(name) table.name = Quiet<&Driver::name>::call
-  TUBE_QUIET(cuModuleLoadData);
-  TUBE_QUIET(cuModuleLoadDataEx);
   TUBE_QUIET(cuModuleUnload);
-  TUBE_QUIET(cuLibraryLoadData);  // with eager loading
   TUBE_QUIET(cuLibraryUnload);
-  TUBE_QUIET(cuKernelGetFunction);
+  TUBE_QUIET(cuModuleGetFunction);  // does not wait, but holds what comes after, and its module has settled
   TUBE_QUIET(cuMemFree_v2);
   TUBE_QUIET(cuMemFreeHost);
   TUBE_QUIET(cuMemHostUnregister);
   TUBE_QUIET(cuArrayDestroy);
   TUBE_QUIET(cuMipmappedArrayDestroy);
   TUBE_QUIET(cuDestroyExternalMemory);
-  TUBE_QUIET(cuCtxSetLimit);
+  TUBE_QUIET(cuGreenCtxCreate);
 #undef TUBE_QUIET
+#define TUBE_UNSETTLING(name) table.name = Unsettling<&Driver::name>::call
+  TUBE_UNSETTLING(cuModuleLoadData);
+  TUBE_UNSETTLING(cuModuleLoadDataEx);
+  TUBE_UNSETTLING(cuLibraryLoadData);  // with eager loading
+  TUBE_UNSETTLING(cuKernelGetFunction);
+  TUBE_UNSETTLING(cuCtxSetLimit);
+#undef TUBE_UNSETTLING
 #define TUBE_WAITING(name) table.name = Waiting<&Driver::name>::call
   TUBE_WAITING(cuStreamWaitValue32_v2);
   TUBE_WAITING(cuStreamWaitValue64_v2);
@@ -303,12 +371,30 @@ void install_quiet_calls(Driver& table) {
 #undef TUBE_WAITING
   table.cuWaitExternalSemaphoresAsync = wait_external;
   table.cuGreenCtxDestroy = destroy_green;
+  table.cuStreamCreate = create_stream;
+  table.cuStreamCreateWithPriority = create_stream_with_priority;
+  table.cuStreamDestroy_v2 = destroy_stream;
+  table.cuGraphInstantiateWithParams = instantiate;
+  table.cuGraphInstantiateWithFlags = instantiate_with_flags;
+  table.cuGraphExecDestroy = destroy_instance;
+}
+
+CUresult prepare_context(CUdevice device, CUcontext context) {
+  return g_installed == nullptr ? CUDA_SUCCESS : g_installed->settled.prepare(g_installed->real, device, context);
 }
 
 CUresult quietly(const std::function<CUresult()>& call) {
   if (g_installed == nullptr) return call();
   const Turn turn(*g_installed, Turn::When::kWait);
   return call();
+}
+
+CUresult quietly_unsettling(const std::function<CUresult()>& call) {
+  if (g_installed == nullptr) return call();
+  const Turn turn(*g_installed, Turn::When::kWait);
+  const CUresult error = call();
+  if (error == CUDA_SUCCESS) settle(*g_installed);
+  return error;
 }
 
 CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) {

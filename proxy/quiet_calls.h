@@ -1,10 +1,10 @@
 // Driver calls that wait for the whole context, and streams that wait for a program.
 //
-// Loading and unloading code, giving back memory that cuMemAlloc, cuMemHostRegister or cuArrayCreate made, and the first
-// launch of a kernel that needs more local memory than any before it make the driver wait until the context is idle, and
-// every launch of every client stands still meanwhile (measured, docs/decisions/0009-quiet-calls.md). When a stream of one
-// client waits for a value that its program has yet to write, and that program first wants to launch something, another
-// client's module load would stop both for good.
+// Loading and unloading code, giving back memory that cuMemAlloc, cuMemHostRegister or cuArrayCreate made, making a green context or the
+// instance of a graph, and the first launch of a kernel that needs more local memory than any before it make the driver wait until the
+// context is idle, and every launch of every client stands still meanwhile (measured, docs/decisions/0009-quiet-calls.md). Looking up a
+// kernel does not wait, but what is submitted behind it does. When a stream of one client waits for a value that its program has yet to
+// write, and that program first wants to launch something, another client's module load would stop both for good.
 //
 // So these calls take turns with such waits, outside of the driver and for all GPUs alike (a call may wait for another context than the
 // current one, as the unload of a library does): a call begins when no stream waits for another program, and
@@ -18,10 +18,12 @@
 // and the inner calls go straight into the driver. Whoever makes several such calls, or takes a lock around them, takes
 // one turn around all of it with quietly().
 //
-// The first launch of code on a GPU takes a turn as well, of less patience. The driver does not wait in it, but beside a stream that waits it can
-// leave everything that comes after on that GPU standing behind that wait, for good (decision 9). So it waits for the streams that wait for
-// other programs, and waits that come meanwhile stand behind it: both for kLaunchPatience at most, and beside waits that do not end or always come
-// anew a session does so once in ten of these times.
+// What the driver puts off to the next launch is done before a turn ends (settled_contexts.h).
+//
+// The first launch of a kernel on a GPU takes a turn as well, of less patience. If it is the first that prints or allocates, everything that comes
+// after on that GPU stands behind the waits that are there, though the driver itself does not wait. So it waits for the streams that wait
+// for other programs, and waits that come meanwhile stand behind it: both for kLaunchPatience at most, and beside waits that do not end or always
+// come anew a session does so once in ten of these times.
 //
 // install_quiet_calls() puts this into the table of the driver's entry points, so no caller has to know. Costs the calls an
 // uncontended lock, a wait an event. Session threads.
@@ -43,6 +45,14 @@ void install_quiet_calls(Driver& table);
 // driver does, which may be without end. No lock but the session's own may be held (above). Straight away in a turn that the thread has already,
 // and when nothing is installed or no context is current.
 CUresult quietly(const std::function<CUresult()>& call);
+
+// The same for a call that brings code or changes what all kernels need, and is no entry of the table that does so by itself: the context of the
+// GPU is settled behind it (settled_contexts.h).
+CUresult quietly_unsettling(const std::function<CUresult()>& call);
+
+// Before any client, for each GPU's context, which is current: so that what comes is settled from the start. An error: what follows works, but
+// first launches may hold others up.
+CUresult prepare_context(CUdevice device, CUcontext context);
 
 // Which turn a launch takes: kFirst as the first one of code on a GPU, kQuiet as one that makes the driver wait for the whole context, which is
 // quietly().

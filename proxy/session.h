@@ -261,6 +261,12 @@ class Session {
   // What kernels of the client's graphs may write; grows with each captured or added node.
   uint32_t graph_writes() const { return graph_writes_; }
   void graph_gains(uint32_t writes) { graph_writes_ |= writes; }
+  // Kernels of the client's graphs whose first launch anywhere is yet to come: an instance brings their code to the GPU (module_state.h).
+  struct NewCode {
+    bool any = false;          // since the last instance was made or changed
+    uint32_t local_bytes = 0;  // the most of any that ever came
+  };
+  NewCode& graph_code() { return graph_code_; }
   // Some kernel that may have failed an assertion was not known to have ended. Meaningful when the context has died.
   bool may_have_asserted();
   std::string& assertion_text() { return assertion_text_; }
@@ -360,6 +366,7 @@ class Session {
   uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
   StreamState* upload_stream_ = nullptr;
   uint32_t graph_writes_ = 0;
+  NewCode graph_code_;
   bool assertion_told_ = false;
   std::string assertion_text_;  // not yet handed over
   std::map<uint64_t, uint64_t> reservations_;

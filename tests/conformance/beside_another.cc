@@ -1,7 +1,7 @@
 // Two programs on one GPU that know nothing of each other: what one does with code and memory may not stop the other.
 //
 // The first holds one of its streams with a word, and opens it only after it has launched and waited for more work on another
-// stream. Meanwhile the second does one thing for which a driver waits until its context is idle.
+// stream. Meanwhile the second does one thing for which a driver waits until its context is idle, or behind which it lets everything else wait.
 #include "tests/conformance/gate.h"
 #include "tests/conformance/two_gpus.h"
 #include "tests/conformance/two_processes.h"
@@ -221,6 +221,100 @@ CASE(a_program_starts) {
     DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 2));
     LAUNCH(module.function("step"), {1}, {32}, 0, nullptr, value.pointer, 3u, 1u, 32);
     printf("%u\n", value.read()[0]);
+  });
+  hold_and_work(other);
+}
+
+// ---- what does not wait itself, but holds whatever comes after it -------------------------------------------------------------
+
+CASE(a_modules_kernel_is_looked_up) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUmodule module;
+    CU(cuModuleLoadData(&module, read_beside("kernels.fatbin").data()));
+    DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 2));
+    ready(link);
+    CUfunction fill = nullptr;
+    SHOW(cuModuleGetFunction(&fill, module, "fill"));
+    LAUNCH(fill, {1}, {32}, 0, nullptr, value.pointer, 3u, 32);
+    printf("%u\n", value.read()[0]);
+  });
+  hold_and_work(other);
+}
+
+// The next launch of any kernel has to do with it.
+CASE(code_that_needs_more_was_loaded) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUmodule module;
+    CU(cuModuleLoadData(&module, read_beside("globals.fatbin").data()));
+    ready(link);
+    SHOW(cuModuleUnload(module));
+  });
+  hold_and_work(other);
+}
+
+CASE(the_stack_was_enlarged) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    SHOW(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 6000));
+    ready(link);
+    SHOW(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 12000));
+  });
+  hold_and_work(other);
+}
+
+CASE(a_graph_with_a_printing_kernel_is_instantiated) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    Module module("globals.fatbin");
+    CUgraph graph = nullptr;
+    CUgraphNode node = nullptr;
+    int number = 1;
+    float fraction = 0.5f;
+    void* parameters[] = {&number, &fraction};
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.func = module.function("say_hello");
+    params.gridDimX = params.gridDimY = params.gridDimZ = 1;
+    params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+    params.kernelParams = parameters;
+    CU(cuGraphCreate(&graph, 0));
+    CU(cuGraphAddKernelNode(&node, graph, nullptr, 0, &params));
+    ready(link);
+    CUgraphExec exec = nullptr;
+    SHOW(cuGraphInstantiate(&exec, graph, 0));
+    SHOW(cuGraphExecDestroy(exec));
+    CU(cuGraphDestroy(graph));
+  });
+  hold_and_work(other);
+}
+
+// The driver makes room for them in blocks.
+CASE(many_streams_are_created) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    ready(link);
+    std::vector<CUstream> streams(300);
+    for (CUstream& stream : streams) CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (CUstream stream : streams) CU(cuStreamDestroy(stream));
+    printf("%zu\n", streams.size());
+  });
+  hold_and_work(other);
+}
+
+CASE(a_green_context_is_created) {
+  Other other([](Link& link) {
+    Gpu gpu;
+    CUdevResource all{}, part{};
+    CUdevResourceDesc description = nullptr;
+    unsigned groups = 1;
+    CU(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    CU(cuDevSmResourceSplitByCount(&part, &groups, &all, nullptr, 0, 8));
+    CU(cuDevResourceGenerateDesc(&description, &part, 1));
+    ready(link);
+    CUgreenCtx green = nullptr;
+    SHOW(cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    SHOW(cuGreenCtxDestroy(green));
   });
   hold_and_work(other);
 }

@@ -11,7 +11,7 @@
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kLibrary = make_id(1, 1), kKernel = make_id(1, 1), kExec = make_id(1, 1);
+constexpr uint64_t kLibrary = make_id(1, 1), kKernel = make_id(1, 1), kGraph = make_id(1, 1), kExec = make_id(1, 1);
 
 class FirstLaunch : public SessionTest {
  protected:
@@ -35,6 +35,11 @@ class FirstLaunch : public SessionTest {
       return test::fake().next_launch;
     };
     driver.cuGraphLaunch = [](CUgraphExec, CUstream) { return test::fake().next_launch; };
+    driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*) {
+      return *exec = reinterpret_cast<CUgraphExec>(0x70), CUDA_SUCCESS;
+    };
+    driver.cuGraphExecUpdate_v2 = [](CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) { return CUDA_SUCCESS; };
+    driver.cuGraphDestroy = [](CUgraph) { return CUDA_SUCCESS; };
     driver.cuGraphExecDestroy = [](CUgraphExec) { return CUDA_SUCCESS; };
     install_quiet_calls(driver);
     set_quiet_patience(0);
@@ -53,7 +58,25 @@ class FirstLaunch : public SessionTest {
     launch(kernel);
     return looks != before;
   }
-  bool graph_takes_a_turn() {
+  bool making_an_instance_takes_a_turn() {
+    const int before = looks;
+    wire::tubeGraphInstantiate make{};
+    make.graph = kGraph;
+    make.exec = kExec;
+    wire::tubeGraphInstantiate_reply reply{};
+    EXPECT_EQ(call(make, &reply), CUDA_SUCCESS);
+    return looks != before;
+  }
+  bool updating_it_takes_a_turn() {
+    const int before = looks;
+    wire::tubeGraphExecUpdate update{};
+    update.graph = kGraph;
+    update.exec = kExec;
+    wire::tubeGraphExecUpdate_reply reply{};
+    EXPECT_EQ(call(update, &reply), CUDA_SUCCESS);
+    return looks != before;
+  }
+  bool launching_it_takes_a_turn() {
     const int before = looks;
     wire::cuGraphLaunch one{};
     one.hGraph = kExec;
@@ -113,11 +136,37 @@ TEST_F(FirstLaunch, ThatFailsIsNone) {
   EXPECT_FALSE(takes_a_turn());
 }
 
-TEST_F(FirstLaunch, OfAnInstanceTakesATurn) {
-  ASSERT_EQ(session->objects().insert(Kind::kGraphExec, kExec, reinterpret_cast<CUgraphExec>(0x70), 1), CUDA_SUCCESS);
+TEST_F(FirstLaunch, OfAnInstanceIsItsMaking) {
+  ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1), CUDA_SUCCESS);
   another_program_waits();
-  EXPECT_TRUE(graph_takes_a_turn());
-  EXPECT_FALSE(graph_takes_a_turn());
+  EXPECT_TRUE(making_an_instance_takes_a_turn());
+  EXPECT_FALSE(launching_it_takes_a_turn());
+  EXPECT_FALSE(updating_it_takes_a_turn()) << "no kernel came since";
+}
+
+TEST_F(FirstLaunch, OfACapturedKernelIsAnInstances) {
+  ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1), CUDA_SUCCESS);
+  load(two_kernels);
+  const uint64_t stream = make_id(1, 1);
+  create_stream(stream, CU_STREAM_NON_BLOCKING);
+  another_program_waits();
+  ASSERT_TRUE(making_an_instance_takes_a_turn());
+  launch(kKernel, stream);
+  session->capture_started();
+  test::fake().capturing = ran.back();
+  const int before = looks;
+  launch(kKernel, stream);
+  EXPECT_FALSE(updating_it_takes_a_turn()) << "the kernel was launched before";
+  look_up(kLibrary, make_id(2, 1), "other");
+  const int after_lookup = looks;
+  launch(make_id(2, 1), stream);
+  EXPECT_EQ(looks, after_lookup) << "a captured launch takes none";
+  EXPECT_GE(after_lookup, before);
+  test::fake().capturing = nullptr;
+  session->capture_ended();
+  EXPECT_TRUE(updating_it_takes_a_turn());
+  EXPECT_FALSE(updating_it_takes_a_turn());
+  EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "captured is not launched";
 }
 
 // Another program may wait for just these, and only this thread can make them.

@@ -1,0 +1,137 @@
+// Contexts are settled behind what unsettles them, and streams find room that was made ahead: through the table of the driver's entry points.
+//
+// A program of its own, because the turns of a process belong to one driver.
+#include "proxy/settled_contexts.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "protocol/driver_table.gen.h"
+#include "proxy/quiet_calls.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+const auto kContext = reinterpret_cast<CUcontext>(0x10);
+const auto kEmpty = reinterpret_cast<CUfunction>(0x20);
+
+struct Calls {
+  CUcontext current = kContext;
+  bool over = true;     // the stream's wait has passed
+  bool behind = false;  // the empty kernels do not run
+  int looks = 0, streams = 0, syncs = 0;
+  CUresult load = CUDA_SUCCESS;
+  uint64_t next_stream = 0x100;
+  std::vector<CUfunction> launches;
+  std::vector<CUcontext> launched_in;
+  std::vector<CUcontext> pushed;
+} g;
+
+Driver make_driver() {
+  Driver d = test::make_fake_driver();
+  d.cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; };
+  d.cuCtxGetCurrent = [](CUcontext* context) { return *context = g.current, CUDA_SUCCESS; };
+  d.cuCtxPushCurrent_v2 = [](CUcontext context) { return g.pushed.push_back(g.current), g.current = context, CUDA_SUCCESS; };
+  d.cuCtxPopCurrent_v2 = [](CUcontext*) { return g.current = g.pushed.back(), g.pushed.pop_back(), CUDA_SUCCESS; };
+  d.cuModuleLoadData = [](CUmodule* module, const void*) { return *module = reinterpret_cast<CUmodule>(8), g.load; };
+  d.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) { return *function = kEmpty, CUDA_SUCCESS; };
+  d.cuCtxSetLimit = [](CUlimit, size_t value) { return value == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; };
+  d.cuMemFree_v2 = [](CUdeviceptr) { return CUDA_SUCCESS; };
+  d.cuStreamCreate = [](CUstream* stream, unsigned) { return ++g.streams, *stream = reinterpret_cast<CUstream>(++g.next_stream), CUDA_SUCCESS; };
+  d.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
+    return ++g.streams, *stream = reinterpret_cast<CUstream>(++g.next_stream), CUDA_SUCCESS;
+  };
+  d.cuStreamDestroy_v2 = [](CUstream) { return --g.streams, CUDA_SUCCESS; };
+  d.cuStreamQuery = [](CUstream) { return g.behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+  d.cuStreamSynchronize = [](CUstream) { return ++g.syncs, CUDA_SUCCESS; };
+  d.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) { return CUDA_SUCCESS; };
+  d.cuEventQuery = [](CUevent) { return ++g.looks, g.over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
+  d.cuLaunchKernel = [](CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**) {
+    g.launches.push_back(function);
+    g.launched_in.push_back(g.current);
+    return CUDA_SUCCESS;
+  };
+  install_quiet_calls(d);
+  set_quiet_patience(0);
+  return d;
+}
+
+class SettledContextsTest : public ::testing::Test {
+ protected:
+  SettledContextsTest() { g = {}; }
+  Driver driver = make_driver();
+  CUmodule module = nullptr;
+};
+
+TEST_F(SettledContextsTest, IsPreparedWithALaunchAndRoom) {
+  EXPECT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+  EXPECT_EQ(g.launches, std::vector<CUfunction>{kEmpty});
+  EXPECT_EQ(g.streams, 1) << "its own; those made for room are gone";
+}
+
+TEST_F(SettledContextsTest, SettlesBehindLoadsAndLimits) {
+  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+  g.launches.clear();
+  EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
+  EXPECT_EQ(g.launches.size(), 1u);
+  EXPECT_EQ(driver.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS);
+  EXPECT_EQ(g.launches.size(), 2u);
+  EXPECT_EQ(driver.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(driver.cuMemFree_v2(1), CUDA_SUCCESS);
+  EXPECT_EQ(g.launches.size(), 2u) << "nothing was put off";
+  EXPECT_EQ(quietly_unsettling([] { return CUDA_SUCCESS; }), CUDA_SUCCESS);
+  EXPECT_EQ(g.launches.size(), 3u);
+}
+
+TEST_F(SettledContextsTest, SettlesTheGpusContextFromAGreenOne) {
+  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+  g.launched_in.clear();
+  const auto green = reinterpret_cast<CUcontext>(0x99);
+  g.current = green;
+  EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
+  EXPECT_EQ(g.launched_in, std::vector<CUcontext>{kContext});
+  EXPECT_EQ(g.current, green);
+}
+
+TEST_F(SettledContextsTest, AKernelThatCannotBeLoadedIsNotLaunched) {
+  g.load = CUDA_ERROR_NO_BINARY_FOR_GPU;
+  EXPECT_EQ(prepare_context(0, kContext), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  g.load = CUDA_SUCCESS;
+  EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
+  EXPECT_TRUE(g.launches.empty());
+}
+
+// The launch after a thousand that have not run would stand in the driver.
+TEST_F(SettledContextsTest, WaitsBeforeTheStreamIsFull) {
+  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+  g.behind = true;
+  for (int i = 0; i < 900; ++i) ASSERT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
+  EXPECT_GT(g.syncs, 0);
+  EXPECT_LT(g.syncs, 10);
+}
+
+TEST_F(SettledContextsTest, StreamsTakeATurnOnlyWhenThereIsNoRoom) {
+  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+  g.over = false;
+  std::thread([this] { ASSERT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }).join();
+  g.looks = 0;
+  std::vector<CUstream> streams(200);
+  for (CUstream& stream : streams) ASSERT_EQ(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_EQ(g.looks, 0);
+  for (int i = 0; i < 1000; ++i) {  // who goes makes room
+    ASSERT_EQ(driver.cuStreamDestroy_v2(streams.back()), CUDA_SUCCESS);
+    ASSERT_EQ(driver.cuStreamCreateWithPriority(&streams.back(), CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(g.looks, 0);
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(driver.cuStreamCreate(&streams.emplace_back(), CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  EXPECT_GT(g.looks, 0);
+  EXPECT_LE(g.looks, 2) << "room for many at once";
+  EXPECT_EQ(g.streams, 301);
+}
+
+}  // namespace
+}  // namespace tube::proxy
