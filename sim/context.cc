@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "sim/device.h"
+#include "sim/hold.h"
 #include "sim/state.h"
 
 namespace tube::sim {
@@ -362,6 +363,10 @@ SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     State& s = state();
     Lock lock(s.mutex);
     if (CUresult r = check_capture_unsafe(s)) return r;
+    if (limit == CU_LIMIT_STACK_SIZE && value != c->limits[CU_LIMIT_STACK_SIZE]) {
+      (void)quiesce(lock, c);
+      unsettle(c);
+    }
   }
   if (limit == CU_LIMIT_PRINTF_FIFO_SIZE) {
     std::lock_guard guard(c->print_mutex);

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "sim/capture.h"
+#include "sim/hold.h"
 #include "sim/ipc.h"
 #include "sim/state.h"
 #include "sim/work.h"
@@ -73,6 +74,7 @@ CUresult record_context_event(Lock& lock, Context* context, CUevent handle) {
   for (auto& lane : context->lanes)
     if (lane->tail) op.waits.push_back(lane->tail);
   if (context->legacy->tail) op.waits.push_back(context->legacy->tail);
+  if (FencePtr barrier = barrier_of(context)) op.waits.push_back(std::move(barrier));
   auto collector = std::make_shared<Lane>();
   collector->context = context;
   context->lanes.push_back(collector);

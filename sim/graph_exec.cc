@@ -9,6 +9,7 @@
 #include "sim/capture.h"
 #include "sim/conditional.h"
 #include "sim/graph.h"
+#include "sim/hold.h"
 #include "sim/mempool.h"
 
 namespace tube::sim {
@@ -124,6 +125,22 @@ bool has_instance(State& s, const Graph& graph) {
   return false;
 }
 
+using NeedsByContext = std::map<Context*, KernelNeeds>;
+
+// Kernels whose module is gone need nothing.
+void collect_needs(State& s, const Graph& graph, NeedsByContext* needs) {
+  for (auto& node : graph.nodes) {
+    if (auto* child = std::get_if<ChildWork>(&node->work)) collect_needs(s, *child->graph, needs);
+    if (auto* conditional = std::get_if<ConditionalWork>(&node->work))
+      for (const Graph* body : conditional->bodies) collect_needs(s, *body, needs);
+    const auto* work = std::get_if<KernelWork>(&node->work);
+    if (work == nullptr || live<Function>(s, work->function, Kind::kFunction) == nullptr) continue;
+    KernelNeeds& most = (*needs)[node->context];
+    most.prints |= work->function->kernel->prints;
+    most.local_bytes = std::max(most.local_bytes, work->function->kernel->local_bytes);
+  }
+}
+
 constexpr unsigned long long kFlags =
     CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
@@ -147,7 +164,14 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   if (bad_out != nullptr) *bad_out = reinterpret_cast<CUgraphNode>(bad);
   if (r == CUDA_SUCCESS && has_memory_nodes(*graph) && has_instance(s, *graph)) r = CUDA_ERROR_NOT_SUPPORTED;
   if (r != CUDA_SUCCESS) return r;
-  *out = reinterpret_cast<CUgraphExec>(make_exec(s, *graph, flags, context));
+  GraphExec* exec = make_exec(s, *graph, flags, context);
+  NeedsByContext needs;
+  collect_needs(s, *graph, &needs);
+  for (auto& [owner, most] : needs) {
+    provide_local(lock, owner, most.local_bytes);
+    hold_for_kernel(lock, owner, most.prints);
+  }
+  *out = reinterpret_cast<CUgraphExec>(exec);
   return CUDA_SUCCESS;
 }
 
@@ -216,6 +240,9 @@ CUresult update(CUgraphExec hExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* 
   info->errorFromNode = reinterpret_cast<CUgraphNode>(bad_from);
   if (info->result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
   take_works(*exec->graph, *graph);
+  NeedsByContext needs;
+  collect_needs(s, *exec->graph, &needs);
+  for (auto& [owner, most] : needs) provide_local(lock, owner, most.local_bytes);
   return CUDA_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sim/graph.h"
+#include "sim/hold.h"
 
 namespace tube::sim {
 namespace {
@@ -85,7 +86,9 @@ CUresult set_exec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* param
   const auto* copy = std::get_if<CopyWork>(&node->work);
   if (copy != nullptr && params->type == CU_GRAPH_NODE_TYPE_MEMCPY && other_backing(s, copy->copy, params->memcpy.copyParams))
     return CUDA_ERROR_INVALID_VALUE;
-  return set(lock, node, params);
+  if (CUresult r = set(lock, node, params)) return r;
+  if (auto* kernel = std::get_if<KernelWork>(&node->work)) provide_local(lock, node->context, kernel->function->kernel->local_bytes);
+  return CUDA_SUCCESS;
 }
 
 // The node's work of the asked type, or null.

@@ -187,10 +187,12 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
   }
   auto* green = new GreenContext;
   green->resource = description != nullptr ? description->resource : whole(*device);
+  (void)quiesce(lock, device->primary);
   green->context = make_context(s, device, false);
   green->context->green = green;
   green->context->active = true;
   green->context->flags = device->primary->flags;
+  device->primary->greens.push_back(green->context);
   s.live.emplace(green, Kind::kGreenContext);
   *phCtx = reinterpret_cast<CUgreenCtx>(green);
   return CUDA_SUCCESS;
@@ -205,6 +207,7 @@ SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
   s.live.erase(green);
   Context* context = green->context;
   tear_down(lock, context);
+  std::erase(context->device->primary->greens, context);
   context->destroyed = true;
   Thread& t = thread();
   if (!t.stack.empty() && t.stack.back() == context) t.stack.pop_back();

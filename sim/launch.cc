@@ -7,6 +7,7 @@
 #include "sim/conditional.h"
 #include "sim/function.h"
 #include "sim/heap.h"
+#include "sim/hold.h"
 #include "sim/occupancy.h"
 #include "sim/state.h"
 #include "sim/texture.h"
@@ -218,6 +219,8 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   if (work.function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = pack_params(work, params, extra)) return r;
   if (CUresult r = check_kernel(lock, stream->context, work)) return refuse_in_capture(stream, r);
+  if (!stream->capture) prepare_launch(lock, stream->context, *work.function->kernel);
+  if (live<Function>(state(), work.function, Kind::kFunction) == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
   auto attributes = work.attributes;
   if (CUresult r = issue(lock, stream, std::move(work))) return r;
   record_attribute_events(lock, stream, attributes);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "sim/heap.h"
+#include "sim/hold.h"
 #include "sim/managed.h"
 
 namespace tube::sim {
@@ -70,6 +71,15 @@ CUresult find_variable(const Module& module, const char* name, CUdeviceptr* dptr
   return CUDA_ERROR_NOT_FOUND;
 }
 
+// The driver brings each kernel to the GPU when it is first asked for, unless it loads eagerly. A library's may be there already.
+void first_lookup(Lock& lock, Function* f) {
+  const Module& module = *f->module;
+  const bool in_use = module.library != nullptr && module.library->kernels[f->kernel->index]->used_in.contains(module.context);
+  if (f->looked_up || in_use || state().loading_mode == CU_MODULE_EAGER_LOADING) return;
+  f->looked_up = true;
+  hold(lock, module.context);
+}
+
 }  // namespace
 
 CUresult instantiate(State& s, Context* context, Code code, Module** out) {
@@ -100,6 +110,7 @@ CUresult instantiate(State& s, Context* context, Code code, Module** out) {
   }
   fill_variables(module);
   make_functions(s, module);
+  note_loaded(context, *module->code.module);
   *out = module;
   return CUDA_SUCCESS;
 }
@@ -178,6 +189,7 @@ SIM_API CUresult cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const cha
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   for (auto& f : module->functions) {
     if (f->kernel->name != name) continue;
+    first_lookup(lock, f.get());
     *hfunc = reinterpret_cast<CUfunction>(f.get());
     return CUDA_SUCCESS;
   }

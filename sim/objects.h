@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <compare>
 #include <map>
 #include <memory>
 #include <set>
@@ -49,11 +50,23 @@ struct Device {
   std::atomic<uint64_t> used_bytes{0};
 };
 
+// What has to be on the GPU for a kernel to run. To print counts for more than any local memory.
+struct KernelNeeds {
+  bool prints = false;
+  uint32_t local_bytes = 0;  // per thread
+  auto operator<=>(const KernelNeeds&) const = default;
+};
+
+// Places for streams, which the driver makes anew with an idle context only: so many at first, and so many more each time (H200).
+inline constexpr size_t kFirstStreams = 36;
+inline constexpr size_t kMoreStreams = 86;
+
 struct Context {
   uint64_t id = 0;
   Device* device = nullptr;
   bool primary = false;
   GreenContext* green = nullptr;       // green.cc
+  std::vector<Context*> greens;        // primary: the green ones beside it
   std::atomic<bool> destroyed{false};  // both are read at every call, without the lock
   std::atomic<bool> active{false};     // primary: retained by somebody
   int retained = 0;
@@ -70,8 +83,13 @@ struct Context {
   std::vector<Stream*> streams;
   std::vector<Module*> modules;
   std::array<std::atomic<size_t>, 10> limits{};
-  int quiescing = 0;    // calls in quiesce()
-  bool ending = false;  // primary: a reset or the last release waits for its work
+  size_t stream_room = kFirstStreams;
+  FencePtr barrier;        // hold.h; this and the next three of a green context are its primary's
+  bool unsettled = false;  // the next launch holds
+  KernelNeeds loaded;      // the most that a module needed
+  KernelNeeds launched;    // the most that a launched kernel needed, each by itself
+  int quiescing = 0;       // calls in quiesce()
+  bool ending = false;     // primary: a reset or the last release waits for its work
   std::atomic<CUfunc_cache> cache_config = CU_FUNC_CACHE_PREFER_NONE;
   std::mutex print_mutex;    // guards print_buffer and printed; leaf
   std::string print_buffer;  // device printf, shown at the next synchronising call
@@ -129,6 +147,7 @@ struct Function {
   const ptx::Kernel* kernel = nullptr;
   Library* library = nullptr;   // set for a CUkernel
   std::set<Context*> used_in;   // a CUkernel: where it has been asked about
+  bool looked_up = false;       // a module's own: by cuModuleGetFunction
   int max_dynamic_shared = -1;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; -1: default
   int carveout = -1;
   int cluster_width = 0, cluster_height = 0, cluster_depth = 0;

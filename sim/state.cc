@@ -152,6 +152,8 @@ CUresult quiesce(Lock& lock, Context* of) {
   ++context->quiescing;
   CUresult error = synchronize(lock, context);
   if (context != of) error = synchronize(lock, of);
+  for (Context* green : std::vector<Context*>(context->greens))
+    if (green != of) (void)synchronize(lock, green);
   --context->quiescing;
   quiesced.notify_all();
   return error;
@@ -233,6 +235,10 @@ void reset_context(State& s, Context* context) {
   context->cancel = std::make_shared<std::atomic<bool>>(false);
   context->peers.store(0);
   context->heap_used = 0;
+  context->stream_room = kFirstStreams;
+  context->barrier = nullptr;
+  context->unsettled = false;
+  context->loaded = context->launched = {};
 }
 
 CUresult check_capture_unsafe(State& s) {

@@ -133,7 +133,7 @@ bool reaches(const Context& from, const Context* owner);
 // Waits for all work of the context; returns its sticky error. Takes and drops the lock.
 CUresult synchronize(Lock& lock, Context* context);  // nothing to do for null
 // The same for calls that the driver makes with an idle context only (code and memory that come or go): no kernel is launched
-// by anybody meanwhile. Takes and drops the lock.
+// by anybody meanwhile, and green contexts are waited for with their primary. Takes and drops the lock.
 CUresult quiesce(Lock& lock, Context* context);
 // Before a launch: waits until no such call is waiting. Takes and drops the lock.
 void wait_for_quiescing(Lock& lock, Context* context);

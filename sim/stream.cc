@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "sim/capture.h"
+#include "sim/hold.h"
 #include "sim/ipc.h"
 #include "sim/state.h"
 #include "sim/work.h"
@@ -81,6 +82,7 @@ FencePtr append(Lock& lock, Stream* stream, Op op) {
   } else if (stream->blocking()) {
     if (context->legacy->tail && !context->legacy->tail->done) op.waits.push_back(context->legacy->tail);
   }
+  if (FencePtr barrier = barrier_of(context)) op.waits.push_back(std::move(barrier));
   return submit(lock, stream->lane, std::move(op));
 }
 
@@ -141,6 +143,10 @@ static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
   if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
+  if (context->streams.size() >= context->stream_room) {
+    context->stream_room += kMoreStreams;
+    (void)quiesce(lock, context);
+  }
   Stream* stream = add_stream(s, context, flags, std::clamp(priority, -5, 0));
   *out = reinterpret_cast<CUstream>(stream);
   return CUDA_SUCCESS;

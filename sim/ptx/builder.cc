@@ -11,6 +11,9 @@
 namespace tube::sim::ptx {
 namespace {
 
+// A small array costs no local memory on a GPU: ptxas spreads one of 64 bytes over registers (control_flow of tests/programs, sm_90).
+constexpr uint64_t kKeptInRegisters = 64;
+
 constexpr uint64_t kMaxFrame = 512u << 10;
 constexpr int32_t kMaxUnits = 4 << 20;
 
@@ -134,6 +137,7 @@ void Builder::declare(const VariableDecl& variable) {
     case Space::kParam:
       binding.kind = Binding::Kind::kLocal;
       binding.offset = new_frame_bytes(variable.bytes(), variable.alignment());
+      if (variable.space == Space::kLocal && variable.bytes() > kKeptInRegisters) out_.stack_bytes += static_cast<uint32_t>(variable.bytes());
       break;
     case Space::kShared: {
       binding.kind = Binding::Kind::kShared;

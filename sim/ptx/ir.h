@@ -85,6 +85,7 @@ struct Function {
   std::vector<Formal> returns;
   uint32_t reg_units = 0;
   uint32_t frame_bytes = 0;  // local memory a frame takes: .local and .param variables
+  uint32_t stack_bytes = 0;  // its larger .local variables alone: what a GPU has no registers for
   std::vector<uint32_t> callees;
   bool calls_indirect = false;
   std::vector<uint32_t> takes_address;  // functions whose address this one uses

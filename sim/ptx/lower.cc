@@ -258,6 +258,8 @@ void ModuleLowering::kernel(const FunctionDecl& decl, uint32_t function) {
   for (uint32_t i = 0; i < seen.size(); ++i) {
     if (!seen[i]) continue;
     info.reachable.push_back(i);
+    out.stack_bytes += module_->functions[i].stack_bytes;
+    if (module_->functions[i].builtin != nullptr && module_->functions[i].name == "vprintf") out.prints = true;
     used.insert(used.end(), module_->functions[i].shared.begin(), module_->functions[i].shared.end());
   }
   for (const uint32_t index : used) {

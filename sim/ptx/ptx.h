@@ -31,6 +31,8 @@ struct Kernel {
   uint32_t param_bytes = 0;  // end of the last parameter
   uint32_t static_shared_bytes = 0;
   uint32_t local_bytes = 0;                  // per thread
+  uint32_t stack_bytes = 0;                  // of .local variables in reach: without what a GPU keeps in registers
+  bool prints = false;                       // printf is in reach of it
   uint32_t registers = 0;                    // an estimate; reported as CU_FUNC_ATTRIBUTE_NUM_REGS
   uint32_t max_threads = 0;                  // .maxntid product, 0 when absent
   std::array<uint32_t, 3> required_block{};  // .reqntid, zeros when absent
