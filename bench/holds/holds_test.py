@@ -1,0 +1,58 @@
+"""That holds tells ok, waits and holds apart: a few scenarios on the simulated GPU, which answers these as an H200 does.
+No times are compared.
+
+holds_test.py --build DIR
+"""
+import argparse
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests" / "e2e"))
+import tubetest  # noqa: E402
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--build")
+options, rest = parser.parse_known_args()
+LAYOUT = tubetest.Layout(options.build)
+# What goes on is never this slow, however busy the machine. Each answer but `ok` takes as long, or three times.
+PATIENCE_S = "2"
+LIMIT_S = "60"
+
+
+class Holds(unittest.TestCase):
+    def run_lines(self, *lines):
+        command = [str(LAYOUT.build / "bench/holds/holds"), "--patience", PATIENCE_S, "--limit", LIMIT_S, "-"]
+        out = subprocess.run(command, input="".join(line + "\n" for line in lines), env=tubetest.environment(LAYOUT, "native", "sim"),
+                             capture_output=True, text=True, timeout=110)
+        return out.returncode, out.stdout.splitlines()
+
+    def test_answers(self):
+        answers = [
+            "# a comment",
+            "module:all kernel:plain launch:plain sync [ memset=ok kernel:second=holds launch:second=ok ]",
+            "module:small kernel:plain launch:plain sync module:prints [ launch:plain=holds launch:plain=ok ]",
+            "module:all kernel:plain launch:plain sync [ 3*upload=ok module:small=waits ]",
+            "CUDA_MODULE_LOADING=EAGER module:all kernel:plain launch:plain sync [ 2*kernel:second=ok ] kernel:shared",
+        ]
+        lines = [" ".join(word if word.startswith("CUDA_") else word.split("=")[0] for word in line.split()) for line in answers]
+        self.assertEqual(self.run_lines(*lines), (0, answers))
+
+    def test_scenarios_that_fail(self):
+        code, out = self.run_lines("launch:plain sync", "jump", "module:small kernel:prints", "memset [ upload")
+        self.assertEqual(code, 1)
+        self.assertEqual(out, ["launch:plain (no kernel of this name was looked up)", "jump (no such word; holds --help lists them)",
+                               "module:small kernel:prints (CUDA_ERROR_NOT_FOUND)", "memset [ upload=ok"])
+
+    def test_every_scenario_has_known_words(self):
+        program = str(LAYOUT.build / "bench/holds/holds")
+        out = subprocess.run([program, "--help"], env=tubetest.environment(LAYOUT, "native", "sim"), capture_output=True, text=True, check=True)
+        known = {line.split()[0].split(":")[0] for line in out.stdout.split("Words:")[1].splitlines() if line.strip()}
+        for line in pathlib.Path(__file__).with_name("scenarios.txt").read_text().splitlines():
+            words = [] if line.startswith("#") else [w for w in line.split() if w not in ("[", "]") and "=" not in w]
+            self.assertLessEqual({w.split("*")[-1].split(":")[0] for w in words}, known, line)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *rest])
