@@ -85,7 +85,7 @@ void Coalescer::held_are_out() {
 
 CUresult Coalescer::replay(uint32_t run) {
   RunGraph* graph = graph_for(run);
-  if (graph == nullptr) return give_up();
+  if (graph == nullptr) return std::exchange(later_, false) ? launch_held() : give_up();
   all_graphs_.replayed(*graph);
   const CUresult error = driver_.cuGraphLaunch(graph->exec, stream_);
   if (error != CUDA_SUCCESS) {
@@ -132,7 +132,7 @@ RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
   if ((place == nullptr || !all_graphs_.has_room(bytes)) && ++variants.misses < kMisses) return nullptr;
   // An instance takes a turn. A launch does not wait for one: natively it waits for nothing, and the run can go out one by one.
   RunGraph* made = nullptr;
-  (void)quietly_if_nobody_waits([&] { made = make_graph_now(variants, place, bytes); });
+  later_ = !quietly_if_nobody_waits([&] { made = make_graph_now(variants, place, bytes); });
   return made;
 }
 

@@ -77,6 +77,7 @@ class Coalescer {
   RunGraphs& all_graphs_;
   const CUstream stream_;
   policies::LaunchRuns runs_;
+  bool later_ = false;           // the graph was not made because no turn was to be had
   std::deque<Variants> graphs_;  // by number of the run; they stay where they are
   std::vector<HeldLaunch> held_;
   std::vector<std::byte> parameters_;

@@ -28,11 +28,7 @@ bool take(const Call& call, T* fixed, std::span<const std::byte>* rest = nullptr
 
 CUresult change(Session& session, const NodeTarget& target, CUgraphNodeParams* params) {
   const Driver& driver = session.driver();
-  if (target.op == kSet) return driver.cuGraphNodeSetParams(target.node, params);
-  // A child graph may bring kernels.
-  const bool brings_code = params->type == CU_GRAPH_NODE_TYPE_GRAPH;
-  const auto set = [&] { return driver.cuGraphExecNodeSetParams(target.exec, target.node, params); };
-  return launch_in_turn(brings_code ? update_turn(session) : LaunchTurn::kNone, set);
+  return target.op == kSet ? driver.cuGraphNodeSetParams(target.node, params) : driver.cuGraphExecNodeSetParams(target.exec, target.node, params);
 }
 
 CUresult add_or_change(Session& session, const Call& call, const NodeTarget& target, CUgraphNodeParams* params, Answer& reply) {
@@ -81,7 +77,8 @@ CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answ
     if (target.exec_state != nullptr) {
       if (CUresult error = place_child(session, *target.exec_state, target.node, p.graph.graph); error != CUDA_SUCCESS) return error;
     }
-    return session.driver().cuGraphExecChildGraphNodeSetParams(target.exec, target.node, p.graph.graph);
+    const auto set = [&] { return session.driver().cuGraphExecChildGraphNodeSetParams(target.exec, target.node, p.graph.graph); };
+    return launch_in_turn(update_turn(session), set);  // it may bring kernels
   }
   const bool moves = child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
   if (moves && (object->owner != 0 || child.graph == call->graph)) return CUDA_ERROR_INVALID_VALUE;

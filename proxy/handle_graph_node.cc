@@ -31,7 +31,9 @@ class SeparateParameters {
 CUresult set_in_instance(Session& session, const Object& kernel, const std::function<CUresult()>& set) {
   const LaunchTurn turn = launch_turn(session, kernel);
   const CUresult error = launch_in_turn(turn, set);
-  if (error == CUDA_SUCCESS && turn != LaunchTurn::kNone) note_launched(session, kernel);
+  // What the driver does at once for kernels that print is not known.
+  const bool as_launched = static_cast<const KernelState&>(*kernel.state).writes == 0;
+  if (error == CUDA_SUCCESS && turn != LaunchTurn::kNone && as_launched) note_launched(session, kernel);
   return error;
 }
 

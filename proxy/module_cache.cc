@@ -33,7 +33,7 @@ CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontex
   return error;
 }
 
-// By its name alone: waits for nothing.
+// By its name alone. For a module's kernel this is a turn (quiet_calls.h), a library's is loaded later.
 CUresult LoadedModule::look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const {
   if (!library_) return driver.cuModuleGetFunction(&kernel->function, reinterpret_cast<CUmodule>(raw_), name.c_str());
   CUkernel found = nullptr;

@@ -84,8 +84,11 @@ class Turns {
     spares_.erase(spares);
   }
 
+  // A wait that has stood for all of that patience is waited for no more: each of hundreds of calls would.
   void begin_call(const Driver& driver, uint32_t patience_ms) {
-    if (begin(driver, patience_ms, is_own, inside_)) return;
+    const uint64_t patience_ns = uint64_t{patience_ms} * 1'000'000;
+    const auto harmless = [patience_ns](const Wait& wait) { return is_own(wait) || now_ns() - wait.since_ns >= patience_ns; };
+    if (begin(driver, patience_ms, harmless, inside_)) return;
     log_warn("a call that waits for the whole context is made although a stream still waits for its program");
   }
   // A program that starts has hundreds of first launches: beside waits that stand for long, or always come anew, it has patience once.
@@ -97,6 +100,12 @@ class Turns {
     if (begin(driver, patient ? patience_ms : 0, harmless, launching_)) return;
     log_debug("the first launch of code is made although a stream waits for its program");
     if (patient) lost_ns = now_ns();
+  }
+  // For who has a turn that keeps waits out: whether none stands, his own included.
+  bool nobody_waits(const Driver& driver) {
+    std::lock_guard lock(mutex_);
+    forget_ended(driver);
+    return submitting_ == 0 && waits_.empty();
   }
   bool try_begin_call(const Driver& driver) {
     std::lock_guard lock(mutex_);
@@ -189,7 +198,7 @@ class Turn {
     refused_ = !begin(all, when);
     if (refused_) return;
     turns_ = &all.turns;
-    when_ = when;
+    when_ = held_as_ = when;
     held_ = true;
   }
   ~Turn() {
@@ -203,6 +212,7 @@ class Turn {
 
   bool refused() const { return refused_; }
   static bool held() { return held_; }
+  static bool held_patiently() { return held_ && held_as_ == When::kWait; }
 
  private:
   static bool begin(Installed& all, When when) {
@@ -215,6 +225,7 @@ class Turn {
     return true;
   }
   static inline thread_local bool held_ = false;
+  static inline thread_local When held_as_ = When::kWait;
   Turns* turns_ = nullptr;  // to be ended with this
   When when_ = When::kWait;
   bool refused_ = false;
@@ -263,15 +274,27 @@ struct Unsettling<Entry> {
   }
 };
 
-// What takes a place (settled_contexts.h). Room is made in a turn.
+// Before there is none: at a moment when no stream waits, neither others' nor the caller's. A first launch keeps only young waits out.
+void make_room_if_nobody_waits(Installed& all, CUcontext context) {
+  if (Turn::held()) {
+    if (Turn::held_patiently() && all.turns.nobody_waits(all.real)) all.settled.make_room(all.real, context);
+    return;
+  }
+  const Turn turn(all, Turn::When::kNowOrNever);
+  if (!turn.refused()) all.settled.make_room(all.real, context);
+}
+
+// What takes a place (settled_contexts.h). Only when there is none left at all this waits, as the driver would.
 template <class Handle, class Make>
 CUresult make_placed(Handle* handle, Make make) {
   Installed& all = *g_installed;
   const CUcontext context = current_context(all.real);
-  while (!all.settled.take_place(context)) {
+  auto place = SettledContexts::Place::kNone;
+  while ((place = all.settled.take_place(context)) == SettledContexts::Place::kNone) {
     const Turn turn(all, Turn::When::kWait);
     all.settled.make_room(all.real, context);
   }
+  if (place == SettledContexts::Place::kTakenOfFew) make_room_if_nobody_waits(all, context);
   const CUresult error = make();
   if (error == CUDA_SUCCESS) all.settled.placed(context, *handle);
   else all.settled.cancel_place(context);
@@ -287,9 +310,19 @@ CUresult create_stream_with_priority(CUstream* stream, unsigned int flags, int p
 }
 
 // Forgotten first: the driver may give the handle to the next one at once.
+template <class Handle, class Destroy>
+CUresult destroy_placed(Handle handle, Destroy destroy) {
+  Installed& all = *g_installed;
+  const bool counted = all.settled.gone(handle);
+  const CUresult error = destroy();
+  if (error == CUDA_SUCCESS || !counted) return error;
+  const CUcontext context = current_context(all.real);
+  if (all.settled.take_place(context) != SettledContexts::Place::kNone) all.settled.placed(context, handle);
+  return error;
+}
+
 CUresult destroy_stream(CUstream stream) {
-  g_installed->settled.gone(stream);
-  return g_installed->real.cuStreamDestroy_v2(stream);
+  return destroy_placed(stream, [&] { return g_installed->real.cuStreamDestroy_v2(stream); });
 }
 
 // Instances take memory for their nodes as well, which the driver gets in blocks of its own: always a turn.
@@ -304,8 +337,28 @@ CUresult instantiate_with_flags(CUgraphExec* exec, CUgraph graph, unsigned long 
 }
 
 CUresult destroy_instance(CUgraphExec exec) {
-  g_installed->settled.gone(exec);
-  return g_installed->real.cuGraphExecDestroy(exec);
+  return destroy_placed(exec, [&] { return g_installed->real.cuGraphExecDestroy(exec); });
+}
+
+CUresult create_green(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice device, unsigned int flags) {
+  const Turn turn(*g_installed, Turn::When::kWait);
+  const Driver& real = g_installed->real;
+  const CUresult error = real.cuGreenCtxCreate(green, resources, device, flags);
+  CUcontext context = nullptr;
+  if (error != CUDA_SUCCESS || real.cuCtxFromGreenCtx(&context, *green) != CUDA_SUCCESS || real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+    return error;
+  SettledContexts::make_first_room(real);
+  (void)real.cuCtxPopCurrent_v2(&context);
+  return error;
+}
+
+// With eager loading, into the contexts of all GPUs.
+CUresult load_library(CUlibrary* library, const void* code, CUjit_option* jit, void** jit_values, unsigned int jit_count, CUlibraryOption* options,
+                      void** values, unsigned int count) {
+  const Turn turn(*g_installed, Turn::When::kWait);
+  const CUresult error = g_installed->real.cuLibraryLoadData(library, code, jit, jit_values, jit_count, options, values, count);
+  if (error == CUDA_SUCCESS) g_installed->settled.settle_all(g_installed->real);
+  return error;
 }
 
 template <class Call>
@@ -355,12 +408,10 @@ void install_quiet_calls(Driver& table) {
   TUBE_QUIET(cuArrayDestroy);
   TUBE_QUIET(cuMipmappedArrayDestroy);
   TUBE_QUIET(cuDestroyExternalMemory);
-  TUBE_QUIET(cuGreenCtxCreate);
 #undef TUBE_QUIET
 #define TUBE_UNSETTLING(name) table.name = Unsettling<&Driver::name>::call
   TUBE_UNSETTLING(cuModuleLoadData);
   TUBE_UNSETTLING(cuModuleLoadDataEx);
-  TUBE_UNSETTLING(cuLibraryLoadData);  // with eager loading
   TUBE_UNSETTLING(cuKernelGetFunction);
   TUBE_UNSETTLING(cuCtxSetLimit);
 #undef TUBE_UNSETTLING
@@ -370,6 +421,8 @@ void install_quiet_calls(Driver& table) {
   TUBE_WAITING(cuStreamBatchMemOp_v2);
 #undef TUBE_WAITING
   table.cuWaitExternalSemaphoresAsync = wait_external;
+  table.cuLibraryLoadData = load_library;
+  table.cuGreenCtxCreate = create_green;
   table.cuGreenCtxDestroy = destroy_green;
   table.cuStreamCreate = create_stream;
   table.cuStreamCreateWithPriority = create_stream_with_priority;

@@ -10,7 +10,7 @@
 // current one, as the unload of a library does): a call begins when no stream waits for another program, and
 // a wait is submitted when no such call is in the driver. Whoever has to wait waits alone; everybody else goes on. A wait
 // is over when the event recorded behind it is. A program that keeps some stream waiting at all times would keep the calls
-// out: after kPatience they are made all the same. Calls that overlap would keep a wait out: one that has come goes before calls that have
+// out: after kPatience they are made all the same, and a wait that has stood for so long is waited for no more. Calls that overlap would keep a wait out: one that has come goes before calls that have
 // not begun.
 //
 // A turn (rank 12) is the first thing to take: who waits for one may hold no lock that another session needs for a call that natively waits

@@ -10,9 +10,19 @@ namespace tube::proxy {
 
 namespace {
 
-constexpr uint32_t kRoom = 256;   // made ahead at a time
-constexpr uint32_t kMargin = 32;  // what is destroyed with work on its way keeps its place
-constexpr uint32_t kMost = 256;   // empty kernels on their way; a stream takes about a thousand launches before the next one waits
+constexpr uint32_t kRoom = 256;  // made ahead at a time
+constexpr uint32_t kFew = 128;   // more is made from here on, when no stream waits; what is destroyed with work on its way keeps its place a while
+constexpr uint32_t kGreenRoom = 64;  // of a green context
+constexpr uint32_t kMost = 256;      // empty kernels on their way; a stream takes about a thousand launches before the next one stands
+
+// Makes so many streams, and away with them: instances find their places as well.
+uint32_t stretch(const Driver& driver, uint32_t count) {
+  std::vector<CUstream> streams;
+  CUstream stream = nullptr;
+  while (streams.size() < count && driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) streams.push_back(stream);
+  for (CUstream made : streams) (void)driver.cuStreamDestroy_v2(made);
+  return static_cast<uint32_t>(streams.size());
+}
 
 }  // namespace
 
@@ -34,33 +44,42 @@ CUresult SettledContexts::prepare(const Driver& driver, CUdevice device, CUconte
   if (error == CUDA_SUCCESS) {
     made.empty = empty;
     made.stream = stream;
-    settle(driver, device);
+    launch(driver, made);
   }
   make_room(driver, context);
   return error;
 }
 
 void SettledContexts::settle(const Driver& driver, CUdevice device) {
-  const auto found = std::find_if(prepared_.begin(), prepared_.end(), [device](const Prepared& p) { return p.device == device; });
-  if (found == prepared_.end() || found->empty == nullptr) return;
-  // The current one may be a green context's.
-  if (driver.cuCtxPushCurrent_v2(found->context) != CUDA_SUCCESS) return;
-  if (++found->launched > kMost) {
-    if (driver.cuStreamQuery(found->stream) == CUDA_ERROR_NOT_READY) (void)driver.cuStreamSynchronize(found->stream);
-    found->launched = 1;
+  for (Prepared& prepared : prepared_) {
+    if (prepared.device == device) launch(driver, prepared);
   }
-  (void)driver.cuLaunchKernel(found->empty, 1, 1, 1, 1, 1, 1, 0, found->stream, nullptr, nullptr);
+}
+
+void SettledContexts::settle_all(const Driver& driver) {
+  for (Prepared& prepared : prepared_) launch(driver, prepared);
+}
+
+void SettledContexts::launch(const Driver& driver, Prepared& prepared) {
+  if (prepared.empty == nullptr) return;
+  // The current one may be a green context's.
+  if (driver.cuCtxPushCurrent_v2(prepared.context) != CUDA_SUCCESS) return;
+  if (prepared.launched.load() >= kMost && driver.cuStreamQuery(prepared.stream) != CUDA_ERROR_NOT_READY) prepared.launched = 0;
+  if (prepared.launched.load() < kMost) {
+    ++prepared.launched;
+    (void)driver.cuLaunchKernel(prepared.empty, 1, 1, 1, 1, 1, 1, 0, prepared.stream, nullptr, nullptr);
+  }
   CUcontext ignored = nullptr;
   (void)driver.cuCtxPopCurrent_v2(&ignored);
 }
 
-bool SettledContexts::take_place(CUcontext context) {
+SettledContexts::Place SettledContexts::take_place(CUcontext context) {
   Prepared* prepared = of(context);
-  if (prepared == nullptr) return true;
+  if (prepared == nullptr) return Place::kTaken;
   std::lock_guard lock(mutex_);
-  if (prepared->taken + kMargin >= prepared->room) return false;
+  if (prepared->taken >= prepared->room) return Place::kNone;
   ++prepared->taken;
-  return true;
+  return prepared->taken + kFew > prepared->room ? Place::kTakenOfFew : Place::kTaken;
 }
 
 void SettledContexts::cancel_place(CUcontext context) {
@@ -77,32 +96,31 @@ void SettledContexts::placed(CUcontext context, const void* handle) {
   places_[handle] = prepared;
 }
 
-void SettledContexts::gone(const void* handle) {
+bool SettledContexts::gone(const void* handle) {
   std::lock_guard lock(mutex_);
   const auto found = places_.find(handle);
-  if (found == places_.end()) return;
+  if (found == places_.end()) return false;
   --found->second->taken;
   places_.erase(found);
+  return true;
 }
 
-// So many streams more than there are, and away with them: instances find their places as well.
 void SettledContexts::make_room(const Driver& driver, CUcontext context) {
   Prepared* prepared = of(context);
   if (prepared == nullptr) return;
-  std::lock_guard growing(growing_);
+  std::lock_guard growing(prepared->growing);
   uint32_t taken = 0;
   {
     std::lock_guard lock(mutex_);
-    if (prepared->room != 0 && prepared->taken + kMargin < prepared->room) return;  // somebody else did
+    if (prepared->room != 0 && prepared->taken + kFew <= prepared->room) return;  // somebody else did
     taken = prepared->taken;
   }
-  std::vector<CUstream> streams;
-  CUstream stream = nullptr;
-  while (streams.size() < kRoom && driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) streams.push_back(stream);
-  for (CUstream made : streams) (void)driver.cuStreamDestroy_v2(made);
+  const uint32_t made = stretch(driver, kRoom);
   std::lock_guard lock(mutex_);
   // Where no more can be made, who wants one is told so by the driver.
-  prepared->room = taken + std::max(static_cast<uint32_t>(streams.size()), kMargin + 1);
+  prepared->room = std::max(prepared->room, taken + std::max(made, 1u));
 }
+
+void SettledContexts::make_first_room(const Driver& driver) { (void)stretch(driver, kGreenRoom); }
 
 }  // namespace tube::proxy

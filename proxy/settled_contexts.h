@@ -29,18 +29,23 @@ class SettledContexts {
   // For the context of a GPU, which is current: loads the empty kernel, launches it, and makes room. Costs some ten milliseconds. After
   // an error the context is not settled by anybody, and works.
   CUresult prepare(const Driver& driver, CUdevice device, CUcontext context);
-  // Behind a call that may have put something off in the context of `device`, in that call's turn. Returns at once, unless hundreds of these
-  // launches have not run yet: then it waits for them, as the call itself may have.
+  // Behind a call that may have put something off in the context of `device`, or of all GPUs, in that call's turn. Returns at once. When hundreds of
+  // these launches have not run yet it does nothing: the context is held anyway, by who looked kernels up.
   void settle(const Driver& driver, CUdevice device);
+  void settle_all(const Driver& driver);
 
-  // Counts what is about to be made in `context`: false when the driver would have to make room first, which make_room() does in a turn.
-  // Always true for contexts that were not prepared. Then placed() with what was made, and gone() before it is destroyed, or cancel_place().
-  bool take_place(CUcontext context);
+  // Counts what is about to be made in `context`. kTakenOfFew: make_room() is wanted as soon as no stream waits; kNone: not taken, the driver
+  // would have to make room now. Contexts that were not prepared have places. Then placed() with what was made, and gone() when it is
+  // destroyed, or cancel_place().
+  enum class Place { kTaken, kTakenOfFew, kNone };
+  Place take_place(CUcontext context);
   void cancel_place(CUcontext context);
   void placed(CUcontext context, const void* handle);
-  void gone(const void* handle);
+  bool gone(const void* handle);
   // Waits for the whole context, which is current.
   void make_room(const Driver& driver, CUcontext context);
+  // The same for one that is new and was not prepared, a green one: for some streams, which nobody counts.
+  static void make_first_room(const Driver& driver);
 
  private:
   struct Prepared {
@@ -51,12 +56,13 @@ class SettledContexts {
     std::atomic<uint32_t> launched{0};  // since the stream was known to be idle
     uint32_t taken = 0;                 // places
     uint32_t room = 0;
+    std::mutex growing;  // only in a turn
   };
   Prepared* of(CUcontext context);
+  static void launch(const Driver& driver, Prepared& prepared);
 
   std::deque<Prepared> prepared_;  // does not change after the start
   std::mutex mutex_;               // of the counts
-  std::mutex growing_;             // only in a turn
   std::unordered_map<const void*, Prepared*> places_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,15 +22,21 @@ const auto kEmpty = reinterpret_cast<CUfunction>(0x20);
 
 struct Calls {
   CUcontext current = kContext;
-  bool over = true;     // the stream's wait has passed
-  bool behind = false;  // the empty kernels do not run
-  int looks = 0, streams = 0, syncs = 0;
-  CUresult load = CUDA_SUCCESS;
+  bool over = true;           // the stream's wait has passed
+  bool behind = false;        // the empty kernels do not run
+  int streams = 0, most = 0;  // alive now, and at once since
+  CUresult load = CUDA_SUCCESS, destroy = CUDA_SUCCESS;
   uint64_t next_stream = 0x100;
   std::vector<CUfunction> launches;
   std::vector<CUcontext> launched_in;
   std::vector<CUcontext> pushed;
 } g;
+
+CUresult one_more(CUstream* stream) {
+  *stream = reinterpret_cast<CUstream>(++g.next_stream);
+  g.most = std::max(g.most, ++g.streams);
+  return CUDA_SUCCESS;
+}
 
 Driver make_driver() {
   Driver d = test::make_fake_driver();
@@ -41,15 +48,12 @@ Driver make_driver() {
   d.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) { return *function = kEmpty, CUDA_SUCCESS; };
   d.cuCtxSetLimit = [](CUlimit, size_t value) { return value == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; };
   d.cuMemFree_v2 = [](CUdeviceptr) { return CUDA_SUCCESS; };
-  d.cuStreamCreate = [](CUstream* stream, unsigned) { return ++g.streams, *stream = reinterpret_cast<CUstream>(++g.next_stream), CUDA_SUCCESS; };
-  d.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) {
-    return ++g.streams, *stream = reinterpret_cast<CUstream>(++g.next_stream), CUDA_SUCCESS;
-  };
-  d.cuStreamDestroy_v2 = [](CUstream) { return --g.streams, CUDA_SUCCESS; };
+  d.cuStreamCreate = [](CUstream* stream, unsigned) { return one_more(stream); };
+  d.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) { return one_more(stream); };
+  d.cuStreamDestroy_v2 = [](CUstream) { return g.streams -= g.destroy == CUDA_SUCCESS, g.destroy; };
   d.cuStreamQuery = [](CUstream) { return g.behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
-  d.cuStreamSynchronize = [](CUstream) { return ++g.syncs, CUDA_SUCCESS; };
   d.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) { return CUDA_SUCCESS; };
-  d.cuEventQuery = [](CUevent) { return ++g.looks, g.over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
+  d.cuEventQuery = [](CUevent) { return g.over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
   d.cuLaunchKernel = [](CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**) {
     g.launches.push_back(function);
     g.launched_in.push_back(g.current);
@@ -105,32 +109,83 @@ TEST_F(SettledContextsTest, AKernelThatCannotBeLoadedIsNotLaunched) {
   EXPECT_TRUE(g.launches.empty());
 }
 
-// The launch after a thousand that have not run would stand in the driver.
-TEST_F(SettledContextsTest, WaitsBeforeTheStreamIsFull) {
+// The launch after a thousand that have not run would stand in the driver, in the turn.
+TEST_F(SettledContextsTest, LaunchesNoMoreThanTheStreamTakes) {
   ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
   g.behind = true;
   for (int i = 0; i < 900; ++i) ASSERT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
-  EXPECT_GT(g.syncs, 0);
-  EXPECT_LT(g.syncs, 10);
+  EXPECT_LT(g.launches.size(), 300u);
+  g.behind = false;
+  g.launches.clear();
+  ASSERT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
+  EXPECT_EQ(g.launches.size(), 1u);
 }
 
-TEST_F(SettledContextsTest, StreamsTakeATurnOnlyWhenThereIsNoRoom) {
-  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
-  g.over = false;
-  std::thread([this] { ASSERT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }).join();
-  g.looks = 0;
-  std::vector<CUstream> streams(200);
-  for (CUstream& stream : streams) ASSERT_EQ(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  EXPECT_EQ(g.looks, 0);
-  for (int i = 0; i < 1000; ++i) {  // who goes makes room
+class Room : public SettledContextsTest {
+ protected:
+  Room() {
+    EXPECT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+    g.most = g.streams;
+  }
+  void make(size_t count) {
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(driver.cuStreamCreate(&streams.emplace_back(), CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  }
+  bool was_made() const { return g.most > static_cast<int>(streams.size()) + 1; }
+  void wait() { ASSERT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }
+  std::vector<CUstream> streams;
+};
+
+TEST_F(Room, IsMadeAheadWhenNobodyWaits) {
+  make(100);
+  EXPECT_FALSE(was_made());
+  make(100);
+  EXPECT_TRUE(was_made());
+}
+
+TEST_F(Room, IsLeftByWhatGoes) {
+  make(100);
+  for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(driver.cuStreamDestroy_v2(streams.back()), CUDA_SUCCESS);
     ASSERT_EQ(driver.cuStreamCreateWithPriority(&streams.back(), CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
   }
-  EXPECT_EQ(g.looks, 0);
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(driver.cuStreamCreate(&streams.emplace_back(), CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-  EXPECT_GT(g.looks, 0);
-  EXPECT_LE(g.looks, 2) << "room for many at once";
-  EXPECT_EQ(g.streams, 301);
+  EXPECT_FALSE(was_made());
+}
+
+// The driver would wait for that stream, and this thread is the one that goes on with its program.
+TEST_F(Room, IsNotMadeBesideAWaitOfOnesOwn) {
+  g.over = false;
+  wait();
+  make(250);
+  EXPECT_FALSE(was_made());
+  g.over = true;
+  make(1);
+  EXPECT_TRUE(was_made());
+}
+
+TEST_F(Room, IsNotMadeBesideAnothersWait) {
+  g.over = false;
+  std::thread([this] { wait(); }).join();
+  make(250);
+  EXPECT_FALSE(was_made());
+}
+
+TEST_F(Room, IsMadeAllTheSameWhenNoneIsLeft) {
+  g.over = false;
+  std::thread([this] { wait(); }).join();
+  make(257);
+  EXPECT_TRUE(was_made());
+}
+
+TEST_F(Room, OfSomethingThatIsNotDestroyedStaysTaken) {
+  g.over = false;
+  wait();
+  make(256);
+  g.destroy = CUDA_ERROR_INVALID_HANDLE;
+  for (CUstream stream : streams) EXPECT_EQ(driver.cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_FALSE(was_made());
+  g.destroy = CUDA_SUCCESS;
+  make(1);
+  EXPECT_TRUE(was_made());
 }
 
 }  // namespace
