@@ -7,11 +7,11 @@
 // write, and that program first wants to launch something, another client's module load would stop both for good.
 //
 // So these calls take turns with such waits, outside of the driver and for all GPUs alike (a call may wait for another context than the
-// current one, as the unload of a library does): a call begins when no stream waits for another program, and
-// a wait is submitted when no such call is in the driver. Whoever has to wait waits alone; everybody else goes on. A wait
-// is over when the event recorded behind it is. A program that keeps some stream waiting at all times would keep the calls
-// out: after kPatience they are made all the same, and a wait that has stood for so long is waited for no more. Calls that overlap would keep a wait out: one that has come goes before calls that have
-// not begun.
+// current one, as the unload of a library does): a call begins when no stream waits for another program, and a wait is submitted when no
+// such call is in the driver. Whoever has to wait waits alone; everybody else goes on. A wait is over when the event recorded behind it is. A
+// program that keeps some stream waiting at all times would keep the calls out: after kPatience they are made all the same, and a wait that
+// has stood for so long is waited for no more. Calls that overlap would keep a wait out: one that has come goes before calls that have not
+// begun.
 //
 // A turn (rank 12) is the first thing to take: who waits for one may hold no lock that another session needs for a call that natively waits
 // for nothing, or the stream that he waits for is never released. Turns of one thread may lie inside each other: the outer one counts,
