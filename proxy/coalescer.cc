@@ -137,13 +137,11 @@ RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
 }
 
 RunGraph* Coalescer::make_graph_now(Variants& variants, RunGraph** place, uint64_t bytes) {
-  if (place == nullptr || !all_graphs_.has_room(bytes)) {
-    if (place == nullptr) {
-      place = &variants.graphs[variants.oldest];
-      all_graphs_.drop(**place);
-    }
-    all_graphs_.make_room(bytes);
+  if (place == nullptr) {
+    place = &variants.graphs[variants.oldest];
+    all_graphs_.drop(**place);
   }
+  all_graphs_.make_room(bytes);
   variants.misses = 0;
   variants.oldest = (static_cast<uint32_t>(place - variants.graphs) + 1) % kVariants;
   RunGraph made;

@@ -257,9 +257,14 @@ struct Quiet<Entry> {
   }
 };
 
-// Calls after which the driver has something to do at the next launch.
-void settle(Installed& all) {
-  if (CUdevice device = 0; all.real.cuCtxGetDevice(&device) == CUDA_SUCCESS) all.settled.settle(all.real, device);
+// For calls after which the driver has something to do at the next launch.
+template <class Call>
+CUresult call_and_settle(Installed& all, Call call) {
+  const Turn turn(all, Turn::When::kWait);
+  const CUresult error = call();
+  CUdevice device = 0;
+  if (error == CUDA_SUCCESS && all.real.cuCtxGetDevice(&device) == CUDA_SUCCESS) all.settled.settle(all.real, device);
+  return error;
 }
 
 template <auto Entry>
@@ -267,10 +272,7 @@ struct Unsettling;
 template <class... A, CUresult (*Driver::*Entry)(A...)>
 struct Unsettling<Entry> {
   static CUresult call(A... arguments) {
-    const Turn turn(*g_installed, Turn::When::kWait);
-    const CUresult error = (g_installed->real.*Entry)(arguments...);
-    if (error == CUDA_SUCCESS) settle(*g_installed);
-    return error;
+    return call_and_settle(*g_installed, [&] { return (g_installed->real.*Entry)(arguments...); });
   }
 };
 
@@ -443,11 +445,7 @@ CUresult quietly(const std::function<CUresult()>& call) {
 }
 
 CUresult quietly_unsettling(const std::function<CUresult()>& call) {
-  if (g_installed == nullptr) return call();
-  const Turn turn(*g_installed, Turn::When::kWait);
-  const CUresult error = call();
-  if (error == CUDA_SUCCESS) settle(*g_installed);
-  return error;
+  return g_installed == nullptr ? call() : call_and_settle(*g_installed, std::cref(call));
 }
 
 CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) {

@@ -53,35 +53,33 @@ class FirstLaunch : public SessionTest {
   void another_program_waits() {
     std::thread([this] { EXPECT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }).join();
   }
-  bool takes_a_turn(uint64_t kernel = kKernel) {
+  template <class Call>
+  bool looked_during(Call call) {
     const int before = looks;
-    launch(kernel);
+    call();
     return looks != before;
   }
+  bool takes_a_turn(uint64_t kernel = kKernel) {
+    return looked_during([&] { launch(kernel); });
+  }
   bool making_an_instance_takes_a_turn() {
-    const int before = looks;
     wire::tubeGraphInstantiate make{};
     make.graph = kGraph;
     make.exec = kExec;
     wire::tubeGraphInstantiate_reply reply{};
-    EXPECT_EQ(call(make, &reply), CUDA_SUCCESS);
-    return looks != before;
+    return looked_during([&] { EXPECT_EQ(call(make, &reply), CUDA_SUCCESS); });
   }
   bool updating_it_takes_a_turn() {
-    const int before = looks;
     wire::tubeGraphExecUpdate update{};
     update.graph = kGraph;
     update.exec = kExec;
     wire::tubeGraphExecUpdate_reply reply{};
-    EXPECT_EQ(call(update, &reply), CUDA_SUCCESS);
-    return looks != before;
+    return looked_during([&] { EXPECT_EQ(call(update, &reply), CUDA_SUCCESS); });
   }
   bool launching_it_takes_a_turn() {
-    const int before = looks;
     wire::cuGraphLaunch one{};
     one.hGraph = kExec;
-    post(one);
-    return looks != before;
+    return looked_during([&] { post(one); });
   }
 
   const std::string two_kernels = ".version 8.0\n.entry k() { ret; }\n.entry other() { ret; }\n";
