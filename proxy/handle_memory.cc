@@ -17,7 +17,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call, Reply
   ContextShare* share = session.context();
   CUdeviceptr address = 0;
   CUresult error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
-  if (error == CUDA_ERROR_OUT_OF_MEMORY && session.shared().modules.make_room()) {  // code that was kept for the next function
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && session.shared().modules.make_room(share->gpu)) {  // code that was kept for the next function
     error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
   }
   reply->dptr = address;

@@ -110,8 +110,9 @@ bool Janitor::take_turn(bool all_the_same) {
     }
     if (duties_.work) duties_.work();
   };
-  if (!all_the_same) return quietly_if_nobody_waits(inside);
-  quietly_all_the_same(inside);
+  // Memory is registered with every GPU.
+  if (!all_the_same) return quietly_if_nobody_waits(inside, QuietOn::kAllGpus);
+  quietly_all_the_same(inside, QuietOn::kAllGpus);
   return true;
 }
 

@@ -73,6 +73,8 @@ bool share_modules() { return env_text(Env::kShareModules) == nullptr || env_fla
 void prepare_process(const Options& options) {
   // Streams of different functions then rarely share a hardware queue (decision 8).
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  // Eagerly, one function's library would go into the contexts of all GPUs, and the load wait for all of them (decision 9).
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
   if (!options.gpus.empty()) {
     setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
     setenv("CUDA_VISIBLE_DEVICES", options.gpus.c_str(), 1);

@@ -27,6 +27,7 @@ CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontex
   CUcontext current = nullptr;
   const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
   const uint64_t bit = usual ? bit_of(gpu) : 0;
+  loaded_on_ |= bit_of(gpu);
   if ((in_context_.load(std::memory_order_acquire) & bit) != 0) return question();
   const CUresult error = quietly_unsettling(question);
   if (error == CUDA_SUCCESS) in_context_.fetch_or(bit, std::memory_order_release);
@@ -117,6 +118,7 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
   *out = find(name, gpu, &loaded);
   *fresh = !loaded;
   if (!loaded) {
+    loaded_on_ |= bit_of(gpu);
     LoadedKernel found;
     if (*out == nullptr) {
       if (CUresult error = look_up(driver, name, &found); error != CUDA_SUCCESS) return error;
@@ -217,7 +219,8 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
     return CUDA_SUCCESS;
   }
   std::shared_ptr<Slot> slot;
-  std::vector<std::shared_ptr<LoadedModule>> old;
+  Modules old;
+  bool surplus = false;
   {
     std::lock_guard lock(mutex_);
     std::shared_ptr<Slot>& place = slots_[Key{image.get(), wanted.library, wanted.library ? kNoGpu : wanted.gpu}];
@@ -226,8 +229,9 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
     *out = pick(*slot, wanted.session);
     *fresh = *out == nullptr;
     if (!*fresh) return CUDA_SUCCESS;
-    take_idle(limits::kIdleModuleBytes, &old);
+    surplus = take_idle(limits::kIdleModuleBytes, only_on(wanted.gpu), &old);
   }
+  if (surplus && surplus_) surplus_();
   unload(old);
   // The turn before the lock: who waits for one may not hold up another client that loads the same image.
   return quietly([&] { return load_shared(wanted, *slot, image, load, out, fresh); });
@@ -254,7 +258,9 @@ CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot, std::shared_
 }
 
 void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> module) {
-  std::vector<std::shared_ptr<LoadedModule>> old;
+  const uint64_t here = only_here();
+  Modules old;
+  bool surplus = false;
   {
     std::lock_guard lock(mutex_);
     if (module->shared()) {
@@ -265,18 +271,48 @@ void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> modu
     retired_bytes_ += module->image()->size();
     retired_.push_back(std::move(module));
     // Half of them at once, so that the next ones wait for nothing again.
-    const bool full = !share_ || retired_bytes_ > limits::kRetiredModuleBytes || retired_.size() > limits::kRetiredModules;
-    for (size_t left = full ? (retired_.size() + 1) / 2 : 0; left != 0; --left) {
-      retired_bytes_ -= retired_.front()->image()->size();
-      old.push_back(std::move(retired_.front()));
-      retired_.pop_front();
-    }
+    surplus = too_many_retired() && take_retired((retired_.size() + 1) / 2, here, &old) && too_many_retired();
   }
+  if (surplus && surplus_) surplus_();
   unload(old);
 }
 
-// mutex_ is held. The least recently used first, until at most `above_bytes` of idle images are left, and not more than kMostIdle.
-void ModuleCache::take_idle(uint64_t above_bytes, std::vector<std::shared_ptr<LoadedModule>>* out) {
+uint64_t ModuleCache::only_on(uint32_t gpu) const { return gpus_.count() <= 1 ? kAnywhere : bit_of(gpu); }
+
+uint64_t ModuleCache::only_here() const {
+  if (gpus_.count() <= 1) return kAnywhere;
+  CUdevice device = 0;
+  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) return 0;
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
+    if (gpus_[gpu].device == device) return bit_of(gpu);
+  }
+  return 0;
+}
+
+// mutex_ is held by these three.
+bool ModuleCache::too_many_retired() const {
+  return (!share_ && !retired_.empty()) || retired_bytes_ > limits::kRetiredModuleBytes || retired_.size() > limits::kRetiredModules;
+}
+
+// The oldest first.
+bool ModuleCache::take_retired(size_t most, uint64_t gpus, Modules* out) {
+  bool elsewhere = false;
+  for (auto it = retired_.begin(); it != retired_.end() && most != 0;) {
+    if (((*it)->gpus() & ~gpus) != 0) {
+      elsewhere = true;
+      ++it;
+      continue;
+    }
+    retired_bytes_ -= (*it)->image()->size();
+    out->push_back(std::move(*it));
+    it = retired_.erase(it);
+    --most;
+  }
+  return elsewhere;
+}
+
+// The least recently used first, until at most `above_bytes` of idle images are left, and not more than kMostIdle.
+bool ModuleCache::take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out) {
   // A slot that somebody is about to fill is held by him.
   std::erase_if(slots_, [](const auto& entry) { return entry.second->modules.empty() && entry.second.use_count() == 1; });
   std::vector<std::pair<uint64_t, Slot*>> idle;
@@ -289,34 +325,42 @@ void ModuleCache::take_idle(uint64_t above_bytes, std::vector<std::shared_ptr<Lo
     }
   }
   size_t left = idle.size();
-  if (bytes <= above_bytes && left <= kMostIdle) return;
+  const auto too_many = [&] { return bytes > above_bytes || left > kMostIdle; };
+  if (!too_many()) return false;
   std::sort(idle.begin(), idle.end());
   for (const auto& [when, slot] : idle) {
-    if (bytes <= above_bytes && left <= kMostIdle) break;
-    --left;
+    if (!too_many()) break;
     const auto found = std::find_if(slot->modules.begin(), slot->modules.end(),
                                     [when = when](const auto& module) { return module->users_.empty() && module->last_used_ == when; });
+    if (((*found)->gpus() & ~gpus) != 0) continue;
+    --left;
     bytes -= (*found)->image()->size();
     out->push_back(std::move(*found));
     slot->modules.erase(found);
   }
+  return too_many();
 }
 
-// In the context of the module's GPU, whatever the thread's is; one turn for all of a GPU's.
-void ModuleCache::unload(std::vector<std::shared_ptr<LoadedModule>>& modules) {
-  const auto unload_on = [&](uint32_t gpu) {
+// In the context of a GPU that the module is on, whatever the thread's is; one turn for all of a GPU's.
+void ModuleCache::unload(Modules& modules) {
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {  // none when they are closed already
+    Modules here;
+    uint64_t on = 0;
     for (const auto& module : modules) {
       if (module->home() != gpu) continue;
-      const CUresult error = module->library() ? driver_.cuLibraryUnload(reinterpret_cast<CUlibrary>(module->raw()))
-                                               : driver_.cuModuleUnload(reinterpret_cast<CUmodule>(module->raw()));
-      if (error != CUDA_SUCCESS) log_debug("a module is not unloaded: %s", result_text(driver_, error).c_str());
+      here.push_back(module);
+      on |= module->gpus();
     }
-    return CUDA_SUCCESS;
-  };
-  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {  // none when they are closed already
-    if (std::none_of(modules.begin(), modules.end(), [gpu](const auto& module) { return module->home() == gpu; })) continue;
-    if (driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
-    (void)quietly([&] { return unload_on(gpu); });
+    if (here.empty() || driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
+    const auto unload_here = [&] {
+      for (const auto& module : here) {
+        const CUresult error = module->library() ? driver_.cuLibraryUnload(reinterpret_cast<CUlibrary>(module->raw()))
+                                                 : driver_.cuModuleUnload(reinterpret_cast<CUmodule>(module->raw()));
+        if (error != CUDA_SUCCESS) log_debug("a module is not unloaded: %s", result_text(driver_, error).c_str());
+      }
+      return CUDA_SUCCESS;
+    };
+    (void)quietly(unload_here, std::popcount(on) > 1 ? QuietOn::kAllGpus : QuietOn::kItsGpus);
     CUcontext popped = nullptr;
     driver_.cuCtxPopCurrent_v2(&popped);
   }
@@ -324,36 +368,46 @@ void ModuleCache::unload(std::vector<std::shared_ptr<LoadedModule>>& modules) {
 }
 
 void ModuleCache::unload_retired() {
-  std::vector<std::shared_ptr<LoadedModule>> old;
+  Modules old;
   {
     std::lock_guard lock(mutex_);
-    old.assign(retired_.begin(), retired_.end());
-    retired_.clear();
-    retired_bytes_ = 0;
+    (void)take_retired(retired_.size(), kAnywhere, &old);
   }
   unload(old);
 }
 
 void ModuleCache::unload_idle() {
-  std::vector<std::shared_ptr<LoadedModule>> old;
+  Modules old;
   {
     std::lock_guard lock(mutex_);
-    take_idle(0, &old);
+    (void)take_idle(0, kAnywhere, &old);
   }
   unload(old);
 }
 
-bool ModuleCache::make_room() {
-  const Counts before = counts();
-  if (before.idle == 0 && before.retired == 0) return false;
-  if (gpus_.count() == 0 || driver_.cuCtxPushCurrent_v2(gpus_[0].context) != CUDA_SUCCESS) return false;
-  const bool done = quietly_if_nobody_waits([this] {
-    unload_retired();
-    unload_idle();
+void ModuleCache::unload_surplus() {
+  Modules old;
+  {
+    std::lock_guard lock(mutex_);
+    (void)take_idle(limits::kIdleModuleBytes, kAnywhere, &old);
+    if (too_many_retired()) (void)take_retired((retired_.size() + 1) / 2, kAnywhere, &old);
+  }
+  unload(old);
+}
+
+bool ModuleCache::make_room(uint32_t gpu) {
+  bool any = false;
+  (void)quietly_if_nobody_waits([&] {
+    Modules old;
+    {
+      std::lock_guard lock(mutex_);
+      (void)take_retired(retired_.size(), only_on(gpu), &old);
+      (void)take_idle(0, only_on(gpu), &old);
+    }
+    any = !old.empty();
+    unload(old);
   });
-  CUcontext popped = nullptr;
-  driver_.cuCtxPopCurrent_v2(&popped);
-  return done;
+  return any;
 }
 
 ModuleCache::Counts ModuleCache::counts() const {

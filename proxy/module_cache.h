@@ -22,6 +22,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -105,7 +106,9 @@ class LoadedModule {
   LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
   LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const;
   void note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::OnGpu& found);
-  uint32_t home() const { return library_ ? 0 : gpu_; }  // the GPU whose context it is unloaded in
+  // The GPUs in whose contexts it is, as bits, and the one that it is unloaded on.
+  uint64_t gpus() const { return library_ ? loaded_on_.load() : bit_of(gpu_); }
+  uint32_t home() const { return gpus() == 0 ? 0 : static_cast<uint32_t>(std::countr_zero(gpus())); }
 
   const std::shared_ptr<const Image> image_;  // the driver may read it until the unload
   const bool library_;
@@ -114,6 +117,7 @@ class LoadedModule {
   const uint64_t raw_;  // CUlibrary or CUmodule
   std::mutex mutex_;    // rank 34: kernels_
   std::map<std::string, LoadedKernel> kernels_;
+  std::atomic<uint64_t> loaded_on_{0};   // a library: bit per GPU in whose context something of it may be
   std::atomic<uint64_t> in_context_{0};  // a library: bit per GPU in whose shared context its variables are
   std::vector<uint64_t> users_;          // sessions; under the cache's mutex_
   uint64_t last_used_ = 0;
@@ -121,8 +125,10 @@ class LoadedModule {
 
 class ModuleCache {
  public:
-  // `share` false: every session loads for itself, and gives back to the driver at once.
-  ModuleCache(const Driver& driver, Gpus& gpus, bool share) : driver_(driver), gpus_(gpus), share_(share) {}
+  // `share` false: every session loads for itself, and gives back to the driver at once. `surplus`: called when there is too much that only
+  // unload_surplus() may unload; never waits.
+  ModuleCache(const Driver& driver, Gpus& gpus, bool share, std::function<void()> surplus = {})
+      : driver_(driver), gpus_(gpus), share_(share), surplus_(std::move(surplus)) {}
   ~ModuleCache();
   ModuleCache(const ModuleCache&) = delete;
   ModuleCache& operator=(const ModuleCache&) = delete;
@@ -138,15 +144,18 @@ class ModuleCache {
   };
   // `fresh`: the driver was asked, and may have waited. Any session's thread.
   CUresult get(const Wanted& wanted, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh);
-  // The session has no more use of it. Unloads, and waits, when too many are left.
+  // The session has no more use of it. Unloads, and waits, when too many are left: what is on the current GPU alone. On others the driver may
+  // stand behind a kernel that waits for this session's program (decision 9); those are left to unload_surplus(), and so in get().
   void give_back(uint64_t session, std::shared_ptr<LoadedModule> module);
   // Unloads what belonged to sessions that are gone. When no function is there, or somebody may wait (the janitor's thread).
   void unload_retired();
   // Unloads all that nobody uses.
   void unload_idle();
-  // For its GPU memory, when that has run out: both of the above. False: there was nothing, or some stream waits for its program. Who
-  // allocates never waits for that one.
-  bool make_room();
+  // Of both, what is too much (the janitor's thread).
+  void unload_surplus();
+  // For the GPU's memory, when that has run out: both of the above that are on it alone. False: there was nothing, or some stream waits for its
+  // program. Who allocates never waits for that one. The GPU's context is current.
+  bool make_room(uint32_t gpu);
 
   struct Counts {
     uint64_t loaded, shared, idle, retired, idle_bytes;
@@ -160,15 +169,25 @@ class ModuleCache {
   };
   using Key = std::tuple<const Image*, bool, uint32_t>;
 
+  using Modules = std::vector<std::shared_ptr<LoadedModule>>;
+  static constexpr uint64_t kAnywhere = ~uint64_t{0};
+
   std::shared_ptr<LoadedModule> pick(Slot& slot, uint64_t session);
-  void take_idle(uint64_t above_bytes, std::vector<std::shared_ptr<LoadedModule>>* out);
+  // What a session's thread on this GPU may unload: modules that are nowhere else.
+  uint64_t only_on(uint32_t gpu) const;
+  uint64_t only_here() const;
+  bool too_many_retired() const;
+  // Take what is on no other GPUs than `gpus`. True: more than that should go.
+  bool take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out);
+  bool take_retired(size_t most, uint64_t gpus, Modules* out);
   CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out,
                        bool* fresh);
-  void unload(std::vector<std::shared_ptr<LoadedModule>>& modules);
+  void unload(Modules& modules);
 
   const Driver& driver_;
   Gpus& gpus_;
   const bool share_;
+  const std::function<void()> surplus_;
   mutable std::mutex mutex_;  // rank 33: the members below
   std::map<Key, std::shared_ptr<Slot>> slots_;
   std::list<std::shared_ptr<LoadedModule>> retired_;

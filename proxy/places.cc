@@ -93,6 +93,7 @@ void Server::collect_remains() {
 }
 
 void Server::clean_up() {
+  modules_.unload_surplus();
   if (remains_.all) {
     modules_.unload_retired();
     spares_.trim();

@@ -3,11 +3,15 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,24 +37,49 @@ uint64_t this_session() {
   return number;
 }
 
+// One bit for each GPU, by the driver's number.
+using GpuSet = uint64_t;
+constexpr GpuSet only(CUdevice device) { return GpuSet{1} << device; }
+
+// The GPUs whose waits a call minds. Of several it may stand in the driver for any.
+struct TurnOf {
+  GpuSet gpus = 0;
+  bool several = false;  // of which the thread may have had the others already
+};
+
+// Those that the thread's session has worked on.
+GpuSet& session_gpus() {
+  static thread_local GpuSet gpus = 0;
+  return gpus;
+}
+
 // The turns. The lock is the last to be taken: nothing is called under it but the driver's event calls, which never wait.
 class Turns {
  public:
-  // `inside`: the thread has a turn itself, and would wait for its own end. A first launch stands in the driver while its stream has no
-  // room, which may take as long as its program likes: that is not waited for without end.
-  void begin_wait(bool inside, uint32_t launch_patience_ms) {
+  struct Patience {
+    uint32_t call_ms, launch_ms;
+  };
+  // `inside`: the thread has a turn of this GPU itself, and would wait for its own end. Two things are not waited for without end: a first launch
+  // stands in the driver while its stream has no room, which may take as long as its program likes; and a call of several GPUs may stand
+  // behind a kernel on another one, which waits for this program.
+  void begin_wait(CUdevice device, bool inside, Patience patience) {
     std::unique_lock lock(mutex_);
-    ++queued_;
-    changed_.wait_for(lock, std::chrono::milliseconds(launch_patience_ms), [&] { return (inside_ == 0 && launching_ == 0) || inside; });
-    changed_.wait(lock, [&] { return inside_ == 0 || inside; });
-    --queued_;
-    ++submitting_;
+    OfGpu& gpu = gpus_[device];
+    ++gpu.queued;
+    if (!inside) {
+      const auto calls = [&gpu] { return gpu.inside + gpu.inside_several; };
+      changed_.wait_for(lock, std::chrono::milliseconds(patience.launch_ms), [&] { return calls() + gpu.launching == 0; });
+      changed_.wait_for(lock, std::chrono::milliseconds(patience.call_ms), [&] { return calls() == 0; });
+      changed_.wait(lock, [&] { return gpu.inside == 0; });
+    }
+    --gpu.queued;
+    ++gpu.submitting;
   }
   // `event`: behind the wait in its stream, of `context`; nullptr: nothing waits after all.
-  void end_wait(CUevent event, CUcontext context) {
+  void end_wait(CUevent event, CUcontext context, CUdevice device) {
     std::lock_guard lock(mutex_);
-    --submitting_;
-    if (event != nullptr) waits_.push_back({event, context, this_session(), now_ns()});
+    --gpus_[device].submitting;
+    if (event != nullptr) waits_.push_back({event, context, only(device), this_session(), now_ns()});
   }
   // One of the current context, which is `context`: events and streams of different contexts do not go together.
   CUevent spare_event(const Driver& driver, CUcontext context) {
@@ -85,58 +114,84 @@ class Turns {
   }
 
   // A wait that has stood for all of that patience is waited for no more: each of hundreds of calls would.
-  void begin_call(const Driver& driver, uint32_t patience_ms) {
-    const uint64_t patience_ns = uint64_t{patience_ms} * 1'000'000;
-    const auto harmless = [patience_ns](const Wait& wait) { return is_own(wait) || now_ns() - wait.since_ns >= patience_ns; };
-    if (begin(driver, patience_ms, harmless, inside_)) return;
+  void begin_call(const Driver& driver, const TurnOf& of, uint32_t patience_ms) {
+    if (begin(driver, of, patience_ms, uint64_t{patience_ms} * 1'000'000, &Turns::enter)) return;
     log_warn("a call that waits for the whole context is made although a stream still waits for its program");
   }
   // A program that starts has hundreds of first launches: beside waits that stand for long, or always come anew, it has patience once.
-  void begin_first_launch(const Driver& driver, uint32_t patience_ms) {
+  void begin_first_launch(const Driver& driver, const TurnOf& of, uint32_t patience_ms) {
     static thread_local uint64_t lost_ns = 0;  // when it was lost; 0: never
     const uint64_t patience_ns = uint64_t{patience_ms} * 1'000'000;
     const bool patient = lost_ns == 0 || now_ns() - lost_ns >= kImpatience * patience_ns;
-    const auto harmless = [patience_ns](const Wait& wait) { return is_own(wait) || now_ns() - wait.since_ns >= patience_ns; };
-    if (begin(driver, patient ? patience_ms : 0, harmless, launching_)) return;
+    if (begin(driver, of, patient ? patience_ms : 0, patience_ns, &Turns::enter_launch)) return;
     log_debug("the first launch of code is made although a stream waits for its program");
     if (patient) lost_ns = now_ns();
   }
   // For who has a turn that keeps waits out: whether none stands, his own included.
-  bool nobody_waits(const Driver& driver) {
+  bool nobody_waits(const Driver& driver, CUdevice device) {
     std::lock_guard lock(mutex_);
     forget_ended(driver);
-    return submitting_ == 0 && waits_.empty();
+    return gpus_[device].submitting == 0 && !any_stands(only(device));
   }
-  bool try_begin_call(const Driver& driver) {
+  bool try_begin_call(const Driver& driver, const TurnOf& of) {
     std::lock_guard lock(mutex_);
     forget_ended(driver);
-    if (waits_come() || !waits_.empty()) return false;
-    ++inside_;
+    if (waits_come(of.gpus) || any_stands(of.gpus)) return false;
+    enter(of, 1);
     return true;
   }
-  void end_call() { end(inside_); }
-  void end_first_launch() { end(launching_); }
+  void end_call(const TurnOf& of) { leave(of, &Turns::enter); }
+  void end_first_launch(const TurnOf& of) { leave(of, &Turns::enter_launch); }
 
  private:
   struct Wait {
     CUevent event;
     CUcontext context;
+    GpuSet gpu;
     uint64_t session;
     uint64_t since_ns;
   };
-  static bool is_own(const Wait& wait) { return wait.session == this_session(); }
-  // When all waits that stand are `harmless`, and no other has come; false: it begins although they are not, because patience is over. Then
-  // it is one of `begun`.
-  template <class Harmless>
-  bool begin(const Driver& driver, uint32_t patience_ms, Harmless harmless, uint32_t& begun) {
+  struct OfGpu {
+    int queued = 0;          // waits that stand until the calls in the driver have returned
+    int submitting = 0;      // waits on their way into a stream
+    int inside = 0;          // calls in the driver, one for each thread
+    int inside_several = 0;  // those of several GPUs
+    int launching = 0;       // first launches there
+  };
+  template <class Do>
+  void each(GpuSet gpus, Do act) {
+    for (; gpus != 0; gpus &= gpus - 1) act(gpus_[std::countr_zero(gpus)]);
+  }
+
+  // mutex_ is held by all below. How a turn is counted: one more, or one less.
+  void enter(const TurnOf& of, int one) {
+    each(of.gpus, [&of, one](OfGpu& gpu) { (of.several ? gpu.inside_several : gpu.inside) += one; });
+  }
+  void enter_launch(const TurnOf& of, int one) {
+    each(of.gpus, [one](OfGpu& gpu) { gpu.launching += one; });
+  }
+  using Enter = void (Turns::*)(const TurnOf&, int);
+  void leave(const TurnOf& of, Enter how) {
+    {
+      std::lock_guard lock(mutex_);
+      (this->*how)(of, -1);
+    }
+    changed_.notify_all();
+  }
+  // When no wait has come and those that stand there are the caller's own or `old_ns` old. False: it begins although others wait, because
+  // patience is over.
+  bool begin(const Driver& driver, const TurnOf& of, uint32_t patience_ms, uint64_t old_ns, Enter how) {
+    const auto matters = [&of, old_ns](const Wait& wait) {
+      return (wait.gpu & of.gpus) != 0 && wait.session != this_session() && now_ns() - wait.since_ns < old_ns;
+    };
     const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
     for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
       {
         std::lock_guard lock(mutex_);
         forget_ended(driver);
-        const bool quiet = !waits_come() && std::all_of(waits_.begin(), waits_.end(), harmless);
+        const bool quiet = !waits_come(of.gpus) && std::none_of(waits_.begin(), waits_.end(), matters);
         if (quiet || now_ns() >= deadline) {
-          ++begun;
+          (this->*how)(of, 1);
           return quiet;
         }
       }
@@ -144,14 +199,14 @@ class Turns {
       nanosleep(&pause, nullptr);
     }
   }
-  void end(uint32_t& begun) {
-    {
-      std::lock_guard lock(mutex_);
-      --begun;
-    }
-    changed_.notify_all();
+  bool any_stands(GpuSet gpus) const {
+    return std::any_of(waits_.begin(), waits_.end(), [gpus](const Wait& wait) { return (wait.gpu & gpus) != 0; });
   }
-  bool waits_come() const { return queued_ != 0 || submitting_ != 0; }
+  bool waits_come(GpuSet gpus) {
+    bool any = false;
+    each(gpus, [&any](const OfGpu& gpu) { any |= gpu.queued != 0 || gpu.submitting != 0; });
+    return any;
+  }
   // A dead context's events answer an error: nothing waits there any more.
   void forget_ended(const Driver& driver) {
     std::erase_if(waits_, [&](const Wait& wait) {
@@ -166,10 +221,7 @@ class Turns {
   std::vector<Wait> waits_;
   std::map<CUcontext, std::vector<CUevent>> spares_;  // few: the devices' own contexts and green ones
   size_t look_at_ = kFewWaits;                        // so many waits: see which have passed
-  uint32_t queued_ = 0;                               // waits that stand until the calls in the driver have returned
-  uint32_t submitting_ = 0;                           // waits on their way into a stream
-  uint32_t inside_ = 0;                               // calls in the driver, one for each thread
-  uint32_t launching_ = 0;                            // first launches there
+  std::array<OfGpu, std::numeric_limits<GpuSet>::digits> gpus_;
 };
 
 // Lives as long as the process: other threads may be in a call when main returns.
@@ -182,51 +234,62 @@ struct Installed {
   std::atomic<uint32_t> patience_ms = kPatience;
   std::atomic<uint32_t> launch_patience_ms = kLaunchPatience;
 
-  bool has_context() const {  // without one there is nothing to wait for
+  // None without a context: there is nothing to wait for then.
+  std::optional<CUdevice> current_device() const {
     CUdevice device = 0;
-    return real.cuCtxGetDevice(&device) == CUDA_SUCCESS;
+    return real.cuCtxGetDevice(&device) == CUDA_SUCCESS ? std::optional(device) : std::nullopt;
+  }
+  GpuSet all_gpus() const {
+    int count = 0;
+    return real.cuDeviceGetCount(&count) == CUDA_SUCCESS ? only(count) - 1 : 0;
   }
 };
 Installed* g_installed = nullptr;
 
-// A thread's turn: at most one at a time, the others lie inside of it.
+// A thread's turn. One that it has already is not taken again: what lies inside goes straight on.
 class Turn {
  public:
   enum class When { kWait, kNow, kNowOrNever, kFirstLaunch };
-  Turn(Installed& all, When when) {
-    if (held_ || !all.has_context()) return;
+  Turn(Installed& all, When when, QuietOn on = QuietOn::kItsGpus) {
+    const std::optional<CUdevice> device = all.current_device();
+    if (!device) return;
+    const GpuSet wanted = only(*device) | (on == QuietOn::kAllGpus ? all.all_gpus() : session_gpus());
+    of_ = {wanted & ~held_, std::popcount(wanted) > 1};
+    if (of_.gpus == 0) return;
     refused_ = !begin(all, when);
     if (refused_) return;
     turns_ = &all.turns;
-    when_ = held_as_ = when;
-    held_ = true;
+    when_ = when;
+    held_ |= of_.gpus;
+    if (when == When::kWait) patient_ |= of_.gpus;
   }
   ~Turn() {
     if (turns_ == nullptr) return;
-    held_ = false;
-    if (when_ == When::kFirstLaunch) turns_->end_first_launch();
-    else turns_->end_call();
+    held_ &= ~of_.gpus;
+    patient_ &= ~of_.gpus;
+    if (when_ == When::kFirstLaunch) turns_->end_first_launch(of_);
+    else turns_->end_call(of_);
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
   bool refused() const { return refused_; }
-  static bool held() { return held_; }
-  static bool held_patiently() { return held_ && held_as_ == When::kWait; }
+  static bool held(CUdevice device) { return (held_ & only(device)) != 0; }
+  static bool held_patiently(CUdevice device) { return (patient_ & only(device)) != 0; }
 
  private:
-  static bool begin(Installed& all, When when) {
+  bool begin(Installed& all, When when) const {
     switch (when) {
-      case When::kWait: all.turns.begin_call(all.real, all.patience_ms.load()); return true;
-      case When::kNow: all.turns.begin_call(all.real, 0); return true;
-      case When::kFirstLaunch: all.turns.begin_first_launch(all.real, all.launch_patience_ms.load()); return true;
-      case When::kNowOrNever: return all.turns.try_begin_call(all.real);
+      case When::kWait: all.turns.begin_call(all.real, of_, all.patience_ms.load()); return true;
+      case When::kNow: all.turns.begin_call(all.real, of_, 0); return true;
+      case When::kFirstLaunch: all.turns.begin_first_launch(all.real, of_, all.launch_patience_ms.load()); return true;
+      case When::kNowOrNever: return all.turns.try_begin_call(all.real, of_);
     }
     return true;
   }
-  static inline thread_local bool held_ = false;
-  static inline thread_local When held_as_ = When::kWait;
+  static inline thread_local GpuSet held_ = 0, patient_ = 0;
   Turns* turns_ = nullptr;  // to be ended with this
+  TurnOf of_;               // what it has and no other of this thread
   When when_ = When::kWait;
   bool refused_ = false;
 };
@@ -262,8 +325,8 @@ template <class Call>
 CUresult call_and_settle(Installed& all, Call call) {
   const Turn turn(all, Turn::When::kWait);
   const CUresult error = call();
-  CUdevice device = 0;
-  if (error == CUDA_SUCCESS && all.real.cuCtxGetDevice(&device) == CUDA_SUCCESS) all.settled.settle(all.real, device);
+  const std::optional<CUdevice> device = all.current_device();
+  if (error == CUDA_SUCCESS && device) all.settled.settle(all.real, *device);
   return error;
 }
 
@@ -278,8 +341,9 @@ struct Unsettling<Entry> {
 
 // Before there is none: at a moment when no stream waits, neither others' nor the caller's. A first launch keeps only young waits out.
 void make_room_if_nobody_waits(Installed& all, CUcontext context) {
-  if (Turn::held()) {
-    if (Turn::held_patiently() && all.turns.nobody_waits(all.real)) all.settled.make_room(all.real, context);
+  const CUdevice device = all.current_device().value_or(0);
+  if (Turn::held(device)) {
+    if (Turn::held_patiently(device) && all.turns.nobody_waits(all.real, device)) all.settled.make_room(all.real, context);
     return;
   }
   const Turn turn(all, Turn::When::kNowOrNever);
@@ -354,23 +418,15 @@ CUresult create_green(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice d
   return error;
 }
 
-// With eager loading, into the contexts of all GPUs.
-CUresult load_library(CUlibrary* library, const void* code, CUjit_option* jit, void** jit_values, unsigned int jit_count, CUlibraryOption* options,
-                      void** values, unsigned int count) {
-  const Turn turn(*g_installed, Turn::When::kWait);
-  const CUresult error = g_installed->real.cuLibraryLoadData(library, code, jit, jit_values, jit_count, options, values, count);
-  if (error == CUDA_SUCCESS) g_installed->settled.settle_all(g_installed->real);
-  return error;
-}
-
 template <class Call>
 CUresult submit_wait(CUstream stream, Call call) {
-  if (!g_installed->has_context()) return call();
-  Turns& turns = g_installed->turns;
-  turns.begin_wait(Turn::held(), g_installed->launch_patience_ms.load());
+  Installed& all = *g_installed;
+  const std::optional<CUdevice> device = all.current_device();
+  if (!device) return call();
+  all.turns.begin_wait(*device, Turn::held(*device), {all.patience_ms.load(), all.launch_patience_ms.load()});
   const CUresult error = call();
-  const CUcontext context = current_context(g_installed->real);
-  turns.end_wait(error == CUDA_SUCCESS ? mark(*g_installed, stream, context) : nullptr, context);
+  const CUcontext context = current_context(all.real);
+  all.turns.end_wait(error == CUDA_SUCCESS ? mark(all, stream, context) : nullptr, context, *device);
   return error;
 }
 
@@ -401,6 +457,7 @@ CUresult destroy_green(CUgreenCtx green) {
 void install_quiet_calls(Driver& table) {
   g_installed = new Installed{table};
 #define TUBE_QUIET(name) table.name = Quiet<&Driver::name>::call
+  TUBE_QUIET(cuLibraryLoadData);  // its code comes later (main.cc: lazily), its variables may not
   TUBE_QUIET(cuModuleUnload);
   TUBE_QUIET(cuLibraryUnload);
   TUBE_QUIET(cuModuleGetFunction);  // does not wait, but holds what comes after, and its module has settled
@@ -423,7 +480,6 @@ void install_quiet_calls(Driver& table) {
   TUBE_WAITING(cuStreamBatchMemOp_v2);
 #undef TUBE_WAITING
   table.cuWaitExternalSemaphoresAsync = wait_external;
-  table.cuLibraryLoadData = load_library;
   table.cuGreenCtxCreate = create_green;
   table.cuGreenCtxDestroy = destroy_green;
   table.cuStreamCreate = create_stream;
@@ -438,9 +494,9 @@ CUresult prepare_context(CUdevice device, CUcontext context) {
   return g_installed == nullptr ? CUDA_SUCCESS : g_installed->settled.prepare(g_installed->real, device, context);
 }
 
-CUresult quietly(const std::function<CUresult()>& call) {
+CUresult quietly(const std::function<CUresult()>& call, QuietOn on) {
   if (g_installed == nullptr) return call();
-  const Turn turn(*g_installed, Turn::When::kWait);
+  const Turn turn(*g_installed, Turn::When::kWait, on);
   return call();
 }
 
@@ -454,18 +510,20 @@ CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch
   return launch();
 }
 
-bool quietly_if_nobody_waits(const std::function<void()>& call) {
+bool quietly_if_nobody_waits(const std::function<void()>& call, QuietOn on) {
   if (g_installed == nullptr) return call(), true;
-  const Turn turn(*g_installed, Turn::When::kNowOrNever);
+  const Turn turn(*g_installed, Turn::When::kNowOrNever, on);
   if (!turn.refused()) call();
   return !turn.refused();
 }
 
-void quietly_all_the_same(const std::function<void()>& call) {
+void quietly_all_the_same(const std::function<void()>& call, QuietOn on) {
   if (g_installed == nullptr) return call();
-  const Turn turn(*g_installed, Turn::When::kNow);
+  const Turn turn(*g_installed, Turn::When::kNow, on);
   call();
 }
+
+void session_works_on(CUdevice device) { session_gpus() |= only(device); }
 
 uint32_t quiet_patience_ms() { return g_installed != nullptr ? g_installed->patience_ms.load() : kPatience; }
 

@@ -6,12 +6,17 @@
 // kernel does not wait, but what is submitted behind it does. When a stream of one client waits for a value that its program has yet to
 // write, and that program first wants to launch something, another client's module load would stop both for good.
 //
-// So these calls take turns with such waits, outside of the driver and for all GPUs alike (a call may wait for another context than the
-// current one, as the unload of a library does): a call begins when no stream waits for another program, and a wait is submitted when no
-// such call is in the driver. Whoever has to wait waits alone; everybody else goes on. A wait is over when the event recorded behind it is. A
-// program that keeps some stream waiting at all times would keep the calls out: after kPatience they are made all the same, and a wait that
-// has stood for so long is waited for no more. Calls that overlap would keep a wait out: one that has come goes before calls that have not
-// begun.
+// So these calls take turns with such waits, outside of the driver: a call begins when no stream waits for another program, and a wait is
+// submitted when no such call is in the driver. Whoever has to wait waits alone; everybody else goes on. A wait is over when the event
+// recorded behind it is. A program that keeps some stream waiting at all times would keep the calls out: after kPatience they are made all
+// the same, and a wait that has stood for so long is waited for no more. Calls that overlap would keep a wait out: one that has come goes before
+// calls that have not begun.
+//
+// Each GPU has its turns: a call waits for the context that it was made in, and programs on two GPUs may depend on each other (NCCL: a kernel of
+// one goes on when the other one has launched its own, and a call may stand behind that kernel). A session that works on several GPUs takes the turns
+// of all of these, since some of its calls wait for another context than the current one (cuMemFree of the other GPU's memory, instances of graphs
+// with nodes on both), and what is given back for several sessions may be everywhere. A wait stands behind a call of one GPU as long as that takes,
+// behind a call of several for about kPatience.
 //
 // A turn (rank 12) is the first thing to take: who waits for one may hold no lock that another session needs for a call that natively waits
 // for nothing, or the stream that he waits for is never released. Turns of one thread may lie inside each other: the outer one counts,
@@ -41,10 +46,16 @@ struct Driver;
 // Once, right after the table was filled and before other threads read it.
 void install_quiet_calls(Driver& table);
 
+// The thread's session has work on this GPU from here on. Any thread; costs nothing.
+void session_works_on(CUdevice device);
+
+// Whose waits a call minds: those of the current context's GPU and of the session's other ones, or of all GPUs.
+enum class QuietOn : uint32_t { kItsGpus, kAllGpus };
+
 // `call` in a turn: for up to ten seconds it waits for the streams that wait for other programs, and then as long as the
 // driver does, which may be without end. No lock but the session's own may be held (above). Straight away in a turn that the thread has already,
-// and when nothing is installed or no context is current.
-CUresult quietly(const std::function<CUresult()>& call);
+// and when nothing is installed or no context is current. Inside a turn, one of more GPUs takes the others as well.
+CUresult quietly(const std::function<CUresult()>& call, QuietOn on = QuietOn::kItsGpus);
 
 // The same for a call that brings code or changes what all kernels need, and is no entry of the table that does so by itself: the context of the
 // GPU is settled behind it (settled_contexts.h).
@@ -61,10 +72,10 @@ CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch
 
 // For what natively waits for nothing, and can do without: `call` in a turn if one is to be had at once, otherwise false. The
 // caller's own waits count as well: natively this call would not stand for them. What `call` then asks of the driver waits for kernels.
-bool quietly_if_nobody_waits(const std::function<void()>& call);
+bool quietly_if_nobody_waits(const std::function<void()>& call, QuietOn on = QuietOn::kItsGpus);
 
 // For who has waited for that with quiet_patience_ms() of patience, as all calls do: `call` in a turn although streams wait for programs.
-void quietly_all_the_same(const std::function<void()>& call);
+void quietly_all_the_same(const std::function<void()>& call, QuietOn on);
 
 // How long a call waits for the others' waits, and a first launch. To set them is for tests.
 uint32_t quiet_patience_ms();

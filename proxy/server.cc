@@ -52,7 +52,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       gpus_(gpus),
       options_(std::move(options)),
       memory_(driver, gpus),
-      modules_(driver, gpus, options_.share_modules),
+      modules_(driver, gpus, options_.share_modules, [this] { janitor_.wake(Janitor::Need::kNow); }),
       spares_(driver, gpus, options_.spares, [this](bool too_many) { janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime); }),
       shared_{driver,
               gpus,

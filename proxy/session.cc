@@ -14,6 +14,7 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/client_limits.h"
 #include "proxy/gpus.h"
+#include "proxy/quiet_calls.h"
 #include "proxy/spare_segments.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/chunks.h"
@@ -196,6 +197,7 @@ void Session::execute() {
     result = static_cast<CUresult>(failed);
     shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
+    if (header.context != 0) session_works_on(shared_.gpus[share->gpu].device);
     result = make_current(*share);
     if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);

@@ -56,10 +56,6 @@ void SettledContexts::settle(const Driver& driver, CUdevice device) {
   }
 }
 
-void SettledContexts::settle_all(const Driver& driver) {
-  for (Prepared& prepared : prepared_) launch(driver, prepared);
-}
-
 void SettledContexts::launch(const Driver& driver, Prepared& prepared) {
   if (prepared.empty == nullptr) return;
   // The current one may be a green context's.

@@ -29,10 +29,10 @@ class SettledContexts {
   // For the context of a GPU, which is current: loads the empty kernel, launches it, and makes room. Costs some ten milliseconds. After
   // an error the context is not settled by anybody, and works.
   CUresult prepare(const Driver& driver, CUdevice device, CUcontext context);
-  // Behind a call that may have put something off in the context of `device`, or of all GPUs, in that call's turn. Returns at once. When hundreds of
-  // these launches have not run yet it does nothing: the context is held anyway, by who looked kernels up.
+  // Behind a call that may have put something off in the context of `device`, which is the caller's, in that call's turn. When hundreds of these
+  // launches have not run yet it does nothing: the context is held anyway, by who looked kernels up. Returns at once, unless another
+  // call waits for the context, where the caller's next launch would stand as well. On no other GPU: what stands there may be waiting for the caller.
   void settle(const Driver& driver, CUdevice device);
-  void settle_all(const Driver& driver);
 
   // Counts what is about to be made in `context`. kTakenOfFew: make_room() is wanted as soon as no stream waits; kNone: not taken, the driver
   // would have to make room now. Contexts that were not prepared have places. Then placed() with what was made, and gone() when it is

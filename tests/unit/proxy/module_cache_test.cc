@@ -40,6 +40,9 @@ class ModuleCacheTest : public ::testing::Test {
   }
 
   std::shared_ptr<LoadedModule> get(uint64_t session, const std::string& text, bool may_share = true) {
+    return get_from(cache, session, text, may_share);
+  }
+  std::shared_ptr<LoadedModule> get_from(ModuleCache& of, uint64_t session, const std::string& text, bool may_share = true) {
     std::shared_ptr<LoadedModule> module;
     bool fresh = false;
     const auto image = images.from_bytes(std::as_bytes(std::span(text)));
@@ -47,7 +50,7 @@ class ModuleCacheTest : public ::testing::Test {
       *raw = ++loads;
       return CUDA_SUCCESS;
     };
-    EXPECT_EQ(cache.get({session, true, 0, may_share}, *image, load, &module, &fresh), CUDA_SUCCESS);
+    EXPECT_EQ(of.get({session, true, 0, may_share}, *image, load, &module, &fresh), CUDA_SUCCESS);
     return module;
   }
   LoadedKernel* kernel(LoadedModule& module, const char* name, bool* fresh) {
@@ -119,20 +122,79 @@ TEST_F(ModuleCacheTest, OwnModulesWaitForTheirUnload) {
 }
 
 TEST_F(ModuleCacheTest, RoomIsMadeOfWhatNobodyUses) {
-  EXPECT_FALSE(cache.make_room());
+  EXPECT_FALSE(cache.make_room(0));
   const auto used = get(1, kStateless);
-  EXPECT_FALSE(cache.make_room());
+  EXPECT_FALSE(cache.make_room(0));
   cache.give_back(1, get(1, kWithVariable));
   cache.give_back(1, used);
-  EXPECT_TRUE(cache.make_room());
+  EXPECT_TRUE(cache.make_room(0));
   EXPECT_EQ(unloads, 2);
-  EXPECT_FALSE(cache.make_room());
+  EXPECT_FALSE(cache.make_room(0));
 }
 
 TEST_F(ModuleCacheTest, TooManyThatWaitAreUnloaded) {
   for (int i = 0; i < 300; ++i) cache.give_back(1, get(1, kWithVariable));
   EXPECT_GT(unloads, 100);
   EXPECT_LT(unloads, 300);
+}
+
+// On another GPU the unload may stand behind a kernel that waits for this session's program.
+class OnTwoGpus : public ModuleCacheTest {
+ protected:
+  OnTwoGpus() : both(driver) {
+    driver.cuDeviceGetCount = [](int* count) { return *count = 2, CUDA_SUCCESS; };
+    driver.cuDeviceGet = [](CUdevice* device, int ordinal) { return *device = ordinal, CUDA_SUCCESS; };
+    driver.cuCtxGetDevice = [](CUdevice* device) { return *device = current, CUDA_SUCCESS; };
+    current = 0;
+    EXPECT_TRUE(both.open().ok());
+  }
+  // Modules with state, and with a kernel that was looked up on each of these GPUs; the last one has the thread.
+  void make_and_give_back(std::initializer_list<int> on) {
+    for (int i = 0; i < 300; ++i) {
+      auto module = get_from(two, 1, kWithVariable);
+      for (current = 0; const int gpu : on) {
+        current = gpu;
+        LoadedKernel* found = nullptr;
+        bool fresh = false;
+        EXPECT_EQ(module->kernel(driver, images, both, static_cast<uint32_t>(gpu), "k", &found, &fresh), CUDA_SUCCESS);
+      }
+      two.give_back(1, std::move(module));
+    }
+  }
+  static inline CUdevice current = 0;
+  int surplus = 0;
+  Gpus both;
+  ModuleCache two{driver, both, true, [this] { ++surplus; }};
+};
+
+TEST_F(OnTwoGpus, ASessionUnloadsWhatIsOnItsOwn) {
+  make_and_give_back({1});
+  EXPECT_GT(unloads, 100);
+  EXPECT_EQ(surplus, 0);
+}
+
+TEST_F(OnTwoGpus, ASessionLeavesTheOthersToTheJanitor) {
+  make_and_give_back({0, 1});
+  EXPECT_EQ(unloads, 0);
+  EXPECT_GT(surplus, 0);
+  EXPECT_FALSE(two.make_room(1));
+  EXPECT_EQ(unloads, 0);
+  two.unload_surplus();
+  EXPECT_GT(unloads, 100);
+  const int before = unloads;
+  two.unload_surplus();
+  EXPECT_EQ(unloads, before);
+}
+
+TEST_F(OnTwoGpus, RoomIsMadeOfWhatIsOnItsOwn) {
+  make_and_give_back({0});
+  const int before = unloads;
+  current = 1;
+  EXPECT_FALSE(two.make_room(1));
+  EXPECT_EQ(unloads, before);
+  current = 0;
+  EXPECT_TRUE(two.make_room(0));
+  EXPECT_EQ(unloads, 300);
 }
 
 TEST_F(ModuleCacheTest, AKernelIsAskedForOnce) {

@@ -26,6 +26,7 @@ std::atomic<bool> g_over{false};  // the stream's wait has passed
 std::atomic<bool> g_capturing{false};
 std::atomic<int> g_unloads{0}, g_waits{0}, g_events{0}, g_destroyed{0}, g_loads{0}, g_limit{0};
 std::atomic<uint64_t> g_context{1};
+std::atomic<int> g_gpus{1};
 thread_local CUdevice t_device = 0;
 
 // How often each thread looked at an event.
@@ -74,6 +75,7 @@ CUresult count(std::atomic<int>& calls) {
 
 Driver make_driver() {
   Driver d = test::make_fake_driver();
+  d.cuDeviceGetCount = [](int* count) { return *count = g_gpus, CUDA_SUCCESS; };
   d.cuCtxGetDevice = [](CUdevice* device) { return *device = t_device, CUDA_SUCCESS; };
   d.cuCtxGetCurrent = [](CUcontext* context) { return *context = reinterpret_cast<CUcontext>(g_context.load()), CUDA_SUCCESS; };
   d.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
@@ -154,28 +156,6 @@ TEST_F(QuietCallsTest, CallsGoOnWhenNothingWaits) {
   EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(quietly([] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(g_unloads, 1);
-}
-
-TEST_F(QuietCallsTest, ACallWaitsForTheStreamsOfOtherDevicesToo) {
-  t_device = 1;
-  ASSERT_EQ(wait(), CUDA_SUCCESS);
-  std::thread caller([] { EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS); });
-  g_looks.wait_for(1, [] { return g_unloads != 0; });
-  EXPECT_EQ(g_unloads, 0);
-  t_device = 0;
-  EXPECT_EQ(wait(), CUDA_SUCCESS);  // who waits for a turn keeps no wait out
-  g_over = true;
-  caller.join();
-  EXPECT_EQ(g_unloads, 1);
-}
-
-TEST_F(QuietCallsTest, InATurnTheCallsOnAllDevicesGoStraightOn) {
-  EXPECT_EQ(quietly([&] {
-              for (t_device = 2; t_device-- != 0;) EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
-              return t_device = 0, CUDA_SUCCESS;
-            }),
-            CUDA_SUCCESS);
-  EXPECT_EQ(g_unloads, 2);
 }
 
 TEST_F(QuietCallsTest, ACallBeginsWhenTheWaitIsOver) {
@@ -282,6 +262,115 @@ TEST_F(QuietCallsTest, PatienceEnds) {
   set_quiet_patience(1);
   EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(g_unloads, 1);
+}
+
+// ---- several GPUs -------------------------------------------------------------------------------------------------------
+
+class SeveralGpusTest : public QuietCallsTest {
+ protected:
+  SeveralGpusTest() { g_gpus = 2; }
+  ~SeveralGpusTest() override {
+    g_gpus = 1;
+    t_device = 0;
+  }
+  static CUresult wait_on(CUdevice device) {
+    t_device = device;
+    const CUresult error = wait();
+    t_device = 0;
+    return error;
+  }
+  static CUresult unload() { return driver().cuModuleUnload(nullptr); }
+  // Of this thread, which has stood before `call` by the time that it returns.
+  template <class Call>
+  static void expect_standing(Call call) {
+    std::thread caller([call] { EXPECT_EQ(call(), CUDA_SUCCESS); });
+    g_looks.wait_for(1, [] { return g_unloads != 0; });
+    EXPECT_EQ(g_unloads, 0);
+    EXPECT_EQ(wait_on(1), CUDA_SUCCESS) << "who waits for a turn keeps no wait out";
+    g_over = true;
+    caller.join();
+    EXPECT_EQ(g_unloads, 1);
+  }
+};
+
+TEST_F(SeveralGpusTest, ACallMindsTheWaitsOfItsOwn) {
+  ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
+  std::thread([] {
+    EXPECT_EQ(unload(), CUDA_SUCCESS);
+    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
+    EXPECT_TRUE(quietly_if_nobody_waits([] {}));
+    EXPECT_FALSE(quietly_if_nobody_waits([] {}, QuietOn::kAllGpus));
+  }).join();
+  EXPECT_EQ(g_unloads, 1);
+}
+
+TEST_F(SeveralGpusTest, ACallOfAllMindsTheWaitsOfAll) {
+  ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
+  expect_standing([] { return quietly(unload, QuietOn::kAllGpus); });
+}
+
+// It may be for memory of the other one.
+TEST_F(SeveralGpusTest, ACallMindsTheWaitsOfAllThatItsSessionWorksOn) {
+  ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
+  expect_standing([] {
+    session_works_on(0);
+    session_works_on(1);
+    return unload();
+  });
+}
+
+// The call may stand behind a kernel that waits for what this program does next.
+TEST_F(SeveralGpusTest, AWaitGoesOnBesideAnotherGpusCall) {
+  const auto wait_meanwhile = [] {
+    std::thread([] { EXPECT_EQ(wait_on(1), CUDA_SUCCESS); }).join();
+    return CUDA_SUCCESS;
+  };
+  quietly(wait_meanwhile);
+  launch_in_turn(LaunchTurn::kFirst, wait_meanwhile);
+  EXPECT_EQ(g_waits, 2);
+}
+
+TEST_F(SeveralGpusTest, AWaitStandsBehindACallOfAllNotWithoutEnd) {
+  set_launch_patience(1);
+  set_quiet_patience(1);
+  for (const CUdevice device : {0, 1}) {
+    const auto wait_meanwhile = [device] {
+      std::thread([device] { EXPECT_EQ(wait_on(device), CUDA_SUCCESS); }).join();
+      return CUDA_SUCCESS;
+    };
+    EXPECT_EQ(quietly(wait_meanwhile, QuietOn::kAllGpus), CUDA_SUCCESS);
+    EXPECT_EQ(g_waits, device + 1);
+  }
+}
+
+TEST_F(SeveralGpusTest, AWaitStandsBehindACallOfAll) {
+  expect_a_wait_stands_behind([](const auto& call) { return quietly(call, QuietOn::kAllGpus); });
+}
+
+TEST_F(SeveralGpusTest, AWaitStandsBehindItsGpusCallBesideOneOfAllThatEnds) {
+  expect_a_wait_stands_behind([](const auto& call) {
+    return quietly([&call] {
+      EXPECT_EQ(quietly(unload, QuietOn::kAllGpus), CUDA_SUCCESS);
+      return call();
+    });
+  });
+}
+
+TEST_F(SeveralGpusTest, InATurnOfAllTheCallsOnEachGoStraightOn) {
+  ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
+  std::thread([] {
+    const auto unload_on_both = [] {
+      for (t_device = 2; t_device-- != 0;) EXPECT_EQ(unload(), CUDA_SUCCESS);
+      t_device = 0;
+    };
+    quietly_all_the_same(unload_on_both, QuietOn::kAllGpus);
+  }).join();
+  EXPECT_EQ(g_unloads, 2);
+}
+
+TEST_F(SeveralGpusTest, InATurnOfOneACallOfAllTakesTheOthers) {
+  ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
+  expect_standing([] { return quietly([] { return quietly(unload, QuietOn::kAllGpus); }); });
 }
 
 // ---- the first launch of code -------------------------------------------------------------------------------------------
@@ -449,10 +538,10 @@ TEST_F(SharingTest, ALargerStack) {
 TEST_F(SharingTest, RoomIsMadeWhenNobodyWaits) {
   cache_.give_back(1, get(1));
   ASSERT_EQ(wait(), CUDA_SUCCESS);
-  EXPECT_FALSE(cache_.make_room());
+  EXPECT_FALSE(cache_.make_room(0));
   EXPECT_EQ(g_unloads, 0);
   g_over = true;
-  EXPECT_TRUE(cache_.make_room());
+  EXPECT_TRUE(cache_.make_room(0));
   EXPECT_EQ(g_unloads, 1);
 }
 

@@ -22,6 +22,7 @@ const auto kEmpty = reinterpret_cast<CUfunction>(0x20);
 
 struct Calls {
   CUcontext current = kContext;
+  CUdevice device = 0;
   bool over = true;           // the stream's wait has passed
   bool behind = false;        // the empty kernels do not run
   int streams = 0, most = 0;  // alive now, and at once since
@@ -40,11 +41,12 @@ CUresult one_more(CUstream* stream) {
 
 Driver make_driver() {
   Driver d = test::make_fake_driver();
-  d.cuCtxGetDevice = [](CUdevice* device) { return *device = 0, CUDA_SUCCESS; };
+  d.cuCtxGetDevice = [](CUdevice* device) { return *device = g.device, CUDA_SUCCESS; };
   d.cuCtxGetCurrent = [](CUcontext* context) { return *context = g.current, CUDA_SUCCESS; };
   d.cuCtxPushCurrent_v2 = [](CUcontext context) { return g.pushed.push_back(g.current), g.current = context, CUDA_SUCCESS; };
   d.cuCtxPopCurrent_v2 = [](CUcontext*) { return g.current = g.pushed.back(), g.pushed.pop_back(), CUDA_SUCCESS; };
   d.cuModuleLoadData = [](CUmodule* module, const void*) { return *module = reinterpret_cast<CUmodule>(8), g.load; };
+  d.cuLibraryLoadData = [](CUlibrary*, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) { return CUDA_SUCCESS; };
   d.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) { return *function = kEmpty, CUDA_SUCCESS; };
   d.cuCtxSetLimit = [](CUlimit, size_t value) { return value == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; };
   d.cuMemFree_v2 = [](CUdeviceptr) { return CUDA_SUCCESS; };
@@ -99,6 +101,20 @@ TEST_F(SettledContextsTest, SettlesTheGpusContextFromAGreenOne) {
   EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
   EXPECT_EQ(g.launched_in, std::vector<CUcontext>{kContext});
   EXPECT_EQ(g.current, green);
+}
+
+// On another one a call may stand behind a kernel that waits for this program, and a launch behind the call.
+TEST_F(SettledContextsTest, LeavesOtherGpusAlone) {
+  const auto second = reinterpret_cast<CUcontext>(0x11);
+  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+  ASSERT_EQ(prepare_context(1, second), CUDA_SUCCESS);
+  g.launched_in.clear();
+  g.device = 1;
+  g.current = second;
+  CUlibrary library = nullptr;
+  EXPECT_EQ(driver.cuLibraryLoadData(&library, "", nullptr, nullptr, 0, nullptr, nullptr, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
+  EXPECT_EQ(g.launched_in, std::vector<CUcontext>{second}) << "a library's code comes later";
 }
 
 TEST_F(SettledContextsTest, AKernelThatCannotBeLoadedIsNotLaunched) {
