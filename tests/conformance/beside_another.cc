@@ -6,6 +6,8 @@
 #include "tests/conformance/two_gpus.h"
 #include "tests/conformance/two_processes.h"
 
+#include <thread>
+
 CASES_HOLD_STREAMS;
 
 namespace {
@@ -161,6 +163,49 @@ TWO_DEVICES_CASE(a_kernel_of_a_library_is_used_on_the_other_device) {
   gpus.use(1);
   Module module("kernels.fatbin");
   hold_and_work(other, module.function("step"));
+}
+
+// As with NCCL: the first program's stream goes on when the second one has worked on its GPU, and meanwhile a call of the first one stands.
+TWO_DEVICES_CASE(the_other_gpu_works_while_a_call_stands) {
+  Other other([](Link& link) {
+    CUcontext context = nullptr;
+    CU(cuInit(0));
+    CU(cuDevicePrimaryCtxRetain(&context, 1));
+    CU(cuCtxSetCurrent(context));
+    CUstream stream = stream_here();
+    DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 2));
+    link.wait();  // the call is about to stand
+    {
+      Library library;
+      Module module("kernels.fatbin");
+      LAUNCH(library.function("step"), {1}, {32}, 0, stream, value.pointer, 3u, 1u, 32);
+      LAUNCH(module.function("step"), {1}, {32}, 0, stream, value.pointer, 3u, 1u, 32);
+      bool called = false;
+      SHOW(cuLaunchHostFunc(stream, [](void* flag) { *static_cast<bool*>(flag) = true; }, &called));
+      SHOW(cuStreamSynchronize(stream));
+      printf("%u, called: %d\n", value.read()[0], called);
+    }
+    link.done();
+  });
+  Gpu gpu;
+  Library library;
+  CUcontext context = nullptr;
+  CU(cuCtxGetCurrent(&context));
+  Gate gate;
+  CUstream held = stream_here();
+  gate.stop(held);
+  CUfunction step = nullptr;
+  std::thread standing([&] {
+    CU(cuCtxSetCurrent(context));
+    other.link().done();
+    step = library.function("step");
+  });
+  other.link().wait();
+  gate.open();
+  standing.join();
+  SHOW(cuStreamSynchronize(held));
+  printf("found: %d\n", step != nullptr);
+  other.finish();
 }
 
 CASE(host_memory_is_unregistered) {
