@@ -22,6 +22,7 @@ constexpr int kPatienceWithCalls = 3;
 }  // namespace
 
 Beside::Beside(std::chrono::duration<double> patience) : patience_(patience), others_(kOthers) {
+  CU(cuCtxGetCurrent(&context_));
   void* memory = nullptr;
   CU(cuMemHostAlloc(&memory, 2 * kWrittenAt, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
   word_ = static_cast<uint32_t*>(memory);
@@ -46,7 +47,11 @@ void Beside::let_go() { __atomic_store_n(word_, turn_, __ATOMIC_RELEASE); }
 
 void Beside::release() {
   let_go();
+  CUcontext current = nullptr;  // steps may have gone to another
+  CU(cuCtxGetCurrent(&current));
+  CU(cuCtxSetCurrent(context_));
   CU(cuCtxSynchronize());
+  CU(cuCtxSetCurrent(current));
 }
 
 Answer Beside::ask(const std::function<void()>& step) {

@@ -35,6 +35,7 @@ class Beside {
   std::vector<CUstream> standing(const std::vector<CUstream>& streams);
 
   const std::chrono::duration<double> patience_;
+  CUcontext context_ = nullptr;
   uint32_t* word_ = nullptr;     // pinned; the GPU waits for it, we write it
   CUdeviceptr device_word_ = 0;  // the same for the GPU
   uint32_t turn_ = 0;            // the value that the stream waits for

@@ -85,7 +85,7 @@ size_t set_environment(const std::vector<std::string>& words) {
 // In the scenario's process. Prints each word before it is done, so that a scenario that stands or fails shows where.
 void run_scenario(const std::vector<std::string>& words, const Options& options) {
   const size_t first = set_environment(words);
-  holds::Scene scene = holds::set_up();
+  holds::Scene scene = holds::set_up(options.patience_s);
   holds::Beside beside{std::chrono::duration<double>(options.patience_s)};
   CU(cuCtxSynchronize());
   bool held = false;

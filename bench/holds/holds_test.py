@@ -22,36 +22,47 @@ LIMIT_S = "60"
 
 
 class Holds(unittest.TestCase):
-    def run_lines(self, *lines):
+    def run_lines(self, *lines, gpus=1):
         command = [str(LAYOUT.build / "bench/holds/holds"), "--patience", PATIENCE_S, "--limit", LIMIT_S, "-"]
-        out = subprocess.run(command, input="".join(line + "\n" for line in lines), env=tubetest.environment(LAYOUT, "native", "sim"),
-                             capture_output=True, text=True, timeout=110)
+        env = dict(tubetest.environment(LAYOUT, "native", "sim"), TUBE_SIM_COUNT=str(gpus))
+        out = subprocess.run(command, input="".join(line + "\n" for line in lines), env=env, capture_output=True, text=True, timeout=110)
         return out.returncode, out.stdout.splitlines()
 
+    def expect(self, answers, **how):
+        lines = [" ".join(word if word.startswith("CUDA_") else word.split("=")[0] for word in line.split()) for line in answers]
+        self.assertEqual(self.run_lines(*lines, **how), (0, answers))
+
     def test_answers(self):
-        answers = [
+        self.expect([
             "# a comment",
             "module:all kernel:plain launch:plain sync [ memset=ok kernel:second=holds launch:second=ok ]",
             "module:small kernel:plain launch:plain sync module:prints [ launch:plain=holds launch:plain=ok ]",
             "module:all kernel:plain launch:plain sync [ 3*upload=ok module:small=waits ]",
             "CUDA_MODULE_LOADING=EAGER module:all kernel:plain launch:plain sync [ 2*kernel:second=ok ] kernel:shared",
-        ]
-        lines = [" ".join(word if word.startswith("CUDA_") else word.split("=")[0] for word in line.split()) for line in answers]
-        self.assertEqual(self.run_lines(*lines), (0, answers))
+        ])
+
+    def test_beside_a_call_that_stands(self):
+        self.expect([
+            "module:all kernel:plain library:all sync [ standing:library_kernel:second=ok launch:plain=waits ]",
+            "library:all gpu:1 module:all kernel:plain launch:plain sync gpu:0 [ standing:library_kernel:second=ok gpu:1=ok launch:plain=ok gpu:0=ok ]",
+        ], gpus=2)
 
     def test_scenarios_that_fail(self):
-        code, out = self.run_lines("launch:plain sync", "jump", "module:small kernel:prints", "memset [ upload")
+        code, out = self.run_lines("launch:plain sync", "jump", "module:small kernel:prints", "memset [ upload", "[ standing:upload", "gpu:1")
         self.assertEqual(code, 1)
         self.assertEqual(out, ["launch:plain (no kernel of this name was looked up)", "jump (no such word; holds --help lists them)",
-                               "module:small kernel:prints (CUDA_ERROR_NOT_FOUND)", "memset [ upload=ok"])
+                               "module:small kernel:prints (CUDA_ERROR_NOT_FOUND)", "memset [ upload=ok", "[ standing:upload (it does not stand)",
+                               "gpu:1 (CUDA_ERROR_INVALID_DEVICE)"])
 
     def test_every_scenario_has_known_words(self):
         program = str(LAYOUT.build / "bench/holds/holds")
         out = subprocess.run([program, "--help"], env=tubetest.environment(LAYOUT, "native", "sim"), capture_output=True, text=True, check=True)
         known = {line.split()[0].split(":")[0] for line in out.stdout.split("Words:")[1].splitlines() if line.strip()}
-        for line in pathlib.Path(__file__).with_name("scenarios.txt").read_text().splitlines():
+        files = [pathlib.Path(__file__).with_name(name) for name in ("scenarios.txt", "two_gpus.txt")]
+        for line in "".join(file.read_text() for file in files).splitlines():
             words = [] if line.startswith("#") else [w for w in line.split() if w not in ("[", "]") and "=" not in w]
-            self.assertLessEqual({w.split("*")[-1].split(":")[0] for w in words}, known, line)
+            steps = [w.removeprefix("standing:") for w in words]
+            self.assertLessEqual({w.split("*")[-1].split(":")[0] for w in steps}, known, line)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 #include "bench/holds/words.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <iterator>
+#include <thread>
 
 namespace holds {
 
@@ -67,6 +70,7 @@ std::vector<char> image(const Text& name) {
 void load_module(Scene& s, const Text& name) { CU(cuModuleLoadData(&s.module, image(name).data())); }
 void unload_module(Scene& s, const Text&) { CU(cuModuleUnload(s.module)); }
 void load_library(Scene& s, const Text& name) { CU(cuLibraryLoadData(&s.library, image(name).data(), nullptr, nullptr, 0, nullptr, nullptr, 0)); }
+void unload_library(Scene& s, const Text&) { CU(cuLibraryUnload(s.library)); }
 void look_up(Scene& s, const Text& name) { CU(cuModuleGetFunction(&s.kernels[name], s.module, name.c_str())); }
 CUkernel name_in_library(Scene& s, const Text& name) {
   CUkernel kernel = nullptr;
@@ -84,6 +88,10 @@ void ask_attribute(Scene& s, const Text& name) {
   CU(cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel_of(s, name)));
 }
 
+void set_in_library(Scene& s, const Text& name) {
+  CU(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 50'000, name_in_library(s, name), s.device));
+}
+
 // ---- launches
 
 void launch_in(Scene& s, const Text& name, CUstream stream, unsigned blocks = 1, unsigned shared_bytes = 0) {
@@ -98,7 +106,7 @@ void launch_in_streams(Scene& s, const Text& name) {
 }
 void launch_shared(Scene& s, const Text& name) {
   int most = 0;
-  CU(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0));
+  CU(cuDeviceGetAttribute(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, s.device));
   CU(cuFuncSetAttribute(kernel_of(s, name), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most));
   launch_in(s, name, s.work, 1, static_cast<unsigned>(most));
 }
@@ -168,8 +176,37 @@ void make_texture(Scene& s, const Text&) {
   CU(cuTexObjectCreate(&texture, &resource, &how, nullptr));
 }
 
+void allocate_pinned(Scene& s, const Text&) { CU(cuMemHostAlloc(&s.pinned, 1 << 16, CU_MEMHOSTALLOC_PORTABLE)); }
+void free_pinned(Scene& s, const Text&) { CU(cuMemFreeHost(s.pinned)); }
+
 // ---- the context
 
+Place make_place(CUdevice device) {
+  Place place;
+  CU(cuDevicePrimaryCtxRetain(&place.context, device));
+  CU(cuCtxSetCurrent(place.context));
+  CU(cuMemAlloc(&place.memory, kMemoryBytes));
+  CU(cuStreamCreate(&place.work, CU_STREAM_NON_BLOCKING));
+  return place;
+}
+void use_gpu(Scene& s, const Text& device) {
+  s.left[s.device] = s;
+  s.device = static_cast<CUdevice>(number(device));
+  const auto known = s.left.find(s.device);
+  static_cast<Place&>(s) = known != s.left.end() ? known->second : make_place(s.device);
+  CU(cuCtxSetCurrent(s.context));
+}
+// With a scene of its own: what this one does next is another matter. After the patience it is in the driver.
+void let_stand(Scene& s, const Text& step) {
+  std::promise<void> end;
+  std::future<void> ended = end.get_future();
+  std::thread([scene = s, step, end = std::move(end)]() mutable {
+    CU(cuCtxSetCurrent(scene.context));
+    do_step(scene, step);
+    end.set_value();
+  }).detach();
+  if (ended.wait_for(std::chrono::duration<double>(s.patience_s)) == std::future_status::ready) give_up("it does not stand");
+}
 void synchronize(Scene&, const Text&) { CU(cuCtxSynchronize()); }
 void limit_stack(Scene&, const Text& bytes) { CU(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, number(bytes))); }
 void limit_heap(Scene&, const Text& bytes) { CU(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, number(bytes))); }
@@ -184,10 +221,10 @@ void make_green(Scene& s, const Text&) {
   CUdevResource all{}, part{};
   CUdevResourceDesc description = nullptr;
   unsigned parts = 1;
-  CU(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+  CU(cuDeviceGetDevResource(s.device, &all, CU_DEV_RESOURCE_TYPE_SM));
   CU(cuDevSmResourceSplitByCount(&part, &parts, &all, nullptr, 0, 16));
   CU(cuDevResourceGenerateDesc(&description, &part, 1));
-  CU(cuGreenCtxCreate(&s.green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  CU(cuGreenCtxCreate(&s.green, description, s.device, CU_GREEN_CTX_DEFAULT_STREAM));
 }
 void work_in_green_stream(Scene& s, const Text&) { CU(cuGreenCtxStreamCreate(&s.work, s.green, CU_STREAM_NON_BLOCKING, 0)); }
 void enter_green(Scene& s, const Text&) {
@@ -260,71 +297,77 @@ void update_instance(Scene& s, const Text&) {
   CU(cuGraphExecUpdate(last_instance(s), s.graph, &result));
 }
 
+const Word kTable[] = {
+    {"module:IMAGE", "loads an image (empty, small, prints, all) as a module", load_module},
+    {"unload", "unloads the last module", unload_module},
+    {"unload_library", "unloads the last library", unload_library},
+    {"library:IMAGE", "loads an image as a library", load_library},
+    {"kernel:KERNEL", "looks a kernel up in the last module", look_up},
+    {"library_kernel:KERNEL", "gets the function of a kernel of the last library", look_up_in_library},
+    {"parameters:KERNEL", "asks for the parameters of a kernel of the last library", ask_parameters},
+    {"load:KERNEL", "cuFuncLoad", load_function},
+    {"attribute:KERNEL", "cuFuncGetAttribute", ask_attribute},
+    {"library_attribute:KERNEL", "sets the shared memory of a kernel of the last library: cuKernelSetAttribute", set_in_library},
+    {"launch:KERNEL", "launches a kernel that was looked up", launch},
+    {"launch_legacy:KERNEL", "the same in the legacy stream", launch_legacy},
+    {"launch_large:KERNEL", "the same with a million blocks", launch_large},
+    {"launch_shared:KERNEL", "the same with as much shared memory as there is", launch_shared},
+    {"launch_carveout:KERNEL", "the same with the cache preferred to shared memory", launch_carveout},
+    {"launch_cooperative:KERNEL", "the same as a cooperative launch", launch_cooperative},
+    {"launch_cluster:KERNEL", "the same in clusters of two blocks", launch_cluster},
+    {"launch_in_streams:KERNEL", "the same in each stream that was made", launch_in_streams},
+    {"memset", "sets 4 KiB, aligned", set_memory},
+    {"memset_bytes:N", "sets N bytes from an odd address on", set_bytes},
+    {"memset_2d", "sets a rectangle of bytes", set_rectangle},
+    {"memset_in_streams", "sets 256 bytes in each stream that was made", set_in_streams},
+    {"upload", "copies 1 KiB of pageable memory to the GPU", upload},
+    {"allocate", "cuMemAlloc", allocate},
+    {"free", "cuMemFree of what was allocated last", free_allocated},
+    {"allocate_in_stream", "cuMemAllocAsync", allocate_in_stream},
+    {"pool", "makes a pool and allocates from it", make_pool},
+    {"texture", "makes a texture", make_texture},
+    {"pinned", "cuMemHostAlloc", allocate_pinned},
+    {"free_pinned", "cuMemFreeHost", free_pinned},
+    {"gpu:N", "the next steps are done on another GPU, in its primary context", use_gpu},
+    {"standing:STEP", "does STEP in another thread, where it has to stand", let_stand},
+    {"sync", "cuCtxSynchronize", synchronize},
+    {"stack:N", "sets the limit of the stack", limit_stack},
+    {"heap:N", "sets the limit of the kernels' heap", limit_heap},
+    {"print_buffer:N", "sets the limit of the buffer of printf", limit_prints},
+    {"persisting:N", "sets the limit of persisting L2", limit_persisting},
+    {"context", "makes another context", make_context},
+    {"green", "makes a green context of at least 16 SMs", make_green},
+    {"green_stream", "the next work goes into a new stream of the green context", work_in_green_stream},
+    {"enter_green", "makes the green context current", enter_green},
+    {"leave_green", "makes the primary context current again", leave_green},
+    {"destroy_green", "cuGreenCtxDestroy", destroy_green},
+    {"stream", "makes a stream", make_stream},
+    {"priority_stream", "makes a stream, of another priority each time", make_priority_stream},
+    {"destroy_streams", "destroys the streams that were made", destroy_streams},
+    {"event", "makes and records an event", record_event},
+    {"graph:KERNEL", "makes a graph of one kernel", make_graph},
+    {"capture:N", "makes a graph of N launches of `plain`, looked up before", capture_launches},
+    {"instantiate", "makes an instance of the last graph", instantiate},
+    {"graph_launch", "launches the last instance", launch_instance},
+    {"graph_upload", "uploads the last instance", upload_instance},
+    {"launch_instances", "launches all instances", launch_instances},
+    {"destroy_instances", "destroys all instances", destroy_instances},
+    {"set_node:KERNEL", "puts another kernel into the last instance", set_node},
+    {"update", "updates the last instance to the last graph", update_instance},
+};
+
 }  // namespace
 
 const std::vector<Word>& words() {
-  static const std::vector<Word> table = {
-      {"module:IMAGE", "loads an image (empty, small, prints, all) as a module", load_module},
-      {"unload", "unloads the last module", unload_module},
-      {"library:IMAGE", "loads an image as a library", load_library},
-      {"kernel:KERNEL", "looks a kernel up in the last module", look_up},
-      {"library_kernel:KERNEL", "gets the function of a kernel of the last library", look_up_in_library},
-      {"parameters:KERNEL", "asks for the parameters of a kernel of the last library", ask_parameters},
-      {"load:KERNEL", "cuFuncLoad", load_function},
-      {"attribute:KERNEL", "cuFuncGetAttribute", ask_attribute},
-      {"launch:KERNEL", "launches a kernel that was looked up", launch},
-      {"launch_legacy:KERNEL", "the same in the legacy stream", launch_legacy},
-      {"launch_large:KERNEL", "the same with a million blocks", launch_large},
-      {"launch_shared:KERNEL", "the same with as much shared memory as there is", launch_shared},
-      {"launch_carveout:KERNEL", "the same with the cache preferred to shared memory", launch_carveout},
-      {"launch_cooperative:KERNEL", "the same as a cooperative launch", launch_cooperative},
-      {"launch_cluster:KERNEL", "the same in clusters of two blocks", launch_cluster},
-      {"launch_in_streams:KERNEL", "the same in each stream that was made", launch_in_streams},
-      {"memset", "sets 4 KiB, aligned", set_memory},
-      {"memset_bytes:N", "sets N bytes from an odd address on", set_bytes},
-      {"memset_2d", "sets a rectangle of bytes", set_rectangle},
-      {"memset_in_streams", "sets 256 bytes in each stream that was made", set_in_streams},
-      {"upload", "copies 1 KiB of pageable memory to the GPU", upload},
-      {"allocate", "cuMemAlloc", allocate},
-      {"free", "cuMemFree of what was allocated last", free_allocated},
-      {"allocate_in_stream", "cuMemAllocAsync", allocate_in_stream},
-      {"pool", "makes a pool and allocates from it", make_pool},
-      {"texture", "makes a texture", make_texture},
-      {"sync", "cuCtxSynchronize", synchronize},
-      {"stack:N", "sets the limit of the stack", limit_stack},
-      {"heap:N", "sets the limit of the kernels' heap", limit_heap},
-      {"print_buffer:N", "sets the limit of the buffer of printf", limit_prints},
-      {"persisting:N", "sets the limit of persisting L2", limit_persisting},
-      {"context", "makes another context", make_context},
-      {"green", "makes a green context of at least 16 SMs", make_green},
-      {"green_stream", "the next work goes into a new stream of the green context", work_in_green_stream},
-      {"enter_green", "makes the green context current", enter_green},
-      {"leave_green", "makes the primary context current again", leave_green},
-      {"destroy_green", "cuGreenCtxDestroy", destroy_green},
-      {"stream", "makes a stream", make_stream},
-      {"priority_stream", "makes a stream, of another priority each time", make_priority_stream},
-      {"destroy_streams", "destroys the streams that were made", destroy_streams},
-      {"event", "makes and records an event", record_event},
-      {"graph:KERNEL", "makes a graph of one kernel", make_graph},
-      {"capture:N", "makes a graph of N launches of `plain`, looked up before", capture_launches},
-      {"instantiate", "makes an instance of the last graph", instantiate},
-      {"graph_launch", "launches the last instance", launch_instance},
-      {"graph_upload", "uploads the last instance", upload_instance},
-      {"launch_instances", "launches all instances", launch_instances},
-      {"destroy_instances", "destroys all instances", destroy_instances},
-      {"set_node:KERNEL", "puts another kernel into the last instance", set_node},
-      {"update", "updates the last instance to the last graph", update_instance},
-  };
+  static const std::vector<Word> table(std::begin(kTable), std::end(kTable));
   return table;
 }
 
-Scene set_up() {
+Scene set_up(double patience_s) {
   Scene scene;
+  scene.patience_s = patience_s;
   CU(cuInit(0));
-  CU(cuDevicePrimaryCtxRetain(&scene.context, 0));
-  CU(cuCtxSetCurrent(scene.context));
-  CU(cuMemAlloc(&scene.memory, kMemoryBytes));
-  CU(cuStreamCreate(&scene.work, CU_STREAM_NON_BLOCKING));
+  static_cast<Place&>(scene) = make_place(0);
   return scene;
 }
 

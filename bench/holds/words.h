@@ -9,21 +9,29 @@
 
 namespace holds {
 
-// What the words work on. A word that makes something puts it where the next one looks for it; nothing is ever given back at the end,
-// since the process ends with its scenario.
-struct Scene {
+// Where the words work: a GPU's primary context.
+struct Place {
   CUcontext context = nullptr;
   CUdeviceptr memory = 0;   // kernels, memsets and copies write into it
   CUstream work = nullptr;  // where a step's work goes unless its word says otherwise
+};
+
+// What the words work on. A word that makes something puts it where the next one looks for it; nothing is ever given back at the end,
+// since the process ends with its scenario.
+struct Scene : Place {
+  CUdevice device = 0;
+  std::map<CUdevice, Place> left;  // of the GPUs that were used before
   CUmodule module = nullptr;
   CUlibrary library = nullptr;
   std::map<std::string, CUfunction> kernels;  // by name, as looked up last
   CUdeviceptr allocated = 0;
+  void* pinned = nullptr;
   CUgraph graph = nullptr;
   std::vector<CUgraphExec> instances;
   std::vector<CUstream> streams;
   CUarray array = nullptr;
   CUgreenCtx green = nullptr;
+  double patience_s = 0.1;  // how long work may take before it is said to stand
 };
 
 struct Word {
@@ -33,8 +41,8 @@ struct Word {
 };
 const std::vector<Word>& words();
 
-// Device 0 with its primary context, memory and a stream.
-Scene set_up();
+// On device 0.
+Scene set_up(double patience_s);
 // Does one step, "launch:plain". Ends the process when it cannot be done.
 void do_step(Scene& scene, const std::string& step);
 
