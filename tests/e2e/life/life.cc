@@ -303,7 +303,9 @@ void fault(bool and_look) {
 // Answers each line of standard input with the context's state.
 void answer() {
   Gpu gpu;
-  compute("ready");
+  compute("main");
+  printf("ready\n");  // what it computed with is given back
+  fflush(stdout);
   for (char line[64]; fgets(line, sizeof line, stdin) != nullptr;) {
     printf("%s\n", code_name(cuCtxSynchronize()));
     fflush(stdout);

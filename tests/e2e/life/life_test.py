@@ -397,10 +397,10 @@ class Life(unittest.TestCase):
         proxy = self.proxy()
         other = self.start_scene(proxy, "answer", stdin=subprocess.PIPE)
         self.addCleanup(other.stdin.close)
-        self.assertEqual(other.stdout.readline(), "ready computes 22 22\n")
+        self.assertEqual([other.stdout.readline() for _ in range(2)], ["main computes 22 22\n", "ready\n"])
         self.run_scene("preload", proxy, "fault")
         done = self.run_scene("preload", proxy, "compute")  # the context is still there, with somebody in it
-        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.returncode, 1, done.stdout + proxy.log_tail())
         self.assertIn("starts anew", done.stderr)
         other.stdin.write("\n")
         other.stdin.flush()
