@@ -64,6 +64,11 @@ Answer Beside::ask(const std::function<void()>& step) {
   return answer;
 }
 
+void Beside::let_stand(const std::function<void()>& step) {
+  step();
+  asked_.clear();
+}
+
 bool Beside::returns_only_when_released(const std::function<void()>& step) {
   std::mutex mutex;
   std::condition_variable changed;

@@ -27,6 +27,9 @@ class Beside {
   void release();
   // While the stream is held: does the step and says what it did. The stream is held afterwards too, and nothing stands any more.
   Answer ask(const std::function<void()>& step);
+  // While the stream is held, does what stands in another thread from then on. The other streams may stand with it: steps after this one are
+  // asked only whether they return, until one does not.
+  void let_stand(const std::function<void()>& step);
 
  private:
   void let_go();

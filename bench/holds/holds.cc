@@ -98,6 +98,10 @@ void run_scenario(const std::vector<std::string>& words, const Options& options)
     }
     const auto [word, count] = split_repeats(words[i]);
     const auto step = [&scene, &word = word] { holds::do_step(scene, word); };
+    if (held && holds::stands(word)) {
+      beside.let_stand(step);
+      continue;
+    }
     std::vector<Answer> answers;
     for (size_t n = 0; n < count; ++n) held ? answers.push_back(beside.ask(step)) : step();
     if (held) say("=" + worded(answers));

@@ -43,8 +43,8 @@ class Holds(unittest.TestCase):
 
     def test_beside_a_call_that_stands(self):
         self.expect([
-            "module:all kernel:plain library:all sync [ standing:library_kernel:second=ok launch:plain=waits ]",
-            "library:all gpu:1 module:all kernel:plain launch:plain sync gpu:0 [ standing:library_kernel:second=ok gpu:1=ok launch:plain=ok gpu:0=ok ]",
+            "module:all kernel:plain library:all sync [ standing:library_kernel:second launch:plain=waits ]",
+            "library:all gpu:1 module:all kernel:plain launch:plain sync gpu:0 [ standing:library_kernel:second gpu:1=ok launch:plain=ok gpu:0=ok ]",
         ], gpus=2)
 
     def test_scenarios_that_fail(self):

@@ -382,4 +382,6 @@ void do_step(Scene& scene, const std::string& step) {
   give_up("no such word; holds --help lists them");
 }
 
+bool stands(const std::string& step) { return step.rfind("standing:", 0) == 0; }
+
 }  // namespace holds

@@ -46,6 +46,9 @@ Scene set_up(double patience_s);
 // Does one step, "launch:plain". Ends the process when it cannot be done.
 void do_step(Scene& scene, const std::string& step);
 
+// Is it a step that stands in another thread?
+bool stands(const std::string& step);
+
 // Prints why behind what stands on the line already, and ends the process: a scenario is worth nothing after a call that failed.
 [[noreturn]] void give_up(const std::string& why);
 void check(CUresult code);
