@@ -33,13 +33,19 @@ bool is_called(const CUDA_KERNEL_NODE_PARAMS_v2& p, const KernelState& kernel, C
   return kernel.former != nullptr && (kernel.former == p.func || kernel.former == reinterpret_cast<CUfunction>(p.kern));
 }
 
+// nullptr: it is gone.
+LoadedModule* library_of(Session& session, const Object& kernel) {
+  const Object* library = session.objects().find(owner_kind(kernel.owner), owner_id(kernel.owner));
+  return library == nullptr ? nullptr : static_cast<const ModuleState&>(*library->state).module.get();
+}
+
 // A library's kernel in the GPU's shared context; nullptr: nobody has seen it there.
 CUfunction function_of(Session& session, const Object& object) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
   if (!kernel.is_library_kernel) return kernel.function;
-  const Object* library = session.objects().find(owner_kind(object.owner), owner_id(object.owner));
+  LoadedModule* library = library_of(session, object);
   if (library == nullptr) return nullptr;
-  const auto seen = static_cast<const ModuleState&>(*library->state).module->seen(*kernel.loaded, session.context()->gpu);
+  const auto seen = library->seen(*kernel.loaded, session.context()->gpu);
   return seen.has_value() ? seen->function : nullptr;
 }
 
@@ -61,8 +67,10 @@ uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
   uint64_t found = 0;
   const auto ask = [&] {
     for (uint64_t id : elsewhere) {
-      const auto& kernel = static_cast<const KernelState&>(*session.objects().find(wire::Kind::kKernel, id)->state);
+      const Object& object = *session.objects().find(wire::Kind::kKernel, id);
+      const auto& kernel = static_cast<const KernelState&>(*object.state);
       CUfunction function = nullptr;
+      if (LoadedModule* library = library_of(session, object)) library->comes_to(session.context()->gpu);
       if (session.driver().cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(kernel.function)) != CUDA_SUCCESS) continue;
       if (found == 0 && is_called(p, kernel, function)) found = id;
     }
@@ -73,15 +81,11 @@ uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
 }
 
 // Parameters as one block laid out like the kernel's: from the array of pointers, or from the block that was given.
-CUresult packed_parameters(Session& session, const KernelState& kernel, const CUDA_KERNEL_NODE_PARAMS_v2& p, std::vector<std::byte>* out) {
+CUresult packed_parameters(const KernelState& kernel, const CUDA_KERNEL_NODE_PARAMS_v2& p, std::vector<std::byte>* out) {
   out->assign(kernel.parameter_bytes, std::byte{});
   if (p.kernelParams != nullptr) {
-    for (uint32_t i = 0; i < kernel.parameter_count; ++i) {
-      size_t offset = 0, size = 0;
-      const CUresult error = kernel.is_library_kernel
-                                 ? session.driver().cuKernelGetParamInfo(reinterpret_cast<CUkernel>(kernel.function), i, &offset, &size)
-                                 : session.driver().cuFuncGetParamInfo(kernel.function, i, &offset, &size);
-      if (error != CUDA_SUCCESS) return error;
+    for (size_t i = 0; i < kernel.loaded->layout.size(); ++i) {
+      const auto [offset, size] = kernel.loaded->layout[i];
       if (offset + size > out->size()) return CUDA_ERROR_INVALID_VALUE;
       std::memcpy(out->data() + offset, p.kernelParams[i], size);
     }
@@ -110,8 +114,7 @@ CUresult get_kernel(Session& session, CUgraphNode node, Answer& reply) {
   params.shared_bytes = p.sharedMemBytes;
   params.as_kernel = p.kern != nullptr ? 1 : 0;
   std::vector<std::byte> parameters;
-  if (CUresult error = packed_parameters(session, static_cast<const KernelState&>(*object->state), p, &parameters); error != CUDA_SUCCESS)
-    return error;
+  if (CUresult error = packed_parameters(static_cast<const KernelState&>(*object->state), p, &parameters); error != CUDA_SUCCESS) return error;
   if (CUresult error = put_params(reply, params); error != CUDA_SUCCESS) return error;
   return put_data(reply, parameters);
 }

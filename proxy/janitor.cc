@@ -134,6 +134,7 @@ void Janitor::run() {
     working_ = false;
     (done ? done_ : refused_) = asked;
     if (done && needed_ <= asked) need_ = Need::kAnyTime;
+    else if (done) needed_ns_ = now_ns();   // a new need, with patience of its own
     if (!may_begin) needed_ns_ = now_ns();  // patience is with streams that wait
     changed_.notify_all();
     if (done) {

@@ -75,6 +75,7 @@ void prepare_process(const Options& options) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // Eagerly, one function's library would go into the contexts of all GPUs, and the load wait for all of them (decision 9).
   setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  setenv("CUDA_MODULE_DATA_LOADING", "LAZY", 1);
   if (!options.gpus.empty()) {
     setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", 0);
     setenv("CUDA_VISIBLE_DEVICES", options.gpus.c_str(), 1);

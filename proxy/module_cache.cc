@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kNoGpu = 0xffffffffu;  // of libraries
 constexpr size_t kMostIdle = 1024;        // modules; small images take more of the GPU than their bytes say
+constexpr uint32_t kRoomMs = 1000;        // an allocation that would fail waits for the janitor
 
 CUkernel as_kernel(const LoadedKernel& kernel) { return reinterpret_cast<CUkernel>(kernel.function); }
 
@@ -174,12 +175,19 @@ CUresult LoadedModule::raise_limit(const Driver& driver, LoadedKernel& kernel, u
   constexpr auto kLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
   if (bytes < 0) return CUDA_ERROR_INVALID_VALUE;
   if (!seen(kernel, gpu).has_value()) note(kernel, gpu, describe(driver, kernel, device));  // what others shall see is noted first
-  std::lock_guard lock(mutex_);
-  int32_t& now = kernel.on.at(gpu).dynamic_limit;
-  if (bytes <= now) return CUDA_SUCCESS;
+  // Who raises one on another GPU does not stand behind this.
+  std::mutex* raising = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    raising = &raising_[gpu];
+  }
+  std::lock_guard only_one(*raising);
+  if (bytes <= limit(kernel, gpu)) return CUDA_SUCCESS;
   const CUresult error =
       library_ ? driver.cuKernelSetAttribute(kLimit, bytes, as_kernel(kernel), device) : driver.cuFuncSetAttribute(kernel.function, kLimit, bytes);
-  if (error == CUDA_SUCCESS) now = bytes;
+  if (error != CUDA_SUCCESS) return error;
+  std::lock_guard lock(mutex_);
+  kernel.on.at(gpu).dynamic_limit = bytes;
   return error;
 }
 
@@ -231,7 +239,7 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
     if (!*fresh) return CUDA_SUCCESS;
     surplus = take_idle(limits::kIdleModuleBytes, only_on(wanted.gpu), &old);
   }
-  if (surplus && surplus_) surplus_();
+  if (surplus) has_surplus();
   unload(old);
   // The turn before the lock: who waits for one may not hold up another client that loads the same image.
   return quietly([&] { return load_shared(wanted, *slot, image, load, out, fresh); });
@@ -239,7 +247,12 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
 
 CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load,
                                   std::shared_ptr<LoadedModule>* out, bool* fresh) {
-  std::lock_guard loading(slot.loading);
+  std::mutex* loading = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    loading = &slot.loading[wanted.gpu];
+  }
+  std::lock_guard only_one(*loading);
   {
     std::lock_guard lock(mutex_);
     *out = pick(slot, wanted.session);  // somebody has been faster
@@ -273,7 +286,7 @@ void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> modu
     // Half of them at once, so that the next ones wait for nothing again.
     surplus = too_many_retired() && take_retired((retired_.size() + 1) / 2, here, &old) && too_many_retired();
   }
-  if (surplus && surplus_) surplus_();
+  if (surplus) has_surplus();
   unload(old);
 }
 
@@ -282,11 +295,11 @@ uint64_t ModuleCache::only_on(uint32_t gpu) const { return gpus_.count() <= 1 ? 
 uint64_t ModuleCache::only_here() const {
   if (gpus_.count() <= 1) return kAnywhere;
   CUdevice device = 0;
-  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) return 0;
+  if (driver_.cuCtxGetDevice(&device) != CUDA_SUCCESS) return bit_of(0);
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
     if (gpus_[gpu].device == device) return bit_of(gpu);
   }
-  return 0;
+  return bit_of(0);
 }
 
 // mutex_ is held by these three.
@@ -343,24 +356,26 @@ bool ModuleCache::take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out) {
 
 // In the context of a GPU that the module is on, whatever the thread's is; one turn for all of a GPU's.
 void ModuleCache::unload(Modules& modules) {
+  const uint64_t here = only_here();
+  const auto home = [here](const LoadedModule& module) { return std::countr_zero(module.gpus() != 0 ? module.gpus() : here); };
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {  // none when they are closed already
-    Modules here;
+    Modules its;
     uint64_t on = 0;
     for (const auto& module : modules) {
-      if (module->home() != gpu) continue;
-      here.push_back(module);
+      if (home(*module) != static_cast<int>(gpu)) continue;
+      its.push_back(module);
       on |= module->gpus();
     }
-    if (here.empty() || driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
-    const auto unload_here = [&] {
-      for (const auto& module : here) {
+    if (its.empty() || driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
+    const auto unload_its = [&] {
+      for (const auto& module : its) {
         const CUresult error = module->library() ? driver_.cuLibraryUnload(reinterpret_cast<CUlibrary>(module->raw()))
                                                  : driver_.cuModuleUnload(reinterpret_cast<CUmodule>(module->raw()));
         if (error != CUDA_SUCCESS) log_debug("a module is not unloaded: %s", result_text(driver_, error).c_str());
       }
       return CUDA_SUCCESS;
     };
-    (void)quietly(unload_here, std::popcount(on) > 1 ? QuietOn::kAllGpus : QuietOn::kItsGpus);
+    (void)quietly(unload_its, std::popcount(on) > 1 ? QuietOn::kAllGpus : QuietOn::kItsGpus);
     CUcontext popped = nullptr;
     driver_.cuCtxPopCurrent_v2(&popped);
   }
@@ -386,28 +401,35 @@ void ModuleCache::unload_idle() {
 }
 
 void ModuleCache::unload_surplus() {
+  if (gpus_.count() <= 1) return;  // the sessions have done so themselves
   Modules old;
   {
     std::lock_guard lock(mutex_);
-    (void)take_idle(limits::kIdleModuleBytes, kAnywhere, &old);
-    if (too_many_retired()) (void)take_retired((retired_.size() + 1) / 2, kAnywhere, &old);
+    (void)take_idle(room_wanted_ ? 0 : limits::kIdleModuleBytes, kAnywhere, &old);
+    const bool all = room_wanted_ || !share_;
+    if (all || too_many_retired()) (void)take_retired(all ? retired_.size() : (retired_.size() + 1) / 2, kAnywhere, &old);
+    room_wanted_ = false;
   }
   unload(old);
 }
 
 bool ModuleCache::make_room(uint32_t gpu) {
-  bool any = false;
-  (void)quietly_if_nobody_waits([&] {
+  const Counts before = counts();
+  if (before.idle == 0 && before.retired == 0) return false;
+  bool any = false, elsewhere = false;
+  const auto unload_own = [&] {
     Modules old;
     {
       std::lock_guard lock(mutex_);
-      (void)take_retired(retired_.size(), only_on(gpu), &old);
-      (void)take_idle(0, only_on(gpu), &old);
+      elsewhere = take_retired(retired_.size(), only_on(gpu), &old);
+      elsewhere |= take_idle(0, only_on(gpu), &old);
+      room_wanted_ |= elsewhere;
     }
     any = !old.empty();
     unload(old);
-  });
-  return any;
+  };
+  if (!quietly_if_nobody_waits(unload_own)) return false;
+  return (elsewhere && surplus_ && surplus_(kRoomMs)) || any;
 }
 
 ModuleCache::Counts ModuleCache::counts() const {

@@ -17,8 +17,9 @@
 //
 // Who loads, unloads, or looks up a kernel that is not loaded yet may wait: for the streams that wait for other programs (ten seconds), then
 // as long as the driver does (quiet_calls.h). He does so without any lock but a slot's `loading` (rank 25, behind the turn),
-// which keeps two from loading the same image twice. `mutex_` (rank 33) guards the tables, a module's own (rank 34) its
-// kernels; neither is held over a driver call that waits. Any thread; where a GPU is named, its context is current.
+// which keeps two on one GPU from loading the same image twice. Two on different GPUs may: neither stands for the other (decision 9). `mutex_` (rank
+// 33) guards the tables, a module's own (rank 34) its kernels; neither is held over a driver call that waits. Any thread; where a GPU is named, its
+// context is current.
 #pragma once
 
 #include <atomic>
@@ -88,6 +89,8 @@ class LoadedModule {
   std::optional<LoadedKernel::OnGpu> seen(const LoadedKernel& kernel, uint32_t gpu);
   // Somebody has launched it on `gpu`, where it was looked up.
   void note_launch(LoadedKernel& kernel, uint32_t gpu);
+  // A library comes into `gpu`'s context by other ways than these.
+  void comes_to(uint32_t gpu) { loaded_on_ |= bit_of(gpu); }
   // Raises the driver's limit of dynamic shared memory if it is below `bytes`.
   CUresult raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes);
   int32_t limit(const LoadedKernel& kernel, uint32_t gpu);
@@ -106,16 +109,16 @@ class LoadedModule {
   LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
   LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const;
   void note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::OnGpu& found);
-  // The GPUs in whose contexts it is, as bits, and the one that it is unloaded on.
+  // The GPUs in whose contexts it is, as bits.
   uint64_t gpus() const { return library_ ? loaded_on_.load() : bit_of(gpu_); }
-  uint32_t home() const { return gpus() == 0 ? 0 : static_cast<uint32_t>(std::countr_zero(gpus())); }
 
   const std::shared_ptr<const Image> image_;  // the driver may read it until the unload
   const bool library_;
   const uint32_t gpu_;  // a module's; a library is of no GPU
   const bool shared_;
-  const uint64_t raw_;  // CUlibrary or CUmodule
-  std::mutex mutex_;    // rank 34: kernels_
+  const uint64_t raw_;                      // CUlibrary or CUmodule
+  std::mutex mutex_;                        // rank 34: kernels_ and raising_
+  std::map<uint32_t, std::mutex> raising_;  // rank 26: by GPU, held while the driver raises a limit there
   std::map<std::string, LoadedKernel> kernels_;
   std::atomic<uint64_t> loaded_on_{0};   // a library: bit per GPU in whose context something of it may be
   std::atomic<uint64_t> in_context_{0};  // a library: bit per GPU in whose shared context its variables are
@@ -125,9 +128,10 @@ class LoadedModule {
 
 class ModuleCache {
  public:
-  // `share` false: every session loads for itself, and gives back to the driver at once. `surplus`: called when there is too much that only
-  // unload_surplus() may unload; never waits.
-  ModuleCache(const Driver& driver, Gpus& gpus, bool share, std::function<void()> surplus = {})
+  // `share` false: every session loads for itself, and gives back to the driver at once. `surplus`: has unload_surplus() called, by who may stand
+  // in the driver for any GPU, and waits for that as long as it is told at most; true: it was done meanwhile.
+  using Surplus = std::function<bool(uint32_t wait_ms)>;
+  ModuleCache(const Driver& driver, Gpus& gpus, bool share, Surplus surplus = {})
       : driver_(driver), gpus_(gpus), share_(share), surplus_(std::move(surplus)) {}
   ~ModuleCache();
   ModuleCache(const ModuleCache&) = delete;
@@ -151,10 +155,10 @@ class ModuleCache {
   void unload_retired();
   // Unloads all that nobody uses.
   void unload_idle();
-  // Of both, what is too much (the janitor's thread).
+  // Of both, what is too much, or all, if room is wanted (the janitor's thread).
   void unload_surplus();
-  // For the GPU's memory, when that has run out: both of the above that are on it alone. False: there was nothing, or some stream waits for its
-  // program. Who allocates never waits for that one. The GPU's context is current.
+  // For the GPU's memory, when that has run out: all that nobody uses. What is on other GPUs as well is left to the janitor, who has a second. False:
+  // there was nothing, or some stream waits for its program. Who allocates never waits for that one. The GPU's context is current.
   bool make_room(uint32_t gpu);
 
   struct Counts {
@@ -164,7 +168,7 @@ class ModuleCache {
 
  private:
   struct Slot {
-    std::mutex loading;  // rank 25
+    std::map<uint32_t, std::mutex> loading;  // rank 25: by GPU; the table under mutex_
     std::vector<std::shared_ptr<LoadedModule>> modules;
   };
   using Key = std::tuple<const Image*, bool, uint32_t>;
@@ -180,18 +184,22 @@ class ModuleCache {
   // Take what is on no other GPUs than `gpus`. True: more than that should go.
   bool take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out);
   bool take_retired(size_t most, uint64_t gpus, Modules* out);
+  void has_surplus() const {
+    if (surplus_) (void)surplus_(0);
+  }
   CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out,
                        bool* fresh);
-  void unload(Modules& modules);
+  void unload(Modules& modules);  // what is in no context: in the current one
 
   const Driver& driver_;
   Gpus& gpus_;
   const bool share_;
-  const std::function<void()> surplus_;
+  const Surplus surplus_;
   mutable std::mutex mutex_;  // rank 33: the members below
   std::map<Key, std::shared_ptr<Slot>> slots_;
   std::list<std::shared_ptr<LoadedModule>> retired_;
   uint64_t retired_bytes_ = 0;
+  bool room_wanted_ = false;
   uint64_t loaded_ = 0;
   uint64_t shared_ = 0;
   uint64_t clock_ = 0;

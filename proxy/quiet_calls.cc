@@ -69,7 +69,10 @@ class Turns {
     if (!inside) {
       const auto calls = [&gpu] { return gpu.inside + gpu.inside_several; };
       changed_.wait_for(lock, std::chrono::milliseconds(patience.launch_ms), [&] { return calls() + gpu.launching == 0; });
-      changed_.wait_for(lock, std::chrono::milliseconds(patience.call_ms), [&] { return calls() == 0; });
+      // All that stand behind one such call have the same patience, or each would have it again.
+      const std::chrono::nanoseconds since{gpu.several_since_ns};
+      const auto end = std::chrono::steady_clock::time_point(since) + std::chrono::milliseconds(patience.call_ms);
+      changed_.wait_until(lock, end, [&] { return calls() == 0; });
       changed_.wait(lock, [&] { return gpu.inside == 0; });
     }
     --gpu.queued;
@@ -152,11 +155,12 @@ class Turns {
     uint64_t since_ns;
   };
   struct OfGpu {
-    int queued = 0;          // waits that stand until the calls in the driver have returned
-    int submitting = 0;      // waits on their way into a stream
-    int inside = 0;          // calls in the driver, one for each thread
-    int inside_several = 0;  // those of several GPUs
-    int launching = 0;       // first launches there
+    int queued = 0;                 // waits that stand until the calls in the driver have returned
+    int submitting = 0;             // waits on their way into a stream
+    int inside = 0;                 // calls in the driver, one for each thread
+    int inside_several = 0;         // those of several GPUs
+    uint64_t several_since_ns = 0;  // since when there are any
+    int launching = 0;              // first launches there
   };
   template <class Do>
   void each(GpuSet gpus, Do act) {
@@ -165,7 +169,10 @@ class Turns {
 
   // mutex_ is held by all below. How a turn is counted: one more, or one less.
   void enter(const TurnOf& of, int one) {
-    each(of.gpus, [&of, one](OfGpu& gpu) { (of.several ? gpu.inside_several : gpu.inside) += one; });
+    each(of.gpus, [&of, one](OfGpu& gpu) {
+      if (of.several && one > 0 && gpu.inside_several == 0) gpu.several_since_ns = now_ns();
+      (of.several ? gpu.inside_several : gpu.inside) += one;
+    });
   }
   void enter_launch(const TurnOf& of, int one) {
     each(of.gpus, [one](OfGpu& gpu) { gpu.launching += one; });

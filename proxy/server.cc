@@ -52,7 +52,11 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       gpus_(gpus),
       options_(std::move(options)),
       memory_(driver, gpus),
-      modules_(driver, gpus, options_.share_modules, [this] { janitor_.wake(Janitor::Need::kNow); }),
+      modules_(driver, gpus, options_.share_modules,
+               [this](uint32_t wait_ms) {
+                 janitor_.wake(Janitor::Need::kNow);
+                 return wait_ms != 0 && janitor_.finish(wait_ms);
+               }),
       spares_(driver, gpus, options_.spares, [this](bool too_many) { janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime); }),
       shared_{driver,
               gpus,

@@ -197,7 +197,10 @@ void Session::execute() {
     result = static_cast<CUresult>(failed);
     shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
-    if (header.context != 0) session_works_on(shared_.gpus[share->gpu].device);
+    if (header.context != 0) {
+      home_gpu_ = share->gpu;
+      session_works_on(shared_.gpus[share->gpu].device);
+    }
     result = make_current(*share);
     if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
@@ -282,7 +285,7 @@ CUresult Session::make_current(uint32_t gpu, CUcontext context) {
   return CUDA_SUCCESS;
 }
 
-ContextShare* Session::context() { return context(record_->context == 0 ? 1 : record_->context); }
+ContextShare* Session::context() { return context(record_->context == 0 ? home_gpu_ + 1 : record_->context); }
 
 ContextShare* Session::context(uint32_t untrusted_number) {
   if (last_context_ != nullptr && last_context_->number == untrusted_number) return last_context_;

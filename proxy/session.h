@@ -214,7 +214,8 @@ class Session {
   // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping, a module's variable.
   CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool write);
 
-  // The context share of the record; context 0 counts as the first GPU's primary. nullptr: no such context.
+  // The context share of the record; context 0, of a thread without one, counts as the primary of the GPU that the session worked on last: what other
+  // GPUs do is not its business. nullptr: no such context.
   ContextShare* context();
   ContextShare* context(uint32_t untrusted_number);
   CUresult create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags);
@@ -391,6 +392,7 @@ class Session {
   std::atomic<bool> unfinished_{false};
   std::atomic<bool> abandoned_{false};  // GPU work did not end: memory, slot and segment stay for good
   std::atomic<uint32_t> gpu_{0};
+  uint32_t home_gpu_ = 0;               // of the last record with a context
   std::atomic<uint32_t> used_gpus_{0};  // bit per GPU
   std::atomic<const std::string*> last_kernel_{nullptr};
   uint64_t started_ns_ = 0;

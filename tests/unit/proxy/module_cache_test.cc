@@ -164,7 +164,7 @@ class OnTwoGpus : public ModuleCacheTest {
   static inline CUdevice current = 0;
   int surplus = 0;
   Gpus both;
-  ModuleCache two{driver, both, true, [this] { ++surplus; }};
+  ModuleCache two{driver, both, true, [this](uint32_t) { return ++surplus, false; }};
 };
 
 TEST_F(OnTwoGpus, ASessionUnloadsWhatIsOnItsOwn) {
@@ -184,6 +184,32 @@ TEST_F(OnTwoGpus, ASessionLeavesTheOthersToTheJanitor) {
   const int before = unloads;
   two.unload_surplus();
   EXPECT_EQ(unloads, before);
+}
+
+TEST_F(OnTwoGpus, ASessionLeavesIdleOnesOfOthersToo) {
+  for (int i = 0; i < 1100; ++i) {
+    auto module = get_from(two, 1, kStateless + "// " + std::to_string(i));
+    module->comes_to(0);
+    module->comes_to(1);
+    two.give_back(1, std::move(module));
+  }
+  EXPECT_EQ(unloads, 0);
+  EXPECT_GT(surplus, 0);
+  two.unload_surplus();
+  EXPECT_GT(unloads, 50);
+}
+
+TEST_F(OnTwoGpus, WhoNeedsRoomAsksTheJanitorForTheRest) {
+  auto module = get_from(two, 1, kStateless);
+  module->comes_to(0);
+  module->comes_to(1);
+  two.give_back(1, std::move(module));
+  EXPECT_FALSE(two.make_room(1));
+  EXPECT_EQ(surplus, 1);
+  two.unload_surplus();
+  EXPECT_EQ(unloads, 1);
+  EXPECT_FALSE(two.make_room(1));
+  EXPECT_EQ(surplus, 1) << "there is nothing any more";
 }
 
 TEST_F(OnTwoGpus, RoomIsMadeOfWhatIsOnItsOwn) {

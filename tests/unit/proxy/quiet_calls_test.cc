@@ -132,18 +132,24 @@ class QuietCallsTest : public ::testing::Test {
     return d;
   }
   static CUresult wait() { return driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0); }
+  static CUresult wait_on(CUdevice device) {
+    t_device = device;
+    const CUresult error = wait();
+    t_device = 0;
+    return error;
+  }
   // From inside a turn: until `waiter` stands before it, which shows in calls that let it go first, or has gone through.
-  static void until_it_stands() {
+  static void until_it_stands(CUdevice device = 0) {
     bool refused = false;
-    while (!refused && g_waits == 0) std::thread([&] { refused = !quietly_if_nobody_waits([] {}); }).join();
+    while (!refused && g_waits == 0) std::thread([&] { t_device = device, refused = !quietly_if_nobody_waits([] {}); }).join();
   }
   // `in_turn` runs what it is given in a turn: a wait that comes meanwhile is submitted behind it.
   template <class InTurn>
-  static void expect_a_wait_stands_behind(InTurn in_turn) {
+  static void expect_a_wait_stands_behind(InTurn in_turn, CUdevice device = 0) {
     std::thread waiter;
-    in_turn([&waiter] {
-      waiter = std::thread([] { wait(); });
-      until_it_stands();
+    in_turn([&waiter, device] {
+      waiter = std::thread([device] { wait_on(device); });
+      until_it_stands(device);
       EXPECT_EQ(g_waits, 0);
       return CUDA_SUCCESS;
     });
@@ -273,12 +279,6 @@ class SeveralGpusTest : public QuietCallsTest {
     g_gpus = 1;
     t_device = 0;
   }
-  static CUresult wait_on(CUdevice device) {
-    t_device = device;
-    const CUresult error = wait();
-    t_device = 0;
-    return error;
-  }
   static CUresult unload() { return driver().cuModuleUnload(nullptr); }
   // Of this thread, which has stood before `call` by the time that it returns.
   template <class Call>
@@ -344,7 +344,7 @@ TEST_F(SeveralGpusTest, AWaitStandsBehindACallOfAllNotWithoutEnd) {
 }
 
 TEST_F(SeveralGpusTest, AWaitStandsBehindACallOfAll) {
-  expect_a_wait_stands_behind([](const auto& call) { return quietly(call, QuietOn::kAllGpus); });
+  expect_a_wait_stands_behind([](const auto& call) { return quietly(call, QuietOn::kAllGpus); }, 1);
 }
 
 TEST_F(SeveralGpusTest, AWaitStandsBehindItsGpusCallBesideOneOfAllThatEnds) {
