@@ -33,17 +33,11 @@ bool is_called(const CUDA_KERNEL_NODE_PARAMS_v2& p, const KernelState& kernel, C
   return kernel.former != nullptr && (kernel.former == p.func || kernel.former == reinterpret_cast<CUfunction>(p.kern));
 }
 
-// nullptr: it is gone.
-LoadedModule* library_of(Session& session, const Object& kernel) {
-  const Object* library = session.objects().find(owner_kind(kernel.owner), owner_id(kernel.owner));
-  return library == nullptr ? nullptr : static_cast<const ModuleState&>(*library->state).module.get();
-}
-
 // A library's kernel in the GPU's shared context; nullptr: nobody has seen it there.
 CUfunction function_of(Session& session, const Object& object) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
   if (!kernel.is_library_kernel) return kernel.function;
-  LoadedModule* library = library_of(session, object);
+  LoadedModule* library = module_of(session, object);
   if (library == nullptr) return nullptr;
   const auto seen = library->seen(*kernel.loaded, session.context()->gpu);
   return seen.has_value() ? seen->function : nullptr;
@@ -70,7 +64,7 @@ uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
       const Object& object = *session.objects().find(wire::Kind::kKernel, id);
       const auto& kernel = static_cast<const KernelState&>(*object.state);
       CUfunction function = nullptr;
-      if (LoadedModule* library = library_of(session, object)) library->comes_to(session.context()->gpu);
+      if (LoadedModule* library = module_of(session, object)) library->comes_to(session.context()->gpu);
       if (session.driver().cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(kernel.function)) != CUDA_SUCCESS) continue;
       if (found == 0 && is_called(p, kernel, function)) found = id;
     }

@@ -79,12 +79,12 @@ ModuleState* module_state(Session& session, wire::Kind kind, uint64_t untrusted_
   return object == nullptr ? nullptr : static_cast<ModuleState*>(object->state.get());
 }
 
-LoadedModule& module_of(Session& session, const Object& kernel) {
-  const wire::Kind kind = owner_kind(kernel.owner);
-  return *module_state(session, kind, owner_id(kernel.owner))->module;
-}
-
 }  // namespace
+
+LoadedModule* module_of(Session& session, const Object& kernel) {
+  const ModuleState* owner = module_state(session, owner_kind(kernel.owner), owner_id(kernel.owner));
+  return owner == nullptr ? nullptr : owner->module.get();
+}
 
 CUresult load_here(Session& session, const Object& object) {
   auto& kernel = static_cast<KernelState&>(*object.state);
@@ -93,7 +93,7 @@ CUresult load_here(Session& session, const Object& object) {
   const auto& shared = session.shared();
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
-  const CUresult error = module_of(session, object).kernel(session.driver(), shared.images, shared.gpus, gpu, *kernel.name, &loaded, &fresh);
+  const CUresult error = module_of(session, object)->kernel(session.driver(), shared.images, shared.gpus, gpu, *kernel.name, &loaded, &fresh);
   if (error == CUDA_SUCCESS) kernel.on_gpus |= bit_of(gpu);
   return error;
 }
@@ -101,7 +101,7 @@ CUresult load_here(Session& session, const Object& object) {
 bool was_launched_here(Session& session, const Object& object) {
   auto& kernel = static_cast<KernelState&>(*object.state);
   const uint32_t gpu = session.context()->gpu;
-  const auto on = module_of(session, object).seen(*kernel.loaded, gpu);
+  const auto on = module_of(session, object)->seen(*kernel.loaded, gpu);
   if (on.has_value() && on->launched) kernel.launched_on |= bit_of(gpu);
   return (kernel.launched_on & bit_of(gpu)) != 0;
 }
@@ -110,7 +110,7 @@ void note_launch_here(Session& session, const Object& object) {
   auto& kernel = static_cast<KernelState&>(*object.state);
   const uint32_t gpu = session.context()->gpu;
   kernel.launched_on |= bit_of(gpu);
-  module_of(session, object).note_launch(*kernel.loaded, gpu);
+  module_of(session, object)->note_launch(*kernel.loaded, gpu);
 }
 
 CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count, uint64_t* raw) {
@@ -298,7 +298,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
   const uint32_t gpu = session.context()->gpu;
   const CUdevice device = session.shared().gpus[gpu].device;
   if (kernel.shared && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    const CUresult error = module_of(session, *object).raise_limit(session.driver(), *kernel.loaded, gpu, device, call->value);
+    const CUresult error = module_of(session, *object)->raise_limit(session.driver(), *kernel.loaded, gpu, device, call->value);
     if (error == CUDA_SUCCESS) kernel.dynamic_limit = call->value;
     return error;
   }

@@ -112,7 +112,7 @@ bool Janitor::take_turn(bool all_the_same) {
   };
   // Memory is registered with every GPU.
   if (!all_the_same) return quietly_if_nobody_waits(inside, QuietOn::kAllGpus);
-  quietly_all_the_same(inside, QuietOn::kAllGpus);
+  quietly_all_the_same(inside);
   return true;
 }
 

@@ -176,12 +176,7 @@ CUresult LoadedModule::raise_limit(const Driver& driver, LoadedKernel& kernel, u
   if (bytes < 0) return CUDA_ERROR_INVALID_VALUE;
   if (!seen(kernel, gpu).has_value()) note(kernel, gpu, describe(driver, kernel, device));  // what others shall see is noted first
   // Who raises one on another GPU does not stand behind this.
-  std::mutex* raising = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    raising = &raising_[gpu];
-  }
-  std::lock_guard only_one(*raising);
+  std::lock_guard raising(raising_[gpu]);
   if (bytes <= limit(kernel, gpu)) return CUDA_SUCCESS;
   const CUresult error =
       library_ ? driver.cuKernelSetAttribute(kLimit, bytes, as_kernel(kernel), device) : driver.cuFuncSetAttribute(kernel.function, kLimit, bytes);
@@ -247,12 +242,7 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
 
 CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load,
                                   std::shared_ptr<LoadedModule>* out, bool* fresh) {
-  std::mutex* loading = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    loading = &slot.loading[wanted.gpu];
-  }
-  std::lock_guard only_one(*loading);
+  std::lock_guard loading(slot.loading[wanted.gpu]);
   {
     std::lock_guard lock(mutex_);
     *out = pick(slot, wanted.session);  // somebody has been faster

@@ -22,6 +22,7 @@
 // context is current.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdint>
@@ -116,9 +117,9 @@ class LoadedModule {
   const bool library_;
   const uint32_t gpu_;  // a module's; a library is of no GPU
   const bool shared_;
-  const uint64_t raw_;                      // CUlibrary or CUmodule
-  std::mutex mutex_;                        // rank 34: kernels_ and raising_
-  std::map<uint32_t, std::mutex> raising_;  // rank 26: by GPU, held while the driver raises a limit there
+  const uint64_t raw_;                                 // CUlibrary or CUmodule
+  std::mutex mutex_;                                   // rank 34: kernels_
+  std::array<std::mutex, info::kMaxDevices> raising_;  // rank 26: by GPU, held while the driver raises a limit there
   std::map<std::string, LoadedKernel> kernels_;
   std::atomic<uint64_t> loaded_on_{0};   // a library: bit per GPU in whose context something of it may be
   std::atomic<uint64_t> in_context_{0};  // a library: bit per GPU in whose shared context its variables are
@@ -168,7 +169,7 @@ class ModuleCache {
 
  private:
   struct Slot {
-    std::map<uint32_t, std::mutex> loading;  // rank 25: by GPU; the table under mutex_
+    std::array<std::mutex, info::kMaxDevices> loading;  // rank 25: by GPU
     std::vector<std::shared_ptr<LoadedModule>> modules;
   };
   using Key = std::tuple<const Image*, bool, uint32_t>;

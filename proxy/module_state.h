@@ -58,6 +58,8 @@ void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, u
 CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id);
 // The same for the library or module of a kernel.
 CUresult take_own_module_of(Session& session, uint64_t kernel_id);
+// A kernel's module, own or shared; nullptr: the client has unloaded it.
+LoadedModule* module_of(Session& session, const Object& kernel);
 // Before the driver uses a library's kernel in the context of another GPU than it was looked up for: loads it there, once.
 CUresult load_here(Session& session, const Object& object);
 // Is somebody known to have launched this kernel on the GPU of the record's context? After a launch there: note_launch_here().

@@ -41,10 +41,11 @@ uint64_t this_session() {
 using GpuSet = uint64_t;
 constexpr GpuSet only(CUdevice device) { return GpuSet{1} << device; }
 
-// The GPUs whose waits a call minds. Of several it may stand in the driver for any.
+// Whose waits a call minds, and what others have before them while it is in the driver.
 struct TurnOf {
   GpuSet gpus = 0;
-  bool several = false;  // of which the thread may have had the others already
+  bool several = false;  // it may stand for any of several GPUs, of which the thread may have had the others already
+  bool first_launch = false;
 };
 
 // Those that the thread's session has worked on.
@@ -118,7 +119,7 @@ class Turns {
 
   // A wait that has stood for all of that patience is waited for no more: each of hundreds of calls would.
   void begin_call(const Driver& driver, const TurnOf& of, uint32_t patience_ms) {
-    if (begin(driver, of, patience_ms, uint64_t{patience_ms} * 1'000'000, &Turns::enter)) return;
+    if (begin(driver, of, patience_ms, uint64_t{patience_ms} * 1'000'000)) return;
     log_warn("a call that waits for the whole context is made although a stream still waits for its program");
   }
   // A program that starts has hundreds of first launches: beside waits that stand for long, or always come anew, it has patience once.
@@ -126,7 +127,7 @@ class Turns {
     static thread_local uint64_t lost_ns = 0;  // when it was lost; 0: never
     const uint64_t patience_ns = uint64_t{patience_ms} * 1'000'000;
     const bool patient = lost_ns == 0 || now_ns() - lost_ns >= kImpatience * patience_ns;
-    if (begin(driver, of, patient ? patience_ms : 0, patience_ns, &Turns::enter_launch)) return;
+    if (begin(driver, of, patient ? patience_ms : 0, patience_ns)) return;
     log_debug("the first launch of code is made although a stream waits for its program");
     if (patient) lost_ns = now_ns();
   }
@@ -140,11 +141,16 @@ class Turns {
     std::lock_guard lock(mutex_);
     forget_ended(driver);
     if (waits_come(of.gpus) || any_stands(of.gpus)) return false;
-    enter(of, 1);
+    count(of, 1);
     return true;
   }
-  void end_call(const TurnOf& of) { leave(of, &Turns::enter); }
-  void end_first_launch(const TurnOf& of) { leave(of, &Turns::enter_launch); }
+  void end(const TurnOf& of) {
+    {
+      std::lock_guard lock(mutex_);
+      count(of, -1);
+    }
+    changed_.notify_all();
+  }
 
  private:
   struct Wait {
@@ -167,27 +173,17 @@ class Turns {
     for (; gpus != 0; gpus &= gpus - 1) act(gpus_[std::countr_zero(gpus)]);
   }
 
-  // mutex_ is held by all below. How a turn is counted: one more, or one less.
-  void enter(const TurnOf& of, int one) {
-    each(of.gpus, [&of, one](OfGpu& gpu) {
-      if (of.several && one > 0 && gpu.inside_several == 0) gpu.several_since_ns = now_ns();
-      (of.several ? gpu.inside_several : gpu.inside) += one;
+  // mutex_ is held. One turn more, or one less.
+  void count(const TurnOf& of, int one) {
+    int OfGpu::*const what = of.first_launch ? &OfGpu::launching : of.several ? &OfGpu::inside_several : &OfGpu::inside;
+    each(of.gpus, [=](OfGpu& gpu) {
+      if (what == &OfGpu::inside_several && gpu.inside_several == 0) gpu.several_since_ns = now_ns();
+      gpu.*what += one;
     });
-  }
-  void enter_launch(const TurnOf& of, int one) {
-    each(of.gpus, [one](OfGpu& gpu) { gpu.launching += one; });
-  }
-  using Enter = void (Turns::*)(const TurnOf&, int);
-  void leave(const TurnOf& of, Enter how) {
-    {
-      std::lock_guard lock(mutex_);
-      (this->*how)(of, -1);
-    }
-    changed_.notify_all();
   }
   // When no wait has come and those that stand there are the caller's own or `old_ns` old. False: it begins although others wait, because
   // patience is over.
-  bool begin(const Driver& driver, const TurnOf& of, uint32_t patience_ms, uint64_t old_ns, Enter how) {
+  bool begin(const Driver& driver, const TurnOf& of, uint32_t patience_ms, uint64_t old_ns) {
     const auto matters = [&of, old_ns](const Wait& wait) {
       return (wait.gpu & of.gpus) != 0 && wait.session != this_session() && now_ns() - wait.since_ns < old_ns;
     };
@@ -198,7 +194,7 @@ class Turns {
         forget_ended(driver);
         const bool quiet = !waits_come(of.gpus) && std::none_of(waits_.begin(), waits_.end(), matters);
         if (quiet || now_ns() >= deadline) {
-          (this->*how)(of, 1);
+          count(of, 1);
           return quiet;
         }
       }
@@ -261,12 +257,11 @@ class Turn {
     const std::optional<CUdevice> device = all.current_device();
     if (!device) return;
     const GpuSet wanted = only(*device) | (on == QuietOn::kAllGpus ? all.all_gpus() : session_gpus());
-    of_ = {wanted & ~held_, std::popcount(wanted) > 1};
+    of_ = {wanted & ~held_, std::popcount(wanted) > 1, when == When::kFirstLaunch};
     if (of_.gpus == 0) return;
     refused_ = !begin(all, when);
     if (refused_) return;
     turns_ = &all.turns;
-    when_ = when;
     held_ |= of_.gpus;
     if (when == When::kWait) patient_ |= of_.gpus;
   }
@@ -274,8 +269,7 @@ class Turn {
     if (turns_ == nullptr) return;
     held_ &= ~of_.gpus;
     patient_ &= ~of_.gpus;
-    if (when_ == When::kFirstLaunch) turns_->end_first_launch(of_);
-    else turns_->end_call(of_);
+    turns_->end(of_);
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -297,7 +291,6 @@ class Turn {
   static inline thread_local GpuSet held_ = 0, patient_ = 0;
   Turns* turns_ = nullptr;  // to be ended with this
   TurnOf of_;               // what it has and no other of this thread
-  When when_ = When::kWait;
   bool refused_ = false;
 };
 
@@ -524,9 +517,9 @@ bool quietly_if_nobody_waits(const std::function<void()>& call, QuietOn on) {
   return !turn.refused();
 }
 
-void quietly_all_the_same(const std::function<void()>& call, QuietOn on) {
+void quietly_all_the_same(const std::function<void()>& call) {
   if (g_installed == nullptr) return call();
-  const Turn turn(*g_installed, Turn::When::kNow, on);
+  const Turn turn(*g_installed, Turn::When::kNow, QuietOn::kAllGpus);
   call();
 }
 

@@ -74,8 +74,8 @@ CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch
 // caller's own waits count as well: natively this call would not stand for them. What `call` then asks of the driver waits for kernels.
 bool quietly_if_nobody_waits(const std::function<void()>& call, QuietOn on = QuietOn::kItsGpus);
 
-// For who has waited for that with quiet_patience_ms() of patience, as all calls do: `call` in a turn although streams wait for programs.
-void quietly_all_the_same(const std::function<void()>& call, QuietOn on);
+// For who has waited for that with quiet_patience_ms() of patience, as all calls do: `call` in a turn of all GPUs although streams wait for programs.
+void quietly_all_the_same(const std::function<void()>& call);
 
 // How long a call waits for the others' waits, and a first launch. To set them is for tests.
 uint32_t quiet_patience_ms();

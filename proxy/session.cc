@@ -24,6 +24,13 @@
 
 namespace tube::proxy {
 
+namespace {
+
+// The number of a GPU's primary context (protocol/handle_id.h).
+constexpr uint32_t primary_of(uint32_t gpu) { return gpu + 1; }
+
+}  // namespace
+
 Session::Session(Shared& shared, Client client, UniqueFd socket)
     : shared_(shared),
       client_(std::move(client)),
@@ -63,7 +70,7 @@ Status Session::open() {
   more_chunks_ = prepared->more_chunks;
   segment_registered_ = true;
   if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
-  for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu) contexts_.try_emplace(gpu + 1, driver(), gpu + 1, gpu, 0u);
+  for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu) contexts_.try_emplace(primary_of(gpu), driver(), primary_of(gpu), gpu, 0u);
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
   return {};
@@ -197,8 +204,8 @@ void Session::execute() {
     result = static_cast<CUresult>(failed);
     shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
-    if (header.context != 0) {
-      home_gpu_ = share->gpu;
+    if (header.context != 0 && home_ != primary_of(share->gpu)) {
+      home_ = primary_of(share->gpu);
       session_works_on(shared_.gpus[share->gpu].device);
     }
     result = make_current(*share);
@@ -285,7 +292,10 @@ CUresult Session::make_current(uint32_t gpu, CUcontext context) {
   return CUDA_SUCCESS;
 }
 
-ContextShare* Session::context() { return context(record_->context == 0 ? home_gpu_ + 1 : record_->context); }
+ContextShare* Session::context() {
+  if (record_->context != 0) return context(record_->context);
+  return context(home_ != 0 ? home_ : primary_of(0));
+}
 
 ContextShare* Session::context(uint32_t untrusted_number) {
   if (last_context_ != nullptr && last_context_->number == untrusted_number) return last_context_;

@@ -392,7 +392,7 @@ class Session {
   std::atomic<bool> unfinished_{false};
   std::atomic<bool> abandoned_{false};  // GPU work did not end: memory, slot and segment stay for good
   std::atomic<uint32_t> gpu_{0};
-  uint32_t home_gpu_ = 0;               // of the last record with a context
+  uint32_t home_ = 0;                   // the primary context of the GPU of the last record that had one; 0: none had
   std::atomic<uint32_t> used_gpus_{0};  // bit per GPU
   std::atomic<const std::string*> last_kernel_{nullptr};
   uint64_t started_ns_ = 0;

@@ -363,7 +363,7 @@ TEST_F(SeveralGpusTest, InATurnOfAllTheCallsOnEachGoStraightOn) {
       for (t_device = 2; t_device-- != 0;) EXPECT_EQ(unload(), CUDA_SUCCESS);
       t_device = 0;
     };
-    quietly_all_the_same(unload_on_both, QuietOn::kAllGpus);
+    quietly_all_the_same(unload_on_both);
   }).join();
   EXPECT_EQ(g_unloads, 2);
 }
