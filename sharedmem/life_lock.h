@@ -6,7 +6,7 @@
 // open file, and with it the lock: it goes with the address space (exit, kill, exec) and is not handed to forked children.
 //
 // The lock answers whoever asks; that there is a reason to ask, the server hears from the socket, which hangs up, or from a pidfd of the
-// program, which tells its end even while such a child keeps the socket open (proxy/server.cc).
+// program, which tells its end even while such a child keeps the socket open (proxy/server/server.cc).
 //
 // What the lock says is a promise of honest clients. One that wants to can drop the page and keep the segment, its descriptor or a mapping in
 // another process, and then read and write the next function's ring, staging and words. That is no new power: the functions of a proxy are one

@@ -30,7 +30,7 @@ def write_source(api, path):
     plain = [f for f in api.functions.values() if not f.suffix]
     wrapped = [f for f in api.functions.values() if f.suffix]
     lines = ["// Made by sim/gen_exports.py. The weak definitions take no parameters: the C ABI lets them ignore what came.",
-             '#include "sim/entry.h"']
+             '#include "sim/calls/entry.h"']
     lines += [wrapper(f) for f in wrapped]
     lines += ["namespace tube::sim {", "const ProcEntry kProcTable[] = {"]
     rows = sorted(api.proc_rows, key=lambda r: (r.base, r.per_thread, r.version))

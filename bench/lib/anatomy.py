@@ -1,6 +1,6 @@
 """Operations taken apart: where the time between a call and the end of its work goes.
 
-The program says when a call began, returned, and when its work was complete; the proxy (TUBE_TRACE_RECORDS, proxy/record_trace.h) when it
+The program says when a call began, returned, and when its work was complete; the proxy (TUBE_TRACE_RECORDS, proxy/session/record_trace.h) when it
 saw each record and had executed it, by the same clock. Stages follow the critical path of a sample and add up to its length:
 
   natively      call, wait

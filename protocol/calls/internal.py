@@ -38,7 +38,7 @@ message("tubeUnload", "post", library="id", kind="u32")
 # or assert (2) (wire::kKernelPrints, wire::kKernelAsserts).
 message("tubeGetKernel", "reply", library="id", kernel="id", kind="u32", name="name",
         reply=dict(parameter_count="u32", parameter_bytes="u32", writes="u32", layout="blob", attributes="blob"))
-# managed: the address is in the client's pinned slot (proxy/managed_variables.h)
+# managed: the address is in the client's pinned slot (proxy/calls/managed_variables.h)
 message("tubeGetGlobal", "reply", library="id", kind="u32", name="name", reply=dict(dptr="u64", bytes="u64", managed="u32"))
 # the managed variable of that name; dptr 0: there is one, but its storage could not be placed where the client has it
 message("tubeGetManaged", "reply", library="id", name="name", reply=dict(dptr="u64", bytes="u64"))
@@ -184,7 +184,7 @@ message("tubeLink", "reply", token="u64", size="u64", info_log_bytes="u32", erro
         reply=dict(token="u64", size="u64", jit_values="blob", info_log="blob", error_log="blob"))
 
 chapter("ipc")
-# A handle is the 64 bytes that the program passes on. Memory: proxy/memory_shares.h makes it; opening answers the address that is valid
+# A handle is the 64 bytes that the program passes on. Memory: proxy/memory/memory_shares.h makes it; opening answers the address that is valid
 # in this client, the allocation's bytes and its device; closing answers how many opens are left.
 message("tubeIpcGetMem", "reply", dptr="u64", reply=dict(handle="u64[8]"))
 message("tubeIpcOpenMem", "reply", flags="u32", handle="u64[8]", reply=dict(dptr="u64", bytes="u64", device="u32"))

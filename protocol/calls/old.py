@@ -1,4 +1,4 @@
-"""The ABI from before CUDA 3.2, without arrays and copies: 32-bit sizes and addresses (hook/call_old_memory.cc)."""
+"""The ABI from before CUDA 3.2, without arrays and copies: 32-bit sizes and addresses (hook/calls/old_memory.cc)."""
 
 chapter("32-bit addresses")
 call("cuDeviceTotalMem", lane="local", needs="init")

@@ -1,4 +1,4 @@
-"""Debuggers and monitors: bookkeeping in the function process (hook/call_tools.cc)."""
+"""Debuggers and monitors: bookkeeping in the function process (hook/calls/tools.cc)."""
 
 chapter("tools")
 call("cuCoredumpGetAttribute", "cuCoredumpSetAttribute", lane="local", needs="context")

@@ -78,8 +78,8 @@ def _body(call):
 
 
 def bodies(model):
-    out = [NOTICE, "#include <algorithm>", "#include <cstring>", "", '#include "hook/support.h"',
-           '#include "protocol/hook_decls.gen.h"', '#include "hook/id_list.h"', '#include "protocol/wire.gen.h"', "", "namespace tube::hook {", ""]
+    out = [NOTICE, "#include <algorithm>", "#include <cstring>", "", '#include "hook/objects/support.h"',
+           '#include "protocol/hook_decls.gen.h"', '#include "hook/objects/id_list.h"', '#include "protocol/wire.gen.h"', "", "namespace tube::hook {", ""]
     out += [f"static_assert(sizeof({t}) == {n});" for t, n in sorted(model.descriptions.opaques.items())] + [""]
     for c in model.exported():
         if c.lane in GENERATED:
@@ -111,7 +111,7 @@ def _entry(model, index, call):
 
 
 def entries(model):
-    out = [NOTICE, '#include "hook/coverage.h"', '#include "hook/support.h"', '#include "protocol/hook_decls.gen.h"', "",
+    out = [NOTICE, '#include "hook/process/coverage.h"', '#include "hook/objects/support.h"', '#include "protocol/hook_decls.gen.h"', "",
            '#define TUBE_EXPORT __attribute__((visibility("default")))', "", "namespace {", "", "using tube::hook::answered;", "",
            "// What stream 0 means in a _ptds / _ptsz entry point.",
            "CUstream per_thread(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }", "",

@@ -39,7 +39,7 @@ def _signature(call):
 
 def handler_header(model):
     """proxy_decls.gen.h. The functions under `by hand` are the list of what proxy/ must define."""
-    out = [NOTICE, "#pragma once", "", "#include <cstddef>", "#include <span>", "", '#include "proxy/support.h"',
+    out = [NOTICE, "#pragma once", "", "#include <cstddef>", "#include <span>", "", '#include "proxy/common/support.h"',
            '#include "sharedmem/abi.h"', "", "namespace tube::proxy {", "",
            "// Copies the fixed struct, validates it and runs the call's handler. `untrusted_payload` is the session's own copy",
            "// of the record. A bad number or payload poisons the session.",
@@ -76,8 +76,8 @@ def _handler(call):
 
 def handlers(model):
     out = [NOTICE, "#include <algorithm>", "#include <cstring>", "#include <string>", "#include <type_traits>", "#include <vector>", "",
-           '#include "protocol/driver_table.gen.h"', '#include "proxy/handler_glue.h"', '#include "protocol/proxy_decls.gen.h"',
-           '#include "proxy/session.h"', "", "namespace tube::proxy {", ""]
+           '#include "protocol/driver_table.gen.h"', '#include "proxy/calls/handler_glue.h"', '#include "protocol/proxy_decls.gen.h"',
+           '#include "proxy/session/session.h"', "", "namespace tube::proxy {", ""]
     out += [f"static_assert(sizeof({t}) == {n});" for t, n in sorted(model.descriptions.opaques.items())] + [""]
     for c in model.wire:
         if c.handler == "generated":
@@ -86,7 +86,7 @@ def handlers(model):
 
 
 def dispatch(model):
-    out = [NOTICE, "#include <cstring>", "", '#include "protocol/proxy_decls.gen.h"', '#include "proxy/session.h"', "",
+    out = [NOTICE, "#include <cstring>", "", '#include "protocol/proxy_decls.gen.h"', '#include "proxy/session/session.h"', "",
            "namespace tube::proxy {", "namespace {", "", "template <class X>",
            "CUresult run(Session& session, std::span<const std::byte> untrusted_payload, ReplyBuffer& buffer) {",
            "  Decoded<X> call;", "  if (untrusted_payload.size() < sizeof(X)) {",

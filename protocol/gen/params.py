@@ -3,7 +3,7 @@
 Order in the generated hook body:    check (before any ring space is held), blob_bytes, fill, [send], finish (copy out)
 Order in the generated proxy body:   prepare, argument, [driver call], result (only after success)
 
-The C++ that is emitted uses hook/support.h and proxy/support.h; README.md lists what it needs of them.
+The C++ that is emitted uses hook/objects/support.h and proxy/common/support.h; README.md lists what it needs of them.
 """
 
 from layout import Field

@@ -15,7 +15,7 @@ import tempfile
 import runner
 import tubetest
 
-SIZE = 4096  # hook/coverage.h
+SIZE = 4096  # hook/process/coverage.h
 HEADER = "# Which case or program calls which entry point: NAME SINCE TESTED-BY. Written by tests/conformance/run --record-calls.\n"
 FAULTING_PROGRAMS = {"fault"}
 

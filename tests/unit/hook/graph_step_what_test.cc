@@ -1,4 +1,4 @@
-#include "hook/graph_step_what.h"
+#include "hook/graphs/graph_step_what.h"
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "hook/image_file.h"
-#include "hook/image_size.h"
+#include "hook/code/image_file.h"
+#include "hook/code/image_size.h"
 
 namespace tube::hook {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <span>
 
-#include "hook/kernels.h"
+#include "hook/objects/kernels.h"
 
 namespace tube::hook {
 namespace {

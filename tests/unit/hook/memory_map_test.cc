@@ -1,4 +1,4 @@
-#include "hook/memory_map.h"
+#include "hook/memory/memory_map.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "hook/objects.h"
+#include "hook/objects/objects.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,10 +1,10 @@
-#include "hook/update_proofs.h"
+#include "hook/graphs/update_proofs.h"
 
 #include <gtest/gtest.h>
 
 #include <initializer_list>
 
-#include "hook/memory_map.h"
+#include "hook/memory/memory_map.h"
 
 namespace tube::hook {
 namespace {

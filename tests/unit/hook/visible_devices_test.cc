@@ -1,4 +1,4 @@
-#include "hook/visible_devices.h"
+#include "hook/process/visible_devices.h"
 
 #include <gtest/gtest.h>
 

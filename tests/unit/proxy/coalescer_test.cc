@@ -1,5 +1,5 @@
 // Runs that become graphs, on many streams with few graphs between them: what reaches each stream, and how many graphs there are.
-#include "proxy/coalescer.h"
+#include "proxy/launch/coalescer.h"
 
 #include <gtest/gtest.h>
 

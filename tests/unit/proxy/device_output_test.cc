@@ -1,5 +1,5 @@
 // Who may launch kernels that print, and what the others may do meanwhile.
-#include "proxy/device_output.h"
+#include "proxy/gpu/device_output.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpus.h"
+#include "proxy/gpu/gpus.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "proxy/quiet_calls.h"
+#include "proxy/gpu/quiet_calls.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {

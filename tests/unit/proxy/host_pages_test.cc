@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/unique_fd.h"
-#include "proxy/device_memory.h"
-#include "proxy/host_pages.h"
+#include "proxy/memory/device_memory.h"
+#include "proxy/memory/host_pages.h"
 #include "sharedmem/windows.h"
 #include "tests/unit/proxy/fake_driver.h"
 

@@ -1,5 +1,5 @@
 // The thread that gives back what functions left: when it begins, what holds it back, how one knows that it is through.
-#include "proxy/janitor.h"
+#include "proxy/gpu/janitor.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpus.h"
-#include "proxy/quiet_calls.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/gpu/quiet_calls.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "proxy/address_space.h"
-#include "proxy/device_memory.h"
-#include "proxy/gpus.h"
-#include "proxy/memory_map.h"
-#include "proxy/ranges.h"
+#include "proxy/memory/address_space.h"
+#include "proxy/memory/device_memory.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/memory/memory_map.h"
+#include "proxy/memory/ranges.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {

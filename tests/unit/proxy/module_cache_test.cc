@@ -1,5 +1,5 @@
 // Which loads reach the driver, and what one session's changes are to another.
-#include "proxy/module_cache.h"
+#include "proxy/code/module_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/known_kernel.h"
-#include "proxy/gpus.h"
+#include "proxy/gpu/gpus.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "proxy/client_limits.h"
-#include "proxy/objects.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/session/objects.h"
 
 namespace tube::proxy {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "image/fatbin.h"
 #include "protocol/handle_id.h"
-#include "proxy/image_scan.h"
-#include "proxy/process_output.h"
+#include "proxy/code/image_scan.h"
+#include "proxy/common/process_output.h"
 
 namespace tube::proxy {
 namespace {

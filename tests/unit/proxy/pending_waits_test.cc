@@ -1,5 +1,5 @@
 // The values that let a dead client's waits pass: which comes when, and where nothing is written any more.
-#include "proxy/pending_waits.h"
+#include "proxy/session/pending_waits.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 //
 // Each thread is a session. That one stands in a call shows in its looks at the event behind the wait: that nothing has happened
 // by then is no luck.
-#include "proxy/quiet_calls.h"
+#include "proxy/gpu/quiet_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@
 
 #include "base/clock.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpus.h"
-#include "proxy/janitor.h"
-#include "proxy/module_cache.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/gpu/janitor.h"
+#include "proxy/code/module_cache.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {

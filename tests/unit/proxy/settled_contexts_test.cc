@@ -1,7 +1,7 @@
 // Contexts are settled behind what unsettles them, and streams find room that was made ahead: through the table of the driver's entry points.
 //
 // A program of its own, because the turns of a process belong to one driver.
-#include "proxy/settled_contexts.h"
+#include "proxy/gpu/settled_contexts.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
-#include "proxy/quiet_calls.h"
+#include "proxy/gpu/quiet_calls.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {

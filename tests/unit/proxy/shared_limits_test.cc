@@ -1,5 +1,5 @@
 // What a shared context's limits become, with a driver that only keeps them.
-#include "proxy/shared_limits.h"
+#include "proxy/gpu/shared_limits.h"
 
 #include <gtest/gtest.h>
 

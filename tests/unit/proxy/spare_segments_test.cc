@@ -1,5 +1,5 @@
 // Segments ready for functions to come: taken, wiped and used again, given back to the driver when that disturbs nobody.
-#include "proxy/spare_segments.h"
+#include "proxy/memory/spare_segments.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
-#include "proxy/client_limits.h"
-#include "proxy/gpus.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/gpu/gpus.h"
 #include "sharedmem/accessors.h"
 #include "tests/unit/proxy/fake_driver.h"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "proxy/stream_order.h"
+#include "proxy/session/stream_order.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {

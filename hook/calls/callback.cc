@@ -1,0 +1,217 @@
+// Host functions: the program's function runs in this process, the stream waits for it.
+//
+// The GPU writes word `reached` and then waits for word `done` (tubeHostFunc). One helper thread per process, started with
+// the first host function, takes them in the order in which they were posted per stream: it waits for `reached`, runs the
+// function, stores `done`. Functions of different streams may be ready in another order than posted, so the helper looks
+// at the head of every stream's queue and runs whichever is ready. CUDA allows callbacks to be serialised like this.
+//
+// The same thread does the steps of graphs (graph_steps.h) and runs the destructors of user objects (call_user_object.cc).
+//
+// After a context error host functions are not run; stream callbacks are, with the error.
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <deque>
+#include <new>
+#include <vector>
+
+#include "base/futex.h"
+#include "base/log.h"
+#include "hook/graphs/graph_steps.h"
+#include "hook/objects/support.h"
+#include "protocol/hook_decls.gen.h"
+#include "sharedmem/accessors.h"
+
+namespace tube::hook {
+namespace {
+
+struct HostCall {
+  CUhostFn function = nullptr;
+  CUstreamCallback callback = nullptr;
+  void* data = nullptr;
+  CUstream stream = nullptr;
+  uint64_t value = 0;
+};
+
+// Two words and a queue for a stream that has host functions; kept while the queue is not empty, then given back.
+struct Lane {
+  uint64_t stream_id = 0;
+  Context* context = nullptr;
+  uint32_t reached = 0;
+  uint32_t done = 0;
+  std::deque<HostCall> calls;
+};
+
+struct HostThread {
+  // Rank 5: all below. A call is queued while its record is written, so that queue and ring agree on the order. Never held
+  // while waiting for the proxy, which may itself wait for work that a host function lets go on.
+  Lock lock;
+  std::vector<Lane*> lanes;
+  bool started = false;
+  uint32_t wake = 0;  // futex: counts posts
+};
+HostThread& host_thread() {
+  static HostThread* t = new HostThread;
+  return *t;
+}
+
+// The next call that may run. `error` is not 0 when the context is broken and only callbacks run.
+bool take_ready(HostThread& t, uint32_t broken, HostCall* call, Lane** lane, bool* waiting) {
+  Locked locked(t.lock);
+  *waiting = false;
+  for (Lane* l : t.lanes) {
+    if (l->calls.empty()) continue;
+    *waiting = true;
+    if (broken == 0 && !connection().words.reached(l->reached, l->calls.front().value)) continue;
+    *call = l->calls.front();
+    *lane = l;
+    return true;
+  }
+  return false;
+}
+
+void finish(HostThread& t, Lane* lane, uint64_t value) {
+  Locked locked(t.lock);
+  connection().words.store(lane->done, value);
+  lane->calls.pop_front();
+}
+
+void* run(void*) {
+  HostThread& t = host_thread();
+  Connection& c = connection();
+  pthread_setname_np(pthread_self(), "tube-callbacks");
+  this_thread().in_callback = true;
+  // Words have no waker: poll, faster when there was work lately. A user object may live for hours, so with nothing else
+  // to wait for the pause becomes long; calls that may end one wake the thread.
+  constexpr uint64_t kShortNs = 20'000, kLongNs = 250'000, kIdleNs = 100'000'000;
+  uint64_t pause_ns = kShortNs;
+  uint32_t before = 0;
+  for (;;) {
+    const uint32_t seen = __atomic_load_n(&t.wake, __ATOMIC_ACQUIRE);
+    if (seen != before) pause_ns = kShortNs;
+    before = seen;
+    HostCall call;
+    Lane* lane = nullptr;
+    bool waiting = false, steps = false, objects = false;
+    const uint32_t broken = shared::client_load_sticky_error(c.header());
+    if (take_ready(t, broken, &call, &lane, &waiting)) {
+      if (call.callback != nullptr) call.callback(call.stream, static_cast<CUresult>(broken), call.data);
+      if (call.function != nullptr && broken == 0) call.function(call.data);
+      finish(t, lane, call.value);
+      pause_ns = kShortNs;
+      continue;
+    }
+    if (run_due_step(broken != 0, &steps) || run_due_destructor(&objects)) {
+      pause_ns = kShortNs;
+      continue;
+    }
+    if (process().state() != State::kReady) return nullptr;
+    const bool soon = waiting || steps;
+    futex_wait(&t.wake, seen, soon || objects ? pause_ns : kNoTimeout);
+    pause_ns = std::min(pause_ns * 5 / 4, soon ? kLongNs : kIdleNs);
+  }
+}
+
+bool start(HostThread& t) {
+  if (t.started) return true;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  t.started = pthread_create(&thread, nullptr, run, nullptr) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (t.started) pthread_detach(thread);
+  return t.started;
+}
+
+// The stream's lane; an idle one of another stream is reused, because its values only grow. Lock held.
+Lane* lane_for(HostThread& t, const Stream* stream) {
+  Lane* idle = nullptr;
+  for (Lane* l : t.lanes) {
+    if (l->stream_id == stream->id && l->context == stream->context) return l;
+    if (l->calls.empty()) idle = l;
+  }
+  if (idle == nullptr) {
+    idle = new (std::nothrow) Lane;
+    if (idle == nullptr) return nullptr;
+    idle->reached = connection().words.allocate();
+    idle->done = connection().words.allocate();
+    if (idle->reached == shared::kNoWord || idle->done == shared::kNoWord) return nullptr;
+    t.lanes.push_back(idle);
+  }
+  idle->stream_id = stream->id;
+  idle->context = stream->context;
+  return idle;
+}
+
+// Queues the call and fills in its record: one value for both words, above everything either ever had. False: out of memory or words.
+bool queue(HostThread& t, const Stream* stream, HostCall& call, wire::tubeHostFunc& record) {
+  shared::Words& words = connection().words;
+  Locked locked(t.lock);
+  Lane* lane = lane_for(t, stream);
+  if (lane == nullptr) return false;
+  do {
+    call.value = words.next_value(lane->reached);
+  } while (call.value <= words.last_value(lane->done) && call.value != 0);
+  while (words.last_value(lane->done) < call.value) words.next_value(lane->done);
+  record.stream = stream->id;
+  record.reached = lane->reached;
+  record.done = lane->done;
+  record.value = call.value;
+  lane->calls.push_back(call);
+  return true;
+}
+
+CUresult post_host_call(CUstream hStream, HostCall call) {
+  CUresult error = CUDA_SUCCESS;
+  Stream* stream = find_stream(hStream, &error);
+  if (stream == nullptr) return error;
+  if (capturing(stream)) {
+    if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
+    return call.function != nullptr ? capture_function(stream, call.function, call.data) : forbid_capture(stream);
+  }
+  if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
+  if (!start_callbacks()) return CUDA_ERROR_OUT_OF_MEMORY;
+  call.stream = hStream;
+  {
+    Request<wire::tubeHostFunc> r(stream);
+    if (r.sendable() && !queue(host_thread(), stream, call, *r.operator->())) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (const CUresult posted = r.post(); posted != CUDA_SUCCESS) return posted;
+  }
+  wake_callbacks();
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+bool start_callbacks() {
+  HostThread& t = host_thread();
+  Locked locked(t.lock);
+  return start(t);
+}
+
+void wake_callbacks() {
+  HostThread& t = host_thread();
+  __atomic_fetch_add(&t.wake, 1, __ATOMIC_RELEASE);
+  futex_wake(&t.wake, 1);
+}
+
+CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  HostCall call;
+  call.function = fn;
+  call.data = userData;
+  return post_host_call(hStream, call);
+}
+
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  HostCall call;
+  call.callback = callback;
+  call.data = userData;
+  return post_host_call(hStream, call);
+}
+
+}  // namespace tube::hook

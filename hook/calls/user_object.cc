@@ -1,0 +1,112 @@
+// User objects. The driver in the proxy counts references; this process keeps the destructor and a word per object, which
+// the proxy writes when the last reference has gone. The callbacks thread then runs the destructor (call_callback.cc).
+//
+// Nothing wakes the thread for such a word: it looks often after a call that may have released something, rarely else.
+#include <vector>
+
+#include "hook/graphs/graph_steps.h"
+#include "hook/objects/support.h"
+#include "protocol/hook_decls.gen.h"
+
+namespace tube::hook {
+namespace {
+
+struct UserObject {
+  uint64_t id = 0;
+  uint32_t word = 0;
+  CUhostFn destroy = nullptr;
+  void* data = nullptr;
+};
+struct UserObjects {
+  Lock lock;  // rank 2
+  std::vector<UserObject> alive;
+};
+UserObjects& user_objects() {
+  static UserObjects* u = new UserObjects;
+  return *u;
+}
+
+CUresult count(CUuserObject object, CUgraph graph, bool of_graph, uint32_t op, unsigned count, unsigned flags) {
+  uint64_t object_id = 0, graph_id = 0;
+  if (const CUresult r = id_of(Kind::kUserObject, object, &object_id); r != CUDA_SUCCESS) return r;
+  if (of_graph) {
+    if (const CUresult r = id_of(Kind::kGraph, graph, &graph_id); r != CUDA_SUCCESS) return r;
+  }
+  CUresult result;
+  {
+    Request<wire::tubeUserObjectCount> r;
+    r->object = object_id;
+    r->graph = graph_id;
+    r->op = op;
+    r->count = count;
+    r->flags = flags;
+    result = r.call();
+  }
+  if (op == 1) wake_callbacks();
+  return result;
+}
+
+}  // namespace
+
+bool run_due_destructor(bool* waiting) {
+  UserObject due;
+  {
+    UserObjects& u = user_objects();
+    Locked locked(u.lock);
+    for (size_t i = 0; i < u.alive.size() && due.word == 0; ++i) {
+      if (connection().words.load(u.alive[i].word) != 1) continue;
+      due = u.alive[i];
+      u.alive.erase(u.alive.begin() + static_cast<ptrdiff_t>(i));
+    }
+    *waiting = !u.alive.empty();
+  }
+  if (due.word == 0) return false;
+  connection().words.release_mailbox(due.word);
+  drop(Kind::kUserObject, due.id);
+  due.destroy(due.data);
+  return true;
+}
+
+CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags) {
+  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 || initialRefcount > 0x7fffffffu) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
+  if (!start_callbacks()) return CUDA_ERROR_OUT_OF_MEMORY;
+  UserObject made;
+  made.destroy = destroy;
+  made.data = ptr;
+  made.word = connection().words.allocate_mailbox(0);
+  void* handle = nullptr;
+  made.id = made.word == shared::kNoWord ? 0 : new_id(Kind::kUserObject, &handle);
+  if (made.id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result;
+  {
+    Request<wire::tubeUserObjectCreate> r;
+    r->object = made.id;
+    r->references = initialRefcount;
+    r->word = made.word;
+    result = r.call();
+  }
+  if (result != CUDA_SUCCESS) {
+    drop(Kind::kUserObject, made.id);
+    connection().words.release_mailbox(made.word);
+    return result;
+  }
+  {
+    UserObjects& u = user_objects();
+    Locked locked(u.lock);
+    u.alive.push_back(made);
+  }
+  wake_callbacks();
+  *object_out = static_cast<CUuserObject>(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuUserObjectRetain(CUuserObject object, unsigned int n) { return count(object, nullptr, false, 0, n, 0); }
+CUresult cuUserObjectRelease(CUuserObject object, unsigned int n) { return count(object, nullptr, false, 1, n, 0); }
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int n, unsigned int flags) {
+  if (flags > CU_GRAPH_USER_OBJECT_MOVE) return CUDA_ERROR_INVALID_VALUE;
+  return count(object, graph, true, 0, n, flags);
+}
+CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int n) { return count(object, graph, true, 1, n, 0); }
+
+}  // namespace tube::hook

@@ -1,0 +1,80 @@
+#include "hook/memory/pinned_cache.h"
+
+#include <vector>
+
+#include "hook/objects/support.h"
+
+namespace tube::hook {
+namespace {
+
+constexpr size_t kMostBlocks = 256;
+constexpr uint64_t kMostBytes = 128ull << 20;
+
+struct Kept {
+  uint64_t base = 0;
+  uint64_t bytes = 0;
+  Context* context = nullptr;
+};
+
+struct Cache {
+  Lock lock;                 // rank 3
+  std::vector<Kept> blocks;  // the latest last
+  uint64_t bytes = 0;
+};
+Cache& cache() {
+  static Cache* c = new Cache;  // leaked: calls arrive until the very end
+  return *c;
+}
+
+}  // namespace
+
+bool keep_pinned(const Allocation& allocation) {
+  const uint64_t bytes = pinned_bytes(allocation.size_bytes);
+  Cache& c = cache();
+  Locked locked(c.lock);
+  if (allocation.context == nullptr || c.blocks.size() >= kMostBlocks || bytes > kMostBytes - c.bytes) return false;
+  c.blocks.push_back({allocation.base, bytes, allocation.context});
+  c.bytes += bytes;
+  return true;
+}
+
+bool take_pinned(const Context* context, uint64_t bytes, uint64_t* address) {
+  const uint64_t wanted = pinned_bytes(bytes);
+  Cache& c = cache();
+  Locked locked(c.lock);
+  for (size_t i = c.blocks.size(); i-- != 0;) {
+    if (c.blocks[i].bytes != wanted || c.blocks[i].context != context) continue;
+    *address = c.blocks[i].base;
+    c.bytes -= wanted;
+    c.blocks.erase(c.blocks.begin() + static_cast<std::ptrdiff_t>(i));
+    return true;
+  }
+  return false;
+}
+
+bool release_kept_pinned() {
+  Cache& c = cache();
+  Locked locked(c.lock);
+  if (c.blocks.empty()) return false;
+  for (const Kept& kept : c.blocks) {
+    Request<wire::tubePinnedFree> r;
+    r.in_context(kept.context);
+    r->address = kept.base;
+    (void)r.post();
+  }
+  c.blocks.clear();
+  c.bytes = 0;
+  return true;
+}
+
+void forget_kept_pinned(const Context* context) {
+  Cache& c = cache();
+  Locked locked(c.lock);
+  std::erase_if(c.blocks, [&](const Kept& kept) {
+    if (kept.context != context) return false;
+    c.bytes -= kept.bytes;
+    return true;
+  });
+}
+
+}  // namespace tube::hook

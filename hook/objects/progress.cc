@@ -1,0 +1,213 @@
+// Waiting for the GPU without asking the proxy: a stream's progress word (sharedmem/words.h).
+//
+// To wait for a stream the hook posts "write value v to word w behind everything so far" (once per batch of operations)
+// and waits until the word has the value. The proxy is only asked when a wait lasts long (probe), because a faulted
+// context never writes the word. Errors of posted calls are reported by whoever waits next, as CUDA allows.
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "hook/objects/device_output.h"
+#include "hook/memory/pool_cache.h"
+#include "hook/objects/state.h"
+#include "hook/objects/support.h"
+#include "hook/graphs/update_proofs.h"
+#include "sharedmem/accessors.h"
+
+namespace tube::hook {
+namespace {
+
+// Runs when a wait has slept for 20 ms: lets the proxy look at the stream, which stores a sticky error if there is one.
+void probe_stream(void* context) {
+  auto* stream = static_cast<Stream*>(context);
+  Request<wire::tubeStreamProbe> r;
+  r.in_context(stream->context);
+  r->stream = stream->id;
+  (void)r.call();
+}
+
+shared::Probe probe_of(Stream* stream) { return stream == nullptr ? shared::Probe{} : shared::Probe{probe_stream, stream}; }
+
+// What has been posted that this stream's completion covers; producer held. The legacy stream waits for all blocking ones.
+uint64_t posted_so_far(const Stream* stream) { return stream->legacy() ? stream->context->blocking_posted : stream->posted; }
+
+}  // namespace
+
+bool is_marked(const Stream* stream, Mark* mark) {
+  Locked locked(connection().producer);
+  *mark = Mark{stream->word, stream->value};
+  // A signal on a capturing stream would become a part of its graph. What was posted before the capture has been signalled when it began.
+  return posted_so_far(stream) == stream->signalled || capturing(stream);
+}
+
+CUresult ensure_word(Stream* stream) {
+  Connection& c = connection();
+  {
+    Locked locked(c.producer);
+    if (stream->word != 0) return CUDA_SUCCESS;
+  }
+  const uint32_t word = c.words.allocate();
+  if (word == shared::kNoWord) return CUDA_ERROR_OUT_OF_MEMORY;
+  Locked locked(c.producer);
+  if (stream->word == 0) {
+    stream->word = word;
+    stream->value = c.words.last_value(word);
+  } else {
+    c.words.release(word);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult mark_stream(Stream* stream, Mark* mark) {
+  Connection& c = connection();
+  for (;;) {
+    if (is_marked(stream, mark)) return CUDA_SUCCESS;
+    if (mark->word == 0) {
+      if (const CUresult r = ensure_word(stream); r != CUDA_SUCCESS) return r;
+    }
+    Request<wire::tubeSignal> r;      // the producer lock is held from here to post()
+    if (capturing(stream)) continue;  // by now
+    r.in_context(stream->context);
+    const uint64_t covered = posted_so_far(stream);
+    if (covered != stream->signalled || stream->value == 0) stream->value = c.words.next_value(stream->word);
+    stream->signalled = covered;
+    *mark = Mark{stream->word, stream->value};
+    r->stream = stream->id;
+    r->word = stream->word;
+    r->value = stream->value;
+    return r.post();
+  }
+}
+
+CUresult ask_unmarked(Stream* stream) {
+  Connection& c = connection();
+  uint64_t covered;
+  {
+    Locked locked(c.producer);
+    covered = posted_so_far(stream);
+    if (covered == stream->signalled || capturing(stream)) return CUDA_SUCCESS;
+  }
+  Request<wire::tubeStreamProbe> r;
+  r.in_context(stream->context);
+  r->stream = stream->id;
+  const CUresult result = r.call();
+  if (result != CUDA_SUCCESS) return result;
+  Locked locked(c.producer);
+  if (stream->signalled < covered) stream->signalled = covered;
+  return CUDA_SUCCESS;
+}
+
+bool mark_reached(const Mark& mark) { return mark.word == 0 || connection().words.reached(mark.word, mark.value); }
+
+CUresult take_error() {
+  Connection& c = connection();
+  const shared::AsyncError posted = shared::client_takes_async_error(c.header());
+  if (posted.error != 0) {
+    log_warn("%s (record %llu) failed with error %u; reported by the next synchronising call", wire::call_name(posted.call),
+             static_cast<unsigned long long>(posted.sequence), posted.error);
+    forget_all_updates();  // it may have been one
+  }
+  if (const uint32_t sticky = shared::client_load_sticky_error(c.header()); sticky != 0) return static_cast<CUresult>(sticky);
+  return static_cast<CUresult>(posted.error);
+}
+
+CUresult alive_while_polling(Stream* stream) {
+  // A poll is a few nanoseconds of a loop: look at the clock rarely, at the peer every 20 ms.
+  constexpr uint64_t kEveryNs = 20'000'000;
+  static std::atomic<uint64_t> next_look_ns{0};
+  const uint64_t now = now_ns();
+  uint64_t due = next_look_ns.load(std::memory_order_relaxed);
+  if (now < due || !next_look_ns.compare_exchange_strong(due, now + kEveryNs, std::memory_order_relaxed)) return CUDA_SUCCESS;
+  if (due == 0) return CUDA_SUCCESS;  // the first query of the program
+  const shared::WaitResult alive = shared::check_peer(connection().peer, true);
+  if (alive != shared::WaitResult::kDone) return transport_failed(alive);
+  probe_stream(stream);
+  return static_cast<CUresult>(shared::client_load_sticky_error(connection().header()));
+}
+
+CUresult wait_mark(const Mark& mark, Stream* stream) {
+  if (!mark_reached(mark)) {
+    const shared::WaitResult result = connection().words.wait(mark.word, mark.value, probe_of(stream));
+    if (result != shared::WaitResult::kDone) {
+      const CUresult code = transport_failed(result);
+      (void)take_error();  // logs which call it was, if the proxy knew
+      return code;
+    }
+    // Who has waited goes on soon, and the session has fallen asleep meanwhile.
+    if (connection().waiter.spin_us() != 0) shared::rouse_reader(connection().header());
+  }
+  return take_error();
+}
+
+CUresult settle_stream(Stream* stream) {
+  Mark mark;
+  if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
+  return wait_mark(mark, stream);
+}
+
+CUresult sync_stream(Stream* stream) {
+  const CUresult result = settle_stream(stream);
+  pools_synchronised();
+  collect_output();
+  return result;
+}
+
+CUresult sync_context(Context* context) {
+  // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to wait for.
+  struct Waited {
+    Stream* stream;
+    Mark mark;
+  };
+  std::vector<Waited> all;
+  Waited legacy{&context->legacy, {}};
+  if (const CUresult r = mark_stream(legacy.stream, &legacy.mark); r != CUDA_SUCCESS) return r;
+  {
+    Locked locked(context->streams_lock);
+    for (Stream* s = context->streams; s != nullptr; s = s->next) {
+      Mark mark;
+      if (const CUresult r = mark_stream(s, &mark); r != CUDA_SUCCESS) return r;
+      if (!mark_reached(mark)) all.push_back({s, mark});
+    }
+  }
+  CUresult result = CUDA_SUCCESS;
+  const auto wait_for = [&](const Waited& waited) {
+    const CUresult r = waited.mark.word == 0 ? CUDA_SUCCESS : wait_mark(waited.mark, waited.stream);
+    if (result == CUDA_SUCCESS) result = r;
+  };
+  wait_for(legacy);
+  for (const Waited& waited : all) wait_for(waited);
+  pools_synchronised();
+  collect_output();
+  const CUresult last = take_error();
+  return result != CUDA_SUCCESS ? result : last;
+}
+
+CUresult sync_all_contexts() {
+  // Only the primary ones and the current: what a freeing call must wait for.
+  Process& p = process();
+  CUresult result = CUDA_SUCCESS;
+  for (uint32_t i = 0; i < p.device_count; ++i) {
+    const CUresult r = sync_context(p.primaries[i]);
+    if (result == CUDA_SUCCESS) result = r;
+  }
+  Context* current = current_context();
+  if (current != nullptr && !current->primary) {
+    const CUresult r = sync_context(current);
+    if (result == CUDA_SUCCESS) result = r;
+  }
+  return result;
+}
+
+CUresult sync_device_of(Context* context) {
+  Context* current = current_context();
+  CUresult result = sync_context(process().primaries[context->visible_device]);
+  for (Context* other : {context, current}) {
+    if (other == nullptr || other->primary || other->device != context->device) continue;
+    const CUresult r = sync_context(other);
+    if (result == CUDA_SUCCESS) result = r;
+    if (context == current) break;
+  }
+  return result;
+}
+
+}  // namespace tube::hook

@@ -1,0 +1,188 @@
+#include "hook/process/process.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "hook/process/error_log.h"
+#include "hook/process/real_driver.h"
+#include "hook/process/start_trace.h"
+#include "hook/objects/state.h"
+#include "hook/process/visible_devices.h"
+#include "sharedmem/accessors.h"
+#include "sharedmem/greeting.h"
+
+namespace tube::hook {
+
+constinit Process g_process;
+
+namespace {
+
+constexpr int kNobody = -1;  // a pid that is never ours
+
+// The program ends: other threads and later exit handlers may still call. Nothing may touch the socket any more.
+void at_exit() {
+  Process& p = g_process;
+  p.exiting.store(true, std::memory_order_release);
+  if (p.state() != State::kUninit) p.set_state(State::kDeinit);
+  if (tracing_start()) wait_for_early_start();
+  write_start_trace();
+}
+
+// fork(2) without exec: this process answers 3 from now on. Its copy of the socket goes, so that the proxy sees the
+// parent's death even while the child lives; the memory stays as it is.
+void in_forked_child() {
+  Process& p = g_process;
+  error_log().in_forked_child();
+  if (p.state() != State::kUninit) p.set_state(State::kUninit);
+  // Another thread was inside cuInit: what it had made by then is unknown, so this process has no CUDA.
+  if (!p.init_lock.try_lock()) p.init_pid.store(kNobody, std::memory_order_relaxed);
+  else p.init_lock.unlock();
+  if (p.connection == nullptr) return;
+  if (p.connection->socket_is_ours()) p.connection->socket.reset();
+  else (void)p.connection->socket.release();
+}
+
+bool make_state_page() {
+  const long page = sysconf(_SC_PAGESIZE);
+  void* memory = mmap(nullptr, static_cast<size_t>(page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  madvise(memory, static_cast<size_t>(page), MADV_WIPEONFORK);  // old kernels: the atfork handler does it for fork(2)
+  g_process.state_word.store(new (memory) std::atomic<uint32_t>(0), std::memory_order_release);
+  pthread_atfork(nullptr, nullptr, in_forked_child);
+  std::atexit(at_exit);
+  return true;
+}
+
+CUresult code_of(const Error& error) {
+  if (error.code < shared::kRefusalBase) return kNoProxy;
+  switch (static_cast<handshake::Refusal>(error.code - shared::kRefusalBase)) {
+    case handshake::Refusal::kVersion: return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    case handshake::Refusal::kOutOfMemory: return CUDA_ERROR_OUT_OF_MEMORY;
+    case handshake::Refusal::kGpu: return CUDA_ERROR_DEVICE_UNAVAILABLE;
+    case handshake::Refusal::kNone:
+    case handshake::Refusal::kUid:
+    case handshake::Refusal::kTooManyClients:
+    case handshake::Refusal::kNoWindow:
+    case handshake::Refusal::kStopping: return kNoProxy;
+  }
+  return kNoProxy;
+}
+
+CUresult connect_and_fill(Process& p) {
+  Result<Connection*> connected = connect_to_proxy();
+  if (!connected) {
+    static Once said;
+    if (said.first()) log_error("%s", connected.error().message.c_str());
+    return code_of(connected.error());
+  }
+  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  p.launch_blocking = blocking != nullptr && *blocking != '\0' && std::strcmp(blocking, "0") != 0;
+  p.connection = *connected;
+  p.objects.start();
+  p.device_count = choose_visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"), p.connection->device_infos,
+                                          p.connection->info->device_count, p.devices);
+  if (p.device_count == kBadVisibleDevices) {
+    p.device_count = 0;
+    p.init_result = CUDA_ERROR_INVALID_DEVICE;
+  } else if (p.device_count == 0) {
+    p.init_result = CUDA_ERROR_NO_DEVICE;
+  }
+  for (uint32_t i = 0; i < p.device_count; ++i) {
+    if (const CUresult r = make_primary(i); r != CUDA_SUCCESS) return r;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult not_ready(Process& p) {
+  if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
+  switch (p.state()) {
+    case State::kReady: return CUDA_SUCCESS;
+    case State::kUninit: return CUDA_ERROR_NOT_INITIALIZED;  // a forked child's wiped page, too
+    case State::kDead: return static_cast<CUresult>(p.connection->failure.load(std::memory_order_acquire));
+    case State::kDeinit: return CUDA_ERROR_DEINITIALIZED;
+    case State::kNoDevice: return CUDA_ERROR_NOT_INITIALIZED;
+  }
+  return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+}  // namespace
+
+bool is_forked_child() {
+  const int pid = g_process.init_pid.load(std::memory_order_relaxed);
+  return pid != 0 && pid != getpid();
+}
+
+CUresult initialise() {
+  Process& p = g_process;
+  if (p.state() == State::kReady) return CUDA_SUCCESS;
+  if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
+  if (is_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (env_flag(Env::kOff)) return CUDA_ERROR_NO_DEVICE;
+  mark_start(StartMark::kInit);
+  Locked locked(p.init_lock);
+  if (p.state() == State::kNoDevice) return p.init_result;
+  if (p.state() != State::kUninit) return not_ready(p);
+  if (p.state_word == nullptr && !make_state_page()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (const CUresult r = connect_and_fill(p); r != CUDA_SUCCESS) return r;
+  p.init_pid.store(getpid(), std::memory_order_relaxed);
+  const State state = p.device_count == 0 ? State::kNoDevice : State::kReady;
+  p.set_state(state);
+  mark_start(StartMark::kReady);
+  return p.init_result;
+}
+
+CUresult guard(Needs needs) {
+  if (needs == Needs::kNothing) return CUDA_SUCCESS;
+  Process& p = g_process;
+  if (p.state() != State::kReady) return not_ready(p);
+  if (this_thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
+  if (needs == Needs::kInit) return CUDA_SUCCESS;
+  const auto sticky = static_cast<CUresult>(shared::client_load_sticky_error(p.connection->header()));
+  const Context* context = current_context();
+  if (context == nullptr) return needs == Needs::kHandle ? sticky : CUDA_ERROR_INVALID_CONTEXT;
+  const std::atomic<bool>& usable = context->primary ? context->live : context->alive;
+  if (!usable.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return sticky;
+}
+
+CUresult transport_failed(shared::WaitResult why) {
+  Process& p = g_process;
+  Connection& c = *p.connection;
+  if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
+  const uint32_t sticky = shared::client_load_sticky_error(c.header());
+  const bool poisoned = shared::client_load_proxy_state(c.header()) == abi::ProxyState::kPoisoned;
+  if (why == shared::WaitResult::kSticky && !poisoned && sticky != 0) return static_cast<CUresult>(sticky);
+
+  CUresult code = kProxyDied;
+  if (why == shared::WaitResult::kStopping) code = CUDA_ERROR_DEINITIALIZED;
+  if (poisoned) code = CUDA_ERROR_UNKNOWN;
+  uint32_t none = 0;
+  if (!c.failure.compare_exchange_strong(none, code, std::memory_order_acq_rel)) return static_cast<CUresult>(none);
+  p.set_state(State::kDead);
+  const char* workflow = c.info->workflow;
+  const int pid = c.info->proxy_pid;
+  if (poisoned) {
+    log_error(
+        "the proxy of workflow '%s' (pid %d) ended this program's session (reason %u, its log says more); "
+        "every CUDA call now fails",
+        workflow, pid, static_cast<uint32_t>(shared::client_load_poison_reason(c.header())));
+  } else if (why == shared::WaitResult::kStopping) {
+    log_error("the proxy of workflow '%s' (pid %d) was stopped; every CUDA call now fails; start the program again", workflow, pid);
+  } else {
+    log_error(
+        "the proxy of workflow '%s' (pid %d) died; every CUDA call now fails; start the program again "
+        "(`tubectl status` shows what runs)",
+        workflow, pid);
+  }
+  return code;
+}
+
+}  // namespace tube::hook

@@ -1,0 +1,270 @@
+// Launches and occupancy.
+//
+// Parameters arrive packed as the kernel's layout says and go to the driver as `extra` (decision 10): one pointer, one
+// size, no per-parameter work. Grid, block and shared memory were checked by the client for its own sake (launch errors
+// stay synchronous); the driver checks them again, so nothing rests on it here. Launch attributes are taken from a list:
+// an unknown one could hold a handle. A kernel that needs more local memory than any before it makes the driver wait for
+// the whole context, so its launch takes a turn, and so does the first launch of any kernel on a GPU (quiet_calls.h).
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/session/module_state.h"
+#include "proxy/launch/plain_launch.h"
+#include "proxy/gpu/quiet_calls.h"
+#include "proxy/session/session.h"
+
+namespace tube::proxy {
+
+namespace {
+
+struct WireAttribute {
+  uint32_t id;
+  uint32_t reserved;
+  unsigned char value[64];
+};
+static_assert(sizeof(WireAttribute) == 72);
+
+// CUlaunchAttribute values whose first word is an event.
+CUresult resolve_event(Session& session, const WireAttribute& untrusted, CUlaunchAttribute& out) {
+  uint64_t id = 0;
+  std::memcpy(&id, untrusted.value, sizeof(id));
+  auto event = session.resolve<CUevent>(wire::Kind::kEvent, id);
+  if (event.error != CUDA_SUCCESS) return event.error;
+  std::memcpy(&out.value, &event.handle, sizeof(event.handle));
+  return CUDA_SUCCESS;
+}
+
+CUresult take_attribute(Session& session, const WireAttribute& untrusted, CUlaunchAttribute& out) {
+  out = {};
+  out.id = static_cast<CUlaunchAttributeID>(untrusted.id);
+  static_assert(sizeof(out.value) == sizeof(untrusted.value));
+  std::memcpy(&out.value, untrusted.value, sizeof(out.value));
+  switch (untrusted.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION:
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+    case CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING: return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return resolve_event(session, untrusted, out);
+    default:  // not our enum; may hold a handle
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+struct Attributes {
+  CUlaunchAttribute list[limits::kLaunchAttributes + 1];
+  unsigned int count = 0;
+};
+
+CUresult take_attributes(Session& session, std::span<const WireAttribute> untrusted, bool cooperative, Attributes& out) {
+  if (untrusted.size() > limits::kLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
+  for (const WireAttribute& attribute : untrusted) {
+    if (CUresult error = take_attribute(session, attribute, out.list[out.count]); error != CUDA_SUCCESS) return error;
+    ++out.count;
+  }
+  if (cooperative) {
+    CUlaunchAttribute& last = out.list[out.count++];
+    last = {};
+    last.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    last.value.cooperative = 1;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUlaunchConfig config_of(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t shared_bytes, CUstream stream, Attributes& attributes) {
+  CUlaunchConfig config{};
+  config.gridDimX = grid[0];
+  config.gridDimY = grid[1];
+  config.gridDimZ = grid[2];
+  config.blockDimX = block[0];
+  config.blockDimY = block[1];
+  config.blockDimZ = block[2];
+  config.sharedMemBytes = shared_bytes;
+  config.hStream = stream;
+  config.attrs = attributes.list;
+  config.numAttrs = attributes.count;
+  return config;
+}
+
+std::atomic<uint32_t>& local_bytes_of_gpu(Session& session) { return session.shared().gpus[session.context()->gpu].local_bytes; }
+
+bool grows_local_memory(Session& session, const KernelState& kernel) {
+  return kernel.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+LaunchTurn launch_turn(Session& session, const Object& object) {
+  const auto& kernel = static_cast<const KernelState&>(*object.state);
+  if (grows_local_memory(session, kernel)) return LaunchTurn::kQuiet;
+  const bool known = (kernel.launched_on & bit_of(session.context()->gpu)) != 0 || was_launched_here(session, object);
+  return known ? LaunchTurn::kNone : LaunchTurn::kFirst;
+}
+
+void note_launched(Session& session, const Object& object) {
+  const auto& kernel = static_cast<const KernelState&>(*object.state);
+  note_launch_here(session, object);
+  std::atomic<uint32_t>& most = local_bytes_of_gpu(session);
+  for (uint32_t before = most.load(); before < kernel.local_bytes && !most.compare_exchange_weak(before, kernel.local_bytes);) {
+  }
+}
+
+void graph_gains_kernel(Session& session, const Object& object) {
+  if (launch_turn(session, object) == LaunchTurn::kNone) return;
+  Session::NewCode& code = session.graph_code();
+  code.any = true;
+  code.local_bytes = std::max(code.local_bytes, static_cast<const KernelState&>(*object.state).local_bytes);
+}
+
+// Which of the kernels an instance has is not known here: while one of them needs more local memory than any launched kernel, each one may.
+LaunchTurn update_turn(Session& session) {
+  const Session::NewCode& code = session.graph_code();
+  if (code.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed)) return LaunchTurn::kQuiet;
+  return code.any ? LaunchTurn::kFirst : LaunchTurn::kNone;
+}
+
+void note_update(Session& session) { session.graph_code().any = false; }
+
+CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<wire::tubeLaunch>&) {
+  Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto& kernel = static_cast<const KernelState&>(*object->state);
+  const auto parameters = call.blob(call->parameters);
+  // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never shorter.
+  if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
+  if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes); error != CUDA_SUCCESS) return error;
+  const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
+  // Somebody who waits for the answer wants this launch's own error.
+  const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
+  LaunchTurn turn = launch_turn(session, *object);
+  const bool plain =
+      turn == LaunchTurn::kNone && untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
+  if (turn != LaunchTurn::kNone) session.end_runs();  // what is held for other streams may be what the others wait for
+  StreamOp op = session.launch_op(call->stream, plain);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  PackedParameters packed(parameters);
+  session.launched(*op.state, call->kernel, kernel.name);
+  const auto& grid = call->grid;
+  const auto& block = call->block;
+  if (op.in_run) {
+    if ((kernel.writes & wire::kKernelAsserts) != 0) op.state->last_assert = session.record().sequence;
+    const PlainLaunch launch{
+        kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
+    return session.launch_in_run(op, launch, parameters);
+  }
+  const auto launch = [&]() -> CUresult {
+    if (untrusted_attributes.empty() && call->cooperative == 0) {
+      return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2], call->shared_bytes, op.stream,
+                                             nullptr, packed.extra());
+    }
+    Attributes attributes;
+    CUresult error = take_attributes(session, untrusted_attributes, call->cooperative != 0, attributes);
+    if (error != CUDA_SUCCESS) return error;
+    const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, op.stream, attributes);
+    return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed.extra());
+  };
+  const bool captured = turn != LaunchTurn::kNone && session.captures() && is_capturing(session.driver(), op.stream);
+  if (captured) {  // its instance is the first one
+    graph_gains_kernel(session, *object);
+    turn = LaunchTurn::kNone;
+  }
+  if (turn == LaunchTurn::kNone) return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
+  const CUresult error =
+      kernel.writes == 0 ? launch_in_turn(turn, std::cref(launch)) : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
+  if (error == CUDA_SUCCESS) note_launched(session, *object);
+  return error;
+}
+
+namespace {
+
+// The config blob of the cluster questions: {u32 grid[3], u32 block[3], u32 shared, u32 count, attributes...}.
+struct WireClusterConfig {
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t shared_bytes;
+  uint32_t attribute_count;
+};
+
+// Of dynamic shared memory, that the question is about.
+uint32_t dynamic_bytes(const Decoded<wire::tubeOccupancy>& call) {
+  WireClusterConfig config{};
+  const auto blob = call.blob(call->config);
+  if (blob.size() >= sizeof(config)) std::memcpy(&config, blob.data(), sizeof(config));
+  const uint64_t bytes = call->what == 0 ? call->b : call->what == 1 ? call->a : config.shared_bytes;
+  return static_cast<uint32_t>(std::min<uint64_t>(bytes, std::numeric_limits<int32_t>::max()));
+}
+
+CUresult cluster_question(Session& session, const Decoded<wire::tubeOccupancy>& call, CUfunction function, Reply<wire::tubeOccupancy>& reply) {
+  const auto blob = call.blob(call->config);
+  if (blob.size() < sizeof(WireClusterConfig)) return CUDA_ERROR_INVALID_VALUE;
+  WireClusterConfig fixed;
+  std::memcpy(&fixed, blob.data(), sizeof(fixed));
+  const auto rest = blob.subspan(sizeof(fixed));
+  if (fixed.attribute_count > limits::kLaunchAttributes || rest.size() < fixed.attribute_count * sizeof(WireAttribute)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Attributes attributes;
+  const std::span list(reinterpret_cast<const WireAttribute*>(rest.data()), fixed.attribute_count);
+  if (CUresult error = take_attributes(session, list, false, attributes); error != CUDA_SUCCESS) return error;
+  const CUlaunchConfig config = config_of(fixed.grid, fixed.block, fixed.shared_bytes, nullptr, attributes);
+  int answer = 0;
+  CUresult error = call->what == 3 ? session.driver().cuOccupancyMaxPotentialClusterSize(&answer, function, &config)
+                                   : session.driver().cuOccupancyMaxActiveClusters(&answer, function, &config);
+  reply->x = static_cast<uint64_t>(answer);
+  return error;
+}
+
+}  // namespace
+
+CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Reply<wire::tubeOccupancy>& reply) {
+  Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto& kernel = static_cast<const KernelState&>(*object->state);
+  if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
+  if (CUresult error = keep_own_limit(session, call->kernel, kernel, dynamic_bytes(call)); error != CUDA_SUCCESS) return error;
+  const CUfunction function = kernel.function;
+  const Driver& driver = session.driver();
+  int x = 0;
+  int y = 0;
+  size_t bytes = 0;
+  CUresult error = CUDA_ERROR_INVALID_VALUE;
+  switch (call->what) {
+    case 0:
+      error = driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&x, function, static_cast<int>(call->a), call->b,
+                                                                          static_cast<unsigned int>(call->c));
+      break;
+    case 1:  // a callback that computes shared memory per block size stays with the client
+      error = driver.cuOccupancyMaxPotentialBlockSizeWithFlags(&x, &y, function, nullptr, call->a, static_cast<int>(call->b),
+                                                               static_cast<unsigned int>(call->c));
+      break;
+    case 2:
+      error = driver.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, static_cast<int>(call->a), static_cast<int>(call->b));
+      reply->x = bytes;
+      return error;
+    case 3:
+    case 4: return cluster_question(session, call, function, reply);
+    default:  // a number from outside
+      return error;
+  }
+  reply->x = static_cast<uint64_t>(x);
+  reply->y = static_cast<uint64_t>(y);
+  return error;
+}
+
+}  // namespace tube::proxy

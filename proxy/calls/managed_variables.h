@@ -1,0 +1,50 @@
+// The managed variables of a client's module: they live in the client's pinned slot, where the program and the GPU have the
+// same address, as all managed memory does here.
+//
+// The driver would place them in managed memory of this process, which the program's process cannot reach. So the code that the GPU would take is
+// chosen here (PTX is compiled with the driver's linker first), its references to the variables are filled with addresses in the
+// slot (image/managed_code.h), and the driver loads that. Costs images without managed variables nothing but one look at their symbols.
+// Session thread only; docs/decisions/0007.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "proxy/code/image_scan.h"
+#include "proxy/code/image_store.h"
+
+namespace tube::proxy {
+
+class JitOptions;
+class Session;
+
+struct PlacedVariable {
+  std::string name;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+};
+
+struct PlacedVariables {
+  uint64_t storage = 0;  // in the pinned slot; 0: none
+  std::vector<PlacedVariable> variables;
+
+  const PlacedVariable* find(const std::string& name) const;
+};
+
+struct PlacedImage {
+  std::shared_ptr<const Image> image;  // what the driver is to load; nullptr: the program's image as it is
+  PlacedVariables placed;
+};
+
+// `for_all_gpus`: the image may be loaded on each GPU of this proxy (a library). SUCCESS without an image: there is nothing of
+// that form to place, or it cannot be (said in the log). Other codes: the load fails with it.
+CUresult place_variables(Session& session, const Image& image, Form form, bool for_all_gpus, JitOptions& jit, PlacedImage* out);
+
+// Not before the next module is placed while the client's streams are idle: an unload waits for nothing here, and a kernel that still
+// runs would write into the next module's variables.
+void free_variables(Session& session, const PlacedVariables& placed);
+
+}  // namespace tube::proxy

@@ -1,0 +1,76 @@
+#include "proxy/common/restart.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+
+namespace tube::proxy {
+namespace {
+
+constexpr unsigned kFirstInherited = 3;  // standard input, output and error stay
+
+bool is_open_socket(int fd) {
+  struct stat info;
+  return fd >= 0 && ::fstat(fd, &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
+void set_close_on_exec(int fd, bool close) { ::fcntl(fd, F_SETFD, close ? FD_CLOEXEC : 0); }
+
+template <class F>
+void for_each_fd(const Inheritance& inheritance, F visit) {
+  visit(inheritance.data);
+  visit(inheritance.control);
+  for (int fd : inheritance.greeting) visit(fd);
+}
+
+}  // namespace
+
+std::string to_text(const Inheritance& inheritance) {
+  std::string text = std::to_string(inheritance.data) + "," + std::to_string(inheritance.control) + "," + std::to_string(inheritance.restarts);
+  for (int fd : inheritance.greeting) text += "," + std::to_string(fd);
+  return text;
+}
+
+bool parse_inheritance(const std::string& text, Inheritance* inheritance) {
+  std::vector<int> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    int number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number < 0) return false;
+    numbers.push_back(number);
+    if (next == end) break;
+    if (*next != ',') return false;
+    at = next + 1;
+  }
+  if (numbers.size() < 3) return false;
+  Inheritance parsed{numbers[0], numbers[1], static_cast<uint32_t>(numbers[2]), {numbers.begin() + 3, numbers.end()}};
+  bool good = true;
+  for_each_fd(parsed, [&](int fd) { good = good && is_open_socket(fd); });
+  if (!good) return false;
+  for_each_fd(parsed, [](int fd) { set_close_on_exec(fd, true); });
+  *inheritance = std::move(parsed);
+  return true;
+}
+
+Error restart(const Inheritance& inheritance, std::vector<std::string> arguments) {
+  // The driver's descriptors, our files, everything: closed by the exec.
+  if (::syscall(SYS_close_range, kFirstInherited, ~0u, static_cast<unsigned>(CLOSE_RANGE_CLOEXEC)) != 0) {
+    return errno_error(errno, "close_range");
+  }
+  for_each_fd(inheritance, [](int fd) { set_close_on_exec(fd, false); });
+  arguments.insert(arguments.end(), {"--inherit", to_text(inheritance)});
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv("/proc/self/exe", argv.data());
+  return errno_error(errno, "cannot execute itself");
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,41 @@
+#include "proxy/launch/run_graphs.h"
+
+#include <utility>
+
+#include "protocol/driver_table.gen.h"
+
+namespace tube::proxy {
+
+void RunGraphs::make_room(uint64_t bytes) {
+  while (!graphs_.empty() && !has_room(bytes)) drop(graphs_.begin()->second);
+}
+
+void RunGraphs::add(RunGraph&& made, RunGraph** place) {
+  RunGraph& graph = graphs_.emplace(++clock_, std::move(made)).first->second;
+  graph.place = place;
+  graph.when = clock_;
+  graph.bytes = bytes_of(graph.launches.size(), graph.parameters.size());
+  bytes_ += graph.bytes;
+  *place = &graph;
+}
+
+void RunGraphs::replayed(RunGraph& graph) {
+  auto node = graphs_.extract(graph.when);
+  node.key() = graph.when = ++clock_;
+  graphs_.insert(std::move(node));
+}
+
+void RunGraphs::drop(RunGraph& graph) {
+  destroy(graph);
+  *graph.place = nullptr;
+  bytes_ -= graph.bytes;
+  graphs_.erase(graph.when);
+}
+
+// The driver keeps what a running graph needs until it has ended.
+void RunGraphs::destroy(RunGraph& graph) const {
+  if (graph.exec != nullptr) driver_.cuGraphExecDestroy(graph.exec);
+  if (graph.graph != nullptr) driver_.cuGraphDestroy(graph.graph);
+}
+
+}  // namespace tube::proxy

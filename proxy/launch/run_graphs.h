@@ -1,0 +1,79 @@
+// The graphs that a client's repeated runs of launches became (coalescer.h): all of one session, bounded together.
+//
+// A client may have thousands of streams, each with its own coalescer and up to a hundred graphs there; a graph holds a copy of all its
+// launches' parameters here, and nodes in the driver and on the GPU. When a new one would be beyond the limit, the graphs replayed longest
+// ago go: their runs are launched one by one the next time, or become graphs again. Nobody can tell but by the time it takes.
+//
+// Session thread only. Outlives the coalescers, which drop what is theirs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "proxy/launch/plain_launch.h"
+
+namespace tube::proxy {
+
+struct Driver;
+
+// A launch whose packed parameters lie in a store beside.
+struct HeldLaunch {
+  PlainLaunch launch;
+  uint32_t parameters_at = 0;
+  uint32_t parameters_bytes = 0;
+};
+
+struct RunGraph {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  std::vector<CUgraphNode> nodes;
+  std::vector<HeldLaunch> launches;
+  std::vector<std::byte> parameters;
+
+  // RunGraphs' own.
+  RunGraph** place = nullptr;
+  uint64_t when = 0;  // it was made or replayed last
+  uint64_t bytes = 0;
+};
+
+class RunGraphs {
+ public:
+  struct Limits {
+    uint32_t count;
+    uint64_t bytes;  // as bytes_of() estimates them
+  };
+  RunGraphs(const Driver& driver, const Limits& limits) : driver_(driver), limits_(limits) {}
+  RunGraphs(const RunGraphs&) = delete;
+  RunGraphs& operator=(const RunGraphs&) = delete;
+
+  // What a graph of these costs, with the driver's copies in graph and instance.
+  static uint64_t bytes_of(size_t launches, size_t parameter_bytes) { return launches * kNodeBytes + 3 * parameter_bytes; }
+
+  bool has_room(uint64_t bytes) const { return graphs_.size() < limits_.count && bytes_ + bytes <= limits_.bytes; }
+  // Drops what was replayed longest ago until there is room, or nothing is left.
+  void make_room(uint64_t bytes);
+  // Takes over a graph that was just made. `*place` points to it until it is dropped, and is nullptr then.
+  void add(RunGraph&& made, RunGraph** place);
+  // It is about to be launched.
+  void replayed(RunGraph& graph);
+  void drop(RunGraph& graph);
+  // One that was not added.
+  void destroy(RunGraph& graph) const;
+
+  size_t count() const { return graphs_.size(); }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  static constexpr uint64_t kNodeBytes = 1024;  // an estimate: of a node here, in the graph and in its instance
+
+  const Driver& driver_;
+  const Limits limits_;
+  std::map<uint64_t, RunGraph> graphs_;  // by `when`
+  uint64_t bytes_ = 0;
+  uint64_t clock_ = 0;
+};
+
+}  // namespace tube::proxy

@@ -1,0 +1,80 @@
+#include "proxy/memory/bus_guard.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace tube::proxy::bus_guard {
+
+namespace {
+
+constexpr uint32_t kRanges = 1u << 16;
+constexpr uint64_t kPage = 4096;
+
+// `end` 0: free. Written end last, read end first, so that the handler never pairs one range's begin with another's end
+// to anything wider than both (a freed entry reads as empty).
+struct Entry {
+  std::atomic<uint64_t> begin{0};
+  std::atomic<uint64_t> end{0};
+};
+
+std::mutex g_mutex;  // writers of the table; rank 40
+Entry g_entries[kRanges];
+std::atomic<uint32_t> g_used{0};  // entries ever used: where the handler stops
+
+bool guarded(uint64_t address) {
+  const uint32_t used = g_used.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    const uint64_t end = g_entries[i].end.load(std::memory_order_acquire);
+    if (address < end && address >= g_entries[i].begin.load(std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
+// Async-signal-safe: loads and one system call.
+void on_bus_error(int signal_number, siginfo_t* info, void*) {
+  const uint64_t page = reinterpret_cast<uint64_t>(info->si_addr) & ~(kPage - 1);
+  if (guarded(page) &&
+      mmap(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+    return;
+  }
+  signal(signal_number, SIG_DFL);  // the access is repeated and ends the process
+}
+
+void install() {
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
+}  // namespace
+
+bool add(uint64_t begin, uint64_t end) {
+  static std::once_flag installed;
+  std::call_once(installed, install);
+  std::lock_guard lock(g_mutex);
+  const uint32_t used = g_used.load(std::memory_order_relaxed);
+  uint32_t i = 0;
+  while (i < used && g_entries[i].end.load(std::memory_order_relaxed) != 0) ++i;
+  if (i == kRanges) return false;
+  g_entries[i].begin.store(begin, std::memory_order_relaxed);
+  g_entries[i].end.store(end, std::memory_order_release);
+  if (i == used) g_used.store(used + 1, std::memory_order_release);
+  return true;
+}
+
+void remove(uint64_t begin) {
+  std::lock_guard lock(g_mutex);
+  const uint32_t used = g_used.load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < used; ++i) {
+    if (g_entries[i].end.load(std::memory_order_relaxed) == 0 || g_entries[i].begin.load(std::memory_order_relaxed) != begin) continue;
+    g_entries[i].end.store(0, std::memory_order_release);
+    return;
+  }
+}
+
+}  // namespace tube::proxy::bus_guard

@@ -1,0 +1,63 @@
+// One client's registered host memory: files of the client, mapped at the client's own addresses and registered with the driver.
+//
+// A registration is a range of bytes; its pages are mapped and registered once, however many registrations touch them (runs of pages
+// have a count). The client names the files and says which pages they are; nothing of it is believed: addresses are mapped only where
+// nothing else is, files must be ordinary ones long enough, and a file cut short later is caught (bus_guard.h). An address that is
+// taken in this process, by a library or by another client's registration, is refused with CUDA_ERROR_OUT_OF_MEMORY and one
+// line. Session thread only; bytes() from any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "base/unique_fd.h"
+#include "protocol/host_segment.h"
+#include "proxy/memory/ranges.h"
+
+namespace tube::proxy {
+
+struct Driver;
+
+class HostPages {
+ public:
+  // A segment whose file has arrived.
+  struct Segment {
+    wire::HostSegment untrusted;
+    int fd;
+  };
+
+  HostPages(const Driver& driver, Ranges& ranges) : driver_(driver), ranges_(ranges) {}
+  ~HostPages() { close(); }
+  HostPages(const HostPages&) = delete;
+  HostPages& operator=(const HostPages&) = delete;
+
+  // `segments` are exactly the pages of the range that are not mapped yet, in order.
+  CUresult add(uint32_t context, uint64_t untrusted_base, uint64_t untrusted_bytes, uint32_t flags, const std::vector<Segment>& segments);
+  // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED when no registration begins there. The GPU must be done with it.
+  CUresult remove(uint64_t untrusted_base);
+  void free_all(uint32_t context);
+  void close();
+  // Leaves everything mapped for good: the GPU may still use it.
+  void abandon() { runs_.clear(); }
+
+  uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Run {
+    uint64_t bytes = 0;
+    uint32_t registrations = 0;
+  };
+  CUresult map_run(uint64_t first, uint64_t last, uint32_t flags, const std::vector<Segment>& segments);
+  void unmap_run(uint64_t first, uint64_t bytes);
+
+  const Driver& driver_;
+  Ranges& ranges_;
+  std::map<uint64_t, Run> runs_;  // first page -> pages
+  std::atomic<uint64_t> bytes_{0};
+  uint32_t count_ = 0;
+};
+
+}  // namespace tube::proxy

@@ -1,0 +1,213 @@
+#include "proxy/memory/spare_segments.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "base/log.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/gpu/gpus.h"
+
+namespace tube::proxy {
+
+namespace {
+constexpr std::chrono::seconds kQuiet{60};
+
+uint64_t bytes_of(const PreparedSegment& segment) { return abi::kFirstBytes + (segment.more_chunks ? abi::kMoreChunksBytes : 0); }
+
+uint64_t bytes_of(const std::deque<PreparedSegment>& segments) {
+  uint64_t bytes = 0;
+  for (const PreparedSegment& segment : segments) bytes += bytes_of(segment);
+  return bytes;
+}
+}  // namespace
+
+SpareSegments::SpareSegments(const Driver& driver, Gpus& gpus, uint32_t fewest, std::function<void(bool too_many)> something_old,
+                             uint64_t most_old_bytes)
+    : driver_(driver), gpus_(gpus), fewest_(fewest), something_old_(std::move(something_old)), most_old_bytes_(most_old_bytes), target_(fewest) {}
+
+SpareSegments::~SpareSegments() {
+  close();
+  drop_old();
+}
+
+void SpareSegments::close() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wanted_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  std::lock_guard lock(mutex_);
+  for (auto* kept : {&ready_, &used_}) {
+    std::move(kept->begin(), kept->end(), std::back_inserter(old_));
+    kept->clear();
+  }
+}
+
+void SpareSegments::start() {
+  if (fewest_ == 0) return;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "tube-spares");
+    run();
+  });
+}
+
+Result<PreparedSegment> SpareSegments::make(const Driver& driver, uint64_t session_id) {
+  Result<shared::Segment> segment = shared::Segment::create(session_id);
+  if (!segment.ok()) return segment.error();
+  PreparedSegment made{segment.take(), 0, false};
+  CUresult error =
+      driver.cuMemHostRegister_v2(made.segment.registered(), abi::kRegisteredBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if (error == CUDA_SUCCESS) {
+    error = driver.cuMemHostGetDevicePointer_v2(&made.registered, made.segment.registered(), 0);
+    if (error != CUDA_SUCCESS) driver.cuMemHostUnregister(made.segment.registered());
+  }
+  if (error != CUDA_SUCCESS) return errorf("the driver refuses the shared segment: %s", result_text(driver, error).c_str());
+  return made;
+}
+
+Result<PreparedSegment> SpareSegments::take(uint64_t session_id) {
+  PreparedSegment spare;
+  {
+    std::lock_guard lock(mutex_);
+    failed_ = false;
+    if (bytes_of(old_) > most_old_bytes_) return errorf("%zu segments of functions that left cannot be given back to the driver", old_.size());
+    if (!ready_.empty()) {
+      spare = std::move(ready_.front());
+      ready_.pop_front();
+    } else if (fewest_ != 0) {
+      target_ = std::min(target_ * 2, kMostSpares);
+    }
+  }
+  if (fewest_ != 0) wanted_.notify_one();
+  if (spare.segment.valid()) {
+    spare.segment.header().session_id = session_id;
+    return spare;
+  }
+  driver_.cuCtxSetCurrent(gpus_[0].context);
+  return make(driver_, session_id);
+}
+
+SpareSegments::Counts SpareSegments::counts() const {
+  std::lock_guard lock(mutex_);
+  const auto ready = static_cast<uint32_t>(ready_.size());
+  return {ready + static_cast<uint32_t>(used_.size()) + wiping_, ready, unsettled_ == 0 && old_.empty()};
+}
+
+void SpareSegments::give_back(PreparedSegment used) {
+  if (fewest_ == 0) return retire(std::move(used));
+  bool too_many = false;
+  {
+    std::lock_guard lock(mutex_);
+    used_.push_back(std::move(used));
+    bound();
+    if (old_.empty()) return wanted_.notify_one();
+    too_many = too_many_old();
+  }
+  wanted_.notify_one();
+  if (something_old_) something_old_(too_many);
+}
+
+void SpareSegments::retire(PreparedSegment used) {
+  bool too_many = false;
+  {
+    std::lock_guard lock(mutex_);
+    old_.push_back(std::move(used));
+    too_many = too_many_old();
+  }
+  if (something_old_) something_old_(too_many);
+}
+
+// mutex_ is held.
+bool SpareSegments::too_many_old() const { return bytes_of(old_) >= limits::kKeptSegmentBytes; }
+
+// mutex_ is held. Those that grew go first: one costs as much as five others. While the janitor is held back, what is kept is used again
+// instead of growing old, so that it does not add up.
+void SpareSegments::bound() {
+  const auto large = [](const PreparedSegment& segment) { return segment.more_chunks; };
+  uint64_t bytes = wiping_bytes_ + bytes_of(ready_) + bytes_of(used_);
+  while (bytes > limits::kKeptSegmentBytes && !too_many_old()) {
+    const bool grew = std::any_of(ready_.begin(), ready_.end(), large) && std::none_of(used_.begin(), used_.end(), large);
+    std::deque<PreparedSegment>& from = grew ? ready_ : used_;
+    if (from.empty()) return;
+    auto first = std::find_if(from.begin(), from.end(), large);
+    if (first == from.end()) first = from.begin();
+    bytes -= bytes_of(*first);
+    old_.push_back(std::move(*first));
+    from.erase(first);
+  }
+}
+
+void SpareSegments::trim() {
+  std::lock_guard lock(mutex_);
+  std::move(used_.begin(), used_.end(), std::back_inserter(old_));
+  used_.clear();
+  while (ready_.size() > target_) {
+    old_.push_back(std::move(ready_.back()));
+    ready_.pop_back();
+  }
+}
+
+void SpareSegments::drop_old() {
+  std::deque<PreparedSegment> old;
+  {
+    std::lock_guard lock(mutex_);
+    if (old_.empty()) return;
+    old.swap(old_);
+    ++unsettled_;
+  }
+  driver_.cuCtxSetCurrent(gpus_[0].context);
+  for (PreparedSegment& each : old) {
+    driver_.cuMemHostUnregister(each.segment.registered());
+    if (each.more_chunks) driver_.cuMemHostUnregister(each.segment.more_chunks());
+  }
+  old.clear();
+  std::lock_guard lock(mutex_);
+  --unsettled_;
+}
+
+// Makes a used segment a ready one; false when there is none or no need.
+bool SpareSegments::clean_one(std::unique_lock<std::mutex>& lock) {
+  if (used_.empty() || ready_.size() >= kMostSpares) return false;
+  PreparedSegment segment = std::move(used_.front());
+  used_.pop_front();
+  ++wiping_;
+  wiping_bytes_ += bytes_of(segment);
+  lock.unlock();
+  segment.segment.wipe(segment.more_chunks);
+  segment.segment.begin(0);
+  lock.lock();
+  --wiping_;
+  wiping_bytes_ -= bytes_of(segment);
+  ready_.push_back(std::move(segment));
+  return true;
+}
+
+void SpareSegments::run() {
+  driver_.cuCtxSetCurrent(gpus_[0].context);
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    if (clean_one(lock)) continue;
+    if (ready_.size() < target_ && !failed_ && gpus_[0].failed.load() == 0) {
+      ++unsettled_;
+      lock.unlock();
+      Result<PreparedSegment> made = make(driver_, 0);
+      lock.lock();
+      --unsettled_;
+      if (made.ok()) {
+        ready_.push_back(made.take());
+      } else {
+        failed_ = true;
+        log_debug("no spare segment: %s", made.error().message.c_str());
+      }
+      continue;
+    }
+    if (wanted_.wait_for(lock, kQuiet) == std::cv_status::timeout) target_ = std::max(target_ / 2, fewest_);
+  }
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,119 @@
+// The places of a proxy: what holds one, who waits for one, and what is given back so that one becomes free.
+//
+// A function that used pinned memory leaves it registered in its place (PinnedRemains), until the janitor gives it back to the driver.
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/server/server.h"
+
+namespace tube::proxy {
+
+namespace {
+constexpr uint64_t kPlaceNs = 15'000'000'000;  // so long it waits: more than the janitor's patience, less than the hook's (kGreetTimeoutMs)
+}  // namespace
+
+uint32_t Server::free_slot() const {
+  std::lock_guard lock(mutex_);
+  const auto free = std::find(slots_.begin(), slots_.end(), Place::kFree);
+  return static_cast<uint32_t>(free - slots_.begin());
+}
+
+// mutex_ is held.
+size_t Server::places(Place what) const { return static_cast<size_t>(std::count(slots_.begin(), slots_.end(), what)); }
+
+std::string Server::no_place() const {
+  std::lock_guard lock(mutex_);
+  std::string text = std::to_string(places(Place::kFunction)) + " functions are connected";
+  if (const size_t pinned = places(Place::kPinned)) text += ", memory of " + std::to_string(pinned) + " that left is not yet given back";
+  if (const size_t lost = places(Place::kLost)) text += ", GPU work of " + std::to_string(lost) + " that left does not end";
+  return text + ": that makes " + std::to_string(limits::kClients) + ", the limit of a proxy";
+}
+
+// All places are taken, but some only by memory that the janitor can give back: this function waits, for so long from when it came.
+bool Server::place_to_come(uint64_t greeting) {
+  bool comes = false;
+  {
+    std::lock_guard lock(mutex_);
+    comes = places(Place::kFree) == 0 && places(Place::kPinned) != 0;
+  }
+  if (comes) {
+    const auto [since, first] = waiting_since_ns_.try_emplace(greeting, now_ns());
+    if (first) log_info("a function waits for a place");
+    comes = now_ns() - since->second < kPlaceNs;
+  }
+  if (!comes) waiting_since_ns_.erase(greeting);
+  return comes;
+}
+
+void Server::greet_waiting() {
+  if (waiting_.empty() || restarting_) return;
+  retire_pinned(limits::kPinnedReuseBytes, limits::kSparePlaces);
+  for (uint64_t id : std::exchange(waiting_, {})) greet(id);  // who has to wait on stays in line
+}
+
+// The longest retired are the janitor's, until at most `above_bytes` are left and `free_slots` places are free or will be. These are needed soon,
+// and now, where a function stands at the door.
+void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
+  bool more = false;
+  auto need = Janitor::Need::kAnyTime;
+  {
+    std::lock_guard lock(mutex_);
+    uint64_t bytes = 0;
+    for (const RetiredPinned& retired : retired_pinned_) bytes += retired.remains->bytes();
+    const size_t before = old_pinned_.size();
+    while (!retired_pinned_.empty() && (bytes > above_bytes || places(Place::kFree) + leaving_ < free_slots)) {
+      bytes -= retired_pinned_.front().remains->bytes();
+      old_pinned_.push_back(std::move(retired_pinned_.front()));
+      retired_pinned_.pop_front();
+      ++leaving_;
+    }
+    more = old_pinned_.size() != before;
+    if (leaving_ != 0 && places(Place::kFree) < free_slots) need = Janitor::Need::kSoon;
+    if (leaving_ != 0 && places(Place::kFree) == 0 && !waiting_.empty()) need = Janitor::Need::kNow;
+  }
+  if (more) janitor_.wake(need);
+  else if (need != Janitor::Need::kAnyTime) janitor_.hurry(need);
+}
+
+// The janitor's work, on its thread: before its turn, in it, and after it. Everything in clean_up() may wait for the whole context.
+void Server::collect_remains() {
+  std::lock_guard lock(mutex_);
+  remains_.closing = closing_;
+  remains_.all = closing_ || (resting_ && sessions_.empty());
+  for (; remains_.all && !retired_pinned_.empty(); ++leaving_) {
+    old_pinned_.push_back(std::move(retired_pinned_.front()));
+    retired_pinned_.pop_front();
+  }
+  std::move(old_pinned_.begin(), old_pinned_.end(), std::back_inserter(remains_.pinned));
+  old_pinned_.clear();
+}
+
+void Server::clean_up() {
+  modules_.unload_surplus();
+  if (remains_.all) {
+    modules_.unload_retired();
+    spares_.trim();
+  }
+  if (remains_.closing) {
+    modules_.unload_idle();
+    spares_.close();
+  }
+  spares_.drop_old();
+  for (RetiredPinned& retired : remains_.pinned) retired.remains.reset();
+}
+
+void Server::cleaned_up() {
+  {
+    std::lock_guard lock(mutex_);
+    for (const RetiredPinned& retired : remains_.pinned) slots_[retired.slot] = Place::kFree;
+    leaving_ -= remains_.pinned.size();
+  }
+  remains_.pinned.clear();
+  ring();
+}
+
+}  // namespace tube::proxy

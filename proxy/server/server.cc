@@ -1,0 +1,510 @@
+#include "proxy/server/server.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/runtime_dir.h"
+#include "protocol/device_info.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/common/version.h"
+#include "sharedmem/greeting.h"
+#include "sharedmem/socket.h"
+
+namespace tube::proxy {
+
+namespace {
+
+constexpr uint32_t kSourceShift = 56;  // in epoll's 64 bits: above, what it is, below, which one
+constexpr int kDoubtMs = 2;
+constexpr int kDoubtLooks = 50;
+constexpr int kDyingMs = 20;                 // between two steps of Session::let_waits_pass
+constexpr int kPlaceMs = 100;                // between looks whether who waits for a place can have one, or should be turned away after all
+constexpr uint64_t kRestNs = 1'000'000'000;  // without functions: then what they left is given back
+// For a session's end: four waits of its teardown, and as long again as one of them for calls that wait for the context.
+constexpr uint64_t kStopNs = uint64_t{5 * limits::kTeardownMs} * 1'000'000;
+constexpr uint32_t kCloseMs = 10'000;  // for what all of them left
+
+void drain(int fd) {
+  uint64_t ignored[16];
+  while (read(fd, ignored, sizeof(ignored)) > 0) {
+  }
+}
+
+}  // namespace
+
+Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
+    : driver_(driver),
+      gpus_(gpus),
+      options_(std::move(options)),
+      memory_(driver, gpus),
+      modules_(driver, gpus, options_.share_modules,
+               [this](uint32_t wait_ms) {
+                 janitor_.wake(Janitor::Need::kNow);
+                 return wait_ms != 0 && janitor_.finish(wait_ms);
+               }),
+      spares_(driver, gpus, options_.spares, [this](bool too_many) { janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime); }),
+      shared_{driver,
+              gpus,
+              memory_,
+              images_,
+              modules_,
+              options_.spin_us,
+              uint64_t{options_.coalesce_us} * 1000,
+              [this](uint32_t gpu, CUresult error, uint64_t session) { gpu_failed(gpu, error, session); },
+              [this](uint64_t session) {
+                {
+                  std::lock_guard lock(mutex_);
+                  done_.push_back(session);
+                }
+                ring();
+              },
+              {},
+              &spares_,
+              &janitor_,
+              options_.output},
+      started_ns_(now_ns()),
+      slots_(limits::kClients, Place::kFree),
+      janitor_(driver, gpus, {[this] { collect_remains(); }, [this] { clean_up(); }, [this] { cleaned_up(); }}) {
+  shared_.cores = options_.cores_to_share;
+}
+
+Server::~Server() { (void)close(); }
+
+// From sessions' threads and the janitor's: the server has something to look at in reap().
+void Server::ring() {
+  const uint64_t one = 1;
+  (void)!write(ended_fd_.get(), &one, sizeof(one));
+}
+
+Status Server::watch(int fd, Source source, uint64_t id, uint32_t events, int operation) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = static_cast<uint64_t>(source) << kSourceShift | id;
+  if (epoll_ctl(epoll_fd_.get(), operation, fd, &event) != 0) return errno_error(errno, "epoll_ctl");
+  return {};
+}
+
+Status Server::listen() {
+  Result<UniqueFd> info = gpus_.make_info_file(options_.workflow, options_.is_sim);
+  if (!info.ok()) return info.error();
+  info_ = info.take();
+  info_bytes_ = info::info_bytes(gpus_.count() < info::kMaxDevices ? gpus_.count() : info::kMaxDevices);
+  epoll_fd_.reset(epoll_create1(EPOLL_CLOEXEC));
+  ended_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  signal_fd_.reset(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!epoll_fd_.valid() || !ended_fd_.valid() || !signal_fd_.valid()) return errno_error(errno, "epoll, eventfd or signalfd");
+  socket_path_ = data_socket_path(options_.runtime_dir, options_.workflow);
+  control_path_ = control_socket_path(options_.runtime_dir, options_.workflow);
+  Inheritance& old = options_.inherited;
+  Result<UniqueFd> data = old.valid() ? Result<UniqueFd>(UniqueFd(old.data)) : shared::listen_unix(socket_path_, SOCK_SEQPACKET);
+  if (!data.ok()) return data.error();
+  listen_fd_ = data.take();
+  Result<UniqueFd> control = old.valid() ? Result<UniqueFd>(UniqueFd(old.control)) : shared::listen_unix(control_path_, SOCK_STREAM);
+  if (!control.ok()) return control.error();
+  control_fd_ = control.take();
+  if (Status s = listen_for_proxies(); !s.ok()) return s;
+  if (Status s = watch(listen_fd_.get(), Source::kListen, 0, EPOLLIN); !s.ok()) return s;
+  if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, EPOLLIN); !s.ok()) return s;
+  if (Status s = watch(signal_fd_.get(), Source::kSignal, 0, EPOLLIN); !s.ok()) return s;
+  for (int fd : old.greeting) expect_greeting(UniqueFd(fd));
+  return watch(ended_fd_.get(), Source::kEnded, 0, EPOLLIN);
+}
+
+// Until something is due that nobody tells.
+int Server::timeout_ms() const {
+  if (!doubtful_.empty()) return kDoubtMs;
+  if (!dying_.empty()) return kDyingMs;
+  if (!waiting_.empty() || control_waits_) return kPlaceMs;
+  if (alone_since_ns_ == 0) return -1;
+  const uint64_t passed_ns = now_ns() - alone_since_ns_;
+  return passed_ns < kRestNs ? static_cast<int>((kRestNs - passed_ns) / 1'000'000 + 1) : 0;
+}
+
+// Without functions for a while: nobody stands still now while what they left is given back.
+void Server::rest() {
+  if (alone_since_ns_ == 0 || now_ns() - alone_since_ns_ < kRestNs) return;
+  alone_since_ns_ = 0;
+  {
+    std::lock_guard lock(mutex_);
+    resting_ = true;
+  }
+  janitor_.wake();
+}
+
+Status Server::run() {
+  spares_.start();
+  while (!stopping_ && !restarting_) {
+    epoll_event events[32];
+    const int count = epoll_wait(epoll_fd_.get(), events, 32, timeout_ms());
+    if (count < 0 && errno != EINTR) return errno_error(errno, "epoll_wait");
+    rest();
+    for (int i = 0; i < count; ++i) on_event(events[i].data.u64, events[i].events);
+    settle_doubts();
+    help_the_dying();
+    greet_waiting();
+    drop_silent();
+  }
+  if (restarting_ && !stopping_) return {};
+  restarting_ = false;
+  // Nobody new may come while the old ones leave.
+  unlink(socket_path_.c_str());
+  all_ended_ = stop_sessions();
+  return {};
+}
+
+void Server::on_event(uint64_t tag, uint32_t events) {
+  const uint64_t id = tag & ((uint64_t{1} << kSourceShift) - 1);
+  switch (static_cast<Source>(tag >> kSourceShift)) {
+    case Source::kListen: accept_function(); break;
+    case Source::kControlListen: accept_control(); break;
+    case Source::kSignal:
+      drain(signal_fd_.get());
+      stopping_ = true;
+      break;
+    case Source::kEnded: reap(); break;
+    case Source::kGreeting: greet(id); break;
+    case Source::kFunction: function_hung_up(id); break;
+    case Source::kProcess: process_ended(id); break;
+    case Source::kControl: control_ready(id, events); break;
+    case Source::kBrokerListen: accept_proxy(); break;
+    case Source::kBroker: proxy_ready(id); break;
+  }
+}
+
+void Server::accept_function() {
+  while (true) {
+    Result<UniqueFd> socket = shared::accept_unix(listen_fd_.get());
+    if (!socket.ok()) {
+      if (socket.error().code != EAGAIN) log_warn("a function could not connect: %s", socket.error().message.c_str());
+      return;
+    }
+    // A connection that never greets costs one fd; more than a few of them are turned away.
+    if (greeting_.size() >= limits::kClients) continue;
+    expect_greeting(socket.take());
+  }
+}
+
+void Server::expect_greeting(UniqueFd socket) {
+  const uint64_t id = next_id_++;
+  if (watch(socket.get(), Source::kGreeting, id, EPOLLIN | EPOLLRDHUP).ok()) greeting_.emplace(id, std::move(socket));
+}
+
+void Server::greet(uint64_t id) {
+  auto it = greeting_.find(id);
+  if (it == greeting_.end()) return;
+  if (about_to_restart() || only_unfinished() || place_to_come(id)) {  // unread: we greet it later, or the next proxy does
+    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second.get(), nullptr);
+    waiting_.push_back(id);
+    return;
+  }
+  UniqueFd socket = std::move(it->second);
+  greeting_.erase(it);
+  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
+  const int fd = socket.get();
+  Result<handshake::Hello> hello = shared::receive_hello(fd);
+  if (!hello.ok()) {
+    log_info("a connection ended before it said what it is: %s", hello.error().message.c_str());
+    return;
+  }
+  handshake::Refusal refusal = handshake::Refusal::kNone;
+  UniqueFd spare(fcntl(fd, F_DUPFD_CLOEXEC, 0));  // admit may consume the socket before it fails
+  Status admitted = admit(std::move(socket), *hello, &refusal);
+  if (admitted.ok()) return;
+  log_warn("function '%s' (pid %d) is turned away: %s", hello->function_name, hello->pid, admitted.error().message.c_str());
+  (void)shared::send_refusal(spare.get(), wire::kProtocolHash, kVersion, refusal, admitted.error().message);
+}
+
+Result<uint32_t> Server::choose_window(uint32_t free_windows) {
+  for (uint32_t candidate = 0; candidate < windows::kCandidates; ++candidate) {
+    if ((free_windows & 1u << candidate) != 0 && memory_.take_window(candidate)) return candidate;
+  }
+  return errorf(
+      "no address window is free in both the proxy and the function (the function offers mask 0x%x); "
+      "see the proxy's log for the mapping in the way, or unset the address-space limit (ulimit -v)",
+      free_windows);
+}
+
+Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::Refusal* refusal) {
+  std::string why;
+  Result<shared::PeerCredentials> peer = shared::peer_credentials(socket.get());
+  *refusal = handshake::Refusal::kUid;
+  if (!peer.ok()) return peer.error();
+  if (peer->uid != geteuid()) return errorf("it runs as user %u, this proxy as %u", peer->uid, geteuid());
+  *refusal = shared::check_versions(hello, wire::kProtocolHash, kVersion, &why);
+  if (*refusal != handshake::Refusal::kNone) return errorf("%s", why.c_str());
+  *refusal = handshake::Refusal::kStopping;
+  if (stopping_) return errorf("the proxy is stopping");
+  *refusal = handshake::Refusal::kGpu;
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
+    const uint32_t failed = gpus_[gpu].failed.load();
+    if (failed != 0)
+      return errorf("GPU %u is in an error state (%s); the proxy starts anew when its last function has left", gpu,
+                    result_text(driver_, static_cast<CUresult>(failed)).c_str());
+  }
+  Client client;
+  *refusal = handshake::Refusal::kTooManyClients;
+  client.slot = free_slot();
+  if (client.slot >= limits::kClients) return errorf("%s", no_place().c_str());
+  *refusal = handshake::Refusal::kNoWindow;
+  Result<uint32_t> window = choose_window(hello.free_windows);
+  if (!window.ok()) return window.error();
+  client.window = *window;
+  client.id = next_id_++;
+  client.pid = peer->pid;
+  client.name = hello.function_name;
+  *refusal = handshake::Refusal::kOutOfMemory;
+  const int fd = socket.get();
+  auto session = std::make_unique<Session>(shared_, client, std::move(socket));
+  if (Status status = session->open(); !status.ok()) return status;
+  handshake::Welcome welcome = shared::make_welcome(wire::kProtocolHash, kVersion);
+  welcome.session_id = client.id;
+  welcome.window = client.window;
+  welcome.client_slot = client.slot;
+  welcome.device_count = gpus_.count();
+  welcome.spin_us = options_.spin_us;
+  welcome.info_bytes = info_bytes_;
+  const int segment_fd = session->segment().fd();
+  const int pinned_fd = session->pinned_fd();  // from here on the session's thread may close it
+  // Running before the client hears of it, so that it never sees a segment in state kStarting.
+  session->start();
+  Status sent = shared::send_welcome(fd, welcome, segment_fd, pinned_fd, info_.get());
+  if (sent.ok()) sent = watch(fd, Source::kFunction, client.id, EPOLLRDHUP);
+  if (!sent.ok()) {
+    session->request_stop(abi::ProxyState::kStopping);
+    session->join();
+    return sent;
+  }
+  watch_process(client.id, client.pid);
+  ++sessions_started_;
+  log_info("function '%s' (pid %d) joined as session %lu", client.name.c_str(), client.pid, client.id);
+  alone_since_ns_ = 0;
+  std::lock_guard lock(mutex_);
+  resting_ = false;
+  slots_[client.slot] = Place::kFunction;
+  sessions_.emplace(client.id, std::move(session));
+  return {};
+}
+
+void Server::function_hung_up(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  auto it = sessions_.find(id);
+  if (it == sessions_.end()) return;
+  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second->socket_fd(), nullptr);
+  doubtful_.push_back({id, 0});
+}
+
+// The socket hangs up only when its last copy closes, and a child made by a raw clone(2) keeps one: the process itself tells
+// that it ended. Where it cannot be watched (other PID namespace, old kernel), socket and life lock decide alone.
+void Server::watch_process(uint64_t id, pid_t pid) {
+  if (pid <= 0) return;
+  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.valid()) {
+    if (errno == ESRCH) doubtful_.push_back({id, 0});
+    return;
+  }
+  if (watch(process.get(), Source::kProcess, id, EPOLLIN).ok()) processes_.insert_or_assign(id, std::move(process));
+}
+
+void Server::process_ended(uint64_t id) {
+  if (processes_.erase(id) != 0) doubtful_.push_back({id, 0});
+}
+
+// A socket that hung up is mostly a dead client. One that closed its descriptors and goes on still holds its life lock; a
+// dying one may hold it for a moment longer than its socket, so look a few times before leaving it to the session's own looks.
+void Server::settle_doubts() {
+  std::erase_if(doubtful_, [this](Doubt& doubt) {
+    std::lock_guard lock(mutex_);
+    auto it = sessions_.find(doubt.session);
+    if (it == sessions_.end()) return true;
+    if (!it->second->client_alive(false)) {
+      it->second->request_stop(abi::ProxyState::kRunning);
+      const bool known = std::any_of(dying_.begin(), dying_.end(), [&](const Dying& dying) { return dying.session == doubt.session; });
+      if (!known) dying_.push_back({doubt.session, now_ns()});
+      return true;
+    }
+    if (++doubt.looks < kDoubtLooks) return false;
+    log_info("function '%s' (pid %d) closed its connection and goes on without it", it->second->client().name.c_str(), it->second->client().pid);
+    it->second->look_again();
+    return true;
+  });
+}
+
+// A session may be in a driver call that waits for a stream which waits for the client.
+void Server::help_the_dying() {
+  const uint64_t now = now_ns();
+  if (dying_.empty() || now < next_help_ns_) return;
+  next_help_ns_ = now + uint64_t{kDyingMs} * 1'000'000;
+  std::lock_guard lock(mutex_);
+  std::erase_if(dying_, [this](const Dying& dying) {
+    const auto it = sessions_.find(dying.session);
+    if (it == sessions_.end()) return true;
+    it->second->let_waits_pass();
+    return false;
+  });
+  look_for_stuck();
+}
+
+// Threads of dead clients may stand in the driver for good, behind work that only these could have ended. Who is there lives with it;
+// when nobody is, the proxy starts anew. mutex_ is held.
+void Server::look_for_stuck() {
+  const auto stuck = [now = now_ns()](const Dying& dying) { return now - dying.since_ns > uint64_t{limits::kStuckMs} * 1'000'000; };
+  if (dying_.empty() || dying_.size() < sessions_.size() || !std::all_of(dying_.begin(), dying_.end(), stuck)) return;
+  log_error("%zu functions are gone but stand in the driver, and no other is left: the proxy starts anew", dying_.size());
+  restarting_ = true;
+}
+
+void Server::reap() {
+  drain(ended_fd_.get());
+  std::vector<std::unique_ptr<Session>> gone;
+  {
+    std::lock_guard lock(mutex_);
+    for (uint64_t id : done_) {
+      auto it = sessions_.find(id);
+      if (it == sessions_.end()) continue;
+      Session& session = *it->second;
+      epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, session.socket_fd(), nullptr);
+      if (auto remains = session.take_pinned_remains(); remains != nullptr) {
+        retired_pinned_.push_back({session.client().slot, std::move(remains)});
+        slots_[session.client().slot] = Place::kPinned;
+      } else {
+        slots_[session.client().slot] = session.abandoned() ? Place::kLost : Place::kFree;
+      }
+      if (session.poisoned() || session.unfinished()) ++sessions_killed_;
+      work_is_left_ |= session.abandoned();
+      gone.push_back(std::move(it->second));
+      sessions_.erase(it);
+      processes_.erase(id);
+    }
+    done_.clear();
+  }
+  sessions_ended_ += gone.size();
+  for (const auto& session : gone) {
+    log_info("function '%s' (pid %d) left after %lu records, %lu launches in %lu graphs", session->client().name.c_str(), session->client().pid,
+             session->stats().records.load(), session->stats().run_launches.load(), session->stats().runs.load());
+  }
+  const bool any_left = !gone.empty();
+  gone.clear();
+  retire_pinned(limits::kPinnedReuseBytes, limits::kSparePlaces);
+  std::lock_guard lock(mutex_);
+  if (any_left) alone_since_ns_ = sessions_.empty() ? now_ns() : 0;
+  if (sessions_.empty() && (has_failed_gpu() || work_is_left_)) {
+    log_warn("no function is left on the context, which %s: the proxy starts anew", has_failed_gpu() ? "is dead" : "has work that does not end");
+    restarting_ = true;
+  }
+}
+
+bool Server::has_failed_gpu() const {
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
+    if (gpus_[gpu].failed.load() != 0) return true;
+  }
+  return false;
+}
+
+// mutex_ is held.
+bool Server::nobody_lives() {
+  return std::none_of(sessions_.begin(), sessions_.end(), [](const auto& entry) { return entry.second->client_alive(false); });
+}
+
+// Whoever still has a session here is dead and only being cleared away.
+bool Server::about_to_restart() {
+  if (restarting_) return true;
+  if (!has_failed_gpu() && !work_is_left_) return false;
+  std::lock_guard lock(mutex_);
+  return nobody_lives();
+}
+
+// Nobody is here but functions that are gone, and work of theirs is not over. It may never be: then the proxy starts anew (look_for_stuck),
+// which somebody who came meanwhile would keep it from, standing behind that work.
+bool Server::only_unfinished() {
+  std::lock_guard lock(mutex_);
+  const bool unfinished = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) { return !entry.second->work_is_over(); });
+  return unfinished && nobody_lives();
+}
+
+Inheritance Server::hand_over() {
+  Inheritance heir{listen_fd_.release(), control_fd_.release(), options_.inherited.restarts + 1, {}};
+  for (auto& [id, socket] : greeting_) heir.greeting.push_back(socket.release());
+  greeting_.clear();
+  return heir;
+}
+
+// From a session's thread, once per GPU: later reports of the same death say nothing new.
+void Server::gpu_failed(uint32_t gpu, CUresult error, uint64_t reporter) {
+  uint32_t none = 0;
+  if (!gpus_[gpu].failed.compare_exchange_strong(none, static_cast<uint32_t>(error))) return;
+  log_error("GPU %u: the shared context is dead: %s; all functions on it end. Last launched kernels:", gpu, result_text(driver_, error).c_str());
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, session] : sessions_) {
+    const std::string* kernel = session->last_kernel();
+    if (session->current_gpu() == gpu) {
+      log_error("  %s'%s' (pid %d): %s", id == reporter ? "reported by " : "", session->client().name.c_str(), session->client().pid,
+                kernel != nullptr ? kernel->c_str() : "none");
+    }
+    session->store_sticky(gpu, error);
+  }
+}
+
+// False: one does not end.
+bool Server::stop_sessions() {
+  std::map<uint64_t, std::unique_ptr<Session>> all;
+  {
+    std::lock_guard lock(mutex_);
+    all.swap(sessions_);
+  }
+  for (auto& [id, session] : all) session->request_stop(abi::ProxyState::kStopping);
+  const uint64_t begin_ns = now_ns();
+  bool ended = true;
+  for (auto& [id, session] : all) {
+    const uint64_t gone_ns = std::min(now_ns() - begin_ns, kStopNs);
+    ended = session->ends_within(kStopNs - gone_ns) && ended;
+  }
+  if (!ended) {
+    for (auto& [id, session] : all) (void)session.release();  // its thread goes on in the driver
+    return false;
+  }
+  sessions_ended_ += all.size();
+  std::lock_guard lock(mutex_);
+  for (auto& [id, session] : all) {
+    if (auto remains = session->take_pinned_remains()) retired_pinned_.push_back({session->client().slot, std::move(remains)});
+  }
+  return true;
+}
+
+bool Server::close() {
+  const bool ended = stop_sessions() && all_ended_;
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  const bool closed = ended && janitor_.finish(kCloseMs);
+  unlink_sockets();
+  return closed;
+}
+
+void Server::unlink_sockets() {
+  if (listen_fd_.valid()) unlink(socket_path_.c_str());
+  if (control_fd_.valid()) unlink(control_path_.c_str());
+  listen_fd_.reset();
+  control_fd_.reset();
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,75 @@
+#include "proxy/session/external_waits.h"
+
+#include <poll.h>
+
+#include <set>
+
+#include "base/clock.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/session/stream_order.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr int kStepMs = 1;
+
+}  // namespace
+
+size_t ExternalWaits::count() const {
+  size_t count = 0;
+  for (const Call& call : calls_) count += call.waits.size();
+  return count;
+}
+
+void ExternalWaits::drop_passed(const Driver& driver) {
+  std::erase_if(calls_, [&](const Call& call) {
+    if (driver.cuEventQuery(call.behind) == CUDA_ERROR_NOT_READY) return false;
+    driver.cuEventDestroy_v2(call.behind);
+    return true;
+  });
+}
+
+void ExternalWaits::add(const Driver& driver, CUstream stream, uint32_t context, std::span<const uint64_t> semaphores,
+                        std::span<const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> params) {
+  drop_passed(driver);
+  if (count() + semaphores.size() > kMost) return;
+  if (is_capturing(driver, stream)) return;
+  Call call{nullptr, context, {}};
+  if (driver.cuEventCreate(&call.behind, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return;
+  if (driver.cuEventRecord(call.behind, stream) != CUDA_SUCCESS) {
+    driver.cuEventDestroy_v2(call.behind);
+    return;
+  }
+  for (size_t i = 0; i < semaphores.size(); ++i) call.waits.push_back({semaphores[i], params[i].params.fence.value, false});
+  calls_.push_back(std::move(call));
+}
+
+void ExternalWaits::release(const Driver& driver, uint32_t timeout_ms, const Signal& signal) {
+  const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
+  for (drop_passed(driver); !calls_.empty() && now_ns() < deadline; drop_passed(driver)) {
+    std::set<uint64_t> asked;
+    for (Call& call : calls_) {
+      for (Wait& wait : call.waits) {
+        if (!asked.insert(wait.semaphore).second || wait.signalled) continue;
+        wait.signalled = true;
+        signal(call.context, wait.semaphore, wait.value);
+      }
+    }
+    poll(nullptr, 0, kStepMs);
+  }
+}
+
+void ExternalWaits::forget(const Driver& driver, uint32_t context) {
+  std::erase_if(calls_, [&](const Call& call) {
+    if (call.context != context) return false;
+    driver.cuEventDestroy_v2(call.behind);
+    return true;
+  });
+}
+
+void ExternalWaits::forget_all(const Driver& driver) {
+  for (const Call& call : calls_) driver.cuEventDestroy_v2(call.behind);
+  calls_.clear();
+}
+
+}  // namespace tube::proxy

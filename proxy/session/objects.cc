@@ -1,0 +1,135 @@
+#include "proxy/session/objects.h"
+
+#include "proxy/common/client_limits.h"
+
+namespace tube::proxy {
+
+namespace {
+constexpr uint32_t plain_index(uint32_t index) { return index & ~wire::kProxyMade; }
+constexpr bool proxy_made(uint64_t id) { return (wire::id_index(id) & wire::kProxyMade) != 0; }
+}  // namespace
+
+Object* Objects::Range::at(uint32_t index) const {
+  const uint32_t page = index / kPage;
+  if (page >= pages.size() || pages[page] == nullptr) return nullptr;
+  return &(*pages[page])[index % kPage];
+}
+
+Object& Objects::Range::grow(uint32_t index) {
+  const uint32_t page = index / kPage;
+  if (page >= pages.size()) pages.resize(page + 1);
+  if (pages[page] == nullptr) pages[page] = std::make_unique<Page>();
+  return (*pages[page])[index % kPage];
+}
+
+const Object* Objects::peek(wire::Kind kind, uint64_t untrusted_id) const {
+  const uint32_t index = plain_index(wire::id_index(untrusted_id));
+  if (index == 0 || index >= limits::kObjectIndex) return nullptr;
+  const Table& t = table(kind);
+  return (proxy_made(untrusted_id) ? t.proxy : t.client).at(index);
+}
+
+CUresult Objects::admit(wire::Kind kind, uint64_t untrusted_id) const {
+  const uint32_t index = wire::id_index(untrusted_id);
+  if (index == 0 || index >= limits::kObjectIndex) return CUDA_ERROR_INVALID_VALUE;
+  if (count(kind) >= limits::objects(kind)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const Object* object = peek(kind, untrusted_id);
+  return object != nullptr && object->live ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context, std::unique_ptr<ObjectState> state) {
+  if (CUresult error = admit(kind, untrusted_id); error != CUDA_SUCCESS) return error;
+  Table& t = table(kind);
+  Object& object = t.client.grow(wire::id_index(untrusted_id));
+  object = Object{raw, wire::id_generation(untrusted_id), context, 0, true, std::move(state)};
+  t.count.fetch_add(1, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_t owner) {
+  Table& t = table(kind);
+  if (auto known = t.by_raw.find(raw); known != t.by_raw.end()) return known->second;
+  if (count(kind) >= limits::objects(kind)) return 0;
+  uint32_t index = 0;
+  if (!t.free_indices.empty()) {
+    index = t.free_indices.back();
+    t.free_indices.pop_back();
+  } else if (t.next_index < limits::kObjectIndex) {
+    index = t.next_index++;
+  } else {
+    return 0;
+  }
+  Object& object = t.proxy.grow(index);
+  object = Object{raw, object.generation + 1, context, owner, true, nullptr};
+  const uint64_t id = wire::make_id(index | wire::kProxyMade, object.generation);
+  t.by_raw.emplace(raw, id);
+  t.count.fetch_add(1, std::memory_order_relaxed);
+  return id;
+}
+
+Object* Objects::find(wire::Kind kind, uint64_t untrusted_id) {
+  Object* object = const_cast<Object*>(peek(kind, untrusted_id));
+  if (object == nullptr || !object->live || object->generation != wire::id_generation(untrusted_id)) return nullptr;
+  return object;
+}
+
+bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
+  Object* object = find(kind, untrusted_id);
+  if (object == nullptr) return false;
+  Table& t = table(kind);
+  if (proxy_made(untrusted_id)) {
+    t.by_raw.erase(object->raw);
+    t.free_indices.push_back(plain_index(wire::id_index(untrusted_id)));
+  }
+  object->live = false;
+  object->raw = 0;
+  object->state.reset();
+  t.count.fetch_sub(1, std::memory_order_relaxed);
+  return true;
+}
+
+void Objects::erase_owned(wire::Kind kind, uint64_t owner) {
+  for (uint64_t id : ids(kind)) {
+    if (Object* object = find(kind, id); object != nullptr && object->owner == owner) erase(kind, id);
+  }
+}
+
+void Objects::change_owner(wire::Kind kind, uint64_t owner, uint64_t heir) {
+  for (uint64_t id : ids(kind)) {
+    if (Object* object = find(kind, id); object != nullptr && object->owner == owner) object->owner = heir;
+  }
+}
+
+void Objects::rebind(wire::Kind kind, uint64_t id, uint64_t raw) {
+  Object* object = find(kind, id);
+  if (object == nullptr || !proxy_made(id)) return;
+  Table& t = table(kind);
+  t.by_raw.erase(object->raw);
+  t.by_raw[raw] = id;
+  object->raw = raw;
+}
+
+uint64_t Objects::adopted(wire::Kind kind, uint64_t raw) const {
+  auto known = table(kind).by_raw.find(raw);
+  return known != table(kind).by_raw.end() ? known->second : 0;
+}
+
+std::vector<uint64_t> Objects::ids(wire::Kind kind) const {
+  std::vector<uint64_t> found;
+  const Table& t = table(kind);
+  found.reserve(count(kind));
+  auto collect = [&](const Range& range, uint32_t bit) {
+    for (uint32_t page = 0; page < range.pages.size(); ++page) {
+      if (range.pages[page] == nullptr) continue;
+      for (uint32_t slot = 0; slot < kPage; ++slot) {
+        const Object& object = (*range.pages[page])[slot];
+        if (object.live) found.push_back(wire::make_id((page * kPage + slot) | bit, object.generation));
+      }
+    }
+  };
+  collect(t.client, 0);
+  collect(t.proxy, wire::kProxyMade);
+  return found;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,429 @@
+#include "proxy/session/session.h"
+
+#include <sys/socket.h>
+
+#include <pthread.h>
+#include <csignal>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/futex.h"
+#include "base/log.h"
+#include "policies/spin.h"
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/gpu/quiet_calls.h"
+#include "proxy/memory/spare_segments.h"
+#include "sharedmem/accessors.h"
+#include "sharedmem/chunks.h"
+#include "sharedmem/greeting.h"
+#include "sharedmem/replies.h"
+#include "sharedmem/words.h"
+
+namespace tube::proxy {
+
+namespace {
+
+// The number of a GPU's primary context (protocol/handle_id.h).
+constexpr uint32_t primary_of(uint32_t gpu) { return gpu + 1; }
+
+}  // namespace
+
+Session::Session(Shared& shared, Client client, UniqueFd socket)
+    : shared_(shared),
+      client_(std::move(client)),
+      socket_(std::move(socket)),
+      waiter_(shared.spin_us),
+      run_graphs_(shared.driver, {limits::kRunGraphs, limits::kRunGraphBytes}),
+      memory_(shared.memory, ranges_, client_.id),
+      pinned_(shared.driver, ranges_),
+      imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
+      host_pages_(shared.driver, ranges_),
+      started_ns_(now_ns()) {
+  waiter_.count_into(&stats_.waits);
+  memory_.set_window(client_.window);
+  imports_.set_window(client_.window);
+  ranges_.on_pinned_end([this](const Range& range) { waits_.forget(range.base, range.bytes); });
+}
+
+Session::~Session() {
+  join();
+  teardown();
+  user_object_ends_.close();  // the driver tells of the last references whenever it likes
+  // The GPU may still write to it.
+  if (abandoned()) new shared::Segment(std::move(segment_));
+  if (!segment_goes_back_) return;
+  // Nobody asks this session anything any more: now the segment may go to the next one.
+  PreparedSegment segment{std::move(segment_), registered_, more_chunks_};
+  if (segment_used_again_) shared_.spares->give_back(std::move(segment));
+  else shared_.spares->retire(std::move(segment));
+}
+
+Status Session::open() {
+  if (shared_.spares == nullptr) (void)make_current(0);
+  Result<PreparedSegment> prepared = shared_.spares != nullptr ? shared_.spares->take(client_.id) : SpareSegments::make(driver(), client_.id);
+  if (!prepared.ok()) return prepared.error();
+  segment_ = std::move(prepared->segment);
+  registered_ = prepared->registered;
+  more_chunks_ = prepared->more_chunks;
+  segment_registered_ = true;
+  if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
+  for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu) contexts_.try_emplace(primary_of(gpu), driver(), primary_of(gpu), gpu, 0u);
+  reader_ = std::make_unique<shared::RingReader>(segment_);
+  shared::proxy_store_spin(segment_.header(), shared_.spin_us);
+  return {};
+}
+
+CUresult Session::take_more_chunks() {
+  if (more_chunks_) return CUDA_SUCCESS;
+  if (Status status = segment_.allocate_more_chunks(); !status.ok()) {
+    log_warn("function '%s' (pid %d) goes on with %u staging chunks: %s", client_.name.c_str(), client_.pid, abi::kFirstChunks,
+             status.error().message.c_str());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const CUresult error =
+      driver().cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  more_chunks_ = error == CUDA_SUCCESS;
+  return error;
+}
+
+void Session::start() {
+  shared::proxy_store_state(segment_.header(), abi::ProxyState::kRunning);
+  thread_ = std::thread([this] {
+    char name[16];
+    std::snprintf(name, sizeof(name), "tube-%lu", client_.id);
+    pthread_setname_np(pthread_self(), name);
+    run();
+  });
+}
+
+void Session::request_stop(abi::ProxyState state) {
+  if (state != abi::ProxyState::kRunning) shared::proxy_store_state(segment_.header(), state);
+  stop_.store(true, std::memory_order_release);
+  shared::wake_reader(segment_.header());
+}
+
+void Session::join() {
+  (void)ends_within(UINT64_MAX);
+  if (thread_.joinable()) thread_.join();
+}
+
+bool Session::ends_within(uint64_t timeout_ns) {
+  if (!thread_.joinable()) return true;
+  // A hostile client may have put the thread to sleep again behind the stop's wake-up.
+  constexpr uint64_t kAgainNs = 50'000'000;
+  const uint64_t begin_ns = now_ns();
+  while (shared::atomic(over_).load(std::memory_order_acquire) == 0) {
+    if (now_ns() - begin_ns > timeout_ns) return false;
+    futex_wait(&over_, 0, kAgainNs);
+    if (!stopping()) continue;
+    shared::wake_reader(segment_.header());
+    let_waits_pass();
+  }
+  return true;
+}
+
+void Session::run() {
+  thread_gpu_ = 0xffffffffu;
+  (void)make_current(0);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  driver().cuThreadExchangeStreamCaptureMode(&mode);
+  const auto lives = [](void* session, bool socket_says) { return static_cast<Session*>(session)->client_alive(socket_says); };
+  const shared::Peer peer{socket_.get(), &segment_.header(), &stop_, 0, lives, this};
+  bool looked = false;
+  shared_.awake.fetch_add(1, std::memory_order_relaxed);
+  while (!stop_.load(std::memory_order_relaxed)) {
+    executing_.store(true, std::memory_order_relaxed);
+    const bool went_on = step() || held_go_on();
+    executing_.store(false, std::memory_order_relaxed);
+    if (went_on) {
+      // Who sends records has its life lock by now: from here on that lock decides whether it lives.
+      if (!looked) (void)client_alive(true);
+      looked = true;
+      continue;
+    }
+    if (stop_.load(std::memory_order_relaxed)) break;
+    idle_.store(true, std::memory_order_relaxed);
+    share_spinning();
+    if (reader_->wait(waiter_, peer, &shared_.awake) != shared::WaitResult::kDone) break;
+    idle_.store(false, std::memory_order_relaxed);
+  }
+  stop_.store(true, std::memory_order_relaxed);
+  shared_.awake.fetch_sub(1, std::memory_order_relaxed);
+  teardown();
+  if (shared_.ended) shared_.ended(client_.id);
+  shared::atomic(over_).store(1, std::memory_order_release);
+  futex_wake(&over_, 1);
+}
+
+// How long this session and its client may spin, now that so many are awake.
+void Session::share_spinning() {
+  if (shared_.cores == 0) return;
+  const uint32_t share = policies::spin_share(shared_.cores, shared_.awake.load(std::memory_order_relaxed));
+  const uint32_t spin_us = shared_.spin_us * share / policies::kWholeShare;
+  waiter_.set_spin_us(spin_us);
+  shared::proxy_store_spin(segment_.header(), spin_us);
+}
+
+void Session::drain_for_test() {
+  (void)make_current(0);
+  while (!stopping() && step()) {
+  }
+  end_runs();
+}
+
+// One record; false when there is none.
+bool Session::step() {
+  switch (reader_->next()) {
+    case shared::RingReader::Next::kEmpty: return false;
+    case shared::RingReader::Next::kBad: poison(abi::PoisonReason::kBadRecord, reader_->bad_reason()); return false;
+    case shared::RingReader::Next::kRecord: execute(); return true;
+  }
+  return false;
+}
+
+// What a client may ask although the context has died: what its kernels wrote before.
+bool Session::works_without_gpu(uint32_t call) { return call == static_cast<uint32_t>(wire::Call::tubeCollectOutput); }
+
+void Session::execute() {
+  const abi::RecordHeader& header = reader_->header();
+  record_ = &header;
+  const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
+  Stats::add(stats_.records);
+  Stats::add(stats_.record_bytes, header.size_bytes);
+  if (header.call < wire::kCallCount) Stats::add(stats_.calls[header.call]);
+  CUresult result = CUDA_SUCCESS;
+  reply_.start(0);
+  if (coalescing()) prepare_runs(header);
+  ContextShare* share = context();
+  if (share == nullptr) {
+    result = CUDA_ERROR_INVALID_CONTEXT;
+  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed); failed != 0 && !works_without_gpu(header.call)) {
+    result = static_cast<CUresult>(failed);
+    shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
+  } else {
+    if (header.context != 0 && home_ != primary_of(share->gpu)) {
+      home_ = primary_of(share->gpu);
+      session_works_on(shared_.gpus[share->gpu].device);
+    }
+    result = make_current(*share);
+    if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
+    if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
+  }
+  if (result != CUDA_SUCCESS) Stats::add(stats_.errors);
+  if (!poisoned()) {
+    if (header.reply_slot != abi::kNoReply) {
+      Stats::add(stats_.round_trips);
+      Stats::add(stats_.reply_bytes, reply_.bytes().size());
+      if (header.call < wire::kCallCount) Stats::add(stats_.waited_calls[header.call]);
+      if (result != CUDA_SUCCESS) settle(header);  // before the client can use the word or chunk for something else
+      shared::complete_reply(segment_, header.reply_slot, header.sequence, result, reply_.bytes());
+    } else if (result != CUDA_SUCCESS) {
+      log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid, wire::call_name(header.call),
+                result_text(driver(), result).c_str());
+      shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
+      settle(header);
+    }
+  }
+  if (trace_ != nullptr) trace_->add(header.call, seen_ns, now_ns());
+  reader_->consume();
+}
+
+// Every session of that GPU gets to see it. This one's before anything tells its client that the call is over, whoever was first to report.
+void Session::report_if_sticky(uint32_t gpu, CUresult error) {
+  if (!is_sticky(error) || !shared_.gpu_failed) return;
+  shared_.gpu_failed(gpu, error, client_.id);
+  if (const uint32_t failed = shared_.gpus[gpu].failed.load(std::memory_order_relaxed); failed != 0) {
+    shared::proxy_store_sticky_error(segment_.header(), failed);
+  }
+}
+
+// A record failed whose effect somebody waits for: the GPU will not write the word or hand the chunk back, so we do. An error that
+// nobody is answered is stored by now: who sees the word looks for it.
+void Session::settle(const abi::RecordHeader& header) {
+  const auto record = [&]<class X>(X call) {
+    if (reader_->payload().size() >= sizeof(call)) std::memcpy(&call, reader_->payload().data(), sizeof(call));
+    return call;
+  };
+  const auto complete = [&](uint32_t untrusted_word, uint64_t untrusted_value) {
+    if (!shared::valid_word(untrusted_word) || untrusted_value >= limits::kWordValue) return;
+    shared::proxy_completes_word(segment_.word(untrusted_word), untrusted_value);
+  };
+  const auto hand_back = [&](uint32_t untrusted_chunk, uint64_t untrusted_state) {
+    if (untrusted_chunk >= chunks() || untrusted_state > abi::kChunkFilled) return;
+    shared::store_word(segment_.chunk_state(untrusted_chunk), untrusted_state);
+  };
+  switch (static_cast<wire::Call>(header.call)) {
+    case wire::Call::tubeSignal: {
+      const auto call = record(wire::tubeSignal{});
+      return complete(call.word, call.value);
+    }
+    case wire::Call::tubeEventRecord: {
+      const auto call = record(wire::tubeEventRecord{});
+      return complete(call.word, call.value);
+    }
+    case wire::Call::tubeHostFunc: {
+      const auto call = record(wire::tubeHostFunc{});
+      return complete(call.reached, call.value);
+    }
+    case wire::Call::tubeCopyChunk: {
+      const auto call = record(wire::tubeCopyChunk{});
+      return hand_back(call.chunk, call.direction == 0 ? abi::kChunkFree : abi::kChunkFilled);
+    }
+    case wire::Call::tubeCopy3D: {
+      const auto call = record(wire::tubeCopy3D{});
+      return hand_back(call.release_chunk, call.release_value);
+    }
+    default: return;  // of some hundred calls these five
+  }
+}
+
+CUresult Session::make_current(uint32_t gpu, CUcontext context) {
+  if (thread_gpu_ == gpu && thread_context_ == context) return CUDA_SUCCESS;
+  if (gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
+  CUresult error = driver().cuCtxSetCurrent(context != nullptr ? context : shared_.gpus[gpu].context);
+  if (error != CUDA_SUCCESS) return error;
+  thread_gpu_ = gpu;
+  thread_context_ = context;
+  gpu_.store(gpu, std::memory_order_relaxed);
+  used_gpus_.fetch_or(1u << (gpu & 31), std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+ContextShare* Session::context() {
+  if (record_->context != 0) return context(record_->context);
+  return context(home_ != 0 ? home_ : primary_of(0));
+}
+
+ContextShare* Session::context(uint32_t untrusted_number) {
+  if (last_context_ != nullptr && last_context_->number == untrusted_number) return last_context_;
+  auto found = contexts_.find(untrusted_number);
+  if (found == contexts_.end()) return nullptr;
+  last_context_ = &found->second;
+  return last_context_;
+}
+
+CUresult Session::create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags) {
+  if (untrusted_number < wire::kFirstCreatedContext || untrusted_gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_VALUE;
+  if (contexts_.size() >= limits::kContexts) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto [it, made] = contexts_.try_emplace(untrusted_number, driver(), untrusted_number, untrusted_gpu, flags);
+  return made ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void Session::make_green(uint32_t number, CUgreenCtx green, CUcontext context) {
+  ContextShare* share = this->context(number);
+  share->green = green;
+  share->driver_context = context;
+}
+
+CUresult Session::make_legacy(ContextShare& share) {
+  auto state = std::make_unique<StreamState>();
+  if (CUresult error = make_current(share); error != CUDA_SUCCESS) return error;
+  CUresult error = driver().cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING);
+  if (error != CUDA_SUCCESS) return error;
+  state->context = share.number;
+  state->legacy = true;
+  share.legacy = std::move(state);
+  return CUDA_SUCCESS;
+}
+
+StreamState* Session::stream_state(uint64_t untrusted_id, CUresult* error) {
+  *error = CUDA_SUCCESS;
+  if (untrusted_id == wire::kLegacyStream) {
+    ContextShare* share = context();
+    if (share == nullptr) *error = CUDA_ERROR_INVALID_CONTEXT;
+    if (*error == CUDA_SUCCESS && share->legacy == nullptr) *error = make_legacy(*share);
+    return *error == CUDA_SUCCESS ? share->legacy.get() : nullptr;
+  }
+  Object* object = objects_.find(wire::Kind::kStream, untrusted_id);
+  if (object == nullptr) {
+    *error = CUDA_ERROR_INVALID_HANDLE;
+    return nullptr;
+  }
+  return static_cast<StreamState*>(object->state.get());
+}
+
+StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
+  StreamOp op;
+  op.state = stream_state(untrusted_id, &op.error);
+  if (op.state == nullptr) return op;
+  op.stream = op.state->stream;
+  ContextShare* share = context(op.state->context);
+  if (share == nullptr) return op;
+  // A stream of another GPU than the caller's: its events must come from its own context.
+  if (coalescing()) make_way(*op.state, *share);
+  op.error = make_current(*share);
+  if (op.error == CUDA_SUCCESS) op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
+  if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && op.state->uploads_seen != uploads_) op.error = wait_for_uploads(*op.state);
+  return op;
+}
+
+void Session::uploaded(StreamState& stream) {
+  if (!stream.legacy) return;
+  CUresult error = stream.uploaded != nullptr ? CUDA_SUCCESS : driver().cuEventCreate(&stream.uploaded, CU_EVENT_DISABLE_TIMING);
+  if (error == CUDA_SUCCESS) error = driver().cuEventRecord(stream.uploaded, stream.stream);
+  if (error != CUDA_SUCCESS) return;  // the driver has no more events or the context is dead: the next call says so
+  stream.uploads_seen = ++uploads_;
+  upload_stream_ = &stream;
+}
+
+// An upload on another legacy stream waited for the last one itself, so there is one to wait for. A stream that is being captured
+// does its work later, on a stream that comes by here.
+CUresult Session::wait_for_uploads(StreamState& stream) {
+  const bool in_order = upload_stream_ == nullptr || upload_stream_ == &stream || (stream.blocking() && stream.context == upload_stream_->context);
+  if (!in_order) {
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (captures()) {
+      if (CUresult error = driver().cuStreamIsCapturing(stream.stream, &status); error != CUDA_SUCCESS) return error;
+    }
+    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
+    if (CUresult error = driver().cuStreamWaitEvent(stream.stream, upload_stream_->uploaded, 0); error != CUDA_SUCCESS) return error;
+  }
+  stream.uploads_seen = uploads_;
+  return CUDA_SUCCESS;
+}
+
+CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool) {
+  if (untrusted_bytes == 0) return CUDA_SUCCESS;
+  return ranges_.covers(untrusted_address, untrusted_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+UniqueFd Session::take_fd(uint64_t token) {
+  while (true) {
+    for (auto it = waiting_fds_.begin(); it != waiting_fds_.end(); ++it) {
+      if (it->first != token) continue;
+      UniqueFd fd = std::move(it->second);
+      waiting_fds_.erase(it);
+      return fd;
+    }
+    if (waiting_fds_.size() >= limits::kWaitingFds) return UniqueFd();
+    Result<shared::TokenFd> next = shared::receive_fd(socket_.get(), 0);
+    if (!next.ok()) return UniqueFd();
+    waiting_fds_.emplace_back(next->token, std::move(next->fd));
+  }
+}
+
+Status Session::give_fd(uint64_t token, int fd) { return shared::send_fd(socket_.get(), token, fd, shared::SendMode::kNeverBlock); }
+
+void Session::poison(abi::PoisonReason reason, const char* text) {
+  if (poisoned_.exchange(true)) return;
+  log_error("function '%s' (pid %d) is cut off: %s (record %lu, call %s)", client_.name.c_str(), client_.pid, text,
+            record_ != nullptr ? record_->sequence : 0, record_ != nullptr ? wire::call_name(record_->call) : "none");
+  shared::proxy_store_state(segment_.header(), abi::ProxyState::kPoisoned, reason);
+  stop_.store(true, std::memory_order_release);
+}
+
+void Session::store_sticky(uint32_t gpu, CUresult error) {
+  if ((used_gpus_.load(std::memory_order_relaxed) & 1u << (gpu & 31)) == 0) return;
+  shared::proxy_store_sticky_error(segment_.header(), static_cast<uint32_t>(error));
+}
+
+void Session::launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name) {
+  stream.last_launch = record_->sequence;
+  stream.last_kernel = kernel_id;
+  last_kernel_.store(kernel_name, std::memory_order_relaxed);
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,89 @@
+#include "proxy/session/stream_order.h"
+
+#include <algorithm>
+
+#include "protocol/driver_table.gen.h"
+
+namespace tube::proxy {
+
+bool is_capturing(const Driver& driver, CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool StreamOrder::capturing(const StreamState& stream, bool captures) const { return captures && is_capturing(driver_, stream.stream); }
+
+// `waiter` waits for everything in `waited` so far. The event is recorded anew each time: a wait keeps the record it saw.
+CUresult StreamOrder::join(StreamState& waiter, StreamState& waited) {
+  if (waited.join == nullptr) {
+    if (CUresult error = driver_.cuEventCreate(&waited.join, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+  }
+  if (CUresult error = driver_.cuEventRecord(waited.join, waited.stream); error != CUDA_SUCCESS) return error;
+  return driver_.cuStreamWaitEvent(waiter.stream, waited.join, 0);
+}
+
+CUresult StreamOrder::before_legacy(StreamState& legacy, bool captures) {
+  CUresult first = CUDA_SUCCESS;
+  size_t kept = 0;
+  for (StreamState* stream : dirty_) {
+    if (capturing(*stream, captures)) {
+      dirty_[kept++] = stream;
+      continue;
+    }
+    stream->dirty = false;
+    if (CUresult error = join(legacy, *stream); error != CUDA_SUCCESS && first == CUDA_SUCCESS) first = error;
+  }
+  dirty_.resize(kept);
+  return first;
+}
+
+CUresult StreamOrder::before_blocking(StreamState& stream, StreamState& legacy) {
+  stream.seen_epoch = epoch_;
+  epoch_seen_ = true;
+  return position_held_ && legacy.join != nullptr ? driver_.cuStreamWaitEvent(stream.stream, legacy.join, 0) : join(stream, legacy);
+}
+
+CUresult StreamOrder::hold_position(StreamState& legacy) {
+  if (position_held_ || epoch_ == 0) return CUDA_SUCCESS;  // in epoch 0 nobody waits for the legacy stream
+  if (legacy.join == nullptr) {
+    if (CUresult error = driver_.cuEventCreate(&legacy.join, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+  }
+  const CUresult error = driver_.cuEventRecord(legacy.join, legacy.stream);
+  position_held_ = error == CUDA_SUCCESS;
+  return error;
+}
+
+CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures) {
+  if (stream.legacy) {
+    CUresult error = CUDA_SUCCESS;
+    if (use == StreamUse::kMarker && !dirty_.empty()) error = hold_position(stream);
+    if (!dirty_.empty() && error == CUDA_SUCCESS) error = before_legacy(stream, captures);
+    if (use == StreamUse::kWork) position_held_ = false;
+    if (use == StreamUse::kWork && epoch_seen_) {
+      ++epoch_;
+      epoch_seen_ = false;
+    }
+    return error;
+  }
+  if (!stream.blocking() || use == StreamUse::kMarker) return CUDA_SUCCESS;
+  if (stream.dirty && stream.seen_epoch == epoch_) return CUDA_SUCCESS;
+  if (capturing(stream, captures)) return CUDA_SUCCESS;
+  CUresult error = CUDA_SUCCESS;
+  if (stream.seen_epoch != epoch_ && legacy != nullptr) error = before_blocking(stream, *legacy);
+  if (!stream.dirty) {
+    stream.dirty = true;
+    dirty_.push_back(&stream);
+  }
+  return error;
+}
+
+CUresult StreamOrder::retire(StreamState& stream, StreamState* legacy, bool captures) {
+  if (stream.blocking() && !stream.dirty) return CUDA_SUCCESS;
+  stream.dirty = false;
+  dirty_.erase(std::remove(dirty_.begin(), dirty_.end(), &stream), dirty_.end());
+  if (legacy == nullptr || capturing(stream, captures)) return CUDA_SUCCESS;
+  if (CUresult error = hold_position(*legacy); error != CUDA_SUCCESS) return error;
+  return join(*legacy, stream);
+}
+
+}  // namespace tube::proxy

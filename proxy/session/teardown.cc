@@ -1,0 +1,414 @@
+// Giving back what a client owned: at its end, when it destroys a context, and object by object.
+//
+// Order at the end: let every wait of the client's streams pass (host functions and values that never come), wait for its
+// streams for a bounded time, then free graphs before events, events before streams, streams before modules, and memory
+// last. If the GPU does not come idle in time, whatever it may still use stays allocated on purpose and is logged:
+// freeing memory under a running kernel would break other functions. Its streams are handed to the janitor, which waits for them (janitor.h).
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/gpu/device_output.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/code/image_store.h"
+#include "proxy/gpu/janitor.h"
+#include "proxy/session/module_state.h"
+#include "proxy/session/owner.h"
+#include "proxy/session/session.h"
+#include "sharedmem/accessors.h"
+
+namespace tube::proxy {
+
+namespace {
+
+// Dependents first.
+constexpr wire::Kind kTeardownOrder[] = {
+    wire::Kind::kGraphExec,    wire::Kind::kGraph,      wire::Kind::kGraphNode,
+    wire::Kind::kUserObject,   wire::Kind::kEvent,      wire::Kind::kExternalSemaphore,
+    wire::Kind::kStream,       wire::Kind::kTexRef,     wire::Kind::kKernel,
+    wire::Kind::kLibrary,      wire::Kind::kModule,     wire::Kind::kLink,
+    wire::Kind::kTexObject,    wire::Kind::kSurfObject, wire::Kind::kMipmappedArray,
+    wire::Kind::kArray,        wire::Kind::kMemPool,    wire::Kind::kExternalMemory,
+    wire::Kind::kGreenContext,
+};
+
+// What work that may never end may use, or what the driver destroys only behind all work of the context. The streams are the janitor's then.
+bool stays_behind_work(wire::Kind kind) {
+  switch (kind) {
+    case wire::Kind::kGraphExec:
+    case wire::Kind::kStream:
+    case wire::Kind::kLibrary:
+    case wire::Kind::kModule:
+    case wire::Kind::kTexObject:
+    case wire::Kind::kSurfObject:
+    case wire::Kind::kArray:
+    case wire::Kind::kMipmappedArray:
+    case wire::Kind::kMemPool:
+    case wire::Kind::kExternalMemory:
+    case wire::Kind::kGreenContext: return true;
+    case wire::Kind::kEvent:
+    case wire::Kind::kGraph:
+    case wire::Kind::kGraphNode:
+    case wire::Kind::kUserObject:
+    case wire::Kind::kTexRef:
+    case wire::Kind::kKernel:
+    case wire::Kind::kLink:
+    case wire::Kind::kMemHandle:
+    case wire::Kind::kExternalSemaphore:
+    case wire::Kind::kContext:
+    case wire::Kind::kCount: break;
+  }
+  return false;
+}
+
+// With the driver. Kinds that die with their owner (kernels, nodes) need nothing.
+CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object) {
+  switch (kind) {
+    case wire::Kind::kStream: return driver.cuStreamDestroy_v2(object.handle<CUstream>());
+    case wire::Kind::kEvent: return driver.cuEventDestroy_v2(object.handle<CUevent>());
+    // A child graph, or the graph of a capture in progress, belongs to another object.
+    case wire::Kind::kGraph: return object.owner == 0 ? driver.cuGraphDestroy(object.handle<CUgraph>()) : CUDA_SUCCESS;
+    case wire::Kind::kGraphExec: return driver.cuGraphExecDestroy(object.handle<CUgraphExec>());
+    case wire::Kind::kMemHandle: return driver.cuMemRelease(object.handle<CUmemGenericAllocationHandle>());
+    case wire::Kind::kMemPool: return driver.cuMemPoolDestroy(object.handle<CUmemoryPool>());
+    case wire::Kind::kLink: return driver.cuLinkDestroy(object.handle<CUlinkState>());
+    case wire::Kind::kArray: return driver.cuArrayDestroy(object.handle<CUarray>());
+    case wire::Kind::kMipmappedArray: return driver.cuMipmappedArrayDestroy(object.handle<CUmipmappedArray>());
+    case wire::Kind::kUserObject: {
+      const uint64_t own = static_cast<const UserObjectState&>(*object.state).own;
+      return own == 0 ? CUDA_SUCCESS : driver.cuUserObjectRelease(object.handle<CUuserObject>(), static_cast<unsigned>(own));
+    }
+    case wire::Kind::kGreenContext: return driver.cuGreenCtxDestroy(object.handle<CUgreenCtx>());
+    case wire::Kind::kTexRef: return driver.cuTexRefDestroy(object.handle<CUtexref>());
+    case wire::Kind::kExternalMemory: return driver.cuDestroyExternalMemory(object.handle<CUexternalMemory>());
+    case wire::Kind::kExternalSemaphore: return driver.cuDestroyExternalSemaphore(object.handle<CUexternalSemaphore>());
+    case wire::Kind::kTexObject: return driver.cuTexObjectDestroy(object.handle<CUtexObject>());
+    case wire::Kind::kSurfObject: return driver.cuSurfObjectDestroy(object.handle<CUsurfObject>());
+    case wire::Kind::kLibrary:  // given back, see destroy_object
+    case wire::Kind::kModule:
+    case wire::Kind::kKernel:
+    case wire::Kind::kGraphNode:
+    case wire::Kind::kContext:
+    case wire::Kind::kCount: break;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
+  Object* object = objects_.find(kind, untrusted_id);
+  if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  // A level or a plane ends with the array it is a part of.
+  if (kind == wire::Kind::kArray && object->owner != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (kind == wire::Kind::kStream) {
+    auto& stream = static_cast<StreamState&>(*object->state);
+    if (ContextShare* share = context(stream.context); share != nullptr) {
+      // A query would break a capture that it has joined, which goes on without it.
+      const bool asks = share->legacy == nullptr && !(captures() && is_capturing(driver(), stream.stream));
+      if (asks && driver().cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY) (void)make_legacy(*share);
+      (void)share->order.retire(stream, share->legacy.get(), captures());
+    }
+    if (stream.capture != 0) {  // which ends with it
+      capture_ended();
+      forget_capture(*this, stream.capture, stream.captured);
+    }
+    drop_runs(stream);
+    if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
+    if (stream.printed != nullptr) driver().cuEventDestroy_v2(stream.printed);
+  }
+  if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) forget_runs();
+  const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
+  const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
+  if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray) objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
+  if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
+  if (kind == wire::Kind::kGraphExec) graph_memory_.drop_owner(*this, {kind, untrusted_id});
+  std::shared_ptr<LoadedModule> module, before;
+  if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
+    objects_.erase_owned(wire::Kind::kKernel, owner_key(kind, untrusted_id));
+    auto& state = static_cast<ModuleState&>(*object->state);
+    for (uint64_t base : state.globals) ranges_.erase(base);
+    free_variables(*this, state.managed);
+    module = state.module;
+    before = state.before;
+  }
+  objects_.erase(kind, untrusted_id);
+  if (module != nullptr) shared_.modules.give_back(client_.id, std::move(module));
+  if (before != nullptr) shared_.modules.give_back(client_.id, std::move(before));
+  return error;
+}
+
+// Host functions that nobody will run any more: every wait of a stream on a word of this client is satisfied. The value
+// is the largest that a cyclic comparison still counts as reached.
+void Session::release_waiters() {
+  for (uint32_t word = 0; word < abi::kWordCount; ++word) shared::store_word(segment_.word(word), abi::kWordReleased);
+}
+
+void Session::let_waits_pass() {
+  std::lock_guard lock(passing_);
+  if (tearing_down_ || !executing_.load(std::memory_order_relaxed)) return;
+  release_waiters();
+  waits_.pass();
+}
+
+void Session::remember_wait(PendingWait wait) {
+  const Range* range = ranges_.find(wait.address);
+  wait.host = range != nullptr && range->kind == RangeKind::kPinned;
+  waits_.add(wait, [this] { return wait_idle(0); });
+}
+
+// Its partner had as long as everything else to answer.
+void Session::release_external_waits() {
+  std::map<uint32_t, CUstream> streams;
+  external_waits_.release(driver(), limits::kTeardownMs, [&](uint32_t number, uint64_t id, uint64_t value) {
+    const Object* semaphore = objects_.find(wire::Kind::kExternalSemaphore, id);
+    ContextShare* share = context(number);
+    if (semaphore == nullptr || share == nullptr || make_current(*share) != CUDA_SUCCESS) return;
+    CUstream& stream = streams[number];
+    if (stream == nullptr && driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS params{};
+    params.params.fence.value = value;
+    const auto handle = semaphore->handle<CUexternalSemaphore>();
+    (void)driver().cuSignalExternalSemaphoresAsync(&handle, &params, 1, stream);
+  });
+  for (const auto& [number, stream] : streams) driver().cuStreamDestroy_v2(stream);
+}
+
+// A stream that captures answers no query and cannot be destroyed.
+void Session::end_captures() {
+  if (!captures()) return;
+  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
+    const CUstream stream = objects_.find(wire::Kind::kStream, id)->handle<CUstream>();
+    if (!is_capturing(driver(), stream)) continue;
+    CUgraph graph = nullptr;
+    (void)driver().cuStreamEndCapture(stream, &graph);
+    if (graph != nullptr) driver().cuGraphDestroy(graph);
+  }
+  captures_ = 0;
+}
+
+CUresult Session::free_behind(StreamState& stream, CUdeviceptr untrusted_address) {
+  collect_deferred();
+  CUevent event = nullptr;
+  if (CUresult error = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+  CUresult error = driver().cuEventRecord(event, stream.stream);
+  if (error == CUDA_SUCCESS) error = memory_.retire(untrusted_address);
+  if (error != CUDA_SUCCESS) {
+    driver().cuEventDestroy_v2(event);
+    return error;
+  }
+  deferred_.push_back({event, untrusted_address});
+  return CUDA_SUCCESS;
+}
+
+void Session::collect_deferred() {
+  std::erase_if(deferred_, [&](const Deferred& entry) {
+    if (driver().cuEventQuery(entry.event) == CUDA_ERROR_NOT_READY) return false;
+    driver().cuEventDestroy_v2(entry.event);
+    (void)memory_.free_retired(entry.address);
+    return true;
+  });
+}
+
+void Session::drop_deferred() {
+  for (const Deferred& entry : deferred_) driver().cuEventDestroy_v2(entry.event);
+  deferred_.clear();
+}
+
+bool Session::wait_idle(uint32_t timeout_ms, bool release) {
+  const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
+  auto idle = [&](CUstream stream, uint32_t gpu) {
+    uint32_t pause_ms = 0;
+    while (true) {
+      if (release) release_waiters();                                 // again: a graph writes its step's word anew at every launch
+      if (captures() && is_capturing(driver(), stream)) return true;  // a query would break the capture
+      const CUresult state = driver().cuStreamQuery(stream);
+      report_if_sticky(gpu, state);
+      if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead
+      if (now_ns() > deadline) return false;
+      poll(nullptr, 0, static_cast<int>(pause_ms));  // nobody can wake us
+      if (pause_ms < 16) pause_ms = pause_ms == 0 ? 1 : pause_ms * 2;
+    }
+  };
+  for (auto& [number, share] : contexts_) {
+    if (share.legacy != nullptr && !idle(share.legacy->stream, share.gpu)) return false;
+  }
+  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
+    const Object& object = *objects_.find(wire::Kind::kStream, id);
+    const ContextShare* share = context(object.context);
+    if (!idle(object.handle<CUstream>(), share != nullptr ? share->gpu : 0)) return false;
+  }
+  return true;
+}
+
+void Session::sweep_kind(wire::Kind kind, uint32_t context) {
+  for (uint64_t id : objects_.ids(kind)) {
+    Object* object = objects_.find(kind, id);
+    if (object == nullptr) continue;  // went with its owner
+    if (context == DeviceMemory::kAllContexts || object->context == context) (void)destroy_object(kind, id);
+  }
+}
+
+void Session::sweep_context(uint32_t number, bool forget) {
+  ContextShare* share = context(number);
+  if (share == nullptr) return;
+  const uint32_t before = thread_gpu_;
+  (void)make_current(*share);
+  collect_deferred();
+  external_waits_.forget(driver(), number);
+  if (!wait_idle(limits::kTeardownMs)) log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(), number);
+  free_external_buffers(number);
+  for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
+  drop_legacy(*share);
+  imports_.close_all(number);
+  memory_.free_all(number);
+  pinned_.free_all(number);
+  host_pages_.free_all(number);
+  drop_green(*share);
+  if (!share->limits.empty()) shared_.gpus[share->gpu].limits.forget(driver(), client_.id, number);
+  const uint32_t gpu = share->gpu;
+  const uint32_t flags = share->flags;
+  last_context_ = nullptr;
+  contexts_.erase(number);
+  if (!forget) contexts_.try_emplace(number, driver(), number, gpu, flags);
+  if (before != 0xffffffffu) (void)make_current(before);
+}
+
+void Session::teardown_objects(bool idle) {
+  for (wire::Kind kind : kTeardownOrder) {
+    if (!idle && stays_behind_work(kind)) continue;
+    sweep_kind(kind, DeviceMemory::kAllContexts);
+  }
+  if (!idle) return;
+  for (auto& [number, share] : contexts_) {
+    drop_legacy(share);
+    drop_green(share);
+    if (!idle || share.limits.empty() || make_current(share.gpu) != CUDA_SUCCESS) continue;
+    shared_.gpus[share.gpu].limits.forget(driver(), client_.id, number);
+  }
+}
+
+void Session::drop_legacy(ContextShare& share) {
+  if (share.legacy == nullptr) return;
+  drop_runs(*share.legacy);
+  if (share.legacy->join != nullptr) driver().cuEventDestroy_v2(share.legacy->join);
+  if (share.legacy->printed != nullptr) driver().cuEventDestroy_v2(share.legacy->printed);
+  if (share.legacy->uploaded != nullptr) driver().cuEventDestroy_v2(share.legacy->uploaded);
+  if (upload_stream_ == share.legacy.get()) upload_stream_ = nullptr;
+  driver().cuStreamDestroy_v2(share.legacy->stream);
+  share.legacy.reset();
+}
+
+// Behind everything that was made in it.
+void Session::drop_green(ContextShare& share) {
+  if (share.green == nullptr) return;
+  (void)make_current(share.gpu);
+  driver().cuGreenCtxDestroy(share.green);
+  share.green = nullptr;
+  share.driver_context = nullptr;
+}
+
+// Nobody can say when this work ends, but a stream whether it has: while one has not, no call that waits for the context must begin without need.
+void Session::leave_streams() {
+  std::vector<CUstream> left;
+  const auto leave = [&](StreamState& stream) {
+    (void)stream.runs.release();  // its graphs may be what does not end
+    left.push_back(stream.stream);
+  };
+  for (auto& [number, share] : contexts_) {
+    if (share.legacy != nullptr) leave(*share.legacy);
+  }
+  for (uint64_t id : objects_.ids(wire::Kind::kStream)) leave(static_cast<StreamState&>(*objects_.find(wire::Kind::kStream, id)->state));
+  run_streams_.clear();
+  if (shared_.janitor != nullptr) shared_.janitor->stand_behind(left);
+}
+
+// Unregistering would wait for the whole context: the spares' own business, and the janitor's.
+void Session::give_segment_back() {
+  if (!segment_registered_) return;
+  segment_registered_ = false;
+  if (shared_.spares == nullptr) {
+    driver().cuMemHostUnregister(segment_.registered());
+    if (more_chunks_) driver().cuMemHostUnregister(segment_.more_chunks());
+    return;
+  }
+  segment_goes_back_ = true;  // by the destructor, when nobody looks at it any more
+  segment_used_again_ = !poisoned() && life_.surely_gone(segment_.fd());
+}
+
+// Nobody answers any more what the client's streams wait for. False: some work does not end.
+bool Session::come_idle() {
+  const auto reach = [this](const PendingWait& wait) {
+    if (check_device_range(wait.address, wait.bytes, true) != CUDA_SUCCESS) return PendingWaits::Reach::kNone;
+    // Only our own sealed memory file is safe to touch from here.
+    const bool pinned = ranges_.find(wait.address)->kind == RangeKind::kPinned;
+    return pinned ? PendingWaits::Reach::kHost : PendingWaits::Reach::kGpu;
+  };
+  waits_.release(
+      driver(), limits::kTeardownMs, [this] { return wait_idle(0, true); }, reach);
+  // At once: natively such a wait is gone with its program, and others may be about to enter the driver behind it.
+  bool idle = wait_idle(external_waits_.count() != 0 ? 0 : limits::kTeardownMs, true);
+  if (!idle && external_waits_.count() != 0) {
+    release_external_waits();
+    idle = wait_idle(limits::kTeardownMs, true);
+  }
+  external_waits_.forget_all(driver());
+  return idle;
+}
+
+void Session::teardown() {
+  if (torn_down_) return;
+  torn_down_ = true;
+  {
+    std::lock_guard lock(passing_);
+    tearing_down_ = true;
+  }
+  if (trace_ != nullptr) trace_->write(client_.pid);
+  waiting_fds_.clear();
+  if (!segment_.valid()) return;
+  record_ = nullptr;
+  end_runs();
+  (void)make_current(thread_gpu_ == 0xffffffffu ? 0 : thread_gpu_);
+  unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0), std::memory_order_relaxed);
+  release_waiters();
+  end_captures();
+  const bool idle = come_idle();
+  work_is_over_.store(idle, std::memory_order_release);
+  if (shared_.output != nullptr) shared_.output->forget(client_.id);
+  drop_deferred();
+  if (!idle) leave_streams();
+  if (idle) graph_memory_.free_all(*this);
+  if (idle) free_external_buffers(DeviceMemory::kAllContexts);
+  teardown_objects(idle);
+  if (idle) {
+    std::vector<Range> mapped;
+    for (const auto& [base, range] : ranges_.all()) {
+      if (range.kind == RangeKind::kMapped) mapped.push_back(range);
+    }
+    for (const Range& range : mapped) {
+      driver().cuMemUnmap(range.base, range.bytes);
+      ranges_.erase(range.base);
+    }
+    for (const auto& [base, bytes] : reservations_) shared_.memory.unreserve(client_.window, base, bytes);
+    reservations_.clear();
+    sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
+    imports_.close_all(DeviceMemory::kAllContexts);
+    memory_.free_all(DeviceMemory::kAllContexts);
+    if (shared_.ended) pinned_remains_ = pinned_.retire();  // somebody will ask for it
+    else pinned_.close();
+    host_pages_.close();
+    give_segment_back();
+  } else {
+    log_error("function '%s' (pid %d) is gone but its GPU work does not end: %lu bytes of device memory and %lu of pinned memory stay taken",
+              client_.name.c_str(), client_.pid, memory_.bytes(), pinned_.bytes());
+    abandoned_.store(true, std::memory_order_relaxed);
+    pinned_.abandon();
+    host_pages_.abandon();
+  }
+  shutdown(socket_.get(), SHUT_RDWR);
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,46 @@
+// The client's user objects: the driver counts their references (a graph's, its clones', its instances'), and when the last
+// one goes its own thread tells the client, through a word of the segment, to run the destructor there.
+//
+// The driver's handle is used only while a reference is known to keep it alive: the client's own, or one of a living graph.
+// All but the destructor's way runs on the session's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "proxy/session/objects.h"
+
+namespace tube::proxy {
+
+// Shared with the driver until the destructor has run, which may be long after the session.
+struct UserObjectEnd {
+  std::mutex mutex;          // below; leaf
+  uint64_t* word = nullptr;  // in the client's segment; nullptr when nobody listens any more
+  bool fired = false;
+};
+
+struct UserObjectState final : ObjectState {
+  std::shared_ptr<UserObjectEnd> end;
+  uint64_t own = 0;                     // references that the client holds
+  std::map<uint64_t, uint64_t> graphs;  // that graphs hold, by id; those that are gone count for nothing
+};
+
+// Member of a session, declared behind its segment.
+class UserObjectEnds {
+ public:
+  UserObjectEnds() = default;
+  UserObjectEnds(const UserObjectEnds&) = delete;
+  UserObjectEnds& operator=(const UserObjectEnds&) = delete;
+  ~UserObjectEnds() { close(); }
+  std::shared_ptr<UserObjectEnd> add(uint64_t* word);
+  // The segment goes away.
+  void close();
+
+ private:
+  std::vector<std::shared_ptr<UserObjectEnd>> ends_;
+};
+
+}  // namespace tube::proxy
