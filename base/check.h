@@ -1,13 +1,16 @@
 // Checks for our own bugs, never for outside data.
 //
 //   TUBE_CHECK(x)   ends the process: for the proxy, the simulated GPU, tools and tests.
-//   TUBE_EXPECT(x)  evaluates to the condition; when false it logs and calls the process's handler. For hook/, which
-//                   poisons its connection and returns an error, because it must not abort other people's programs.
+//   TUBE_EXPECT(x)  evaluates to the condition; when false it logs and calls the process's handler.
+//   For hook/, which
+//                   poisons its connection and returns an error, because it must not abort other
+//                   people's programs.
 #pragma once
 
 namespace tube {
 
-// Called after the log line of a failed TUBE_EXPECT; nullptr for none. Set once, before threads start.
+// Called after the log line of a failed TUBE_EXPECT; nullptr for none. Set once, before threads
+// start.
 using ExpectHandler = void (*)();
 void set_expect_handler(ExpectHandler handler);
 
@@ -16,5 +19,9 @@ bool expect_failed(const char* condition, const char* file, int line);  // alway
 
 }  // namespace tube
 
-#define TUBE_CHECK(condition) (__builtin_expect(!!(condition), 1) ? (void)0 : ::tube::check_failed(#condition, __FILE__, __LINE__))
-#define TUBE_EXPECT(condition) (__builtin_expect(!!(condition), 1) ? true : ::tube::expect_failed(#condition, __FILE__, __LINE__))
+#define TUBE_CHECK(condition)                   \
+  (__builtin_expect(!!(condition), 1) ? (void)0 \
+                                      : ::tube::check_failed(#condition, __FILE__, __LINE__))
+#define TUBE_EXPECT(condition)               \
+  (__builtin_expect(!!(condition), 1) ? true \
+                                      : ::tube::expect_failed(#condition, __FILE__, __LINE__))

@@ -35,12 +35,14 @@ void take_smaller(uint32_t* least, uint32_t cores) {
   if (cores != 0) *least = std::min(*least, cores);
 }
 
-// The process's own group of cgroup v2 and every group above it. Inside a container the path is relative to what is mounted.
+// The process's own group of cgroup v2 and every group above it. Inside a container the path is
+// relative to what is mounted.
 uint32_t quota_cores() {
   uint32_t least = UINT32_MAX;
   const std::string groups = read_small("/proc/self/cgroup");
   std::string path;
-  if (const size_t at = groups.find("0::"); at != std::string::npos) path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
+  if (const size_t at = groups.find("0::"); at != std::string::npos)
+    path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
   while (path.size() > 1) {
     take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup" + path + "/cpu.max")));
     path.resize(path.rfind('/'));
@@ -48,7 +50,9 @@ uint32_t quota_cores() {
   take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup/cpu.max")));
   // v1 has the two numbers in two files; -1 is no limit.
   const std::string quota = read_small("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  if (!quota.empty() && quota[0] != '-') take_smaller(&least, cores_of_quota(quota + " " + read_small("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
+  if (!quota.empty() && quota[0] != '-')
+    take_smaller(&least,
+                 cores_of_quota(quota + " " + read_small("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
   return least;
 }
 
@@ -64,7 +68,9 @@ bool take_number(std::string_view* text, uint64_t* number) {
 
 uint32_t cores_of_quota(std::string_view cpu_max) {
   uint64_t quota = 0, period = 0;
-  if (!take_number(&cpu_max, &quota) || !take_number(&cpu_max, &period) || quota == 0 || period == 0) return 0;
+  if (!take_number(&cpu_max, &quota) || !take_number(&cpu_max, &period) || quota == 0 ||
+      period == 0)
+    return 0;
   return static_cast<uint32_t>(std::min<uint64_t>((quota + period - 1) / period, UINT32_MAX));
 }
 

@@ -20,16 +20,18 @@ namespace {
 
 constexpr char kFile[] = "/libcuda.so.1";
 constexpr uint32_t kTubeNote = 0x45425554;
-constexpr const char* kFolders[] = {"/usr/lib/x86_64-linux-gnu",  "/usr/lib64",
-                                    "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64",
-                                    "/usr/local/nvidia/lib",      "/usr/lib/x86_64-linux-gnu/nvidia/current",
-                                    "/usr/lib/wsl/lib",           "/usr/lib",
-                                    "/run/opengl-driver/lib",     "/usr/local/cuda/compat"};
+constexpr const char* kFolders[] = {
+    "/usr/lib/x86_64-linux-gnu",  "/usr/lib64",
+    "/usr/lib/aarch64-linux-gnu", "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",      "/usr/lib/x86_64-linux-gnu/nvidia/current",
+    "/usr/lib/wsl/lib",           "/usr/lib",
+    "/run/opengl-driver/lib",     "/usr/local/cuda/compat"};
 
 Result<Mapping> map_file(const char* path) {
   const UniqueFd fd(open(path, O_RDONLY | O_CLOEXEC));
   struct stat s;
-  if (!fd.valid() || fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_size <= 0) return errorf("%s cannot be read", path);
+  if (!fd.valid() || fstat(fd.get(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_size <= 0)
+    return errorf("%s cannot be read", path);
   return Mapping::map(fd.get(), 0, static_cast<uint64_t>(s.st_size), PROT_READ);
 }
 
@@ -43,14 +45,16 @@ bool holds_note(const char* data, uint64_t size) {
     const uint64_t name_bytes = (uint64_t{note.n_namesz} + 3) & ~uint64_t{3};
     const uint64_t bytes = name_bytes + ((uint64_t{note.n_descsz} + 3) & ~uint64_t{3});
     if (bytes > size - at) return false;
-    if (note.n_type == kTubeNote && note.n_namesz == 5 && std::memcmp(data + at, "Tube", 5) == 0) return true;
+    if (note.n_type == kTubeNote && note.n_namesz == 5 && std::memcmp(data + at, "Tube", 5) == 0)
+      return true;
     at += bytes;
   }
   return false;
 }
 
 void add(DriverSearch& search, const std::string& path) {
-  if (std::find(search.looked_in.begin(), search.looked_in.end(), path) != search.looked_in.end()) return;
+  if (std::find(search.looked_in.begin(), search.looked_in.end(), path) != search.looked_in.end())
+    return;
   char real[PATH_MAX];
   if (path.find("/stubs/") != std::string::npos) return;
   if (realpath(path.c_str(), real) == nullptr) {
@@ -59,10 +63,12 @@ void add(DriverSearch& search, const std::string& path) {
   }
   if (std::strstr(real, "/stubs/") != nullptr || is_no_foreign_library(real)) return;
   search.looked_in.push_back(path);
-  if (std::find(search.found.begin(), search.found.end(), real) == search.found.end()) search.found.emplace_back(real);
+  if (std::find(search.found.begin(), search.found.end(), real) == search.found.end())
+    search.found.emplace_back(real);
 }
 
-// The loader's cache (ld.so(8)): a table of entries {flags, name offset, path offset, ...} behind a magic.
+// The loader's cache (ld.so(8)): a table of entries {flags, name offset, path offset, ...} behind a
+// magic.
 void add_from_loader_cache(DriverSearch& search) {
   struct Header {
     char magic[20];
@@ -82,11 +88,13 @@ void add_from_loader_cache(DriverSearch& search) {
   const uint64_t size = file->size();
   const auto* header = reinterpret_cast<const Header*>(data);
   if (std::memcmp(header->magic, "glibc-ld.so.cache1.1", 20) != 0) return;
-  if (sizeof(Header) + uint64_t{header->count} * sizeof(Entry) > size || data[size - 1] != 0) return;
+  if (sizeof(Header) + uint64_t{header->count} * sizeof(Entry) > size || data[size - 1] != 0)
+    return;
   const auto* entries = reinterpret_cast<const Entry*>(header + 1);
   for (uint32_t i = 0; i < header->count; ++i) {
     if (entries[i].key >= size || entries[i].value >= size) continue;
-    if (std::strcmp(data + entries[i].key, "libcuda.so.1") == 0) add(search, data + entries[i].value);
+    if (std::strcmp(data + entries[i].key, "libcuda.so.1") == 0)
+      add(search, data + entries[i].value);
   }
 }
 
@@ -108,14 +116,17 @@ bool is_no_foreign_library(const std::string& path) {
   const uint64_t size = file->size();
   Elf64_Ehdr header;
   std::memcpy(&header, data, sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr) ||
-      header.e_phoff > size || header.e_phnum > (size - header.e_phoff) / sizeof(Elf64_Phdr)) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phoff > size ||
+      header.e_phnum > (size - header.e_phoff) / sizeof(Elf64_Phdr)) {
     return true;
   }
   for (uint32_t i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     std::memcpy(&segment, data + header.e_phoff + i * sizeof segment, sizeof segment);
-    if (segment.p_type != PT_NOTE || segment.p_offset > size || segment.p_filesz > size - segment.p_offset) continue;
+    if (segment.p_type != PT_NOTE || segment.p_offset > size ||
+        segment.p_filesz > size - segment.p_offset)
+      continue;
     if (holds_note(data + segment.p_offset, segment.p_filesz)) return true;
   }
   return false;

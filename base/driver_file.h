@@ -1,8 +1,10 @@
-// Where the real driver's libcuda.so.1 is: one search for hook, proxy and tubectl, so that all three agree.
+// Where the real driver's libcuda.so.1 is: one search for hook, proxy and tubectl, so that all
+// three agree.
 //
-// TUBE_REAL_DRIVER alone when it is set; else LD_LIBRARY_PATH, the loader's cache, and folders where drivers are mounted or
-// installed without being in that cache. Never the toolkit's stub, never one of Tube's own libraries, whatever they are
-// called or linked to (tube_note.h). Files are looked at, nothing is loaded. Any thread.
+// TUBE_REAL_DRIVER alone when it is set; else LD_LIBRARY_PATH, the loader's cache, and folders
+// where drivers are mounted or installed without being in that cache. Never the toolkit's stub,
+// never one of Tube's own libraries, whatever they are called or linked to (tube_note.h). Files are
+// looked at, nothing is loaded. Any thread.
 #pragma once
 
 #include <string>

@@ -17,30 +17,45 @@ constexpr size_t kEnvCount = static_cast<size_t>(Env::kCount);
 
 // In the order of enum Env.
 constexpr EnvEntry kEntries[kEnvCount] = {
-    {"TUBE_WORKFLOW", "default", "The workflow, and so the proxy, that the program joins: letters, digits, `_`, `.` and `-`, at most 64."},
-    {"TUBE_FUNCTION", "the program's file name", "The function's name in `tubectl ps` and in messages."},
+    {"TUBE_WORKFLOW", "default",
+     "The workflow, and so the proxy, that the program joins: letters, digits, `_`, `.` and `-`, "
+     "at most 64."},
+    {"TUBE_FUNCTION", "the program's file name",
+     "The function's name in `tubectl ps` and in messages."},
     {"TUBE_DIR", "$XDG_RUNTIME_DIR/tube, else /run/tube for root, else /tmp/tube-UID",
      "Folder of the proxies' sockets. It must belong to the user and have mode 0700."},
     {"TUBE_LOG", "warn", "What is said: error, warn, info, debug or trace."},
     {"TUBE_LOG_FILE", "standard error", "File that log lines are appended to."},
-    {"TUBE_REAL_DRIVER", "searched in the loader's and the usual folders", "Path of the real libcuda.so.1."},
-    {"TUBE_PREINIT", "0", "1: load the real driver on a background thread at program start. Set by `tubectl run`."},
-    {"TUBE_OFF", "0", "1: Tube's libcuda.so.1 joins no proxy; `tubectl run` leaves the program alone."},
+    {"TUBE_REAL_DRIVER", "searched in the loader's and the usual folders",
+     "Path of the real libcuda.so.1."},
+    {"TUBE_PREINIT", "0",
+     "1: load the real driver on a background thread at program start. Set by `tubectl run`."},
+    {"TUBE_OFF", "0",
+     "1: Tube's libcuda.so.1 joins no proxy; `tubectl run` leaves the program alone."},
     {"TUBE_SPIN_US", "chosen by the proxy from the number of cores",
-     "How long a wait may spin, in microseconds, before it sleeps (for what the GPU writes 128 times that, 20 ms at most); 0 never spins."},
+     "How long a wait may spin, in microseconds, before it sleeps (for what the GPU writes 128 "
+     "times that, 20 ms at most); 0 never spins."},
     {"TUBE_COALESCE_US", "5 with eight or more cores, else 1",
-     "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches each by itself."},
-    {"TUBE_HOOK_LIB", "found beside the tools", "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
+     "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches "
+     "each by itself."},
+    {"TUBE_HOOK_LIB", "found beside the tools",
+     "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},
     {"TUBE_TUBED", "found beside the tools", "Path of the proxy, tubed."},
-    {"TUBE_COVERAGE", "none", "For Tube's own tests: a file of 4096 bytes in which Tube's libcuda.so.1 marks the calls that the program makes."},
+    {"TUBE_COVERAGE", "none",
+     "For Tube's own tests: a file of 4096 bytes in which Tube's libcuda.so.1 marks the calls that "
+     "the program makes."},
     {"TUBE_TRACE_START", "none",
-     "File to which Tube's libcuda.so.1 appends one JSON line when a program exits: at what times its start had got how far, and counts."},
+     "File to which Tube's libcuda.so.1 appends one JSON line when a program exits: at what times "
+     "its start had got how far, and counts."},
     {"TUBE_TRACE_RECORDS", "none",
-     "File to which a proxy appends, when a function ends, when it saw and had executed each of the function's first 131072 records."},
+     "File to which a proxy appends, when a function ends, when it saw and had executed each of "
+     "the function's first 131072 records."},
     {"TUBE_SPARES", "2",
-     "How many sets of shared memory (14 MiB each) a proxy keeps ready for functions to come; more while many come at once. 0: none."},
-    {"TUBE_SHARE_MODULES", "1", "0: a proxy loads each module for each function anew, also those without variables."},
+     "How many sets of shared memory (14 MiB each) a proxy keeps ready for functions to come; more "
+     "while many come at once. 0: none."},
+    {"TUBE_SHARE_MODULES", "1",
+     "0: a proxy loads each module for each function anew, also those without variables."},
 };
 
 // Constant-initialised and never destroyed: a program may ask from its exit handlers.
@@ -79,7 +94,8 @@ std::optional<uint64_t> env_number(Env variable) {
   const int saved = errno;
   errno = 0;
   const unsigned long long number = std::strtoull(value, &end, 10);
-  const bool bad = errno != 0 || *end != '\0' || !std::isdigit(static_cast<unsigned char>(value[0]));
+  const bool bad =
+      errno != 0 || *end != '\0' || !std::isdigit(static_cast<unsigned char>(value[0]));
   errno = saved;
   if (!bad) return number;
   static Once said[kEnvCount];
@@ -104,7 +120,8 @@ std::string env_manual_section() {
 
 void env_read_again_for_test() {
   ::pthread_once(&read_once, read_all);
-  static auto* handed_out = new std::vector<char*>;  // still reachable, so no leak to a leak checker
+  static auto* handed_out =
+      new std::vector<char*>;  // still reachable, so no leak to a leak checker
   handed_out->insert(handed_out->end(), values, values + kEnvCount);
   read_all();
 }

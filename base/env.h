@@ -1,7 +1,8 @@
-// Every TUBE_* environment variable, with its default and meaning: the one table that code and the manual page read.
+// Every TUBE_* environment variable, with its default and meaning: the one table that code and the
+// manual page read.
 //
-// The environment is read once, at the first question, and copied: programs change their environment from several
-// threads, and getenv() is no longer safe then. Any thread.
+// The environment is read once, at the first question, and copied: programs change their
+// environment from several threads, and getenv() is no longer safe then. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Content hashes (XXH3): names for module images and tables. Not for hostile input: collisions can be made.
+// Content hashes (XXH3): names for module images and tables. Not for hostile input: collisions can
+// be made.
 #pragma once
 
 #include <cstddef>

@@ -47,7 +47,8 @@ int output() {
 void write_line(LogLevel level, const char* format, va_list arguments) {
   const int saved = errno;
   char line[1024];
-  const int start = std::snprintf(line, sizeof(line), "tube: %s: ", kNames[static_cast<int>(level)]);
+  const int start =
+      std::snprintf(line, sizeof(line), "tube: %s: ", kNames[static_cast<int>(level)]);
   const int room = static_cast<int>(sizeof(line)) - start - 1;
   int length = std::vsnprintf(line + start, static_cast<size_t>(room), format, arguments);
   if (length < 0) length = 0;

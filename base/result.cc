@@ -8,7 +8,8 @@ namespace tube {
 
 Error errno_error(int error_number, std::string what) {
   char buffer[128];
-  // The GNU form: returns the text, which may or may not lie in the buffer. Thread-safe, unlike strerror.
+  // The GNU form: returns the text, which may or may not lie in the buffer. Thread-safe, unlike
+  // strerror.
   const char* text = ::strerror_r(error_number, buffer, sizeof(buffer));
   what += ": ";
   what += text;

@@ -1,10 +1,11 @@
 // Results without exceptions.
 //
-//   Result<T>  a value or an Error; the first function that knows the cause words the message for a person to read.
-//   Status     the same without a value.
-//   Light<T>   a value or a bare code, for paths that must not allocate (hook's posted path, dispatch).
+//   Result<T>  a value or an Error; the first function that knows the cause words the message for a
+//   person to read. Status     the same without a value. Light<T>   a value or a bare code, for
+//   paths that must not allocate (hook's posted path, dispatch).
 //
-// `code` is an errno, a CUresult or 1, whichever the function's comment says; 0 never means an error.
+// `code` is an errno, a CUresult or 1, whichever the function's comment says; 0 never means an
+// error.
 #pragma once
 
 #include <cstdlib>
@@ -27,7 +28,8 @@ Error errorf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit by design
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }

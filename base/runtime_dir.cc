@@ -11,17 +11,21 @@
 namespace tube {
 namespace {
 
-// The parent of the default folder may be missing (/run/tube needs only /run), so only the last part is made.
+// The parent of the default folder may be missing (/run/tube needs only /run), so only the last
+// part is made.
 Status check(const std::string& path) {
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return errno_error(errno, "runtime folder " + path);
-  if (!S_ISDIR(info.st_mode)) return Error{ENOTDIR, "runtime folder " + path + " is not a folder; remove it or set TUBE_DIR"};
+  if (!S_ISDIR(info.st_mode))
+    return Error{ENOTDIR, "runtime folder " + path + " is not a folder; remove it or set TUBE_DIR"};
   if (info.st_uid != ::geteuid()) {
-    return Error{EPERM, "runtime folder " + path + " belongs to user " + std::to_string(info.st_uid) + ", not to this one (" +
+    return Error{EPERM, "runtime folder " + path + " belongs to user " +
+                            std::to_string(info.st_uid) + ", not to this one (" +
                             std::to_string(::geteuid()) + "); set TUBE_DIR to another folder"};
   }
   if ((info.st_mode & 077) != 0) {
-    return Error{EPERM, "runtime folder " + path + " is open to other users; run: chmod 700 " + path};
+    return Error{EPERM,
+                 "runtime folder " + path + " is open to other users; run: chmod 700 " + path};
   }
   return {};
 }
@@ -47,7 +51,8 @@ Result<std::string> find_runtime_dir() {
 Result<std::string> make_runtime_dir() {
   std::string path = runtime_dir_path();
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return errno_error(errno, "cannot make the runtime folder " + path + " (set TUBE_DIR to another place)");
+    return errno_error(
+        errno, "cannot make the runtime folder " + path + " (set TUBE_DIR to another place)");
   }
   Status status = check(path);
   if (!status) return status.error();

@@ -1,6 +1,6 @@
-// The folder where a user's proxies put their sockets: $TUBE_DIR, else $XDG_RUNTIME_DIR/tube, else /run/tube for root,
-// else /tmp/tube-UID. It must belong to the user and be closed to everyone else, because who can reach a socket in it can
-// run code on the GPU in the user's name.
+// The folder where a user's proxies put their sockets: $TUBE_DIR, else $XDG_RUNTIME_DIR/tube, else
+// /run/tube for root, else /tmp/tube-UID. It must belong to the user and be closed to everyone
+// else, because who can reach a socket in it can run code on the GPU in the user's name.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace tube {
 
 // Where the folder is or would be; touches nothing.
 std::string runtime_dir_path();
-// The folder, checked: a folder (not a link), owned by this user, mode 0700. Error code: errno (ENOENT: no proxy was
-// ever started here).
+// The folder, checked: a folder (not a link), owned by this user, mode 0700. Error code: errno
+// (ENOENT: no proxy was ever started here).
 Result<std::string> find_runtime_dir();
 // The same, making it first when it is missing.
 Result<std::string> make_runtime_dir();

@@ -1,4 +1,5 @@
-// Which sanitizer this build has, where code must know: address ranges and fences that ThreadSanitizer cannot follow.
+// Which sanitizer this build has, where code must know: address ranges and fences that
+// ThreadSanitizer cannot follow.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)
@@ -21,8 +22,8 @@ namespace tube {
 
 inline constexpr bool kThreadSanitizer = TUBE_THREAD_SANITIZER != 0;
 
-// Order that runs through another process or the simulated GPU, where ThreadSanitizer cannot see it: what happened before release_order()
-// of an address happened before acquire_order() of it.
+// Order that runs through another process or the simulated GPU, where ThreadSanitizer cannot see
+// it: what happened before release_order() of an address happened before acquire_order() of it.
 #if TUBE_THREAD_SANITIZER
 inline void acquire_order(void* address) { __tsan_acquire(address); }
 inline void release_order(void* address) { __tsan_release(address); }

@@ -23,7 +23,8 @@ class UniqueFd {
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
-  // Linux frees the number even when close() reports an error, so there is nothing to retry and errno is kept.
+  // Linux frees the number even when close() reports an error, so there is nothing to retry and
+  // errno is kept.
   void reset(int fd = -1);
 
  private:

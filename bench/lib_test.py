@@ -1,4 +1,5 @@
-"""What the benches rest on: histograms, result files, the comparison, the verdicts, and that an MPS of ours leaves nothing behind.
+"""What the benches rest on: histograms, result files, the comparison, the verdicts, and that an MPS
+of ours leaves nothing behind.
 
 lib_test.py --build DIR
 """
@@ -28,7 +29,8 @@ import turns  # noqa: E402
 
 OPTIONS = argparse.Namespace()
 
-# Plays nvidia-cuda-mps-control: files of its pipe folder are its memory. A stubborn one neither quits nor heeds SIGTERM.
+# Plays nvidia-cuda-mps-control: files of its pipe folder are its memory. A stubborn one neither
+# quits nor heeds SIGTERM.
 FAKE_CONTROL = """#!{python}
 import os, pathlib, signal, subprocess, sys, time
 folder = pathlib.Path(os.environ["CUDA_MPS_PIPE_DIRECTORY"])
@@ -75,7 +77,8 @@ class Mps(unittest.TestCase):
         mps.PATIENCE_S = 0.5
 
     def run_one(self, kind):
-        with fake_control(kind), mps.Mps(dict(os.environ), pathlib.Path("/nowhere/libcuda.so.1")) as server:
+        with fake_control(kind), mps.Mps(dict(os.environ),
+                                         pathlib.Path("/nowhere/libcuda.so.1")) as server:
             control = server.process.pid
             pids = [control, *server.servers()]
             server.require_clients(1)
@@ -99,7 +102,8 @@ class Mps(unittest.TestCase):
             before, os.environ["PATH"] = os.environ["PATH"], folder
             try:
                 if mps.find_control() is None:
-                    self.assertRaises(mps.MpsError, mps.Mps, {}, pathlib.Path("/nowhere/libcuda.so.1"))
+                    self.assertRaises(mps.MpsError, mps.Mps, {},
+                                      pathlib.Path("/nowhere/libcuda.so.1"))
             finally:
                 os.environ["PATH"] = before
 
@@ -133,9 +137,32 @@ class Histograms(unittest.TestCase):
 
 
 def result(tube_ns, native_ns=1000.0):
-    arms = {"native": {"p50_ns": native_ns, "p99_ns": native_ns}, "tube": {"p50_ns": tube_ns, "p99_ns": 2 * tube_ns}}
-    return {"bench": "calls", "commit": "c" * 40, "date": "", "backend": "driver", "machine": {"gpu": "g", "driver": "d"},
-            "rows": [{"group": "one client", "name": "launch", "arms": arms, "wrong": []}]}
+    arms = {
+        "native": {
+            "p50_ns": native_ns,
+            "p99_ns": native_ns
+        },
+        "tube": {
+            "p50_ns": tube_ns,
+            "p99_ns": 2 * tube_ns
+        }
+    }
+    return {
+        "bench": "calls",
+        "commit": "c" * 40,
+        "date": "",
+        "backend": "driver",
+        "machine": {
+            "gpu": "g",
+            "driver": "d"
+        },
+        "rows": [{
+            "group": "one client",
+            "name": "launch",
+            "arms": arms,
+            "wrong": []
+        }]
+    }
 
 
 class Results(unittest.TestCase):
@@ -145,7 +172,9 @@ class Results(unittest.TestCase):
             for name, content in (("a", a), ("b", b)):
                 paths.append(pathlib.Path(folder, f"{name}.json"))
                 paths[-1].write_text(json.dumps(content))
-            return subprocess.run([sys.executable, str(HERE / "compare"), *map(str, paths), *options], capture_output=True, text=True)
+            return subprocess.run(
+                [sys.executable, str(HERE / "compare"), *map(str, paths), *options],
+                capture_output=True, text=True)
 
     def test_compare_marks_what_became_worse_and_better(self):
         self.assertIn("worse", self.compare(result(100), result(150)).stdout)
@@ -159,9 +188,19 @@ class Results(unittest.TestCase):
         self.assertNotIn("worse", self.compare(result(100), result(200, 2000.0)).stdout)
 
     def test_blocks_in_turns_are_compared_with_their_neighbours(self):
-        """The machine was slow for two thirds of one arm's time and one third of the other's; each pair met the same."""
+        """The machine was slow for two thirds of one arm's time and one third of the other's; each
+        pair met the same."""
         row = result(100)["rows"][0]
-        row["arms"] = {"native": {"p50_ns": 10.0, "blocks_ns": [10, 20, 10, 20, 10]}, "tube": {"p50_ns": 18.0, "blocks_ns": [9, 18, 9, 18, 18]}}
+        row["arms"] = {
+            "native": {
+                "p50_ns": 10.0,
+                "blocks_ns": [10, 20, 10, 20, 10]
+            },
+            "tube": {
+                "p50_ns": 18.0,
+                "blocks_ns": [9, 18, 9, 18, 18]
+            }
+        }
         self.assertEqual(result_file.ratio(row, "tube"), 0.9)
         row["arms"]["tube"].pop("blocks_ns")
         self.assertEqual(result_file.ratio(row, "tube"), 1.8)
@@ -180,7 +219,8 @@ class Results(unittest.TestCase):
         turns.move(process.pid, {0})  # gone
 
     def test_arms_with_settings(self):
-        self.assertEqual(arm_set.words("tube:TUBE_SPIN_US=128:TUBE_LOG=info"), "through Tube, TUBE_SPIN_US=128 TUBE_LOG=info")
+        self.assertEqual(arm_set.words("tube:TUBE_SPIN_US=128:TUBE_LOG=info"),
+                         "through Tube, TUBE_SPIN_US=128 TUBE_LOG=info")
         self.assertTrue(arm_set.SETTINGS.fullmatch("tube:TUBE_SPIN_US=128"))
         for wrong in ("tube", "tube:", "tube-block:A=1", "native:A=1", "tube:A"):
             self.assertFalse(arm_set.SETTINGS.fullmatch(wrong), wrong)
@@ -190,23 +230,33 @@ class Results(unittest.TestCase):
         self.assertEqual(self.compare(result(100), dict(result(100), bench="steps")).returncode, 2)
 
     def test_every_result_that_is_kept_can_be_read(self):
-        folders = {path.parent for path in (HERE / "results").rglob("*.json")} if (HERE / "results").exists() else set()
+        folders = {path.parent for path in (HERE / "results").rglob("*.json")
+                  } if (HERE / "results").exists() else set()
         for folder in folders:
             for bench, found in read_result.read(folder).items():
                 self.assertTrue(all("arms" in row for row in found["rows"]), f"{folder}: {bench}")
 
     def test_of_several_results_the_last_that_has_tube(self):
-        first, second, third = (dict(result(ns), commit=commit) for ns, commit in ((40, "a"), (50, "b"), (60, "c")))
+        first, second, third = (
+            dict(result(ns), commit=commit) for ns, commit in ((40, "a"), (50, "b"), (60, "c")))
         for row in third["rows"]:
             row["arms"].pop("tube")
         merged = read_result.merge([{"calls": r} for r in (first, second, third)])["calls"]
         self.assertEqual({row["commit"] for row in merged["rows"]}, {"b"})
         self.assertEqual(len(merged["rows"]), len(first["rows"]))
         other = dict(first, rows=[dict(first["rows"][0], group="another")])
-        self.assertEqual({row["commit"] for row in read_result.merge([{"calls": second}, {"calls": other}])["calls"]["rows"]}, {"a", "b"})
+        self.assertEqual(
+            {
+                row["commit"] for row in read_result.merge([{
+                    "calls": second
+                }, {
+                    "calls": other
+                }])["calls"]["rows"]
+            }, {"a", "b"})
         both = dict(first, rows=[first["rows"][0], dict(first["rows"][0], name="event_query")])
         merged = read_result.merge([{"calls": both}, {"calls": second}])["calls"]
-        self.assertEqual([(row["name"], row["commit"]) for row in merged["rows"]], [("launch", "b"), ("event_query", "a")])
+        self.assertEqual([(row["name"], row["commit"]) for row in merged["rows"]],
+                         [("launch", "b"), ("event_query", "a")])
 
     def test_verdicts(self):
         self.assertIn("aim reached", "\n".join(figures.text({"calls": result(40)})))
@@ -215,9 +265,14 @@ class Results(unittest.TestCase):
         self.assertEqual(figures.verdict("rate", 1.2, 1.0, 1.5), "reached")
 
     def test_a_table_of_a_dropped_arm_and_a_wrong_result(self):
-        shown = dict(result(100), arms={"native": "n", "tube": "t", "mps": "m"}, missing={"mps": "none here\nlog"})
+        shown = dict(result(100), arms={
+            "native": "n",
+            "tube": "t",
+            "mps": "m"
+        }, missing={"mps": "none here\nlog"})
         shown["rows"][0]["wrong"] = ["tube: the counter is off"]
-        text = result_file.text(dict(shown, machine=dict(shown["machine"], cpu="c", cores=2, kernel="k")))
+        text = result_file.text(
+            dict(shown, machine=dict(shown["machine"], cpu="c", cores=2, kernel="k")))
         self.assertIn("mps: not measured: none here", text)
         self.assertIn("WRONG: one client/launch: tube: the counter is off", text)
 
@@ -228,12 +283,54 @@ class Counts(unittest.TestCase):
         return count_check.problems({"rows": [row]}, {"launch": expected}, "one client")
 
     def test_a_record_more_is_a_problem_and_so_is_a_call_that_was_not_there(self):
-        expected = {"records": [1, 1.34], "round_trips": 0, "calls": {"tubeLaunch": 1, "tubeSignal": [0, 0.34]}}
-        self.assertEqual(self.problems({"records": 1.01, "calls": {"tubeLaunch": 1, "tubeSignal": 0.01}}, expected), [])
-        self.assertTrue(self.problems({"records": 2, "calls": {"tubeLaunch": 1, "tubeSignal": 1}}, expected))
-        self.assertTrue(self.problems({"records": 1, "round_trips": 1, "calls": {"tubeLaunch": 1}}, expected))
-        self.assertTrue(self.problems({"records": 1.1, "calls": {"tubeLaunch": 1, "tubeMemset": 0.1}}, expected))
-        probed = {"records": 1.5, "round_trips": 0.5, "calls": {"tubeLaunch": 1, "tubeStreamProbe": 0.5}}
+        expected = {
+            "records": [1, 1.34],
+            "round_trips": 0,
+            "calls": {
+                "tubeLaunch": 1,
+                "tubeSignal": [0, 0.34]
+            }
+        }
+        self.assertEqual(
+            self.problems({
+                "records": 1.01,
+                "calls": {
+                    "tubeLaunch": 1,
+                    "tubeSignal": 0.01
+                }
+            }, expected), [])
+        self.assertTrue(
+            self.problems({
+                "records": 2,
+                "calls": {
+                    "tubeLaunch": 1,
+                    "tubeSignal": 1
+                }
+            }, expected))
+        self.assertTrue(
+            self.problems({
+                "records": 1,
+                "round_trips": 1,
+                "calls": {
+                    "tubeLaunch": 1
+                }
+            }, expected))
+        self.assertTrue(
+            self.problems({
+                "records": 1.1,
+                "calls": {
+                    "tubeLaunch": 1,
+                    "tubeMemset": 0.1
+                }
+            }, expected))
+        probed = {
+            "records": 1.5,
+            "round_trips": 0.5,
+            "calls": {
+                "tubeLaunch": 1,
+                "tubeStreamProbe": 0.5
+            }
+        }
         self.assertEqual(self.problems(probed, expected), [])
         self.assertTrue(count_check.problems({"rows": []}, {}, "one client"))
 

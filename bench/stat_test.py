@@ -1,4 +1,5 @@
-"""`tubectl stat` says what a function did: a known number of calls is made through a proxy on the simulated GPU, then it is asked.
+"""`tubectl stat` says what a function did: a known number of calls is made through a proxy on the
+simulated GPU, then it is asked.
 
 stat_test.py --build DIR
 """
@@ -41,8 +42,9 @@ class Stat(unittest.TestCase):
 
     def stat(self, *options):
         env = dict(tubetest.base_environment(), TUBE_DIR=str(self.arm.proxy.dir))
-        return subprocess.run([str(self.layout.tubectl), "stat", "-w", self.arm.proxy.workflow, *options], env=env, capture_output=True, text=True,
-                              check=True).stdout
+        return subprocess.run(
+            [str(self.layout.tubectl), "stat", "-w", self.arm.proxy.workflow, *options], env=env,
+            capture_output=True, text=True, check=True).stdout
 
     def function(self):
         (found,) = json.loads(self.stat("--json"))["functions"]
@@ -50,7 +52,8 @@ class Stat(unittest.TestCase):
         return found
 
     def during(self, operation, samples):
-        """What `samples` (before the operation's cost divides them) of an operation added, without the fence behind them."""
+        """What `samples` (before the operation's cost divides them) of an operation added, without
+        the fence behind them."""
         deadline = time.monotonic() + LIMIT_S
         self.worker.send(f"run {operation} {samples}")
         self.worker.expect("prepared", deadline)
@@ -83,7 +86,8 @@ class Stat(unittest.TestCase):
         self.assertGreaterEqual(added["record_bytes"], made * 64)
 
     def test_bytes_of_copies_are_counted_whichever_way_they_travel(self):
-        for operation, size in (("h2d_4k_pinned", 4096), ("h2d_4k_pageable", 4096), ("d2h_64k_pageable", 65536), ("d2h_1m_pinned", 1 << 20)):
+        for operation, size in (("h2d_4k_pinned", 4096), ("h2d_4k_pageable", 4096),
+                                ("d2h_64k_pageable", 65536), ("d2h_1m_pinned", 1 << 20)):
             made, added = self.during(operation, 400)
             self.assertEqual(added["copy_bytes"], made * size, operation)
 
@@ -108,7 +112,8 @@ class Stat(unittest.TestCase):
         self.during("h2d_4k_pageable", 100)
         self.during("launch_sync", 300)
         text = self.stat("--top", "0")
-        for words in ("round trips", "of records", "copied", "WAITED FOR", "tubeLaunch", "of the session for records"):
+        for words in ("round trips", "of records", "copied", "WAITED FOR", "tubeLaunch",
+                      "of the session for records"):
             self.assertIn(words, text)
         (alloc,) = [line.split() for line in text.splitlines() if line.endswith(" tubeMemAlloc")]
         self.assertEqual(alloc[0], alloc[1])

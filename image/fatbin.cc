@@ -39,7 +39,8 @@ bool is_packed(const Entry& entry) { return (entry.flags & (kLz4Flag | kZstdFlag
 
 FatbinReader::FatbinReader(const std::byte* data, uint64_t size) : data_(data) {
   FatbinHeader header;
-  if (!read(data, size, 0, &header) || header.magic != kFatbinMagic || header.header_size < sizeof(header) || header.header_size > size) {
+  if (!read(data, size, 0, &header) || header.magic != kFatbinMagic ||
+      header.header_size < sizeof(header) || header.header_size > size) {
     trouble_ = "the fatbin's header is damaged";
   } else if (header.size > size - header.header_size) {
     trouble_ = "the fatbin is cut short";
@@ -52,7 +53,8 @@ FatbinReader::FatbinReader(const std::byte* data, uint64_t size) : data_(data) {
 bool FatbinReader::next(Entry* entry) {
   EntryHeader header;
   if (trouble_ != nullptr || at_ >= end_ || !read(data_, end_, at_, &header)) return false;
-  if (header.header_size < sizeof(header) || header.header_size > end_ - at_ || header.payload_size > end_ - at_ - header.header_size) {
+  if (header.header_size < sizeof(header) || header.header_size > end_ - at_ ||
+      header.payload_size > end_ - at_ - header.header_size) {
     trouble_ = "a fatbin entry reaches beyond the end";
     return false;
   }
@@ -73,7 +75,8 @@ bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::strin
     out->assign(bytes, entry.payload_size);
     return true;
   }
-  if (entry.uncompressed_size == 0 || entry.uncompressed_size > max_bytes || entry.uncompressed_size > kMaxUnpackedBytes) {
+  if (entry.uncompressed_size == 0 || entry.uncompressed_size > max_bytes ||
+      entry.uncompressed_size > kMaxUnpackedBytes) {
     *why = "a compressed entry claims an impossible size";
     return false;
   }
@@ -93,7 +96,8 @@ bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::strin
     out->resize(got);
     return true;
   }
-  const int got = LZ4_decompress_safe(bytes, out->data(), static_cast<int>(packed), static_cast<int>(out->size()));
+  const int got = LZ4_decompress_safe(bytes, out->data(), static_cast<int>(packed),
+                                      static_cast<int>(out->size()));
   if (got < 0) {
     *why = "LZ4: the stream is damaged";
     return false;

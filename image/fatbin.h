@@ -1,8 +1,10 @@
-// Fatbins: containers of PTX and machine code for several GPUs, and how to take an entry out of one.
+// Fatbins: containers of PTX and machine code for several GPUs, and how to take an entry out of
+// one.
 //
-// A fatbin is a 16-byte header and entries; an entry is a header (kind, sizes, target, flags) and a payload, which LZ4 or
-// zstd may have packed. The bytes may come from anybody: every offset is checked against the size before it is used, and
-// what an entry claims to unpack to is bounded. Nothing here keeps state; any thread.
+// A fatbin is a 16-byte header and entries; an entry is a header (kind, sizes, target, flags) and a
+// payload, which LZ4 or zstd may have packed. The bytes may come from anybody: every offset is
+// checked against the size before it is used, and what an entry claims to unpack to is bounded.
+// Nothing here keeps state; any thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +13,8 @@
 
 namespace tube::image {
 
-inline constexpr uint32_t kWrapperMagic = 0x466243B1;  // what cudart hands over: a pointer to the fatbin
+inline constexpr uint32_t kWrapperMagic =
+    0x466243B1;  // what cudart hands over: a pointer to the fatbin
 inline constexpr uint32_t kFatbinMagic = 0xBA55ED50;
 inline constexpr uint32_t kElfMagic = 0x464C457F;
 inline constexpr uint64_t kMaxUnpackedBytes = 1ull << 30;
@@ -61,7 +64,8 @@ class FatbinReader {
 // The entry's bytes as they were before packing. False: *why in one line.
 bool unpack(const Entry& entry, uint64_t max_bytes, std::string* out, std::string* why);
 
-// Unpacks the entries of one image, up to so many bytes in all: each of very many small entries may claim to be large, or be it.
+// Unpacks the entries of one image, up to so many bytes in all: each of very many small entries may
+// claim to be large, or be it.
 class Unpacker {
  public:
   explicit Unpacker(uint64_t max_bytes = kMaxUnpackedBytes) : left_(max_bytes) {}

@@ -16,9 +16,10 @@ constexpr std::string_view kInfo = ".nv.info.";
 constexpr std::string_view kCallGraph = ".nv.callgraph";
 constexpr uint8_t kSized = 4;       // an attribute with its size: format, id, u16 bytes, payload
 constexpr uint8_t kExterns = 0x0f;  // u32 symbols of functions outside of the image
-// Callees of the call graph that say what follows: calls, functions whose address is taken, functions that call through a
-// pointer, and calls through a pointer whose end is known.
-constexpr uint32_t kFirstMark = 0xfffffff0, kDirect = 0xffffffff, kAddressTaken = 0xfffffffe, kResolved = 0xfffffffc;
+// Callees of the call graph that say what follows: calls, functions whose address is taken,
+// functions that call through a pointer, and calls through a pointer whose end is known.
+constexpr uint32_t kFirstMark = 0xfffffff0, kDirect = 0xffffffff, kAddressTaken = 0xfffffffe,
+                   kResolved = 0xfffffffc;
 
 class CallFinder {
  public:
@@ -27,7 +28,9 @@ class CallFinder {
 
   bool run(CallsByFunction* out) {
     Elf64_Shdr strings;
-    if (!elf_.good() || !elf_.first_of_type(SHT_SYMTAB, &symbols_) || !elf_.section(symbols_.sh_link, &strings)) return false;
+    if (!elf_.good() || !elf_.first_of_type(SHT_SYMTAB, &symbols_) ||
+        !elf_.section(symbols_.sh_link, &strings))
+      return false;
     count_ = symbols_.sh_size / sizeof(Elf64_Sym);
     if (count_ > kMostSymbols) return false;
     calls_.resize(count_);
@@ -50,7 +53,8 @@ class CallFinder {
         wanted_[static_cast<uint32_t>(i)] = 1u << n;
         present_ |= 1u << n;
       }
-      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF) functions_.emplace_back(name, static_cast<uint32_t>(i));
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF)
+        functions_.emplace_back(name, static_cast<uint32_t>(i));
     }
     std::sort(functions_.begin(), functions_.end());
     return symbol_names.good();
@@ -59,7 +63,9 @@ class CallFinder {
   // The last function of that name.
   const uint32_t* function(std::string_view name) const {
     const auto after = std::upper_bound(functions_.begin(), functions_.end(), std::pair(name, ~0u));
-    return after != functions_.begin() && std::prev(after)->first == name ? &std::prev(after)->second : nullptr;
+    return after != functions_.begin() && std::prev(after)->first == name
+               ? &std::prev(after)->second
+               : nullptr;
   }
 
   bool read_sections() {
@@ -76,7 +82,8 @@ class CallFinder {
       const auto body = bytes_.subspan(section.sh_offset, section.sh_size);
       if (graph) {
         read_graph(body);
-      } else if (const uint32_t* owner = function(name.substr(kInfo.size())); owner != nullptr && !read_externs(body, *owner)) {
+      } else if (const uint32_t* owner = function(name.substr(kInfo.size()));
+                 owner != nullptr && !read_externs(body, *owner)) {
         return false;
       }
     }
@@ -87,7 +94,8 @@ class CallFinder {
     for (uint64_t at = 0; at < body.size();) {
       uint8_t format = 0, id = 0;
       uint16_t size = 0;
-      if (!read(body, at, &format) || !read(body, at + 1, &id) || !read(body, at + 2, &size)) return false;
+      if (!read(body, at, &format) || !read(body, at + 1, &id) || !read(body, at + 2, &size))
+        return false;
       at += 4;
       if (format != kSized) continue;
       if (size > body.size() - at) return false;
@@ -162,7 +170,8 @@ class CallFinder {
 
 }  // namespace
 
-bool kernel_calls(std::span<const std::byte> untrusted_elf, std::span<const char* const> names, CallsByFunction* calls) {
+bool kernel_calls(std::span<const std::byte> untrusted_elf, std::span<const char* const> names,
+                  CallsByFunction* calls) {
   return CallFinder(untrusted_elf, names).run(calls);
 }
 

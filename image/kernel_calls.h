@@ -1,9 +1,11 @@
 // Which kernels of machine code may call a function of the device runtime, such as vprintf.
 //
-// The compiler leaves for every function the runtime's functions that its code calls (.nv.info.NAME), and the call graph between
-// functions (.nv.callgraph). Both are followed; a function that calls through a pointer counts as calling what anybody in the
-// image calls. The bytes may come from anybody: time and memory are linear in the image (but for sorting its names), whatever its tables
-// say. Nothing here keeps state; any thread; a millisecond for ten thousand kernels.
+// The compiler leaves for every function the runtime's functions that its code calls
+// (.nv.info.NAME), and the call graph between functions (.nv.callgraph). Both are followed; a
+// function that calls through a pointer counts as calling what anybody in the image calls. The
+// bytes may come from anybody: time and memory are linear in the image (but for sorting its names),
+// whatever its tables say. Nothing here keeps state; any thread; a millisecond for ten thousand
+// kernels.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +20,10 @@ namespace tube::image {
 // By name. Sorted: names can be made that share a hash.
 using CallsByFunction = std::map<std::string, uint32_t, std::less<>>;
 
-// Bit i of the answer for a function: it may call names[i] (at most 32). False when the image does not say: it is no machine
-// code, is damaged (names or tables that overlap without end among it), or has one of the names but no function that calls it.
-bool kernel_calls(std::span<const std::byte> untrusted_elf, std::span<const char* const> names, CallsByFunction* calls);
+// Bit i of the answer for a function: it may call names[i] (at most 32). False when the image does
+// not say: it is no machine code, is damaged (names or tables that overlap without end among it),
+// or has one of the names but no function that calls it.
+bool kernel_calls(std::span<const std::byte> untrusted_elf, std::span<const char* const> names,
+                  CallsByFunction* calls);
 
 }  // namespace tube::image

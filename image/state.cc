@@ -8,8 +8,9 @@
 namespace tube::image {
 namespace {
 
-constexpr unsigned kTexture = 10, kSampler = 12;  // STT_CUDA_TEXTURE to STT_CUDA_SAMPLER (older code)
-constexpr uint64_t kMostPadding = 16;             // of a variable
+constexpr unsigned kTexture = 10,
+                   kSampler = 12;      // STT_CUDA_TEXTURE to STT_CUDA_SAMPLER (older code)
+constexpr uint64_t kMostPadding = 16;  // of a variable
 
 // Functions of the driver that keep nothing in the module.
 constexpr std::string_view kKnownFunctions[] = {"vprintf", "malloc", "free", "__assertfail"};
@@ -21,22 +22,32 @@ bool known_function(std::string_view name) {
   return false;
 }
 
-bool starts_with(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
+bool starts_with(std::string_view text, std::string_view with) {
+  return text.substr(0, with.size()) == with;
+}
 
-bool made_by_compiler(std::string_view name) { return starts_with(name, "$str") || starts_with(name, "__unnamed_"); }
+bool made_by_compiler(std::string_view name) {
+  return starts_with(name, "$str") || starts_with(name, "__unnamed_");
+}
 
-// _ZN31_INTERNAL_<file>4cuda3std...: internal linkage, and the namespace right behind the file's own.
+// _ZN31_INTERNAL_<file>4cuda3std...: internal linkage, and the namespace right behind the file's
+// own.
 bool is_library_tag(std::string_view name) {
   constexpr std::string_view kBegin = "_ZN";
   if (!starts_with(name, kBegin)) return false;
   size_t at = kBegin.size(), length = 0;
-  for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && length < 4096; ++at) length = length * 10 + static_cast<size_t>(name[at] - '0');
-  if (length == 0 || length > name.size() - at || !starts_with(name.substr(at), "_INTERNAL_")) return false;
+  for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && length < 4096; ++at)
+    length = length * 10 + static_cast<size_t>(name[at] - '0');
+  if (length == 0 || length > name.size() - at || !starts_with(name.substr(at), "_INTERNAL_"))
+    return false;
   const std::string_view inner = name.substr(at + length);
-  return starts_with(inner, "4cuda3std") || starts_with(inner, "6thrust") || starts_with(inner, "3cub");
+  return starts_with(inner, "4cuda3std") || starts_with(inner, "6thrust") ||
+         starts_with(inner, "3cub");
 }
 
-bool holds_nothing(std::string_view name, uint64_t bytes) { return made_by_compiler(name) || (bytes == 1 && is_library_tag(name)); }
+bool holds_nothing(std::string_view name, uint64_t bytes) {
+  return made_by_compiler(name) || (bytes == 1 && is_library_tag(name));
+}
 
 struct Variables {  // a section of variables, and what its symbols account for
   uint32_t section = 0;
@@ -64,7 +75,8 @@ bool check_symbol(ElfNames& names, const Elf64_Sym& symbol, std::span<Variables>
 bool code_is_stateless(std::span<const std::byte> untrusted_elf) {
   const Elf elf(untrusted_elf);
   Elf64_Shdr strings;
-  if (!elf.good() || elf.type() != ET_EXEC || !elf.section(elf.section_names(), &strings)) return false;
+  if (!elf.good() || elf.type() != ET_EXEC || !elf.section(elf.section_names(), &strings))
+    return false;
   ElfNames section_names(elf, strings);
   Variables variables[2];
   size_t found = 0;
@@ -80,13 +92,18 @@ bool code_is_stateless(std::span<const std::byte> untrusted_elf) {
     if (found == 2) return false;
     variables[found++] = {i, section.sh_size, 0};
   }
-  if (!section_names.good() || symbols.sh_type != SHT_SYMTAB || symbols.sh_entsize != sizeof(Elf64_Sym)) return false;
-  if (symbols.sh_size / sizeof(Elf64_Sym) > kMostSymbols || !elf.section(symbols.sh_link, &strings)) return false;
+  if (!section_names.good() || symbols.sh_type != SHT_SYMTAB ||
+      symbols.sh_entsize != sizeof(Elf64_Sym))
+    return false;
+  if (symbols.sh_size / sizeof(Elf64_Sym) > kMostSymbols || !elf.section(symbols.sh_link, &strings))
+    return false;
   ElfNames names(elf, strings);
   const std::span<Variables> sections(variables, found);
   for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= symbols.sh_size; at += sizeof(Elf64_Sym)) {
     Elf64_Sym symbol;
-    if (!read(untrusted_elf, symbols.sh_offset + at, &symbol) || !check_symbol(names, symbol, sections)) return false;
+    if (!read(untrusted_elf, symbols.sh_offset + at, &symbol) ||
+        !check_symbol(names, symbol, sections))
+      return false;
   }
   for (const Variables& section : sections) {
     if (section.known_bytes < section.bytes) return false;
@@ -120,8 +137,10 @@ bool harmless_variable(std::string_view line) {
   } while (word == ".align" || (!word.empty() && word[0] == '.'));
   const size_t end = word.find_first_of("[;=");
   const std::string_view name = word.substr(0, end);
-  const std::string_view rest = end == std::string_view::npos ? std::string_view() : word.substr(end);
-  const bool one_byte = type == ".b8" && (starts_with(rest, ";") || starts_with(rest, "[1]") || rest.empty());
+  const std::string_view rest =
+      end == std::string_view::npos ? std::string_view() : word.substr(end);
+  const bool one_byte =
+      type == ".b8" && (starts_with(rest, ";") || starts_with(rest, "[1]") || rest.empty());
   return !name.empty() && holds_nothing(name, one_byte ? 1 : 2);
 }
 
@@ -135,7 +154,9 @@ bool line_is_stateless(std::string_view line) {
     word = next_word(line);
     break;
   }
-  if (word == ".const" || word == ".tex" || word == ".texref" || word == ".samplerref" || word == ".surfref") return false;
+  if (word == ".const" || word == ".tex" || word == ".texref" || word == ".samplerref" ||
+      word == ".surfref")
+    return false;
   if (word == ".func" && external) {  // .extern .func (.param .b32 func_retval0) NAME
     std::string_view name = line.substr(0, line.find_last_not_of(" \t\r") + 1);
     name.remove_prefix(name.find_last_of(" \t)") + 1);
@@ -147,15 +168,18 @@ bool line_is_stateless(std::string_view line) {
 }  // namespace
 
 bool text_is_stateless(std::span<const std::byte> untrusted_text) {
-  std::string_view text(reinterpret_cast<const char*>(untrusted_text.data()), untrusted_text.size());
-  if (text.find(".version") == std::string_view::npos || text.find("/*") != std::string_view::npos) return false;
+  std::string_view text(reinterpret_cast<const char*>(untrusted_text.data()),
+                        untrusted_text.size());
+  if (text.find(".version") == std::string_view::npos || text.find("/*") != std::string_view::npos)
+    return false;
   while (!text.empty()) {
     const size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     // A statement a line is how compilers write PTX; several in one are read by nobody here.
     const size_t at = line.find(';');
-    if (at != std::string_view::npos && line.find_first_not_of(" \t\r", at + 1) != std::string_view::npos &&
+    if (at != std::string_view::npos &&
+        line.find_first_not_of(" \t\r", at + 1) != std::string_view::npos &&
         line.find(".global", at) != std::string_view::npos)
       return false;
     if (!line_is_stateless(line)) return false;

@@ -1,14 +1,19 @@
-// Whether code from an image keeps anything in module variables: an image without may be loaded once for several programs.
+// Whether code from an image keeps anything in module variables: an image without may be loaded
+// once for several programs.
 //
-// A module's variables lie in the sections .nv.global, .nv.global.init and .nv.constant3 of machine code, and in lines that begin
-// with .global or .const in PTX. Two kinds of variables hold no state although they stand there:
+// A module's variables lie in the sections .nv.global, .nv.global.init and .nv.constant3 of machine
+// code, and in lines that begin with .global or .const in PTX. Two kinds of variables hold no state
+// although they stand there:
 //
-//   - what the compiler makes of string literals and __func__ ($str..., __unnamed_...): nobody can name them
-//   - the tags of libcu++, Thrust and CUB (std::in_place, placeholders::_1, ...), one byte each with internal linkage, which each
+//   - what the compiler makes of string literals and __func__ ($str..., __unnamed_...): nobody can
+//   name them
+//   - the tags of libcu++, Thrust and CUB (std::in_place, placeholders::_1, ...), one byte each
+//   with internal linkage, which each
 //     file that includes those headers gets, used or not
 //
-// Textures, surfaces and managed variables are state, and so is a function that the driver has to supply and that is not one of
-// the known few. What cannot be read counts as state. The bytes may come from anybody; time is linear in them. Any thread.
+// Textures, surfaces and managed variables are state, and so is a function that the driver has to
+// supply and that is not one of the known few. What cannot be read counts as state. The bytes may
+// come from anybody; time is linear in them. Any thread.
 #pragma once
 
 #include <cstddef>

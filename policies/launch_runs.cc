@@ -31,7 +31,9 @@ LaunchRuns::Decision LaunchRuns::begin(uint64_t shape) {
 }
 
 LaunchRuns::Decision LaunchRuns::go_on(uint64_t shape) {
-  if (runs_[active_].shapes[at_] == shape) return ++at_ == runs_[active_].shapes.size() ? whole() : Decision{holding() ? Kind::kHold : Kind::kPass};
+  if (runs_[active_].shapes[at_] == shape)
+    return ++at_ == runs_[active_].shapes.size() ? whole()
+                                                 : Decision{holding() ? Kind::kHold : Kind::kPass};
   const bool held = holding();
   take_prefix();
   current_.push_back(shape);
@@ -71,7 +73,8 @@ bool LaunchRuns::boundary() {
 
 void LaunchRuns::give_up() {
   settle(active_, false, mode_ == Mode::kFree ? 0 : at_);
-  if (holding()) mode_ = Mode::kTracking;  // the rest of this run passes; the next one may be held again
+  if (holding())
+    mode_ = Mode::kTracking;  // the rest of this run passes; the next one may be held again
 }
 
 void LaunchRuns::forget() {
@@ -86,8 +89,8 @@ bool LaunchRuns::take_forgotten(uint32_t run) {
   return std::exchange(runs_[run].forgotten, false);
 }
 
-// What came behind the last run before, if it may be the same again. One that is not worth holding is followed all the same,
-// for the sake of those behind it.
+// What came behind the last run before, if it may be the same again. One that is not worth holding
+// is followed all the same, for the sake of those behind it.
 uint32_t LaunchRuns::predicted(uint64_t shape) const {
   if (last_ == kNone) return kNone;
   const uint32_t next = runs_[last_].next[after_boundary_ ? 1 : 0];
@@ -113,7 +116,8 @@ void LaunchRuns::take_prefix() {
   current_.assign(shapes.begin(), shapes.begin() + static_cast<long>(at_));
 }
 
-// Cuts a step into runs and remembers them, chained behind the last one. What would be too short to be one joins the one before.
+// Cuts a step into runs and remembers them, chained behind the last one. What would be too short to
+// be one joins the one before.
 void LaunchRuns::learn(const uint64_t* shapes, size_t count, uint32_t first, uint32_t seen) {
   size_t length = first;
   while (count >= options_.least) {
@@ -128,14 +132,17 @@ void LaunchRuns::learn(const uint64_t* shapes, size_t count, uint32_t first, uin
 }
 
 uint32_t LaunchRuns::remember(const uint64_t* shapes, size_t count, uint32_t seen) {
-  const auto same = [&](const Run& run) { return run.shapes.size() == count && std::equal(run.shapes.begin(), run.shapes.end(), shapes); };
+  const auto same = [&](const Run& run) {
+    return run.shapes.size() == count && std::equal(run.shapes.begin(), run.shapes.end(), shapes);
+  };
   auto found = std::find_if(runs_.begin(), runs_.end(), same);
   if (found == runs_.end()) {
     if (runs_.size() < options_.known) {
       runs_.emplace_back();
       found = runs_.end() - 1;
     } else {
-      found = std::min_element(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.used < b.used; });
+      found = std::min_element(runs_.begin(), runs_.end(),
+                               [](const Run& a, const Run& b) { return a.used < b.used; });
       *found = Run{};
       found->forgotten = true;
     }
@@ -148,7 +155,8 @@ uint32_t LaunchRuns::remember(const uint64_t* shapes, size_t count, uint32_t see
 
 // A run that was held in vain too often gets another chance after it has passed often.
 void LaunchRuns::passed(Run& run, uint32_t times) {
-  if (run.credit <= kWorst && run.seen / 64 != (run.seen + times) / 64) run.credit = kWorst + kInVain;
+  if (run.credit <= kWorst && run.seen / 64 != (run.seen + times) / 64)
+    run.credit = kWorst + kInVain;
   run.seen += times;
   run.used = ++clock_;
 }
@@ -159,8 +167,8 @@ void LaunchRuns::append(uint32_t run) {
   after_boundary_ = false;
 }
 
-// No boundary for a whole window. Its runs are remembered as a step's; if it ends with something that repeats, what comes next is
-// known already.
+// No boundary for a whole window. Its runs are remembered as a step's; if it ends with something
+// that repeats, what comes next is known already.
 void LaunchRuns::cut_window() {
   const std::vector<uint64_t> window = std::move(current_);
   current_.clear();
@@ -181,7 +189,8 @@ void LaunchRuns::cut_window() {
   last_ = before;  // and behind the window too
 }
 
-// The shortest distance at which at least the second half of current_ repeats, at least twice; 0: none.
+// The shortest distance at which at least the second half of current_ repeats, at least twice; 0:
+// none.
 size_t LaunchRuns::period() const {
   const size_t count = current_.size();
   const auto from_the_end = [this, count](size_t i) { return current_[count - 1 - i]; };
@@ -201,7 +210,8 @@ size_t LaunchRuns::period() const {
 void LaunchRuns::settle(uint32_t at, bool good, size_t held) {
   if (at == kNone) return;
   Run& run = runs_[at];
-  const int32_t change = good ? static_cast<int32_t>(run.shapes.size()) : -kInVain - 2 * static_cast<int32_t>(held);
+  const int32_t change =
+      good ? static_cast<int32_t>(run.shapes.size()) : -kInVain - 2 * static_cast<int32_t>(held);
   run.credit = std::clamp(run.credit + change, kWorst, kBest);
   if (good) run.used = ++clock_;
 }

@@ -1,23 +1,29 @@
-// Which launches to hold back so that they go to the GPU as one graph (launch coalescing): decisions over plain numbers.
+// Which launches to hold back so that they go to the GPU as one graph (launch coalescing):
+// decisions over plain numbers.
 //
-// A program that is bound by launching repeats itself: step after step the same kernels in the same order. The launches of one
-// stream between two boundaries (something else came) are a step; a step that has passed is cut into runs, short ones first,
-// so that the GPU starts early, and the runs are chained: which came behind which. When a run begins again that has passed
-// often enough, its launches are held, and when it is whole the caller sends it as one graph: 100 kernels cost 75 us that way
-// against 449 us one by one (facts of the H200). Whatever does not go as it went before is let go and launched one by one.
+// A program that is bound by launching repeats itself: step after step the same kernels in the same
+// order. The launches of one stream between two boundaries (something else came) are a step; a step
+// that has passed is cut into runs, short ones first, so that the GPU starts early, and the runs
+// are chained: which came behind which. When a run begins again that has passed often enough, its
+// launches are held, and when it is whole the caller sends it as one graph: 100 kernels cost 75 us
+// that way against 449 us one by one (facts of the H200). Whatever does not go as it went before is
+// let go and launched one by one.
 //
 //   launch(shape)  kPass    launch it now         (first launch what is held when `release` is set)
 //                  kHold    keep it
 //                  kReplay  keep it too: the held launches are known run `run`, whole
 //   boundary()     something else came: true when what is held must be launched first
-//   give_up()      nothing came in time, or the caller could not send the graph: what is held gets launched one by one
+//   give_up()      nothing came in time, or the caller could not send the graph: what is held gets
+//   launched one by one
 //
-// Streams without boundaries: when a whole window of launches has passed, its period is looked for. If there is one, the next
-// launches are those of one period before, and the period's runs are held at once, whatever the phase.
+// Streams without boundaries: when a whole window of launches has passed, its period is looked for.
+// If there is one, the next launches are those of one period before, and the period's runs are held
+// at once, whatever the phase.
 //
-// A shape is a hash of all that makes two launches the same node: kernel, grid, block, shared memory. The caller compares
-// the values themselves before it trusts it. One object per stream, one thread; no clock, no memory beyond `known` runs of at
-// most `longest` + `least` shapes and one window.
+// A shape is a hash of all that makes two launches the same node: kernel, grid, block, shared
+// memory. The caller compares the values themselves before it trusts it. One object per stream, one
+// thread; no clock, no memory beyond `known` runs of at most `longest` + `least` shapes and one
+// window.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +46,8 @@ class LaunchRuns {
   struct Decision {
     Kind kind = Kind::kPass;
     bool release = false;
-    uint32_t run = 0;  // kReplay: a small number, the same for the same run until `forgotten` says otherwise
+    uint32_t run =
+        0;  // kReplay: a small number, the same for the same run until `forgotten` says otherwise
   };
 
   explicit LaunchRuns(const Options& options) : options_(options) {}
@@ -50,9 +57,11 @@ class LaunchRuns {
   void give_up();
   // The graph of the last kReplay went out.
   void replayed() { settle(active_, true, 0); }
-  // Nothing of before counts any more (kernels were unloaded or changed). Held launches are the caller's to launch.
+  // Nothing of before counts any more (kernels were unloaded or changed). Held launches are the
+  // caller's to launch.
   void forget();
-  // The known run `run` made room for another since last asked: what the caller keeps for it is stale.
+  // The known run `run` made room for another since last asked: what the caller keeps for it is
+  // stale.
   bool take_forgotten(uint32_t run);
   bool holding() const { return mode_ == Mode::kHolding; }
 
@@ -67,14 +76,17 @@ class LaunchRuns {
     std::vector<uint64_t> shapes;
     uint32_t next[2];  // the run that came behind it; [1]: with a boundary between them
     uint32_t seen = 0;
-    int32_t credit = 0;  // grows with what was gained, falls when it was held in vain; too low: not held any more
+    int32_t credit = 0;  // grows with what was gained, falls when it was held in vain; too low: not
+                         // held any more
     uint64_t used = 0;   // when, counted in runs
     bool forgotten = false;
   };
   static constexpr uint32_t kNone = 0xffffffffu;
   static constexpr int32_t kWorst = -192, kBest = 512, kInVain = 16;
 
-  bool holdable(const Run& run) const { return run.seen >= options_.proven && run.credit > kWorst && !run.shapes.empty(); }
+  bool holdable(const Run& run) const {
+    return run.seen >= options_.proven && run.credit > kWorst && !run.shapes.empty();
+  }
   Decision begin(uint64_t shape);
   Decision go_on(uint64_t shape);
   Decision whole();

@@ -1,12 +1,14 @@
 // How long a wait spins before it sleeps: decided from how long such waits took.
 //
-// A waiter counts its gaps (how long each wait lasted) in buckets, each twice as long as the one before; old gaps fade. From these
-// best_spin() picks the bucket's end up to which spinning costs least in the mean: a wait that ends while spinning has burnt its
-// length, one that does not has burnt the whole spin and comes late besides, by what waking costs. Gaps that fall into two
-// groups (within a step, between steps) are so told apart, where a mean would fit neither.
+// A waiter counts its gaps (how long each wait lasted) in buckets, each twice as long as the one
+// before; old gaps fade. From these best_spin() picks the bucket's end up to which spinning costs
+// least in the mean: a wait that ends while spinning has burnt its length, one that does not has
+// burnt the whole spin and comes late besides, by what waking costs. Gaps that fall into two groups
+// (within a step, between steps) are so told apart, where a mean would fit neither.
 //
-// What a burnt nanosecond counts follows from the limit: where a core is free anyway the limit is long and burning is cheap.
-// spin_share() says how much of its limit a waiter may use when not all who are awake can have a core.
+// What a burnt nanosecond counts follows from the limit: where a core is free anyway the limit is
+// long and burning is cheap. spin_share() says how much of its limit a waiter may use when not all
+// who are awake can have a core.
 //
 // Pure functions over plain values; the waiters' atomics and clocks are in sharedmem/wait.h.
 #pragma once
@@ -15,7 +17,8 @@
 
 namespace tube::policies {
 
-inline constexpr uint32_t kGapBuckets = 20;      // the first ends at 1 us, the last but one at about 0.26 s
+inline constexpr uint32_t kGapBuckets =
+    20;  // the first ends at 1 us, the last but one at about 0.26 s
 inline constexpr uint32_t kGapsRemembered = 64;  // halved when there are more
 
 struct Gaps {
@@ -23,9 +26,10 @@ struct Gaps {
 };
 
 struct SpinCost {
-  uint64_t limit_ns = 0;   // never longer
-  uint64_t late_ns = 0;    // what a sleeper comes late, at least
-  uint32_t late_part = 0;  // and 1/late_part of the gap, for those who poll with growing naps; 0: not so
+  uint64_t limit_ns = 0;  // never longer
+  uint64_t late_ns = 0;   // what a sleeper comes late, at least
+  uint32_t late_part =
+      0;  // and 1/late_part of the gap, for those who poll with growing naps; 0: not so
   uint32_t burn_part = 4;  // a nanosecond of spinning counts as 1/burn_part of one of lateness
 };
 
@@ -36,26 +40,30 @@ constexpr uint32_t gap_bucket(uint64_t gap_ns) {
 }
 constexpr uint64_t gap_bucket_end_ns(uint32_t bucket) { return uint64_t{1024} << bucket; }
 
-// 0 when the limit is; else at least kLeastSpinNs (or the limit), so that gaps that become short again are seen to be.
+// 0 when the limit is; else at least kLeastSpinNs (or the limit), so that gaps that become short
+// again are seen to be.
 inline constexpr uint64_t kLeastSpinNs = 4'000;
 uint64_t best_spin(const Gaps& gaps, const SpinCost& cost);
 
-// Of a wait that a futex wakes: a spin of the whole limit costs what being woken late does, so gaps of one length are waited
-// out up to the limit and slept through beyond it.
+// Of a wait that a futex wakes: a spin of the whole limit costs what being woken late does, so gaps
+// of one length are waited out up to the limit and slept through beyond it.
 constexpr SpinCost woken_cost(uint64_t limit_ns, uint64_t late_ns) {
   return {limit_ns, late_ns, 0, static_cast<uint32_t>(limit_ns > late_ns ? limit_ns / late_ns : 1)};
 }
 
-// Numerator of kWholeShare parts of the limit: all of it while each awake pair (a function and its session) can have two cores,
-// a quarter while there are not more than four times as many, then nothing.
+// Numerator of kWholeShare parts of the limit: all of it while each awake pair (a function and its
+// session) can have two cores, a quarter while there are not more than four times as many, then
+// nothing.
 inline constexpr uint32_t kWholeShare = 4;
 constexpr uint32_t spin_share(uint32_t cores, uint32_t awake_pairs) {
   if (uint64_t{2} * awake_pairs <= cores) return kWholeShare;
   return uint64_t{2} * awake_pairs <= uint64_t{4} * cores ? 1 : 0;
 }
-// The limit where nobody sets another, in microseconds. Both shares of it reach the end of a bucket: 131 and 33 us.
+// The limit where nobody sets another, in microseconds. Both shares of it reach the end of a
+// bucket: 131 and 33 us.
 inline constexpr uint32_t kDefaultSpinUs = 132;
-// How much longer a wait for what the GPU writes may spin, and how long at most: natively a synchronise spins all the way.
+// How much longer a wait for what the GPU writes may spin, and how long at most: natively a
+// synchronise spins all the way.
 inline constexpr uint64_t kGpuSpins = 128, kLongestGpuSpinNs = 20'000'000;
 constexpr uint64_t gpu_spin_limit_ns(uint32_t spin_us) {
   const uint64_t limit_ns = uint64_t{spin_us} * 1000 * kGpuSpins;

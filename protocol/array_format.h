@@ -1,4 +1,5 @@
-// The plain formats of CUDA arrays: what an element takes, which hook, proxy and simulated GPU must agree on.
+// The plain formats of CUDA arrays: what an element takes, which hook, proxy and simulated GPU must
+// agree on.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,9 @@
 
 namespace tube {
 
-// Bytes per element; 0 for a format without a plain layout (block compressed, planar video) or a wrong channel count.
-// `format` is a number: it may come from outside and be no value of CUarray_format.
+// Bytes per element; 0 for a format without a plain layout (block compressed, planar video) or a
+// wrong channel count. `format` is a number: it may come from outside and be no value of
+// CUarray_format.
 constexpr uint32_t array_element_bytes(uint32_t format, uint32_t channels) {
   const bool packed = channels == 1 || channels == 2 || channels == 4;
   switch (format) {

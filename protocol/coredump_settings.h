@@ -1,8 +1,9 @@
-// The GPU core dump settings of a process: bookkeeping that the driver does without a GPU, shared by hook and sim.
+// The GPU core dump settings of a process: bookkeeping that the driver does without a GPU, shared
+// by hook and sim.
 //
-// One table holds the process-wide values, another may override them for a context. Environment variables that were set
-// when CUDA started win over both (CUDA_ENABLE_COREDUMP_ON_EXCEPTION and kin). Nothing here writes a dump. Plain data, no
-// locks: the caller guards it.
+// One table holds the process-wide values, another may override them for a context. Environment
+// variables that were set when CUDA started win over both (CUDA_ENABLE_COREDUMP_ON_EXCEPTION and
+// kin). Nothing here writes a dump. Plain data, no locks: the caller guards it.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@ class CoredumpSettings {
  public:
   static constexpr size_t kTextBytes = 1024;
 
-  // value nullptr: only the size. Switches and flags want exactly their size; of a text as much as fits is given. The pipe
-  // and its switch belong to the process alone (all as on an H200, 13.0).
+  // value nullptr: only the size. Switches and flags want exactly their size; of a text as much as
+  // fits is given. The pipe and its switch belong to the process alone (all as on an H200, 13.0).
   CUresult get(CUcoredumpSettings attribute, void* value, size_t* size, bool of_context) {
     start();
     if (size == nullptr || !known(attribute, of_context)) return CUDA_ERROR_INVALID_VALUE;
@@ -49,22 +50,30 @@ class CoredumpSettings {
     }
     if (!is_text(attribute) && *size != size_of(attribute)) return CUDA_ERROR_INVALID_VALUE;
     if ((fixed_ & bit(attribute)) != 0) return CUDA_SUCCESS;  // the environment has spoken
-    if (is_text(attribute)) return set_text(attribute == CU_COREDUMP_FILE ? file_ : pipe_, value, *size);
+    if (is_text(attribute))
+      return set_text(attribute == CU_COREDUMP_FILE ? file_ : pipe_, value, *size);
     if (attribute == CU_COREDUMP_GENERATION_FLAGS) std::memcpy(&flags_, value, sizeof flags_);
     else on_[attribute] = *static_cast<const unsigned char*>(value) != 0;
     return CUDA_SUCCESS;
   }
 
  private:
-  static constexpr uint32_t bit(CUcoredumpSettings attribute) { return 1u << static_cast<unsigned>(attribute); }
-  static bool is_text(CUcoredumpSettings attribute) { return attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE; }
+  static constexpr uint32_t bit(CUcoredumpSettings attribute) {
+    return 1u << static_cast<unsigned>(attribute);
+  }
+  static bool is_text(CUcoredumpSettings attribute) {
+    return attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE;
+  }
 
   static bool known(CUcoredumpSettings attribute, bool of_context) {
     if (attribute < CU_COREDUMP_ENABLE_ON_EXCEPTION || attribute >= CU_COREDUMP_MAX) return false;
-    return !of_context || (attribute != CU_COREDUMP_ENABLE_USER_TRIGGER && attribute != CU_COREDUMP_PIPE);
+    return !of_context ||
+           (attribute != CU_COREDUMP_ENABLE_USER_TRIGGER && attribute != CU_COREDUMP_PIPE);
   }
   static size_t size_of(CUcoredumpSettings attribute) {
-    return is_text(attribute) ? kTextBytes : attribute == CU_COREDUMP_GENERATION_FLAGS ? sizeof(uint32_t) : sizeof(bool);
+    return is_text(attribute)                          ? kTextBytes
+           : attribute == CU_COREDUMP_GENERATION_FLAGS ? sizeof(uint32_t)
+                                                       : sizeof(bool);
   }
 
   static CUresult set_text(char* to, const void* value, size_t size) {
@@ -79,7 +88,8 @@ class CoredumpSettings {
     const char* value = std::getenv(name);
     if (value == nullptr) return;
     fixed_ |= bit(attribute);
-    if (is_text(attribute)) (void)set_text(attribute == CU_COREDUMP_FILE ? file_ : pipe_, value, kTextBytes - 1);
+    if (is_text(attribute))
+      (void)set_text(attribute == CU_COREDUMP_FILE ? file_ : pipe_, value, kTextBytes - 1);
     else on_[attribute] = std::strcmp(value, "0") != 0;
   }
 

@@ -1,11 +1,12 @@
 // What the proxy's GPUs look like: the content of the `info` memory file (sharedmem/abi.h).
 //
-// The proxy fills it once at start from the backend, seals it against writing and sends it with every Welcome. The hook
-// maps it read-only and answers every cuDevice* query from it, so such a query costs no message. It lies outside the
-// ring's trust rules: the proxy is the writer, the file is sealed.
+// The proxy fills it once at start from the backend, seals it against writing and sends it with
+// every Welcome. The hook maps it read-only and answers every cuDevice* query from it, so such a
+// query costs no message. It lies outside the ring's trust rules: the proxy is the writer, the file
+// is sealed.
 //
-//   InfoHeader, then device_count x DeviceInfo, then nothing. Devices are in the proxy's order (its ordinals); the hook
-//   applies the client's own CUDA_VISIBLE_DEVICES on top.
+//   InfoHeader, then device_count x DeviceInfo, then nothing. Devices are in the proxy's order (its
+//   ordinals); the hook applies the client's own CUDA_VISIBLE_DEVICES on top.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,9 @@ namespace tube::info {
 
 inline constexpr uint64_t kInfoMagic = 0x31304f464e494254ull;  // "TBINFO01"
 inline constexpr uint32_t kMaxDevices = 32;
-inline constexpr uint32_t kAttributeCount = 192;         // CUdevice_attribute ids 0..191; 13.0 knows 1..147
-inline constexpr uint32_t kLimitCount = 16;              // CUlimit ids
+inline constexpr uint32_t kAttributeCount =
+    192;                                     // CUdevice_attribute ids 0..191; 13.0 knows 1..147
+inline constexpr uint32_t kLimitCount = 16;  // CUlimit ids
 inline constexpr uint32_t kFunctionAttributeCount = 16;  // CUfunction_attribute ids 0..15
 inline constexpr uint32_t kP2pAttributeCount = 8;        // CUdevice_P2PAttribute ids 1..6
 inline constexpr uint32_t kMaxTpcs = 256;
@@ -64,6 +66,8 @@ static_assert(offsetof(DeviceInfo, total_bytes) == 280);
 static_assert(offsetof(DeviceInfo, attributes) == 360);
 static_assert(sizeof(DeviceInfo) % 8 == 0);
 
-inline constexpr uint64_t info_bytes(uint32_t devices) { return sizeof(InfoHeader) + uint64_t{devices} * sizeof(DeviceInfo); }
+inline constexpr uint64_t info_bytes(uint32_t devices) {
+  return sizeof(InfoHeader) + uint64_t{devices} * sizeof(DeviceInfo);
+}
 
 }  // namespace tube::info

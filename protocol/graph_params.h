@@ -1,20 +1,23 @@
-// What tubeGraphNode and its kin carry as `params`, by type of node, and how work of the client's own becomes part of a graph.
+// What tubeGraphNode and its kin carry as `params`, by type of node, and how work of the client's
+// own becomes part of a graph.
 //
-// A *step* is something that only the client's process can do while a graph runs: a host function, or moving the bytes of
-// pageable memory between the program and pinned staging. In the driver's graph a step is one batch memory operation node on
-// one progress word of the client's segment:
+// A *step* is something that only the client's process can do while a graph runs: a host function,
+// or moving the bytes of pageable memory between the program and pinned staging. In the driver's
+// graph a step is one batch memory operation node on one progress word of the client's segment:
 //
 //   write64  word = tag                 "step `tag` is due"
 //   wait64   word >= kStepDone          the client has stored kStepDone
 //
-// The tag says what to do and is the client's own number, so it travels with the node into clones, child graphs and
-// instances without anybody's help. Words do not: two instances of a graph must not share one, so every instance gets words
-// (and staging) of its own, written into the graph's nodes right before the driver copies them (tubeGraphSteps asks which
-// there are, tubeGraphInstantiate and tubeGraphExecUpdate bring the words in the same order).
+// The tag says what to do and is the client's own number, so it travels with the node into clones,
+// child graphs and instances without anybody's help. Words do not: two instances of a graph must
+// not share one, so every instance gets words (and staging) of its own, written into the graph's
+// nodes right before the driver copies them (tubeGraphSteps asks which there are,
+// tubeGraphInstantiate and tubeGraphExecUpdate bring the words in the same order).
 //
-//   host function                       the batch memory operation node; clients see CU_GRAPH_NODE_TYPE_HOST
-//   copy from or to pageable memory     a child graph of two nodes, {step, copy from staging} or {copy to staging, step};
-//   between two pageable places         the batch memory operation node; clients see CU_GRAPH_NODE_TYPE_MEMCPY for both
+//   host function                       the batch memory operation node; clients see
+//   CU_GRAPH_NODE_TYPE_HOST copy from or to pageable memory     a child graph of two nodes, {step,
+//   copy from staging} or {copy to staging, step}; between two pageable places         the batch
+//   memory operation node; clients see CU_GRAPH_NODE_TYPE_MEMCPY for both
 #pragma once
 
 #include <cstdint>
@@ -28,7 +31,8 @@ constexpr bool is_copy_step(uint64_t tag) { return (tag & kStepCopyBit) != 0; }
 
 enum StepDirection : uint32_t { kStepAlone = 0, kStepToGpu = 1, kStepFromGpu = 2 };
 
-// CU_GRAPH_NODE_TYPE_HOST, and _MEMCPY with a pageable side. The GPU's side as in tubeGraphCopyNode; staging is packed.
+// CU_GRAPH_NODE_TYPE_HOST, and _MEMCPY with a pageable side. The GPU's side as in
+// tubeGraphCopyNode; staging is packed.
 struct GraphStepParams {
   uint64_t tag;
   uint32_t direction;  // StepDirection
@@ -83,7 +87,8 @@ struct GraphKernelParams {  // answers only
 };
 static_assert(sizeof(GraphKernelParams) == 40);
 
-// One step of a graph, in the order of tubeGraphSteps' walk, and the place that an instance has for it.
+// One step of a graph, in the order of tubeGraphSteps' walk, and the place that an instance has for
+// it.
 struct GraphStep {
   uint64_t tag;
   uint64_t staging_bytes;

@@ -1,6 +1,8 @@
-// Object ids as they travel: a client-chosen index and a generation that makes a stale id recognisable.
+// Object ids as they travel: a client-chosen index and a generation that makes a stale id
+// recognisable.
 //
-// The proxy keeps one table per kind, indexed by `index`, and compares the generation. Index 0 is never an object.
+// The proxy keeps one table per kind, indexed by `index`, and compares the generation. Index 0 is
+// never an object.
 #pragma once
 
 #include <cstdint>
@@ -34,18 +36,23 @@ enum class Kind : uint32_t {
 
 // The driver calls a wrong handle of these an invalid value, not an invalid handle.
 constexpr bool part_of_graphs(Kind kind) {
-  return kind == Kind::kGraph || kind == Kind::kGraphNode || kind == Kind::kGraphExec || kind == Kind::kUserObject;
+  return kind == Kind::kGraph || kind == Kind::kGraphNode || kind == Kind::kGraphExec ||
+         kind == Kind::kUserObject;
 }
 
-inline constexpr uint32_t kProxyMade = 0x8000'0000u;     // index bit of ids that the proxy chose
-inline constexpr uint32_t kFirstCreatedContext = 0x100;  // context numbers below: device ordinal + 1
-inline constexpr uint64_t kLegacyStream = 0;             // the record's context's legacy default stream
+inline constexpr uint32_t kProxyMade = 0x8000'0000u;  // index bit of ids that the proxy chose
+inline constexpr uint32_t kFirstCreatedContext =
+    0x100;                                    // context numbers below: device ordinal + 1
+inline constexpr uint64_t kLegacyStream = 0;  // the record's context's legacy default stream
 
-// tubeGetKernel's `writes`: the kernel may come to the device runtime's printf, or to its assert (image/kernel_calls.h).
+// tubeGetKernel's `writes`: the kernel may come to the device runtime's printf, or to its assert
+// (image/kernel_calls.h).
 inline constexpr uint32_t kKernelPrints = 1;
 inline constexpr uint32_t kKernelAsserts = 2;
 
-constexpr uint64_t make_id(uint32_t index, uint32_t generation) { return uint64_t{generation} << 32 | index; }
+constexpr uint64_t make_id(uint32_t index, uint32_t generation) {
+  return uint64_t{generation} << 32 | index;
+}
 constexpr uint32_t id_index(uint64_t id) { return static_cast<uint32_t>(id); }
 constexpr uint32_t id_generation(uint64_t id) { return static_cast<uint32_t>(id >> 32); }
 

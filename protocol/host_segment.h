@@ -1,5 +1,5 @@
-// What tubeHostRegister carries for each piece of a registered range: which file its pages are, and where in it. Written by the
-// hook, untrusted in the proxy.
+// What tubeHostRegister carries for each piece of a registered range: which file its pages are, and
+// where in it. Written by the hook, untrusted in the proxy.
 #pragma once
 
 #include <cstdint>

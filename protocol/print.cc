@@ -13,7 +13,8 @@
 namespace tube::wire {
 namespace {
 
-constexpr size_t kShownName = 120;  // a longer name is cut: C++ kernel names run to thousands of characters
+constexpr size_t kShownName =
+    120;  // a longer name is cut: C++ kernel names run to thousands of characters
 
 __attribute__((format(printf, 2, 3))) void append(std::string& out, const char* format, ...) {
   char text[96];
@@ -34,7 +35,8 @@ class Printer {
     if constexpr (std::is_floating_point_v<T>) {
       append(out_, "%g", static_cast<double>(value));
     } else if (kind == FieldKind::kId) {
-      append(out_, "id %" PRIu32 ".%" PRIu32, id_index(static_cast<uint64_t>(value)), id_generation(static_cast<uint64_t>(value)));
+      append(out_, "id %" PRIu32 ".%" PRIu32, id_index(static_cast<uint64_t>(value)),
+             id_generation(static_cast<uint64_t>(value)));
     } else if (kind == FieldKind::kAddress) {
       append(out_, "0x%" PRIx64, static_cast<uint64_t>(value));
     } else if constexpr (std::is_signed_v<T>) {
@@ -47,7 +49,8 @@ class Printer {
   template <class T, size_t N>
   void array(const char* name, const T (&values)[N]) {
     field(name);
-    for (size_t i = 0; i < N; ++i) append(out_, "%s%" PRId64, i == 0 ? "(" : ", ", static_cast<int64_t>(values[i]));
+    for (size_t i = 0; i < N; ++i)
+      append(out_, "%s%" PRId64, i == 0 ? "(" : ", ", static_cast<int64_t>(values[i]));
     out_ += ')';
   }
 
@@ -117,7 +120,8 @@ void print(std::string& out, Call call, std::span<const std::byte> untrusted_pay
 #undef TUBE_PRINT
     case Call::kNone: break;
   }
-  append(out, "call %" PRIu32 " (%zu bytes)", static_cast<uint32_t>(call), untrusted_payload.size());
+  append(out, "call %" PRIu32 " (%zu bytes)", static_cast<uint32_t>(call),
+         untrusted_payload.size());
 }
 
 void print_reply(std::string& out, Call call, std::span<const std::byte> untrusted_payload) {
@@ -128,7 +132,8 @@ void print_reply(std::string& out, Call call, std::span<const std::byte> untrust
 #undef TUBE_PRINT
     case Call::kNone: break;
   }
-  append(out, "reply of call %" PRIu32 " (%zu bytes)", static_cast<uint32_t>(call), untrusted_payload.size());
+  append(out, "reply of call %" PRIu32 " (%zu bytes)", static_cast<uint32_t>(call),
+         untrusted_payload.size());
 }
 
 }  // namespace tube::wire

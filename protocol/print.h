@@ -1,8 +1,8 @@
-// A record as text, for traces, logs and failing tests: `cuGraphAddEmptyNode {hGraph: id 1.7, dependencies: 16 bytes,
-// ...}`.
+// A record as text, for traces, logs and failing tests: `cuGraphAddEmptyNode {hGraph: id 1.7,
+// dependencies: 16 bytes, ...}`.
 //
-// The payload is untrusted: one that does not validate is printed as far as its size goes and marked. Allocates; not
-// for the launch path. Any thread.
+// The payload is untrusted: one that does not validate is printed as far as its size goes and
+// marked. Allocates; not for the launch path. Any thread.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,15 @@
-// cuGetProcAddress: which exported symbol a (name, version, flags) stands for. The rows are generated from
-// cudaTypedefs.h (proc_table.gen.cc); the rule is here.
+// cuGetProcAddress: which exported symbol a (name, version, flags) stands for. The rows are
+// generated from cudaTypedefs.h (proc_table.gen.cc); the rule is here.
 //
 //   - the newest version that is not newer than the asked one wins;
-//   - flag 2 (per-thread default stream) and a per-thread form exists: only per-thread versions count, so a version
-//   older
-//     than all of them is "version not sufficient", never the legacy function; no such form at all: the ordinary one;
+//   - flag 2 (per-thread default stream) and a per-thread form exists: only per-thread versions
+//   count, so a version older
+//     than all of them is "version not sufficient", never the legacy function; no such form at all:
+//     the ordinary one;
 //   - a version newer than the driver's and unknown flags are CUDA_ERROR_INVALID_VALUE.
 //
-// Measured against 1350 rows of another project's table and the real driver: cuda-shim facts, section 3. A binary
-// search and a few compares; no lock, no allocation, any thread.
+// Measured against 1350 rows of another project's table and the real driver: cuda-shim facts,
+// section 3. A binary search and a few compares; no lock, no allocation, any thread.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,9 @@ extern const ProcRow kProcRows[];
 extern const uint32_t kProcRowCount;
 extern const int kHeaderCudaVersion;  // of the toolkit that the tables were made from
 
-// CUDA_SUCCESS with *out set; CUDA_ERROR_NOT_FOUND with *out = nullptr and *status (may be nullptr) saying why;
-// CUDA_ERROR_INVALID_VALUE for arguments that make no sense, with *out untouched.
-CUresult lookup(const char* name, int version, uint64_t flags, void** out, CUdriverProcAddressQueryResult* status);
+// CUDA_SUCCESS with *out set; CUDA_ERROR_NOT_FOUND with *out = nullptr and *status (may be nullptr)
+// saying why; CUDA_ERROR_INVALID_VALUE for arguments that make no sense, with *out untouched.
+CUresult lookup(const char* name, int version, uint64_t flags, void** out,
+                CUdriverProcAddressQueryResult* status);
 
 }  // namespace tube::hook

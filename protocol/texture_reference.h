@@ -1,8 +1,10 @@
-// A texture reference of cuTexRefCreate: a record of settings and of what is bound to it, by cuda.h's words.
+// A texture reference of cuTexRefCreate: a record of settings and of what is bound to it, by
+// cuda.h's words.
 //
-// No kernel can read one (no compiler makes references any more), so it needs no GPU: the hook keeps it in the process and
-// the simulated GPU keeps the same. Plain data; the caller locks. Every function answers the driver's code: an H200's takes
-// modes, formats and flags that do not exist, so they are numbers here.
+// No kernel can read one (no compiler makes references any more), so it needs no GPU: the hook
+// keeps it in the process and the simulated GPU keeps the same. Plain data; the caller locks. Every
+// function answers the driver's code: an H200's takes modes, formats and flags that do not exist,
+// so they are numbers here.
 #pragma once
 
 #include <cstdint>
@@ -41,9 +43,12 @@ class TextureReference {
     return CUDA_SUCCESS;
   }
   CUresult bind_address_2d(const CUDA_ARRAY_DESCRIPTOR* d, CUdeviceptr address, size_t pitch) {
-    if (d == nullptr || address % kAlignment != 0 || pitch % kPitchAlignment != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (d == nullptr || address % kAlignment != 0 || pitch % kPitchAlignment != 0)
+      return CUDA_ERROR_INVALID_VALUE;
     const uint64_t element = array_element_bytes(static_cast<uint32_t>(d->Format), d->NumChannels);
-    if (element == 0 || d->Width == 0 || d->Height == 0 || d->Width > (1u << 20) || pitch < d->Width * element) return CUDA_ERROR_INVALID_VALUE;
+    if (element == 0 || d->Width == 0 || d->Height == 0 || d->Width > (1u << 20) ||
+        pitch < d->Width * element)
+      return CUDA_ERROR_INVALID_VALUE;
     unbind();
     address_ = address;
     format_ = d->Format;
@@ -51,7 +56,8 @@ class TextureReference {
     return CUDA_SUCCESS;
   }
   CUresult set_format(CUarray_format format, int channels) {
-    if (channels != 1 && channels != 2 && channels != 4) return CUDA_ERROR_INVALID_VALUE;  // of the format nothing is asked
+    if (channels != 1 && channels != 2 && channels != 4)
+      return CUDA_ERROR_INVALID_VALUE;  // of the format nothing is asked
     format_ = format;
     channels_ = channels;
     return CUDA_SUCCESS;
@@ -76,16 +82,24 @@ class TextureReference {
     return CUDA_SUCCESS;
   }
   CUresult set_flags(unsigned flags) {
-    constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
+    constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
+                                CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION;
     return (flags & ~kKnown) != 0 ? CUDA_ERROR_INVALID_VALUE : set(&flags_, flags);
   }
 
-  CUresult address(CUdeviceptr* out) const { return out == nullptr || address_ == 0 ? CUDA_ERROR_INVALID_VALUE : get(out, address_); }
-  CUresult array(CUarray* out) const { return out == nullptr || array_ == nullptr ? CUDA_ERROR_INVALID_VALUE : get(out, array_); }
-  CUresult mipmapped(CUmipmappedArray* out) const {
-    return out == nullptr || mipmapped_ == nullptr ? CUDA_ERROR_INVALID_VALUE : get(out, mipmapped_);
+  CUresult address(CUdeviceptr* out) const {
+    return out == nullptr || address_ == 0 ? CUDA_ERROR_INVALID_VALUE : get(out, address_);
   }
-  CUresult address_mode(CUaddress_mode* out, int dim) const { return dim < 0 || dim > 2 ? CUDA_ERROR_INVALID_VALUE : get(out, address_modes_[dim]); }
+  CUresult array(CUarray* out) const {
+    return out == nullptr || array_ == nullptr ? CUDA_ERROR_INVALID_VALUE : get(out, array_);
+  }
+  CUresult mipmapped(CUmipmappedArray* out) const {
+    return out == nullptr || mipmapped_ == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                                   : get(out, mipmapped_);
+  }
+  CUresult address_mode(CUaddress_mode* out, int dim) const {
+    return dim < 0 || dim > 2 ? CUDA_ERROR_INVALID_VALUE : get(out, address_modes_[dim]);
+  }
   CUresult filter(CUfilter_mode* out) const { return get(out, filter_); }
   CUresult mipmap_filter(CUfilter_mode* out) const { return get(out, mipmap_filter_); }
   CUresult format(CUarray_format* format, int* channels) const {
@@ -131,7 +145,8 @@ class TextureReference {
   CUdeviceptr address_ = 0;
   CUarray_format format_ = CU_AD_FORMAT_FLOAT;
   int channels_ = 1;
-  CUaddress_mode address_modes_[3] = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP};
+  CUaddress_mode address_modes_[3] = {CU_TR_ADDRESS_MODE_CLAMP, CU_TR_ADDRESS_MODE_CLAMP,
+                                      CU_TR_ADDRESS_MODE_CLAMP};
   CUfilter_mode filter_ = CU_TR_FILTER_MODE_POINT;
   CUfilter_mode mipmap_filter_ = CU_TR_FILTER_MODE_POINT;
   float bias_ = 0, low_ = 0, high_ = 0;

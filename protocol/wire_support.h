@@ -1,7 +1,8 @@
-// What every generated wire struct is made of and checked with. protocol/README.md is the specification.
+// What every generated wire struct is made of and checked with. protocol/README.md is the
+// specification.
 //
-// Payloads come from the other process: they are untrusted until validate() has said yes. These helpers look at sizes
-// only; they never follow an offset that they have not checked.
+// Payloads come from the other process: they are untrusted until validate() has said yes. These
+// helpers look at sizes only; they never follow an offset that they have not checked.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 
 namespace tube::wire {
 
-// Bytes that follow the fixed struct: offset from the start of the payload, 8-aligned. Size 0 means none.
+// Bytes that follow the fixed struct: offset from the start of the payload, 8-aligned. Size 0 means
+// none.
 struct BlobRef {
   uint32_t offset;
   uint32_t size;
@@ -24,7 +26,8 @@ static_assert(sizeof(BlobRef) == 8);
 enum class Lane : uint32_t { kPost = 1, kReply = 2, kHand = 3 };
 
 inline constexpr uint32_t kMaxNameBytes = 4096;
-inline constexpr uint32_t kMaxBlobBytes = 64u << 10;  // what a generated call takes; larger things have calls of their own
+inline constexpr uint32_t kMaxBlobBytes =
+    64u << 10;  // what a generated call takes; larger things have calls of their own
 
 constexpr uint32_t align8(uint32_t bytes) { return (bytes + 7u) & ~7u; }
 
@@ -43,18 +46,23 @@ inline uint64_t blob_u64(std::span<const std::byte> bytes, size_t index) {
 
 namespace detail {
 
-// In range, behind the fixed struct, 8-aligned, whole elements, not more than max_bytes (0: no limit but the payload).
-[[nodiscard]] constexpr bool blob_ok(size_t payload_bytes, uint32_t fixed_bytes, BlobRef untrusted, uint32_t element_bytes, uint32_t max_bytes) {
+// In range, behind the fixed struct, 8-aligned, whole elements, not more than max_bytes (0: no
+// limit but the payload).
+[[nodiscard]] constexpr bool blob_ok(size_t payload_bytes, uint32_t fixed_bytes, BlobRef untrusted,
+                                     uint32_t element_bytes, uint32_t max_bytes) {
   if (untrusted.size == 0) return untrusted.offset <= payload_bytes;
   if (untrusted.offset < fixed_bytes || untrusted.offset % 8 != 0) return false;
-  if (untrusted.offset > payload_bytes || untrusted.size > payload_bytes - untrusted.offset) return false;
+  if (untrusted.offset > payload_bytes || untrusted.size > payload_bytes - untrusted.offset)
+    return false;
   return untrusted.size % element_bytes == 0 && (max_bytes == 0 || untrusted.size <= max_bytes);
 }
 
 // Text: a blob without NUL, at most kMaxNameBytes.
-[[nodiscard]] inline bool name_ok(std::span<const std::byte> untrusted_payload, uint32_t fixed_bytes, BlobRef untrusted) {
+[[nodiscard]] inline bool name_ok(std::span<const std::byte> untrusted_payload,
+                                  uint32_t fixed_bytes, BlobRef untrusted) {
   if (!blob_ok(untrusted_payload.size(), fixed_bytes, untrusted, 1, kMaxNameBytes)) return false;
-  return untrusted.size == 0 || std::memchr(untrusted_payload.data() + untrusted.offset, 0, untrusted.size) == nullptr;
+  return untrusted.size == 0 ||
+         std::memchr(untrusted_payload.data() + untrusted.offset, 0, untrusted.size) == nullptr;
 }
 
 }  // namespace detail

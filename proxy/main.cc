@@ -1,6 +1,8 @@
-// tubed: one proxy for one workflow. Reads its flags, finds its driver, opens the GPUs, serves until it is told to stop.
+// tubed: one proxy for one workflow. Reads its flags, finds its driver, opens the GPUs, serves
+// until it is told to stop.
 //
-// Exit status: 0 after an ordered stop, 1 when it could not start (one line on stderr says why), 2 for a wrong flag.
+// Exit status: 0 after an ordered stop, 1 when it could not start (one line on stderr says why), 2
+// for a wrong flag.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,14 +22,14 @@
 #include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/backend.h"
-#include "proxy/gpu/device_output.h"
-#include "proxy/gpu/gpus.h"
 #include "proxy/common/layout.h"
 #include "proxy/common/process_output.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "proxy/common/restart.h"
-#include "proxy/server/server.h"
 #include "proxy/common/version.h"
+#include "proxy/gpu/device_output.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/gpu/quiet_calls.h"
+#include "proxy/server/server.h"
 
 namespace {
 
@@ -51,7 +53,8 @@ constexpr int kDescriptors = 1023;  // six for each function, and the driver's o
 
 bool many_cores() { return usable_cores() >= policies::kCoresToSpin; }
 
-// Spinning pays where a session and its client can both have a core; on a small machine it only takes the other's time.
+// Spinning pays where a session and its client can both have a core; on a small machine it only
+// takes the other's time.
 uint32_t default_spin_us() {
   if (auto set = env_number(Env::kSpinUs)) return static_cast<uint32_t>(*set);
   return many_cores() ? policies::kDefaultSpinUs : 0;
@@ -59,7 +62,8 @@ uint32_t default_spin_us() {
 
 uint32_t cores_to_share() { return env_number(Env::kSpinUs) ? 0 : usable_cores(); }
 
-// Holding launches for a few microseconds pays where the session spins for the next one anyway; elsewhere while the ring has records.
+// Holding launches for a few microseconds pays where the session spins for the next one anyway;
+// elsewhere while the ring has records.
 uint32_t coalesce_us() {
   if (auto set = env_number(Env::kCoalesceUs)) return static_cast<uint32_t>(*set);
   return many_cores() ? 5 : 1;
@@ -67,13 +71,17 @@ uint32_t coalesce_us() {
 
 uint32_t spares() { return static_cast<uint32_t>(env_number(Env::kSpares).value_or(2)); }
 
-bool share_modules() { return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules); }
+bool share_modules() {
+  return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules);
+}
 
-// Before any thread, because the driver reads the environment; the signals go to the server's signalfd.
+// Before any thread, because the driver reads the environment; the signals go to the server's
+// signalfd.
 void prepare_process(const Options& options) {
   // Streams of different functions then rarely share a hardware queue (decision 8).
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  // Eagerly, one function's library would go into the contexts of all GPUs, and the load wait for all of them (decision 9).
+  // Eagerly, one function's library would go into the contexts of all GPUs, and the load wait for
+  // all of them (decision 9).
   setenv("CUDA_MODULE_LOADING", "LAZY", 1);
   setenv("CUDA_MODULE_DATA_LOADING", "LAZY", 1);
   if (!options.gpus.empty()) {
@@ -86,15 +94,19 @@ void prepare_process(const Options& options) {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  // Enlarging the descriptor table costs a process with threads an RCU grace period (some 10 ms), this one nothing yet.
+  // Enlarging the descriptor table costs a process with threads an RCU grace period (some 10 ms),
+  // this one nothing yet.
   close(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kDescriptors));
 }
 
 // For the proxy that replaces this one; nobody waits for it to be ready any more.
 std::vector<std::string> arguments_again(const Options& options) {
-  std::vector<std::string> arguments{"tubed", "--workflow", options.workflow, "--backend", options.backend};
-  const std::pair<const char*, const std::string&> optional[] = {
-      {"--gpus", options.gpus}, {"--driver", options.driver}, {"--sim", options.sim}, {"--log", options.log}};
+  std::vector<std::string> arguments{"tubed", "--workflow", options.workflow, "--backend",
+                                     options.backend};
+  const std::pair<const char*, const std::string&> optional[] = {{"--gpus", options.gpus},
+                                                                 {"--driver", options.driver},
+                                                                 {"--sim", options.sim},
+                                                                 {"--log", options.log}};
   for (const auto& [flag, value] : optional) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }
@@ -102,7 +114,8 @@ std::vector<std::string> arguments_again(const Options& options) {
 }
 
 Status announce(const Options& options, const Server& server, ProcessOutput& output) {
-  output.forward("tubed: ready workflow=" + options.workflow + " socket=" + server.socket_path() + "\n");
+  output.forward("tubed: ready workflow=" + options.workflow + " socket=" + server.socket_path() +
+                 "\n");
   if (options.ready_fd < 0) return {};
   if (write(options.ready_fd, "R", 1) != 1) return errno_error(errno, "--ready-fd");
   close(options.ready_fd);
@@ -113,14 +126,17 @@ void prepare_contexts(const Driver& driver, Gpus& gpus) {
   for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
     CUresult error = driver.cuCtxSetCurrent(gpus[gpu].context);
     if (error == CUDA_SUCCESS) error = prepare_context(gpus[gpu].device, gpus[gpu].context);
-    if (error != CUDA_SUCCESS) log_warn("GPU %d: no kernel of our own can be launched: %s", gpus[gpu].ordinal, result_text(driver, error).c_str());
+    if (error != CUDA_SUCCESS)
+      log_warn("GPU %d: no kernel of our own can be launched: %s", gpus[gpu].ordinal,
+               result_text(driver, error).c_str());
   }
   (void)driver.cuCtxSetCurrent(gpus[0].context);
 }
 
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
-    return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64", options.workflow.c_str());
+    return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64",
+                  options.workflow.c_str());
   }
   Result<std::string> folder = make_runtime_dir();
   if (!folder.ok()) return folder.error();
@@ -130,7 +146,8 @@ Status serve(const Options& options) {
                                                        : BackendChoice::kAuto;
   backend_options.driver_path = options.driver;
   backend_options.sim_path = options.sim;
-  static ProcessOutput& output = *new ProcessOutput;  // the process's own: the driver's threads may write until its end
+  static ProcessOutput& output =
+      *new ProcessOutput;  // the process's own: the driver's threads may write until its end
   if (Status status = output.capture(); !status.ok()) return status;
   const ScopeGuard finish([] { output.finish(); });
   Driver driver;
@@ -140,25 +157,32 @@ Status serve(const Options& options) {
   Gpus gpus(driver);
   if (Status status = gpus.open(); !status.ok()) return status;
   prepare_contexts(driver, gpus);
-  log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver", backend->path.c_str(), gpus.driver_version(), gpus.count());
+  log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver",
+           backend->path.c_str(), gpus.driver_version(), gpus.count());
   DeviceOutput device_output(driver, gpus, output);
   Inheritance inherited;
-  if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited)) return errorf("--inherit is for tubed itself");
-  Server server(driver, gpus,
-                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(), coalesce_us(), spares(),
-                              share_modules(), inherited, &device_output});
+  if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
+    return errorf("--inherit is for tubed itself");
+  Server server(
+      driver, gpus,
+      ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
+                    coalesce_us(), spares(), share_modules(), inherited, &device_output});
   if (Status status = server.listen(); !status.ok()) return status;
   if (Status status = announce(options, server, output); !status.ok()) return status;
   if (Status status = server.run(); !status.ok() || !server.restart_wanted()) {
     if (server.close()) return status;
-    // Nobody can make the driver give it back; the end of the process does. Destructors, the driver's too, would wait for it.
-    log_warn("GPU work of some function does not end: the proxy ends without giving everything back to the driver");
+    // Nobody can make the driver give it back; the end of the process does. Destructors, the
+    // driver's too, would wait for it.
+    log_warn(
+        "GPU work of some function does not end: the proxy ends without giving everything back to "
+        "the driver");
     output.finish();
     std::_Exit(status.ok() ? 0 : 1);
   }
   output.finish();  // the next one finds standard output where it was
   const Error failed = restart(server.hand_over(), arguments_again(options));
-  // The sockets are given away and the destructors would wait for the context that is the reason for all this.
+  // The sockets are given away and the destructors would wait for the context that is the reason
+  // for all this.
   log_error("tubed: %s", failed.message.c_str());
   std::_Exit(1);
 }
@@ -174,14 +198,18 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tubed ") + kVersion);
   app.add_option("--workflow", options.workflow, "workflow to serve")->capture_default_str();
   app.add_option("--gpus", options.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES (default: all)");
-  app.add_option("--backend", options.backend, "auto, driver or sim")->check(CLI::IsMember({"auto", "driver", "sim"}))->capture_default_str();
+  app.add_option("--backend", options.backend, "auto, driver or sim")
+      ->check(CLI::IsMember({"auto", "driver", "sim"}))
+      ->capture_default_str();
   app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
   app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");
   app.add_option("--inherit", options.inherit)->group("");  // restart.h
   app.add_flag("--moved", options.moved)->group("");        // layout.h
   app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");
-  app.add_option("--log", options.log, "error, warn, info, debug or trace (default: TUBE_LOG, else info)");
-  app.add_flag("--foreground", options.foreground, "stay in the foreground (the default and only way)");
+  app.add_option("--log", options.log,
+                 "error, warn, info, debug or trace (default: TUBE_LOG, else info)");
+  app.add_flag("--foreground", options.foreground,
+               "stay in the foreground (the default and only way)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,43 +1,56 @@
 // The specification of every byte that a function process and its proxy share.
 //
-// One connection has three memory files, all made by the proxy, sealed against shrinking and growing before they are sent:
+// One connection has three memory files, all made by the proxy, sealed against shrinking and
+// growing before they are sent:
 //
 //   segment   this file's layout; mapped wherever there is room
-//   pinned    the client's pinned host memory, sparse, mapped at ONE agreed address in both processes (windows.h)
-//   info      what the proxy's GPUs look like (protocol/device_info.h), sealed against writing too
+//   pinned    the client's pinned host memory, sparse, mapped at ONE agreed address in both
+//   processes (windows.h) info      what the proxy's GPUs look like (protocol/device_info.h),
+//   sealed against writing too
 //
 //   segment:  +0        SegmentHeader            2 KiB   positions, sleep flags, error words
 //             +2 KiB    WaitCounters             2 KiB   what the client's waits came to
 //             +4 KiB    reply slots              kReplySlots x kReplySlotBytes
-//             +...      command ring             kRingBytes, mapped TWICE in a row by both sides: a record never wraps
-//             +...      words                    kWordCount x u64, written by the GPU      \  registered with the driver
-//             +...      chunk states             kChunkCount x u64                          > as one pinned range
+//             +...      command ring             kRingBytes, mapped TWICE in a row by both sides: a
+//             record never wraps
+//             +...      words                    kWordCount x u64, written by the GPU \  registered
+//             with the driver
+//             +...      chunk states             kChunkCount x u64                          > as
+//             one pinned range
 //             +...      first bulk chunks        kFirstChunks x kChunkBytes                /
-//             +...      the other bulk chunks    their pages come when the client asks for them (tubeMoreChunks)
+//             +...      the other bulk chunks    their pages come when the client asks for them
+//             (tubeMoreChunks)
 //
-// The ring.  Byte positions only grow (u64); the byte at position p is ring[p % kRingBytes]. The client writes whole
-// records (RecordHeader, payload, padding to 16 bytes) and then stores `tail`; the proxy copies a record out, executes it
-// and then stores `head`. A record is at most kMaxRecordBytes. tail - head never exceeds kRingBytes.
+// The ring.  Byte positions only grow (u64); the byte at position p is ring[p % kRingBytes]. The
+// client writes whole records (RecordHeader, payload, padding to 16 bytes) and then stores `tail`;
+// the proxy copies a record out, executes it and then stores `head`. A record is at most
+// kMaxRecordBytes. tail - head never exceeds kRingBytes.
 //
-// Sleeping.  The session drains the ring, stores proxy_asleep = 1, fences, reads `tail` again and only then waits on the
-// futex `proxy_asleep`. The client stores `tail`, fences, reads `proxy_asleep`, and when it is 1 swaps it to 0 and wakes
-// the futex. Both fences are sequentially consistent, so at least one side sees the other: no wake-up is lost and no
-// timed wait is needed as a net.
+// Sleeping.  The session drains the ring, stores proxy_asleep = 1, fences, reads `tail` again and
+// only then waits on the futex `proxy_asleep`. The client stores `tail`, fences, reads
+// `proxy_asleep`, and when it is 1 swaps it to 0 and wakes the futex. Both fences are sequentially
+// consistent, so at least one side sees the other: no wake-up is lost and no timed wait is needed
+// as a net.
 //
-// Replies.  A call that waits claims a reply slot (ReplyHeader::state idle -> waiting), names it in its record and waits
-// for state == done: first spinning, then asleep on the futex `state` (waiting -> asleep). The proxy writes result and
-// payload, then exchanges state to done and wakes when the old value was asleep. The client copies out and stores idle.
+// Replies.  A call that waits claims a reply slot (ReplyHeader::state idle -> waiting), names it in
+// its record and waits for state == done: first spinning, then asleep on the futex `state` (waiting
+// -> asleep). The proxy writes result and payload, then exchanges state to done and wakes when the
+// old value was asleep. The client copies out and stores idle.
 //
-// Words.  A word counts a stream's progress: the client picks the next value, posts "write value v to word w behind
-// everything in stream s" and knows that all of it is complete when word w >= v. Values of one word only grow, also
-// when the word passes to another stream. Words are chosen by the client; the proxy only checks the index. A signal that
-// fails is completed by the proxy itself (its error is stored first), so that nobody waits for ever. When a session ends,
-// the proxy writes kWordReleased to all words, which lets the GPU's waits pass; the client must not take it for progress.
+// Words.  A word counts a stream's progress: the client picks the next value, posts "write value v
+// to word w behind everything in stream s" and knows that all of it is complete when word w >= v.
+// Values of one word only grow, also when the word passes to another stream. Words are chosen by
+// the client; the proxy only checks the index. A signal that fails is completed by the proxy itself
+// (its error is stored first), so that nobody waits for ever. When a session ends, the proxy writes
+// kWordReleased to all words, which lets the GPU's waits pass; the client must not take it for
+// progress.
 //
-// Chunks.  Staging for pageable copies, each with a state word that the GPU writes too: see kChunkFree below.
+// Chunks.  Staging for pageable copies, each with a state word that the GPU writes too: see
+// kChunkFree below.
 //
-// Trust.  The client may write any byte of segment and pinned at any time. The proxy copies a record out once, checks
-// every field of the copy, and uses its own `head`; what it reads back from here is never more than a hint.
+// Trust.  The client may write any byte of segment and pinned at any time. The proxy copies a
+// record out once, checks every field of the copy, and uses its own `head`; what it reads back from
+// here is never more than a hint.
 #pragma once
 
 #include <cstddef>
@@ -50,22 +63,27 @@ inline constexpr uint32_t kAbiVersion = 2;
 
 inline constexpr uint32_t kCacheLine = 128;  // two lines: the prefetcher fetches pairs
 inline constexpr uint64_t kRingBytes = 4u << 20;
-inline constexpr uint32_t kMaxRecordBytes = 96u << 10;      // a launch's parameters (32764) and inline copies fit
-inline constexpr uint32_t kMaxInlineCopyBytes = 32u << 10;  // larger pageable copies go through chunks
-inline constexpr uint32_t kReplySlots = 128;                // callers waiting at the same time; more take turns
+inline constexpr uint32_t kMaxRecordBytes =
+    96u << 10;  // a launch's parameters (32764) and inline copies fit
+inline constexpr uint32_t kMaxInlineCopyBytes = 32u
+                                                << 10;  // larger pageable copies go through chunks
+inline constexpr uint32_t kReplySlots = 128;  // callers waiting at the same time; more take turns
 inline constexpr uint32_t kReplySlotBytes = 16u << 10;
 inline constexpr uint32_t kWordCount = 8192;
 inline constexpr uint32_t kChunkCount = 64;
-inline constexpr uint32_t kFirstChunks = 8;  // there from the start; most functions never copy more at once
+inline constexpr uint32_t kFirstChunks =
+    8;  // there from the start; most functions never copy more at once
 inline constexpr uint32_t kChunkBytes = 1u << 20;
 inline constexpr uint32_t kNoReply = 0xffffffffu;
-inline constexpr uint64_t kWordReleased = 0x7fff'ffff'ffff'ffffull;  // no issued value comes near it
+inline constexpr uint64_t kWordReleased =
+    0x7fff'ffff'ffff'ffffull;  // no issued value comes near it
 
 enum class ProxyState : uint32_t {
   kStarting = 0,
   kRunning = 1,
   kStopping = 2,  // the proxy ends in order (SIGTERM): calls answer CUDA_ERROR_DEINITIALIZED
-  kPoisoned = 3,  // this session was ended by the proxy (protocol violation, limit): see poison_reason
+  kPoisoned =
+      3,  // this session was ended by the proxy (protocol violation, limit): see poison_reason
 };
 
 enum class PoisonReason : uint32_t { kNone = 0, kBadRecord = 1, kLimit = 2, kInternal = 3 };
@@ -90,16 +108,19 @@ struct alignas(kCacheLine) SegmentHeader {
 
   // both: the session's sleep flag (futex)
   uint32_t proxy_asleep;        // atomic; 0 awake, 1 asleep
-  uint32_t client_wants_space;  // atomic futex; 1 when the client sleeps for ring space, the proxy wakes it after a drain
+  uint32_t client_wants_space;  // atomic futex; 1 when the client sleeps for ring space, the proxy
+                                // wakes it after a drain
   uint8_t pad3[kCacheLine - 8];
 
   // proxy -> client: errors of posted calls
-  uint32_t proxy_state;           // atomic ProxyState
-  uint32_t poison_reason;         // PoisonReason
-  uint32_t async_error;           // atomic; CUresult of the first posted call that failed since the client last took it
-  uint32_t async_error_call;      // its call number, for the log line
-  uint32_t sticky_error;          // atomic; CUresult that ended the context (700 ...); never cleared
-  uint32_t spin_us;               // atomic; how long the client's waits may spin, less when cores are scarce (policies/spin.h)
+  uint32_t proxy_state;    // atomic ProxyState
+  uint32_t poison_reason;  // PoisonReason
+  uint32_t async_error;    // atomic; CUresult of the first posted call that failed since the client
+                           // last took it
+  uint32_t async_error_call;  // its call number, for the log line
+  uint32_t sticky_error;      // atomic; CUresult that ended the context (700 ...); never cleared
+  uint32_t spin_us;  // atomic; how long the client's waits may spin, less when cores are scarce
+                     // (policies/spin.h)
   uint64_t async_error_sequence;  // sequence of the record that failed
   uint8_t pad4[kCacheLine - 32];
 };
@@ -109,8 +130,9 @@ static_assert(offsetof(SegmentHeader, head) == 2 * kCacheLine);
 static_assert(offsetof(SegmentHeader, proxy_asleep) == 3 * kCacheLine);
 static_assert(offsetof(SegmentHeader, proxy_state) == 4 * kCacheLine);
 
-// How the client's waits ended, by shared::WaitReason: while spinning, or asleep. Written by the client, relaxed; read by who
-// asks `tubectl stat`. Nothing is decided by it. The session counts its own waits in one that is not shared.
+// How the client's waits ended, by shared::WaitReason: while spinning, or asleep. Written by the
+// client, relaxed; read by who asks `tubectl stat`. Nothing is decided by it. The session counts
+// its own waits in one that is not shared.
 inline constexpr uint32_t kWaitReasons = 8;
 struct WaitCounters {
   uint64_t spun[kWaitReasons];
@@ -120,13 +142,15 @@ static_assert(sizeof(WaitCounters) == 128);
 inline constexpr uint64_t kWaitCountersOffset = 2048;
 static_assert(sizeof(SegmentHeader) <= kWaitCountersOffset);
 
-// Every record begins with this. 32 bytes; the payload follows, its layout is the call's (protocol/README.md).
+// Every record begins with this. 32 bytes; the payload follows, its layout is the call's
+// (protocol/README.md).
 struct RecordHeader {
-  uint32_t size_bytes;     // whole record, a multiple of 16, >= sizeof(RecordHeader)
-  uint32_t call;           // wire::Call; 0 is never valid
-  uint64_t sequence;       // 1, 2, 3 ... per connection; the proxy checks it
-  uint32_t reply_slot;     // index, or kNoReply
-  uint32_t context;        // the calling thread's current context (protocol/handle_id.h ContextNumber), 0 = none
+  uint32_t size_bytes;  // whole record, a multiple of 16, >= sizeof(RecordHeader)
+  uint32_t call;        // wire::Call; 0 is never valid
+  uint64_t sequence;    // 1, 2, 3 ... per connection; the proxy checks it
+  uint32_t reply_slot;  // index, or kNoReply
+  uint32_t context;  // the calling thread's current context (protocol/handle_id.h ContextNumber), 0
+                     // = none
   uint32_t payload_bytes;  // without padding
   uint32_t thread;         // small number of the calling thread, for attribution only
 };
@@ -145,9 +169,10 @@ struct ReplyHeader {
 static_assert(sizeof(ReplyHeader) == 32);
 inline constexpr uint32_t kMaxReplyBytes = kReplySlotBytes - sizeof(ReplyHeader);
 
-// Chunk state words live among the words the GPU writes. 0 = free. The client claims a free chunk by writing kChunkClaimed
-// (only it does), fills it or waits for it, and posts the copy. The GPU itself hands the chunk back behind the copy:
-// host to device it writes kChunkFree, device to host kChunkFilled; the client then empties it and writes kChunkFree.
+// Chunk state words live among the words the GPU writes. 0 = free. The client claims a free chunk
+// by writing kChunkClaimed (only it does), fills it or waits for it, and posts the copy. The GPU
+// itself hands the chunk back behind the copy: host to device it writes kChunkFree, device to host
+// kChunkFilled; the client then empties it and writes kChunkFree.
 inline constexpr uint64_t kChunkFree = 0;
 inline constexpr uint64_t kChunkClaimed = 1;
 inline constexpr uint64_t kChunkFilled = 2;
@@ -155,12 +180,15 @@ inline constexpr uint64_t kChunkFilled = 2;
 constexpr uint64_t page_up(uint64_t n) { return (n + 4095) & ~uint64_t{4095}; }
 
 inline constexpr uint64_t kReplyOffset = 4096;
-inline constexpr uint64_t kRingOffset = page_up(kReplyOffset + uint64_t{kReplySlots} * kReplySlotBytes);
-inline constexpr uint64_t kWordsOffset = kRingOffset + kRingBytes;  // start of the range registered with the driver
+inline constexpr uint64_t kRingOffset =
+    page_up(kReplyOffset + uint64_t{kReplySlots} * kReplySlotBytes);
+inline constexpr uint64_t kWordsOffset =
+    kRingOffset + kRingBytes;  // start of the range registered with the driver
 inline constexpr uint64_t kChunkStatesOffset = kWordsOffset + uint64_t{kWordCount} * 8;
 inline constexpr uint64_t kChunksOffset = page_up(kChunkStatesOffset + uint64_t{kChunkCount} * 8);
 inline constexpr uint64_t kSegmentBytes = kChunksOffset + uint64_t{kChunkCount} * kChunkBytes;
-inline constexpr uint64_t kFirstBytes = kChunksOffset + uint64_t{kFirstChunks} * kChunkBytes;  // what a new segment occupies
+inline constexpr uint64_t kFirstBytes =
+    kChunksOffset + uint64_t{kFirstChunks} * kChunkBytes;  // what a new segment occupies
 inline constexpr uint64_t kRegisteredBytes = kFirstBytes - kWordsOffset;
 inline constexpr uint64_t kMoreChunksBytes = kSegmentBytes - kFirstBytes;  // registered on request
 static_assert(kRingOffset % 4096 == 0 && kWordsOffset % 4096 == 0 && kChunksOffset % 4096 == 0);

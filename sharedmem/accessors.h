@@ -1,7 +1,8 @@
 // Every access to shared memory that is not a plain copy, by name.
 //
-// Each function says its order and its partner in the other process. The fields are plain integers in abi.h; nothing else
-// may read or write them. Fences are part of the accessors that need them (the two sleep protocols of abi.h).
+// Each function says its order and its partner in the other process. The fields are plain integers
+// in abi.h; nothing else may read or write them. Fences are part of the accessors that need them
+// (the two sleep protocols of abi.h).
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,8 @@ std::atomic_ref<T> atomic(T& field) {
   return std::atomic_ref<T>(field);
 }
 
-// Sequentially consistent fence. ThreadSanitizer does not model fences, so there it is a read-modify-write instead.
+// Sequentially consistent fence. ThreadSanitizer does not model fences, so there it is a
+// read-modify-write instead.
 inline void full_fence() {
   if constexpr (kThreadSanitizer) {
     static std::atomic<uint32_t> fence_word{0};
@@ -27,24 +29,37 @@ inline void full_fence() {
   }
 }
 
-// ---- ring positions -------------------------------------------------------------------------------------------------
-// Client publishes a record: its bytes are visible to whoever reads this tail. Partner: proxy_load_tail.
-inline void client_store_tail(abi::SegmentHeader& h, uint64_t tail) { atomic(h.tail).store(tail, std::memory_order_release); }
+// ---- ring positions
+// -------------------------------------------------------------------------------------------------
+// Client publishes a record: its bytes are visible to whoever reads this tail. Partner:
+// proxy_load_tail.
+inline void client_store_tail(abi::SegmentHeader& h, uint64_t tail) {
+  atomic(h.tail).store(tail, std::memory_order_release);
+}
 // Partner: client_store_tail. The value is the client's: a hint until validated.
-inline uint64_t proxy_load_tail(abi::SegmentHeader& h) { return atomic(h.tail).load(std::memory_order_acquire); }
+inline uint64_t proxy_load_tail(abi::SegmentHeader& h) {
+  return atomic(h.tail).load(std::memory_order_acquire);
+}
 // Proxy hands ring space back: its reads of the record are over. Partner: client_load_head.
-inline void proxy_store_head(abi::SegmentHeader& h, uint64_t head) { atomic(h.head).store(head, std::memory_order_release); }
+inline void proxy_store_head(abi::SegmentHeader& h, uint64_t head) {
+  atomic(h.head).store(head, std::memory_order_release);
+}
 // Partner: proxy_store_head; bytes below the returned head may be overwritten.
-inline uint64_t client_load_head(abi::SegmentHeader& h) { return atomic(h.head).load(std::memory_order_acquire); }
+inline uint64_t client_load_head(abi::SegmentHeader& h) {
+  return atomic(h.head).load(std::memory_order_acquire);
+}
 
-// ---- the session sleeps for records ---------------------------------------------------------------------------------
-// Proxy, before its last look at the tail. Fenced: either that look sees the tail, or the client sees the flag.
+// ---- the session sleeps for records
+// --------------------------------------------------------------------------------- Proxy, before
+// its last look at the tail. Fenced: either that look sees the tail, or the client sees the flag.
 // Partner: client_takes_proxy_asleep.
 inline void proxy_announces_sleep(abi::SegmentHeader& h) {
   atomic(h.proxy_asleep).store(1, std::memory_order_relaxed);
   full_fence();
 }
-inline void proxy_is_awake(abi::SegmentHeader& h) { atomic(h.proxy_asleep).store(0, std::memory_order_relaxed); }
+inline void proxy_is_awake(abi::SegmentHeader& h) {
+  atomic(h.proxy_asleep).store(0, std::memory_order_relaxed);
+}
 // Client, after storing tail: true when it must wake the futex, and then only one caller gets true.
 // Partner: proxy_announces_sleep.
 inline bool client_takes_proxy_asleep(abi::SegmentHeader& h) {
@@ -53,82 +68,115 @@ inline bool client_takes_proxy_asleep(abi::SegmentHeader& h) {
   return atomic(h.proxy_asleep).exchange(0, std::memory_order_relaxed) != 0;
 }
 
-// ---- the client sleeps for ring space -------------------------------------------------------------------------------
-// Client, before its last look at head. Fenced like the above. Partner: proxy_takes_space_wanted.
+// ---- the client sleeps for ring space
+// ------------------------------------------------------------------------------- Client, before
+// its last look at head. Fenced like the above. Partner: proxy_takes_space_wanted.
 inline void client_announces_space_wanted(abi::SegmentHeader& h) {
   atomic(h.client_wants_space).store(1, std::memory_order_relaxed);
   full_fence();
 }
-inline void client_has_space(abi::SegmentHeader& h) { atomic(h.client_wants_space).store(0, std::memory_order_relaxed); }
-// Unfenced look, free on the hot path: may miss a sleeper for a while, never after the ring is drained (next function).
-inline bool proxy_hint_space_wanted(abi::SegmentHeader& h) { return atomic(h.client_wants_space).load(std::memory_order_relaxed) != 0; }
-// Proxy, after storing head: true when it must wake the futex. Partner: client_announces_space_wanted.
+inline void client_has_space(abi::SegmentHeader& h) {
+  atomic(h.client_wants_space).store(0, std::memory_order_relaxed);
+}
+// Unfenced look, free on the hot path: may miss a sleeper for a while, never after the ring is
+// drained (next function).
+inline bool proxy_hint_space_wanted(abi::SegmentHeader& h) {
+  return atomic(h.client_wants_space).load(std::memory_order_relaxed) != 0;
+}
+// Proxy, after storing head: true when it must wake the futex. Partner:
+// client_announces_space_wanted.
 inline bool proxy_takes_space_wanted(abi::SegmentHeader& h) {
   full_fence();
   if (atomic(h.client_wants_space).load(std::memory_order_relaxed) == 0) return false;
   return atomic(h.client_wants_space).exchange(0, std::memory_order_relaxed) != 0;
 }
 
-// ---- replies --------------------------------------------------------------------------------------------------------
+// ---- replies
+// --------------------------------------------------------------------------------------------------------
 // Client, before it publishes the record that names the slot (ordered by that publish).
 inline void client_opens_reply(abi::ReplyHeader& r) {
-  atomic(r.state).store(static_cast<uint32_t>(abi::ReplyState::kWaiting), std::memory_order_relaxed);
+  atomic(r.state).store(static_cast<uint32_t>(abi::ReplyState::kWaiting),
+                        std::memory_order_relaxed);
 }
 // Partner: proxy_closes_reply; when true, result and payload are visible.
 inline bool client_sees_reply(abi::ReplyHeader& r) {
-  return atomic(r.state).load(std::memory_order_acquire) == static_cast<uint32_t>(abi::ReplyState::kDone);
+  return atomic(r.state).load(std::memory_order_acquire) ==
+         static_cast<uint32_t>(abi::ReplyState::kDone);
 }
-// Client goes to sleep: false when the reply is already there. One compare-exchange decides against proxy_closes_reply.
+// Client goes to sleep: false when the reply is already there. One compare-exchange decides against
+// proxy_closes_reply.
 inline bool client_sleeps_for_reply(abi::ReplyHeader& r) {
   uint32_t expected = static_cast<uint32_t>(abi::ReplyState::kWaiting);
-  const bool swapped = atomic(r.state).compare_exchange_strong(expected, static_cast<uint32_t>(abi::ReplyState::kAsleep), std::memory_order_acq_rel,
-                                                               std::memory_order_acquire);
+  const bool swapped = atomic(r.state).compare_exchange_strong(
+      expected, static_cast<uint32_t>(abi::ReplyState::kAsleep), std::memory_order_acq_rel,
+      std::memory_order_acquire);
   return swapped || expected == static_cast<uint32_t>(abi::ReplyState::kAsleep);
 }
 inline void client_frees_reply(abi::ReplyHeader& r) {
   atomic(r.state).store(static_cast<uint32_t>(abi::ReplyState::kIdle), std::memory_order_relaxed);
 }
-// Proxy, behind result and payload: true when the client sleeps and must be woken. Partner: client_sees_reply.
+// Proxy, behind result and payload: true when the client sleeps and must be woken. Partner:
+// client_sees_reply.
 inline bool proxy_closes_reply(abi::ReplyHeader& r) {
-  return atomic(r.state).exchange(static_cast<uint32_t>(abi::ReplyState::kDone), std::memory_order_acq_rel) ==
+  return atomic(r.state).exchange(static_cast<uint32_t>(abi::ReplyState::kDone),
+                                  std::memory_order_acq_rel) ==
          static_cast<uint32_t>(abi::ReplyState::kAsleep);
 }
 
-// ---- words and chunk states (the other side is the GPU, or the proxy in its name) -----------------------------------
-// Partner: the GPU's stream write; what the stream wrote to host memory before it is visible.
+// ---- words and chunk states (the other side is the GPU, or the proxy in its name)
+// ----------------------------------- Partner: the GPU's stream write; what the stream wrote to
+// host memory before it is visible.
 inline uint64_t load_word(uint64_t& word) { return atomic(word).load(std::memory_order_acquire); }
-// Client completes a host function, or hands a chunk back. Partner: the GPU's stream wait, the next claim.
-inline void store_word(uint64_t& word, uint64_t value) { atomic(word).store(value, std::memory_order_release); }
-// Proxy, for a signal that the GPU will not deliver: never makes the word smaller. Partner: load_word.
+// Client completes a host function, or hands a chunk back. Partner: the GPU's stream wait, the next
+// claim.
+inline void store_word(uint64_t& word, uint64_t value) {
+  atomic(word).store(value, std::memory_order_release);
+}
+// Proxy, for a signal that the GPU will not deliver: never makes the word smaller. Partner:
+// load_word.
 inline void proxy_completes_word(uint64_t& word, uint64_t value) {
   uint64_t now = atomic(word).load(std::memory_order_relaxed);
-  while (now < value && !atomic(word).compare_exchange_weak(now, value, std::memory_order_release, std::memory_order_relaxed)) {
+  while (now < value && !atomic(word).compare_exchange_weak(now, value, std::memory_order_release,
+                                                            std::memory_order_relaxed)) {
   }
 }
 // Two threads of one client may claim at once; the GPU never writes a free chunk's state.
 inline bool client_claims_chunk(uint64_t& state) {
   uint64_t expected = abi::kChunkFree;
-  return atomic(state).compare_exchange_strong(expected, abi::kChunkClaimed, std::memory_order_acquire, std::memory_order_relaxed);
+  return atomic(state).compare_exchange_strong(
+      expected, abi::kChunkClaimed, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
-// ---- spinning -------------------------------------------------------------------------------------------------------
-// A hint to the client, which nothing depends on but time. The session writes it, only when it changes.
+// ---- spinning
+// -------------------------------------------------------------------------------------------------------
+// A hint to the client, which nothing depends on but time. The session writes it, only when it
+// changes.
 inline void proxy_store_spin(abi::SegmentHeader& h, uint32_t spin_us) {
-  if (atomic(h.spin_us).load(std::memory_order_relaxed) != spin_us) atomic(h.spin_us).store(spin_us, std::memory_order_relaxed);
+  if (atomic(h.spin_us).load(std::memory_order_relaxed) != spin_us)
+    atomic(h.spin_us).store(spin_us, std::memory_order_relaxed);
 }
 
-// ---- statistics ------------------------------------------------------------------------------------------------------
-// Numbers that stand alone. Several threads count, the proxy's control thread reads; of a client's it believes nothing.
-inline void count_one(uint64_t& counter) { atomic(counter).fetch_add(1, std::memory_order_relaxed); }
-inline uint64_t load_count(uint64_t& counter) { return atomic(counter).load(std::memory_order_relaxed); }
+// ---- statistics
+// ------------------------------------------------------------------------------------------------------
+// Numbers that stand alone. Several threads count, the proxy's control thread reads; of a client's
+// it believes nothing.
+inline void count_one(uint64_t& counter) {
+  atomic(counter).fetch_add(1, std::memory_order_relaxed);
+}
+inline uint64_t load_count(uint64_t& counter) {
+  return atomic(counter).load(std::memory_order_relaxed);
+}
 
-// ---- errors and state -----------------------------------------------------------------------------------------------
+// ---- errors and state
+// -----------------------------------------------------------------------------------------------
 inline abi::ProxyState client_load_proxy_state(abi::SegmentHeader& h) {
   return static_cast<abi::ProxyState>(atomic(h.proxy_state).load(std::memory_order_acquire));
 }
 // `reason` counts for kPoisoned only. Partner: client_load_proxy_state.
-inline void proxy_store_state(abi::SegmentHeader& h, abi::ProxyState state, abi::PoisonReason reason = abi::PoisonReason::kNone) {
-  if (state == abi::ProxyState::kPoisoned) atomic(h.poison_reason).store(static_cast<uint32_t>(reason), std::memory_order_relaxed);
+inline void proxy_store_state(abi::SegmentHeader& h, abi::ProxyState state,
+                              abi::PoisonReason reason = abi::PoisonReason::kNone) {
+  if (state == abi::ProxyState::kPoisoned)
+    atomic(h.poison_reason).store(static_cast<uint32_t>(reason), std::memory_order_relaxed);
   atomic(h.proxy_state).store(static_cast<uint32_t>(state), std::memory_order_release);
 }
 inline abi::PoisonReason client_load_poison_reason(abi::SegmentHeader& h) {
@@ -140,7 +188,8 @@ struct AsyncError {
   uint32_t call = 0;
   uint64_t sequence = 0;
 };
-// First error wins until the client takes it. One session thread writes. Partner: client_takes_async_error.
+// First error wins until the client takes it. One session thread writes. Partner:
+// client_takes_async_error.
 inline void proxy_store_async_error(abi::SegmentHeader& h, const AsyncError& e) {
   if (atomic(h.async_error).load(std::memory_order_relaxed) != 0) return;
   atomic(h.async_error_call).store(e.call, std::memory_order_relaxed);
@@ -161,6 +210,8 @@ inline void proxy_store_sticky_error(abi::SegmentHeader& h, uint32_t error) {
   uint32_t none = 0;
   atomic(h.sticky_error).compare_exchange_strong(none, error, std::memory_order_acq_rel);
 }
-inline uint32_t client_load_sticky_error(abi::SegmentHeader& h) { return atomic(h.sticky_error).load(std::memory_order_acquire); }
+inline uint32_t client_load_sticky_error(abi::SegmentHeader& h) {
+  return atomic(h.sticky_error).load(std::memory_order_acquire);
+}
 
 }  // namespace tube::shared

@@ -13,8 +13,9 @@ void ChunkPool::attach(const Segment& segment, Waiter& waiter, const Peer& peer)
 
 bool ChunkPool::try_claim(uint32_t* chunk) {
   const uint32_t usable = usable_.load(std::memory_order_acquire);
-  // The lowest free one: a program that copies little uses the same few chunks, whose pages both processes have touched
-  // and whose bytes are warm. Taking turns cost 5.8x native for the first copies of 1 MiB (H200), all of it page faults.
+  // The lowest free one: a program that copies little uses the same few chunks, whose pages both
+  // processes have touched and whose bytes are warm. Taking turns cost 5.8x native for the first
+  // copies of 1 MiB (H200), all of it page faults.
   for (uint32_t candidate = 0; candidate < usable; ++candidate) {
     uint64_t& state = segment_->chunk_state(candidate);
     if (load_word(state) != abi::kChunkFree || !client_claims_chunk(state)) continue;
@@ -26,22 +27,29 @@ bool ChunkPool::try_claim(uint32_t* chunk) {
 }
 
 WaitResult ChunkPool::claim(uint32_t* chunk, const Probe& probe) {
-  return waiter_->until_polled(WaitReason::kChunk, peer_, probe, [this, chunk] { return try_claim(chunk); });
+  return waiter_->until_polled(WaitReason::kChunk, peer_, probe,
+                               [this, chunk] { return try_claim(chunk); });
 }
 
 void ChunkPool::hand_over(uint32_t chunk) { release_order(&segment_->chunk_state(chunk)); }
 
-bool ChunkPool::filled(uint32_t chunk) const { return load_word(segment_->chunk_state(chunk)) == abi::kChunkFilled; }
+bool ChunkPool::filled(uint32_t chunk) const {
+  return load_word(segment_->chunk_state(chunk)) == abi::kChunkFilled;
+}
 
 WaitResult ChunkPool::wait_filled(uint32_t chunk, const Probe& probe) {
-  return waiter_->until_polled(WaitReason::kChunk, peer_, probe, [this, chunk] { return filled(chunk); });
+  return waiter_->until_polled(WaitReason::kChunk, peer_, probe,
+                               [this, chunk] { return filled(chunk); });
 }
 
 WaitResult ChunkPool::wait_free(uint32_t chunk, const Probe& probe) {
-  return waiter_->until_polled(WaitReason::kChunk, peer_, probe,
-                               [this, chunk] { return load_word(segment_->chunk_state(chunk)) == abi::kChunkFree; });
+  return waiter_->until_polled(WaitReason::kChunk, peer_, probe, [this, chunk] {
+    return load_word(segment_->chunk_state(chunk)) == abi::kChunkFree;
+  });
 }
 
-void ChunkPool::release(uint32_t chunk) { store_word(segment_->chunk_state(chunk), abi::kChunkFree); }
+void ChunkPool::release(uint32_t chunk) {
+  store_word(segment_->chunk_state(chunk), abi::kChunkFree);
+}
 
 }  // namespace tube::shared

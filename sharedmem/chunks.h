@@ -1,4 +1,5 @@
-// Staging chunks for pageable copies (abi.h: kChunkFree). Client side, any thread; waits go through the Waiter.
+// Staging chunks for pageable copies (abi.h: kChunkFree). Client side, any thread; waits go through
+// the Waiter.
 #pragma once
 
 #include <atomic>
@@ -13,25 +14,27 @@ namespace tube::shared {
 class ChunkPool {
  public:
   void attach(const Segment& segment, Waiter& waiter, const Peer& peer);
-  // The proxy has made pages for all chunks (tubeMoreChunks); until then the first kFirstChunks are used.
+  // The proxy has made pages for all chunks (tubeMoreChunks); until then the first kFirstChunks are
+  // used.
   void grow() { usable_.store(abi::kChunkCount, std::memory_order_release); }
   bool grown() const { return usable_.load(std::memory_order_acquire) == abi::kChunkCount; }
 
-  // A claimed chunk. try_claim: false when none is free now. claim: waits for one; two threads that each hold chunks and
-  // wait for more can block each other, so post what is filled (the GPU then frees it) before claiming the next.
+  // A claimed chunk. try_claim: false when none is free now. claim: waits for one; two threads that
+  // each hold chunks and wait for more can block each other, so post what is filled (the GPU then
+  // frees it) before claiming the next.
   bool try_claim(uint32_t* chunk);
   WaitResult claim(uint32_t* chunk, const Probe& probe = {});
   std::byte* data(uint32_t chunk) const { return segment_->chunk(chunk); }
-  // Before posting a copy from it: what was written to it comes before what its next owner writes. The ring and the GPU see to that; this
-  // tells ThreadSanitizer.
+  // Before posting a copy from it: what was written to it comes before what its next owner writes.
+  // The ring and the GPU see to that; this tells ThreadSanitizer.
   void hand_over(uint32_t chunk);
   // Until the GPU has filled it (device to host).
   WaitResult wait_filled(uint32_t chunk, const Probe& probe = {});
   bool filled(uint32_t chunk) const;
   // Until the GPU has taken it (host to device; the client no longer owns it then).
   WaitResult wait_free(uint32_t chunk, const Probe& probe = {});
-  // The client emptied it, or gives it back unused. Not after posting a copy from it: the GPU does it then, or the proxy when the
-  // copy is refused.
+  // The client emptied it, or gives it back unused. Not after posting a copy from it: the GPU does
+  // it then, or the proxy when the copy is refused.
   void release(uint32_t chunk);
 
  private:
@@ -42,8 +45,10 @@ class ChunkPool {
 };
 
 // Proxy: the checks of an untrusted chunk range; `chunks` of them have their pages.
-constexpr bool valid_chunk_range(uint32_t chunks, uint32_t untrusted_chunk, uint64_t untrusted_offset, uint64_t untrusted_bytes) {
-  return untrusted_chunk < chunks && untrusted_offset <= abi::kChunkBytes && untrusted_bytes <= abi::kChunkBytes - untrusted_offset;
+constexpr bool valid_chunk_range(uint32_t chunks, uint32_t untrusted_chunk,
+                                 uint64_t untrusted_offset, uint64_t untrusted_bytes) {
+  return untrusted_chunk < chunks && untrusted_offset <= abi::kChunkBytes &&
+         untrusted_bytes <= abi::kChunkBytes - untrusted_offset;
 }
 
 }  // namespace tube::shared

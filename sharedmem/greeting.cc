@@ -40,15 +40,18 @@ Error version_error(std::string_view ours, std::string_view theirs) {
   message += ours;
   message += ", proxy ";
   message += theirs;
-  message += "); restart the proxy with the installed version: tubectl proxy stop, tubectl proxy start";
+  message +=
+      "); restart the proxy with the installed version: tubectl proxy stop, tubectl proxy start";
   return Error{kRefusalBase + static_cast<int>(handshake::Refusal::kVersion), std::move(message)};
 }
 
 }  // namespace
 
-// ---- client ---------------------------------------------------------------------------------------------------------
+// ---- client
+// ---------------------------------------------------------------------------------------------------------
 
-handshake::Hello make_hello(uint64_t protocol_hash, std::string_view function_name, std::string_view version, const char* visible_devices,
+handshake::Hello make_hello(uint64_t protocol_hash, std::string_view function_name,
+                            std::string_view version, const char* visible_devices,
                             uint32_t free_windows) {
   handshake::Hello hello{};
   hello.magic = handshake::kHelloMagic;
@@ -68,7 +71,9 @@ Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_
   Greeted greeted;
   handshake::Welcome& welcome = greeted.welcome;
   Result<Received> received = receive_message(socket_fd, &welcome, sizeof(welcome), 3, timeout_ms);
-  if (!received) return Error{received.error().code, "the proxy did not answer the greeting: " + received.error().message};
+  if (!received)
+    return Error{received.error().code,
+                 "the proxy did not answer the greeting: " + received.error().message};
   if (received->size_bytes != sizeof(welcome) || welcome.magic != handshake::kWelcomeMagic) {
     return Error{EPROTO, "what answers on the proxy's socket is not a Tube proxy of this version"};
   }
@@ -78,7 +83,8 @@ Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_
     return version_error(hello.version, welcome.version);
   }
   if (welcome.refusal != 0) {
-    return Error{kRefusalBase + static_cast<int>(welcome.refusal), welcome.message[0] != '\0' ? welcome.message : "the proxy refused this function"};
+    return Error{kRefusalBase + static_cast<int>(welcome.refusal),
+                 welcome.message[0] != '\0' ? welcome.message : "the proxy refused this function"};
   }
   if (received->fds.size() != 3) return Error{EPROTO, "the proxy's answer lacks its shared memory"};
   greeted.segment = std::move(received->fds[0]);
@@ -89,7 +95,8 @@ Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_
   return greeted;
 }
 
-// ---- proxy ----------------------------------------------------------------------------------------------------------
+// ---- proxy
+// ----------------------------------------------------------------------------------------------------------
 
 Result<handshake::Hello> receive_hello(int socket_fd) {
   handshake::Hello hello{};
@@ -104,8 +111,10 @@ Result<handshake::Hello> receive_hello(int socket_fd) {
   return hello;
 }
 
-handshake::Refusal check_versions(const handshake::Hello& hello, uint64_t protocol_hash, std::string_view version, std::string* message) {
-  if (hello.abi_version == abi::kAbiVersion && hello.protocol_hash == protocol_hash) return handshake::Refusal::kNone;
+handshake::Refusal check_versions(const handshake::Hello& hello, uint64_t protocol_hash,
+                                  std::string_view version, std::string* message) {
+  if (hello.abi_version == abi::kAbiVersion && hello.protocol_hash == protocol_hash)
+    return handshake::Refusal::kNone;
   *message = version_error(hello.version, version).message;
   return handshake::Refusal::kVersion;
 }
@@ -119,19 +128,22 @@ handshake::Welcome make_welcome(uint64_t protocol_hash, std::string_view version
   return welcome;
 }
 
-Status send_welcome(int socket_fd, const handshake::Welcome& welcome, int segment_fd, int pinned_fd, int info_fd) {
+Status send_welcome(int socket_fd, const handshake::Welcome& welcome, int segment_fd, int pinned_fd,
+                    int info_fd) {
   const int fds[] = {segment_fd, pinned_fd, info_fd};
   return send_message(socket_fd, &welcome, sizeof(welcome), fds, SendMode::kNeverBlock);
 }
 
-Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view version, handshake::Refusal refusal, std::string_view message) {
+Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view version,
+                    handshake::Refusal refusal, std::string_view message) {
   handshake::Welcome welcome = make_welcome(protocol_hash, version);
   welcome.refusal = static_cast<uint32_t>(refusal);
   copy_text(welcome.message, message);
   return send_message(socket_fd, &welcome, sizeof(welcome), {}, SendMode::kNeverBlock);
 }
 
-// ---- both -----------------------------------------------------------------------------------------------------------
+// ---- both
+// -----------------------------------------------------------------------------------------------------------
 
 Status send_fd(int socket_fd, uint64_t token, int fd, SendMode mode) {
   const handshake::FdMessage message{handshake::kFdMagic, token};
@@ -142,7 +154,8 @@ Result<TokenFd> receive_fd(int socket_fd, int timeout_ms) {
   handshake::FdMessage message{};
   Result<Received> received = receive_message(socket_fd, &message, sizeof(message), 1, timeout_ms);
   if (!received) return received.error();
-  if (received->size_bytes != sizeof(message) || message.magic != handshake::kFdMagic || message.token == 0 || received->fds.size() != 1) {
+  if (received->size_bytes != sizeof(message) || message.magic != handshake::kFdMagic ||
+      message.token == 0 || received->fds.size() != 1) {
     return Error{EPROTO, "an unexpected message where a file descriptor was announced"};
   }
   return TokenFd{message.token, std::move(received->fds[0])};

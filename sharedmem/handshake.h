@@ -1,10 +1,14 @@
-// The first two messages on a function's Unix socket (SOCK_SEQPACKET), and the fd messages that may follow.
+// The first two messages on a function's Unix socket (SOCK_SEQPACKET), and the fd messages that may
+// follow.
 //
 //   hook  -> proxy   Hello
 //   proxy -> hook    Welcome + fds {segment, pinned, info}, or a Welcome with a refusal and no fds
-//   later, hook -> proxy   FdMessage + 1 fd: an image to load, a shareable handle; a ring record names its token.
-//                          It is sent BEFORE the record is published, so the session finds it without waiting.
-//   later, proxy -> hook   FdMessage + 1 fd: an exported handle; sent before the reply that names its token.
+//   later, hook -> proxy   FdMessage + 1 fd: an image to load, a shareable handle; a ring record
+//   names its token.
+//                          It is sent BEFORE the record is published, so the session finds it
+//                          without waiting.
+//   later, proxy -> hook   FdMessage + 1 fd: an exported handle; sent before the reply that names
+//   its token.
 //
 // The socket is otherwise silent: its hang-up is how each side learns that the other died.
 #pragma once
@@ -20,10 +24,11 @@ inline constexpr uint64_t kFdMagic = 0x3130444645425554ull;       // "TUBEFD01"
 
 struct Hello {
   uint64_t magic;
-  uint32_t abi_version;       // abi::kAbiVersion
-  uint32_t flags;             // 0
-  uint64_t protocol_hash;     // wire::kProtocolHash: both sides were generated from the same description
-  int32_t pid;                // as the client sees it; the kernel's SO_PEERCRED wins
+  uint32_t abi_version;  // abi::kAbiVersion
+  uint32_t flags;        // 0
+  uint64_t
+      protocol_hash;  // wire::kProtocolHash: both sides were generated from the same description
+  int32_t pid;        // as the client sees it; the kernel's SO_PEERCRED wins
   uint32_t free_windows;      // bit k: candidate k of windows.h is reserved by the client
   char function_name[64];     // NUL-terminated
   char version[32];           // Tube's version, for the message when the hashes differ

@@ -1,20 +1,24 @@
 // Whether the client's address space still lives, asked without its socket.
 //
-// A socket says less than one would like: a program may close every descriptor it has (daemons do) and go on, and a child
-// that a raw clone(2) made may keep the socket open after the program's death. A file lock tells exactly: the client opens
-// its segment once more, locks that open file, maps a page of it and closes the descriptor. The mapping alone then keeps the
-// open file, and with it the lock: it goes with the address space (exit, kill, exec) and is not handed to forked children.
+// A socket says less than one would like: a program may close every descriptor it has (daemons do)
+// and go on, and a child that a raw clone(2) made may keep the socket open after the program's
+// death. A file lock tells exactly: the client opens its segment once more, locks that open file,
+// maps a page of it and closes the descriptor. The mapping alone then keeps the open file, and with
+// it the lock: it goes with the address space (exit, kill, exec) and is not handed to forked
+// children.
 //
-// The lock answers whoever asks; that there is a reason to ask, the server hears from the socket, which hangs up, or from a pidfd of the
-// program, which tells its end even while such a child keeps the socket open (proxy/server/server.cc).
+// The lock answers whoever asks; that there is a reason to ask, the server hears from the socket,
+// which hangs up, or from a pidfd of the program, which tells its end even while such a child keeps
+// the socket open (proxy/server/server.cc).
 //
-// What the lock says is a promise of honest clients. One that wants to can drop the page and keep the segment, its descriptor or a mapping in
-// another process, and then read and write the next function's ring, staging and words. That is no new power: the functions of a proxy are one
-// user's, and any of them reaches all of the others' GPU memory with a kernel (docs/trust.md). The proxy itself trusts no byte of a segment, used
-// before or not.
+// What the lock says is a promise of honest clients. One that wants to can drop the page and keep
+// the segment, its descriptor or a mapping in another process, and then read and write the next
+// function's ring, staging and words. That is no new power: the functions of a proxy are one
+// user's, and any of them reaches all of the others' GPU memory with a kernel (docs/trust.md). The
+// proxy itself trusts no byte of a segment, used before or not.
 //
-// Costs the client one page of address space, the proxy one flock(2) per look. Where it cannot be had (no /proc), the socket
-// decides alone.
+// Costs the client one page of address space, the proxy one flock(2) per look. Where it cannot be
+// had (no /proc), the socket decides alone.
 #pragma once
 
 #include <atomic>
@@ -24,7 +28,8 @@
 
 namespace tube::shared {
 
-// Client, once, before it closes `segment_fd`. The caller keeps the mapping for as long as it wants to be known alive.
+// Client, once, before it closes `segment_fd`. The caller keeps the mapping for as long as it wants
+// to be known alive.
 Result<Mapping> hold_life_lock(int segment_fd);
 
 // Proxy. Any thread.
@@ -32,7 +37,8 @@ class LifeWatch {
  public:
   // `segment_fd` is the proxy's own; `socket_says`: what the socket alone would answer.
   bool alive(int segment_fd, bool socket_says);
-  // The client held its lock and no longer does: no process has its mappings of the segment, unless the client meant one to.
+  // The client held its lock and no longer does: no process has its mappings of the segment, unless
+  // the client meant one to.
   bool surely_gone(int segment_fd) { return !alive(segment_fd, true); }
 
  private:

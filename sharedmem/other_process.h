@@ -1,8 +1,9 @@
 // What the other process orders, as ThreadSanitizer has to be told.
 //
-// A host function's effects reach a waiting thread of the program through the GPU: the hook stores one word, the GPU and
-// the proxy go on, and the waiting thread reads another word or a reply. What lies between is another process, which
-// ThreadSanitizer cannot see; so in its builds there is one more atomic in between. In all others this is nothing.
+// A host function's effects reach a waiting thread of the program through the GPU: the hook stores
+// one word, the GPU and the proxy go on, and the waiting thread reads another word or a reply. What
+// lies between is another process, which ThreadSanitizer cannot see; so in its builds there is one
+// more atomic in between. In all others this is nothing.
 #pragma once
 
 #include <atomic>

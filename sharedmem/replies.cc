@@ -22,7 +22,8 @@ bool ReplySlots::try_claim(uint32_t* slot) {
     while (~taken != 0) {
       const uint32_t bit = static_cast<uint32_t>(__builtin_ctzll(~taken));
       // Acquire: the last owner's reads of the slot are over.
-      if (taken_[i].compare_exchange_weak(taken, taken | uint64_t{1} << bit, std::memory_order_acquire)) {
+      if (taken_[i].compare_exchange_weak(taken, taken | uint64_t{1} << bit,
+                                          std::memory_order_acquire)) {
         *slot = i * 64 + bit;
         return true;
       }
@@ -36,7 +37,8 @@ uint32_t ReplySlots::claim() {
   while (!try_claim(&slot)) {
     queued_.fetch_add(1, std::memory_order_seq_cst);
     const uint32_t seen = atomic(released_).load(std::memory_order_seq_cst);
-    // A release between the failed try and here either is seen by this try or has changed `released_`.
+    // A release between the failed try and here either is seen by this try or has changed
+    // `released_`.
     if (try_claim(&slot)) {
       queued_.fetch_sub(1, std::memory_order_relaxed);
       break;
@@ -55,9 +57,12 @@ WaitResult ReplySlots::wait(uint32_t slot) {
   Sleep sleep;
   sleep.word = &reply.state;
   sleep.asleep_value = static_cast<uint32_t>(abi::ReplyState::kAsleep);
-  sleep.announce = [](void* r) { return client_sleeps_for_reply(*static_cast<abi::ReplyHeader*>(r)); };
+  sleep.announce = [](void* r) {
+    return client_sleeps_for_reply(*static_cast<abi::ReplyHeader*>(r));
+  };
   sleep.context = &reply;
-  const WaitResult result = waiter_->until(WaitReason::kReply, peer_, sleep, [&reply] { return client_sees_reply(reply); });
+  const WaitResult result = waiter_->until(WaitReason::kReply, peer_, sleep,
+                                           [&reply] { return client_sees_reply(reply); });
   seen_of_other_process();
   if (result != WaitResult::kDone) over_.store(result, std::memory_order_release);
   return result;
@@ -67,7 +72,8 @@ uint32_t ReplySlots::result(uint32_t slot) const { return segment_->reply(slot).
 uint64_t ReplySlots::sequence(uint32_t slot) const { return segment_->reply(slot).sequence; }
 
 std::span<const std::byte> ReplySlots::payload(uint32_t slot) const {
-  return {segment_->reply_payload(slot), std::min(segment_->reply(slot).payload_bytes, abi::kMaxReplyBytes)};
+  return {segment_->reply_payload(slot),
+          std::min(segment_->reply(slot).payload_bytes, abi::kMaxReplyBytes)};
 }
 
 void ReplySlots::release(uint32_t slot) {
@@ -78,7 +84,8 @@ void ReplySlots::release(uint32_t slot) {
   futex_wake(&released_, 1);
 }
 
-void complete_reply(const Segment& segment, uint32_t slot, uint64_t sequence, uint32_t result, std::span<const std::byte> payload) {
+void complete_reply(const Segment& segment, uint32_t slot, uint64_t sequence, uint32_t result,
+                    std::span<const std::byte> payload) {
   TUBE_CHECK(slot < abi::kReplySlots && payload.size() <= abi::kMaxReplyBytes);
   abi::ReplyHeader& reply = segment.reply(slot);
   if (!payload.empty()) std::memcpy(segment.reply_payload(slot), payload.data(), payload.size());

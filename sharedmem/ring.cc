@@ -7,13 +7,15 @@
 namespace tube::shared {
 namespace {
 
-// A client that sleeps for space is woken in the middle of a backlog only when it can then write for a while.
+// A client that sleeps for space is woken in the middle of a backlog only when it can then write
+// for a while.
 constexpr uint64_t kWorthWaking = 256u << 10;
 static_assert(kWorthWaking >= abi::kMaxRecordBytes && kWorthWaking <= abi::kRingBytes / 4);
 
 }  // namespace
 
-// ---- client ---------------------------------------------------------------------------------------------------------
+// ---- client
+// ---------------------------------------------------------------------------------------------------------
 
 void RingWriter::attach(const Segment& segment, Waiter& waiter, const Peer& peer) {
   header_ = &segment.header();
@@ -25,7 +27,8 @@ void RingWriter::attach(const Segment& segment, Waiter& waiter, const Peer& peer
 WaitResult RingWriter::make_room(uint32_t bytes) {
   cached_head_ = client_load_head(*header_);
   if (free_bytes() >= bytes) return WaitResult::kDone;
-  // For a while of writing, not for one record: a writer that is let in for each freed record takes its core from the reader.
+  // For a while of writing, not for one record: a writer that is let in for each freed record takes
+  // its core from the reader.
   const uint64_t wanted = std::max<uint64_t>(bytes, kWorthWaking);
   const auto has_room = [this, wanted] {
     cached_head_ = client_load_head(*header_);
@@ -37,23 +40,35 @@ WaitResult RingWriter::make_room(uint32_t bytes) {
     client_announces_space_wanted(*static_cast<abi::SegmentHeader*>(header));
     return true;
   };
-  sleep.withdraw = [](void* header) { client_has_space(*static_cast<abi::SegmentHeader*>(header)); };
+  sleep.withdraw = [](void* header) {
+    client_has_space(*static_cast<abi::SegmentHeader*>(header));
+  };
   sleep.context = header_;
   return waiter_->until(WaitReason::kRingSpace, peer_, sleep, has_room);
 }
 
-// ---- proxy ----------------------------------------------------------------------------------------------------------
+// ---- proxy
+// ----------------------------------------------------------------------------------------------------------
 
-void RingReader::FreeBuffer::operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
+void RingReader::FreeBuffer::operator()(std::byte* p) const {
+  ::operator delete[](p, std::align_val_t{64});
+}
 
 RingReader::RingReader(const Segment& segment) : RingReader(&segment.header(), segment.ring()) {}
 
 RingReader::RingReader(abi::SegmentHeader* header, const std::byte* ring)
-    : shared_(header), ring_(ring), buffer_(static_cast<std::byte*>(::operator new[](abi::kMaxRecordBytes, std::align_val_t{64}))) {}
+    : shared_(header),
+      ring_(ring),
+      buffer_(
+          static_cast<std::byte*>(::operator new[](abi::kMaxRecordBytes, std::align_val_t{64}))) {}
 
-std::span<const std::byte> RingReader::payload() const { return {buffer_.get() + sizeof(abi::RecordHeader), header().payload_bytes}; }
+std::span<const std::byte> RingReader::payload() const {
+  return {buffer_.get() + sizeof(abi::RecordHeader), header().payload_bytes};
+}
 
-bool RingReader::has_record() { return available_until_ != head_ || proxy_load_tail(*shared_) != head_; }
+bool RingReader::has_record() {
+  return available_until_ != head_ || proxy_load_tail(*shared_) != head_;
+}
 
 uint64_t RingReader::untrusted_backlog_bytes() const { return proxy_load_tail(*shared_) - head_; }
 
@@ -69,19 +84,24 @@ RingReader::Next RingReader::next() {
   const uint64_t available = available_until_ - head_;
   if (available < sizeof(abi::RecordHeader)) return bad("tail ends inside a record's header");
 
-  // The header is copied once and only the copy is looked at; the client may be rewriting the original.
+  // The header is copied once and only the copy is looked at; the client may be rewriting the
+  // original.
   const std::byte* source = ring_ + (head_ & kRingMask);
   std::memcpy(buffer_.get(), source, sizeof(abi::RecordHeader));
   const abi::RecordHeader& copy = header();
-  if (copy.size_bytes < sizeof(abi::RecordHeader) || copy.size_bytes > abi::kMaxRecordBytes) return bad("record size out of range");
+  if (copy.size_bytes < sizeof(abi::RecordHeader) || copy.size_bytes > abi::kMaxRecordBytes)
+    return bad("record size out of range");
   if (copy.size_bytes > available) return bad("record reaches behind tail");
-  if (copy.payload_bytes > kMaxPayloadBytes || record_bytes(copy.payload_bytes) != copy.size_bytes) {
+  if (copy.payload_bytes > kMaxPayloadBytes ||
+      record_bytes(copy.payload_bytes) != copy.size_bytes) {
     return bad("payload size does not match record size");
   }
   if (copy.call == 0) return bad("call number 0");
   if (copy.sequence != sequence_ + 1) return bad("sequence number out of order");
-  if (copy.reply_slot != abi::kNoReply && copy.reply_slot >= abi::kReplySlots) return bad("reply slot out of range");
-  std::memcpy(buffer_.get() + sizeof(abi::RecordHeader), source + sizeof(abi::RecordHeader), copy.payload_bytes);
+  if (copy.reply_slot != abi::kNoReply && copy.reply_slot >= abi::kReplySlots)
+    return bad("reply slot out of range");
+  std::memcpy(buffer_.get() + sizeof(abi::RecordHeader), source + sizeof(abi::RecordHeader),
+              copy.payload_bytes);
   return Next::kRecord;
 }
 
@@ -89,13 +109,16 @@ void RingReader::consume() {
   head_ += header().size_bytes;
   ++sequence_;
   proxy_store_head(*shared_, head_);
-  if (proxy_hint_space_wanted(*shared_) && abi::kRingBytes - (available_until_ - head_) >= kWorthWaking && proxy_takes_space_wanted(*shared_)) {
+  if (proxy_hint_space_wanted(*shared_) &&
+      abi::kRingBytes - (available_until_ - head_) >= kWorthWaking &&
+      proxy_takes_space_wanted(*shared_)) {
     futex_wake(&shared_->client_wants_space, 1);
   }
 }
 
 WaitResult RingReader::wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake) {
-  // Everything is consumed, so whoever sleeps for space has it. Fenced: a sleeper the hint missed is seen here.
+  // Everything is consumed, so whoever sleeps for space has it. Fenced: a sleeper the hint missed
+  // is seen here.
   if (proxy_takes_space_wanted(*shared_)) futex_wake(&shared_->client_wants_space, 1);
   Sleep sleep;
   sleep.word = &shared_->proxy_asleep;
@@ -118,7 +141,9 @@ WaitResult RingReader::wait(Waiter& waiter, const Peer& peer, std::atomic<uint32
   };
   sleep.context = &sleeper;
   // A stop that comes while we spin is seen at once as well.
-  const auto ready = [this, &peer] { return has_record() || (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire)); };
+  const auto ready = [this, &peer] {
+    return has_record() || (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire));
+  };
   const WaitResult result = waiter.until(WaitReason::kRecord, peer, sleep, ready);
   return result == WaitResult::kDone && !has_record() ? WaitResult::kPeerDead : result;
 }

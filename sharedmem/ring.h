@@ -1,9 +1,10 @@
-// The command ring: RingWriter in the client, RingReader in the proxy (abi.h has the layout and the sleep protocol).
+// The command ring: RingWriter in the client, RingReader in the proxy (abi.h has the layout and the
+// sleep protocol).
 //
-// The writer's caller holds the connection's producer lock from reserve() to publish(). A post costs the copy of the
-// record, one store and one fence; a system call only when the session sleeps. The reader copies each record out of
-// shared memory exactly once, header first, and validates the copy, so a client that rewrites a record meanwhile harms
-// nobody.
+// The writer's caller holds the connection's producer lock from reserve() to publish(). A post
+// costs the copy of the record, one store and one fence; a system call only when the session
+// sleeps. The reader copies each record out of shared memory exactly once, header first, and
+// validates the copy, so a client that rewrites a record meanwhile harms nobody.
 #pragma once
 
 #include <atomic>
@@ -22,20 +23,24 @@
 
 namespace tube::shared {
 
-constexpr uint32_t record_bytes(uint32_t payload_bytes) { return (static_cast<uint32_t>(sizeof(abi::RecordHeader)) + payload_bytes + 15u) & ~15u; }
+constexpr uint32_t record_bytes(uint32_t payload_bytes) {
+  return (static_cast<uint32_t>(sizeof(abi::RecordHeader)) + payload_bytes + 15u) & ~15u;
+}
 inline constexpr uint64_t kRingMask = abi::kRingBytes - 1;
 static_assert((abi::kRingBytes & kRingMask) == 0);
-inline constexpr uint32_t kMaxPayloadBytes = abi::kMaxRecordBytes - static_cast<uint32_t>(sizeof(abi::RecordHeader));
+inline constexpr uint32_t kMaxPayloadBytes =
+    abi::kMaxRecordBytes - static_cast<uint32_t>(sizeof(abi::RecordHeader));
 
 class RingWriter {
  public:
   // `segment`, `waiter` and `peer` outlive the writer.
   void attach(const Segment& segment, Waiter& waiter, const Peer& peer);
 
-  // Room for one record. On kDone `*record` points at a header with size_bytes, payload_bytes, sequence and reply_slot
-  // (kNoReply) filled in and the other fields zero; the payload follows it, not zeroed, and record + payload may be
-  // written in any order until publish(). Waits while the ring is full. payload_bytes <= kMaxPayloadBytes.
-  // A second reserve() without publish() starts over: an abandoned record costs nothing.
+  // Room for one record. On kDone `*record` points at a header with size_bytes, payload_bytes,
+  // sequence and reply_slot (kNoReply) filled in and the other fields zero; the payload follows it,
+  // not zeroed, and record + payload may be written in any order until publish(). Waits while the
+  // ring is full. payload_bytes <= kMaxPayloadBytes. A second reserve() without publish() starts
+  // over: an abandoned record costs nothing.
   WaitResult reserve(uint32_t payload_bytes, abi::RecordHeader** record);
   // Makes the reserved record visible and wakes the session if it sleeps.
   void publish();
@@ -99,14 +104,17 @@ class RingReader {
 
   // Copies the next record out. Not again before consume().
   Next next();
-  const abi::RecordHeader& header() const { return *reinterpret_cast<const abi::RecordHeader*>(buffer_.get()); }
+  const abi::RecordHeader& header() const {
+    return *reinterpret_cast<const abi::RecordHeader*>(buffer_.get());
+  }
   // 16-byte aligned, payload_bytes long.
   std::span<const std::byte> payload() const;
   // The record was executed: gives its space back and wakes a client that waits for it.
   void consume();
 
-  // Sleeps until there is a record, `peer.stop` is set (kPeerDead) or the socket hung up. Wakes a client that waits for
-  // space first, so call it whenever next() says kEmpty. `awake` is one less while this one sleeps; may be nullptr.
+  // Sleeps until there is a record, `peer.stop` is set (kPeerDead) or the socket hung up. Wakes a
+  // client that waits for space first, so call it whenever next() says kEmpty. `awake` is one less
+  // while this one sleeps; may be nullptr.
   WaitResult wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake = nullptr);
 
   const char* bad_reason() const { return bad_reason_; }
@@ -135,11 +143,13 @@ class RingReader {
   const char* bad_reason_ = "";
 };
 
-// Client, any thread: the session, if it sleeps, wakes and spins for a record that will come soon. Waking takes tens of
-// microseconds, which then pass while the client does something else. Costs a fence and a load when it is awake.
+// Client, any thread: the session, if it sleeps, wakes and spins for a record that will come soon.
+// Waking takes tens of microseconds, which then pass while the client does something else. Costs a
+// fence and a load when it is awake.
 void rouse_reader(abi::SegmentHeader& header);
 
-// Proxy, any thread: makes a session that sleeps in RingReader::wait look at its stop flag. Store the flag first.
+// Proxy, any thread: makes a session that sleeps in RingReader::wait look at its stop flag. Store
+// the flag first.
 void wake_reader(abi::SegmentHeader& header);
 
 }  // namespace tube::shared

@@ -1,4 +1,5 @@
-// The shared segment of one connection (abi.h), made and sealed by the proxy, verified and mapped by the client.
+// The shared segment of one connection (abi.h), made and sealed by the proxy, verified and mapped
+// by the client.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +14,17 @@ namespace tube::shared {
 
 enum class Fill : uint32_t {
   kSparse,     // pages come when touched (pinned: most of the 64 GiB slot is never used)
-  kAllocated,  // pages are taken now: running out of memory is an error here instead of SIGBUS later
+  kAllocated,  // pages are taken now: running out of memory is an error here instead of SIGBUS
+               // later
 };
 
-// A memory file of `size_bytes`, sealed against shrinking and growing. The error says in words what ran out. Code: errno.
+// A memory file of `size_bytes`, sealed against shrinking and growing. The error says in words what
+// ran out. Code: errno.
 Result<UniqueFd> create_memory_file(const char* name, uint64_t size_bytes, Fill fill);
 // A sealed, read-only memory file with these bytes (the info file).
 Result<UniqueFd> create_constant_file(const char* name, const void* data, uint64_t size_bytes);
-// Client side: the file is a memory file, of exactly this size, sealed against shrinking and growing (and, when
-// `constant`, against writing): what we map now cannot turn into SIGBUS.
+// Client side: the file is a memory file, of exactly this size, sealed against shrinking and
+// growing (and, when `constant`, against writing): what we map now cannot turn into SIGBUS.
 Status verify_memory_file(int fd, uint64_t size_bytes, bool constant);
 
 class Segment {
@@ -30,7 +33,8 @@ class Segment {
   Segment(Segment&&) = default;
   Segment& operator=(Segment&&) = default;
 
-  // Proxy: makes, fills the constant header fields (state kStarting), seals; pages for all but the later chunks.
+  // Proxy: makes, fills the constant header fields (state kStarting), seals; pages for all but the
+  // later chunks.
   static Result<Segment> create(uint64_t session_id);
   // Proxy: the constant header fields, of a new segment or a wiped one.
   void begin(uint64_t session_id);
@@ -44,11 +48,16 @@ class Segment {
   bool valid() const { return memory_.valid(); }
   int fd() const { return fd_.get(); }  // proxy's side only; -1 after attach()
 
-  abi::SegmentHeader& header() const { return *reinterpret_cast<abi::SegmentHeader*>(memory_.data()); }
-  abi::WaitCounters& wait_counters() const { return *reinterpret_cast<abi::WaitCounters*>(memory_.data() + abi::kWaitCountersOffset); }
+  abi::SegmentHeader& header() const {
+    return *reinterpret_cast<abi::SegmentHeader*>(memory_.data());
+  }
+  abi::WaitCounters& wait_counters() const {
+    return *reinterpret_cast<abi::WaitCounters*>(memory_.data() + abi::kWaitCountersOffset);
+  }
   // kRingBytes, mapped twice in a row.
   std::byte* ring() const { return ring_.data(); }
-  // Precondition of all below: index < the abi count. The proxy checks an untrusted index before it asks.
+  // Precondition of all below: index < the abi count. The proxy checks an untrusted index before it
+  // asks.
   abi::ReplyHeader& reply(uint32_t slot) const;
   std::byte* reply_payload(uint32_t slot) const;
   uint64_t& word(uint32_t index) const;
@@ -67,7 +76,11 @@ class Segment {
 
 // The page-aligned device address of a word or chunk, given the device address of registered().
 constexpr uint64_t word_offset(uint32_t index) { return uint64_t{index} * 8; }
-constexpr uint64_t chunk_state_offset(uint32_t index) { return abi::kChunkStatesOffset - abi::kWordsOffset + uint64_t{index} * 8; }
-constexpr uint64_t chunk_offset(uint32_t index) { return abi::kChunksOffset - abi::kWordsOffset + uint64_t{index} * abi::kChunkBytes; }
+constexpr uint64_t chunk_state_offset(uint32_t index) {
+  return abi::kChunkStatesOffset - abi::kWordsOffset + uint64_t{index} * 8;
+}
+constexpr uint64_t chunk_offset(uint32_t index) {
+  return abi::kChunksOffset - abi::kWordsOffset + uint64_t{index} * abi::kChunkBytes;
+}
 
 }  // namespace tube::shared

@@ -20,20 +20,25 @@ Status fill_address(const std::string& path, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
   if (path.size() >= sizeof(address->sun_path)) {
-    return Error{ENAMETOOLONG, "socket path " + path + " has " + std::to_string(path.size()) + " characters, a socket's may have " +
-                                   std::to_string(sizeof(address->sun_path) - 1) + "; set TUBE_DIR to a shorter folder"};
+    return Error{ENAMETOOLONG, "socket path " + path + " has " + std::to_string(path.size()) +
+                                   " characters, a socket's may have " +
+                                   std::to_string(sizeof(address->sun_path) - 1) +
+                                   "; set TUBE_DIR to a shorter folder"};
   }
   std::memcpy(address->sun_path, path.c_str(), path.size() + 1);
   return {};
 }
 
-const sockaddr* generic(const sockaddr_un& address) { return reinterpret_cast<const sockaddr*>(&address); }
+const sockaddr* generic(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
 
 // Names are ours and short.
 socklen_t abstract_address(const std::string& name, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
-  const size_t bytes = name.size() < sizeof(address->sun_path) - 1 ? name.size() : sizeof(address->sun_path) - 1;
+  const size_t bytes =
+      name.size() < sizeof(address->sun_path) - 1 ? name.size() : sizeof(address->sun_path) - 1;
   std::memcpy(address->sun_path + 1, name.data(), bytes);
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
@@ -61,7 +66,8 @@ void take_fds(msghdr& header, std::vector<UniqueFd>* fds) {
 
 Status wait_readable(int fd, int timeout_ms) {
   if (timeout_ms == 0) return {};
-  const uint64_t end_ns = now_ns() + static_cast<uint64_t>(timeout_ms < 0 ? 0 : timeout_ms) * 1'000'000;
+  const uint64_t end_ns =
+      now_ns() + static_cast<uint64_t>(timeout_ms < 0 ? 0 : timeout_ms) * 1'000'000;
   int left_ms = timeout_ms;
   while (true) {
     pollfd p{fd, POLLIN, 0};
@@ -83,11 +89,13 @@ Result<UniqueFd> listen_unix(const std::string& path, int type) {
   if (!status) return status.error();
   UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno_error(errno, "cannot make a socket");
-  // The folder is already closed to others; the mode is the second wall. Binding with the umask would race with threads.
+  // The folder is already closed to others; the mode is the second wall. Binding with the umask
+  // would race with threads.
   if (::fchmod(fd.get(), 0600) != 0) return errno_error(errno, "cannot protect socket " + path);
   if (::bind(fd.get(), generic(address), sizeof(address)) != 0) {
     if (errno != EADDRINUSE) return errno_error(errno, "cannot bind socket " + path);
-    if (somebody_serves(address, type)) return Error{EADDRINUSE, "socket " + path + " is served by a running proxy"};
+    if (somebody_serves(address, type))
+      return Error{EADDRINUSE, "socket " + path + " is served by a running proxy"};
     struct stat info;
     if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) {
       return Error{EADDRINUSE, path + " is in the way and is not a socket"};
@@ -119,7 +127,8 @@ Result<UniqueFd> listen_abstract(const std::string& name, int type) {
   const socklen_t size = abstract_address(name, &address);
   UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno_error(errno, "cannot make a socket");
-  if (::bind(fd.get(), generic(address), size) != 0) return errno_error(errno, "cannot bind socket @" + name);
+  if (::bind(fd.get(), generic(address), size) != 0)
+    return errno_error(errno, "cannot bind socket @" + name);
   if (::listen(fd.get(), 128) != 0) return errno_error(errno, "cannot listen on socket @" + name);
   return fd;
 }
@@ -157,8 +166,10 @@ Result<PeerCredentials> peer_credentials(int fd) {
   return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
 }
 
-Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds, SendMode mode) {
-  if (fds.size() > kMaxFdsPerMessage) return Error{EINVAL, "too many file descriptors in one message"};
+Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds,
+                    SendMode mode) {
+  if (fds.size() > kMaxFdsPerMessage)
+    return Error{EINVAL, "too many file descriptors in one message"};
   iovec part{const_cast<void*>(data), size_bytes};
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFdsPerMessage * sizeof(int))] = {};
   msghdr header{};
@@ -175,14 +186,16 @@ Status send_message(int fd, const void* data, size_t size_bytes, std::span<const
   }
   ssize_t sent;
   do {
-    sent = ::sendmsg(fd, &header, MSG_NOSIGNAL | (mode == SendMode::kNeverBlock ? MSG_DONTWAIT : 0));
+    sent =
+        ::sendmsg(fd, &header, MSG_NOSIGNAL | (mode == SendMode::kNeverBlock ? MSG_DONTWAIT : 0));
   } while (sent < 0 && errno == EINTR);
   if (sent < 0) return errno_error(errno, "cannot send a message");
   if (static_cast<size_t>(sent) != size_bytes) return Error{EIO, "a message was cut while sending"};
   return {};
 }
 
-Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size_t max_fds, int timeout_ms) {
+Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size_t max_fds,
+                                 int timeout_ms) {
   Status readable = wait_readable(fd, timeout_ms);
   if (!readable) return readable.error();
   iovec part{buffer, buffer_bytes};
@@ -201,9 +214,12 @@ Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size
   take_fds(header, &received.fds);
   if (size == 0) return Error{ENODATA, "the other side closed the connection"};
   if ((header.msg_flags & MSG_CTRUNC) != 0 || received.fds.size() > max_fds) {
-    return Error{EMSGSIZE, "a message carried more file descriptors than expected, or this process has none left (ulimit -n)"};
+    return Error{EMSGSIZE,
+                 "a message carried more file descriptors than expected, or this process has none "
+                 "left (ulimit -n)"};
   }
-  if ((header.msg_flags & MSG_TRUNC) != 0) return Error{EMSGSIZE, "a message was longer than expected"};
+  if ((header.msg_flags & MSG_TRUNC) != 0)
+    return Error{EMSGSIZE, "a message was longer than expected"};
   received.size_bytes = static_cast<size_t>(size);
   return received;
 }

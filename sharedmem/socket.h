@@ -1,7 +1,8 @@
 // Unix sockets that keep message borders and carry fds (SOCK_SEQPACKET).
 //
-// Every fd is CLOEXEC from its first moment, no write raises SIGPIPE, EINTR is retried. Errors are worded for a person;
-// their code is the errno (ECONNREFUSED, ENOENT: nobody serves there; EPIPE, ECONNRESET or ENODATA: the peer is gone).
+// Every fd is CLOEXEC from its first moment, no write raises SIGPIPE, EINTR is retried. Errors are
+// worded for a person; their code is the errno (ECONNREFUSED, ENOENT: nobody serves there; EPIPE,
+// ECONNRESET or ENODATA: the peer is gone).
 #pragma once
 
 #include <sys/types.h>
@@ -19,12 +20,13 @@ namespace tube::shared {
 
 inline constexpr size_t kMaxFdsPerMessage = 8;
 
-// Binds `path` (mode 0600), replacing a socket file that nobody serves any more; EADDRINUSE when somebody does.
-// `type`: SOCK_SEQPACKET (data) or SOCK_STREAM (control). Non-blocking, for epoll.
+// Binds `path` (mode 0600), replacing a socket file that nobody serves any more; EADDRINUSE when
+// somebody does. `type`: SOCK_SEQPACKET (data) or SOCK_STREAM (control). Non-blocking, for epoll.
 Result<UniqueFd> listen_unix(const std::string& path, int type);
 Result<UniqueFd> connect_unix(const std::string& path, int type);
-// The same in the abstract namespace: no file, so nothing stays behind, but everybody may connect; ask peer_credentials.
-// Connecting waits at most `timeout_ms`, and so does each message that is sent on the connection.
+// The same in the abstract namespace: no file, so nothing stays behind, but everybody may connect;
+// ask peer_credentials. Connecting waits at most `timeout_ms`, and so does each message that is
+// sent on the connection.
 Result<UniqueFd> listen_abstract(const std::string& name, int type);
 Result<UniqueFd> connect_abstract(const std::string& name, int type, int timeout_ms);
 // EAGAIN when nobody is waiting. The connection itself is blocking.
@@ -40,17 +42,20 @@ Result<PeerCredentials> peer_credentials(int fd);
 // The proxy never blocks on a client that does not read: EAGAIN then.
 enum class SendMode : uint32_t { kBlock, kNeverBlock };
 // One message, whole, with up to kMaxFdsPerMessage fds (the caller keeps its own).
-Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds = {}, SendMode mode = SendMode::kBlock);
+Status send_message(int fd, const void* data, size_t size_bytes, std::span<const int> fds = {},
+                    SendMode mode = SendMode::kBlock);
 
 struct Received {
   size_t size_bytes = 0;  // 0 never comes: the end of the connection is an error (ENODATA)
   std::vector<UniqueFd> fds;
 };
-// One message. EMSGSIZE when it was longer than the buffer or carried more than `max_fds` fds; all fds are closed then.
-// `timeout_ms` < 0 waits for ever, 0 never waits (EAGAIN); ETIMEDOUT.
-Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size_t max_fds, int timeout_ms);
+// One message. EMSGSIZE when it was longer than the buffer or carried more than `max_fds` fds; all
+// fds are closed then. `timeout_ms` < 0 waits for ever, 0 never waits (EAGAIN); ETIMEDOUT.
+Result<Received> receive_message(int fd, void* buffer, size_t buffer_bytes, size_t max_fds,
+                                 int timeout_ms);
 
-// The number of the socket behind `fd`, which no other socket of the machine has; 0 when it is none.
+// The number of the socket behind `fd`, which no other socket of the machine has; 0 when it is
+// none.
 uint64_t socket_inode(int fd);
 bool is_socket(int fd, uint64_t inode);
 

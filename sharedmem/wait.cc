@@ -15,20 +15,24 @@
 namespace tube::shared {
 namespace {
 
-constexpr uint64_t kPeerCheckNs = 50'000'000;  // how late a dead peer may be noticed; one poll(2) each
+constexpr uint64_t kPeerCheckNs =
+    50'000'000;  // how late a dead peer may be noticed; one poll(2) each
 constexpr uint64_t kProbeNs = 20'000'000;
 constexpr uint64_t kFirstNapNs = 20'000;
 constexpr uint64_t kLongestNapNs = 250'000;  // the price of a GPU word that nobody wakes us for
 constexpr uint64_t kNapPart = 16;            // a nap is this part of what was waited already
-constexpr uint64_t kWakeNs = 30'000;         // from the waker's futex call to the sleeper's next instruction (23 to 48 us)
-// Pauses between two looks at the clock and the scheduler, a microsecond's worth at first. A pause is about 40 ns on current x86 and
-// leaves the other thread of the core alone (the program's, perhaps), those looks do not: who waits for long looks every five.
+constexpr uint64_t kWakeNs =
+    30'000;  // from the waker's futex call to the sleeper's next instruction (23 to 48 us)
+// Pauses between two looks at the clock and the scheduler, a microsecond's worth at first. A pause
+// is about 40 ns on current x86 and leaves the other thread of the core alone (the program's,
+// perhaps), those looks do not: who waits for long looks every five.
 constexpr uint32_t kPausesAtFirst = 32, kPausesLater = 128;
 constexpr uint64_t kLaterNs = 20'000;
 constexpr uint64_t kQuietSpinNs = 2'000;
 constexpr int kYields = 3;
-// An idle session is woken for whatever it has to know. It looks by itself at its stop flag in case a hostile client keeps its
-// sleep flag up (see wake_reader), and more often at a client that closed its socket and whose death nobody else would see.
+// An idle session is woken for whatever it has to know. It looks by itself at its stop flag in case
+// a hostile client keeps its sleep flag up (see wake_reader), and more often at a client that
+// closed its socket and whose death nobody else would see.
 constexpr uint64_t kSessionNapNs = 60'000'000'000;
 constexpr uint64_t kUnconnectedNapNs = 1'000'000'000;
 
@@ -40,8 +44,8 @@ void cpu_pause() {
 #endif
 }
 
-// A thread's timers may fire 50 us late by default, more than our shortest nap. Narrowed while this thread naps for us and
-// given back, because the slack is the program's.
+// A thread's timers may fire 50 us late by default, more than our shortest nap. Narrowed while this
+// thread naps for us and given back, because the slack is the program's.
 class NarrowTimerSlack {
  public:
   NarrowTimerSlack() : before_(::prctl(PR_GET_TIMERSLACK)) { ::prctl(PR_SET_TIMERSLACK, 1000UL); }
@@ -61,7 +65,9 @@ bool connected(const Peer& peer) {
   return !hung_up(peer.socket_fd);
 }
 
-bool on_gpu(WaitReason reason) { return reason == WaitReason::kWord || reason == WaitReason::kChunk; }
+bool on_gpu(WaitReason reason) {
+  return reason == WaitReason::kWord || reason == WaitReason::kChunk;
+}
 
 }  // namespace
 
@@ -76,7 +82,8 @@ const char* wait_result_text(WaitResult result) {
 }
 
 WaitResult check_peer(const Peer& peer, bool gpu_wait) {
-  if (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire)) return WaitResult::kPeerDead;
+  if (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire))
+    return WaitResult::kPeerDead;
   if (peer.header != nullptr) {
     const abi::ProxyState state = client_load_proxy_state(*peer.header);
     if (state == abi::ProxyState::kPoisoned) return WaitResult::kSticky;
@@ -91,16 +98,19 @@ WaitResult check_peer(const Peer& peer, bool gpu_wait) {
   return alive ? WaitResult::kDone : WaitResult::kPeerDead;
 }
 
-// A full ring takes long to drain, and who waits for it has a lot to say: sleep at once. A stream's progress is worth a long spin:
-// a native cuStreamSynchronize spins all the way, and here nobody wakes us.
+// A full ring takes long to drain, and who waits for it has a lot to say: sleep at once. A stream's
+// progress is worth a long spin: a native cuStreamSynchronize spins all the way, and here nobody
+// wakes us.
 uint32_t Waiter::spin_us() const {
-  return followed_ != nullptr ? atomic(*followed_).load(std::memory_order_relaxed) : spin_us_.load(std::memory_order_relaxed);
+  return followed_ != nullptr ? atomic(*followed_).load(std::memory_order_relaxed)
+                              : spin_us_.load(std::memory_order_relaxed);
 }
 
 policies::SpinCost Waiter::spin_cost(WaitReason reason) const {
   const uint32_t spin_us = this->spin_us();
   if (reason == WaitReason::kRingSpace) return {};
-  if (on_gpu(reason)) return {policies::gpu_spin_limit_ns(spin_us), kFirstNapNs / 2, kNapPart * 2, 64};
+  if (on_gpu(reason))
+    return {policies::gpu_spin_limit_ns(spin_us), kFirstNapNs / 2, kNapPart * 2, 64};
   return policies::woken_cost(uint64_t{spin_us} * 1000, kWakeNs);
 }
 
@@ -108,7 +118,8 @@ uint64_t Waiter::spin_budget_ns(WaitReason reason) const {
   const policies::SpinCost cost = spin_cost(reason);
   if (cost.limit_ns == 0) return 0;
   policies::Gaps gaps;
-  for (uint32_t i = 0; i < policies::kGapBuckets; ++i) gaps.count[i] = gaps_[static_cast<uint32_t>(reason)][i].load(std::memory_order_relaxed);
+  for (uint32_t i = 0; i < policies::kGapBuckets; ++i)
+    gaps.count[i] = gaps_[static_cast<uint32_t>(reason)][i].load(std::memory_order_relaxed);
   return policies::best_spin(gaps, cost);
 }
 
@@ -117,7 +128,8 @@ void Waiter::learn(WaitReason reason, uint64_t waited_ns) {
   uint32_t seen = 0;
   for (const std::atomic<uint32_t>& count : gaps) seen += count.load(std::memory_order_relaxed);
   if (seen >= policies::kGapsRemembered) {
-    for (std::atomic<uint32_t>& count : gaps) count.store(count.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
+    for (std::atomic<uint32_t>& count : gaps)
+      count.store(count.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
   }
   gaps[policies::gap_bucket(waited_ns)].fetch_add(1, std::memory_order_relaxed);
 }
@@ -132,8 +144,9 @@ bool Waiter::spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready) {
   }
   uint64_t spent_ns = 0;
   do {
-    // Past the first moments the other side may well be waiting for this very core: offer it, each time round. Costs a
-    // waiter with a core of its own 0.3 us of latency; with both sides on one core it took a round trip from 100 us to 8.
+    // Past the first moments the other side may well be waiting for this very core: offer it, each
+    // time round. Costs a waiter with a core of its own 0.3 us of latency; with both sides on one
+    // core it took a round trip from 100 us to 8.
     if (spent_ns > kQuietSpinNs) ::sched_yield();
     for (uint32_t i = spent_ns < kLaterNs ? kPausesAtFirst : kPausesLater; i != 0; --i) {
       cpu_pause();
@@ -144,7 +157,8 @@ bool Waiter::spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready) {
   return false;
 }
 
-WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, const Probe& probe, ReadyRef ready) {
+WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, const Probe& probe,
+                       ReadyRef ready) {
   const uint64_t start_ns = now_ns();
   if (spin(start_ns, spin_budget_ns(reason), ready)) {
     learn(reason, now_ns() - start_ns);
@@ -152,13 +166,16 @@ WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, 
     return WaitResult::kDone;
   }
   if (counters_ != nullptr) count_one(counters_->slept[static_cast<uint32_t>(reason)]);
-  const WaitResult result = sleep != nullptr ? sleep_on_futex(reason, peer, *sleep, ready) : sleep_polling(reason, peer, probe, ready);
+  const WaitResult result = sleep != nullptr ? sleep_on_futex(reason, peer, *sleep, ready)
+                                             : sleep_polling(reason, peer, probe, ready);
   if (result == WaitResult::kDone) learn(reason, now_ns() - start_ns);
   return result;
 }
 
-WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep, ReadyRef ready) {
-  // A session hears of its client's death by wake_reader while the socket stands; everyone else has to look.
+WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep,
+                                  ReadyRef ready) {
+  // A session hears of its client's death by wake_reader while the socket stands; everyone else has
+  // to look.
   const auto nap_ns = [&] {
     if (reason != WaitReason::kRecord) return kPeerCheckNs;
     return peer.socket_fd >= 0 && !connected(peer) ? kUnconnectedNapNs : kSessionNapNs;
@@ -167,7 +184,8 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
   while (true) {
     const bool announced = sleep.announce(sleep.context);
     if (ready()) break;
-    // After the announcement, so that a stop flag set before the waker took the announcement is seen here.
+    // After the announcement, so that a stop flag set before the waker took the announcement is
+    // seen here.
     result = check_peer(peer, on_gpu(reason));
     if (result != WaitResult::kDone) {
       if (ready()) result = WaitResult::kDone;  // it answered and died: the answer counts
@@ -176,14 +194,18 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
     if (announced) futex_wait(sleep.word, sleep.asleep_value, nap_ns());
     if (ready()) break;
     // Woken for something that is to come (rouse_reader), or to look at a flag.
-    const bool roused = reason == WaitReason::kRecord && announced && atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;
-    if (const uint64_t limit = spin_cost(reason).limit_ns; roused && limit != 0 && spin(now_ns(), limit, ready)) break;
+    const bool roused = reason == WaitReason::kRecord && announced &&
+                        atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;
+    if (const uint64_t limit = spin_cost(reason).limit_ns;
+        roused && limit != 0 && spin(now_ns(), limit, ready))
+      break;
   }
   if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
   return result;
 }
 
-WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready) {
+WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe,
+                                 ReadyRef ready) {
   const NarrowTimerSlack narrow;
   const uint64_t start_ns = now_ns();
   uint64_t next_peer_check_ns = 0;  // at once: a wait that begins after the death must not sleep
@@ -200,8 +222,10 @@ WaitResult Waiter::sleep_polling(WaitReason reason, const Peer& peer, const Prob
       if (result != WaitResult::kDone) return ready() ? WaitResult::kDone : result;
       next_peer_check_ns = now + kPeerCheckNs;
     }
-    // In proportion to what was waited already: being late costs a wait a few percent, whatever its length.
-    const timespec nap{0, static_cast<long>(std::clamp((now - start_ns) / kNapPart, kFirstNapNs, kLongestNapNs))};
+    // In proportion to what was waited already: being late costs a wait a few percent, whatever its
+    // length.
+    const timespec nap{
+        0, static_cast<long>(std::clamp((now - start_ns) / kNapPart, kFirstNapNs, kLongestNapNs))};
     ::nanosleep(&nap, nullptr);
     if (ready()) return WaitResult::kDone;
   }

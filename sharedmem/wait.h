@@ -1,13 +1,17 @@
-// The one wait helper. Every wait of hook and proxy on the other side goes through Waiter, under a reason's name.
+// The one wait helper. Every wait of hook and proxy on the other side goes through Waiter, under a
+// reason's name.
 //
-// A wait spins first, for at most `spin_us` (for what the GPU writes 128 times that, 20 ms at most) and for as long as that lately paid
-// for waits of this reason (policies/spin.h), offering its core to others meanwhile. Then it sleeps. Words
-// that a process writes are slept on as futexes, announced by the protocols of abi.h; words that the GPU writes have no
-// waker, so the wait polls, with naps of a sixteenth of what it waited already, 20 to 250 us. While it sleeps it looks
-// every 50 ms whether the other process still lives (a session, which is told, every minute), and in GPU waits it calls a probe every
-// 20 ms. With spin_us == 0 (cores are scarce) a spin is a few sched_yield().
+// A wait spins first, for at most `spin_us` (for what the GPU writes 128 times that, 20 ms at most)
+// and for as long as that lately paid for waits of this reason (policies/spin.h), offering its core
+// to others meanwhile. Then it sleeps. Words that a process writes are slept on as futexes,
+// announced by the protocols of abi.h; words that the GPU writes have no waker, so the wait polls,
+// with naps of a sixteenth of what it waited already, 20 to 250 us. While it sleeps it looks every
+// 50 ms whether the other process still lives (a session, which is told, every minute), and in GPU
+// waits it calls a probe every 20 ms. With spin_us == 0 (cores are scarce) a spin is a few
+// sched_yield().
 //
-// No allocation, no lock; the cost of a wait that is already satisfied is one call of `ready`. Any thread.
+// No allocation, no lock; the cost of a wait that is already satisfied is one call of `ready`. Any
+// thread.
 #pragma once
 
 #include <atomic>
@@ -33,27 +37,32 @@ enum class WaitResult : uint32_t {
   kDone,
   kPeerDead,  // the socket hung up, or the caller's own stop flag is set
   kStopping,  // the proxy ends in order
-  kSticky,    // the session was poisoned, or (kWord, kChunk) the context has a sticky error: it will never be done
+  kSticky,  // the session was poisoned, or (kWord, kChunk) the context has a sticky error: it will
+            // never be done
 };
 const char* wait_result_text(WaitResult result);
 
-// How a wait knows that the other side is gone. The owner keeps socket and header alive. Client: socket and header;
-// proxy: `stop`, and the socket if nobody else watches it.
+// How a wait knows that the other side is gone. The owner keeps socket and header alive. Client:
+// socket and header; proxy: `stop`, and the socket if nobody else watches it.
 struct Peer {
-  int socket_fd = -1;                       // -1: not looked at
-  abi::SegmentHeader* header = nullptr;     // client only: proxy_state and sticky_error are looked at
-  const std::atomic<bool>* stop = nullptr;  // ours, local: the session should end, the process exits
-  uint64_t socket_inode = 0;                // of our socket: another one at its number means that the program closed it
-  // Does the other process live, given what the socket alone would say? For those who know more than the socket.
+  int socket_fd = -1;                    // -1: not looked at
+  abi::SegmentHeader* header = nullptr;  // client only: proxy_state and sticky_error are looked at
+  const std::atomic<bool>* stop =
+      nullptr;  // ours, local: the session should end, the process exits
+  uint64_t socket_inode =
+      0;  // of our socket: another one at its number means that the program closed it
+  // Does the other process live, given what the socket alone would say? For those who know more
+  // than the socket.
   bool (*second_opinion)(void* context, bool socket_says) = nullptr;
   void* opinion_context = nullptr;
 };
 
-// A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts too.
+// A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts
+// too.
 WaitResult check_peer(const Peer& peer, bool gpu_wait);
 
-// Futex half of a wait: `announce` publishes that we are about to sleep and may answer false ("it is already done");
-// then the wait sleeps while *word == asleep_value.
+// Futex half of a wait: `announce` publishes that we are about to sleep and may answer false ("it
+// is already done"); then the wait sleeps while *word == asleep_value.
 struct Sleep {
   uint32_t* word = nullptr;
   uint32_t asleep_value = 1;
@@ -62,7 +71,8 @@ struct Sleep {
   void* context = nullptr;
 };
 
-// Called while a GPU wait sleeps. It may find an error and store it; it must not wait on the same Waiter reason.
+// Called while a GPU wait sleeps. It may find an error and store it; it must not wait on the same
+// Waiter reason.
 struct Probe {
   void (*call)(void* context) = nullptr;
   void* context = nullptr;
@@ -70,21 +80,24 @@ struct Probe {
 
 class Waiter {
  public:
-  // `spin_us` 0: do not spin. The handshake's Welcome carries it; TUBE_SPIN_US overrides (caller's business).
+  // `spin_us` 0: do not spin. The handshake's Welcome carries it; TUBE_SPIN_US overrides (caller's
+  // business).
   explicit Waiter(uint32_t spin_us = 0) : spin_us_(spin_us) {}
   Waiter(const Waiter&) = delete;
   Waiter& operator=(const Waiter&) = delete;
 
-  // Counts from now on how waits end, those apart that were satisfied at once; call before the first wait. `counters` outlives
-  // the waits.
+  // Counts from now on how waits end, those apart that were satisfied at once; call before the
+  // first wait. `counters` outlives the waits.
   void count_into(abi::WaitCounters* counters) { counters_ = counters; }
 
   void set_spin_us(uint32_t spin_us) { spin_us_.store(spin_us, std::memory_order_relaxed); }
   uint32_t spin_us() const;
-  // From now on the limit is what stands in `*spin_us`, which outlives the waiter. Call before the first wait.
+  // From now on the limit is what stands in `*spin_us`, which outlives the waiter. Call before the
+  // first wait.
   void follow(uint32_t* spin_us) { followed_ = spin_us; }
 
-  // Until ready() is true, asleep on a futex after the spin. `ready` is called often and must be cheap.
+  // Until ready() is true, asleep on a futex after the spin. `ready` is called often and must be
+  // cheap.
   template <class Ready>
   WaitResult until(WaitReason reason, const Peer& peer, const Sleep& sleep, Ready&& ready) {
     if (ready()) return WaitResult::kDone;
@@ -107,14 +120,17 @@ class Waiter {
     void* context;
     template <class Ready>
     static ReadyRef of(Ready& ready) {
-      return {[](void* c) -> bool { return (*static_cast<Ready*>(c))(); }, const_cast<void*>(static_cast<const void*>(&ready))};
+      return {[](void* c) -> bool { return (*static_cast<Ready*>(c))(); },
+              const_cast<void*>(static_cast<const void*>(&ready))};
     }
     bool operator()() const { return call(context); }
   };
 
-  WaitResult run(WaitReason reason, const Peer& peer, const Sleep* sleep, const Probe& probe, ReadyRef ready);
+  WaitResult run(WaitReason reason, const Peer& peer, const Sleep* sleep, const Probe& probe,
+                 ReadyRef ready);
   bool spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready);
-  WaitResult sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep, ReadyRef ready);
+  WaitResult sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep,
+                            ReadyRef ready);
   WaitResult sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready);
   void learn(WaitReason reason, uint64_t waited_ns);
   policies::SpinCost spin_cost(WaitReason reason) const;
@@ -122,8 +138,10 @@ class Waiter {
   std::atomic<uint32_t> spin_us_;
   abi::WaitCounters* counters_ = nullptr;
   uint32_t* followed_ = nullptr;
-  // How long waits of each reason took (policies/spin.h). Threads that wait at once may lose a count; nothing rests on one.
-  std::atomic<uint32_t> gaps_[static_cast<uint32_t>(WaitReason::kCount)][policies::kGapBuckets] = {};
+  // How long waits of each reason took (policies/spin.h). Threads that wait at once may lose a
+  // count; nothing rests on one.
+  std::atomic<uint32_t> gaps_[static_cast<uint32_t>(WaitReason::kCount)][policies::kGapBuckets] =
+      {};
 };
 
 }  // namespace tube::shared

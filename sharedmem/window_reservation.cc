@@ -59,7 +59,9 @@ std::string mapping_in_the_way(uint64_t address, uint64_t size_bytes) {
   return "";
 }
 
-bool range_is_free(uint64_t address, uint64_t size_bytes) { return mapping_in_the_way(address, size_bytes).empty(); }
+bool range_is_free(uint64_t address, uint64_t size_bytes) {
+  return mapping_in_the_way(address, size_bytes).empty();
+}
 
 WindowReservation WindowReservation::take_all() {
   WindowReservation all;
@@ -87,12 +89,14 @@ bool WindowReservation::keep_only(uint32_t candidate) {
 }
 
 Status WindowReservation::map_pinned(uint32_t candidate, uint32_t client_slot, int pinned_fd) {
-  if (candidate >= windows::kCandidates || !windows_[candidate].valid() || client_slot >= windows::kMaxClients) {
+  if (candidate >= windows::kCandidates || !windows_[candidate].valid() ||
+      client_slot >= windows::kMaxClients) {
     return Error{EPROTO, "the proxy chose an address window that was not offered"};
   }
   void* at = reinterpret_cast<void*>(windows::pinned_base(candidate, client_slot));
   // MAP_FIXED replaces our own reservation only.
-  void* got = ::mmap(at, windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, pinned_fd, 0);
+  void* got = ::mmap(at, windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED | MAP_NORESERVE, pinned_fd, 0);
   if (got == MAP_FAILED) return errno_error(errno, "cannot map the pinned memory window");
   return {};
 }
@@ -110,7 +114,8 @@ std::string describe_taken_windows(uint32_t free_mask) {
   }
   rlimit limit;
   if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-    text += "; the address space is limited to " + std::to_string(limit.rlim_cur) + " bytes (ulimit -v): lift the limit";
+    text += "; the address space is limited to " + std::to_string(limit.rlim_cur) +
+            " bytes (ulimit -v): lift the limit";
   }
   return text;
 }

@@ -1,8 +1,9 @@
 // Taking the address windows of windows.h in this process.
 //
-// Client: WindowReservation::take_all() before the handshake (each candidate as an inaccessible mapping: 64 TiB of
-// addresses, no memory), free_mask() into the Hello, keep_only() the chosen one afterwards. Proxy: take one candidate's
-// pinned half; its device half goes to the driver (cuMemAddressReserve), which must find it free (range_is_free).
+// Client: WindowReservation::take_all() before the handshake (each candidate as an inaccessible
+// mapping: 64 TiB of addresses, no memory), free_mask() into the Hello, keep_only() the chosen one
+// afterwards. Proxy: take one candidate's pinned half; its device half goes to the driver
+// (cuMemAddressReserve), which must find it free (range_is_free).
 #pragma once
 
 #include <array>
@@ -17,13 +18,15 @@ namespace tube::shared {
 
 class WindowReservation {
  public:
-  // Reserves every candidate that is free. Never fails: a taken candidate is simply not in the mask.
+  // Reserves every candidate that is free. Never fails: a taken candidate is simply not in the
+  // mask.
   static WindowReservation take_all();
 
   uint32_t free_mask() const;
   // Gives the others back. False when `candidate` is not ours.
   bool keep_only(uint32_t candidate);
-  // Maps the client's pinned file over its slot of the kept window (the reservation gives way there). Code: errno.
+  // Maps the client's pinned file over its slot of the kept window (the reservation gives way
+  // there). Code: errno.
   Status map_pinned(uint32_t candidate, uint32_t client_slot, int pinned_fd);
   // Keeps the addresses for the life of the process (the hook never unmaps).
   void leak();
@@ -32,10 +35,11 @@ class WindowReservation {
   std::array<Mapping, windows::kCandidates> windows_;
 };
 
-// Why no candidate is left: names the mapping in the way of each candidate outside `free_mask`, or the address-space
-// limit. One line.
+// Why no candidate is left: names the mapping in the way of each candidate outside `free_mask`, or
+// the address-space limit. One line.
 std::string describe_taken_windows(uint32_t free_mask);
-// The first line of /proc/self/maps that overlaps: "7f00..-7f10.. r-xp /usr/lib/x.so", or "" when the range is free.
+// The first line of /proc/self/maps that overlaps: "7f00..-7f10.. r-xp /usr/lib/x.so", or "" when
+// the range is free.
 std::string mapping_in_the_way(uint64_t address, uint64_t size_bytes);
 bool range_is_free(uint64_t address, uint64_t size_bytes);
 

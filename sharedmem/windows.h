@@ -1,14 +1,16 @@
 // The address windows that a proxy and its function processes agree on.
 //
-// Device pointers and pinned host pointers sit inside kernel parameters and in the data kernels read, so they must mean
-// the same in the proxy, in the function process and on the GPU. Both processes therefore reserve the same address range
-// before anything else can land there: the proxy for the driver (cuMemAddressReserve honours hints in this region), the
-// function process with an inaccessible mapping. There are four candidates; the client reports which are free in it and
-// the proxy picks the first that it has or can get. A window is 16 TiB: the lower half for device memory of all GPUs,
-// the upper half cut into one pinned slot per client.
+// Device pointers and pinned host pointers sit inside kernel parameters and in the data kernels
+// read, so they must mean the same in the proxy, in the function process and on the GPU. Both
+// processes therefore reserve the same address range before anything else can land there: the proxy
+// for the driver (cuMemAddressReserve honours hints in this region), the function process with an
+// inaccessible mapping. There are four candidates; the client reports which are free in it and the
+// proxy picks the first that it has or can get. A window is 16 TiB: the lower half for device
+// memory of all GPUs, the upper half cut into one pinned slot per client.
 //
-// ThreadSanitizer keeps its own tables where the windows are and leaves programs the first half TiB (and the top of the
-// address space, which the kernel hands out). Its builds, which only ever meet the simulated GPU, have windows of 64 GiB there.
+// ThreadSanitizer keeps its own tables where the windows are and leaves programs the first half TiB
+// (and the top of the address space, which the kernel hands out). Its builds, which only ever meet
+// the simulated GPU, have windows of 64 GiB there.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,9 @@
 namespace tube::windows {
 
 inline constexpr uint32_t kCandidates = 4;
-inline constexpr uint64_t kWindowBytes = kThreadSanitizer ? 64ull << 30 : 0x1000'0000'0000ull;  // 16 TiB
-inline constexpr uint64_t kDeviceBytes = kWindowBytes / 2;                                      // 8 TiB
+inline constexpr uint64_t kWindowBytes =
+    kThreadSanitizer ? 64ull << 30 : 0x1000'0000'0000ull;   // 16 TiB
+inline constexpr uint64_t kDeviceBytes = kWindowBytes / 2;  // 8 TiB
 inline constexpr uint32_t kMaxClients = 128;
 inline constexpr uint64_t kPinnedSlotBytes = (kWindowBytes - kDeviceBytes) / kMaxClients;  // 64 GiB
 static_assert(kThreadSanitizer || kPinnedSlotBytes == 64ull << 30);

@@ -50,9 +50,13 @@ void Words::release_mailbox(uint32_t word) {
   release(word);
 }
 
-uint64_t Words::next_value(uint32_t word) { return issued_[word].fetch_add(1, std::memory_order_relaxed) + 1; }
+uint64_t Words::next_value(uint32_t word) {
+  return issued_[word].fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
-uint64_t Words::last_value(uint32_t word) const { return issued_[word].load(std::memory_order_relaxed); }
+uint64_t Words::last_value(uint32_t word) const {
+  return issued_[word].load(std::memory_order_relaxed);
+}
 
 uint64_t Words::load(uint32_t word) const {
   const uint64_t value = load_word(segment_->word(word));
@@ -66,7 +70,8 @@ void Words::store(uint32_t word, uint64_t value) {
 }
 
 WaitResult Words::wait(uint32_t word, uint64_t value, const Probe& probe) {
-  return waiter_->until_polled(WaitReason::kWord, peer_, probe, [this, word, value] { return reached(word, value); });
+  return waiter_->until_polled(WaitReason::kWord, peer_, probe,
+                               [this, word, value] { return reached(word, value); });
 }
 
 }  // namespace tube::shared

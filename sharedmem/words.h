@@ -1,11 +1,13 @@
 // Progress words: which streams have come how far, without a message.
 //
-// The client gives each stream (or host function) a word and counts values up on it; "behind everything in stream s write
-// v to word w" is a posted record; whoever waits reads the word. A word goes to a new owner only after its last issued
-// value has arrived, so values of one word never go back. Client side, any thread.
+// The client gives each stream (or host function) a word and counts values up on it; "behind
+// everything in stream s write v to word w" is a posted record; whoever waits reads the word. A
+// word goes to a new owner only after its last issued value has arrived, so values of one word
+// never go back. Client side, any thread.
 //
-// A mailbox is a word whose owner has other values in it (steps of graphs, user objects). Who still remembers a progress value of it from
-// before, an event whose stream is gone, finds that value reached: it had arrived when the word became free.
+// A mailbox is a word whose owner has other values in it (steps of graphs, user objects). Who still
+// remembers a progress value of it from before, an event whose stream is gone, finds that value
+// reached: it had arrived when the word became free.
 #pragma once
 
 #include <atomic>
@@ -22,7 +24,8 @@ class Words {
  public:
   void attach(const Segment& segment, Waiter& waiter, const Peer& peer);
 
-  // A free word, or kNoWord when all 8192 are in use. Word 0 is never handed out (a zeroed field names nothing).
+  // A free word, or kNoWord when all 8192 are in use. Word 0 is never handed out (a zeroed field
+  // names nothing).
   uint32_t allocate();
   // The owner is gone; values may still be on their way.
   void release(uint32_t word);
@@ -31,13 +34,16 @@ class Words {
   // Nobody writes to it any more.
   void release_mailbox(uint32_t word);
 
-  // The next value of `word`. Call it under the lock that orders the records of the stream, because values must reach
-  // the GPU in order.
+  // The next value of `word`. Call it under the lock that orders the records of the stream, because
+  // values must reach the GPU in order.
   uint64_t next_value(uint32_t word);
   uint64_t last_value(uint32_t word) const;  // last issued
-  // False for a word that was released at the session's end: the wait then learns why (state, death) and not "done".
+  // False for a word that was released at the session's end: the wait then learns why (state,
+  // death) and not "done".
   bool reached(uint32_t word, uint64_t value) const {
-    const auto arrived = [value](uint64_t now) { return now >= value && now != abi::kWordReleased; };
+    const auto arrived = [value](uint64_t now) {
+      return now >= value && now != abi::kWordReleased;
+    };
     // The bit is set before a mailbox's first value and goes behind its last one.
     return arrived(load(word)) || is_mailbox(word) || arrived(load(word));
   }
@@ -49,7 +55,9 @@ class Words {
   WaitResult wait(uint32_t word, uint64_t value, const Probe& probe = {});
 
  private:
-  bool is_mailbox(uint32_t word) const { return (mailboxes_[word / 64].load(std::memory_order_acquire) >> (word % 64) & 1) != 0; }
+  bool is_mailbox(uint32_t word) const {
+    return (mailboxes_[word / 64].load(std::memory_order_acquire) >> (word % 64) & 1) != 0;
+  }
 
   const Segment* segment_ = nullptr;
   Waiter* waiter_ = nullptr;

@@ -1,7 +1,9 @@
-"""Generates the simulator's export surface from the toolkit's headers: gen_exports.py TOOLKIT OUT.cc OUT_weak.cc OUT.map.
+"""Generates the simulator's export surface from the toolkit's headers: gen_exports.py TOOLKIT
+OUT.cc OUT_weak.cc OUT.map.
 
 OUT.cc and OUT_weak.cc hold
-- a weak definition of every exported name, which answers CUDA_ERROR_NOT_SUPPORTED and names itself once; what sim/*.cc
+- a weak definition of every exported name, which answers CUDA_ERROR_NOT_SUPPORTED and names itself
+once; what sim/*.cc
   defines overrides it at link time;
 - every _ptsz/_ptds entry point as a thin wrapper: inside it, stream 0 means the per-thread stream;
 - the table behind cuGetProcAddress.
@@ -16,8 +18,10 @@ import cuda_header  # noqa: E402
 
 
 def weak(name):
-    return (f'extern "C" __attribute__((weak, visibility("default"))) CUresult {name}() '
-            f'{{ static std::atomic<bool> told{{false}}; return tube::sim::unsupported("{name}", told); }}')
+    return (
+        f'extern "C" __attribute__((weak, visibility("default"))) CUresult {name}() '
+        f'{{ static std::atomic<bool> told{{false}}; return tube::sim::unsupported("{name}", told); }}'
+    )
 
 
 def wrapper(function):
@@ -29,16 +33,23 @@ def wrapper(function):
 def write_source(api, path):
     plain = [f for f in api.functions.values() if not f.suffix]
     wrapped = [f for f in api.functions.values() if f.suffix]
-    lines = ["// Made by sim/gen_exports.py. The weak definitions take no parameters: the C ABI lets them ignore what came.",
-             '#include "sim/calls/entry.h"']
+    lines = [
+        "// Made by sim/gen_exports.py. The weak definitions take no parameters: the C ABI lets them ignore what came.",
+        '#include "sim/calls/entry.h"'
+    ]
     lines += [wrapper(f) for f in wrapped]
     lines += ["namespace tube::sim {", "const ProcEntry kProcTable[] = {"]
     rows = sorted(api.proc_rows, key=lambda r: (r.base, r.per_thread, r.version))
-    lines += [f'  {{"{r.base}", {r.version}, {str(r.per_thread).lower()}, reinterpret_cast<void*>(&{r.symbol})}},' for r in rows]
+    lines += [
+        f'  {{"{r.base}", {r.version}, {str(r.per_thread).lower()}, reinterpret_cast<void*>(&{r.symbol})}},'
+        for r in rows
+    ]
     lines += ["};", f"const size_t kProcTableSize = {len(rows)};", "}  // namespace tube::sim", ""]
     path.with_suffix(".cc").write_text("\n".join(lines))
-    weak_lines = ["// Made by sim/gen_exports.py.", "#include <atomic>", "using CUresult = int;",
-                  "namespace tube::sim { CUresult unsupported(const char* name, std::atomic<bool>& told); }"]
+    weak_lines = [
+        "// Made by sim/gen_exports.py.", "#include <atomic>", "using CUresult = int;",
+        "namespace tube::sim { CUresult unsupported(const char* name, std::atomic<bool>& told); }"
+    ]
     weak_lines += [weak(f.name) for f in plain]
     path.with_name(path.stem + "_weak.cc").write_text("\n".join(weak_lines) + "\n")
 

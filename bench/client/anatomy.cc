@@ -18,7 +18,8 @@ Anatomy copy(const char* name, size_t bytes, bool to_device) {
 void settle(Lane& lane) {
   size_t free_bytes, total_bytes;
   CU(cuCtxSynchronize());
-  CU(cuMemGetInfo(&free_bytes, &total_bytes));  // an answer that must come: nothing is on its way behind it
+  CU(cuMemGetInfo(&free_bytes,
+                  &total_bytes));  // an answer that must come: nothing is on its way behind it
   lane.sync();
 }
 
@@ -42,7 +43,8 @@ const std::vector<Anatomy>& anatomies() {
        [](Lane& l) { CU(cuEventSynchronize(l.end)); }},
       copy("4 KiB pageable to device", 4 << 10, true),
       copy("4 KiB device to pageable", 4 << 10, false),
-      {"4 KiB pinned to device, synchronise", [](Lane& l) { CU(cuMemcpyHtoDAsync(l.data, l.pinned, 4 << 10, l.stream)); }, sync},
+      {"4 KiB pinned to device, synchronise",
+       [](Lane& l) { CU(cuMemcpyHtoDAsync(l.data, l.pinned, 4 << 10, l.stream)); }, sync},
       copy("1 MiB pageable to device", 1 << 20, true),
   };
   return *list;
@@ -58,7 +60,8 @@ std::string take_apart(const Anatomy& anatomy, Lane& lane, int samples) {
     if (anatomy.wait) anatomy.wait(lane);
     const int64_t complete = now_ns();
     if (i < 0) continue;
-    out += (i == 0 ? "[" : ", [") + std::to_string(before) + ", " + std::to_string(returned) + ", " + std::to_string(complete) + "]";
+    out += (i == 0 ? "[" : ", [") + std::to_string(before) + ", " + std::to_string(returned) +
+           ", " + std::to_string(complete) + "]";
   }
   settle(lane);
   return out + "]";

@@ -1,4 +1,5 @@
-// Operations taken apart: one at a time, with the moments at which the call returned and the work was complete.
+// Operations taken apart: one at a time, with the moments at which the call returned and the work
+// was complete.
 #pragma once
 
 #include <functional>
@@ -17,8 +18,9 @@ struct Anatomy {
 
 const std::vector<Anatomy>& anatomies();
 
-// `samples` of one: [before the call, behind it, behind the wait] in CLOCK_MONOTONIC nanoseconds each, as a JSON list.
-// Between two samples the GPU is idle and everything posted has been executed.
+// `samples` of one: [before the call, behind it, behind the wait] in CLOCK_MONOTONIC nanoseconds
+// each, as a JSON list. Between two samples the GPU is idle and everything posted has been
+// executed.
 std::string take_apart(const Anatomy& anatomy, Lane& lane, int samples);
 
 }  // namespace bench

@@ -14,7 +14,8 @@ namespace bench {
 
 Barrier::Barrier(const char* path) {
   const int fd = open(path, O_RDWR | O_CLOEXEC);
-  void* mapped = fd < 0 ? MAP_FAILED : mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* mapped =
+      fd < 0 ? MAP_FAILED : mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (mapped == MAP_FAILED) {
     perror(path);
     exit(1);

@@ -1,5 +1,6 @@
-// A barrier between processes, in a file that all of them map: whoever comes last lets the others go. It spins,
-// offering its core, because what is measured begins at once behind it. Gives up after a minute: somebody died.
+// A barrier between processes, in a file that all of them map: whoever comes last lets the others
+// go. It spins, offering its core, because what is measured begins at once behind it. Gives up
+// after a minute: somebody died.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,8 @@ namespace bench {
 
 class Barrier {
  public:
-  // Maps the first bytes of `path`, which must hold at least 4096 zero bytes at the beginning of the run.
+  // Maps the first bytes of `path`, which must hold at least 4096 zero bytes at the beginning of
+  // the run.
   explicit Barrier(const char* path);
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;

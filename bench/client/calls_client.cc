@@ -1,18 +1,22 @@
-// The measured side of bench/calls: a driver-API program that runs operations on command and reports their times.
+// The measured side of bench/calls: a driver-API program that runs operations on command and
+// reports their times.
 //
-// It talks to the script over its standard streams, one line each way (tests/gpu/arms.py reads them). Commands:
+// It talks to the script over its standard streams, one line each way (tests/gpu/arms.py reads
+// them). Commands:
 //
 //   run OP SAMPLES                    one thread, the calling one
-//   threads OP SAMPLES COUNT          COUNT threads with a stream each, SAMPLES each, starting together
-//   together OP SAMPLES COUNT         one of COUNT processes that start together (the barrier file named by
-//   BENCH_BARRIER) anatomy SAMPLES                   every operation of anatomy.h, taken apart: `@anatomy {"name":
-//   [[before, returned, complete], ...], ...}` pin CORE                          keeps the main thread on a core; -1
-//   lets it go finish
+//   threads OP SAMPLES COUNT          COUNT threads with a stream each, SAMPLES each, starting
+//   together together OP SAMPLES COUNT         one of COUNT processes that start together (the
+//   barrier file named by BENCH_BARRIER) anatomy SAMPLES                   every operation of
+//   anatomy.h, taken apart: `@anatomy {"name":
+//   [[before, returned, complete], ...], ...}` pin CORE                          keeps the main
+//   thread on a core; -1 lets it go finish
 //
-// A measurement goes in three steps, so that the script can read the proxy's counters before and behind exactly what is
-// measured: `@prepared` after the warm-up, then on `go` `@block {...}` (a histogram of times, when it began and ended,
-// the process's CPU time), then on `verify` `@verified {...}`: what was wrong with the operation's effect, or nothing.
-// `calls_client --list` prints the operations' names.
+// A measurement goes in three steps, so that the script can read the proxy's counters before and
+// behind exactly what is measured: `@prepared` after the warm-up, then on `go` `@block {...}` (a
+// histogram of times, when it began and ended, the process's CPU time), then on `verify` `@verified
+// {...}`: what was wrong with the operation's effect, or nothing. `calls_client --list` prints the
+// operations' names.
 #include <unistd.h>
 
 #include <cstdio>
@@ -33,7 +37,8 @@ namespace {
 
 struct Block {
   Histogram times;
-  int64_t begin_ns = 0, end_ns = 0;  // the last one includes the synchronise behind the last operation
+  int64_t begin_ns = 0,
+          end_ns = 0;  // the last one includes the synchronise behind the last operation
   int64_t cpu_ns = 0;
 };
 
@@ -43,8 +48,10 @@ void say(const char* kind, const std::string& values) {
 }
 
 void say_block(const Operation& op, const Block& block, uint32_t threads) {
-  say("block", "\"op\": \"" + op.name + "\", \"per_sample\": " + std::to_string(op.per_sample) + ", \"threads\": " + std::to_string(threads) +
-                   ", \"begin_ns\": " + std::to_string(block.begin_ns) + ", \"end_ns\": " + std::to_string(block.end_ns) +
+  say("block", "\"op\": \"" + op.name + "\", \"per_sample\": " + std::to_string(op.per_sample) +
+                   ", \"threads\": " + std::to_string(threads) +
+                   ", \"begin_ns\": " + std::to_string(block.begin_ns) +
+                   ", \"end_ns\": " + std::to_string(block.end_ns) +
                    ", \"cpu_ns\": " + std::to_string(block.cpu_ns) + ", " + block.times.json());
 }
 
@@ -59,8 +66,8 @@ void await(const char* word) {
   exit(2);
 }
 
-// Everything posted so far has been executed, and counted, by whoever serves us: a call that must be answered. The
-// script takes it out of the counts (call_runs.py).
+// Everything posted so far has been executed, and counted, by whoever serves us: a call that must
+// be answered. The script takes it out of the counts (call_runs.py).
 void fence() {
   size_t free_bytes, total_bytes;
   CU(cuMemGetInfo(&free_bytes, &total_bytes));
@@ -185,7 +192,8 @@ class Client {
   void anatomy(int samples) {
     std::string values;
     for (const Anatomy& one : anatomies()) {
-      values += (values.empty() ? "\"" : ", \"") + one.name + "\": " + take_apart(one, *lane_, samples);
+      values +=
+          (values.empty() ? "\"" : ", \"") + one.name + "\": " + take_apart(one, *lane_, samples);
     }
     say("anatomy", values);
     await("verify");

@@ -39,7 +39,9 @@ void check(CUresult code, const char* call) {
 int64_t cpu_ns() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
-  const auto ns = [](const timeval& t) { return (int64_t{t.tv_sec} * 1'000'000 + t.tv_usec) * 1000; };
+  const auto ns = [](const timeval& t) {
+    return (int64_t{t.tv_sec} * 1'000'000 + t.tv_usec) * 1000;
+  };
   return ns(usage.ru_utime) + ns(usage.ru_stime);
 }
 
@@ -59,7 +61,8 @@ void Histogram::add(const Histogram& other) {
 }
 
 std::string Histogram::json() const {
-  std::string out = "\"samples\": " + std::to_string(samples_) + ", \"sum_ns\": " + std::to_string(sum_ns_) +
+  std::string out = "\"samples\": " + std::to_string(samples_) +
+                    ", \"sum_ns\": " + std::to_string(sum_ns_) +
                     ", \"max_ns\": " + std::to_string(max_ns_) + ", \"hist\": [";
   const char* separator = "";
   for (uint32_t i = 0; i < kBuckets; ++i) {

@@ -1,8 +1,8 @@
-// What the bench programs share: driver calls that must succeed, the clock, a histogram of times, the PTX of their
-// kernels.
+// What the bench programs share: driver calls that must succeed, the clock, a histogram of times,
+// the PTX of their kernels.
 //
-// The programs are ordinary driver-API programs that know nothing of Tube: the same file runs natively, under MPS and
-// through Tube.
+// The programs are ordinary driver-API programs that know nothing of Tube: the same file runs
+// natively, under MPS and through Tube.
 #pragma once
 
 #include <cuda.h>
@@ -13,7 +13,8 @@
 
 namespace bench {
 
-// Ends the program with the call's text and the error's name: a bench that goes on after an error measures nothing.
+// Ends the program with the call's text and the error's name: a bench that goes on after an error
+// measures nothing.
 void check(CUresult code, const char* call);
 #define CU(call) ::bench::check((call), #call)
 
@@ -25,14 +26,15 @@ inline int64_t now_ns() {
 }
 // CPU time of all threads of this process.
 int64_t cpu_ns();
-// Keeps the calling thread on one core; -1 lets it go again. Threads that exist already are left alone.
+// Keeps the calling thread on one core; -1 lets it go again. Threads that exist already are left
+// alone.
 void pin(int core);
 
 // count_up(counter, amount): one thread adds to a 32-bit counter.
 extern const char* const kPtx;
 
-// Times in nanoseconds, sorted into buckets that are 1.6% wide: samples of several rounds and processes can be added
-// up.
+// Times in nanoseconds, sorted into buckets that are 1.6% wide: samples of several rounds and
+// processes can be added up.
 class Histogram {
  public:
   void add(int64_t ns) {
@@ -42,7 +44,8 @@ class Histogram {
     if (ns > max_ns_) max_ns_ = ns;
   }
   void add(const Histogram& other);
-  // "samples": ..., "sum_ns": ..., "max_ns": ..., "hist": [[bucket, count], ...] (bench/lib/histogram.py reads it)
+  // "samples": ..., "sum_ns": ..., "max_ns": ..., "hist": [[bucket, count], ...]
+  // (bench/lib/histogram.py reads it)
   std::string json() const;
 
  private:

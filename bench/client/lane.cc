@@ -61,7 +61,8 @@ void Lane::make_updated_graph() {
   const CUDA_KERNEL_NODE_PARAMS p = node_params(args);
   CU(cuGraphCreate(&updated_from, 0));
   for (uint32_t i = 0; i < kUpdatedKernels; ++i) {
-    CU(cuGraphAddKernelNode(&updated_nodes[i], updated_from, i == 0 ? nullptr : &updated_nodes[i - 1], i == 0 ? 0 : 1, &p));
+    CU(cuGraphAddKernelNode(&updated_nodes[i], updated_from,
+                            i == 0 ? nullptr : &updated_nodes[i - 1], i == 0 ? 0 : 1, &p));
   }
   CU(cuGraphInstantiate(&updated, updated_from, 0));
 }
@@ -86,7 +87,8 @@ void Lane::launch_packed() {
     uint32_t amount;
   } packed = {counter, amount};
   size_t bytes = sizeof(counter) + sizeof(amount);
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                   CU_LAUNCH_PARAM_END};
   CU(cuLaunchKernel(count_up, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, extra));
   ++launched;
 }
@@ -114,7 +116,9 @@ std::string Lane::check_counter() {
   uint32_t value = 0;
   sync();
   CU(cuMemcpyDtoH(&value, counter, 4));
-  return value == launched ? "" : "the kernels counted to " + std::to_string(value) + ", launched were " + std::to_string(launched);
+  return value == launched ? ""
+                           : "the kernels counted to " + std::to_string(value) +
+                                 ", launched were " + std::to_string(launched);
 }
 
 }  // namespace bench

@@ -1,5 +1,5 @@
-// What one measuring thread works on: a stream of its own, a counter that its kernels count up, buffers, events, a
-// graph.
+// What one measuring thread works on: a stream of its own, a counter that its kernels count up,
+// buffers, events, a graph.
 #pragma once
 
 #include <cuda.h>
@@ -24,7 +24,8 @@ struct Lane {
   void launch();
   void launch_packed();  // parameters as one packed buffer
   void launch_graph();   // kGraphKernels of the same kernel
-  void update_graph();   // gives each of kUpdatedKernels in an instance its arguments again, and launches it
+  void update_graph();   // gives each of kUpdatedKernels in an instance its arguments again, and
+                         // launches it
   void sync();
   // Bytes that differ from everything an earlier operation wrote: what a copy did not move shows.
   void refill();

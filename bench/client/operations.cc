@@ -8,12 +8,15 @@
 namespace bench {
 namespace {
 
-constexpr uint32_t kBurst = 256;  // launches of a burst: a quarter of what fits into a stream's queue
-constexpr uint32_t kShort = 16;   // calls per sample of what costs no more than the clock
+constexpr uint32_t kBurst =
+    256;  // launches of a burst: a quarter of what fits into a stream's queue
+constexpr uint32_t kShort = 16;  // calls per sample of what costs no more than the clock
 
 std::string bytes_wrong(const unsigned char* want, const unsigned char* got, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) {
-    if (want[i] != got[i]) return "byte " + std::to_string(i) + " is " + std::to_string(got[i]) + ", should be " + std::to_string(want[i]);
+    if (want[i] != got[i])
+      return "byte " + std::to_string(i) + " is " + std::to_string(got[i]) + ", should be " +
+             std::to_string(want[i]);
   }
   return "";
 }
@@ -26,9 +29,11 @@ std::string device_wrong(Lane& lane, const unsigned char* want, size_t bytes) {
 
 void add_launches(std::vector<Operation>& list) {
   list.push_back({.name = "launch", .body = [](Lane& l) { l.launch(); }, .burst = kBurst});
-  // Nobody waits in between: how fast kernels go through, and what the caller feels when the queue is full.
+  // Nobody waits in between: how fast kernels go through, and what the caller feels when the queue
+  // is full.
   list.push_back({.name = "launch_flood", .body = [](Lane& l) { l.launch(); }});
-  list.push_back({.name = "launch_packed", .body = [](Lane& l) { l.launch_packed(); }, .burst = kBurst});
+  list.push_back(
+      {.name = "launch_packed", .body = [](Lane& l) { l.launch_packed(); }, .burst = kBurst});
   list.push_back({.name = "launch_sync",
                   .body =
                       [](Lane& l) {
@@ -43,7 +48,10 @@ void add_launches(std::vector<Operation>& list) {
                         l.sync();
                       },
                   .cost = 250});
-  list.push_back({.name = "graph_100_launch", .body = [](Lane& l) { l.launch_graph(); }, .burst = 4, .cost = 20});
+  list.push_back({.name = "graph_100_launch",
+                  .body = [](Lane& l) { l.launch_graph(); },
+                  .burst = 4,
+                  .cost = 20});
   list.push_back({.name = "graph_100_launch_sync",
                   .body =
                       [](Lane& l) {
@@ -62,7 +70,8 @@ void add_launches(std::vector<Operation>& list) {
 }
 
 std::string check_events(Lane& lane) {
-  if (cuEventQuery(lane.end) != CUDA_SUCCESS) return "the event is not complete after a synchronise";
+  if (cuEventQuery(lane.end) != CUDA_SUCCESS)
+    return "the event is not complete after a synchronise";
   float ms = -1;
   CU(cuEventElapsedTime(&ms, lane.begin, lane.end));
   return ms >= 0 ? lane.check_counter() : "the events lie " + std::to_string(ms) + " ms apart";
@@ -89,7 +98,11 @@ void add_events(std::vector<Operation>& list) {
                   .burst = kBurst,
                   .verify = check_events,
                   .prepare = record_both});
-  list.push_back({.name = "event_query", .body = query_done, .per_sample = kShort, .verify = check_events, .prepare = record_both});
+  list.push_back({.name = "event_query",
+                  .body = query_done,
+                  .per_sample = kShort,
+                  .verify = check_events,
+                  .prepare = record_both});
   list.push_back({.name = "event_elapsed",
                   .body =
                       [](Lane& l) {
@@ -128,21 +141,27 @@ void add_events(std::vector<Operation>& list) {
 }
 
 std::string size_name(size_t bytes) {
-  return bytes < 1024 ? std::to_string(bytes) + "b" : bytes < 1 << 20 ? std::to_string(bytes >> 10) + "k" : std::to_string(bytes >> 20) + "m";
+  return bytes < 1024      ? std::to_string(bytes) + "b"
+         : bytes < 1 << 20 ? std::to_string(bytes >> 10) + "k"
+                           : std::to_string(bytes >> 20) + "m";
 }
 
 // One copy of `bytes`; the synchronous form is the one without a stream.
 Operation copy(size_t bytes, bool to_device, bool pinned, bool async) {
   const auto host = [pinned](Lane& lane) { return pinned ? lane.pinned : lane.pageable.data(); };
   Operation op;
-  op.name = std::string(to_device ? "h2d_" : "d2h_") + size_name(bytes) + (pinned ? "_pinned" : "_pageable") + (async ? "_async" : "");
+  op.name = std::string(to_device ? "h2d_" : "d2h_") + size_name(bytes) +
+            (pinned ? "_pinned" : "_pageable") + (async ? "_async" : "");
   op.prepare = [](Lane& lane) { lane.refill(); };
-  if (to_device && async) op.body = [=](Lane& l) { CU(cuMemcpyHtoDAsync(l.data, host(l), bytes, l.stream)); };
+  if (to_device && async)
+    op.body = [=](Lane& l) { CU(cuMemcpyHtoDAsync(l.data, host(l), bytes, l.stream)); };
   if (to_device && !async) op.body = [=](Lane& l) { CU(cuMemcpyHtoD(l.data, host(l), bytes)); };
-  if (!to_device && async) op.body = [=](Lane& l) { CU(cuMemcpyDtoHAsync(host(l), l.data, bytes, l.stream)); };
+  if (!to_device && async)
+    op.body = [=](Lane& l) { CU(cuMemcpyDtoHAsync(host(l), l.data, bytes, l.stream)); };
   if (!to_device && !async) op.body = [=](Lane& l) { CU(cuMemcpyDtoH(host(l), l.data, bytes)); };
   op.verify = [=](Lane& lane) { return device_wrong(lane, host(lane), bytes); };
-  op.burst = 32;  // also the synchronous ones: small uploads from pageable memory return before they are done
+  op.burst = 32;  // also the synchronous ones: small uploads from pageable memory return before
+                  // they are done
   op.cost = bytes >= 1 << 20 ? 40 : bytes >= 65536 ? 8 : 4;
   return op;
 }
@@ -151,7 +170,10 @@ void add_copies(std::vector<Operation>& list) {
   list.push_back({.name = "memset_async",
                   .body = [](Lane& l) { CU(cuMemsetD8Async(l.data, 0xa5, 4096, l.stream)); },
                   .burst = kBurst,
-                  .verify = [](Lane& l) { return device_wrong(l, std::vector<unsigned char>(4096, 0xa5).data(), 4096); },
+                  .verify =
+                      [](Lane& l) {
+                        return device_wrong(l, std::vector<unsigned char>(4096, 0xa5).data(), 4096);
+                      },
                   .prepare = [](Lane& l) { l.refill(); }});
   for (size_t bytes : {64ul, 1024ul, 4096ul, 16384ul, 65536ul, 1048576ul}) {
     for (bool to_device : {true, false}) {
@@ -175,7 +197,8 @@ std::string check_fresh(Lane& lane) {
 std::string check_attribute(Lane& lane) {
   CUmemorytype type{};
   CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, lane.data));
-  return type == CU_MEMORYTYPE_DEVICE ? "" : "the device buffer has memory type " + std::to_string(type);
+  return type == CU_MEMORYTYPE_DEVICE ? ""
+                                      : "the device buffer has memory type " + std::to_string(type);
 }
 
 std::string check_context(Lane&) {
@@ -248,16 +271,17 @@ void add_queries(std::vector<Operation>& list) {
                         CU(cuMemGetInfo(&free_bytes, &total_bytes));
                       },
                   .cost = 4});
-  list.push_back({.name = "pointer_get_attribute",
-                  .body =
-                      [](Lane& l) {
-                        for (uint32_t i = 0; i < kShort; ++i) {
-                          CUmemorytype type;
-                          CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, l.data));
-                        }
-                      },
-                  .per_sample = kShort,
-                  .verify = check_attribute});
+  list.push_back(
+      {.name = "pointer_get_attribute",
+       .body =
+           [](Lane& l) {
+             for (uint32_t i = 0; i < kShort; ++i) {
+               CUmemorytype type;
+               CU(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, l.data));
+             }
+           },
+       .per_sample = kShort,
+       .verify = check_attribute});
 }
 
 }  // namespace
@@ -277,7 +301,8 @@ const std::vector<Operation>& operations() {
 
 const Operation* find_operation(const std::string& name) {
   const auto& list = operations();
-  auto found = std::find_if(list.begin(), list.end(), [&](const Operation& op) { return op.name == name; });
+  auto found =
+      std::find_if(list.begin(), list.end(), [&](const Operation& op) { return op.name == name; });
   return found == list.end() ? nullptr : &*found;
 }
 

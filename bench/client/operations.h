@@ -1,4 +1,5 @@
-// What bench/calls measures: each operation by name, what is timed, and how its effect is checked afterwards.
+// What bench/calls measures: each operation by name, what is timed, and how its effect is checked
+// afterwards.
 #pragma once
 
 #include <functional>
@@ -11,12 +12,12 @@ namespace bench {
 
 struct Operation {
   std::string name;
-  // The calls that are timed, and how many operations one execution makes (short ones are timed several at a time; what
-  // is reported is the time divided by it).
+  // The calls that are timed, and how many operations one execution makes (short ones are timed
+  // several at a time; what is reported is the time divided by it).
   std::function<void(Lane&)> body;
   uint32_t per_sample = 1;
-  // After so many samples the stream is synchronised, untimed: the queue of the GPU must not fill up, or what is timed
-  // is the GPU. 0: never.
+  // After so many samples the stream is synchronised, untimed: the queue of the GPU must not fill
+  // up, or what is timed is the GPU. 0: never.
   uint32_t burst = 0;
   // How many times dearer than a launch: so many times fewer samples are taken.
   uint32_t cost = 1;

@@ -1,9 +1,9 @@
-// A launch-bound program, step by step: 200 tiny kernels and a synchronise. What a step costs is what its launches
-// cost.
+// A launch-bound program, step by step: 200 tiny kernels and a synchronise. What a step costs is
+// what its launches cost.
 //
-// Speaks the protocol of tests/gpu/items/worker.py: `run N` answers the latencies of N steps, `finish` the counter's
-// value. Argument: how the kernels' parameters change from launch to launch, `same` or `different` (each adds another
-// amount).
+// Speaks the protocol of tests/gpu/items/worker.py: `run N` answers the latencies of N steps,
+// `finish` the counter's value. Argument: how the kernels' parameters change from launch to launch,
+// `same` or `different` (each adds another amount).
 #include <unistd.h>
 
 #include <cstdio>

@@ -1,4 +1,5 @@
-"""What a start costs in messages, files and images, on the simulated GPU: counts, which hold on any machine, no times.
+"""What a start costs in messages, files and images, on the simulated GPU: counts, which hold on any
+machine, no times.
 
 counts_test.py --build FOLDER [unittest arguments].
 """
@@ -18,7 +19,8 @@ parser.add_argument("--build")
 options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
 FOLDER = LAYOUT.build / "bench" / "coldstart"
-# One for the module and one for its kernel, three for memory; copies, launch and synchronisation need no answer.
+# One for the module and one for its kernel, three for memory; copies, launch and synchronisation
+# need no answer.
 MOST_ROUND_TRIPS = 5
 
 
@@ -34,12 +36,18 @@ class Counts(unittest.TestCase):
     def start(self, copies=1):
         """Starts the program; returns what Tube's library noted in each copy."""
         self.trace.unlink(missing_ok=True)
-        env = dict(tubetest.environment(LAYOUT, "preload", "sim", self.proxy), TUBE_TRACE_START=str(self.trace))
-        command = [FOLDER / "launch", str(copies), "100", FOLDER / "driver_start", FOLDER / "kernel.fatbin"]
-        out = subprocess.run([str(word) for word in command], env=env, capture_output=True, text=True, timeout=150)
+        env = dict(tubetest.environment(LAYOUT, "preload", "sim", self.proxy),
+                   TUBE_TRACE_START=str(self.trace))
+        command = [
+            FOLDER / "launch",
+            str(copies), "100", FOLDER / "driver_start", FOLDER / "kernel.fatbin"
+        ]
+        out = subprocess.run([str(word) for word in command], env=env, capture_output=True,
+                             text=True, timeout=150)
         self.assertEqual(out.returncode, 0, out.stderr)
         samples = json.loads(out.stdout)
-        self.assertEqual([sample["code"] for sample in samples], [0] * copies, out.stderr + self.proxy.log_tail())
+        self.assertEqual([sample["code"] for sample in samples], [0] * copies,
+                         out.stderr + self.proxy.log_tail())
         notes = {note["pid"]: note for note in map(json.loads, self.trace.read_text().splitlines())}
         self.proxy.wait_empty()
         return [notes[sample["pid"]] for sample in samples]
@@ -48,12 +56,16 @@ class Counts(unittest.TestCase):
         note, = self.start()
         self.assertEqual((note["images"], note["lookups"], note.get("files", 0)), (1, 1, 0))
         self.assertLessEqual(note["round_trips"], MOST_ROUND_TRIPS)
-        order = ["loaded", "init", "connected", "reserved", "greeted", "attached", "ready", "load", "load_end", "kernel", "kernel_end", "launch"]
+        order = [
+            "loaded", "init", "connected", "reserved", "greeted", "attached", "ready", "load",
+            "load_end", "kernel", "kernel_end", "launch"
+        ]
         times = [note[name] for name in order]
         self.assertEqual(times, sorted(times))
 
     def test_second_start(self):
-        """What the first one loaded serves the second: no image goes to the driver again, and its kernel needs no answer."""
+        """What the first one loaded serves the second: no image goes to the driver again, and its
+        kernel needs no answer."""
         self.start()
         first = self.proxy.status()["totals"]
         note, = self.start()
@@ -64,10 +76,14 @@ class Counts(unittest.TestCase):
         self.assertLessEqual(note["round_trips"], MOST_ROUND_TRIPS - 1)
 
     def test_who_needs_a_second_driver(self):
-        """A program of the driver API alone does not start the real driver beside it; one with code from nvcc does."""
-        env = dict(tubetest.environment(LAYOUT, "preload", "sim", self.proxy), TUBE_TRACE_START=str(self.trace), TUBE_PREINIT="1")
-        subprocess.run([FOLDER / "driver_start", FOLDER / "kernel.fatbin"], env=env, check=True, capture_output=True, timeout=100)
-        subprocess.run([FOLDER / "runtime_start"], env=env, capture_output=True, timeout=100)  # fails: there is no driver for it here
+        """A program of the driver API alone does not start the real driver beside it; one with code
+        from nvcc does."""
+        env = dict(tubetest.environment(LAYOUT, "preload", "sim", self.proxy),
+                   TUBE_TRACE_START=str(self.trace), TUBE_PREINIT="1")
+        subprocess.run([FOLDER / "driver_start", FOLDER / "kernel.fatbin"], env=env, check=True,
+                       capture_output=True, timeout=100)
+        subprocess.run([FOLDER / "runtime_start"], env=env, capture_output=True,
+                       timeout=100)  # fails: there is no driver for it here
         driver_api, runtime = map(json.loads, self.trace.read_text().splitlines())
         self.assertIn("driver_thread", driver_api)
         self.assertNotIn("driver_asked", driver_api)

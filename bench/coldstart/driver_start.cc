@@ -1,4 +1,5 @@
-// A driver-API program that computes one thing and checks it, with a stamp after each phase of its start.
+// A driver-API program that computes one thing and checks it, with a stamp after each phase of its
+// start.
 //
 //   driver_start IMAGE      IMAGE: kernel.fatbin beside it
 #include <cuda.h>

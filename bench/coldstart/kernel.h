@@ -1,4 +1,5 @@
-// What all programs of this bench compute: out[i] = a[i] * 3 + b[i] over kCount numbers, and how they check it.
+// What all programs of this bench compute: out[i] = a[i] * 3 + b[i] over kCount numbers, and how
+// they check it.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,12 @@
-// Starts COPIES of a program at the same moment, takes the time right before each exec, and tells how they fared.
+// Starts COPIES of a program at the same moment, takes the time right before each exec, and tells
+// how they fared.
 //
-//   launch COPIES SECONDS PROGRAM [ARGUMENT...]      prints [{"pid": n, "exec": ns, "end": ns, "code": n, "out": last line}, ...]
+//   launch COPIES SECONDS PROGRAM [ARGUMENT...]      prints [{"pid": n, "exec": ns, "end": ns,
+//   "code": n, "out": last line}, ...]
 //
-// The copies are forked first and let go together, so that the forks are not part of anybody's start. Each copy writes its own
-// stamp into shared memory as its last act before exec. A copy that outlasts SECONDS is killed (code -9).
+// The copies are forked first and let go together, so that the forks are not part of anybody's
+// start. Each copy writes its own stamp into shared memory as its last act before exec. A copy that
+// outlasts SECONDS is killed (code -9).
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -64,7 +67,8 @@ Copy start(char** program, int gate, long long* stamp) {
 void collect(std::vector<Copy>& copies, long long deadline) {
   for (size_t left = copies.size(); left != 0;) {
     std::vector<pollfd> waiting;
-    for (const Copy& copy : copies) waiting.push_back({copy.out, POLLIN, 0});  // poll passes over -1
+    for (const Copy& copy : copies)
+      waiting.push_back({copy.out, POLLIN, 0});  // poll passes over -1
     const long long ms = (deadline - now()) / 1000000;
     if (ms <= 0 || poll(waiting.data(), waiting.size(), static_cast<int>(ms)) <= 0) return;
     for (size_t i = 0; i < copies.size(); ++i) {
@@ -110,8 +114,9 @@ int main(int argc, char** argv) {
   if (argc < 4) return 2;
   const int count = atoi(argv[1]);
   const long long patience = atoll(argv[2]) * 1000000000ll;
-  auto* stamps = static_cast<long long*>(
-      mmap(nullptr, sizeof(long long) * static_cast<size_t>(count), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  auto* stamps =
+      static_cast<long long*>(mmap(nullptr, sizeof(long long) * static_cast<size_t>(count),
+                                   PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   int gate[2];
   if (stamps == MAP_FAILED || pipe2(gate, O_CLOEXEC) != 0) die("mmap or pipe");
   std::vector<Copy> copies;
@@ -124,8 +129,9 @@ int main(int argc, char** argv) {
   for (Copy& copy : copies) finish(copy, deadline);
   for (int i = 0; i < count; ++i) {
     const Copy& copy = copies[static_cast<size_t>(i)];
-    printf("%s{\"pid\": %d, \"exec\": %lld, \"end\": %lld, \"code\": %d, \"out\": %s}", i == 0 ? "[" : ",\n", copy.pid, stamps[i], copy.end,
-           copy.code, last_line(copy.text).c_str());
+    printf("%s{\"pid\": %d, \"exec\": %lld, \"end\": %lld, \"code\": %d, \"out\": %s}",
+           i == 0 ? "[" : ",\n", copy.pid, stamps[i], copy.end, copy.code,
+           last_line(copy.text).c_str());
   }
   printf("]\n");
   return 0;

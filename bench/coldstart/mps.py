@@ -1,4 +1,5 @@
-"""An MPS daemon of one's own: pipe and log folder apart from the machine's, compute mode untouched, ended with the context."""
+"""An MPS daemon of one's own: pipe and log folder apart from the machine's, compute mode untouched,
+ended with the context."""
 import os
 import pathlib
 import shutil
@@ -17,18 +18,23 @@ def find_control():
 
 
 class Mps:
-    """`env` is what a client needs. Entering starts the daemon; its server comes with the first client."""
+    """`env` is what a client needs. Entering starts the daemon; its server comes with the first
+    client."""
 
     def __init__(self, control):
         self.control = control
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="tube-mps-"))
-        self.env = {"CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"), "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")}
+        self.env = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")
+        }
         self.started = False
 
     def __enter__(self):
         for path in self.env.values():
             os.makedirs(path, exist_ok=True)
-        out = subprocess.run([str(self.control), "-d"], env=dict(os.environ, **self.env), capture_output=True, text=True, timeout=30)
+        out = subprocess.run([str(self.control), "-d"], env=dict(os.environ, **self.env),
+                             capture_output=True, text=True, timeout=30)
         self.started = out.returncode == 0
         if not self.started:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -38,7 +44,8 @@ class Mps:
     def __exit__(self, *_):
         if self.started:
             try:
-                subprocess.run([str(self.control)], env=dict(os.environ, **self.env), input="quit\n", text=True, capture_output=True, timeout=60)
+                subprocess.run([str(self.control)], env=dict(os.environ, **self.env),
+                               input="quit\n", text=True, capture_output=True, timeout=60)
             except subprocess.TimeoutExpired:
                 pass
         shutil.rmtree(self.folder, ignore_errors=True)

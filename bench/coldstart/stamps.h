@@ -1,5 +1,6 @@
-// Monotonic stamps of a program's start, printed as one JSON line: {"main": ns, "init": ns, ...}. CLOCK_MONOTONIC is one clock
-// for all processes, so the launcher's stamp before exec and these compare.
+// Monotonic stamps of a program's start, printed as one JSON line: {"main": ns, "init": ns, ...}.
+// CLOCK_MONOTONIC is one clock for all processes, so the launcher's stamp before exec and these
+// compare.
 #pragma once
 
 #include <time.h>
@@ -23,7 +24,8 @@ struct Stamps {
     times[count++] = now();
   }
   void print() const {
-    for (int i = 0; i < count; ++i) printf("%s\"%s\": %lld", i == 0 ? "{" : ", ", names[i], times[i]);
+    for (int i = 0; i < count; ++i)
+      printf("%s\"%s\": %lld", i == 0 ? "{" : ", ", names[i], times[i]);
     printf("}\n");
     fflush(stdout);
   }

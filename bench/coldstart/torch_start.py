@@ -1,4 +1,5 @@
-"""PyTorch's start, stamped: import, initialisation, first tensor, first checked result; with `resnet50` a model's load and first run.
+"""PyTorch's start, stamped: import, initialisation, first tensor, first checked result; with
+`resnet50` a model's load and first run.
 
 Prints one JSON line of monotonic nanoseconds, as stamps.h does.
 """

@@ -15,7 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kOthers = 12;
-constexpr size_t kWrittenAt = 4096;  // the others' word: in another line than the one that is waited for
+constexpr size_t kWrittenAt =
+    4096;  // the others' word: in another line than the one that is waited for
 // A call may be slow by itself (a context takes 0.15 s), work in a stream is not.
 constexpr int kPatienceWithCalls = 3;
 
@@ -32,14 +33,16 @@ Beside::Beside(std::chrono::duration<double> patience) : patience_(patience), ot
   for (CUstream& stream : others_) CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }
 
-// Streams share the GPU's queues, and who shares the held one's stands for that alone: such streams are not asked.
+// Streams share the GPU's queues, and who shares the held one's stands for that alone: such streams
+// are not asked.
 void Beside::hold() {
   ++turn_;
   CU(cuStreamWaitValue32(held_, device_word_, turn_, CU_STREAM_WAIT_VALUE_GEQ));
   const std::vector<CUstream> behind = standing(others_);
   asked_.clear();
-  std::copy_if(others_.begin(), others_.end(), std::back_inserter(asked_),
-               [&](CUstream stream) { return std::find(behind.begin(), behind.end(), stream) == behind.end(); });
+  std::copy_if(others_.begin(), others_.end(), std::back_inserter(asked_), [&](CUstream stream) {
+    return std::find(behind.begin(), behind.end(), stream) == behind.end();
+  });
   if (asked_.empty()) give_up("all streams stand before the first step");
 }
 
@@ -89,7 +92,8 @@ bool Beside::returns_only_when_released(const std::function<void()>& step) {
 }
 
 std::vector<CUstream> Beside::standing(const std::vector<CUstream>& streams) {
-  for (const CUstream stream : streams) CU(cuStreamWriteValue32(stream, device_word_ + kWrittenAt, turn_, 0));
+  for (const CUstream stream : streams)
+    CU(cuStreamWriteValue32(stream, device_word_ + kWrittenAt, turn_, 0));
   std::vector<CUstream> left = streams;
   const auto done = [](CUstream stream) {
     const CUresult state = cuStreamQuery(stream);

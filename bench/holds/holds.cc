@@ -1,14 +1,17 @@
-// Which driver calls wait for a whole context, or hold everything that comes after them, while one of its streams waits for a value
-// (docs/decisions/0009-quiet-calls.md). The answers are the driver's and the GPU's, not documented, and may differ on the next ones: this
-// asks them again.
+// Which driver calls wait for a whole context, or hold everything that comes after them, while one
+// of its streams waits for a value (docs/decisions/0009-quiet-calls.md). The answers are the
+// driver's and the GPU's, not documented, and may differ on the next ones: this asks them again.
 //
-// A file has one scenario a line: words (words.cc), done one after the other. Between [ and ] a stream waits, and each step is measured
-// (beside.h); its answer is printed behind it. What a step does depends on everything the process did before, so each scenario has a
-// process of its own: a driver that was never started, a context that never launched.
+// A file has one scenario a line: words (words.cc), done one after the other. Between [ and ] a
+// stream waits, and each step is measured (beside.h); its answer is printed behind it. What a step
+// does depends on everything the process did before, so each scenario has a process of its own: a
+// driver that was never started, a context that never launched.
 //
-//   [NAME=VALUE..] WORD.. [ WORD.. ]      NAME=VALUE: an environment variable; N*WORD: the step N times
+//   [NAME=VALUE..] WORD.. [ WORD.. ]      NAME=VALUE: an environment variable; N*WORD: the step N
+//   times
 //
-// A scenario that stands is ended by SIGALRM. Written for no particular driver: a word whose call it lacks ends only its own scenario.
+// A scenario that stands is ended by SIGALRM. Written for no particular driver: a word whose call
+// it lacks ends only its own scenario.
 #include <getopt.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -54,7 +57,8 @@ std::pair<std::string, size_t> split_repeats(const std::string& word) {
 // The answer to a step done once; to one done often, which of them did not go on: "waits(36,122)".
 std::string worded(const std::vector<Answer>& answers) {
   std::string text;
-  for (const auto& [answer, name] : {std::pair{Answer::kWaits, "waits"}, std::pair{Answer::kHolds, "holds"}}) {
+  for (const auto& [answer, name] :
+       {std::pair{Answer::kWaits, "waits"}, std::pair{Answer::kHolds, "holds"}}) {
     std::string which;
     for (size_t i = 0; i < answers.size(); ++i)
       if (answers[i] == answer) which += (which.empty() ? "" : ",") + std::to_string(i + 1);
@@ -70,7 +74,8 @@ std::vector<std::string> split(const std::string& line) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
-// The environment that a scenario begins with; returns how many words that were. The driver reads it when it starts.
+// The environment that a scenario begins with; returns how many words that were. The driver reads
+// it when it starts.
 size_t set_environment(const std::vector<std::string>& words) {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // few streams share a queue then
   for (size_t i = 0; i < words.size(); ++i) {
@@ -82,7 +87,8 @@ size_t set_environment(const std::vector<std::string>& words) {
   return words.size();
 }
 
-// In the scenario's process. Prints each word before it is done, so that a scenario that stands or fails shows where.
+// In the scenario's process. Prints each word before it is done, so that a scenario that stands or
+// fails shows where.
 void run_scenario(const std::vector<std::string>& words, const Options& options) {
   const size_t first = set_environment(words);
   holds::Scene scene = holds::set_up(options.patience_s);
@@ -142,19 +148,24 @@ bool run_all(std::istream& in, const Options& options) {
 
 int usage(FILE* out, int code) {
   fputs(
-      "holds [--patience SECONDS] [--limit SECONDS] FILE    FILE: one scenario a line; -: from standard input\n"
-      "  --patience  how long work may take before it is said to stand (0.1); a call has three times as long to return\n"
+      "holds [--patience SECONDS] [--limit SECONDS] FILE    FILE: one scenario a line; -: from "
+      "standard input\n"
+      "  --patience  how long work may take before it is said to stand (0.1); a call has three "
+      "times as long to return\n"
       "  --limit     how long a scenario may take (10)\n\n"
-      "A line is [NAME=VALUE..] WORD.. [ WORD.. ], and between the brackets a stream waits. N*WORD does it N times. Words:\n",
+      "A line is [NAME=VALUE..] WORD.. [ WORD.. ], and between the brackets a stream waits. N*WORD "
+      "does it N times. Words:\n",
       out);
-  for (const holds::Word& word : holds::words()) fprintf(out, "  %-28s %s\n", word.name, word.meaning);
+  for (const holds::Word& word : holds::words())
+    fprintf(out, "  %-28s %s\n", word.name, word.meaning);
   return code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const option names[] = {{"patience", 1, nullptr, 'p'}, {"limit", 1, nullptr, 'l'}, {"help", 0, nullptr, 'h'}, {}};
+  const option names[] = {
+      {"patience", 1, nullptr, 'p'}, {"limit", 1, nullptr, 'l'}, {"help", 0, nullptr, 'h'}, {}};
   Options options;
   for (int given; (given = getopt_long(argc, argv, "h", names, nullptr)) != -1;) {
     if (given == 'h') return usage(stdout, 0);
@@ -162,7 +173,8 @@ int main(int argc, char** argv) {
     if (given == 'l') options.limit_s = static_cast<unsigned>(strtoul(optarg, nullptr, 10));
     if (given == '?') return usage(stderr, 2);
   }
-  if (optind + 1 != argc || options.patience_s <= 0 || options.limit_s == 0) return usage(stderr, 2);
+  if (optind + 1 != argc || options.patience_s <= 0 || options.limit_s == 0)
+    return usage(stderr, 2);
   if (strcmp(argv[optind], "-") == 0) return run_all(std::cin, options) ? 0 : 1;
   std::ifstream file(argv[optind]);
   if (!file) {

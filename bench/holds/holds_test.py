@@ -1,5 +1,5 @@
-"""That holds tells ok, waits and holds apart: a few scenarios on the simulated GPU, which answers these as an H200 does.
-No times are compared.
+"""That holds tells ok, waits and holds apart: a few scenarios on the simulated GPU, which answers
+these as an H200 does. No times are compared.
 
 holds_test.py --build DIR
 """
@@ -16,20 +16,29 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--build")
 options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
-# What goes on is never this slow, however busy the machine. Each answer but `ok` takes as long, or three times.
+# What goes on is never this slow, however busy the machine. Each answer but `ok` takes as long, or
+# three times.
 PATIENCE_S = "2"
 LIMIT_S = "60"
 
 
 class Holds(unittest.TestCase):
     def run_lines(self, *lines, gpus=1):
-        command = [str(LAYOUT.build / "bench/holds/holds"), "--patience", PATIENCE_S, "--limit", LIMIT_S, "-"]
+        command = [
+            str(LAYOUT.build / "bench/holds/holds"), "--patience", PATIENCE_S, "--limit", LIMIT_S,
+            "-"
+        ]
         env = dict(tubetest.environment(LAYOUT, "native", "sim"), TUBE_SIM_COUNT=str(gpus))
-        out = subprocess.run(command, input="".join(line + "\n" for line in lines), env=env, capture_output=True, text=True, timeout=110)
+        out = subprocess.run(command, input="".join(line + "\n" for line in lines), env=env,
+                             capture_output=True, text=True, timeout=110)
         return out.returncode, out.stdout.splitlines()
 
     def expect(self, answers, **how):
-        lines = [" ".join(word if word.startswith("CUDA_") else word.split("=")[0] for word in line.split()) for line in answers]
+        lines = [
+            " ".join(word if word.startswith("CUDA_") else word.split("=")[0]
+                     for word in line.split())
+            for line in answers
+        ]
         self.assertEqual(self.run_lines(*lines, **how), (0, answers))
 
     def test_answers(self):
@@ -48,19 +57,32 @@ class Holds(unittest.TestCase):
         ], gpus=2)
 
     def test_scenarios_that_fail(self):
-        code, out = self.run_lines("launch:plain sync", "jump", "module:small kernel:prints", "memset [ upload", "[ standing:upload", "gpu:1")
+        code, out = self.run_lines("launch:plain sync", "jump", "module:small kernel:prints",
+                                   "memset [ upload", "[ standing:upload", "gpu:1")
         self.assertEqual(code, 1)
-        self.assertEqual(out, ["launch:plain (no kernel of this name was looked up)", "jump (no such word; holds --help lists them)",
-                               "module:small kernel:prints (CUDA_ERROR_NOT_FOUND)", "memset [ upload=ok", "[ standing:upload (it does not stand)",
-                               "gpu:1 (CUDA_ERROR_INVALID_DEVICE)"])
+        self.assertEqual(out, [
+            "launch:plain (no kernel of this name was looked up)",
+            "jump (no such word; holds --help lists them)",
+            "module:small kernel:prints (CUDA_ERROR_NOT_FOUND)", "memset [ upload=ok",
+            "[ standing:upload (it does not stand)", "gpu:1 (CUDA_ERROR_INVALID_DEVICE)"
+        ])
 
     def test_every_scenario_has_known_words(self):
         program = str(LAYOUT.build / "bench/holds/holds")
-        out = subprocess.run([program, "--help"], env=tubetest.environment(LAYOUT, "native", "sim"), capture_output=True, text=True, check=True)
-        known = {line.split()[0].split(":")[0] for line in out.stdout.split("Words:")[1].splitlines() if line.strip()}
-        files = [pathlib.Path(__file__).with_name(name) for name in ("scenarios.txt", "two_gpus.txt")]
+        out = subprocess.run([program, "--help"], env=tubetest.environment(LAYOUT, "native", "sim"),
+                             capture_output=True, text=True, check=True)
+        known = {
+            line.split()[0].split(":")[0]
+            for line in out.stdout.split("Words:")[1].splitlines()
+            if line.strip()
+        }
+        files = [
+            pathlib.Path(__file__).with_name(name) for name in ("scenarios.txt", "two_gpus.txt")
+        ]
         for line in "".join(file.read_text() for file in files).splitlines():
-            words = [] if line.startswith("#") else [w for w in line.split() if w not in ("[", "]") and "=" not in w]
+            words = [] if line.startswith("#") else [
+                w for w in line.split() if w not in ("[", "]") and "=" not in w
+            ]
             steps = [w.removeprefix("standing:") for w in words]
             self.assertLessEqual({w.split("*")[-1].split(":")[0] for w in steps}, known, line)
 

@@ -1,8 +1,10 @@
-// What the scenarios load. Compiled once for each image (meson.build), with what that image has: a context that has met only little ones
-// lacks something for the next, be it room for local memory, for text that is printed, or a heap.
+// What the scenarios load. Compiled once for each image (meson.build), with what that image has: a
+// context that has met only little ones lacks something for the next, be it room for local memory,
+// for text that is printed, or a heap.
 #include <cstdio>
 
-// Not unrolled: ptxas keeps an array of 256 bytes in registers when it sees which word each store is for.
+// Not unrolled: ptxas keeps an array of 256 bytes in registers when it sees which word each store
+// is for.
 #define LOCAL_MEMORY(name, words)                                       \
   __global__ void name(int* out, int n) {                               \
     volatile int own[words];                                            \

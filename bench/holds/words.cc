@@ -20,7 +20,8 @@ void give_up(const std::string& why) {
 void check(CUresult code) {
   if (code == CUDA_SUCCESS) return;
   const char* name = nullptr;
-  if (cuGetErrorName(code, &name) != CUDA_SUCCESS || name == nullptr) name = "an error without a name";
+  if (cuGetErrorName(code, &name) != CUDA_SUCCESS || name == nullptr)
+    name = "an error without a name";
   give_up(name);
 }
 
@@ -61,23 +62,32 @@ struct Arguments {
 // ---- code
 
 std::vector<char> image(const Text& name) {
-  const auto path = std::filesystem::read_symlink("/proc/self/exe").parent_path() / (name + ".fatbin");
+  const auto path =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / (name + ".fatbin");
   std::ifstream file(path, std::ios::binary);
   if (!file) give_up("there is no " + path.string());
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-void load_module(Scene& s, const Text& name) { CU(cuModuleLoadData(&s.module, image(name).data())); }
+void load_module(Scene& s, const Text& name) {
+  CU(cuModuleLoadData(&s.module, image(name).data()));
+}
 void unload_module(Scene& s, const Text&) { CU(cuModuleUnload(s.module)); }
-void load_library(Scene& s, const Text& name) { CU(cuLibraryLoadData(&s.library, image(name).data(), nullptr, nullptr, 0, nullptr, nullptr, 0)); }
+void load_library(Scene& s, const Text& name) {
+  CU(cuLibraryLoadData(&s.library, image(name).data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+}
 void unload_library(Scene& s, const Text&) { CU(cuLibraryUnload(s.library)); }
-void look_up(Scene& s, const Text& name) { CU(cuModuleGetFunction(&s.kernels[name], s.module, name.c_str())); }
+void look_up(Scene& s, const Text& name) {
+  CU(cuModuleGetFunction(&s.kernels[name], s.module, name.c_str()));
+}
 CUkernel name_in_library(Scene& s, const Text& name) {
   CUkernel kernel = nullptr;
   CU(cuLibraryGetKernel(&kernel, s.library, name.c_str()));
   return kernel;
 }
-void look_up_in_library(Scene& s, const Text& name) { CU(cuKernelGetFunction(&s.kernels[name], name_in_library(s, name))); }
+void look_up_in_library(Scene& s, const Text& name) {
+  CU(cuKernelGetFunction(&s.kernels[name], name_in_library(s, name)));
+}
 void ask_parameters(Scene& s, const Text& name) {
   size_t offset = 0, size = 0;
   CU(cuKernelGetParamInfo(name_in_library(s, name), 0, &offset, &size));
@@ -89,14 +99,17 @@ void ask_attribute(Scene& s, const Text& name) {
 }
 
 void set_in_library(Scene& s, const Text& name) {
-  CU(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 50'000, name_in_library(s, name), s.device));
+  CU(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 50'000,
+                          name_in_library(s, name), s.device));
 }
 
 // ---- launches
 
-void launch_in(Scene& s, const Text& name, CUstream stream, unsigned blocks = 1, unsigned shared_bytes = 0) {
+void launch_in(Scene& s, const Text& name, CUstream stream, unsigned blocks = 1,
+               unsigned shared_bytes = 0) {
   Arguments arguments(s);
-  CU(cuLaunchKernel(kernel_of(s, name), blocks, 1, 1, kThreads, 1, 1, shared_bytes, stream, arguments.pointers, nullptr));
+  CU(cuLaunchKernel(kernel_of(s, name), blocks, 1, 1, kThreads, 1, 1, shared_bytes, stream,
+                    arguments.pointers, nullptr));
 }
 void launch(Scene& s, const Text& name) { launch_in(s, name, s.work); }
 void launch_legacy(Scene& s, const Text& name) { launch_in(s, name, nullptr); }
@@ -116,7 +129,8 @@ void launch_carveout(Scene& s, const Text& name) {
 }
 void launch_cooperative(Scene& s, const Text& name) {
   Arguments arguments(s);
-  CU(cuLaunchCooperativeKernel(kernel_of(s, name), 1, 1, 1, kThreads, 1, 1, 0, s.work, arguments.pointers));
+  CU(cuLaunchCooperativeKernel(kernel_of(s, name), 1, 1, 1, kThreads, 1, 1, 0, s.work,
+                               arguments.pointers));
 }
 void launch_cluster(Scene& s, const Text& name) {
   CUlaunchAttribute pairs{};
@@ -136,8 +150,12 @@ void launch_cluster(Scene& s, const Text& name) {
 // ---- memory
 
 void set_memory(Scene& s, const Text&) { CU(cuMemsetD32Async(s.memory, 1, 1024, s.work)); }
-void set_bytes(Scene& s, const Text& bytes) { CU(cuMemsetD8Async(s.memory + 1, 1, number(bytes), s.work)); }
-void set_rectangle(Scene& s, const Text&) { CU(cuMemsetD2D8Async(s.memory + 1, 512, 1, 33, 7, s.work)); }
+void set_bytes(Scene& s, const Text& bytes) {
+  CU(cuMemsetD8Async(s.memory + 1, 1, number(bytes), s.work));
+}
+void set_rectangle(Scene& s, const Text&) {
+  CU(cuMemsetD2D8Async(s.memory + 1, 512, 1, 33, 7, s.work));
+}
 void set_in_streams(Scene& s, const Text&) {
   for (const CUstream stream : s.streams) CU(cuMemsetD32Async(s.memory, 1, 64, stream));
 }
@@ -176,7 +194,9 @@ void make_texture(Scene& s, const Text&) {
   CU(cuTexObjectCreate(&texture, &resource, &how, nullptr));
 }
 
-void allocate_pinned(Scene& s, const Text&) { CU(cuMemHostAlloc(&s.pinned, 1 << 16, CU_MEMHOSTALLOC_PORTABLE)); }
+void allocate_pinned(Scene& s, const Text&) {
+  CU(cuMemHostAlloc(&s.pinned, 1 << 16, CU_MEMHOSTALLOC_PORTABLE));
+}
 void free_pinned(Scene& s, const Text&) { CU(cuMemFreeHost(s.pinned)); }
 
 // ---- the context
@@ -196,7 +216,8 @@ void use_gpu(Scene& s, const Text& device) {
   static_cast<Place&>(s) = known != s.left.end() ? known->second : make_place(s.device);
   CU(cuCtxSetCurrent(s.context));
 }
-// With a scene of its own: what this one does next is another matter. After the patience it is in the driver.
+// With a scene of its own: what this one does next is another matter. After the patience it is in
+// the driver.
 void let_stand(Scene& s, const Text& step) {
   std::promise<void> end;
   std::future<void> ended = end.get_future();
@@ -205,13 +226,22 @@ void let_stand(Scene& s, const Text& step) {
     do_step(scene, step);
     end.set_value();
   }).detach();
-  if (ended.wait_for(std::chrono::duration<double>(s.patience_s)) == std::future_status::ready) give_up("it does not stand");
+  if (ended.wait_for(std::chrono::duration<double>(s.patience_s)) == std::future_status::ready)
+    give_up("it does not stand");
 }
 void synchronize(Scene&, const Text&) { CU(cuCtxSynchronize()); }
-void limit_stack(Scene&, const Text& bytes) { CU(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, number(bytes))); }
-void limit_heap(Scene&, const Text& bytes) { CU(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, number(bytes))); }
-void limit_prints(Scene&, const Text& bytes) { CU(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, number(bytes))); }
-void limit_persisting(Scene&, const Text& bytes) { CU(cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, number(bytes))); }
+void limit_stack(Scene&, const Text& bytes) {
+  CU(cuCtxSetLimit(CU_LIMIT_STACK_SIZE, number(bytes)));
+}
+void limit_heap(Scene&, const Text& bytes) {
+  CU(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, number(bytes)));
+}
+void limit_prints(Scene&, const Text& bytes) {
+  CU(cuCtxSetLimit(CU_LIMIT_PRINTF_FIFO_SIZE, number(bytes)));
+}
+void limit_persisting(Scene&, const Text& bytes) {
+  CU(cuCtxSetLimit(CU_LIMIT_PERSISTING_L2_CACHE_SIZE, number(bytes)));
+}
 void make_context(Scene& s, const Text&) {
   CUcontext own = nullptr;
   CU(cuCtxCreate(&own, nullptr, 0, 0));
@@ -226,7 +256,9 @@ void make_green(Scene& s, const Text&) {
   CU(cuDevResourceGenerateDesc(&description, &part, 1));
   CU(cuGreenCtxCreate(&s.green, description, s.device, CU_GREEN_CTX_DEFAULT_STREAM));
 }
-void work_in_green_stream(Scene& s, const Text&) { CU(cuGreenCtxStreamCreate(&s.work, s.green, CU_STREAM_NON_BLOCKING, 0)); }
+void work_in_green_stream(Scene& s, const Text&) {
+  CU(cuGreenCtxStreamCreate(&s.work, s.green, CU_STREAM_NON_BLOCKING, 0));
+}
 void enter_green(Scene& s, const Text&) {
   CUcontext context = nullptr;
   CU(cuCtxFromGreenCtx(&context, s.green));
@@ -237,7 +269,9 @@ void destroy_green(Scene& s, const Text&) { CU(cuGreenCtxDestroy(s.green)); }
 
 // ---- streams and events
 
-void make_stream(Scene& s, const Text&) { CU(cuStreamCreate(&s.streams.emplace_back(), CU_STREAM_NON_BLOCKING)); }
+void make_stream(Scene& s, const Text&) {
+  CU(cuStreamCreate(&s.streams.emplace_back(), CU_STREAM_NON_BLOCKING));
+}
 void make_priority_stream(Scene& s, const Text&) {
   int least = 0, greatest = 0;
   CU(cuCtxGetStreamPriorityRange(&least, &greatest));
@@ -273,7 +307,9 @@ void capture_launches(Scene& s, const Text& count) {
   for (size_t i = number(count); i > 0; --i) launch(s, "plain");
   CU(cuStreamEndCapture(s.work, &s.graph));
 }
-void instantiate(Scene& s, const Text&) { CU(cuGraphInstantiate(&s.instances.emplace_back(), s.graph, 0)); }
+void instantiate(Scene& s, const Text&) {
+  CU(cuGraphInstantiate(&s.instances.emplace_back(), s.graph, 0));
+}
 void launch_instance(Scene& s, const Text&) { CU(cuGraphLaunch(last_instance(s), s.work)); }
 void upload_instance(Scene& s, const Text&) { CU(cuGraphUpload(last_instance(s), s.work)); }
 void launch_instances(Scene& s, const Text&) {
@@ -303,16 +339,21 @@ const Word kTable[] = {
     {"unload_library", "unloads the last library", unload_library},
     {"library:IMAGE", "loads an image as a library", load_library},
     {"kernel:KERNEL", "looks a kernel up in the last module", look_up},
-    {"library_kernel:KERNEL", "gets the function of a kernel of the last library", look_up_in_library},
-    {"parameters:KERNEL", "asks for the parameters of a kernel of the last library", ask_parameters},
+    {"library_kernel:KERNEL", "gets the function of a kernel of the last library",
+     look_up_in_library},
+    {"parameters:KERNEL", "asks for the parameters of a kernel of the last library",
+     ask_parameters},
     {"load:KERNEL", "cuFuncLoad", load_function},
     {"attribute:KERNEL", "cuFuncGetAttribute", ask_attribute},
-    {"library_attribute:KERNEL", "sets the shared memory of a kernel of the last library: cuKernelSetAttribute", set_in_library},
+    {"library_attribute:KERNEL",
+     "sets the shared memory of a kernel of the last library: cuKernelSetAttribute",
+     set_in_library},
     {"launch:KERNEL", "launches a kernel that was looked up", launch},
     {"launch_legacy:KERNEL", "the same in the legacy stream", launch_legacy},
     {"launch_large:KERNEL", "the same with a million blocks", launch_large},
     {"launch_shared:KERNEL", "the same with as much shared memory as there is", launch_shared},
-    {"launch_carveout:KERNEL", "the same with the cache preferred to shared memory", launch_carveout},
+    {"launch_carveout:KERNEL", "the same with the cache preferred to shared memory",
+     launch_carveout},
     {"launch_cooperative:KERNEL", "the same as a cooperative launch", launch_cooperative},
     {"launch_cluster:KERNEL", "the same in clusters of two blocks", launch_cluster},
     {"launch_in_streams:KERNEL", "the same in each stream that was made", launch_in_streams},
@@ -337,7 +378,8 @@ const Word kTable[] = {
     {"persisting:N", "sets the limit of persisting L2", limit_persisting},
     {"context", "makes another context", make_context},
     {"green", "makes a green context of at least 16 SMs", make_green},
-    {"green_stream", "the next work goes into a new stream of the green context", work_in_green_stream},
+    {"green_stream", "the next work goes into a new stream of the green context",
+     work_in_green_stream},
     {"enter_green", "makes the green context current", enter_green},
     {"leave_green", "makes the primary context current again", leave_green},
     {"destroy_green", "cuGreenCtxDestroy", destroy_green},
@@ -377,7 +419,9 @@ void do_step(Scene& scene, const std::string& step) {
   for (const Word& word : words()) {
     const std::string name = word.name;
     const size_t end = name.find(':');
-    if (name.substr(0, end) == step.substr(0, colon) && (end == std::string::npos) == argument.empty()) return word.act(scene, argument);
+    if (name.substr(0, end) == step.substr(0, colon) &&
+        (end == std::string::npos) == argument.empty())
+      return word.act(scene, argument);
   }
   give_up("no such word; holds --help lists them");
 }

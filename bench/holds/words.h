@@ -1,4 +1,5 @@
-// The little language of the scenarios: each word is one step, done with what the words before it made. words.cc has the table.
+// The little language of the scenarios: each word is one step, done with what the words before it
+// made. words.cc has the table.
 #pragma once
 
 #include <cuda.h>
@@ -16,8 +17,8 @@ struct Place {
   CUstream work = nullptr;  // where a step's work goes unless its word says otherwise
 };
 
-// What the words work on. A word that makes something puts it where the next one looks for it; nothing is ever given back at the end,
-// since the process ends with its scenario.
+// What the words work on. A word that makes something puts it where the next one looks for it;
+// nothing is ever given back at the end, since the process ends with its scenario.
 struct Scene : Place {
   CUdevice device = 0;
   std::map<CUdevice, Place> left;  // of the GPUs that were used before
@@ -49,7 +50,8 @@ void do_step(Scene& scene, const std::string& step);
 // Is it a step that stands in another thread?
 bool stands(const std::string& step);
 
-// Prints why behind what stands on the line already, and ends the process: a scenario is worth nothing after a call that failed.
+// Prints why behind what stands on the line already, and ends the process: a scenario is worth
+// nothing after a call that failed.
 [[noreturn]] void give_up(const std::string& why);
 void check(CUresult code);
 #define CU(call) ::holds::check(call)

@@ -1,6 +1,8 @@
-"""GPT-2 (transformers, random weights, half) decoding with a key-value cache: a step is one token, chosen greedily and read back.
+"""GPT-2 (transformers, random weights, half) decoding with a key-value cache: a step is one token,
+chosen greedily and read back.
 
-The context grows from 64 to 128 tokens and is then cut back to 64, so that steps stay alike however many are run.
+The context grows from 64 to 128 tokens and is then cut back to 64, so that steps stay alike however
+many are run.
 """
 import pathlib
 import sys
@@ -29,7 +31,10 @@ def setup():
         state["token"] = out.logits[:, -1:].argmax(-1)
         made.append(int(state["token"].cpu()))
 
-    return step, lambda: {"tokens": worker.raw(torch.tensor(made)), "logits": worker.raw(state["logits"])}
+    return step, lambda: {
+        "tokens": worker.raw(torch.tensor(made)),
+        "logits": worker.raw(state["logits"])
+    }
 
 
 worker.serve(setup)

@@ -1,13 +1,16 @@
 """Operations taken apart: where the time between a call and the end of its work goes.
 
-The program says when a call began, returned, and when its work was complete; the proxy (TUBE_TRACE_RECORDS, proxy/session/record_trace.h) when it
-saw each record and had executed it, by the same clock. Stages follow the critical path of a sample and add up to its length:
+The program says when a call began, returned, and when its work was complete; the proxy
+(TUBE_TRACE_RECORDS, proxy/session/record_trace.h) when it saw each record and had executed it, by
+the same clock. Stages follow the critical path of a sample and add up to its length:
 
   natively      call, wait
-  through Tube  for each record: `on the way to CALL` (written, noticed, or still queued), `CALL` (checked and given to the driver);
+  through Tube  for each record: `on the way to CALL` (written, noticed, or still queued), `CALL`
+  (checked and given to the driver);
                 then `until complete`: the GPU works, and its word or the answer is seen
 
-Of each operation the samples between the quartiles count (by their whole length), as means, so that the stages' sum is the whole.
+Of each operation the samples between the quartiles count (by their whole length), as means, so that
+the stages' sum is the whole.
 """
 import bisect
 import collections
@@ -49,7 +52,8 @@ def tube_stages(sample, records):
 
 
 def merged(stages):
-    """Stages of the same name as one: a hundred launches are one stage, in the place of the first."""
+    """Stages of the same name as one: a hundred launches are one stage, in the place of the
+    first."""
     total = {}
     for name, ns in stages:
         total[name] = total.get(name, 0) + ns
@@ -62,11 +66,17 @@ def values(samples, stages_of):
     low, high = lengths[len(lengths) // 4], lengths[(len(lengths) * 3) // 4]
     chosen = [s for s in samples if low <= s[2] - s[0] <= high]
     middle = [merged(stages_of(s)) for s in chosen]
-    shape = collections.Counter(tuple(name for name, _ in stages) for stages in middle).most_common(1)[0][0]
+    shape = collections.Counter(
+        tuple(name for name, _ in stages) for stages in middle).most_common(1)[0][0]
     alike = [stages for stages in middle if tuple(name for name, _ in stages) == shape]
-    return {"p50_ns": lengths[len(lengths) // 2], "p99_ns": lengths[int(0.99 * len(lengths))], "max_ns": lengths[-1], "samples": len(samples),
-            "returned_ns": sum(s[1] - s[0] for s in chosen) / len(chosen),
-            "stages": [[name, sum(s[i][1] for s in alike) / len(alike)] for i, name in enumerate(shape)]}
+    return {
+        "p50_ns": lengths[len(lengths) // 2],
+        "p99_ns": lengths[int(0.99 * len(lengths))],
+        "max_ns": lengths[-1],
+        "samples": len(samples),
+        "returned_ns": sum(s[1] - s[0] for s in chosen) / len(chosen),
+        "stages": [[name, sum(s[i][1] for s in alike) / len(alike)] for i, name in enumerate(shape)]
+    }
 
 
 def table(rows):
@@ -75,5 +85,7 @@ def table(rows):
     for row in rows:
         for arm, mine in row["arms"].items():
             parts = " | ".join(f"{name} {ns / 1e3:.2f}" for name, ns in mine["stages"])
-            lines.append(f"{row['name']}, {arm}: {mine['p50_ns'] / 1e3:.2f} us, returned after {mine['returned_ns'] / 1e3:.2f}: {parts}")
+            lines.append(
+                f"{row['name']}, {arm}: {mine['p50_ns'] / 1e3:.2f} us, returned after {mine['returned_ns'] / 1e3:.2f}: {parts}"
+            )
     return lines

@@ -1,9 +1,11 @@
-"""The arms of a bench: native, native under MPS, Tube, Tube without spinning; each starts programs and knows its own server.
+"""The arms of a bench: native, native under MPS, Tube, Tube without spinning; each starts programs
+and knows its own server.
 
-`tube:NAME=VALUE` (more of them behind further colons) is Tube with these variables on both sides, to hold two settings against each other.
+`tube:NAME=VALUE` (more of them behind further colons) is Tube with these variables on both sides,
+to hold two settings against each other.
 
-An arm that cannot be had here (no MPS, a proxy that does not start) is left out aloud, with the reason in the result; the others
-go on. Everything that was started is gone when the set is closed.
+An arm that cannot be had here (no MPS, a proxy that does not start) is left out aloud, with the
+reason in the result; the others go on. Everything that was started is gone when the set is closed.
 """
 import contextlib
 import os
@@ -23,10 +25,15 @@ import tubetest  # noqa: E402
 from arms import Worker  # noqa: E402
 
 NAMES = ("native", "mps", "tube", "tube-block")
-WORDS = {"native": "one native process per function", "mps": "native processes under one MPS server",
-         "tube": "through Tube, one proxy", "tube-block": "through Tube, TUBE_SPIN_US=0 on both sides"}
+WORDS = {
+    "native": "one native process per function",
+    "mps": "native processes under one MPS server",
+    "tube": "through Tube, one proxy",
+    "tube-block": "through Tube, TUBE_SPIN_US=0 on both sides"
+}
 SETTINGS = re.compile(r"tube((:[A-Z_]+=[^:,]*)+)")
-CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH")
+CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR",
+          "CUDA_CACHE_PATH")
 
 
 def words(name):
@@ -35,7 +42,8 @@ def words(name):
 
 
 def cpu_ns(pid):
-    """CPU time of all threads that a process has now, from the scheduler's own count; 0 when it is gone."""
+    """CPU time of all threads that a process has now, from the scheduler's own count; 0 when it is
+    gone."""
     total = 0
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -44,7 +52,8 @@ def cpu_ns(pid):
     if total == 0:  # A kernel without that count: clock ticks.
         with contextlib.suppress(OSError, IndexError, ValueError):
             fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total = (int(fields[11]) + int(fields[12])) * (1_000_000_000 // os.sysconf("SC_CLK_TCK"))
+            total = (int(fields[11]) + int(fields[12])) * (1_000_000_000 //
+                                                           os.sysconf("SC_CLK_TCK"))
     return total
 
 
@@ -76,14 +85,16 @@ class Arm:
         function = f"{pathlib.Path(command[0]).name}-{self.started}"
         env = dict(self.env(function), **(extra_env or {}))
         for cache in CACHES:
-            env[cache] = str(self.set.work / f"cache-{re.split('[-:]', self.name)[0]}" / cache.lower())
+            env[cache] = str(self.set.work / f"cache-{re.split('[-:]', self.name)[0]}" /
+                             cache.lower())
         env["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         worker = Worker(label, self.started_by(command, function), env, str(self.set.work / label))
         self.set.workers.append(worker)
         return worker
 
     def confirm(self, count):
-        """Called when `count` programs are ready: raises when they are not what the arm's name says."""
+        """Called when `count` programs are ready: raises when they are not what the arm's name
+        says."""
 
     def close(self):
         pass
@@ -116,7 +127,8 @@ class TubeArm(Arm):
     def __init__(self, name, bench_set, environment=None):
         super().__init__(name, bench_set)
         self.extra = environment or {}
-        self.proxy = tubetest.Proxy(self.layout, bench_set.backend, workflow="bench", driver=bench_set.driver, extra_env=self.extra).__enter__()
+        self.proxy = tubetest.Proxy(self.layout, bench_set.backend, workflow="bench",
+                                    driver=bench_set.driver, extra_env=self.extra).__enter__()
 
     def env(self, function):
         if self.set.backend == "sim":
@@ -130,7 +142,10 @@ class TubeArm(Arm):
         """On a GPU as a user would. tubectl becomes the program: the process is the same."""
         if self.set.backend == "sim":
             return command
-        return [str(self.layout.tubectl), "run", "--no-start", "--workflow", self.proxy.workflow, "--function", function, "--", *command]
+        return [
+            str(self.layout.tubectl), "run", "--no-start", "--workflow", self.proxy.workflow,
+            "--function", function, "--", *command
+        ]
 
     def servers(self):
         return [self.proxy.process.pid]

@@ -1,4 +1,5 @@
-"""The three groups of bench/calls: one client, threads of one client, many client processes; arms in turns everywhere."""
+"""The three groups of bench/calls: one client, threads of one client, many client processes; arms
+in turns everywhere."""
 import os
 import statistics
 import sys
@@ -47,9 +48,16 @@ class Tally:
 
     def values(self, has_server):
         operations = self.times.operations()
-        out = {"p50_ns": statistics.median(self.p50), "p99_ns": self.times.percentile_ns(0.99), "max_ns": self.times.max_ns / self.times.per_sample,
-               "p50_low_ns": min(self.p50), "p50_high_ns": max(self.p50), "samples": self.times.samples, "per_s": statistics.median(self.rates),
-               "client_cpu_s": self.client_cpu_ns / operations / 1e3}
+        out = {
+            "p50_ns": statistics.median(self.p50),
+            "p99_ns": self.times.percentile_ns(0.99),
+            "max_ns": self.times.max_ns / self.times.per_sample,
+            "p50_low_ns": min(self.p50),
+            "p50_high_ns": max(self.p50),
+            "samples": self.times.samples,
+            "per_s": statistics.median(self.rates),
+            "client_cpu_s": self.client_cpu_ns / operations / 1e3
+        }
         if has_server:
             out["server_cpu_s"] = self.server_cpu_ns / operations / 1e3
         if self.counted is not None:
@@ -58,11 +66,16 @@ class Tally:
 
 
 def divided(counted, by):
-    return {k: divided(v, by) if isinstance(v, dict) else round(v / by, 6) for k, v in counted.items() if isinstance(v, dict) or v}
+    return {
+        k: divided(v, by) if isinstance(v, dict) else round(v / by, 6)
+        for k, v in counted.items()
+        if isinstance(v, dict) or v
+    }
 
 
 def without_fence(counted, clients):
-    """Less the one call by which each client makes sure that everything was counted (calls_client.cc, fence)."""
+    """Less the one call by which each client makes sure that everything was counted
+    (calls_client.cc, fence)."""
     if counted is not None:
         for key in ("records", "round_trips"):
             counted[key] -= clients
@@ -89,7 +102,8 @@ class Runner:
         return True
 
     def start_clients(self, count, names):
-        """`count` ready clients in each arm of `names`; an arm that cannot start them is dropped."""
+        """`count` ready clients in each arm of `names`; an arm that cannot start them is
+        dropped."""
         self.arms.close_workers()
         self.clients = {}
         barrier = self.arms.work / "barrier"
@@ -113,13 +127,15 @@ class Runner:
                 self.arms.drop(name, f"{count} clients did not start: {error}\n{tail}")
 
     def pin(self, workers):
-        """A core for each client where half of the cores stay free for everybody else, else none."""
+        """A core for each client where half of the cores stay free for everybody else, else
+        none."""
         spread = len(workers) * 2 <= len(self.cores)
         for index, worker in enumerate(workers):
             worker.send(f"pin {self.cores[(index + 1) % len(self.cores)] if spread else -1}")
 
     def block(self, arm, workers, command):
-        """One measurement of all these clients at once; returns (their blocks, server CPU, counted, what was wrong)."""
+        """One measurement of all these clients at once; returns (their blocks, server CPU, counted,
+        what was wrong)."""
         deadline = time.monotonic() + BLOCK_LIMIT_S
         pids = {w.pid for w in workers}
         for worker in workers:
@@ -136,7 +152,9 @@ class Runner:
         counted = without_fence(arm_set.difference(before, arm.counters(pids)), len(workers))
         for worker in workers:
             worker.send("verify")
-        wrong = [w for w in (worker.expect("verified", deadline)["wrong"] for worker in workers) if w]
+        wrong = [
+            w for w in (worker.expect("verified", deadline)["wrong"] for worker in workers) if w
+        ]
         return blocks, cpu, counted, wrong
 
     def row(self, group, name, command, count=1):
@@ -155,7 +173,11 @@ class Runner:
                     continue
                 tallies.setdefault(arm.name, Tally()).add(blocks, cpu, counted)
                 wrong += [f"{arm.name}: {words}" for words in bad]
-        values = {a: tallies[a].values(bool(self.arms.arms[a].servers())) for a in self.arms.arms if a in tallies}
+        values = {
+            a: tallies[a].values(bool(self.arms.arms[a].servers()))
+            for a in self.arms.arms
+            if a in tallies
+        }
         self.result["rows"].append({"group": group, "name": name, "arms": values, "wrong": wrong})
 
     def pin_all(self, count):
@@ -178,10 +200,12 @@ class Runner:
             for count in self.options.threads:
                 if self.late(f"{count} threads, {name}"):
                     return
-                self.row(f"threads of one client: {name}", str(count), f"threads {name} {max(300, self.options.samples // count)} {count}")
+                self.row(f"threads of one client: {name}", str(count),
+                         f"threads {name} {max(300, self.options.samples // count)} {count}")
 
     def anatomy(self):
-        """Native and Tube taken apart; Tube with a proxy of its own that traces, so that the other groups are not traced."""
+        """Native and Tube taken apart; Tube with a proxy of its own that traces, so that the other
+        groups are not traced."""
         if self.late("anatomy"):
             return
         trace, samples = self.arms.work / "trace", max(20, self.options.samples // 50)
@@ -193,9 +217,15 @@ class Runner:
                 worker.ready(time.monotonic() + START_LIMIT_S)
                 self.pin([worker])
                 worker.send(f"anatomy {samples}")
-                apart[arm.name] = (worker, worker.expect("anatomy", time.monotonic() + BLOCK_LIMIT_S))
+                apart[arm.name] = (worker, worker.expect("anatomy",
+                                                         time.monotonic() + BLOCK_LIMIT_S))
                 worker.send("verify")
-                wrong += [f"{arm.name}: {w}" for w in [worker.expect("verified", time.monotonic() + BLOCK_LIMIT_S)["wrong"]] if w]
+                wrong += [
+                    f"{arm.name}: {w}"
+                    for w in [worker.expect("verified",
+                                            time.monotonic() + BLOCK_LIMIT_S)["wrong"]]
+                    if w
+                ]
             self.arms.close_workers()
             traced.proxy.wait_empty()
             traced.proxy.wait_unmapped("tube-segment")
@@ -208,14 +238,20 @@ class Runner:
             records = anatomy.read_trace(trace, apart["tube"][0].pid)
             self.anatomy_rows(apart, records)
         elif wrong:
-            self.result["rows"].append({"group": "anatomy", "name": "anatomy", "arms": {}, "wrong": wrong})
+            self.result["rows"].append({
+                "group": "anatomy",
+                "name": "anatomy",
+                "arms": {},
+                "wrong": wrong
+            })
 
     def anatomy_rows(self, apart, records):
         rows = []
         for name in apart["tube"][1]:
             arms = {}
             for arm, (_, samples) in apart.items():
-                stages = anatomy.native_stages if arm == "native" else (lambda s: anatomy.tube_stages(s, anatomy.between(records, s)))
+                stages = anatomy.native_stages if arm == "native" else (
+                    lambda s: anatomy.tube_stages(s, anatomy.between(records, s)))
                 arms[arm] = anatomy.values(samples[name], stages)
             rows.append({"group": "anatomy", "name": name, "arms": arms, "wrong": []})
         self.result["rows"] += rows
@@ -244,6 +280,9 @@ class Runner:
             for count in self.options.processes:
                 if self.late(f"{count} processes, {name}"):
                     return
-                samples = max(300, 4 * self.options.samples // count) if name == "launch_flood" else max(300, self.options.samples // count)
+                samples = max(300, 4 * self.options.samples //
+                              count) if name == "launch_flood" else max(
+                                  300, self.options.samples // count)
                 self.pin_all(count)
-                self.row(f"client processes at once: {name}", str(count), f"together {name} {samples} {count}", count)
+                self.row(f"client processes at once: {name}", str(count),
+                         f"together {name} {samples} {count}", count)

@@ -1,7 +1,9 @@
-"""Counts of a run against those that are written down: how many records and round trips an operation costs, and by which calls.
+"""Counts of a run against those that are written down: how many records and round trips an
+operation costs, and by which calls.
 
-What the simulated GPU can tell of a fast path. A number in the table may be exact or [least, most] per operation; a call that is
-not named must not have happened (more often than once in a hundred operations).
+What the simulated GPU can tell of a fast path. A number in the table may be exact or [least, most]
+per operation; a call that is not named must not have happened (more often than once in a hundred
+operations).
 """
 import json
 
@@ -29,36 +31,56 @@ def row_problems(label, counted, expected):
 
 
 def counted_rows(result, group):
-    """[(name, what was counted)]. Without the question that a waiter asks who has slept for 20 ms: it says how busy the machine is."""
+    """[(name, what was counted)]. Without the question that a waiter asks who has slept for 20 ms:
+    it says how busy the machine is."""
     found = []
     for row in result["rows"]:
         counted = row["arms"].get("tube", {}).get("per_call")
         if row["group"] == group and counted is not None:
             calls = {k: v for k, v in counted.get("calls", {}).items() if k != "tubeStreamProbe"}
             probes = counted.get("calls", {}).get("tubeStreamProbe", 0)
-            found.append((row["name"], dict(counted, calls=calls, records=counted.get("records", 0) - probes, round_trips=counted.get("round_trips", 0) - probes)))
+            found.append((row["name"],
+                          dict(counted, calls=calls, records=counted.get("records", 0) - probes,
+                               round_trips=counted.get("round_trips", 0) - probes)))
     return found
 
 
 def update(result, table, group):
-    """Writes into `table` what was counted wherever that is not what stands there; ranges that fit stay."""
+    """Writes into `table` what was counted wherever that is not what stands there; ranges that fit
+    stay."""
     for name, counted in counted_rows(result, group):
         old = table.get(name, {"calls": {}})
         if name in table and not list(row_problems(name, counted, old)):
             continue
-        calls = {k: old["calls"][k] if k in old["calls"] and fits(old["calls"][k], v) else rounded(v) for k, v in counted.get("calls", {}).items() if v > RARE}
-        ends = [[sum(v[end] if isinstance(v, list) else v for v in calls.values()) for end in (0, 1)], rounded(counted.get("records", 0))]
-        table[name] = {"records": ends[0] if ends[0][0] != ends[0][1] else ends[1], "round_trips": rounded(counted.get("round_trips", 0)), "calls": calls}
+        calls = {
+            k: old["calls"][k] if k in old["calls"] and fits(old["calls"][k], v) else rounded(v)
+            for k, v in counted.get("calls", {}).items()
+            if v > RARE
+        }
+        ends = [[
+            sum(v[end] if isinstance(v, list) else v for v in calls.values()) for end in (0, 1)
+        ],
+                rounded(counted.get("records", 0))]
+        table[name] = {
+            "records": ends[0] if ends[0][0] != ends[0][1] else ends[1],
+            "round_trips": rounded(counted.get("round_trips", 0)),
+            "calls": calls
+        }
 
 
 def rounded(value):
-    """Whole numbers as they are; a signal now and then (one for a burst) is none to one in three."""
+    """Whole numbers as they are; a signal now and then (one for a burst) is none to one in
+    three."""
     return int(value) if value == int(value) else [0, 0.34] if value < 0.34 else round(value, 2)
 
 
 def text(tables):
     """The file: one operation a line."""
-    groups = [f'"{name}": {{\n' + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in table.items()) + "\n}" for name, table in tables.items()]
+    groups = [
+        f'"{name}": {{\n' + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}"
+                                       for k, v in table.items()) + "\n}"
+        for name, table in tables.items()
+    ]
     return "{\n" + ",\n".join(groups) + "\n}\n"
 
 

@@ -1,27 +1,37 @@
 """The figures to reach, looked up in results: what must be, what is aimed at, what was measured."""
 from result_file import layout_table, ratio, short
 
-# words, bench, group, row, kind, must, aim. Kinds: `ratio` Tube's median over native's (result_file.ratio), at most; `rate` Tube's
-# operations per second over MPS's, at least; `ms` Tube's median in milliseconds, at most; `share` of one core that the proxy uses, at most.
+# words, bench, group, row, kind, must, aim. Kinds: `ratio` Tube's median over native's
+# (result_file.ratio), at most; `rate` Tube's operations per second over MPS's, at least; `ms`
+# Tube's median in milliseconds, at most; `share` of one core that the proxy uses, at most.
 FIGURES = (
     ("launch, caller's time", "calls", "one client", "launch", "ratio", 0.25, 0.05),
-    ("1,000 launches and synchronise", "calls", "one client", "launch_1000_sync", "ratio", 1.02, 0.6),
+    ("1,000 launches and synchronise", "calls", "one client", "launch_1000_sync", "ratio", 1.02,
+     0.6),
     ("launch and synchronise", "calls", "one client", "launch_sync", "ratio", 1.15, 0.95),
     ("event query", "calls", "one client", "event_query", "ratio", 0.5, 0.1),
     ("stream query", "calls", "one client", "stream_query", "ratio", 0.5, 0.1),
-    ("4 KiB pageable copy to the device", "calls", "one client", "h2d_4k_pageable", "ratio", 1.0, 0.3),
+    ("4 KiB pageable copy to the device", "calls", "one client", "h2d_4k_pageable", "ratio", 1.0,
+     0.3),
     ("ResNet-50 batch 1", "steps", "steps", "resnet50_b1", "ratio", 1.02, 0.9),
     ("BERT", "steps", "steps", "bert", "ratio", 1.02, 0.9),
     ("GPT-2 decode step", "steps", "steps", "gpt2_decode", "ratio", 1.02, 0.9),
     ("launch-bound toy step", "steps", "steps", "toy", "ratio", 0.8, 0.25),
-    ("8 clients, kernels per second over MPS", "calls", "client processes at once: launch_flood", "8", "rate", 1.0, 1.5),
-    ("48 clients, kernels per second over MPS", "calls", "client processes at once: launch_flood", "48", "rate", 1.0, 1.5),
+    ("8 clients, kernels per second over MPS", "calls", "client processes at once: launch_flood",
+     "8", "rate", 1.0, 1.5),
+    ("48 clients, kernels per second over MPS", "calls", "client processes at once: launch_flood",
+     "48", "rate", 1.0, 1.5),
     ("48 idle functions, share of a core", "calls", "idle functions", "48", "share", 0.01, None),
-    ("driver-API program, exec to first checked result", "coldstart", "driver, 1 at once", "total", "ms", 10, 3),
-    ("32 driver-API programs at once, slowest", "coldstart", "driver, 32 at once", "slowest", "ratio", 0.3, None),
-    ("static-cudart program, exec to first checked result", "coldstart", "runtime, 1 at once", "total", "ratio", 0.6, None),
-    ("PyTorch, first CUDA result after the import", "coldstart", "torch, 1 at once", "total", "ratio", 0.3, None),
-    ("32 PyTorch at once, slowest", "coldstart", "torch, 32 at once", "slowest", "ratio", 0.3, None),
+    ("driver-API program, exec to first checked result", "coldstart", "driver, 1 at once", "total",
+     "ms", 10, 3),
+    ("32 driver-API programs at once, slowest", "coldstart", "driver, 32 at once", "slowest",
+     "ratio", 0.3, None),
+    ("static-cudart program, exec to first checked result", "coldstart", "runtime, 1 at once",
+     "total", "ratio", 0.6, None),
+    ("PyTorch, first CUDA result after the import", "coldstart", "torch, 1 at once", "total",
+     "ratio", 0.3, None),
+    ("32 PyTorch at once, slowest", "coldstart", "torch, 32 at once", "slowest", "ratio", 0.3,
+     None),
 )
 
 
@@ -62,17 +72,24 @@ def verdict(kind, value, must, aim):
 
 
 def rows(results):
-    """results: bench name -> result. [figure, must, aim, measured, absolutes, p99 ratio, verdict], all text; those that were measured."""
+    """results: bench name -> result. [figure, must, aim, measured, absolutes, p99 ratio, verdict],
+    all text; those that were measured."""
     found = []
     for words, bench, group, name, kind, must, aim in FIGURES:
-        row = next((r for r in results.get(bench, {}).get("rows", []) if (r["group"], r["name"]) == (group, name)), None)
+        row = next((r for r in results.get(bench, {}).get("rows", [])
+                    if (r["group"], r["name"]) == (group, name)), None)
         value = measured(kind, row) if row is not None else None
         if value is None:
             continue
         sign = ">=" if kind == "rate" else "<="
         unit = {"ms": " ms", "share": ""}.get(kind, "x")
-        found.append([words, f"{sign} {must}{unit}", f"{sign} {aim}{unit}" if aim is not None else "-", f"{value:.3f}{unit}", absolutes(kind, row), tail(row),
-                      verdict(kind, value, must, aim)])
+        found.append([
+            words, f"{sign} {must}{unit}", f"{sign} {aim}{unit}" if aim is not None else "-",
+            f"{value:.3f}{unit}",
+            absolutes(kind, row),
+            tail(row),
+            verdict(kind, value, must, aim)
+        ])
     return found
 
 

@@ -1,4 +1,5 @@
-"""Times as bench/client/common.h counts them: buckets below 128 ns are one nanosecond wide, above they keep seven digits."""
+"""Times as bench/client/common.h counts them: buckets below 128 ns are one nanosecond wide, above
+they keep seven digits."""
 
 
 def middle(bucket):
@@ -10,7 +11,8 @@ def middle(bucket):
 
 
 class Histogram:
-    """Samples of any number of blocks added up; all answers are per operation (`per_sample` of them make a sample)."""
+    """Samples of any number of blocks added up; all answers are per operation (`per_sample` of them
+    make a sample)."""
 
     def __init__(self, per_sample=1):
         self.counts, self.samples, self.sum_ns, self.max_ns, self.per_sample = {}, 0, 0, 0, per_sample

@@ -1,7 +1,9 @@
-"""NVIDIA's MPS with a pipe folder of its own: nobody else's programs join it, and it is gone when the bench is.
+"""NVIDIA's MPS with a pipe folder of its own: nobody else's programs join it, and it is gone when
+the bench is.
 
-The control process runs in the foreground under us, in a process group of its own, and ends when its parent dies; a server
-that it started is ended by `quit`, then by signals. Compute mode and other settings of the GPU stay as they are.
+The control process runs in the foreground under us, in a process group of its own, and ends when
+its parent dies; a server that it started is ended by `quit`, then by signals. Compute mode and
+other settings of the GPU stay as they are.
 """
 import ctypes
 import os
@@ -24,7 +26,9 @@ class MpsError(Exception):
 def find_control():
     """Path of nvidia-cuda-mps-control, or None."""
     found = shutil.which("nvidia-cuda-mps-control")
-    candidates = [found] if found else [os.path.join(folder, "nvidia-cuda-mps-control") for folder in FOLDERS]
+    candidates = [found] if found else [
+        os.path.join(folder, "nvidia-cuda-mps-control") for folder in FOLDERS
+    ]
     return next((path for path in candidates if os.access(path, os.X_OK)), None)
 
 
@@ -50,12 +54,17 @@ class Mps:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="bench-mps-", dir="/tmp"))
         (self.folder / "log").mkdir()
         folders = [str(driver.parent), *base_env.get("LD_LIBRARY_PATH", "").split(":")]
-        self.env = dict(base_env, CUDA_MPS_PIPE_DIRECTORY=str(self.folder), CUDA_MPS_LOG_DIRECTORY=str(self.folder / "log"),
-                        PATH=os.path.dirname(self.binary) + ":" + os.environ.get("PATH", ""), LD_LIBRARY_PATH=":".join(f for f in folders if f))
+        self.env = dict(base_env, CUDA_MPS_PIPE_DIRECTORY=str(self.folder),
+                        CUDA_MPS_LOG_DIRECTORY=str(self.folder / "log"),
+                        PATH=os.path.dirname(self.binary) + ":" + os.environ.get("PATH", ""),
+                        LD_LIBRARY_PATH=":".join(f for f in folders if f))
         self.process, self.servers_seen = None, set()
 
     def client_env(self):
-        return {"CUDA_MPS_PIPE_DIRECTORY": str(self.folder), "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")}
+        return {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log")
+        }
 
     def __enter__(self):
         try:
@@ -67,7 +76,8 @@ class Mps:
 
     def start(self):
         with open(self.folder / "control.out", "wb") as out:
-            self.process = subprocess.Popen([self.binary, "-f"], env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            self.process = subprocess.Popen([self.binary, "-f"], env=self.env,
+                                            stdin=subprocess.DEVNULL, stdout=out, stderr=out,
                                             start_new_session=True, preexec_fn=die_with_parent)
         deadline = time.monotonic() + 20
         while True:
@@ -81,11 +91,13 @@ class Mps:
     def ask(self, command, timeout_s=10):
         """The control process's answer, or None when there is none."""
         try:
-            done = subprocess.run([self.binary], env=self.env, input=command + "\n", capture_output=True, text=True, timeout=timeout_s)
+            done = subprocess.run([self.binary], env=self.env, input=command + "\n",
+                                  capture_output=True, text=True, timeout=timeout_s)
         except subprocess.TimeoutExpired:
             return None
         said = (done.stdout + done.stderr).strip()
-        return None if done.returncode != 0 or "Cannot find MPS" in said or "cannot connect" in said.lower() else said
+        return None if done.returncode != 0 or "Cannot find MPS" in said or "cannot connect" in said.lower(
+        ) else said
 
     def servers(self):
         pids = {int(word) for word in (self.ask("get_server_list") or "").split() if word.isdigit()}
@@ -93,19 +105,25 @@ class Mps:
         return sorted(pids)
 
     def require_clients(self, count):
-        """Ends in MpsError unless so many processes are clients now: otherwise an arm would be called MPS that is not."""
+        """Ends in MpsError unless so many processes are clients now: otherwise an arm would be
+        called MPS that is not."""
         known = []
         for server in self.servers():
             words = (self.ask(f"get_client_list {server}") or "").split()
             known += [int(word) for word in words if word.isdigit()]
         if len(set(known)) < count:
-            raise MpsError(f"{count} programs started under MPS, its clients are {known or 'none'}\n{self.log_tail()}")
+            raise MpsError(
+                f"{count} programs started under MPS, its clients are {known or 'none'}\n{self.log_tail()}"
+            )
 
     def log_tail(self, lines=12):
         texts = []
         for path in sorted(self.folder.rglob("*")):
             if path.is_file() and path.suffix in (".log", ".out"):
-                texts += [f"{path.name}: {line}" for line in path.read_text(errors="replace").splitlines()[-lines:]]
+                texts += [
+                    f"{path.name}: {line}"
+                    for line in path.read_text(errors="replace").splitlines()[-lines:]
+                ]
         return "\n".join(texts)
 
     def __exit__(self, *_):

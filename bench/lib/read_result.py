@@ -1,12 +1,24 @@
-"""Reads result files of every kind into the form of result_file.py: the benches', tests/gpu/run's report.json, older calls.json."""
+"""Reads result files of every kind into the form of result_file.py: the benches', tests/gpu/run's
+report.json, older calls.json."""
 import json
 import pathlib
 
 
 def from_calls(old):
     """calls.json before the benches had one form: operation -> arm -> values."""
-    rows = [{"group": "one client", "name": name, "arms": arms} for name, arms in old["calls"].items()]
-    return {"bench": "calls", "commit": old["commit"], "date": "", "backend": old["backend"], "machine": {}, "rows": rows}
+    rows = [{
+        "group": "one client",
+        "name": name,
+        "arms": arms
+    } for name, arms in old["calls"].items()]
+    return {
+        "bench": "calls",
+        "commit": old["commit"],
+        "date": "",
+        "backend": old["backend"],
+        "machine": {},
+        "rows": rows
+    }
 
 
 def from_report(report):
@@ -16,20 +28,39 @@ def from_report(report):
         latency = item.get("latency")
         if not latency:
             continue
-        arms = {arm: {"p50_ns": latency[arm]["p50_us"] * 1e3, "p99_ns": latency[arm]["p99_us"] * 1e3, "samples": latency[arm]["steps"]}
-                for arm in ("native", "tube")}
+        arms = {
+            arm: {
+                "p50_ns": latency[arm]["p50_us"] * 1e3,
+                "p99_ns": latency[arm]["p99_us"] * 1e3,
+                "samples": latency[arm]["steps"]
+            } for arm in ("native", "tube")
+        }
         for arm in arms:
             if "blocks_us" in latency[arm]:
                 arms[arm]["blocks_ns"] = [block * 1e3 for block in latency[arm]["blocks_us"]]
         if item.get("per_step"):
             arms["tube"]["per_call"] = item["per_step"]
         rows.append({"group": "steps", "name": item["item"], "arms": arms})
-    return {"bench": "report", "commit": report["commit"], "date": report.get("date", ""), "backend": "driver",
-            "machine": {"gpu": report.get("gpu"), "driver": report.get("driver")}, "rows": rows}
+    return {
+        "bench": "report",
+        "commit": report["commit"],
+        "date": report.get("date", ""),
+        "backend": "driver",
+        "machine": {
+            "gpu": report.get("gpu"),
+            "driver": report.get("driver")
+        },
+        "rows": rows
+    }
 
 
 def coldstart_values(figures):
-    return {"p50_ns": figures["median_ms"] * 1e6, "p99_ns": figures["p99_ms"] * 1e6, "max_ns": figures["max_ms"] * 1e6, "samples": figures["samples"]}
+    return {
+        "p50_ns": figures["median_ms"] * 1e6,
+        "p99_ns": figures["p99_ms"] * 1e6,
+        "max_ns": figures["max_ms"] * 1e6,
+        "samples": figures["samples"]
+    }
 
 
 def from_coldstart(data):
@@ -38,14 +69,30 @@ def from_coldstart(data):
     for part in data["results"]:
         group = f"{part['program']}, {part['copies']} at once"
         for name in ("total", "slowest", "exec_to_result", "exec_to_end", "model"):
-            arms = {arm: coldstart_values(values[name]) for arm, values in part["arms"].items() if name in values}
+            arms = {
+                arm: coldstart_values(values[name])
+                for arm, values in part["arms"].items()
+                if name in values
+            }
             if arms:
                 rows.append({"group": group, "name": name, "arms": arms})
-        for name in dict.fromkeys(n for values in part["arms"].values() for n in values["phases_ms"]):
-            arms = {arm: {"p50_ns": values["phases_ms"][name] * 1e6} for arm, values in part["arms"].items() if name in values["phases_ms"]}
+        for name in dict.fromkeys(
+                n for values in part["arms"].values() for n in values["phases_ms"]):
+            arms = {
+                arm: {
+                    "p50_ns": values["phases_ms"][name] * 1e6
+                } for arm, values in part["arms"].items() if name in values["phases_ms"]
+            }
             rows.append({"group": group, "name": f"phase {name}", "arms": arms})
     machine = data["machine"]
-    return {"bench": "coldstart", "commit": machine["commit"], "date": "", "backend": machine["backend"], "machine": machine, "rows": rows}
+    return {
+        "bench": "coldstart",
+        "commit": machine["commit"],
+        "date": "",
+        "backend": machine["backend"],
+        "machine": machine,
+        "rows": rows
+    }
 
 
 def normal(data):
@@ -80,15 +127,22 @@ def read(path):
 
 
 def merge(several):
-    """What read() gave for several paths, as one: each row as the last run that has it says, but a run without Tube's arm in a group
-    does not replace one with it. A row says its commit."""
+    """What read() gave for several paths, as one: each row as the last run that has it says, but a
+    run without Tube's arm in a group does not replace one with it. A row says its commit."""
     merged = {}
     for results in several:
         for bench, result in results.items():
             kept = merged.setdefault(bench, dict(result, rows={}))["rows"]
             for group in dict.fromkeys(row["group"] for row in result["rows"]):
-                new = {(group, row["name"]): {**row, "commit": result["commit"][:7]} for row in result["rows"] if row["group"] == group}
+                new = {
+                    (group, row["name"]): {
+                        **row, "commit": result["commit"][:7]
+                    } for row in result["rows"] if row["group"] == group
+                }
                 old = [row for (of, _), row in kept.items() if of == group]
-                if any("tube" in row["arms"] for row in new.values()) or not any("tube" in row["arms"] for row in old):
+                if any("tube" in row["arms"]
+                       for row in new.values()) or not any("tube" in row["arms"] for row in old):
                     kept.update(new)
-    return {bench: dict(result, rows=list(result["rows"].values())) for bench, result in merged.items()}
+    return {
+        bench: dict(result, rows=list(result["rows"].values())) for bench, result in merged.items()
+    }

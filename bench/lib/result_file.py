@@ -1,13 +1,16 @@
 """What the benches write: one JSON form for all of them, and its table.
 
-  {"bench": "calls", "commit": ..., "date": ..., "backend": "driver" | "sim", "machine": {"gpu", "driver", "cpu", "cores", "kernel"},
+  {"bench": "calls", "commit": ..., "date": ..., "backend": "driver" | "sim", "machine": {"gpu",
+  "driver", "cpu", "cores", "kernel"},
    "arms": {"native": "words", ...}, "missing": {"mps": "why"}, "options": {...}, "unit": "us",
-   "rows": [{"group": "one client", "name": "launch", "arms": {"native": VALUES, "tube": VALUES}, "wrong": [...]}]}
+   "rows": [{"group": "one client", "name": "launch", "arms": {"native": VALUES, "tube": VALUES},
+   "wrong": [...]}]}
 
-VALUES: p50_ns, p99_ns, max_ns; p50_low_ns, p50_high_ns (of the rounds); samples; blocks_ns (the median of each block, where the arms ran
-blocks in turns); and where they mean something per_s (operations per
-second of all clients together), client_cpu_s and server_cpu_s (CPU seconds per million operations), server_share (of one core, clients idle), per_call (what Tube's proxy
-counted, divided by the operations: records, round_trips, calls by name). Ratios are not stored: see ratio().
+VALUES: p50_ns, p99_ns, max_ns; p50_low_ns, p50_high_ns (of the rounds); samples; blocks_ns (the
+median of each block, where the arms ran blocks in turns); and where they mean something per_s
+(operations per second of all clients together), client_cpu_s and server_cpu_s (CPU seconds per
+million operations), server_share (of one core, clients idle), per_call (what Tube's proxy counted,
+divided by the operations: records, round_trips, calls by name). Ratios are not stored: see ratio().
 """
 import datetime
 import json
@@ -24,17 +27,33 @@ def machine(driver):
     cpu = "unknown"
     try:
         with open("/proc/cpuinfo") as file:
-            cpu = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), cpu)
+            cpu = next(
+                (line.split(":", 1)[1].strip() for line in file if line.startswith("model name")),
+                cpu)
     except OSError:
         pass
-    found = probe.Nvml(driver).describe() if driver is not None else {"gpu": "simulated", "driver": "simulated"}
+    found = probe.Nvml(driver).describe() if driver is not None else {
+        "gpu": "simulated",
+        "driver": "simulated"
+    }
     return dict(found, cpu=cpu, cores=len(os.sched_getaffinity(0)), kernel=platform.release())
 
 
 def header(bench, layout, backend, driver, arm_set, options, words):
-    return {"bench": bench, "commit": layout.commit(), "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-            "backend": backend, "machine": machine(driver), "arms": {name: words(name) for name in arm_set.arms},
-            "missing": arm_set.missing, "options": options, "unit": "us", "rows": []}
+    return {
+        "bench": bench,
+        "commit": layout.commit(),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "backend": backend,
+        "machine": machine(driver),
+        "arms": {
+            name: words(name) for name in arm_set.arms
+        },
+        "missing": arm_set.missing,
+        "options": options,
+        "unit": "us",
+        "rows": []
+    }
 
 
 def ratio(row, arm):
@@ -58,8 +77,12 @@ def short(value):
 
 def layout_table(rows, left=1):
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) if i < left else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
-            for row in rows]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths))).rstrip()
+        for row in rows
+    ]
 
 
 def us(values, key):
@@ -69,47 +92,73 @@ def us(values, key):
 def group_table(rows, arms):
     """One group: p50 of each arm, their ratios to native, p99, max."""
     others = [a for a in arms if a != "native"]
-    head = ["us", *[f"{a} p50" for a in arms], *[f"{a}/native" for a in others], *[f"{a} p99" for a in arms], *[f"{a} max" for a in arms]]
+    head = [
+        "us", *[f"{a} p50" for a in arms], *[f"{a}/native" for a in others],
+        *[f"{a} p99" for a in arms], *[f"{a} max" for a in arms]
+    ]
     table = [head]
     for row in rows:
         values = [row["arms"].get(a) for a in arms]
-        table.append([row["name"], *[us(v, "p50_ns") for v in values], *[short(ratio(row, a)) for a in others],
-                      *[us(v, "p99_ns") for v in values], *[us(v, "max_ns") for v in values]])
+        table.append([
+            row["name"], *[us(v, "p50_ns") for v in values],
+            *[short(ratio(row, a)) for a in others], *[us(v, "p99_ns") for v in values],
+            *[us(v, "max_ns") for v in values]
+        ])
     return layout_table(table)
 
 
 def rate_table(rows, arms):
     """Operations per second and CPU seconds per million operations."""
-    head = ["", *[f"{a} k/s" for a in arms], *[f"{a} client cpu" for a in arms], *[f"{a} server cpu" for a in arms], "records", "trips"]
+    head = [
+        "", *[f"{a} k/s" for a in arms], *[f"{a} client cpu" for a in arms],
+        *[f"{a} server cpu" for a in arms], "records", "trips"
+    ]
     table = [head]
     for row in rows:
         values = [row["arms"].get(a) or {} for a in arms]
         counted = next((v["per_call"] for v in values if "per_call" in v), None)
-        table.append([row["name"], *[short(v["per_s"] / 1e3) if v.get("per_s") else "-" for v in values],
-                      *[short(v.get("client_cpu_s")) for v in values], *[short(v.get("server_cpu_s")) for v in values],
-                      *["-" if counted is None else short(counted.get(key, 0)) for key in ("records", "round_trips")]])
+        table.append([
+            row["name"], *[short(v["per_s"] / 1e3) if v.get("per_s") else "-" for v in values],
+            *[short(v.get("client_cpu_s")) for v in values],
+            *[short(v.get("server_cpu_s")) for v in values], *[
+                "-" if counted is None else short(counted.get(key, 0))
+                for key in ("records", "round_trips")
+            ]
+        ])
     return layout_table(table)
 
 
 def text(result):
     m, arms = result["machine"], list(result["arms"])
-    lines = [f"{result['bench']}: commit {result['commit']}, {result['date']}",
-             f"{m['gpu']}, driver {m['driver']}, {m['cpu']}, {m['cores']} cores, Linux {m['kernel']}",
-             *[f"  {name}: {words}" for name, words in result["arms"].items()],
-             *[f"  {name}: not measured: {why.splitlines()[0]}" for name, why in result["missing"].items()],
-             "p50, p99 and max of single operations in microseconds, arms in turns; ratios of p50, for steps the median of what neighbouring "
-             "blocks say; k/s: thousand operations a second of all clients together;",
-             "cpu: CPU seconds per million operations; records and round trips per operation as Tube's proxy counted them.", ""]
+    lines = [
+        f"{result['bench']}: commit {result['commit']}, {result['date']}",
+        f"{m['gpu']}, driver {m['driver']}, {m['cpu']}, {m['cores']} cores, Linux {m['kernel']}",
+        *[f"  {name}: {words}" for name, words in result["arms"].items()], *[
+            f"  {name}: not measured: {why.splitlines()[0]}"
+            for name, why in result["missing"].items()
+        ],
+        "p50, p99 and max of single operations in microseconds, arms in turns; ratios of p50, for steps the median of what neighbouring "
+        "blocks say; k/s: thousand operations a second of all clients together;",
+        "cpu: CPU seconds per million operations; records and round trips per operation as Tube's proxy counted them.",
+        ""
+    ]
     for row in (r for r in result["rows"] if r["group"] == "idle functions"):
-        lines += [f"{row['name']} idle functions: the server of {arm} uses {v['server_share']:.2%} of one core" for arm, v in row["arms"].items()] + [""]
-    for group in dict.fromkeys(row["group"] for row in result["rows"] if row["group"] != "idle functions"):
+        lines += [
+            f"{row['name']} idle functions: the server of {arm} uses {v['server_share']:.2%} of one core"
+            for arm, v in row["arms"].items()
+        ] + [""]
+    for group in dict.fromkeys(
+            row["group"] for row in result["rows"] if row["group"] != "idle functions"):
         rows = [row for row in result["rows"] if row["group"] == group]
         lines += [f"== {group}", *group_table(rows, arms), ""]
         if any("per_s" in v or "per_call" in v for row in rows for v in row["arms"].values()):
             lines += [*rate_table(rows, arms), ""]
     lines += [*result.get("stages", []), *result.get("trips", []), ""]
     lines += [*result.get("figures", []), ""]
-    lines += [f"WRONG: {row['group']}/{row['name']}: {words}" for row in result["rows"] for words in row.get("wrong", [])]
+    lines += [
+        f"WRONG: {row['group']}/{row['name']}: {words}" for row in result["rows"]
+        for words in row.get("wrong", [])
+    ]
     lines += [f"note: {note}" for note in result.get("notes", [])]
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,7 @@
-// What the transport alone costs: posting a record, and a round trip through ring and reply slot, without any call
-// behind it. The reader is a second thread (same code as a session). Compare with facts about bare shared memory: a
-// shared line bounces in about 120 ns, a post costs 40 to 140 ns of fence, a futex wake 36 to 48 us.
+// What the transport alone costs: posting a record, and a round trip through ring and reply slot,
+// without any call behind it. The reader is a second thread (same code as a session). Compare with
+// facts about bare shared memory: a shared line bounces in about 120 ns, a post costs 40 to 140 ns
+// of fence, a futex wake 36 to 48 us.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -80,13 +81,23 @@ void post(benchmark::State& state) {
   for (auto _ : state) loop.post(static_cast<uint32_t>(state.range(0)), abi::kNoReply);
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
-BENCHMARK(post)->ArgNames({"bytes", "spin_us"})->Args({64, 100})->Args({256, 100})->Args({4096, 100})->Args({64, 0});
+BENCHMARK(post)
+    ->ArgNames({"bytes", "spin_us"})
+    ->Args({64, 100})
+    ->Args({256, 100})
+    ->Args({4096, 100})
+    ->Args({64, 0});
 
 void round_trip(benchmark::State& state) {
   Loop loop(static_cast<uint32_t>(state.range(1)));
   for (auto _ : state) loop.round_trip(static_cast<uint32_t>(state.range(0)));
 }
-BENCHMARK(round_trip)->ArgNames({"bytes", "spin_us"})->Args({64, 100})->Args({4096, 100})->Args({64, 0})->UseRealTime();
+BENCHMARK(round_trip)
+    ->ArgNames({"bytes", "spin_us"})
+    ->Args({64, 100})
+    ->Args({4096, 100})
+    ->Args({64, 0})
+    ->UseRealTime();
 
 }  // namespace
 

@@ -1,4 +1,5 @@
-// A 5x5 Gaussian blur and the Sobel gradient, each block working on a tile with its border in shared memory.
+// A 5x5 Gaussian blur and the Sobel gradient, each block working on a tile with its border in
+// shared memory.
 __constant__ float weights[5];
 
 static const int kTile = 16;
@@ -32,9 +33,12 @@ extern "C" __global__ void blur(const float* in, float* out, int width, int heig
 extern "C" __global__ void gradient(const float* in, float* out, int width, int height) {
   int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
   if (x >= width || y >= height) return;
-  int l = max(x - 1, 0), r = min(x + 1, width - 1), u = max(y - 1, 0) * width, d = min(y + 1, height - 1) * width, m = y * width;
+  int l = max(x - 1, 0), r = min(x + 1, width - 1), u = max(y - 1, 0) * width,
+      d = min(y + 1, height - 1) * width, m = y * width;
   float* pixel = out + 3 * (m + x);
   pixel[0] = in[m + x];
-  pixel[1] = (in[u + r] + 2.0f * in[m + r] + in[d + r]) - (in[u + l] + 2.0f * in[m + l] + in[d + l]);
-  pixel[2] = (in[d + l] + 2.0f * in[d + x] + in[d + r]) - (in[u + l] + 2.0f * in[u + x] + in[u + r]);
+  pixel[1] =
+      (in[u + r] + 2.0f * in[m + r] + in[d + r]) - (in[u + l] + 2.0f * in[m + l] + in[d + l]);
+  pixel[2] =
+      (in[d + l] + 2.0f * in[d + x] + in[d + r]) - (in[u + l] + 2.0f * in[u + x] + in[u + r]);
 }

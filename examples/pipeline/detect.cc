@@ -20,12 +20,15 @@ int main() {
     }
     unsigned kinds[4];
     CU(cuMemsetD32Async(counts.pointer, 0, 4, gpu.stream));
-    gpu.over_pixels(paint, in.width, in.height, edges.pointer, marks.pointer, colours.pointer, counts.pointer);
+    gpu.over_pixels(paint, in.width, in.height, edges.pointer, marks.pointer, colours.pointer,
+                    counts.pointer);
     CU(cuMemcpyDtoHAsync(rgb.data(), colours.pointer, rgb.size(), gpu.stream));
     CU(cuMemcpyDtoHAsync(kinds, counts.pointer, 16, gpu.stream));
     CU(cuStreamSynchronize(gpu.stream));
-    fprintf(stderr, "edge pixels: %u upright (red), %u level (blue), %u falling (yellow), %u rising (green)\n", kinds[0], kinds[1], kinds[2],
-            kinds[3]);
+    fprintf(
+        stderr,
+        "edge pixels: %u upright (red), %u level (blue), %u falling (yellow), %u rising (green)\n",
+        kinds[0], kinds[1], kinds[2], kinds[3]);
     write_ppm(in.width, in.height, rgb);
   }
   return 0;

@@ -1,8 +1,9 @@
-// What the three functions of this example share: the CUDA driver API's set-up, and pictures read from standard input and
-// written to standard output.
+// What the three functions of this example share: the CUDA driver API's set-up, and pictures read
+// from standard input and written to standard output.
 //
-// A function is an ordinary CUDA program. It sets up its GPU, then serves: for every picture that comes in on standard
-// input one goes out on standard output, until the input ends. It knows nothing of Tube.
+// A function is an ordinary CUDA program. It sets up its GPU, then serves: for every picture that
+// comes in on standard input one goes out on standard output, until the input ends. It knows
+// nothing of Tube.
 #pragma once
 
 #include <cuda.h>
@@ -28,7 +29,8 @@ inline void check(CUresult code, const char* call) {
   exit(1);
 }
 
-// A picture of `channels` values per pixel. Travels as "TF WIDTH HEIGHT CHANNELS\n" and little-endian floats.
+// A picture of `channels` values per pixel. Travels as "TF WIDTH HEIGHT CHANNELS\n" and
+// little-endian floats.
 struct Picture {
   int width = 0, height = 0, channels = 0;
   std::vector<float> values;
@@ -39,11 +41,14 @@ struct Picture {
 inline bool read_picture(Picture* picture) {
   int got = scanf("TF %d %d %d", &picture->width, &picture->height, &picture->channels);
   if (got == EOF) return false;
-  if (got != 3 || getchar() != '\n' || picture->width < 1 || picture->width > 8192 || picture->height < 1 || picture->height > 8192 ||
-      picture->channels < 1 || picture->channels > 4)
+  if (got != 3 || getchar() != '\n' || picture->width < 1 || picture->width > 8192 ||
+      picture->height < 1 || picture->height > 8192 || picture->channels < 1 ||
+      picture->channels > 4)
     fail("the input is no picture");
   picture->values.resize(picture->pixels() * static_cast<size_t>(picture->channels));
-  if (fread(picture->values.data(), sizeof(float), picture->values.size(), stdin) != picture->values.size()) fail("the picture ends early");
+  if (fread(picture->values.data(), sizeof(float), picture->values.size(), stdin) !=
+      picture->values.size())
+    fail("the picture ends early");
   return true;
 }
 
@@ -58,10 +63,12 @@ inline bool read_ppm(int* width, int* height, std::vector<unsigned char>* bytes)
   int most = 0;
   int got = scanf("P6 %d %d %d", width, height, &most);
   if (got == EOF) return false;
-  if (got != 3 || most != 255 || *width < 1 || *width > 8192 || *height < 1 || *height > 8192) fail("the input is no 8-bit P6 picture");
+  if (got != 3 || most != 255 || *width < 1 || *width > 8192 || *height < 1 || *height > 8192)
+    fail("the input is no 8-bit P6 picture");
   getchar();
   bytes->resize(static_cast<size_t>(*width) * static_cast<size_t>(*height) * 3);
-  if (fread(bytes->data(), 1, bytes->size(), stdin) != bytes->size()) fail("the picture ends early");
+  if (fread(bytes->data(), 1, bytes->size(), stdin) != bytes->size())
+    fail("the picture ends early");
   return true;
 }
 inline void write_ppm(int width, int height, const std::vector<unsigned char>& bytes) {
@@ -108,8 +115,9 @@ class Gpu {
   template <typename... Args>
   void over_pixels(CUfunction function, int width, int height, Args... args) const {
     void* pointers[] = {static_cast<void*>(&args)..., &width, &height};
-    CU(cuLaunchKernel(function, static_cast<unsigned>((width + 15) / 16), static_cast<unsigned>((height + 15) / 16), 1, 16, 16, 1, 0, stream,
-                      pointers, nullptr));
+    CU(cuLaunchKernel(function, static_cast<unsigned>((width + 15) / 16),
+                      static_cast<unsigned>((height + 15) / 16), 1, 16, 16, 1, 0, stream, pointers,
+                      nullptr));
   }
 
   CUstream stream = nullptr;

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws scene.ppm, the picture of this example: hills, a sun, a house, a tree and a lake, with a little noise."""
+"""Draws scene.ppm, the picture of this example: hills, a sun, a house, a tree and a lake, with a
+little noise."""
 import math
 import pathlib
 
@@ -33,7 +34,8 @@ def colour(x, y):
     if y > 160 + 6 * math.sin(x * 0.03):
         return (105, 165, 80)  # meadow
     if inside_triangle(x, y, (-40, 185), (70, 70), (185, 185)):
-        return (235, 238, 245) if y < 95 + 4 * math.sin(x * 0.5) else (110, 110, 125)  # mountain with snow
+        return (235, 238, 245) if y < 95 + 4 * math.sin(x * 0.5) else (110, 110,
+                                                                       125)  # mountain with snow
     if inside_triangle(x, y, (120, 190), (190, 95), (300, 190)):
         return (130, 130, 145)
     if (x - 290) ** 2 + (y - 48) ** 2 < 26 ** 2:

@@ -3,7 +3,8 @@
 
 int main() {
   Gpu gpu("preprocess.ptx");
-  CUfunction brightness = gpu.kernel("brightness"), range = gpu.kernel("range"), stretch = gpu.kernel("stretch");
+  CUfunction brightness = gpu.kernel("brightness"), range = gpu.kernel("range"),
+             stretch = gpu.kernel("stretch");
   int width = 0, height = 0;
   std::vector<unsigned char> rgb;
   while (read_ppm(&width, &height, &rgb)) {

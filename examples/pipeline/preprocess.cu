@@ -1,5 +1,6 @@
 // Colour bytes to brightness, and a contrast stretch from the darkest and brightest pixel to 0..1.
-extern "C" __global__ void brightness(const unsigned char* rgb, float* gray, int width, int height) {
+extern "C" __global__ void brightness(const unsigned char* rgb, float* gray, int width,
+                                      int height) {
   int x = blockIdx.x * blockDim.x + threadIdx.x;
   int y = blockIdx.y * blockDim.y + threadIdx.y;
   if (x >= width || y >= height) return;
@@ -8,7 +9,8 @@ extern "C" __global__ void brightness(const unsigned char* rgb, float* gray, int
 }
 
 // Brightness is never negative, so its bits order like integers.
-extern "C" __global__ void range(const float* gray, unsigned* low, unsigned* high, int width, int height) {
+extern "C" __global__ void range(const float* gray, unsigned* low, unsigned* high, int width,
+                                 int height) {
   __shared__ unsigned block_low, block_high;
   int x = blockIdx.x * blockDim.x + threadIdx.x;
   int y = blockIdx.y * blockDim.y + threadIdx.y;
@@ -26,7 +28,8 @@ extern "C" __global__ void range(const float* gray, unsigned* low, unsigned* hig
   }
 }
 
-extern "C" __global__ void stretch(float* gray, const unsigned* low, const unsigned* high, int width, int height) {
+extern "C" __global__ void stretch(float* gray, const unsigned* low, const unsigned* high,
+                                   int width, int height) {
   int x = blockIdx.x * blockDim.x + threadIdx.x;
   int y = blockIdx.y * blockDim.y + threadIdx.y;
   if (x >= width || y >= height) return;

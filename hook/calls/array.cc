@@ -1,8 +1,8 @@
-// CUDA arrays and mipmapped arrays: making, ending and describing them. All of it waits for the proxy, since programs make
-// their arrays before the steady state; copies are in call_copy_2d.cc.
+// CUDA arrays and mipmapped arrays: making, ending and describing them. All of it waits for the
+// proxy, since programs make their arrays before the steady state; copies are in call_copy_2d.cc.
 //
-// Destroying one waits for this program's own streams first, as cuMemFree does: the proxy's thread must not wait for them,
-// because a record behind the call may be what they wait for.
+// Destroying one waits for this program's own streams first, as cuMemFree does: the proxy's thread
+// must not wait for them, because a record behind the call may be what they wait for.
 #include "hook/objects/array.h"
 
 #include <cstring>
@@ -24,12 +24,15 @@ Array* describe(Slot* slot, const CUDA_ARRAY3D_DESCRIPTOR& shape, Context* conte
   array->slot = slot;
   array->context = context;
   array->shape = shape;
-  array->element_bytes = array_element_bytes(static_cast<uint32_t>(shape.Format), shape.NumChannels);
+  array->element_bytes =
+      array_element_bytes(static_cast<uint32_t>(shape.Format), shape.NumChannels);
   array->parent = 0;
   return array;
 }
 
-CUDA_ARRAY3D_DESCRIPTOR as_3d(const CUDA_ARRAY_DESCRIPTOR& d) { return {d.Width, d.Height, 0, d.Format, d.NumChannels, 0}; }
+CUDA_ARRAY3D_DESCRIPTOR as_3d(const CUDA_ARRAY_DESCRIPTOR& d) {
+  return {d.Width, d.Height, 0, d.Format, d.NumChannels, 0};
+}
 CUDA_ARRAY3D_DESCRIPTOR as_3d(const CUDA_ARRAY3D_DESCRIPTOR& d) { return d; }
 
 // A slot of `kind` that the record built by `send(id)` makes real.
@@ -38,7 +41,8 @@ CUresult create(Kind kind, const D* descriptor, void** handle, Send send) {
   if (handle == nullptr || descriptor == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Slot* slot = objects().allocate(kind);
-  if (slot == nullptr || describe(slot, as_3d(*descriptor), current_context()) == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (slot == nullptr || describe(slot, as_3d(*descriptor), current_context()) == nullptr)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   objects().publish(slot);
   if (const CUresult r = send(slot->id); r != CUDA_SUCCESS) {
     objects().remove(slot);
@@ -93,7 +97,8 @@ CUresult adopt_part(uint64_t id, const Slot* parent, CUarray* out) {
   part->parent = parent->id;
   part->parent_kind = parent->kind;
   CUDA_ARRAY3D_DESCRIPTOR shape{};
-  if (const CUresult r = hook::cuArray3DGetDescriptor_v2(&shape, handle); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = hook::cuArray3DGetDescriptor_v2(&shape, handle); r != CUDA_SUCCESS)
+    return r;
   part->shape = shape;
   part->element_bytes = array_element_bytes(static_cast<uint32_t>(shape.Format), shape.NumChannels);
   *out = handle;
@@ -134,7 +139,8 @@ bool inside(const Array& array, const uint64_t (&origin)[3], const uint64_t (&ex
   const uint64_t element = array.element_bytes;
   if (element == 0) return false;
   const CUDA_ARRAY3D_DESCRIPTOR& s = array.shape;
-  const uint64_t size[3] = {s.Width * element, s.Height == 0 ? 1 : s.Height, s.Depth == 0 ? 1 : s.Depth};
+  const uint64_t size[3] = {s.Width * element, s.Height == 0 ? 1 : s.Height,
+                            s.Depth == 0 ? 1 : s.Depth};
   for (int i = 0; i < 3; ++i) {
     if (origin[i] > size[i] || extent[i] > size[i] - origin[i]) return false;
   }
@@ -155,19 +161,25 @@ CUresult cuArrayCreate_v2(CUarray* pHandle, const CUDA_ARRAY_DESCRIPTOR* pAlloca
 CUresult cuArray3DCreate_v2(CUarray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray) {
   return create_array<wire::cuArray3DCreate_v2>(pHandle, pAllocateArray);
 }
-CUresult cuArrayDestroy(CUarray hArray) { return destroy(Kind::kArray, hArray, &wire::cuArrayDestroy::hArray); }
-
-CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle, const CUDA_ARRAY3D_DESCRIPTOR* descriptor, unsigned int numMipmapLevels) {
-  return create(Kind::kMipmappedArray, descriptor, reinterpret_cast<void**>(pHandle), [&](uint64_t id) {
-    Request<wire::cuMipmappedArrayCreate> r;
-    r->pHandle = id;
-    std::memcpy(r->pMipmappedArrayDesc, descriptor, sizeof *descriptor);
-    r->numMipmapLevels = numMipmapLevels;
-    return r.call();
-  });
+CUresult cuArrayDestroy(CUarray hArray) {
+  return destroy(Kind::kArray, hArray, &wire::cuArrayDestroy::hArray);
 }
-CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUexternalMemory extMem,
-                                                 const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* mipmapDesc) {
+
+CUresult cuMipmappedArrayCreate(CUmipmappedArray* pHandle,
+                                const CUDA_ARRAY3D_DESCRIPTOR* descriptor,
+                                unsigned int numMipmapLevels) {
+  return create(Kind::kMipmappedArray, descriptor, reinterpret_cast<void**>(pHandle),
+                [&](uint64_t id) {
+                  Request<wire::cuMipmappedArrayCreate> r;
+                  r->pHandle = id;
+                  std::memcpy(r->pMipmappedArrayDesc, descriptor, sizeof *descriptor);
+                  r->numMipmapLevels = numMipmapLevels;
+                  return r.call();
+                });
+}
+CUresult cuExternalMemoryGetMappedMipmappedArray(
+    CUmipmappedArray* mipmap, CUexternalMemory extMem,
+    const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* mipmapDesc) {
   const Slot* memory = objects().find(Kind::kExternalMemory, extMem);
   if (memory == nullptr || mipmapDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUDA_ARRAY3D_DESCRIPTOR& shape = mipmapDesc->arrayDesc;
@@ -187,10 +199,12 @@ CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUext
   });
 }
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
-  return destroy(Kind::kMipmappedArray, hMipmappedArray, &wire::cuMipmappedArrayDestroy::hMipmappedArray);
+  return destroy(Kind::kMipmappedArray, hMipmappedArray,
+                 &wire::cuMipmappedArrayDestroy::hMipmappedArray);
 }
 
-CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray, unsigned int level) {
+CUresult cuMipmappedArrayGetLevel(CUarray* pLevelArray, CUmipmappedArray hMipmappedArray,
+                                  unsigned int level) {
   if (pLevelArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Slot* slot = objects().find(Kind::kMipmappedArray, hMipmappedArray);
   if (slot == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -228,11 +242,17 @@ CUresult to_wire(const CUarrayMapInfo& given, CUarrayMapInfo* sent) {
   const bool mipmapped = given.resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
   if (!mipmapped && given.resourceType != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
   uint64_t id = 0;
-  const void* resource = mipmapped ? static_cast<const void*>(given.resource.mipmap) : given.resource.array;
-  if (const CUresult r = id_of(mipmapped ? Kind::kMipmappedArray : Kind::kArray, resource, &id); r != CUDA_SUCCESS) return r;
+  const void* resource =
+      mipmapped ? static_cast<const void*>(given.resource.mipmap) : given.resource.array;
+  if (const CUresult r = id_of(mipmapped ? Kind::kMipmappedArray : Kind::kArray, resource, &id);
+      r != CUDA_SUCCESS)
+    return r;
   std::memcpy(&sent->resource, &id, sizeof id);
   if (given.memHandle.memHandle != 0) {
-    if (const CUresult r = id_of(Kind::kMemHandle, reinterpret_cast<const void*>(given.memHandle.memHandle), &id); r != CUDA_SUCCESS) return r;
+    if (const CUresult r =
+            id_of(Kind::kMemHandle, reinterpret_cast<const void*>(given.memHandle.memHandle), &id);
+        r != CUDA_SUCCESS)
+      return r;
     sent->memHandle.memHandle = id;
   }
   sent->deviceBitMask = 0;

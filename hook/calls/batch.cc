@@ -1,5 +1,5 @@
-// Batches of copies: checked as a whole first, then issued one by one on the stream by the ordinary paths. CUDA leaves the order within a
-// batch open, so the order of the list is as good as any.
+// Batches of copies: checked as a whole first, then issued one by one on the stream by the ordinary
+// paths. CUDA leaves the order within a batch open, so the order of the list is as good as any.
 #include "hook/memory/copy.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -24,18 +24,23 @@ CUresult batch_stream(CUstream hStream, Stream** stream) {
   return (*stream)->legacy() ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// A source that is only good during the call: pageable bytes are taken at once anyway, pinned ones are waited for.
+// A source that is only good during the call: pageable bytes are taken at once anyway, pinned ones
+// are waited for.
 CUresult settle(CUmemcpySrcAccessOrder order, CUdeviceptr src, Stream* stream) {
-  const bool wait = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL && side_of(src, Says::kNothing) == Side::kPinned;
+  const bool wait = order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL &&
+                    side_of(src, Says::kNothing) == Side::kPinned;
   return wait ? sync_stream(stream) : CUDA_SUCCESS;
 }
 
-CUresult batch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs, size_t* starts, size_t number,
-               size_t* failed, CUstream hStream) {
+CUresult batch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+               CUmemcpyAttributes* attrs, size_t* starts, size_t number, size_t* failed,
+               CUstream hStream) {
   Stream* stream = nullptr;
   *failed = kNoIndex;
-  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!managed::good_starts(starts, number, count, managed::Repeats::kRefused)) return CUDA_ERROR_INVALID_VALUE;
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attrs == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!managed::good_starts(starts, number, count, managed::Repeats::kRefused))
+    return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = batch_stream(hStream, &stream); r != CUDA_SUCCESS) return r;
   for (size_t i = 0; i < number; ++i) {
     if (!good_order(attrs[i].srcAccessOrder, attrs[i].flags)) return CUDA_ERROR_INVALID_VALUE;
@@ -48,7 +53,8 @@ CUresult batch(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count
   size_t group = 0;
   for (size_t i = 0; i < count; ++i) {
     if (group + 1 < number && starts[group + 1] == i) ++group;
-    CUresult r = copy_bytes(dsts[i], srcs[i], sizes[i], {Says::kNothing, Says::kNothing}, stream, false);
+    CUresult r =
+        copy_bytes(dsts[i], srcs[i], sizes[i], {Says::kNothing, Says::kNothing}, stream, false);
     if (r == CUDA_SUCCESS) r = settle(attrs[group].srcAccessOrder, srcs[i], stream);
     if (r == CUDA_SUCCESS) continue;
     *failed = i;
@@ -61,7 +67,8 @@ bool good_operand(const CUmemcpy3DOperand& side, const CUextent3D& extent) {
   if (side.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) return side.op.array.array != nullptr;
   if (side.type != CU_MEMCPY_OPERAND_TYPE_POINTER || side.op.ptr.ptr == 0) return false;
   const auto& p = side.op.ptr;
-  return (p.rowLength == 0 || p.rowLength >= extent.width) && (p.layerHeight == 0 || p.layerHeight >= extent.height);
+  return (p.rowLength == 0 || p.rowLength >= extent.width) &&
+         (p.layerHeight == 0 || p.layerHeight >= extent.height);
 }
 
 // Lengths are in elements: an array's, or bytes between two pointers.
@@ -70,7 +77,9 @@ CUresult element_bytes(const CUDA_MEMCPY3D_BATCH_OP& op, uint64_t* bytes) {
   for (const CUmemcpy3DOperand* side : {&op.src, &op.dst}) {
     if (side->type != CU_MEMCPY_OPERAND_TYPE_ARRAY) continue;
     CUDA_ARRAY3D_DESCRIPTOR desc{};
-    if (const CUresult r = hook::cuArray3DGetDescriptor_v2(&desc, side->op.array.array); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = hook::cuArray3DGetDescriptor_v2(&desc, side->op.array.array);
+        r != CUDA_SUCCESS)
+      return r;
     uint64_t size = 0;
     switch (desc.Format) {
       case CU_AD_FORMAT_UNSIGNED_INT8:
@@ -106,7 +115,8 @@ CUresult as_copy(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
   } else {
     copy->srcMemoryType = CU_MEMORYTYPE_UNIFIED;
     copy->srcDevice = op.src.op.ptr.ptr;
-    copy->srcPitch = (op.src.op.ptr.rowLength != 0 ? op.src.op.ptr.rowLength : op.extent.width) * element;
+    copy->srcPitch =
+        (op.src.op.ptr.rowLength != 0 ? op.src.op.ptr.rowLength : op.extent.width) * element;
     copy->srcHeight = op.src.op.ptr.layerHeight != 0 ? op.src.op.ptr.layerHeight : op.extent.height;
   }
   if (op.dst.type == CU_MEMCPY_OPERAND_TYPE_ARRAY) {
@@ -118,21 +128,24 @@ CUresult as_copy(const CUDA_MEMCPY3D_BATCH_OP& op, CUDA_MEMCPY3D* copy) {
   } else {
     copy->dstMemoryType = CU_MEMORYTYPE_UNIFIED;
     copy->dstDevice = op.dst.op.ptr.ptr;
-    copy->dstPitch = (op.dst.op.ptr.rowLength != 0 ? op.dst.op.ptr.rowLength : op.extent.width) * element;
+    copy->dstPitch =
+        (op.dst.op.ptr.rowLength != 0 ? op.dst.op.ptr.rowLength : op.extent.width) * element;
     copy->dstHeight = op.dst.op.ptr.layerHeight != 0 ? op.dst.op.ptr.layerHeight : op.extent.height;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed, unsigned long long flags, CUstream hStream) {
+CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed,
+                  unsigned long long flags, CUstream hStream) {
   Stream* stream = nullptr;
   *failed = kNoIndex;
   if (ops == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = batch_stream(hStream, &stream); r != CUDA_SUCCESS) return r;
   for (size_t i = 0; i < count; ++i) {
     const CUDA_MEMCPY3D_BATCH_OP& op = ops[i];
-    const bool good = op.extent.width != 0 && op.extent.height != 0 && op.extent.depth != 0 && good_order(op.srcAccessOrder, op.flags) &&
-                      good_operand(op.src, op.extent) && good_operand(op.dst, op.extent);
+    const bool good = op.extent.width != 0 && op.extent.height != 0 && op.extent.depth != 0 &&
+                      good_order(op.srcAccessOrder, op.flags) && good_operand(op.src, op.extent) &&
+                      good_operand(op.dst, op.extent);
     if (good) continue;
     *failed = i;
     return CUDA_ERROR_INVALID_VALUE;
@@ -141,7 +154,8 @@ CUresult batch_3d(size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, size_t* faile
     CUDA_MEMCPY3D copy;
     CUresult r = as_copy(ops[i], &copy);
     if (r == CUDA_SUCCESS) r = hook::cuMemcpy3DAsync_v2(&copy, hStream);
-    if (r == CUDA_SUCCESS && copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED) r = settle(ops[i].srcAccessOrder, copy.srcDevice, stream);
+    if (r == CUDA_SUCCESS && copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED)
+      r = settle(ops[i].srcAccessOrder, copy.srcDevice, stream);
     if (r == CUDA_SUCCESS) continue;
     *failed = i;
     return r;
@@ -157,22 +171,26 @@ CUresult tell(CUresult result, size_t failed, size_t* out) {
 
 }  // namespace
 
-CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
-                               size_t numAttrs, CUstream hStream) {
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                               CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                               CUstream hStream) {
   size_t failed = 0;
   return batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
 }
-CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
-                            size_t numAttrs, size_t* failIdx, CUstream hStream) {
+CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                            CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                            size_t* failIdx, CUstream hStream) {
   size_t failed = 0;
   const CUresult r = batch(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
   return tell(r, failed, failIdx);
 }
-CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, CUstream hStream) {
+CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                 unsigned long long flags, CUstream hStream) {
   size_t failed = 0;
   return batch_3d(numOps, opList, &failed, flags, hStream);
 }
-CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags, CUstream hStream) {
+CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx,
+                              unsigned long long flags, CUstream hStream) {
   size_t failed = 0;
   const CUresult r = batch_3d(numOps, opList, &failed, flags, hStream);
   return tell(r, failed, failIdx);

@@ -1,11 +1,14 @@
 // Host functions: the program's function runs in this process, the stream waits for it.
 //
-// The GPU writes word `reached` and then waits for word `done` (tubeHostFunc). One helper thread per process, started with
-// the first host function, takes them in the order in which they were posted per stream: it waits for `reached`, runs the
-// function, stores `done`. Functions of different streams may be ready in another order than posted, so the helper looks
-// at the head of every stream's queue and runs whichever is ready. CUDA allows callbacks to be serialised like this.
+// The GPU writes word `reached` and then waits for word `done` (tubeHostFunc). One helper thread
+// per process, started with the first host function, takes them in the order in which they were
+// posted per stream: it waits for `reached`, runs the function, stores `done`. Functions of
+// different streams may be ready in another order than posted, so the helper looks at the head of
+// every stream's queue and runs whichever is ready. CUDA allows callbacks to be serialised like
+// this.
 //
-// The same thread does the steps of graphs (graph_steps.h) and runs the destructors of user objects (call_user_object.cc).
+// The same thread does the steps of graphs (graph_steps.h) and runs the destructors of user objects
+// (call_user_object.cc).
 //
 // After a context error host functions are not run; stream callbacks are, with the error.
 #include <pthread.h>
@@ -35,7 +38,8 @@ struct HostCall {
   uint64_t value = 0;
 };
 
-// Two words and a queue for a stream that has host functions; kept while the queue is not empty, then given back.
+// Two words and a queue for a stream that has host functions; kept while the queue is not empty,
+// then given back.
 struct Lane {
   uint64_t stream_id = 0;
   Context* context = nullptr;
@@ -45,8 +49,9 @@ struct Lane {
 };
 
 struct HostThread {
-  // Rank 5: all below. A call is queued while its record is written, so that queue and ring agree on the order. Never held
-  // while waiting for the proxy, which may itself wait for work that a host function lets go on.
+  // Rank 5: all below. A call is queued while its record is written, so that queue and ring agree
+  // on the order. Never held while waiting for the proxy, which may itself wait for work that a
+  // host function lets go on.
   Lock lock;
   std::vector<Lane*> lanes;
   bool started = false;
@@ -83,8 +88,9 @@ void* run(void*) {
   Connection& c = connection();
   pthread_setname_np(pthread_self(), "tube-callbacks");
   this_thread().in_callback = true;
-  // Words have no waker: poll, faster when there was work lately. A user object may live for hours, so with nothing else
-  // to wait for the pause becomes long; calls that may end one wake the thread.
+  // Words have no waker: poll, faster when there was work lately. A user object may live for hours,
+  // so with nothing else to wait for the pause becomes long; calls that may end one wake the
+  // thread.
   constexpr uint64_t kShortNs = 20'000, kLongNs = 250'000, kIdleNs = 100'000'000;
   uint64_t pause_ns = kShortNs;
   uint32_t before = 0;
@@ -97,7 +103,8 @@ void* run(void*) {
     bool waiting = false, steps = false, objects = false;
     const uint32_t broken = shared::client_load_sticky_error(c.header());
     if (take_ready(t, broken, &call, &lane, &waiting)) {
-      if (call.callback != nullptr) call.callback(call.stream, static_cast<CUresult>(broken), call.data);
+      if (call.callback != nullptr)
+        call.callback(call.stream, static_cast<CUresult>(broken), call.data);
       if (call.function != nullptr && broken == 0) call.function(call.data);
       finish(t, lane, call.value);
       pause_ns = kShortNs;
@@ -126,7 +133,8 @@ bool start(HostThread& t) {
   return t.started;
 }
 
-// The stream's lane; an idle one of another stream is reused, because its values only grow. Lock held.
+// The stream's lane; an idle one of another stream is reused, because its values only grow. Lock
+// held.
 Lane* lane_for(HostThread& t, const Stream* stream) {
   Lane* idle = nullptr;
   for (Lane* l : t.lanes) {
@@ -146,7 +154,8 @@ Lane* lane_for(HostThread& t, const Stream* stream) {
   return idle;
 }
 
-// Queues the call and fills in its record: one value for both words, above everything either ever had. False: out of memory or words.
+// Queues the call and fills in its record: one value for both words, above everything either ever
+// had. False: out of memory or words.
 bool queue(HostThread& t, const Stream* stream, HostCall& call, wire::tubeHostFunc& record) {
   shared::Words& words = connection().words;
   Locked locked(t.lock);
@@ -170,14 +179,16 @@ CUresult post_host_call(CUstream hStream, HostCall call) {
   if (stream == nullptr) return error;
   if (capturing(stream)) {
     if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
-    return call.function != nullptr ? capture_function(stream, call.function, call.data) : forbid_capture(stream);
+    return call.function != nullptr ? capture_function(stream, call.function, call.data)
+                                    : forbid_capture(stream);
   }
   if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;
   if (!start_callbacks()) return CUDA_ERROR_OUT_OF_MEMORY;
   call.stream = hStream;
   {
     Request<wire::tubeHostFunc> r(stream);
-    if (r.sendable() && !queue(host_thread(), stream, call, *r.operator->())) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (r.sendable() && !queue(host_thread(), stream, call, *r.operator->()))
+      return CUDA_ERROR_OUT_OF_MEMORY;
     if (const CUresult posted = r.post(); posted != CUDA_SUCCESS) return posted;
   }
   wake_callbacks();
@@ -206,7 +217,8 @@ CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData) {
   return post_host_call(hStream, call);
 }
 
-CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                             unsigned int flags) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   HostCall call;
   call.callback = callback;

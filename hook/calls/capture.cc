@@ -1,8 +1,9 @@
-// Stream capture: the proxy's stream captures in relaxed mode; which streams take part, and the stricter modes, are kept
-// here, because they are rules about the threads of this process.
+// Stream capture: the proxy's stream captures in relaxed mode; which streams take part, and the
+// stricter modes, are kept here, because they are rules about the threads of this process.
 //
-// A capture spreads as natively: an event recorded in a capturing stream carries the capture to every stream that waits
-// for it. A call that is unsafe for a capture invalidates it; ending it then answers 901 as the driver does.
+// A capture spreads as natively: an event recorded in a capturing stream carries the capture to
+// every stream that waits for it. A call that is unsafe for a capture invalidates it; ending it
+// then answers 901 as the driver does.
 #include <algorithm>
 #include <cstring>
 #include <deque>
@@ -16,15 +17,17 @@
 
 namespace tube::hook {
 
-// Never freed, for an event keeps a pointer to the capture it was recorded in; but reused, for programs capture step after
-// step. Whoever holds a pointer for longer than a call holds the id too, which no second capture has.
+// Never freed, for an event keeps a pointer to the capture it was recorded in; but reused, for
+// programs capture step after step. Whoever holds a pointer for longer than a call holds the id
+// too, which no second capture has.
 struct Capture {
   std::atomic<uint64_t> id{0};
   CUstreamCaptureMode mode{};
   const Thread* thread = nullptr;
   Stream* origin = nullptr;
-  CUgraph graph = nullptr;             // captured into a graph of the program's
-  std::atomic<CUgraph> told{nullptr};  // what cuStreamGetCaptureInfo called the graph that is being made
+  CUgraph graph = nullptr;  // captured into a graph of the program's
+  std::atomic<CUgraph> told{
+      nullptr};  // what cuStreamGetCaptureInfo called the graph that is being made
   std::atomic<bool> invalid{false};
   std::atomic<bool> active{true};
   std::vector<Stream*> streams;  // under g_captures.lock
@@ -44,15 +47,17 @@ Captures& captures() {
 }
 std::atomic<uint64_t> g_next_capture{1};
 constexpr size_t kMaxDependencies = 2048;  // of one capture into a graph: what a record holds
-// So many captures must have ended before one is used again: a thread that is about to break the capture of its stream
-// while another thread ends that capture must not break a new one.
+// So many captures must have ended before one is used again: a thread that is about to break the
+// capture of its stream while another thread ends that capture must not break a new one.
 constexpr size_t kRest = 64;
 
 bool forbids(const Capture& c, const Thread& thread) {
-  if (c.mode == CU_STREAM_CAPTURE_MODE_RELAXED || !c.active.load(std::memory_order_relaxed)) return false;
+  if (c.mode == CU_STREAM_CAPTURE_MODE_RELAXED || !c.active.load(std::memory_order_relaxed))
+    return false;
   if (thread.capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   if (c.thread == &thread) return true;
-  return thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && c.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return thread.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+         c.mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 }
 
 void join(Capture* capture, Stream* stream) {
@@ -65,7 +70,8 @@ void join(Capture* capture, Stream* stream) {
 void dissolve(Capture* capture) {
   Locked locked(captures().lock);
   for (Stream* s : capture->streams) {
-    if (s->capture.load(std::memory_order_relaxed) == capture) s->capture.store(nullptr, std::memory_order_release);
+    if (s->capture.load(std::memory_order_relaxed) == capture)
+      s->capture.store(nullptr, std::memory_order_release);
   }
   capture->streams.clear();
   capture->active.store(false, std::memory_order_release);
@@ -83,7 +89,8 @@ Capture* fresh_capture() {
 
 // Whether the capture that an event was recorded in goes on.
 bool goes_on(const Capture& capture, uint64_t id) {
-  return capture.active.load(std::memory_order_acquire) && capture.id.load(std::memory_order_acquire) == id;
+  return capture.active.load(std::memory_order_acquire) &&
+         capture.id.load(std::memory_order_acquire) == id;
 }
 
 bool is_plain(const CUgraphEdgeData& edge) {
@@ -91,25 +98,30 @@ bool is_plain(const CUgraphEdgeData& edge) {
   return std::memcmp(&edge, &kPlain, sizeof kPlain) == 0;
 }
 
-bool valid_mode(CUstreamCaptureMode mode) { return static_cast<unsigned>(mode) <= CU_STREAM_CAPTURE_MODE_RELAXED; }
+bool valid_mode(CUstreamCaptureMode mode) {
+  return static_cast<unsigned>(mode) <= CU_STREAM_CAPTURE_MODE_RELAXED;
+}
 
 CUresult begin_checks(Stream* stream, CUstreamCaptureMode mode) {
   if (!valid_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
   if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
-  Mark before;  // once it captures, nothing can be signalled on it: whoever waits for its earlier work needs this
+  Mark before;  // once it captures, nothing can be signalled on it: whoever waits for its earlier
+                // work needs this
   return mark_stream(stream, &before);
 }
 
-// Before the proxy captures: from the record that begins it on, nobody may put a signal or a free of kept memory into this stream any
-// more, which other threads do at their synchronising calls (mark_stream looks again under the producer lock).
+// Before the proxy captures: from the record that begins it on, nobody may put a signal or a free
+// of kept memory into this stream any more, which other threads do at their synchronising calls
+// (mark_stream looks again under the producer lock).
 Capture* begin(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
   Capture* capture = nullptr;
   {
     Locked locked(captures().lock);
     capture = fresh_capture();
     if (capture == nullptr) return nullptr;
-    capture->id.store(g_next_capture.fetch_add(1, std::memory_order_relaxed), std::memory_order_release);
+    capture->id.store(g_next_capture.fetch_add(1, std::memory_order_relaxed),
+                      std::memory_order_release);
     capture->mode = mode;
     capture->graph = graph;
     capture->thread = &this_thread();
@@ -118,7 +130,8 @@ Capture* begin(Stream* stream, CUstreamCaptureMode mode, CUgraph graph) {
     capture->told.store(nullptr, std::memory_order_relaxed);
     capture->active.store(true, std::memory_order_release);
     captures().active.push_back(capture);
-    g_active_count.store(static_cast<uint32_t>(captures().active.size()), std::memory_order_release);
+    g_active_count.store(static_cast<uint32_t>(captures().active.size()),
+                         std::memory_order_release);
   }
   join(capture, stream);
   return capture;
@@ -228,16 +241,20 @@ CUresult ask_captured_event(Event* event) {
   }
   // Of a capture that is over or broken the event says nothing any more.
   if (capture == nullptr || !goes_on(*capture, id)) return CUDA_ERROR_INVALID_VALUE;
-  return capture->invalid.exchange(true, std::memory_order_acq_rel) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_CAPTURED_EVENT;
+  return capture->invalid.exchange(true, std::memory_order_acq_rel) ? CUDA_ERROR_INVALID_VALUE
+                                                                    : CUDA_ERROR_CAPTURED_EVENT;
 }
 
 CUresult capture_broken(const Stream* stream) {
   const Capture* capture = stream->capture.load(std::memory_order_acquire);
-  return capture != nullptr && capture->invalid.load(std::memory_order_acquire) ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  return capture != nullptr && capture->invalid.load(std::memory_order_acquire)
+             ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+             : CUDA_SUCCESS;
 }
 
 void operation_refused(const Stream* stream) {
-  if (Capture* capture = stream->capture.load(std::memory_order_acquire)) capture->invalid.store(true, std::memory_order_release);
+  if (Capture* capture = stream->capture.load(std::memory_order_acquire))
+    capture->invalid.store(true, std::memory_order_release);
 }
 
 CUresult admit_operation(const Stream* stream) {
@@ -253,13 +270,15 @@ void end_capture_of_destroyed(Stream* stream) {
     dissolve(capture);
     return;
   }
-  // The capture goes on without a stream that had joined it; whether work is left unjoined in it, the driver says at its end.
+  // The capture goes on without a stream that had joined it; whether work is left unjoined in it,
+  // the driver says at its end.
   Locked locked(captures().lock);
   std::erase(capture->streams, stream);
   stream->capture.store(nullptr, std::memory_order_release);
 }
 
-// ---- the calls --------------------------------------------------------------------------------------------------------
+// ---- the calls
+// --------------------------------------------------------------------------------------------------------
 
 CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
   CUresult error = CUDA_SUCCESS;
@@ -279,20 +298,26 @@ CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
   return result;
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
-                                     size_t numDependencies, CUstreamCaptureMode mode) {
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                     const CUgraphNode* dependencies,
+                                     const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                     CUstreamCaptureMode mode) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   if (const CUresult r = begin_checks(stream, mode); r != CUDA_SUCCESS) return r;
   uint64_t graph = 0;
-  if (hGraph == nullptr || id_of(Kind::kGraph, hGraph, &graph) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (hGraph == nullptr || id_of(Kind::kGraph, hGraph, &graph) != CUDA_SUCCESS)
+    return CUDA_ERROR_INVALID_VALUE;
   if (numDependencies != 0 && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (numDependencies > kMaxDependencies) return CUDA_ERROR_NOT_SUPPORTED;
   IdList nodes;
-  if (nodes.fill(Kind::kGraphNode, dependencies, numDependencies) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  if (nodes.fill(Kind::kGraphNode, dependencies, numDependencies) != CUDA_SUCCESS)
+    return CUDA_ERROR_INVALID_VALUE;
   const auto node_bytes = static_cast<uint32_t>(numDependencies * 8);
-  const auto edge_bytes = dependencyData == nullptr ? 0u : static_cast<uint32_t>(numDependencies * sizeof(CUgraphEdgeData));
+  const auto edge_bytes = dependencyData == nullptr
+                              ? 0u
+                              : static_cast<uint32_t>(numDependencies * sizeof(CUgraphEdgeData));
   Capture* capture = begin(stream, mode, hGraph);
   if (capture == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result;
@@ -300,14 +325,17 @@ CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUg
     Request<wire::tubeBeginCaptureToGraph> r(stream, blob_room(node_bytes) + blob_room(edge_bytes));
     r->stream = stream->id;
     r->graph = graph;
-    if (node_bytes != 0) r.put(&wire::tubeBeginCaptureToGraph::dependencies, nodes.data(), node_bytes);
+    if (node_bytes != 0)
+      r.put(&wire::tubeBeginCaptureToGraph::dependencies, nodes.data(), node_bytes);
     if (edge_bytes != 0) r.put(&wire::tubeBeginCaptureToGraph::edges, dependencyData, edge_bytes);
     result = r.call();
   }
   if (result != CUDA_SUCCESS) dissolve(capture);
   return result;
 }
-CUresult cuStreamBeginCapture(CUstream hStream) { return hook::cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
+CUresult cuStreamBeginCapture(CUstream hStream) {
+  return hook::cuStreamBeginCapture_v2(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
 
 CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   CUresult error = CUDA_SUCCESS;
@@ -322,14 +350,17 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   }
   *phGraph = nullptr;
   // By the wrong thread it ends too, and nothing comes of it.
-  const bool wrong_thread = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread();
-  // A capture into the program's own graph ends with that graph, which stays the program's whatever the outcome.
+  const bool wrong_thread =
+      capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread();
+  // A capture into the program's own graph ends with that graph, which stays the program's whatever
+  // the outcome.
   const bool own_graph = capture->graph != nullptr;
   void* handle = capture->graph;
   uint64_t graph = 0;
   if (own_graph) {
     if (id_of(Kind::kGraph, handle, &graph) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  } else if (handle = capture->told.load(std::memory_order_acquire); handle == nullptr || id_of(Kind::kGraph, handle, &graph) != CUDA_SUCCESS) {
+  } else if (handle = capture->told.load(std::memory_order_acquire);
+             handle == nullptr || id_of(Kind::kGraph, handle, &graph) != CUDA_SUCCESS) {
     graph = new_id(Kind::kGraph, &handle);
     if (graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -348,7 +379,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
       r->hGraph = graph;
       (void)r.post();
     }
-    result = wrong_thread ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    result = wrong_thread ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+                          : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   if (result != CUDA_SUCCESS) {
     if (!own_graph) drop(Kind::kGraph, graph);
@@ -366,7 +398,9 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
   if (stream == nullptr) return error;
   if (g_active_count.load(std::memory_order_acquire) == 0) return CUDA_SUCCESS;
   if (const Capture* capture = stream->capture.load(std::memory_order_acquire)) {
-    *captureStatus = capture->invalid.load(std::memory_order_acquire) ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    *captureStatus = capture->invalid.load(std::memory_order_acquire)
+                         ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                         : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return CUDA_SUCCESS;
   }
   if (!stream->legacy()) return CUDA_SUCCESS;
@@ -381,18 +415,24 @@ CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* captureSta
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Thread& thread = this_thread();  // a mode that is none is taken too; here it counts as thread-local
+  Thread& thread =
+      this_thread();  // a mode that is none is taken too; here it counts as thread-local
   const CUstreamCaptureMode before = thread.capture_mode;
   thread.capture_mode = *mode;
   *mode = before;
   return CUDA_SUCCESS;
 }
 
-// graph_out and dependencies are only known to the proxy; who asks for them gets them by a round trip.
-CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                                   const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
+// graph_out and dependencies are only known to the proxy; who asks for them gets them by a round
+// trip.
+CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                   cuuint64_t* id_out, CUgraph* graph_out,
+                                   const CUgraphNode** dependencies_out,
+                                   const CUgraphEdgeData** edgeData_out,
+                                   size_t* numDependencies_out) {
   if (captureStatus_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult r = hook::cuStreamIsCapturing(hStream, captureStatus_out); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = hook::cuStreamIsCapturing(hStream, captureStatus_out); r != CUDA_SUCCESS)
+    return r;
   if (*captureStatus_out != CU_STREAM_CAPTURE_STATUS_ACTIVE) {
     return CUDA_SUCCESS;
   }
@@ -401,23 +441,31 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* capt
   const Capture* capture = stream->capture.load(std::memory_order_acquire);
   if (capture == nullptr) return CUDA_SUCCESS;
   if (id_out != nullptr) *id_out = capture->id.load(std::memory_order_relaxed);
-  if (graph_out == nullptr && dependencies_out == nullptr && numDependencies_out == nullptr) return CUDA_SUCCESS;
+  if (graph_out == nullptr && dependencies_out == nullptr && numDependencies_out == nullptr)
+    return CUDA_SUCCESS;
   return capture_graph_info(stream, graph_out, dependencies_out, edgeData_out, numDependencies_out);
 }
 
-CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                                   const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
-  return hook::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out);
+CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                   cuuint64_t* id_out, CUgraph* graph_out,
+                                   const CUgraphNode** dependencies_out,
+                                   size_t* numDependencies_out) {
+  return hook::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, graph_out,
+                                         dependencies_out, nullptr, numDependencies_out);
 }
 
-CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out) {
+CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                cuuint64_t* id_out) {
   if (id_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return hook::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr, nullptr);
+  return hook::cuStreamGetCaptureInfo_v3(hStream, captureStatus_out, id_out, nullptr, nullptr,
+                                         nullptr, nullptr);
 }
 
-CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNode** dependencies_out, const CUgraphEdgeData** edges_out,
+CUresult capture_graph_info(Stream* stream, CUgraph* graph_out,
+                            const CUgraphNode** dependencies_out, const CUgraphEdgeData** edges_out,
                             size_t* count_out) {
-  // The driver keeps these arrays in the stream until its next operation; here they belong to the calling thread.
+  // The driver keeps these arrays in the stream until its next operation; here they belong to the
+  // calling thread.
   thread_local constinit CUgraphNode t_nodes[256] = {};
   thread_local constinit CUgraphEdgeData t_edges[256] = {};
   wire::tubeCaptureInfo_reply reply{};
@@ -432,7 +480,8 @@ CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNod
   if (graph_out != nullptr) {
     *graph_out = static_cast<CUgraph>(adopt(Kind::kGraph, reply.graph));
     Capture* capture = stream->capture.load(std::memory_order_acquire);
-    if (capture != nullptr && capture->graph == nullptr) capture->told.store(*graph_out, std::memory_order_release);
+    if (capture != nullptr && capture->graph == nullptr)
+      capture->told.store(*graph_out, std::memory_order_release);
   }
   const auto nodes = blobs.get(reply.dependencies);
   const size_t count = nodes.size() / 8;
@@ -443,7 +492,9 @@ CUresult capture_graph_info(Stream* stream, CUgraph* graph_out, const CUgraphNod
   const auto edges = blobs.get(reply.edges);
   std::memset(t_edges, 0, count * sizeof t_edges[0]);
   if (edges.size() == count * sizeof t_edges[0]) std::memcpy(t_edges, edges.data(), edges.size());
-  if (dependencies_out != nullptr && edges_out == nullptr && !std::all_of(t_edges, t_edges + count, is_plain)) return CUDA_ERROR_LOSSY_QUERY;
+  if (dependencies_out != nullptr && edges_out == nullptr &&
+      !std::all_of(t_edges, t_edges + count, is_plain))
+    return CUDA_ERROR_LOSSY_QUERY;
   if (dependencies_out != nullptr) *dependencies_out = t_nodes;
   if (edges_out != nullptr) *edges_out = t_edges;
   if (count_out != nullptr) *count_out = count;

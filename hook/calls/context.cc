@@ -1,19 +1,21 @@
-// Contexts: per-thread stacks, primary contexts and their counts, created contexts as names for a share of the proxy's.
+// Contexts: per-thread stacks, primary contexts and their counts, created contexts as names for a
+// share of the proxy's.
 //
-// All of it is bookkeeping of this process. The proxy hears of a created context (so that it can keep its streams and
-// allocations apart) and of a primary reset, which frees what this program made there.
+// All of it is bookkeeping of this process. The proxy hears of a created context (so that it can
+// keep its streams and allocations apart) and of a primary reset, which frees what this program
+// made there.
 #include <cstring>
 #include <new>
 
+#include "hook/graphs/update_proofs.h"
+#include "hook/memory/host_fork.h"
+#include "hook/memory/memory_map.h"
 #include "hook/objects/array.h"
 #include "hook/objects/context.h"
 #include "hook/objects/device_output.h"
-#include "hook/memory/host_fork.h"
 #include "hook/objects/kernels.h"
-#include "hook/memory/memory_map.h"
 #include "hook/objects/peers.h"
 #include "hook/objects/support.h"
-#include "hook/graphs/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 #include "sharedmem/accessors.h"
 
@@ -24,18 +26,23 @@ constexpr unsigned kFlagMask = CU_CTX_FLAGS_MASK;
 
 Context* primary_of(CUdevice device) {
   Process& p = process();
-  return device >= 0 && static_cast<uint32_t>(device) < p.device_count ? p.primaries[device] : nullptr;
+  return device >= 0 && static_cast<uint32_t>(device) < p.device_count ? p.primaries[device]
+                                                                       : nullptr;
 }
 
 bool valid_flags(unsigned flags) {
   const unsigned schedule = flags & CU_CTX_SCHED_MASK;
-  return (flags & ~kFlagMask) == 0 && (schedule & (schedule - 1)) == 0;  // at most one kind of waiting
+  return (flags & ~kFlagMask) == 0 &&
+         (schedule & (schedule - 1)) == 0;  // at most one kind of waiting
 }
 
-CUresult broken() { return static_cast<CUresult>(shared::client_load_sticky_error(connection().header())); }
+CUresult broken() {
+  return static_cast<CUresult>(shared::client_load_sticky_error(connection().header()));
+}
 
-// What was made in the context is forgotten before the record that ends it: what other threads, in other contexts, give back of kept
-// memory or get at the same addresses comes before it or is not of this context.
+// What was made in the context is forgotten before the record that ends it: what other threads, in
+// other contexts, give back of kept memory or get at the same addresses comes before it or is not
+// of this context.
 void forget_contents(Context* context, Retired* gone) {
   context->epoch.fetch_add(1, std::memory_order_acq_rel);
   forget_all_updates();
@@ -48,8 +55,9 @@ void forget_contents(Context* context, Retired* gone) {
   forget_arrays(context, gone);
 }
 
-// Everything the program made in a primary context goes; handles become invalid. `life` is held; its work was waited for before, as that
-// may need other threads which want the lock. What came since the proxy waits for.
+// Everything the program made in a primary context goes; handles become invalid. `life` is held;
+// its work was waited for before, as that may need other threads which want the lock. What came
+// since the proxy waits for.
 CUresult reset_primary(Context* context) {
   Retired gone(objects());
   forget_contents(context, &gone);
@@ -114,17 +122,20 @@ Context* new_context(Context* primary, unsigned flags) {
   c->legacy.context = c;
   c->legacy.unique = next_unique();
   c->legacy.word = 0;
-  c->legacy.posted = c->legacy.signalled = c->legacy.uploads_until = c->legacy.value = c->blocking_posted = 0;
+  c->legacy.posted = c->legacy.signalled = c->legacy.uploads_until = c->legacy.value =
+      c->blocking_posted = 0;
   return c;
 }
 
-// ---- primary contexts -------------------------------------------------------------------------------------------------
+// ---- primary contexts
+// -------------------------------------------------------------------------------------------------
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Context* context = primary_of(dev);
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  Locked life(context->life);  // another thread may be releasing the last reference: then it ends first
+  Locked life(
+      context->life);  // another thread may be releasing the last reference: then it ends first
   // A context that a fault ended may be reset, but not had again (H200, 13.0).
   if (!context->live.load(std::memory_order_acquire) && broken() != CUDA_SUCCESS) return broken();
   context->retains.fetch_add(1, std::memory_order_acq_rel);
@@ -139,7 +150,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   if (context->retains.load(std::memory_order_acquire) == 1) (void)sync_context(context);
   Locked life(context->life);
   if (context->retains.load(std::memory_order_relaxed) <= 0) return CUDA_ERROR_INVALID_CONTEXT;
-  return context->retains.fetch_sub(1, std::memory_order_acq_rel) == 1 ? reset_primary(context) : CUDA_SUCCESS;
+  return context->retains.fetch_sub(1, std::memory_order_acq_rel) == 1 ? reset_primary(context)
+                                                                       : CUDA_SUCCESS;
 }
 
 static CUresult reset_device(CUdevice dev, bool drops_references) {
@@ -147,7 +159,8 @@ static CUresult reset_device(CUdevice dev, bool drops_references) {
   if (context == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   if (context->retains.load(std::memory_order_acquire) != 0) (void)sync_context(context);
   Locked life(context->life);
-  const CUresult r = context->retains.load(std::memory_order_relaxed) == 0 ? CUDA_SUCCESS : reset_primary(context);
+  const CUresult r =
+      context->retains.load(std::memory_order_relaxed) == 0 ? CUDA_SUCCESS : reset_primary(context);
   if (drops_references) context->retains.store(0, std::memory_order_release);
   return r;
 }
@@ -162,7 +175,8 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-// The first versions: one release too many is no error, a reset drops the references, flags are for a context to come.
+// The first versions: one release too many is no error, a reset drops the references, flags are for
+// a context to come.
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
   const CUresult r = hook::cuDevicePrimaryCtxRelease_v2(dev);
   return r == CUDA_ERROR_INVALID_CONTEXT ? CUDA_SUCCESS : r;
@@ -172,7 +186,8 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev) { return reset_device(dev, true);
 
 CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
   const Context* context = primary_of(dev);
-  if (context != nullptr && valid_flags(flags) && context->live.load(std::memory_order_acquire)) return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
+  if (context != nullptr && valid_flags(flags) && context->live.load(std::memory_order_acquire))
+    return CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
   return hook::cuDevicePrimaryCtxSetFlags_v2(dev, flags);
 }
 
@@ -185,7 +200,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* acti
   return CUDA_SUCCESS;
 }
 
-// ---- the thread's stack -----------------------------------------------------------------------------------------------
+// ---- the thread's stack
+// -----------------------------------------------------------------------------------------------
 
 CUresult cuCtxGetCurrent(CUcontext* pctx) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -209,7 +225,8 @@ CUresult cuCtxSetCurrent(CUcontext ctx) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
   Context* context = find_context_or_gone(ctx);
-  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr)
+    return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
   return push_context(context) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -221,18 +238,26 @@ CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
   return CUDA_SUCCESS;
 }
 
-// ---- created contexts -------------------------------------------------------------------------------------------------
+// ---- created contexts
+// -------------------------------------------------------------------------------------------------
 
-CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) { return create_context(pctx, flags, dev); }
-// Affinity and graphics-compute contexts divide the GPU between processes, which needs a context of one's own.
-CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
+CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
+  return create_context(pctx, flags, dev);
+}
+// Affinity and graphics-compute contexts divide the GPU between processes, which needs a context of
+// one's own.
+CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
+                        unsigned int flags, CUdevice dev) {
   if (numParams > 0 && paramsArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (numParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create_context(pctx, flags, dev);
 }
-CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
-  if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-  if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags,
+                        CUdevice dev) {
+  if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams > 0)
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
   return create_context(pctx, flags, dev);
 }
 
@@ -241,7 +266,8 @@ CUresult end_context(CUcontext handle) {
   if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   const CUresult finished = sync_context(context);
   Locked life(context->life);
-  if (find_context(handle) != context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another thread was faster
+  if (find_context(handle) != context)
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another thread was faster
   context->alive.store(false, std::memory_order_release);
   Retired gone(objects());
   forget_contents(context, &gone);
@@ -258,13 +284,16 @@ CUresult end_context(CUcontext handle) {
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
   Context* context = find_context(ctx);
-  if (context == nullptr && objects().gone(Kind::kContext, ctx)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
+  if (context == nullptr && objects().gone(Kind::kContext, ctx))
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (context == nullptr)
+    return ctx == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_CONTEXT;
   if (context->primary || context->green != nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return end_context(ctx);
 }
 
-// ---- queries ----------------------------------------------------------------------------------------------------------
+// ---- queries
+// ----------------------------------------------------------------------------------------------------------
 
 CUresult cuCtxGetDevice(CUdevice* device) {
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -285,8 +314,10 @@ CUresult cuCtxGetFlags(unsigned int* flags) {
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = current_context();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  // Mapping host memory is always on; the driver says so here, of the primary context only, and not in its state (H200, 13.0).
-  *flags = context->flags.load(std::memory_order_relaxed) | (context->primary ? unsigned{CU_CTX_MAP_HOST} : 0u);
+  // Mapping host memory is always on; the driver says so here, of the primary context only, and not
+  // in its state (H200, 13.0).
+  *flags = context->flags.load(std::memory_order_relaxed) |
+           (context->primary ? unsigned{CU_CTX_MAP_HOST} : 0u);
   return CUDA_SUCCESS;
 }
 
@@ -299,7 +330,8 @@ CUresult cuCtxSetFlags(unsigned int flags) {
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long* ctxId) {
   if (ctxId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = ctx == nullptr ? current_context() : find_context(ctx);
-  if (context == nullptr) return ctx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (context == nullptr)
+    return ctx == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *ctxId = context->unique;
   return CUDA_SUCCESS;
 }
@@ -333,7 +365,8 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   return CUDA_SUCCESS;
 }
 
-// ---- limits: set once for everybody by the proxy, remembered per program there ---------------------------------------
+// ---- limits: set once for everybody by the proxy, remembered per program there
+// ---------------------------------------
 
 namespace {
 CUresult limit_call(bool set, CUlimit limit, uint64_t value, uint64_t* out) {
@@ -354,7 +387,8 @@ CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   const auto id = static_cast<uint32_t>(limit);
   if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
   // Asked hundreds of times by one library; a limit only changes by our own calls.
-  if (current_context()->info().limit_results[id] != 0) return static_cast<CUresult>(current_context()->info().limit_results[id]);
+  if (current_context()->info().limit_results[id] != 0)
+    return static_cast<CUresult>(current_context()->info().limit_results[id]);
   const uint64_t value = current_context()->limits[id].load(std::memory_order_relaxed);
   *pvalue = value != 0 ? value - 1 : current_context()->info().limits[id];
   return CUDA_SUCCESS;
@@ -364,14 +398,17 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   const auto id = static_cast<uint32_t>(limit);
   if (id >= info::kLimitCount) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && has_printed(current_context())) return CUDA_ERROR_INVALID_VALUE;
+  if (limit == CU_LIMIT_PRINTF_FIFO_SIZE && has_printed(current_context()))
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t now = value;
   const CUresult result = limit_call(true, limit, value, &now);
-  if (result == CUDA_SUCCESS) current_context()->limits[id].store(now + 1, std::memory_order_relaxed);
+  if (result == CUDA_SUCCESS)
+    current_context()->limits[id].store(now + 1, std::memory_order_relaxed);
   return result;
 }
 
-// ---- synchronising ----------------------------------------------------------------------------------------------------
+// ---- synchronising
+// ----------------------------------------------------------------------------------------------------
 
 CUresult cuCtxSynchronize(void) {
   if (const CUresult r = forbid_context_sync(current_context()); r != CUDA_SUCCESS) return r;

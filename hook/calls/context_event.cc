@@ -1,8 +1,9 @@
 // Events of a whole context, usage counts, and settings that no GPU has any more.
 //
-// An event of all activities: one hidden stream per context, its collector, waits for a record of every other stream, and
-// the program's event is recorded there. The wait for an event by a whole context is a wait of each of its streams; a
-// stream that is created later waits for nothing. Both cost a few posted records per stream.
+// An event of all activities: one hidden stream per context, its collector, waits for a record of
+// every other stream, and the program's event is recorded there. The wait for an event by a whole
+// context is a wait of each of its streams; a stream that is created later waits for nothing. Both
+// cost a few posted records per stream.
 #include "hook/objects/context.h"
 #include "hook/objects/kernels.h"
 #include "hook/objects/support.h"
@@ -11,13 +12,16 @@
 namespace tube::hook {
 namespace {
 
-constinit Lock g_collecting;  // rank 0: `collector` and `joint` of all contexts; held while records are posted
+constinit Lock
+    g_collecting;  // rank 0: `collector` and `joint` of all contexts; held while records are posted
 
 // Made when first needed, and again after a reset of the context.
 CUresult ensure_collector(Context* context) {
   if (context->collector == nullptr || context->collector->id != context->collector_id ||
       objects().find(Kind::kStream, context->collector->handle()) != context->collector->slot) {
-    if (const CUresult r = create_stream(context, CU_STREAM_NON_BLOCKING, 0, &context->collector); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = create_stream(context, CU_STREAM_NON_BLOCKING, 0, &context->collector);
+        r != CUDA_SUCCESS)
+      return r;
     context->collector_id = context->collector->id;
     context->joint = nullptr;
   }
@@ -41,7 +45,8 @@ CUresult for_each_stream(Context* context, Visit visit) {
 
 CUresult record_context_event(Context* context, CUevent hEvent) {
   Event* event = find_event(hEvent);
-  if (event == nullptr || base_context(event->context) != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr || base_context(event->context) != base_context(context))
+    return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = forbid_context_sync(context); r != CUDA_SUCCESS) return r;
   Locked locked(g_collecting);
   if (const CUresult r = ensure_collector(context); r != CUDA_SUCCESS) return r;
@@ -76,7 +81,8 @@ CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : wait_context_event(context, hEvent);
 }
 
-// ---- usage counts -----------------------------------------------------------------------------------------------------
+// ---- usage counts
+// -----------------------------------------------------------------------------------------------------
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -89,10 +95,12 @@ CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
 CUresult cuCtxDetach(CUcontext ctx) {
   Context* context = current_context();
   if (context->handle() != ctx) return CUDA_ERROR_INVALID_CONTEXT;
-  return context->attached.fetch_sub(1, std::memory_order_acq_rel) > 1 ? CUDA_SUCCESS : hook::cuCtxDestroy_v2(ctx);
+  return context->attached.fetch_sub(1, std::memory_order_acq_rel) > 1 ? CUDA_SUCCESS
+                                                                       : hook::cuCtxDestroy_v2(ctx);
 }
 
-// ---- settings of older GPUs -------------------------------------------------------------------------------------------
+// ---- settings of older GPUs
+// -------------------------------------------------------------------------------------------
 
 // Shared memory banks have been four bytes wide since compute capability 5.0.
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
@@ -102,7 +110,9 @@ CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
 }
 
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
-  return static_cast<unsigned>(config) > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return static_cast<unsigned>(config) > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
 }
 
 CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
@@ -114,7 +124,8 @@ CUresult cuCtxGetExecAffinity(CUexecAffinityParam* pExecAffinity, CUexecAffinity
   if (pExecAffinity == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_EXEC_AFFINITY_TYPE_SM_COUNT) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   pExecAffinity->type = type;
-  pExecAffinity->param.smCount.val = static_cast<unsigned>(current_context()->info().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
+  pExecAffinity->param.smCount.val = static_cast<unsigned>(
+      current_context()->info().attributes[CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT]);
   return CUDA_SUCCESS;
 }
 

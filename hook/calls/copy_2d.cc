@@ -1,17 +1,18 @@
-// Copies with pitches, in two and three dimensions, and all copies with CUDA arrays. Both sides visible to the GPU: one
-// record. A pageable side goes through staging chunks, packed tightly, as many rows at a time as a chunk holds; rows longer
-// than a chunk go piece by piece.
+// Copies with pitches, in two and three dimensions, and all copies with CUDA arrays. Both sides
+// visible to the GPU: one record. A pageable side goes through staging chunks, packed tightly, as
+// many rows at a time as a chunk holds; rows longer than a chunk go piece by piece.
 //
-// An array is visible to the GPU and has no address: its side of a record is its id. A region that surely lies in the array
-// is posted; any other one waits for the driver's answer, so that its error shows at the call.
+// An array is visible to the GPU and has no address: its side of a record is its id. A region that
+// surely lies in the array is posted; any other one waits for the driver's answer, so that its
+// error shows at the call.
 #include <algorithm>
 #include <cstring>
 
+#include "hook/graphs/graph_steps.h"
+#include "hook/memory/copy.h"
 #include "hook/objects/array.h"
 #include "hook/objects/capture.h"
-#include "hook/memory/copy.h"
 #include "hook/objects/device_output.h"
-#include "hook/graphs/graph_steps.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -29,7 +30,9 @@ struct Box {
   uint64_t height = 0;           // rows per slice
   uint64_t origin[3] = {};
 
-  uint64_t row(uint64_t y, uint64_t z) const { return base + ((origin[2] + z) * height + origin[1] + y) * pitch + origin[0]; }
+  uint64_t row(uint64_t y, uint64_t z) const {
+    return base + ((origin[2] + z) * height + origin[1] + y) * pitch + origin[0];
+  }
   uint32_t kind() const { return array != nullptr ? kArrayId : kAddress; }
   uint64_t place() const { return array != nullptr ? array->id() : base; }
 };
@@ -78,7 +81,8 @@ CUresult post_piece(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu,
   r->dst = to_gpu ? place : chunk_address;
   if (gpu.array != nullptr) {
     uint64_t* origin = to_gpu ? r->dst_origin : r->src_origin;
-    origin[0] = gpu.origin[0] + p.x, origin[1] = gpu.origin[1] + p.y, origin[2] = gpu.origin[2] + p.z;
+    origin[0] = gpu.origin[0] + p.x, origin[1] = gpu.origin[1] + p.y,
+    origin[2] = gpu.origin[2] + p.z;
   }
   r->src_pitch = to_gpu ? p.width : gpu.pitch;
   r->dst_pitch = to_gpu ? gpu.pitch : p.width;
@@ -96,21 +100,28 @@ CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& 
   shared::ChunkPool& pool = connection().chunks;
   const shared::Probe probe{probe_for_faults, stream};
   uint32_t chunk = 0;
-  if (const shared::WaitResult got = pool.claim(&chunk, probe); got != shared::WaitResult::kDone) return chunk_wait_code(got);
+  if (const shared::WaitResult got = pool.claim(&chunk, probe); got != shared::WaitResult::kDone)
+    return chunk_wait_code(got);
   if (to_gpu) {
     for (uint64_t i = 0; i < p.rows; ++i) {
-      std::memcpy(pool.data(chunk) + i * p.width, reinterpret_cast<const void*>(job.src.row(p.y + i, p.z) + p.x), p.width);
+      std::memcpy(pool.data(chunk) + i * p.width,
+                  reinterpret_cast<const void*>(job.src.row(p.y + i, p.z) + p.x), p.width);
     }
     pool.hand_over(chunk);
   }
   if (const CUresult r = post_piece(job, stream, chunk, to_gpu, p); r != CUDA_SUCCESS) {
-    if (!to_gpu) pool.release(chunk);  // on the way to the GPU the other side hands it back, refused or not: it may be another thread's by now
+    if (!to_gpu)
+      pool.release(chunk);  // on the way to the GPU the other side hands it back, refused or not:
+                            // it may be another thread's by now
     return r;
   }
   if (to_gpu) return CUDA_SUCCESS;
-  if (const shared::WaitResult filled = pool.wait_filled(chunk, probe); filled != shared::WaitResult::kDone) return chunk_wait_code(filled);
+  if (const shared::WaitResult filled = pool.wait_filled(chunk, probe);
+      filled != shared::WaitResult::kDone)
+    return chunk_wait_code(filled);
   for (uint64_t i = 0; i < p.rows; ++i) {
-    std::memcpy(reinterpret_cast<void*>(job.dst.row(p.y + i, p.z) + p.x), pool.data(chunk) + i * p.width, p.width);
+    std::memcpy(reinterpret_cast<void*>(job.dst.row(p.y + i, p.z) + p.x),
+                pool.data(chunk) + i * p.width, p.width);
   }
   pool.release(chunk);
   return CUDA_SUCCESS;
@@ -120,11 +131,14 @@ CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& 
 CUresult staged_row(const Job& job, Stream* stream, bool to_gpu, uint64_t y, uint64_t z) {
   const uint64_t width = job.extent[0];
   if (!job.has_array()) {  // the one-dimensional paths overlap filling and copying
-    return to_gpu ? upload(job.dst.row(y, z), reinterpret_cast<const std::byte*>(job.src.row(y, z)), width, stream)
-                  : download(reinterpret_cast<std::byte*>(job.dst.row(y, z)), job.src.row(y, z), width, stream);
+    return to_gpu ? upload(job.dst.row(y, z), reinterpret_cast<const std::byte*>(job.src.row(y, z)),
+                           width, stream)
+                  : download(reinterpret_cast<std::byte*>(job.dst.row(y, z)), job.src.row(y, z),
+                             width, stream);
   }
   for (uint64_t x = 0; x < width; x += abi::kChunkBytes) {
-    const CUresult r = staged_piece(job, stream, to_gpu, {x, y, z, std::min<uint64_t>(abi::kChunkBytes, width - x), 1});
+    const CUresult r = staged_piece(job, stream, to_gpu,
+                                    {x, y, z, std::min<uint64_t>(abi::kChunkBytes, width - x), 1});
     if (r != CUDA_SUCCESS) return r;
   }
   return CUDA_SUCCESS;
@@ -136,7 +150,9 @@ CUresult staged(const Job& job, Stream* stream, bool to_gpu) {
   for (uint64_t z = 0; z < job.extent[2]; ++z) {
     for (uint64_t y = 0; y < job.extent[1];) {
       const uint64_t rows = std::clamp<uint64_t>(rows_per_chunk, 1, job.extent[1] - y);
-      const CUresult r = rows_per_chunk == 0 ? staged_row(job, stream, to_gpu, y, z) : staged_piece(job, stream, to_gpu, {0, y, z, width, rows});
+      const CUresult r = rows_per_chunk == 0
+                             ? staged_row(job, stream, to_gpu, y, z)
+                             : staged_piece(job, stream, to_gpu, {0, y, z, width, rows});
       if (r != CUDA_SUCCESS) return r;
       y += rows;
     }
@@ -148,7 +164,8 @@ CUresult host_to_host(const Job& job, Stream* stream) {
   if (const CUresult r = sync_stream(stream); r != CUDA_SUCCESS) return r;
   for (uint64_t z = 0; z < job.extent[2]; ++z) {
     for (uint64_t y = 0; y < job.extent[1]; ++y) {
-      std::memmove(reinterpret_cast<void*>(job.dst.row(y, z)), reinterpret_cast<const void*>(job.src.row(y, z)), job.extent[0]);
+      std::memmove(reinterpret_cast<void*>(job.dst.row(y, z)),
+                   reinterpret_cast<const void*>(job.src.row(y, z)), job.extent[0]);
     }
   }
   return CUDA_SUCCESS;
@@ -164,7 +181,8 @@ bool pitches_fit(const Box& b, const uint64_t extent[3]) {
   return extent[2] <= 1 || b.height >= b.origin[1] + extent[1];
 }
 
-// The whole region in one allocation of this process, or host memory, or inside an array of a known layout.
+// The whole region in one allocation of this process, or host memory, or inside an array of a known
+// layout.
 bool surely_inside(const Box& b, const Job& job, const Stream* stream) {
   if (b.array != nullptr) return b.array->element_bytes != 0;
   if (b.says == Says::kHost) return true;
@@ -172,16 +190,21 @@ bool surely_inside(const Box& b, const Job& job, const Stream* stream) {
   for (int i = 0; i < 3; ++i) {
     if (b.origin[i] > kFar || job.extent[i] > kFar) return false;
   }
-  const unsigned __int128 last_row = static_cast<unsigned __int128>(b.origin[2] + job.extent[2] - 1) * b.height + b.origin[1] + job.extent[1] - 1;
+  const unsigned __int128 last_row =
+      static_cast<unsigned __int128>(b.origin[2] + job.extent[2] - 1) * b.height + b.origin[1] +
+      job.extent[1] - 1;
   const unsigned __int128 end = last_row * b.pitch + b.origin[0] + job.extent[0];
   return end < kFar && surely_valid(b.base, static_cast<uint64_t>(end), stream);
 }
 
-Side side_of_box(const Box& b) { return b.array != nullptr ? Side::kDevice : side_of(b.base, b.says); }
+Side side_of_box(const Box& b) {
+  return b.array != nullptr ? Side::kDevice : side_of(b.base, b.says);
+}
 
 // An array side that the driver would refuse: of one with a plain layout that is known here.
 bool surely_outside(const Box& b, const Job& job) {
-  return b.array != nullptr && b.array->element_bytes != 0 && !inside(*b.array, b.origin, job.extent);
+  return b.array != nullptr && b.array->element_bytes != 0 &&
+         !inside(*b.array, b.origin, job.extent);
 }
 
 CUDA_MEMCPY3D as_driver_copy(const Job& job, Side from, Side to) {
@@ -191,9 +214,11 @@ CUDA_MEMCPY3D as_driver_copy(const Job& job, Side from, Side to) {
   c.srcHost = reinterpret_cast<const void*>(job.src.base), c.srcDevice = job.src.base;
   c.dstHost = reinterpret_cast<void*>(job.dst.base), c.dstDevice = job.dst.base;
   if (job.src.array != nullptr)
-    c.srcMemoryType = CU_MEMORYTYPE_ARRAY, c.srcArray = static_cast<CUarray>(array_handle(Kind::kArray, job.src.array->id()));
+    c.srcMemoryType = CU_MEMORYTYPE_ARRAY,
+    c.srcArray = static_cast<CUarray>(array_handle(Kind::kArray, job.src.array->id()));
   if (job.dst.array != nullptr)
-    c.dstMemoryType = CU_MEMORYTYPE_ARRAY, c.dstArray = static_cast<CUarray>(array_handle(Kind::kArray, job.dst.array->id()));
+    c.dstMemoryType = CU_MEMORYTYPE_ARRAY,
+    c.dstArray = static_cast<CUarray>(array_handle(Kind::kArray, job.dst.array->id()));
   c.srcXInBytes = job.src.origin[0], c.srcY = job.src.origin[1], c.srcZ = job.src.origin[2];
   c.dstXInBytes = job.dst.origin[0], c.dstY = job.dst.origin[1], c.dstZ = job.dst.origin[2];
   c.srcPitch = job.src.pitch, c.srcHeight = job.src.height;
@@ -203,31 +228,42 @@ CUDA_MEMCPY3D as_driver_copy(const Job& job, Side from, Side to) {
 }
 
 CUresult run(Job& job, Stream* stream, bool synchronous) {
-  if (job.extent[0] == 0 || job.extent[1] == 0 || job.extent[2] == 0) return CUDA_SUCCESS;  // of no array as well
+  if (job.extent[0] == 0 || job.extent[1] == 0 || job.extent[2] == 0)
+    return CUDA_SUCCESS;  // of no array as well
   if (job.src.no_array || job.dst.no_array) return CUDA_ERROR_INVALID_VALUE;
-  if ((job.src.array == nullptr && job.src.base == 0) || (job.dst.array == nullptr && job.dst.base == 0)) return CUDA_ERROR_INVALID_VALUE;
-  if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent)) return CUDA_ERROR_INVALID_VALUE;
+  if ((job.src.array == nullptr && job.src.base == 0) ||
+      (job.dst.array == nullptr && job.dst.base == 0))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!pitches_fit(job.src, job.extent) || !pitches_fit(job.dst, job.extent))
+    return CUDA_ERROR_INVALID_VALUE;
   if (surely_outside(job.src, job) || surely_outside(job.dst, job)) return CUDA_ERROR_INVALID_VALUE;
   job.sure = surely_inside(job.src, job, stream) && surely_inside(job.dst, job, stream);
   const Side from = side_of_box(job.src), to = side_of_box(job.dst);
-  if ((job.src.says == Says::kDevice && !gpu_visible(from)) || (job.dst.says == Says::kDevice && !gpu_visible(to))) return CUDA_ERROR_INVALID_VALUE;
+  if ((job.src.says == Says::kDevice && !gpu_visible(from)) ||
+      (job.dst.says == Says::kDevice && !gpu_visible(to)))
+    return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(from) && gpu_visible(to)) {
     job.sure = job.sure && !mapped_and_far(job.dst.base, job.src.base);
     if (const CUresult r = post_visible(job, stream); r != CUDA_SUCCESS) return r;
-    const CUresult r = synchronous && (from == Side::kPinned || to == Side::kPinned) ? settle_stream(stream) : CUDA_SUCCESS;
+    const CUresult r = synchronous && (from == Side::kPinned || to == Side::kPinned)
+                           ? settle_stream(stream)
+                           : CUDA_SUCCESS;
     if (synchronous) collect_output();
     return r;
   }
   if (capturing(stream)) return capture_copy(stream, as_driver_copy(job, from, to));
   if (!gpu_visible(from) && !gpu_visible(to)) return host_to_host(job, stream);
   const CUresult r = staged(job, stream, from == Side::kPageable);
-  const CUresult settled = r == CUDA_SUCCESS && synchronous && from == Side::kPageable ? settle_stream(stream) : r;  // as in copy_bytes
+  const CUresult settled = r == CUDA_SUCCESS && synchronous && from == Side::kPageable
+                               ? settle_stream(stream)
+                               : r;  // as in copy_bytes
   if (synchronous) collect_output();
   return settled;
 }
 
 // The place of one side by its memory type.
-CUresult place_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array, Box* box) {
+CUresult place_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array,
+                  Box* box) {
   switch (type) {
     case CU_MEMORYTYPE_HOST:
       box->base = reinterpret_cast<uint64_t>(host);
@@ -248,7 +284,10 @@ CUresult place_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarr
 
 template <class P>
 CUresult places_of(const P* p, Job* job) {
-  if (const CUresult r = place_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &job->src); r != CUDA_SUCCESS) return r;
+  if (const CUresult r =
+          place_of(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcArray, &job->src);
+      r != CUDA_SUCCESS)
+    return r;
   return place_of(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstArray, &job->dst);
 }
 
@@ -269,7 +308,8 @@ template <class P>
 CUresult job_of_3d(const P* p, Job* job) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   // Of memory the driver asks no level.
-  if ((p->srcLOD != 0 && p->srcMemoryType == CU_MEMORYTYPE_ARRAY) || (p->dstLOD != 0 && p->dstMemoryType == CU_MEMORYTYPE_ARRAY)) {
+  if ((p->srcLOD != 0 && p->srcMemoryType == CU_MEMORYTYPE_ARRAY) ||
+      (p->dstLOD != 0 && p->dstMemoryType == CU_MEMORYTYPE_ARRAY)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (const CUresult r = places_of(p, job); r != CUDA_SUCCESS) return r;
@@ -288,11 +328,14 @@ CUresult run_on(CUresult parsed, Job& job, CUstream hStream, bool synchronous) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (const CUresult r = synchronous ? forbid_capture(stream) : admit_operation(stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = synchronous ? forbid_capture(stream) : admit_operation(stream);
+      r != CUDA_SUCCESS)
+    return r;
   return run(job, stream, synchronous);
 }
 
-// ---- one-dimensional copies with an array: bytes of its first row -----------------------------------------------------
+// ---- one-dimensional copies with an array: bytes of its first row
+// -----------------------------------------------------
 
 Box array_box(CUarray array, uint64_t offset) {
   Box b;
@@ -310,9 +353,12 @@ Box memory_box(uint64_t address, Says says, uint64_t bytes) {
   b.height = 1;
   return b;
 }
-Box host_box(const void* p, uint64_t bytes) { return memory_box(reinterpret_cast<uint64_t>(p), Says::kHost, bytes); }
+Box host_box(const void* p, uint64_t bytes) {
+  return memory_box(reinterpret_cast<uint64_t>(p), Says::kHost, bytes);
+}
 
-CUresult copy_flat(const Box& dst, const Box& src, uint64_t bytes, CUstream hStream, bool synchronous) {
+CUresult copy_flat(const Box& dst, const Box& src, uint64_t bytes, CUstream hStream,
+                   bool synchronous) {
   Job job;
   job.src = src;
   job.dst = dst;
@@ -322,26 +368,39 @@ CUresult copy_flat(const Box& dst, const Box& src, uint64_t bytes, CUstream hStr
 
 }  // namespace
 
-CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return copy_flat(array_box(dstArray, dstOffset), array_box(srcArray, srcOffset), ByteCount, nullptr, true);
+CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
+  return copy_flat(array_box(dstArray, dstOffset), array_box(srcArray, srcOffset), ByteCount,
+                   nullptr, true);
 }
-CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return copy_flat(memory_box(dstDevice, Says::kDevice, ByteCount), array_box(srcArray, srcOffset), ByteCount, nullptr, true);
+CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                         size_t ByteCount) {
+  return copy_flat(memory_box(dstDevice, Says::kDevice, ByteCount), array_box(srcArray, srcOffset),
+                   ByteCount, nullptr, true);
 }
-CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy_flat(array_box(dstArray, dstOffset), memory_box(srcDevice, Says::kDevice, ByteCount), ByteCount, nullptr, true);
+CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                         size_t ByteCount) {
+  return copy_flat(array_box(dstArray, dstOffset), memory_box(srcDevice, Says::kDevice, ByteCount),
+                   ByteCount, nullptr, true);
 }
 CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
-  return copy_flat(host_box(dstHost, ByteCount), array_box(srcArray, srcOffset), ByteCount, nullptr, true);
+  return copy_flat(host_box(dstHost, ByteCount), array_box(srcArray, srcOffset), ByteCount, nullptr,
+                   true);
 }
-CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
-  return copy_flat(array_box(dstArray, dstOffset), host_box(srcHost, ByteCount), ByteCount, nullptr, true);
+CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                         size_t ByteCount) {
+  return copy_flat(array_box(dstArray, dstOffset), host_box(srcHost, ByteCount), ByteCount, nullptr,
+                   true);
 }
-CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
-  return copy_flat(host_box(dstHost, ByteCount), array_box(srcArray, srcOffset), ByteCount, hStream, false);
+CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount,
+                              CUstream hStream) {
+  return copy_flat(host_box(dstHost, ByteCount), array_box(srcArray, srcOffset), ByteCount, hStream,
+                   false);
 }
-CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream) {
-  return copy_flat(array_box(dstArray, dstOffset), host_box(srcHost, ByteCount), ByteCount, hStream, false);
+CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                              size_t ByteCount, CUstream hStream) {
+  return copy_flat(array_box(dstArray, dstOffset), host_box(srcHost, ByteCount), ByteCount, hStream,
+                   false);
 }
 
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {
@@ -368,7 +427,8 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* pCopy, CUstream hStream) {
 CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER* pCopy) {
   Job job;
   if (const CUresult parsed = job_of_3d(pCopy, &job); parsed != CUDA_SUCCESS) return parsed;
-  return in_peer_order(pCopy->dstContext, pCopy->srcContext, [&] { return run_on(CUDA_SUCCESS, job, nullptr, true); });
+  return in_peer_order(pCopy->dstContext, pCopy->srcContext,
+                       [&] { return run_on(CUDA_SUCCESS, job, nullptr, true); });
 }
 CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER* pCopy, CUstream hStream) {
   Job job;

@@ -1,34 +1,39 @@
 // How bytes travel.
 //
 //   both sides GPU-visible   one posted tubeCopy
-//   pageable -> GPU          up to 32 KiB inside the record; more through 1 MiB staging chunks, each posted as it is
-//                            filled, so that filling and the GPU's copying overlap; the GPU hands chunks back. A copy
-//                            that fills the first few asks the proxy for the others, once. A synchronous one of up to
-//                            64 KiB returns when its bytes are taken, as natively (leave_upload)
-//   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills them
+//   pageable -> GPU          up to 32 KiB inside the record; more through 1 MiB staging chunks,
+//   each posted as it is
+//                            filled, so that filling and the GPU's copying overlap; the GPU hands
+//                            chunks back. A copy that fills the first few asks the proxy for the
+//                            others, once. A synchronous one of up to 64 KiB returns when its bytes
+//                            are taken, as natively (leave_upload)
+//   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills
+//   them
 //
-// A thread that holds chunks never waits for another one: it empties its oldest first. So two threads cannot block each
-// other with half the pool each.
+// A thread that holds chunks never waits for another one: it empties its oldest first. So two
+// threads cannot block each other with half the pool each.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
 #include "base/log.h"
-#include "hook/memory/copy.h"
-#include "hook/objects/device_output.h"
 #include "hook/graphs/graph_steps.h"
+#include "hook/memory/copy.h"
 #include "hook/memory/memory_map.h"
+#include "hook/objects/device_output.h"
 #include "hook/objects/support.h"
 
 namespace tube::hook {
 namespace {
 
-constexpr uint32_t kAhead = 8;               // chunks in flight for one download: enough to hide the copy out
-constexpr uint64_t kLeftBehind = 64u << 10;  // of synchronous uploads: up to here the programming guide calls them asynchronous
+constexpr uint32_t kAhead = 8;  // chunks in flight for one download: enough to hide the copy out
+constexpr uint64_t kLeftBehind =
+    64u << 10;  // of synchronous uploads: up to here the programming guide calls them asynchronous
 
 constinit std::atomic<bool> g_memory_shared{false};
 
-CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes, uint64_t device_address, bool sure, bool left = false) {
+CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes,
+                    uint64_t device_address, bool sure, bool left = false) {
   Request<wire::tubeCopyChunk> r(stream);
   r->stream = stream->id;
   r->direction = direction;
@@ -44,41 +49,48 @@ CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t
 void want_chunks_for(uint64_t bytes) {
   shared::ChunkPool& pool = connection().chunks;
   static std::atomic<bool> asked{false};
-  if (bytes <= uint64_t{abi::kFirstChunks} / 2 * abi::kChunkBytes || pool.grown() || asked.exchange(true)) return;
+  if (bytes <= uint64_t{abi::kFirstChunks} / 2 * abi::kChunkBytes || pool.grown() ||
+      asked.exchange(true))
+    return;
   Request<wire::tubeMoreChunks> r;
   if (r.call() == CUDA_SUCCESS) pool.grow();
 }
 
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
-  const bool sure = surely_valid(dst, bytes, stream) && surely_valid(src, bytes, stream) && !mapped_and_far(dst, src);
+  const bool sure = surely_valid(dst, bytes, stream) && surely_valid(src, bytes, stream) &&
+                    !mapped_and_far(dst, src);
   Request<wire::tubeCopy> r(stream);
   r->stream = stream->id;
   r->dst = dst;
   r->src = src;
   r->bytes = bytes;
   if (sure) return r.post();
-  // An address this process has not handed out may be wrong: an immediate error stays immediate. tubeCopy is a posted
-  // message, and a reply slot on it only makes the proxy answer.
+  // An address this process has not handed out may be wrong: an immediate error stays immediate.
+  // tubeCopy is a posted message, and a reply slot on it only makes the proxy answer.
   return r.call();
 }
 
-// Has all work before an upload on the legacy stream ended, other uploads aside? Those cannot fail. Natively an upload
-// reports what went wrong before it, so with anything else under way it waits. `*posted`: what there was.
+// Has all work before an upload on the legacy stream ended, other uploads aside? Those cannot fail.
+// Natively an upload reports what went wrong before it, so with anything else under way it waits.
+// `*posted`: what there was.
 bool only_uploads_pending(const Stream* stream, uint64_t* posted) {
   Locked locked(connection().producer);
   *posted = stream->context->blocking_posted;
-  return (*posted == stream->signalled || *posted == stream->uploads_until) && mark_reached(Mark{stream->word, stream->value});
+  return (*posted == stream->signalled || *posted == stream->uploads_until) &&
+         mark_reached(Mark{stream->word, stream->value});
 }
 
 bool may_leave_upload(Side to, uint64_t bytes, const Stream* stream, uint64_t* posted) {
-  return to == Side::kDevice && bytes <= kLeftBehind && stream->legacy() && !g_memory_shared.load(std::memory_order_relaxed) &&
-         only_uploads_pending(stream, posted);
+  return to == Side::kDevice && bytes <= kLeftBehind && stream->legacy() &&
+         !g_memory_shared.load(std::memory_order_relaxed) && only_uploads_pending(stream, posted);
 }
 
-// A small synchronous upload: returns when the record has the bytes. Programs launch on other streams right away, and natively
-// the data is there by then; here the proxy lets this program's other streams wait for it (Session::uploaded). Who is told
-// outside of it must find the data too, so copies to memory that other processes see do not come here.
-CUresult leave_upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, uint64_t posted) {
+// A small synchronous upload: returns when the record has the bytes. Programs launch on other
+// streams right away, and natively the data is there by then; here the proxy lets this program's
+// other streams wait for it (Session::uploaded). Who is told outside of it must find the data too,
+// so copies to memory that other processes see do not come here.
+CUresult leave_upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream,
+                      uint64_t posted) {
   static_assert(kLeftBehind <= abi::kChunkBytes);  // one record, whichever way it goes
   if (const CUresult r = upload(dst, src, bytes, stream, true); r != CUDA_SUCCESS) return r;
   bool shared = false;  // by now, by another thread, which waits for such uploads once
@@ -97,10 +109,12 @@ void note_memory_shared() {
   if (g_memory_shared.exchange(true, std::memory_order_relaxed)) return;
   const auto finish = [](Context* context) {
     uint64_t posted = 0;
-    if (only_uploads_pending(&context->legacy, &posted) && posted != 0) (void)settle_stream(&context->legacy);
+    if (only_uploads_pending(&context->legacy, &posted) && posted != 0)
+      (void)settle_stream(&context->legacy);
   };
   for (uint32_t i = 0; i < process().device_count; ++i) finish(process().primaries[i]);
-  if (Context* current = current_context(); current != nullptr && !current->primary) finish(current);
+  if (Context* current = current_context(); current != nullptr && !current->primary)
+    finish(current);
 }
 
 bool surely_valid(uint64_t address, uint64_t bytes, const Stream* stream) {
@@ -108,7 +122,9 @@ bool surely_valid(uint64_t address, uint64_t bytes, const Stream* stream) {
   Allocation a;
   for (int i = 0; i < kFew && memory_map().find(address, &a); ++i) {
     const bool mapped = a.kind == MemoryKind::kMapped;
-    if (mapped && (stream == nullptr || a.own_device != static_cast<int32_t>(stream->context->device))) return false;
+    if (mapped &&
+        (stream == nullptr || a.own_device != static_cast<int32_t>(stream->context->device)))
+      return false;
     if (i > 0 && (!mapped || capturing(stream))) return false;
     const uint64_t left = a.size_bytes - (address - a.base);
     if (bytes <= left) return true;
@@ -126,7 +142,8 @@ bool mapped_and_far(uint64_t dst, uint64_t src) {
   // Opened memory and a graph's may be another GPU's than their context's.
   const auto gpu_of = [](const Allocation& x) -> int32_t {
     if (x.kind == MemoryKind::kMapped) return x.own_device;
-    const bool its_contexts = x.kind == MemoryKind::kDevice || x.kind == MemoryKind::kPinned || x.kind == MemoryKind::kGlobal;
+    const bool its_contexts = x.kind == MemoryKind::kDevice || x.kind == MemoryKind::kPinned ||
+                              x.kind == MemoryKind::kGlobal;
     return its_contexts && x.context != nullptr ? static_cast<int32_t>(x.context->device) : -1;
   };
   return !dst_known || !src_known || gpu_of(a) != gpu_of(b);
@@ -158,7 +175,8 @@ CUresult chunk_wait_code(shared::WaitResult result) {
 }
 
 CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool left) {
-  const bool sure = surely_valid(dst, bytes, stream);  // otherwise each piece waits for its answer, see copy_visible
+  const bool sure = surely_valid(
+      dst, bytes, stream);  // otherwise each piece waits for its answer, see copy_visible
   if (bytes <= abi::kMaxInlineCopyBytes) {
     Request<wire::tubeCopyInline> r(stream, blob_room(bytes));
     r->stream = stream->id;
@@ -176,8 +194,10 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
     const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
     std::memcpy(pool.data(chunk), src, piece);
     pool.hand_over(chunk);
-    // Refused or not, the chunk is handed back by the other side: by now it may be another thread's.
-    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst, sure, left); r != CUDA_SUCCESS) return r;
+    // Refused or not, the chunk is handed back by the other side: by now it may be another
+    // thread's.
+    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst, sure, left); r != CUDA_SUCCESS)
+      return r;
     dst += piece;
     src += piece;
     bytes -= piece;
@@ -231,16 +251,20 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
   return error != CUDA_SUCCESS ? error : take_error();
 }
 
-CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream, bool synchronous) {
+CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream,
+                    bool synchronous) {
   if (bytes == 0) return CUDA_SUCCESS;
   if (dst == 0 || src == 0) return CUDA_ERROR_INVALID_VALUE;
   const Side to = side_of(dst, says.dst), from = side_of(src, says.src);
   // What the call says is device memory must be some that the GPU sees.
-  if ((says.dst == Says::kDevice && !gpu_visible(to)) || (says.src == Says::kDevice && !gpu_visible(from))) return CUDA_ERROR_INVALID_VALUE;
+  if ((says.dst == Says::kDevice && !gpu_visible(to)) ||
+      (says.src == Says::kDevice && !gpu_visible(from)))
+    return CUDA_ERROR_INVALID_VALUE;
   if (gpu_visible(to) && gpu_visible(from)) {
     if (const CUresult r = copy_visible(dst, src, bytes, stream); r != CUDA_SUCCESS) return r;
     const bool waits =
-        synchronous && (to == Side::kPinned || from == Side::kPinned || memory_map().sync_memops(dst) || memory_map().sync_memops(src));
+        synchronous && (to == Side::kPinned || from == Side::kPinned ||
+                        memory_map().sync_memops(dst) || memory_map().sync_memops(src));
     const CUresult r = waits ? settle_stream(stream) : CUDA_SUCCESS;
     if (synchronous) collect_output();
     return r;
@@ -263,9 +287,10 @@ CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, 
     const auto* bytes_of_it = reinterpret_cast<const std::byte*>(src);
     uint64_t posted = 0;
     const bool shows = synchronous && output_expected();
-    if (synchronous && !shows && may_leave_upload(to, bytes, stream, &posted)) return leave_upload(dst, bytes_of_it, bytes, stream, posted);
-    // A synchronous copy may natively return before the last DMA has ended, but in practice the data is there. Here the proxy
-    // may not even have looked at the record yet: wait behind it.
+    if (synchronous && !shows && may_leave_upload(to, bytes, stream, &posted))
+      return leave_upload(dst, bytes_of_it, bytes, stream, posted);
+    // A synchronous copy may natively return before the last DMA has ended, but in practice the
+    // data is there. Here the proxy may not even have looked at the record yet: wait behind it.
     const CUresult r = upload(dst, bytes_of_it, bytes, stream);
     const CUresult settled = r == CUDA_SUCCESS && synchronous ? settle_stream(stream) : r;
     if (shows) collect_output();

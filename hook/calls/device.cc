@@ -1,4 +1,5 @@
-// cuInit and every device query: answered from the proxy's info file (protocol/device_info.h), no message.
+// cuInit and every device query: answered from the proxy's info file (protocol/device_info.h), no
+// message.
 #include <strings.h>
 
 #include <cstdio>
@@ -38,7 +39,8 @@ CUresult cuInit(unsigned int Flags) {
 CUresult cuDriverGetVersion(int* driverVersion) {
   if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Process& p = process();
-  *driverVersion = p.state() == State::kReady ? static_cast<int>(p.connection->info->driver_version) : CUDA_VERSION;
+  *driverVersion = p.state() == State::kReady ? static_cast<int>(p.connection->info->driver_version)
+                                              : CUDA_VERSION;
   return CUDA_SUCCESS;
 }
 
@@ -59,7 +61,8 @@ CUresult cuDeviceGetName(char* name, int len, CUdevice dev) {
   const info::DeviceInfo* d = info_of(dev);
   if (name == nullptr || len <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  std::snprintf(name, static_cast<size_t>(len), "%.*s", static_cast<int>(sizeof d->name - 1), d->name);
+  std::snprintf(name, static_cast<size_t>(len), "%.*s", static_cast<int>(sizeof d->name - 1),
+                d->name);
   return CUDA_SUCCESS;
 }
 
@@ -164,28 +167,36 @@ CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevice peerDe
   return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
+CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice,
+                                 CUdevice dstDevice) {
   const info::DeviceInfo* d = info_of(srcDevice);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (d == nullptr || info_of(dstDevice) == nullptr || srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
-  if (static_cast<uint32_t>(attrib) >= info::kP2pAttributeCount || attrib == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (d == nullptr || info_of(dstDevice) == nullptr || srcDevice == dstDevice)
+    return CUDA_ERROR_INVALID_DEVICE;
+  if (static_cast<uint32_t>(attrib) >= info::kP2pAttributeCount || attrib == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   *value = d->p2p[process().devices[dstDevice]][attrib];
   return CUDA_SUCCESS;
 }
 
 namespace {
 bool plain_format(CUarray_format format) {
-  constexpr uint64_t kIntegers = 1ull << CU_AD_FORMAT_UNSIGNED_INT8 | 1ull << CU_AD_FORMAT_UNSIGNED_INT16 | 1ull << CU_AD_FORMAT_UNSIGNED_INT32 |
-                                 1ull << CU_AD_FORMAT_SIGNED_INT8 | 1ull << CU_AD_FORMAT_SIGNED_INT16 | 1ull << CU_AD_FORMAT_SIGNED_INT32;
+  constexpr uint64_t kIntegers =
+      1ull << CU_AD_FORMAT_UNSIGNED_INT8 | 1ull << CU_AD_FORMAT_UNSIGNED_INT16 |
+      1ull << CU_AD_FORMAT_UNSIGNED_INT32 | 1ull << CU_AD_FORMAT_SIGNED_INT8 |
+      1ull << CU_AD_FORMAT_SIGNED_INT16 | 1ull << CU_AD_FORMAT_SIGNED_INT32;
   constexpr uint64_t kFloats = 1ull << CU_AD_FORMAT_HALF | 1ull << CU_AD_FORMAT_FLOAT;
-  return static_cast<unsigned>(format) < 64 && ((kIntegers | kFloats) >> static_cast<unsigned>(format) & 1) != 0;
+  return static_cast<unsigned>(format) < 64 &&
+         ((kIntegers | kFloats) >> static_cast<unsigned>(format) & 1) != 0;
 }
 }  // namespace
 
-CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev) {
+CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format,
+                                            unsigned numChannels, CUdevice dev) {
   const info::DeviceInfo* d = info_of(dev);
   const bool channels = numChannels == 1 || numChannels == 2 || numChannels == 4;
-  if (maxWidthInElements == nullptr || !channels || !plain_format(format)) return CUDA_ERROR_INVALID_VALUE;
+  if (maxWidthInElements == nullptr || !channels || !plain_format(format))
+    return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   *maxWidthInElements = d->texture_width_max;
   return CUDA_SUCCESS;
@@ -202,7 +213,8 @@ CUresult cuDeviceGetExecAffinitySupport(int* pi, CUexecAffinityType, CUdevice de
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) {
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const char* wanted = std::getenv("CUDA_MODULE_LOADING");
-  *mode = wanted != nullptr && strcasecmp(wanted, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING : CU_MODULE_LAZY_LOADING;
+  *mode = wanted != nullptr && strcasecmp(wanted, "EAGER") == 0 ? CU_MODULE_EAGER_LOADING
+                                                                : CU_MODULE_LAZY_LOADING;
   return CUDA_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
-// Event calls. A record posts a value of the stream's progress word behind it, so queries and waits read that word and an
-// event needs none of its own; only elapsed times are asked of the proxy. A record without a time behind work that has its
-// value already posts none: like a real driver's, it is over when that work is, which on an idle stream is at once.
+// Event calls. A record posts a value of the stream's progress word behind it, so queries and waits
+// read that word and an event needs none of its own; only elapsed times are asked of the proxy. A
+// record without a time behind work that has its value already posts none: like a real driver's, it
+// is over when that work is, which on an idle stream is at once.
 #include <sched.h>
 
 #include <ctime>
@@ -14,31 +15,40 @@
 namespace tube::hook {
 namespace {
 
-constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+constexpr unsigned kEventFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// Other processes may see it: what happens to it must have reached the driver when the call returns, since they hear of it
-// outside our ring, and its state is the driver's, since they may have recorded it.
+// Other processes may see it: what happens to it must have reached the driver when the call
+// returns, since they hear of it outside our ring, and its state is the driver's, since they may
+// have recorded it.
 bool interprocess(const Event* event) { return (event->flags & CU_EVENT_INTERPROCESS) != 0; }
 // So is that of an event that some graph records.
 // And that of one that a launch recorded by its attribute.
-bool at_driver(const Event* event) { return interprocess(event) || event->asked || event->of_launch; }
+bool at_driver(const Event* event) {
+  return interprocess(event) || event->asked || event->of_launch;
+}
 // What nobody can ask for a time or from outside.
-bool untimed(const Event* event) { return (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) == CU_EVENT_DISABLE_TIMING; }
+bool untimed(const Event* event) {
+  return (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) ==
+         CU_EVENT_DISABLE_TIMING;
+}
 
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
-  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   Event* event = find_event(hEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (base_context(event->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (base_context(event->context) != base_context(stream->context))
+    return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   return record_event(event, stream, flags);
 }
 
-// Everything that a record on `stream` is behind has its value on the way; producer held. What other streams a record waits
-// for must have arrived: an event remembers one word.
+// Everything that a record on `stream` is behind has its value on the way; producer held. What
+// other streams a record waits for must have arrived: an event remembers one word.
 bool marked(const Stream* stream) {
   const Stream& legacy = stream->context->legacy;
   const uint64_t blocking = stream->context->blocking_posted;
@@ -119,11 +129,12 @@ CUresult query_proxy(const Event* event) {
   return r.call();
 }
 
-// Asked again and again with a growing pause: a wait inside the proxy would hold up this program's other threads, and a
-// word that the GPU writes behind the event could outlive this process.
+// Asked again and again with a growing pause: a wait inside the proxy would hold up this program's
+// other threads, and a word that the GPU writes behind the event could outlive this process.
 CUresult wait_for_proxy(const Event* event) {
   constexpr uint32_t kFirstUs = 20, kLongestUs = 1000;
-  for (uint32_t pause_us = kFirstUs;; pause_us = pause_us * 2 < kLongestUs ? pause_us * 2 : kLongestUs) {
+  for (uint32_t pause_us = kFirstUs;;
+       pause_us = pause_us * 2 < kLongestUs ? pause_us * 2 : kLongestUs) {
     const CUresult r = query_proxy(event);
     if (r != CUDA_ERROR_NOT_READY) return r;
     const timespec pause{0, static_cast<long>(pause_us) * 1000};
@@ -137,7 +148,9 @@ void forget_events(Context* context, Retired* gone) {
     Slot* slot = objects().at(Kind::kEvent, index);
     if (slot == nullptr) return;
     const auto* event = static_cast<const Event*>(slot->object);
-    if (slot->live.load(std::memory_order_acquire) != 0 && event != nullptr && event->context == context) gone->add(slot);
+    if (slot->live.load(std::memory_order_acquire) != 0 && event != nullptr &&
+        event->context == context)
+      gone->add(slot);
   }
 }
 
@@ -158,9 +171,11 @@ Event* allocate_event(uint32_t flags) {
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Event* event = nullptr;
-  if (const CUresult r = create_event(current_context(), Flags, &event); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = create_event(current_context(), Flags, &event); r != CUDA_SUCCESS)
+    return r;
   *phEvent = static_cast<CUevent>(objects().handle_of(event->slot));
   return CUDA_SUCCESS;
 }
@@ -179,7 +194,9 @@ CUresult cuEventDestroy_v2(CUevent hEvent) {
 }
 
 CUresult cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream, 0); }
-CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) { return record(hEvent, hStream, flags); }
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+  return record(hEvent, hStream, flags);
+}
 
 CUresult cuEventQuery(CUevent hEvent) {
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -214,16 +231,18 @@ CUresult cuEventSynchronize(CUevent hEvent) {
 
 CUresult cuEventElapsedTime_v2(float* pMilliseconds, CUevent hStart, CUevent hEnd) {
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // the driver's code for it
-  // The words say when the work before both is done; the driver's own record comes right behind them. A graph's record (asked) has no
-  // word: the driver alone knows.
+  // The words say when the work before both is done; the driver's own record comes right behind
+  // them. A graph's record (asked) has no word: the driver alone knows.
   for (;; ::sched_yield()) {
     Event *start, *end;
     Mark start_mark, end_mark;
     if (const CUresult r = snapshot(hStart, &start, &start_mark); r != CUDA_SUCCESS) return r;
     if (const CUresult r = snapshot(hEnd, &end, &end_mark); r != CUDA_SUCCESS) return r;
-    if ((!start->recorded && !start->asked) || (!end->recorded && !end->asked)) return CUDA_ERROR_INVALID_HANDLE;
+    if ((!start->recorded && !start->asked) || (!end->recorded && !end->asked))
+      return CUDA_ERROR_INVALID_HANDLE;
     if ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
-    if ((!start->asked && !mark_reached(start_mark)) || (!end->asked && !mark_reached(end_mark))) return CUDA_ERROR_NOT_READY;
+    if ((!start->asked && !mark_reached(start_mark)) || (!end->asked && !mark_reached(end_mark)))
+      return CUDA_ERROR_NOT_READY;
     CUresult result;
     wire::tubeEventElapsed_reply reply{};
     {

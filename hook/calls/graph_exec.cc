@@ -1,10 +1,11 @@
-// Instances of graphs: made, updated, launched, destroyed. An instance whose graph has steps (graph_steps.h) gets words and
-// staging first, and its launches are watched by the callbacks thread; all others are one posted record per launch.
+// Instances of graphs: made, updated, launched, destroyed. An instance whose graph has steps
+// (graph_steps.h) gets words and staging first, and its launches are watched by the callbacks
+// thread; all others are one posted record per launch.
 #include <new>
 
 #include "hook/graphs/graph_steps.h"
-#include "hook/objects/support.h"
 #include "hook/graphs/update_proofs.h"
+#include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -27,7 +28,8 @@ struct Made {
   CUgraphNode error_node = nullptr;
 };
 
-CUresult send(uint64_t exec, uint64_t graph, uint64_t flags, uint64_t stream, const Places& places, Made* made) {
+CUresult send(uint64_t exec, uint64_t graph, uint64_t flags, uint64_t stream, const Places& places,
+              Made* made) {
   wire::tubeGraphInstantiate_reply reply{};
   CUresult result;
   {
@@ -45,12 +47,14 @@ CUresult send(uint64_t exec, uint64_t graph, uint64_t flags, uint64_t stream, co
   return static_cast<CUresult>(reply.result);
 }
 
-CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUstream upload, Made* made) {
+CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUstream upload,
+                     Made* made) {
   uint64_t graph = 0, stream = 0;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &graph); r != CUDA_SUCCESS) return r;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) {
-    return unsupported("a graph that is launched by device code", "its handle would have to be the driver's own");
+    return unsupported("a graph that is launched by device code",
+                       "its handle would have to be the driver's own");
   }
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Places places;
@@ -60,7 +64,8 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUstream 
   CUresult result = exec == 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   if (result == CUDA_SUCCESS && upload != nullptr) result = id_of(Kind::kStream, upload, &stream);
   if (result == CUDA_SUCCESS) result = send(exec, graph, flags, stream, places, made);
-  if (result == CUDA_SUCCESS && !remember(static_cast<CUgraphExec>(handle), places)) result = CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS && !remember(static_cast<CUgraphExec>(handle), places))
+    result = CUDA_ERROR_OUT_OF_MEMORY;
   if (result != CUDA_SUCCESS) {
     retire(places.set);
     if (exec != 0) drop(Kind::kGraphExec, exec);
@@ -70,7 +75,8 @@ CUresult instantiate(CUgraphExec* out, CUgraph hGraph, uint64_t flags, CUstream 
   return CUDA_SUCCESS;
 }
 
-CUresult instantiate_v2(CUgraphExec* out, CUgraph hGraph, CUgraphNode* error_node, char* log, size_t log_bytes) {
+CUresult instantiate_v2(CUgraphExec* out, CUgraph hGraph, CUgraphNode* error_node, char* log,
+                        size_t log_bytes) {
   Made made;
   if (log != nullptr && log_bytes != 0) log[0] = '\0';
   const CUresult result = instantiate(out, hGraph, 0, nullptr, &made);
@@ -94,28 +100,35 @@ CUresult post_launch(void* argument) {
 
 }  // namespace
 
-CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
-  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) return CUDA_ERROR_INVALID_VALUE;  // on which stream?
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                     unsigned long long flags) {
+  if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0)
+    return CUDA_ERROR_INVALID_VALUE;  // on which stream?
   Made made;
   return instantiate(phGraphExec, hGraph, flags, nullptr, &made);
 }
-CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                            char* logBuffer, size_t bufferSize) {
   return instantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
-CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode,
+                               char* logBuffer, size_t bufferSize) {
   return instantiate_v2(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize);
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Made made;
-  const CUresult result = instantiate(phGraphExec, hGraph, params->flags, params->hUploadStream, &made);
+  const CUresult result =
+      instantiate(phGraphExec, hGraph, params->flags, params->hUploadStream, &made);
   params->result_out = made.status;
   params->hErrNode_out = made.error_node;
   return result;
 }
 
-CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo) {
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                              CUgraphExecUpdateResultInfo* resultInfo) {
   if (resultInfo == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t exec = 0, graph = 0;
   if (const CUresult r = id_of(Kind::kGraphExec, hGraphExec, &exec); r != CUDA_SUCCESS) return r;
@@ -135,21 +148,24 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
   if (result == CUDA_SUCCESS) {
     resultInfo->result = static_cast<CUgraphExecUpdateResult>(reply.status);
     resultInfo->errorNode = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, reply.error_node));
-    resultInfo->errorFromNode = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, reply.error_from_node));
+    resultInfo->errorFromNode =
+        static_cast<CUgraphNode>(adopt(Kind::kGraphNode, reply.error_from_node));
     result = static_cast<CUresult>(reply.result);
   }
   if (result != CUDA_SUCCESS) {
     retire(places.set);
     return result;
   }
-  const auto* before = static_cast<const Exec*>(objects().find(Kind::kGraphExec, hGraphExec)->object);
+  const auto* before =
+      static_cast<const Exec*>(objects().find(Kind::kGraphExec, hGraphExec)->object);
   StepSet* old = before != nullptr ? before->steps : nullptr;
   if (!remember(hGraphExec, places)) return CUDA_ERROR_OUT_OF_MEMORY;
   retire(old);
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out, CUgraphExecUpdateResult* updateResult_out) {
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out,
+                           CUgraphExecUpdateResult* updateResult_out) {
   if (updateResult_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUgraphExecUpdateResultInfo info{};
   info.result = CU_GRAPH_EXEC_UPDATE_ERROR;
@@ -159,14 +175,16 @@ CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* 
   return result;
 }
 
-// An instance with memory nodes may be refused (its last launch's memory is not freed): the program learns it at the call.
+// An instance with memory nodes may be refused (its last launch's memory is not freed): the program
+// learns it at the call.
 CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
   Slot* slot = objects().find(Kind::kGraphExec, hGraphExec);
   if (slot == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
-  if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS) return r;  // no graph is launched into a capture
+  if (const CUresult r = forbid_capture(stream); r != CUDA_SUCCESS)
+    return r;  // no graph is launched into a capture
   const auto* exec = static_cast<const Exec*>(slot->object);
   LaunchRecord launch{slot->id, stream, exec != nullptr && exec->memory_nodes};
   if (exec == nullptr || exec->steps == nullptr) return post_launch(&launch);

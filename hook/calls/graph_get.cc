@@ -1,10 +1,11 @@
-// What a node is: cuGraph*GetParams. Pointers in the answers lead to memory of the node's handle in this process.
+// What a node is: cuGraph*GetParams. Pointers in the answers lead to memory of the node's handle in
+// this process.
 #include <cstring>
 #include <new>
 #include <vector>
 
-#include "hook/objects/array.h"
 #include "hook/graphs/graph_target.h"
+#include "hook/objects/array.h"
 #include "hook/objects/kernels.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -37,9 +38,11 @@ CUresult ask(CUgraphNode node, CUgraphNodeType type, const void* out, Answer* an
   {
     Request<wire::tubeGraphNodeGet> r;
     r->node = id;
-    if (const CUresult result = r.call(&answer->reply, &answer->blobs); result != CUDA_SUCCESS) return result;
+    if (const CUresult result = r.call(&answer->reply, &answer->blobs); result != CUDA_SUCCESS)
+      return result;
   }
-  return answer->reply.type == static_cast<uint32_t>(type) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return answer->reply.type == static_cast<uint32_t>(type) ? CUDA_SUCCESS
+                                                           : CUDA_ERROR_INVALID_VALUE;
 }
 
 template <class T>
@@ -49,27 +52,31 @@ T* by_id(Kind kind, uint64_t id) {
 }
 
 // The array of pointers, then the packed parameters that they point into.
-CUresult keep_parameters(CUgraphNode node, const Kernel* kernel, std::span<const std::byte> packed, void*** pointers) {
+CUresult keep_parameters(CUgraphNode node, const Kernel* kernel, std::span<const std::byte> packed,
+                         void*** pointers) {
   const size_t array_bytes = kernel->layout.size() * sizeof(void*);
   if (kernel->layout.empty()) return CUDA_SUCCESS;
   auto* storage = static_cast<std::byte*>(node_storage(node, array_bytes + packed.size()));
   if (storage == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointers = reinterpret_cast<void**>(storage);
   std::memcpy(storage + array_bytes, packed.data(), packed.size());
-  for (size_t i = 0; i < kernel->layout.size(); ++i) (*pointers)[i] = storage + array_bytes + kernel->layout[i].offset;
+  for (size_t i = 0; i < kernel->layout.size(); ++i)
+    (*pointers)[i] = storage + array_bytes + kernel->layout[i].offset;
   return CUDA_SUCCESS;
 }
 
 CUresult kernel_params(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* p) {
   Answer answer;
   wire::GraphKernelParams k;
-  if (const CUresult r = ask(node, CU_GRAPH_NODE_TYPE_KERNEL, p, &answer); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(node, CU_GRAPH_NODE_TYPE_KERNEL, p, &answer); r != CUDA_SUCCESS)
+    return r;
   if (!answer.params(&k)) return CUDA_ERROR_UNKNOWN;
   const auto* kernel = by_id<Kernel>(Kind::kKernel, k.kernel);
   const auto packed = answer.blobs.get(answer.reply.data);
   if (kernel == nullptr || packed.size() < kernel->parameter_bytes) return CUDA_ERROR_INVALID_VALUE;
   void** pointers = nullptr;
-  if (const CUresult r = keep_parameters(node, kernel, packed, &pointers); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = keep_parameters(node, kernel, packed, &pointers); r != CUDA_SUCCESS)
+    return r;
   *p = {};
   p->func = static_cast<CUfunction>(kernel_handle(kernel));
   if (k.as_kernel != 0) p->kern = library_kernel_handle(kernel);
@@ -100,7 +107,11 @@ CUdevice visible_device(int32_t number) {
   return number;
 }
 
-CUarray array_of(CUarray id) { return id == nullptr ? nullptr : static_cast<CUarray>(array_handle(Kind::kArray, reinterpret_cast<uint64_t>(id))); }
+CUarray array_of(CUarray id) {
+  return id == nullptr
+             ? nullptr
+             : static_cast<CUarray>(array_handle(Kind::kArray, reinterpret_cast<uint64_t>(id)));
+}
 
 }  // namespace
 
@@ -120,20 +131,26 @@ void* node_storage(CUgraphNode node, size_t bytes) {
   return storage->bytes;
 }
 
-CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) { return kernel_params(hNode, nodeParams); }
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+  return kernel_params(hNode, nodeParams);
+}
 
 CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   CUDA_KERNEL_NODE_PARAMS p{};
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = kernel_params(hNode, &p); r != CUDA_SUCCESS) return r;
-  *nodeParams = {p.func, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
+  *nodeParams = {p.func,      p.gridDimX,  p.gridDimY,       p.gridDimZ,     p.blockDimX,
+                 p.blockDimY, p.blockDimZ, p.sharedMemBytes, p.kernelParams, p.extra};
   return CUDA_SUCCESS;
 }
 
 CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams) {
   Answer answer;
-  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams, &answer); r != CUDA_SUCCESS) return r;
-  if (answer.reply.tag != 0) return copy_of(answer.reply.tag, nodeParams) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEMCPY, nodeParams, &answer);
+      r != CUDA_SUCCESS)
+    return r;
+  if (answer.reply.tag != 0)
+    return copy_of(answer.reply.tag, nodeParams) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (!answer.params(nodeParams)) return CUDA_ERROR_UNKNOWN;
   nodeParams->srcArray = array_of(nodeParams->srcArray);
   nodeParams->dstArray = array_of(nodeParams->dstArray);
@@ -142,52 +159,70 @@ CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* nodeParams
 
 CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
   Answer answer;
-  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, &answer); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEMSET, nodeParams, &answer);
+      r != CUDA_SUCCESS)
+    return r;
   return answer.params(nodeParams) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
 }
 
 CUresult cuGraphHostNodeGetParams(CUgraphNode hNode, CUDA_HOST_NODE_PARAMS* nodeParams) {
   Answer answer;
-  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, &answer); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_HOST, nodeParams, &answer);
+      r != CUDA_SUCCESS)
+    return r;
   return function_of(answer.reply.tag, nodeParams) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode hNode, CUgraph* phGraph) {
   Answer answer;
   wire::GraphChildParams p;
-  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_GRAPH, phGraph, &answer); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_GRAPH, phGraph, &answer); r != CUDA_SUCCESS)
+    return r;
   if (!answer.params(&p)) return CUDA_ERROR_UNKNOWN;
   *phGraph = static_cast<CUgraph>(adopt(Kind::kGraph, p.graph));
   return CUDA_SUCCESS;
 }
 
-CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) { return event_of(hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event_out); }
-CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) { return event_of(hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event_out); }
+CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
+  return event_of(hNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event_out);
+}
+CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_out) {
+  return event_of(hNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event_out);
+}
 
-CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
+                                        CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
   Answer answer;
   wire::GraphMemOpParams p;
-  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams_out, &answer); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nodeParams_out, &answer);
+      r != CUDA_SUCCESS)
+    return r;
   const auto ops = answer.blobs.get(answer.reply.data);
-  if (!answer.params(&p) || ops.size() != p.count * sizeof(CUstreamBatchMemOpParams)) return CUDA_ERROR_UNKNOWN;
+  if (!answer.params(&p) || ops.size() != p.count * sizeof(CUstreamBatchMemOpParams))
+    return CUDA_ERROR_UNKNOWN;
   void* storage = node_storage(hNode, ops.size());
   if (storage == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memcpy(storage, ops.data(), ops.size());
   const Context* context = current_context();
-  *nodeParams_out = {context != nullptr ? context->handle() : nullptr, p.count, static_cast<CUstreamBatchMemOpParams*>(storage), p.flags};
+  *nodeParams_out = {context != nullptr ? context->handle() : nullptr, p.count,
+                     static_cast<CUstreamBatchMemOpParams*>(storage), p.flags};
   return CUDA_SUCCESS;
 }
 
 CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
   Answer answer;
   wire::GraphAllocParams p;
-  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out, &answer); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, params_out, &answer);
+      r != CUDA_SUCCESS)
+    return r;
   const auto access = answer.blobs.get(answer.reply.data);
-  if (!answer.params(&p) || access.size() != p.access_count * sizeof(CUmemAccessDesc)) return CUDA_ERROR_UNKNOWN;
+  if (!answer.params(&p) || access.size() != p.access_count * sizeof(CUmemAccessDesc))
+    return CUDA_ERROR_UNKNOWN;
   *params_out = {};
   params_out->poolProps.allocType = static_cast<CUmemAllocationType>(p.alloc_type);
   params_out->poolProps.handleTypes = static_cast<CUmemAllocationHandleType>(p.handle_types);
-  params_out->poolProps.location = {static_cast<CUmemLocationType>(p.location_type), visible_device(p.location_id)};
+  params_out->poolProps.location = {static_cast<CUmemLocationType>(p.location_type),
+                                    visible_device(p.location_id)};
   params_out->poolProps.maxSize = p.max_size;
   params_out->poolProps.usage = static_cast<unsigned short>(p.usage);
   params_out->bytesize = p.bytes;
@@ -196,7 +231,8 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
   auto* storage = static_cast<CUmemAccessDesc*>(node_storage(hNode, access.size()));
   if (storage == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memcpy(storage, access.data(), access.size());
-  for (uint32_t i = 0; i < p.access_count; ++i) storage[i].location.id = visible_device(storage[i].location.id);
+  for (uint32_t i = 0; i < p.access_count; ++i)
+    storage[i].location.id = visible_device(storage[i].location.id);
   params_out->accessDescs = storage;
   params_out->accessDescCount = p.access_count;
   return CUDA_SUCCESS;
@@ -205,7 +241,9 @@ CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PAR
 CUresult cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr* dptr_out) {
   Answer answer;
   wire::GraphFreeParams p;
-  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out, &answer); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask(hNode, CU_GRAPH_NODE_TYPE_MEM_FREE, dptr_out, &answer);
+      r != CUDA_SUCCESS)
+    return r;
   if (!answer.params(&p)) return CUDA_ERROR_UNKNOWN;
   *dptr_out = p.dptr;
   return CUDA_SUCCESS;

@@ -1,19 +1,21 @@
 // Graph nodes other than kernels, copies and memsets. One message carries them all (tubeGraphNode).
 //
-// An event that a graph records is asked of the proxy from then on (Event::asked): a graph's record writes no progress word.
+// An event that a graph records is asked of the proxy from then on (Event::asked): a graph's record
+// writes no progress word.
 #include <cstring>
 #include <vector>
 
 #include "hook/graphs/graph_target.h"
-#include "hook/memory/memory_map.h"
 #include "hook/graphs/update_proofs.h"
+#include "hook/memory/memory_map.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 namespace {
 
-CUresult send(NodeTarget& t, CUgraphNodeType type, const void* params, size_t params_bytes, const void* rest, size_t rest_bytes,
-              wire::tubeGraphNode_reply* reply, ReplyBlobs* blobs = nullptr) {
+CUresult send(NodeTarget& t, CUgraphNodeType type, const void* params, size_t params_bytes,
+              const void* rest, size_t rest_bytes, wire::tubeGraphNode_reply* reply,
+              ReplyBlobs* blobs = nullptr) {
   const auto bytes = static_cast<uint32_t>(params_bytes + rest_bytes);
   Request<wire::tubeGraphNode> r(target_room(t) + blob_room(bytes));
   fill(r, t);
@@ -34,28 +36,34 @@ CUresult simple(NodeTarget& t, CUgraphNodeType type, const P& params, CUgraphNod
 }
 
 // The graphs of a conditional node, in memory that lives as long as the node's handle.
-CUresult keep_bodies(CUgraphNode node, std::span<const std::byte> ids, CUDA_CONDITIONAL_NODE_PARAMS* p) {
+CUresult keep_bodies(CUgraphNode node, std::span<const std::byte> ids,
+                     CUDA_CONDITIONAL_NODE_PARAMS* p) {
   const size_t count = ids.size() / 8;
   auto* graphs = static_cast<CUgraph*>(node_storage(node, count * sizeof(CUgraph)));
   if (graphs == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  for (size_t i = 0; i < count; ++i) graphs[i] = static_cast<CUgraph>(adopt(Kind::kGraph, wire::blob_u64(ids, i)));
+  for (size_t i = 0; i < count; ++i)
+    graphs[i] = static_cast<CUgraph>(adopt(Kind::kGraph, wire::blob_u64(ids, i)));
   p->phGraph_out = graphs;
   return CUDA_SUCCESS;
 }
 
 CUresult wire_location(CUmemLocation* location) {
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_SUCCESS;
-  return device_number(location->id, &location->id) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return device_number(location->id, &location->id) == CUDA_SUCCESS ? CUDA_SUCCESS
+                                                                    : CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
 
-// In an instance the answer may ask for more staging: a larger copy than before. What is under way keeps the old one.
-CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepParams& given, CUgraphNode* out) {
+// In an instance the answer may ask for more staging: a larger copy than before. What is under way
+// keeps the old one.
+CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepParams& given,
+                   CUgraphNode* out) {
   wire::GraphStepParams step = given;
   wire::tubeGraphNode_reply reply{};
   if (t.op != NodeOp::kExecSet) {
-    if (t.op == NodeOp::kSet) forget_all_updates();  // a copy may become another node under the same handle
+    if (t.op == NodeOp::kSet)
+      forget_all_updates();  // a copy may become another node under the same handle
     const CUresult result = send(t, type, &step, sizeof step, nullptr, 0, &reply);
     return finish(t, result, reply.node, out);
   }
@@ -77,7 +85,8 @@ CUresult host_node(NodeTarget& t, CUhostFn function, void* data, CUgraphNode* ou
   return step_node(t, CU_GRAPH_NODE_TYPE_HOST, step, out);
 }
 
-CUresult child_node(NodeTarget& t, CUgraph child, CUgraphChildGraphNodeOwnership ownership, CUgraphNode* out) {
+CUresult child_node(NodeTarget& t, CUgraph child, CUgraphChildGraphNodeOwnership ownership,
+                    CUgraphNode* out) {
   wire::GraphChildParams params{};
   if (const CUresult r = id_of(Kind::kGraph, child, &params.graph); r != CUDA_SUCCESS) return r;
   params.ownership = static_cast<uint32_t>(ownership);
@@ -102,16 +111,19 @@ CUresult event_node(NodeTarget& t, CUgraphNodeType type, CUevent handle, CUgraph
   return simple(t, type, wire::GraphEventParams{event->id}, out);
 }
 
-CUresult mem_op_node(NodeTarget& t, unsigned count, const CUstreamBatchMemOpParams* ops, unsigned flags, CUgraphNode* out) {
+CUresult mem_op_node(NodeTarget& t, unsigned count, const CUstreamBatchMemOpParams* ops,
+                     unsigned flags, CUgraphNode* out) {
   if (count > 256 || (ops == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   const wire::GraphMemOpParams params{flags, count};
   wire::tubeGraphNode_reply reply{};
-  const CUresult result = send(t, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &params, sizeof params, ops, count * sizeof *ops, &reply);
+  const CUresult result = send(t, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, &params, sizeof params, ops,
+                               count * sizeof *ops, &reply);
   return finish(t, result, reply.node, out);
 }
 
 CUresult alloc_node(NodeTarget& t, CUDA_MEM_ALLOC_NODE_PARAMS* p, CUgraphNode* out) {
-  if (p == nullptr || p->bytesize == 0 || p->accessDescCount > 64 || (p->accessDescs == nullptr && p->accessDescCount != 0))
+  if (p == nullptr || p->bytesize == 0 || p->accessDescCount > 64 ||
+      (p->accessDescs == nullptr && p->accessDescCount != 0))
     return CUDA_ERROR_INVALID_VALUE;
   CUmemLocation location = p->poolProps.location;
   if (const CUresult r = wire_location(&location); r != CUDA_SUCCESS) return r;
@@ -130,7 +142,8 @@ CUresult alloc_node(NodeTarget& t, CUDA_MEM_ALLOC_NODE_PARAMS* p, CUgraphNode* o
   params.usage = p->poolProps.usage;
   params.access_count = static_cast<uint32_t>(p->accessDescCount);
   wire::tubeGraphNode_reply reply{};
-  const CUresult result = send(t, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params, sizeof params, access, p->accessDescCount * sizeof access[0], &reply);
+  const CUresult result = send(t, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params, sizeof params, access,
+                               p->accessDescCount * sizeof access[0], &reply);
   if (result != CUDA_SUCCESS) return result;
   memory_nodes_exist();
   graph_memory_made(reply.dptr, p->bytesize);
@@ -148,18 +161,23 @@ CUresult conditional_node(NodeTarget& t, CUDA_CONDITIONAL_NODE_PARAMS* p, CUgrap
   const wire::GraphConditionalParams params{p->handle, static_cast<uint32_t>(p->type), p->size};
   wire::tubeGraphNode_reply reply{};
   ReplyBlobs blobs;
-  const CUresult result = send(t, CU_GRAPH_NODE_TYPE_CONDITIONAL, &params, sizeof params, nullptr, 0, &reply, &blobs);
+  const CUresult result =
+      send(t, CU_GRAPH_NODE_TYPE_CONDITIONAL, &params, sizeof params, nullptr, 0, &reply, &blobs);
   if (result != CUDA_SUCCESS) return result;
   finish(t, result, reply.node, out);
   return keep_bodies(*out, blobs.get(reply.graphs), p);
 }
 
-// ---- the calls --------------------------------------------------------------------------------------------------------
+// ---- the calls
+// --------------------------------------------------------------------------------------------------------
 
-#define TUBE_ADD_ARGS CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
-#define TUBE_ADDING \
-  NodeTarget t;     \
-  if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies); r != CUDA_SUCCESS) return r
+#define TUBE_ADD_ARGS \
+  CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
+#define TUBE_ADDING                                                                      \
+  NodeTarget t;                                                                          \
+  if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies); \
+      r != CUDA_SUCCESS)                                                                 \
+  return r
 #define TUBE_SETTING \
   NodeTarget t;      \
   if (const CUresult r = setting(&t, hNode); r != CUDA_SUCCESS) return r
@@ -175,7 +193,8 @@ CUresult cuGraphAddChildGraphNode(TUBE_ADD_ARGS, CUgraph childGraph) {
   TUBE_ADDING;
   return child_node(t, childGraph, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE, phGraphNode);
 }
-CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            CUgraph childGraph) {
   TUBE_SETTING_EXEC;
   return child_node(t, childGraph, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE, nullptr);
 }
@@ -190,7 +209,8 @@ CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS
   TUBE_SETTING;
   return host_node(t, nodeParams->fn, nodeParams->userData, nullptr);
 }
-CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
+CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                      const CUDA_HOST_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TUBE_SETTING_EXEC;
   return host_node(t, nodeParams->fn, nodeParams->userData, nullptr);
@@ -204,7 +224,8 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
   TUBE_SETTING;
   return event_node(t, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, nullptr);
 }
-CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                          CUevent event) {
   TUBE_SETTING_EXEC;
   return event_node(t, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event, nullptr);
 }
@@ -216,7 +237,8 @@ CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
   TUBE_SETTING;
   return event_node(t, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, nullptr);
 }
-CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            CUevent event) {
   TUBE_SETTING_EXEC;
   return event_node(t, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event, nullptr);
 }
@@ -227,13 +249,15 @@ CUresult cuGraphAddBatchMemOpNode(TUBE_ADD_ARGS, const CUDA_BATCH_MEM_OP_NODE_PA
   if (const CUresult r = runs_in(&t, nodeParams->ctx); r != CUDA_SUCCESS) return r;
   return mem_op_node(t, nodeParams->count, nodeParams->paramArray, nodeParams->flags, phGraphNode);
 }
-CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                        const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TUBE_SETTING;
   if (const CUresult r = runs_in(&t, nodeParams->ctx); r != CUDA_SUCCESS) return r;
   return mem_op_node(t, nodeParams->count, nodeParams->paramArray, nodeParams->flags, nullptr);
 }
-CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                            const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   TUBE_SETTING_EXEC;
   if (const CUresult r = runs_in(&t, nodeParams->ctx); r != CUDA_SUCCESS) return r;

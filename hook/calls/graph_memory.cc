@@ -1,5 +1,5 @@
-// Graph-owned memory, the device's graph memory attributes, and the graph calls that belong nowhere else: destroying, the
-// handle of a conditional node, cuGraphDebugDotPrint.
+// Graph-owned memory, the device's graph memory attributes, and the graph calls that belong nowhere
+// else: destroying, the handle of a conditional node, cuGraphDebugDotPrint.
 #include "hook/memory/graph_memory.h"
 
 #include <fcntl.h>
@@ -10,9 +10,9 @@
 
 #include "base/mapping.h"
 #include "hook/graphs/graph_steps.h"
+#include "hook/graphs/update_proofs.h"
 #include "hook/memory/memory_map.h"
 #include "hook/objects/support.h"
-#include "hook/graphs/update_proofs.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -59,7 +59,9 @@ namespace {
 CUresult graph_memory(CUdevice device, uint32_t op, CUgraphMem_attribute attr, void* value) {
   int32_t number = 0;
   if (const CUresult r = device_number(device, &number); r != CUDA_SUCCESS) return r;
-  if (op != 2 && (value == nullptr || static_cast<unsigned>(attr) > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH)) return CUDA_ERROR_INVALID_VALUE;
+  if (op != 2 &&
+      (value == nullptr || static_cast<unsigned>(attr) > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
+    return CUDA_ERROR_INVALID_VALUE;
   wire::tubeGraphMemory_reply reply{};
   {
     Request<wire::tubeGraphMemory> r;
@@ -86,11 +88,18 @@ bool write_all(int fd, const std::byte* data, size_t size) {
 
 }  // namespace
 
-CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) { return graph_memory(device, 0, attr, value); }
-CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) { return graph_memory(device, 1, attr, value); }
-CUresult cuDeviceGraphMemTrim(CUdevice device) { return graph_memory(device, 2, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, nullptr); }
+CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  return graph_memory(device, 0, attr, value);
+}
+CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
+  return graph_memory(device, 1, attr, value);
+}
+CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  return graph_memory(device, 2, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, nullptr);
+}
 
-CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue,
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph,
+                                        CUcontext ctx, unsigned int defaultLaunchValue,
                                         unsigned int flags) {
   if (pHandle_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   uint64_t graph = 0;
@@ -108,7 +117,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, C
   return result;
 }
 
-// A graph inside of a node is not the program's to destroy: the proxy says so, and its word is awaited.
+// A graph inside of a node is not the program's to destroy: the proxy says so, and its word is
+// awaited.
 CUresult cuGraphDestroy(CUgraph hGraph) {
   uint64_t id = 0;
   if (const CUresult r = id_of(Kind::kGraph, hGraph, &id); r != CUDA_SUCCESS) return r;
@@ -160,8 +170,10 @@ CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned int fla
     text = mapped.take();
   }
   if (!file.valid()) return CUDA_ERROR_OPERATING_SYSTEM;
-  return write_all(file.get(), static_cast<const std::byte*>(static_cast<const void*>(text.data())), reply.size) ? CUDA_SUCCESS
-                                                                                                                 : CUDA_ERROR_OPERATING_SYSTEM;
+  return write_all(file.get(), static_cast<const std::byte*>(static_cast<const void*>(text.data())),
+                   reply.size)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
 }  // namespace tube::hook

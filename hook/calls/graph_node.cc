@@ -1,5 +1,6 @@
-// The typed graph-node calls of CUDA 12 (cuGraphAddNode and its Set forms): one union of parameters for every kind of node.
-// Each is taken apart here and handed to the function for its kind; XLA builds its graphs this way.
+// The typed graph-node calls of CUDA 12 (cuGraphAddNode and its Set forms): one union of parameters
+// for every kind of node. Each is taken apart here and handed to the function for its kind; XLA
+// builds its graphs this way.
 #include "hook/graphs/graph_target.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -61,7 +62,8 @@ CUresult typed_node(NodeTarget& t, CUgraphNodeParams* p, CUgraphNode* out) {
     case CU_GRAPH_NODE_TYPE_EMPTY: return empty_node(t, out);
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT: return event_node(t, p->type, p->eventWait.event, out);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD: return event_node(t, p->type, p->eventRecord.event, out);
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: return mem_op_node(t, p->memOp.count, p->memOp.paramArray, p->memOp.flags, out);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return mem_op_node(t, p->memOp.count, p->memOp.paramArray, p->memOp.flags, out);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
       CUDA_MEM_ALLOC_NODE_PARAMS q = alloc_params(p->alloc);
       const CUresult result = alloc_node(t, &q, out);
@@ -71,24 +73,31 @@ CUresult typed_node(NodeTarget& t, CUgraphNodeParams* p, CUgraphNode* out) {
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_node(t, p->free.dptr, out);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: return conditional_node(t, &p->conditional, out);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: return unsupported("an external semaphore node", "external semaphores cannot cross processes here");
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+      return unsupported("an external semaphore node",
+                         "external semaphores cannot cross processes here");
   }
   return CUDA_ERROR_INVALID_VALUE;
 }
 
 }  // namespace
 
-CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                           const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
                            size_t numDependencies, CUgraphNodeParams* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeTarget t;
-  if (const CUresult r = adding(&t, phGraphNode, hGraph, dependencies, numDependencies, dependencyData); r != CUDA_SUCCESS) return r;
+  if (const CUresult r =
+          adding(&t, phGraphNode, hGraph, dependencies, numDependencies, dependencyData);
+      r != CUDA_SUCCESS)
+    return r;
   return typed_node(t, nodeParams, phGraphNode);
 }
 
-CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-                        CUgraphNodeParams* nodeParams) {
-  return hook::cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
+CUresult cuGraphAddNode(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+                        size_t numDependencies, CUgraphNodeParams* nodeParams) {
+  return hook::cuGraphAddNode_v2(phGraphNode, hGraph, dependencies, nullptr, numDependencies,
+                                 nodeParams);
 }
 
 CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
@@ -98,7 +107,8 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* nodeParams) 
   return typed_node(t, nodeParams, nullptr);
 }
 
-CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                  CUgraphNodeParams* nodeParams) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   NodeTarget t;
   if (const CUresult r = setting(&t, hGraphExec, hNode); r != CUDA_SUCCESS) return r;

@@ -1,8 +1,9 @@
 // Green contexts: contexts whose work runs on a part of the GPU's SMs (proxy/calls/green.cc).
 //
-// A green context is a created context like any other, whose CUgreenCtx is one more handle for it. Resources are numbers of
-// the proxy inside the program's CUdevResource, beside the counts that a program reads. Nothing here is frequent: each call
-// that makes something waits for the proxy's answer.
+// A green context is a created context like any other, whose CUgreenCtx is one more handle for it.
+// Resources are numbers of the proxy inside the program's CUdevResource, beside the counts that a
+// program reads. Nothing here is frequent: each call that makes something waits for the proxy's
+// answer.
 #include <cstring>
 #include <new>
 
@@ -40,10 +41,15 @@ uint64_t number_of(const CUdevResource* resource) {
 }
 
 // What a program may hold a description by; the proxy checks the number.
-CUdevResourceDesc description_handle(uint64_t number) { return reinterpret_cast<CUdevResourceDesc>(number << 8); }
-uint64_t description_number(CUdevResourceDesc handle) { return reinterpret_cast<uint64_t>(handle) >> 8; }
+CUdevResourceDesc description_handle(uint64_t number) {
+  return reinterpret_cast<CUdevResourceDesc>(number << 8);
+}
+uint64_t description_number(CUdevResourceDesc handle) {
+  return reinterpret_cast<uint64_t>(handle) >> 8;
+}
 
-CUresult get_resource(uint32_t source, uint32_t number, CUdevResource* resource, CUdevResourceType type) {
+CUresult get_resource(uint32_t source, uint32_t number, CUdevResource* resource,
+                      CUdevResourceType type) {
   if (resource == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   wire::tubeGetResource_reply reply{};
@@ -62,7 +68,8 @@ Context* find_green(CUgreenCtx handle) {
 }
 
 CUgreenCtx green_handle(const Context* context) {
-  return context->green == nullptr ? nullptr : static_cast<CUgreenCtx>(objects().handle_of(context->green));
+  return context->green == nullptr ? nullptr
+                                   : static_cast<CUgreenCtx>(objects().handle_of(context->green));
 }
 
 }  // namespace
@@ -79,13 +86,15 @@ CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CUdevResou
   return get_resource(1, context->number, resource, type);
 }
 
-CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource, CUdevResourceType type) {
+CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource,
+                                  CUdevResourceType type) {
   const Context* context = find_green(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   return get_resource(1, context->number, resource, type);
 }
 
-CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input, CUdevResource* remaining,
+CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
+                                     const CUdevResource* input, CUdevResource* remaining,
                                      unsigned int useFlags, unsigned int minCount) {
   if (nbGroups == nullptr || input == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (input->type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
@@ -102,7 +111,8 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
   }
   const auto bytes = blobs.get(reply.parts);
   const size_t parts = bytes.size() / sizeof(WirePart);
-  if (result != nullptr && (reply.groups > *nbGroups || parts != reply.groups + 1)) return CUDA_ERROR_UNKNOWN;
+  if (result != nullptr && (reply.groups > *nbGroups || parts != reply.groups + 1))
+    return CUDA_ERROR_UNKNOWN;
   *nbGroups = reply.groups;
   for (size_t i = 0; i < parts; ++i) {
     WirePart part;
@@ -113,8 +123,10 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
   return CUDA_SUCCESS;
 }
 
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources, unsigned int nbResources) {
-  if (phDesc == nullptr || resources == nullptr || nbResources == 0 || nbResources > kMaxParts) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
+                                   unsigned int nbResources) {
+  if (phDesc == nullptr || resources == nullptr || nbResources == 0 || nbResources > kMaxParts)
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t numbers[kMaxParts];
   for (unsigned i = 0; i < nbResources; ++i) {
     if (resources[i].type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
@@ -129,7 +141,8 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* res
   return result;
 }
 
-CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev,
+                          unsigned int flags) {
   if (phCtx == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   int32_t number = 0;  // no description, number 0: the whole device
   if (const CUresult r = device_number(dev, &number); r != CUDA_SUCCESS) return r;
@@ -194,19 +207,23 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
   return wait_context_event(context, hEvent);
 }
 
-CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
+CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                int priority) {
   if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   Context* context = find_green(greenCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   Stream* stream = nullptr;
-  if (const CUresult r = create_stream(context, flags, priority, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = create_stream(context, flags, priority, &stream); r != CUDA_SUCCESS)
+    return r;
   *phStream = stream->handle();
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
   if (phCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (hStream == CU_STREAM_PER_THREAD && current_context() != nullptr && current_context()->green != nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hStream == CU_STREAM_PER_THREAD && current_context() != nullptr &&
+      current_context()->green != nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
   const Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
@@ -216,7 +233,9 @@ CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
 
 CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
   if (pCtx == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (hStream == CU_STREAM_PER_THREAD && current_context() != nullptr && current_context()->green != nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (hStream == CU_STREAM_PER_THREAD && current_context() != nullptr &&
+      current_context()->green != nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
   const Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;

@@ -1,9 +1,11 @@
-// cuMemHostRegister: the caller's own memory for the GPU, at its own address (CUDA's device pointer equals the host's, and so it does
-// here). The pages become a file that the proxy maps at the same address and registers with the driver (host_pages.h, proxy/
-// host_pages.h); when that address is taken in the proxy the call is refused, as for memory that cannot be locked.
+// cuMemHostRegister: the caller's own memory for the GPU, at its own address (CUDA's device pointer
+// equals the host's, and so it does here). The pages become a file that the proxy maps at the same
+// address and registers with the driver (host_pages.h, proxy/ host_pages.h); when that address is
+// taken in the proxy the call is refused, as for memory that cannot be locked.
 //
-// Ranges are registered by the byte and pinned by the page: neighbours may share a page, which then counts its registrations. One at a
-// time: the lock is held over the exchange of pages and the proxy's answer. Costs a copy of the bytes and two round trips at most.
+// Ranges are registered by the byte and pinned by the page: neighbours may share a page, which then
+// counts its registrations. One at a time: the lock is held over the exchange of pages and the
+// proxy's answer. Costs a copy of the bytes and two round trips at most.
 #include <vector>
 
 #include "base/log.h"
@@ -18,14 +20,16 @@ namespace tube::hook {
 namespace {
 
 constexpr uint64_t kPage = wire::kHostPageBytes;
-constexpr unsigned kKnownFlags =
-    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+constexpr unsigned kKnownFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                 CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 struct Span {
   uint64_t first, last;  // whole pages
 };
 
-Span pages_of(uint64_t base, uint64_t bytes) { return {base & ~(kPage - 1), (base + bytes + kPage - 1) & ~(kPage - 1)}; }
+Span pages_of(uint64_t base, uint64_t bytes) {
+  return {base & ~(kPage - 1), (base + bytes + kPage - 1) & ~(kPage - 1)};
+}
 
 // Calls f(address, range) for the known ranges in the span. Lock held.
 template <class F>
@@ -49,7 +53,8 @@ CUresult share_gaps(const Span& span, bool read_only, SharedRange* made) {
   });
   if (at < span.last) gaps.push_back({at, span.last});
   for (const Span& gap : gaps) {
-    if (const CUresult r = share_pages(gap.first, gap.last, read_only, made); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = share_pages(gap.first, gap.last, read_only, made); r != CUDA_SUCCESS)
+      return r;
   }
   return made->pages.size() > wire::kMaxHostSegments ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -62,12 +67,15 @@ CUresult tell_proxy(uint64_t base, uint64_t bytes, unsigned flags, const SharedR
   r->flags = flags;
   uint64_t own_token = 0;
   std::vector<uint64_t> tokens(made.files.size());
-  for (size_t i = 0; i < made.files.size(); ++i) r.send_file(made.files[i].get(), &tokens[i], CUDA_ERROR_OPERATING_SYSTEM);
+  for (size_t i = 0; i < made.files.size(); ++i)
+    r.send_file(made.files[i].get(), &tokens[i], CUDA_ERROR_OPERATING_SYSTEM);
   std::vector<wire::HostSegment> segments;
   for (const SharedPages& pages : made.pages) {
     const bool own = pages.file < 0;
-    if (own && own_token == 0) r.send_file(own_pages_file(), &own_token, CUDA_ERROR_OPERATING_SYSTEM);
-    segments.push_back({pages.address, pages.bytes, pages.offset, own ? own_token : tokens[static_cast<size_t>(pages.file)]});
+    if (own && own_token == 0)
+      r.send_file(own_pages_file(), &own_token, CUDA_ERROR_OPERATING_SYSTEM);
+    segments.push_back({pages.address, pages.bytes, pages.offset,
+                        own ? own_token : tokens[static_cast<size_t>(pages.file)]});
   }
   r.put(&wire::tubeHostRegister::segments, segments.data(), blob_bytes);
   return r.call();
@@ -93,7 +101,8 @@ CUresult register_range(uint64_t base, uint64_t bytes, unsigned flags) {
   Locked locked(registered_pages().lock);
   MemoryKind there;
   if (memory_map().overlaps(base, bytes, &there)) {
-    return there == MemoryKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
+    return there == MemoryKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                            : CUDA_ERROR_INVALID_VALUE;
   }
   watch_forks();
   SharedRange made;
@@ -104,10 +113,12 @@ CUresult register_range(uint64_t base, uint64_t bytes, unsigned flags) {
     return result;
   }
   for (const SharedPages& pages : made.pages) {
-    registered_pages().ranges[pages.address] = PageRange{pages.bytes, pages.offset, 0, pages.replaced};
+    registered_pages().ranges[pages.address] =
+        PageRange{pages.bytes, pages.offset, 0, pages.replaced};
   }
   each_range(span, [](auto it) { ++it->second.references; });
-  memory_map().insert({base, bytes, next_unique(), current_context(), MemoryKind::kRegistered, flags});
+  memory_map().insert(
+      {base, bytes, next_unique(), current_context(), MemoryKind::kRegistered, flags});
   return CUDA_SUCCESS;
 }
 
@@ -116,13 +127,16 @@ CUresult register_range(uint64_t base, uint64_t bytes, unsigned flags) {
 CUresult cuMemHostRegister_v2(void* p, size_t bytesize, unsigned int Flags) {
   const auto base = reinterpret_cast<uint64_t>(p);
   if (p == nullptr || bytesize == 0 || (Flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (base + bytesize < base || base + bytesize > UINT64_MAX - kPage) return CUDA_ERROR_INVALID_VALUE;
+  if (base + bytesize < base || base + bytesize > UINT64_MAX - kPage)
+    return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   if ((Flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 &&
-      current_context()->info().attributes[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] == 0) {
+      current_context()->info().attributes[CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED] ==
+          0) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;  // a device's memory cannot be passed on
+  if ((Flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+    return CUDA_ERROR_INVALID_VALUE;  // a device's memory cannot be passed on
   return register_range(base, bytesize, Flags);
 }
 
@@ -135,7 +149,8 @@ CUresult cuMemHostUnregister(void* p) {
   if (a.kind != MemoryKind::kRegistered || a.base != base) return CUDA_ERROR_INVALID_VALUE;
   const CUresult finished = sync_all_contexts();
   Locked locked(registered_pages().lock);
-  if (!memory_map().remove(base, MemoryKind::kRegistered, &a)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (!memory_map().remove(base, MemoryKind::kRegistered, &a))
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   CUresult result;
   {
     Request<wire::tubeHostUnregister> r;
@@ -151,7 +166,8 @@ void forget_registrations(const Context* context) {
   for (const uint64_t base : memory_map().bases_of(context, MemoryKind::kRegistered)) {
     Locked locked(registered_pages().lock);
     Allocation a;
-    if (memory_map().remove(base, MemoryKind::kRegistered, &a)) release_pages(pages_of(base, a.size_bytes));
+    if (memory_map().remove(base, MemoryKind::kRegistered, &a))
+      release_pages(pages_of(base, a.size_bytes));
   }
 }
 

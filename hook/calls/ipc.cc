@@ -1,8 +1,8 @@
 // IPC: handles of memory and events that other processes open, and the other way round.
 //
-// The proxy does the work; this process keeps what it opened in its memory map, so that copies and pointer queries know
-// it. Every call is a round trip: the other process hears of a handle outside our rings, so what it stands for must be
-// there when the call returns.
+// The proxy does the work; this process keeps what it opened in its memory map, so that copies and
+// pointer queries know it. Every call is a round trip: the other process hears of a handle outside
+// our rings, so what it stands for must be there when the call returns.
 #include <cstring>
 
 #include "hook/memory/copy.h"
@@ -15,7 +15,8 @@
 namespace tube::hook {
 namespace {
 
-// The context of this program that memory on the proxy's `device` counts for. nullptr: the program does not see the device.
+// The context of this program that memory on the proxy's `device` counts for. nullptr: the program
+// does not see the device.
 Context* context_on(uint32_t device) {
   Context* current = current_context();
   if (current->device == device) return current;
@@ -44,7 +45,9 @@ Lock& opening_memory() {
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   Allocation a;
-  if (pHandle == nullptr || !memory_map().find(dptr, &a) || a.kind != MemoryKind::kDevice || a.flags == kFromPool) return CUDA_ERROR_INVALID_VALUE;
+  if (pHandle == nullptr || !memory_map().find(dptr, &a) || a.kind != MemoryKind::kDevice ||
+      a.flags == kFromPool)
+    return CUDA_ERROR_INVALID_VALUE;
   note_memory_shared();
   wire::tubeIpcGetMem_reply reply{};
   Request<wire::tubeIpcGetMem> r;
@@ -57,7 +60,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
   // The driver wants this bit and takes no notice of others (H200, 13.0).
-  if (pdptr == nullptr || (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (pdptr == nullptr || (Flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   note_memory_shared();
   Locked in_turn(opening_memory());
@@ -75,11 +79,13 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
     (void)close_memory(reply.dptr, &left);
     return CUDA_ERROR_INVALID_DEVICE;
   }
-  if (const Context* owner = context_on(reply.device); owner->device != current_context()->device) let_reach(current_context(), owner);
+  if (const Context* owner = context_on(reply.device); owner->device != current_context()->device)
+    let_reach(current_context(), owner);
   Allocation known;
   if (!memory_map().find(reply.dptr, &known) || known.kind != MemoryKind::kOpened) {
     // It belongs to the context that opened it, also when the memory is another GPU's (two H200s).
-    memory_map().insert({reply.dptr, reply.bytes, next_unique(), current_context(), MemoryKind::kOpened, 0});
+    memory_map().insert(
+        {reply.dptr, reply.bytes, next_unique(), current_context(), MemoryKind::kOpened, 0});
   }
   *pdptr = reply.dptr;
   return CUDA_SUCCESS;
@@ -88,7 +94,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsign
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Allocation a;
-  if (!memory_map().find(dptr, &a) || a.kind != MemoryKind::kOpened || a.base != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!memory_map().find(dptr, &a) || a.kind != MemoryKind::kOpened || a.base != dptr)
+    return CUDA_ERROR_INVALID_VALUE;
   // Its owner may free it as soon as this returns.
   const CUresult finished = sync_device_of(a.context);
   Locked in_turn(opening_memory());

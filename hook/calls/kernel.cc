@@ -1,14 +1,15 @@
-// Kernels and functions: looking one up brings its parameter layout and attributes along, so that everything asked later
-// is answered here. Setting an attribute is posted and updates the copy; occupancy is asked once per distinct question.
+// Kernels and functions: looking one up brings its parameter layout and attributes along, so that
+// everything asked later is answered here. Setting an attribute is posted and updates the copy;
+// occupancy is asked once per distinct question.
 #include <algorithm>
 #include <cstring>
 #include <new>
 #include <span>
 
-#include "hook/objects/kernels.h"
-#include "hook/process/start_trace.h"
-#include "hook/objects/support.h"
 #include "hook/graphs/update_proofs.h"
+#include "hook/objects/kernels.h"
+#include "hook/objects/support.h"
+#include "hook/process/start_trace.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -32,35 +33,45 @@ Kernel* allocate_kernel(Module* module, const char* name) {
   return k;
 }
 
-// Offsets and sizes of the parameters. False when one lies outside of `parameter_bytes`: launches copy by it without looking again.
+// Offsets and sizes of the parameters. False when one lies outside of `parameter_bytes`: launches
+// copy by it without looking again.
 bool take_layout(Kernel* k, std::span<const std::byte> layout, uint32_t parameter_bytes) {
   k->layout.resize(layout.size() / sizeof(Parameter));
   if (!layout.empty()) std::memcpy(k->layout.data(), layout.data(), layout.size());
   k->parameter_bytes = parameter_bytes;
-  return std::all_of(k->layout.begin(), k->layout.end(),
-                     [=](const Parameter& p) { return p.offset <= parameter_bytes && p.size_bytes <= parameter_bytes - p.offset; });
+  return std::all_of(k->layout.begin(), k->layout.end(), [=](const Parameter& p) {
+    return p.offset <= parameter_bytes && p.size_bytes <= parameter_bytes - p.offset;
+  });
 }
 
 bool read_reply(Kernel* k, const wire::tubeGetKernel_reply& reply, const ReplyBlobs& blobs) {
   const auto layout = blobs.get(reply.layout);
   const auto attributes = blobs.get(reply.attributes);
-  if (reply.parameter_count > kMaxParameters || layout.size() != reply.parameter_count * sizeof(Parameter)) return false;
+  if (reply.parameter_count > kMaxParameters ||
+      layout.size() != reply.parameter_count * sizeof(Parameter))
+    return false;
   if (!take_layout(k, layout, reply.parameter_bytes)) return false;
   k->writes = reply.writes;
   for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
     int32_t entry[2] = {CUDA_ERROR_INVALID_VALUE, 0};
-    if ((i + 1) * sizeof entry <= attributes.size()) std::memcpy(entry, attributes.data() + i * sizeof entry, sizeof entry);
+    if ((i + 1) * sizeof entry <= attributes.size())
+      std::memcpy(entry, attributes.data() + i * sizeof entry, sizeof entry);
     k->attribute_results[i] = entry[0];
     k->attributes[i].store(entry[1], std::memory_order_relaxed);
   }
   return true;
 }
 
-Context* context_of(const Kernel* k) { return k->module->context != nullptr ? k->module->context : current_context(); }
+Context* context_of(const Kernel* k) {
+  return k->module->context != nullptr ? k->module->context : current_context();
+}
 
 // From the table that came with the module.
 bool read_known(Kernel* k, const wire::KnownKernel& known) {
-  if (!take_layout(k, {reinterpret_cast<const std::byte*>(&known + 1), known.parameter_count * sizeof(Parameter)}, known.parameter_bytes))
+  if (!take_layout(k,
+                   {reinterpret_cast<const std::byte*>(&known + 1),
+                    known.parameter_count * sizeof(Parameter)},
+                   known.parameter_bytes))
     return false;
   k->writes = known.writes;
   for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
@@ -88,12 +99,15 @@ CUresult look_up(Kernel* k, const char* name, uint32_t length) {
     result = told ? r.post() : r.call(&reply, &blobs);
   }
   if (result != CUDA_SUCCESS) return result;
-  return (told ? read_known(k, *known->second) : read_reply(k, reply, blobs)) ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN;
+  return (told ? read_known(k, *known->second) : read_reply(k, reply, blobs)) ? CUDA_SUCCESS
+                                                                              : CUDA_ERROR_UNKNOWN;
 }
 
 bool settable(CUfunction_attribute a) {
-  return a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || a == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
-         (a >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH && a <= CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE);
+  return a == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+         a == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ||
+         (a >= CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH &&
+          a <= CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE);
 }
 
 // Zero or the code that the driver answers at once.
@@ -101,14 +115,19 @@ CUresult check_attribute(const Kernel* k, CUfunction_attribute attribute, int va
   if (!settable(attribute)) return CUDA_ERROR_INVALID_VALUE;
   const Context* context = context_of(k);
   if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && context != nullptr) {
-    const int limit = context->info().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
-    const int fixed = k->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
+    const int limit =
+        context->info().attributes[CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN];
+    const int fixed =
+        k->attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
     if (value < 0 || (limit > 0 && value > limit - fixed)) return CUDA_ERROR_INVALID_VALUE;
   }
-  if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE && (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)) {
+  if (attribute == CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE &&
+      (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT && (value < -1 || value > 100)) return CUDA_ERROR_INVALID_VALUE;
+  if (attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT &&
+      (value < -1 || value > 100))
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -135,7 +154,8 @@ CUresult set_attribute(Kernel* k, CUfunction_attribute attribute, int value) {
 
 CUresult get_attribute(int* pi, CUfunction_attribute attribute, const Kernel* k) {
   const auto id = static_cast<uint32_t>(attribute);
-  if (id >= static_cast<uint32_t>(CU_FUNC_ATTRIBUTE_MAX) || id >= info::kFunctionAttributeCount) return CUDA_ERROR_INVALID_VALUE;
+  if (id >= static_cast<uint32_t>(CU_FUNC_ATTRIBUTE_MAX) || id >= info::kFunctionAttributeCount)
+    return CUDA_ERROR_INVALID_VALUE;
   if (k->attribute_results[id] != 0) return static_cast<CUresult>(k->attribute_results[id]);
   *pi = k->attributes[id].load(std::memory_order_relaxed);
   return CUDA_SUCCESS;
@@ -161,7 +181,8 @@ CUresult ask_occupancy(Kernel* k, OccupancyAnswer* q, const void* config, uint32
   if (config_bytes == 0) {
     Locked locked(k->lock);
     for (const OccupancyAnswer& known : k->occupancy) {
-      if (known.what == q->what && known.flags == q->flags && known.a == q->a && known.b == q->b && known.c == q->c) {
+      if (known.what == q->what && known.flags == q->flags && known.a == q->a && known.b == q->b &&
+          known.c == q->c) {
         *q = known;
         return CUDA_SUCCESS;
       }
@@ -190,7 +211,8 @@ CUresult ask_occupancy(Kernel* k, OccupancyAnswer* q, const void* config, uint32
   return CUDA_SUCCESS;
 }
 
-// Cluster questions depend on the launch configuration: block, shared memory and attributes, as the proxy wants them.
+// Cluster questions depend on the launch configuration: block, shared memory and attributes, as the
+// proxy wants them.
 struct ClusterConfig {
   uint32_t grid[3];
   uint32_t block[3];
@@ -207,7 +229,8 @@ struct PackedAttribute {
 
 CUresult ask_cluster(uint32_t what, int* answer, CUfunction func, const CUlaunchConfig* config) {
   Kernel* k = find_kernel(func);
-  if (answer == nullptr || config == nullptr || (what == 4 && func == nullptr) || config->numAttrs > kMaxClusterAttributes)
+  if (answer == nullptr || config == nullptr || (what == 4 && func == nullptr) ||
+      config->numAttrs > kMaxClusterAttributes)
     return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   struct {
@@ -220,10 +243,13 @@ CUresult ask_cluster(uint32_t what, int* answer, CUfunction func, const CUlaunch
                  config->numAttrs};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     packed.attributes[i].id = config->attrs[i].id;
-    std::memcpy(packed.attributes[i].value, &config->attrs[i].value, sizeof packed.attributes[i].value);
+    std::memcpy(packed.attributes[i].value, &config->attrs[i].value,
+                sizeof packed.attributes[i].value);
   }
   OccupancyAnswer q{what, 0, 0, 0, 0, 0, 0};
-  const CUresult r = ask_occupancy(k, &q, &packed, static_cast<uint32_t>(sizeof packed.head + config->numAttrs * sizeof(PackedAttribute)));
+  const CUresult r = ask_occupancy(
+      k, &q, &packed,
+      static_cast<uint32_t>(sizeof packed.head + config->numAttrs * sizeof(PackedAttribute)));
   if (r == CUDA_SUCCESS) *answer = static_cast<int>(q.x);
   return r;
 }
@@ -266,7 +292,8 @@ CUresult get_kernel(Module* module, const char* name, Kernel** kernel) {
   return CUDA_SUCCESS;
 }
 
-// ---- kernels ----------------------------------------------------------------------------------------------------------
+// ---- kernels
+// ----------------------------------------------------------------------------------------------------------
 
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   const Kernel* k = find_kernel(kernel);
@@ -292,14 +319,18 @@ CUresult cuKernelGetName(const char** name, CUkernel hfunc) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                              size_t* paramSize) {
   if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Kernel* k = find_kernel(kernel);
-  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : parameter_info(k, paramIndex, paramOffset, paramSize);
+  return k == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                      : parameter_info(k, paramIndex, paramOffset, paramSize);
 }
 
 namespace {
-bool no_device(CUdevice device) { return device < 0 || static_cast<uint32_t>(device) >= process().device_count; }
+bool no_device(CUdevice device) {
+  return device < 0 || static_cast<uint32_t>(device) >= process().device_count;
+}
 }  // namespace
 
 CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
@@ -321,7 +352,8 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
   return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_cache_config(k, config);
 }
 
-// ---- functions --------------------------------------------------------------------------------------------------------
+// ---- functions
+// --------------------------------------------------------------------------------------------------------
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   const Kernel* k = find_kernel(hfunc);
@@ -338,8 +370,10 @@ CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   return hook::cuKernelGetName(name, reinterpret_cast<CUkernel>(hfunc));
 }
 
-CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
-  return hook::cuKernelGetParamInfo(reinterpret_cast<CUkernel>(func), paramIndex, paramOffset, paramSize);
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                            size_t* paramSize) {
+  return hook::cuKernelGetParamInfo(reinterpret_cast<CUkernel>(func), paramIndex, paramOffset,
+                                    paramSize);
 }
 
 CUresult cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
@@ -356,7 +390,9 @@ CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
 }
 
 // The proxy loads a kernel when it is looked up.
-CUresult cuFuncLoad(CUfunction function) { return find_kernel(function) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS; }
+CUresult cuFuncLoad(CUfunction function) {
+  return find_kernel(function) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
+}
 CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (find_kernel(function) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -364,9 +400,11 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   return CUDA_SUCCESS;
 }
 
-// ---- occupancy --------------------------------------------------------------------------------------------------------
+// ---- occupancy
+// --------------------------------------------------------------------------------------------------------
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize,
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
                                                               unsigned int flags) {
   Kernel* k = find_kernel(func);
   if (numBlocks == nullptr || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -377,17 +415,24 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
   return r;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize) {
-  return hook::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, 0);
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize) {
+  return hook::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                                    dynamicSMemSize, 0);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
-                                                   size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags) {
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags) {
   Kernel* k = find_kernel(func);
-  if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (minGridSize == nullptr || blockSize == nullptr || blockSizeLimit < 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (blockSizeToDynamicSMemSize == nullptr) {
-    OccupancyAnswer q{1, flags, dynamicSMemSize, static_cast<uint64_t>(blockSizeLimit), flags, 0, 0};
+    OccupancyAnswer q{1, flags, dynamicSMemSize, static_cast<uint64_t>(blockSizeLimit), flags,
+                      0, 0};
     const CUresult r = ask_occupancy(k, &q, nullptr, 0);
     if (r == CUDA_SUCCESS) *minGridSize = static_cast<int>(q.x), *blockSize = static_cast<int>(q.y);
     return r;
@@ -395,12 +440,14 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   // The program's function says how much shared memory a block size needs: try the sizes here.
   const int32_t* device = current_context()->info().attributes;
   const int warp = device[CU_DEVICE_ATTRIBUTE_WARP_SIZE];
-  int limit = k->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
+  int limit =
+      k->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
   if (blockSizeLimit > 0 && blockSizeLimit < limit) limit = blockSizeLimit;
   int best_threads = 0;
   for (int size = limit; size > 0; size = size % warp == 0 ? size - warp : size - size % warp) {
     int blocks = 0;
-    const CUresult r = hook::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, func, size, blockSizeToDynamicSMemSize(size), flags);
+    const CUresult r = hook::cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        &blocks, func, size, blockSizeToDynamicSMemSize(size), flags);
     if (r != CUDA_SUCCESS) return r;
     if (blocks * size <= best_threads) continue;
     best_threads = blocks * size;
@@ -410,26 +457,32 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
   return best_threads == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+CUresult cuOccupancyMaxPotentialBlockSize(int* minGridSize, int* blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
                                           size_t dynamicSMemSize, int blockSizeLimit) {
-  return hook::cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit,
-                                                         0);
+  return hook::cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
 }
 
-CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func, int numBlocks, int blockSize) {
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize) {
   Kernel* k = find_kernel(func);
-  if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  OccupancyAnswer q{2, 0, static_cast<uint64_t>(numBlocks), static_cast<uint64_t>(blockSize), 0, 0, 0};
+  OccupancyAnswer q{2, 0, static_cast<uint64_t>(numBlocks), static_cast<uint64_t>(blockSize), 0,
+                    0, 0};
   const CUresult r = ask_occupancy(k, &q, nullptr, 0);
   if (r == CUDA_SUCCESS) *dynamicSmemSize = q.x;
   return r;
 }
 
-CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func, const CUlaunchConfig* config) {
+CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
+                                            const CUlaunchConfig* config) {
   return ask_cluster(3, clusterSize, func, config);
 }
-CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func, const CUlaunchConfig* config) {
+CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
+                                      const CUlaunchConfig* config) {
   return ask_cluster(4, numClusters, func, config);
 }
 

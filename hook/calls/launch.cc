@@ -1,18 +1,19 @@
 // Launches: posted, no allocation, no system call, no answer.
 //
-// Parameters are packed straight into the record by the kernel's layout. Nothing comes back, so grid, block and shared memory
-// are compared with what the device and the kernel take; a launch that looks wrong, or that must fit as a whole
-// (cooperative), waits for the driver's own answer, so that launch errors stay synchronous and are the driver's.
-#include "hook/objects/capture.h"
+// Parameters are packed straight into the record by the kernel's layout. Nothing comes back, so
+// grid, block and shared memory are compared with what the device and the kernel take; a launch
+// that looks wrong, or that must fit as a whole (cooperative), waits for the driver's own answer,
+// so that launch errors stay synchronous and are the driver's.
 #include "hook/code/launch.h"
+#include "hook/objects/capture.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "hook/objects/context.h"
 #include "hook/objects/device_output.h"
-#include "hook/process/start_trace.h"
 #include "hook/objects/support.h"
+#include "hook/process/start_trace.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -57,15 +58,22 @@ CUresult pack_attribute(const CUlaunchAttribute& in, Attributes* attributes) {
   uint64_t event = 0;
   switch (static_cast<uint32_t>(in.id)) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
-      if (const CUresult r = pack_event(in.value.programmaticEvent.event, attributes, &event); r != CUDA_SUCCESS) return r;
-      std::memcpy(out->value + offsetof(CUlaunchAttributeValue, programmaticEvent.event), &event, sizeof event);
+      if (const CUresult r = pack_event(in.value.programmaticEvent.event, attributes, &event);
+          r != CUDA_SUCCESS)
+        return r;
+      std::memcpy(out->value + offsetof(CUlaunchAttributeValue, programmaticEvent.event), &event,
+                  sizeof event);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
-      if (const CUresult r = pack_event(in.value.launchCompletionEvent.event, attributes, &event); r != CUDA_SUCCESS) return r;
-      std::memcpy(out->value + offsetof(CUlaunchAttributeValue, launchCompletionEvent.event), &event, sizeof event);
+      if (const CUresult r = pack_event(in.value.launchCompletionEvent.event, attributes, &event);
+          r != CUDA_SUCCESS)
+        return r;
+      std::memcpy(out->value + offsetof(CUlaunchAttributeValue, launchCompletionEvent.event),
+                  &event, sizeof event);
       return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
-      return unsupported("cuLaunchKernelEx with a device-updatable node", "its handle would have to come back");
+      return unsupported("cuLaunchKernelEx with a device-updatable node",
+                         "its handle would have to come back");
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
@@ -85,7 +93,8 @@ CUresult pack_attribute(const CUlaunchAttribute& in, Attributes* attributes) {
   }
 }
 
-// Attributes whose values the driver surely takes; every other one waits for its answer, so that a refusal shows at the call.
+// Attributes whose values the driver surely takes; every other one waits for its answer, so that a
+// refusal shows at the call.
 bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
   CUlaunchAttributeValue value;
   std::memcpy(&value, a.value, sizeof value);
@@ -94,7 +103,8 @@ bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
     case CU_LAUNCH_ATTRIBUTE_PRIORITY: return true;
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: return value.cooperative == 0;
-    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return value.memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+      return value.memSyncDomain <= CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
       return value.clusterSchedulingPolicyPreference <= CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
@@ -109,7 +119,8 @@ bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
   }
 }
 
-// Where on the GPU an attribute's event is recorded, between the kernel's start and its end, only the driver knows: it is asked.
+// Where on the GPU an attribute's event is recorded, between the kernel's start and its end, only
+// the driver knows: it is asked.
 void note_recorded(const Attributes& attributes, Stream* stream) {
   if (attributes.recorded_count == 0) return;
   Locked locked(connection().producer);
@@ -121,27 +132,34 @@ void note_recorded(const Attributes& attributes, Stream* stream) {
   }
 }
 
-CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void** params, void** extra, bool cooperative,
-                const Attributes* attributes) {
+CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void** params,
+                void** extra, bool cooperative, const Attributes* attributes) {
   const Kernel* kernel = find_kernel(f);
-  if (kernel == nullptr) return current_context() == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
+  if (kernel == nullptr)
+    return current_context() == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_HANDLE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   // A module's function belongs to its context; a library's kernel goes along with the stream.
-  if (kernel->module->kind == 1 && base_context(kernel->module->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (kernel->module->kind == 1 &&
+      base_context(kernel->module->context) != base_context(stream->context))
+    return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
   uint32_t bytes = 0;
   // The driver says if it may.
-  const bool elsewhere = kernel->module->context != nullptr && base_context(kernel->module->context) != base_context(stream->context);
+  const bool elsewhere = kernel->module->context != nullptr &&
+                         base_context(kernel->module->context) != base_context(stream->context);
   bool sure = surely_launchable(kernel, shape) && !cooperative && !elsewhere;
   const unsigned attribute_count = attributes == nullptr ? 0 : attributes->count;
-  for (unsigned i = 0; i < attribute_count; ++i) sure = sure && surely_taken(attributes->list[i], shape);
-  if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS) return r;
+  for (unsigned i = 0; i < attribute_count; ++i)
+    sure = sure && surely_taken(attributes->list[i], shape);
+  if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS)
+    return r;
   const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
 
   Request<wire::tubeLaunch> r(stream, blob_room(attribute_bytes) + blob_room(bytes));
-  // While no other thread can ask the proxy for text: who asked before the launch would take the mark and find nothing.
+  // While no other thread can ask the proxy for text: who asked before the launch would take the
+  // mark and find nothing.
   if (kernel->writes != 0) expect_output(kernel->writes, capturing(stream), stream->context);
   r->stream = stream->id;
   r->kernel = kernel->id;
@@ -171,7 +189,8 @@ struct PackedByCaller {
 bool read_extra(void** extra, PackedByCaller* out) {
   for (void** e = extra; *e != CU_LAUNCH_PARAM_END; e += 2) {
     if (e[0] == CU_LAUNCH_PARAM_BUFFER_POINTER) out->buffer = e[1];
-    else if (e[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && e[1] != nullptr) out->size_bytes = *static_cast<const size_t*>(e[1]);
+    else if (e[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && e[1] != nullptr)
+      out->size_bytes = *static_cast<const size_t*>(e[1]);
     else return false;
   }
   return true;
@@ -180,20 +199,26 @@ bool read_extra(void** extra, PackedByCaller* out) {
 }  // namespace
 
 bool surely_launchable(const Kernel* kernel, const LaunchShape& shape) {
-  const Context* context = kernel->module->context != nullptr ? kernel->module->context : current_context();
+  const Context* context =
+      kernel->module->context != nullptr ? kernel->module->context : current_context();
   if (context == nullptr) return false;
   const int32_t* device = context->info().attributes;
   bool fits = true;
   for (int i = 0; i < 3; ++i) {  // without a branch: 0 - 1 is beyond every limit
-    fits &= shape.grid[i] - 1 < static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
-    fits &= shape.block[i] - 1 < static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
+    fits &=
+        shape.grid[i] - 1 < static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X + i]);
+    fits &=
+        shape.block[i] - 1 < static_cast<uint32_t>(device[CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X + i]);
   }
   if (!fits) return false;
   const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
-  const int32_t kernel_threads = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
-  const int32_t dynamic = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(std::memory_order_relaxed);
+  const int32_t kernel_threads =
+      kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK].load(std::memory_order_relaxed);
+  const int32_t dynamic = kernel->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].load(
+      std::memory_order_relaxed);
   return kernel_threads > 0 && threads <= static_cast<uint32_t>(kernel_threads) &&
-         (shape.shared_bytes == 0 || (dynamic >= 0 && shape.shared_bytes <= static_cast<uint32_t>(dynamic)));
+         (shape.shared_bytes == 0 ||
+          (dynamic >= 0 && shape.shared_bytes <= static_cast<uint32_t>(dynamic)));
 }
 
 CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint32_t* bytes) {
@@ -202,9 +227,12 @@ CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint
     PackedByCaller given;
     *bytes = 0;
     if (!read_extra(extra, &given)) return CUDA_ERROR_INVALID_VALUE;
-    if (given.size_bytes == 0) return kernel->parameter_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (given.buffer == nullptr || given.size_bytes > kMaxParameterBytes) return CUDA_ERROR_INVALID_VALUE;
-    // NCCL hands over the used part of its kernels' 4 KiB and nothing more; the driver takes that, the proxy wants all of them.
+    if (given.size_bytes == 0)
+      return kernel->parameter_bytes == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (given.buffer == nullptr || given.size_bytes > kMaxParameterBytes)
+      return CUDA_ERROR_INVALID_VALUE;
+    // NCCL hands over the used part of its kernels' 4 KiB and nothing more; the driver takes that,
+    // the proxy wants all of them.
     *bytes = std::max(static_cast<uint32_t>(given.size_bytes), kernel->parameter_bytes);
     return *bytes > kMaxParameterBytes ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
@@ -226,10 +254,12 @@ inline void copy_parameter(std::byte* out, const void* parameter, uint32_t bytes
 
 }  // namespace
 
-void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes, std::byte* out) {
+void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes,
+                     std::byte* out) {
   if (extra != nullptr) {
     PackedByCaller given;
-    if (!read_extra(extra, &given) || given.size_bytes > bytes) return;  // parameter_bytes() has looked already
+    if (!read_extra(extra, &given) || given.size_bytes > bytes)
+      return;  // parameter_bytes() has looked already
     std::memcpy(out, given.buffer, given.size_bytes);
     std::memset(out + given.size_bytes, 0, bytes - given.size_bytes);
     return;
@@ -245,29 +275,38 @@ void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t
   if (filled < bytes) std::memset(out + filled, 0, bytes - filled);
 }
 
-CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                        unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
-                        void** extra) {
-  const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                        void** kernelParams, void** extra) {
+  const LaunchShape shape{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
   return launch(f, shape, hStream, kernelParams, extra, false, nullptr);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                                   unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                   unsigned int gridDimZ, unsigned int blockDimX,
+                                   unsigned int blockDimY, unsigned int blockDimZ,
+                                   unsigned int sharedMemBytes, CUstream hStream,
                                    void** kernelParams) {
-  const LaunchShape shape{{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
+  const LaunchShape shape{
+      {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes};
   return launch(f, shape, hStream, kernelParams, nullptr, true, nullptr);
 }
 
-CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
-  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                          void** extra) {
+  if (config == nullptr || (config->numAttrs != 0 && config->attrs == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   if (config->numAttrs > kMaxLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
   Attributes attributes;
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    if (const CUresult r = pack_attribute(config->attrs[i], &attributes); r != CUDA_SUCCESS) return r;
+    if (const CUresult r = pack_attribute(config->attrs[i], &attributes); r != CUDA_SUCCESS)
+      return r;
   }
-  const LaunchShape shape{
-      {config->gridDimX, config->gridDimY, config->gridDimZ}, {config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes};
+  const LaunchShape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
+                          {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          config->sharedMemBytes};
   return launch(f, shape, config->hStream, kernelParams, extra, false, &attributes);
 }
 

@@ -1,7 +1,9 @@
-// The linker: inputs are gathered here and cuLinkComplete is one message, because the driver's linker must run where the
-// GPU is. The linked image comes back in a file that stays mapped until the program destroys the link.
+// The linker: inputs are gathered here and cuLinkComplete is one message, because the driver's
+// linker must run where the GPU is. The linked image comes back in a file that stays mapped until
+// the program destroys the link.
 //
-// An input that the driver would refuse at once is therefore reported by cuLinkComplete, with the log texts.
+// An input that the driver would refuse at once is therefore reported by cuLinkComplete, with the
+// log texts.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -70,7 +72,8 @@ CUresult send_link(Link* link, int file, wire::tubeLink_reply* reply) {
   const auto names = static_cast<uint32_t>(link->names.size());
   CUresult result;
   {
-    Request<wire::tubeLink> r(blob_room(options * 4) + blob_room(options * 8) + blob_room(inputs) + blob_room(names));
+    Request<wire::tubeLink> r(blob_room(options * 4) + blob_room(options * 8) + blob_room(inputs) +
+                              blob_room(names));
     r->size = link->bytes.size();
     r->info_log_bytes = link->options.info_log_bytes();
     r->error_log_bytes = link->options.error_log_bytes();
@@ -81,17 +84,21 @@ CUresult send_link(Link* link, int file, wire::tubeLink_reply* reply) {
     r.send_file(file, &r->token, CUDA_ERROR_OPERATING_SYSTEM);
     result = r.call(reply, &blobs);
   }
-  link->options.give_back(blobs.get(reply->info_log), blobs.get(reply->error_log), blobs.get(reply->jit_values));
+  link->options.give_back(blobs.get(reply->info_log), blobs.get(reply->error_log),
+                          blobs.get(reply->jit_values));
   return result;
 }
 
 }  // namespace
 
-CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
-  if (stateOut == nullptr || (numOptions != 0 && (options == nullptr || optionValues == nullptr))) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues,
+                         CUlinkState* stateOut) {
+  if (stateOut == nullptr || (numOptions != 0 && (options == nullptr || optionValues == nullptr)))
+    return CUDA_ERROR_INVALID_VALUE;
   auto* link = new (std::nothrow) Link;
   Slot* slot = objects().allocate(Kind::kLink);
-  if (link == nullptr || slot == nullptr || !link->options.parse(numOptions, options, optionValues)) {
+  if (link == nullptr || slot == nullptr ||
+      !link->options.parse(numOptions, options, optionValues)) {
     delete link;
     return slot == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -102,16 +109,20 @@ CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** 
   return CUDA_SUCCESS;
 }
 
-CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size, const char* name, unsigned int, CUjit_option*, void**) {
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void* data, size_t size,
+                          const char* name, unsigned int, CUjit_option*, void**) {
   Link* link = find_link(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (data == nullptr || size == 0 || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || size == 0 || type >= CU_JIT_NUM_INPUT_TYPES)
+    return CUDA_ERROR_INVALID_VALUE;
   // PTX is looked at when all is linked; what is none at all natively shows here.
-  if (type == CU_JIT_INPUT_PTX && memmem(data, size, ".version", 8) == nullptr) return CUDA_ERROR_INVALID_IMAGE;
+  if (type == CU_JIT_INPUT_PTX && memmem(data, size, ".version", 8) == nullptr)
+    return CUDA_ERROR_INVALID_IMAGE;
   return add(link, type, data, size, name);
 }
 
-CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int, CUjit_option*, void**) {
+CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char* path, unsigned int,
+                          CUjit_option*, void**) {
   Link* link = find_link(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (path == nullptr || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
@@ -127,7 +138,8 @@ CUresult cuLinkComplete(CUlinkState state, void** cubinOut, size_t* sizeOut) {
   Link* link = find_link(state);
   if (link == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (cubinOut == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Result<UniqueFd> file = shared::create_constant_file("tube-link", link->bytes.data(), link->bytes.size());
+  Result<UniqueFd> file =
+      shared::create_constant_file("tube-link", link->bytes.data(), link->bytes.size());
   if (!file) return CUDA_ERROR_OUT_OF_MEMORY;
   wire::tubeLink_reply reply{};
   if (const CUresult r = send_link(link, file->get(), &reply); r != CUDA_SUCCESS) return r;

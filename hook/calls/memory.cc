@@ -1,6 +1,6 @@
-// Allocation and host memory; pointer queries are in call_pointer.cc. Allocating is a round trip unless freed memory was kept
-// (pinned_cache.h); freeing waits for this program's own streams (natively cuMemFree waits for the context) and is posted; queries are
-// answered here.
+// Allocation and host memory; pointer queries are in call_pointer.cc. Allocating is a round trip
+// unless freed memory was kept (pinned_cache.h); freeing waits for this program's own streams
+// (natively cuMemFree waits for the context) and is posted; queries are answered here.
 #include <cstring>
 
 #include "base/log.h"
@@ -16,7 +16,8 @@ namespace tube::hook {
 namespace {
 
 constexpr uint64_t kPitchAlignment = 512;
-constexpr unsigned kHostAllocFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned kHostAllocFlags =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 
 uint64_t next_buffer_id() {
   static std::atomic<uint64_t> id{1};
@@ -27,8 +28,10 @@ uint64_t next_buffer_id() {
 void say_out_of_memory(const char* kind, uint64_t bytes) {
   static Once said;
   if (!said.first()) return;
-  log_warn("out of %s memory: %llu bytes are not to be had (CUDA_ERROR_OUT_OF_MEMORY); `tubectl ps` shows who holds how much", kind,
-           static_cast<unsigned long long>(bytes));
+  log_warn(
+      "out of %s memory: %llu bytes are not to be had (CUDA_ERROR_OUT_OF_MEMORY); `tubectl ps` "
+      "shows who holds how much",
+      kind, static_cast<unsigned long long>(bytes));
 }
 
 CUresult allocate_device(uint64_t bytes, uint64_t* address) {
@@ -46,7 +49,8 @@ CUresult allocate_device(uint64_t bytes, uint64_t* address) {
   }
   if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("GPU", bytes);
   if (result != CUDA_SUCCESS) return result;
-  memory_map().insert({reply.dptr, bytes, next_buffer_id(), current_context(), MemoryKind::kDevice, 0});
+  memory_map().insert(
+      {reply.dptr, bytes, next_buffer_id(), current_context(), MemoryKind::kDevice, 0});
   *address = reply.dptr;
   return CUDA_SUCCESS;
 }
@@ -100,12 +104,16 @@ CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   return r;
 }
 
-CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes) {
-  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
+                            unsigned int ElementSizeBytes) {
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)
+    return CUDA_ERROR_INVALID_VALUE;
   const uint64_t pitch = (WidthInBytes + kPitchAlignment - 1) & ~(kPitchAlignment - 1);
   uint64_t bytes = 0, address = 0;
-  if (pitch < WidthInBytes || __builtin_mul_overflow(pitch, static_cast<uint64_t>(Height), &bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (pitch < WidthInBytes || __builtin_mul_overflow(pitch, static_cast<uint64_t>(Height), &bytes))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   if (const CUresult r = allocate_device(bytes, &address); r != CUDA_SUCCESS) return r;
   *dptr = address;
   *pPitch = pitch;
@@ -114,7 +122,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
 
 // What frees works without a current context; in a dead one it does not.
 namespace {
-CUresult guard_free() { return current_context() == nullptr ? CUDA_SUCCESS : guard(Needs::kContext); }
+CUresult guard_free() {
+  return current_context() == nullptr ? CUDA_SUCCESS : guard(Needs::kContext);
+}
 }  // namespace
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
@@ -128,7 +138,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
   }
   Allocation a;
   const bool found = memory_map().find(dptr, &a);
-  if (found && a.base == dptr && a.kind == MemoryKind::kManaged && (a.flags & kVariable) == 0) return free_managed(a);
+  if (found && a.base == dptr && a.kind == MemoryKind::kManaged && (a.flags & kVariable) == 0)
+    return free_managed(a);
   if (found && a.base == dptr && a.kind == MemoryKind::kExternal) {
     const CUresult finished = sync_all_contexts();
     const CUresult freed = free_external(a);
@@ -139,10 +150,12 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
     const CUresult closed = close_pool_pointer(a);
     return finished != CUDA_SUCCESS ? finished : closed;
   }
-  if (found && a.base == dptr && a.flags == kFromPool && free_own_import(a)) return sync_device_of(a.context);
+  if (found && a.base == dptr && a.flags == kFromPool && free_own_import(a))
+    return sync_device_of(a.context);
   if (!found || a.base != dptr || a.kind != MemoryKind::kDevice) {
     if (found || !connection().in_device_window(dptr)) return CUDA_ERROR_INVALID_VALUE;
-    a.context = current_context();  // stream-ordered memory may be freed by this call too; the proxy knows
+    a.context =
+        current_context();  // stream-ordered memory may be freed by this call too; the proxy knows
     a.base = 0;
   }
   const CUresult finished = sync_device_of(a.context);
@@ -169,7 +182,8 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   return CUDA_SUCCESS;
 }
 
-// ---- host memory ------------------------------------------------------------------------------------------------------
+// ---- host memory
+// ------------------------------------------------------------------------------------------------------
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   if (pp == nullptr || (Flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -183,7 +197,9 @@ CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   return r;
 }
 
-CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) { return hook::cuMemHostAlloc(pp, bytesize, 0); }
+CUresult cuMemAllocHost_v2(void** pp, size_t bytesize) {
+  return hook::cuMemHostAlloc(pp, bytesize, 0);
+}
 
 CUresult cuMemFreeHost(void* p) {
   if (const CUresult r = guard_free(); r != CUDA_SUCCESS) return r;
@@ -191,7 +207,8 @@ CUresult cuMemFreeHost(void* p) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   const auto address = reinterpret_cast<uint64_t>(p);
   Allocation a;
-  if (!memory_map().find(address, &a) || a.base != address || a.kind != MemoryKind::kPinned) return CUDA_ERROR_INVALID_VALUE;
+  if (!memory_map().find(address, &a) || a.base != address || a.kind != MemoryKind::kPinned)
+    return CUDA_ERROR_INVALID_VALUE;
   return free_pinned(a);
 }
 
@@ -206,21 +223,26 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pdptr, void* p, unsigned int 
 
 CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   Allocation a;
-  if (pFlags == nullptr || !memory_map().find(reinterpret_cast<uint64_t>(p), &a) || (!host_memory(a.kind) && a.kind != MemoryKind::kManaged)) {
+  if (pFlags == nullptr || !memory_map().find(reinterpret_cast<uint64_t>(p), &a) ||
+      (!host_memory(a.kind) && a.kind != MemoryKind::kManaged)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   *pFlags = (a.flags & ~kVariable) | CU_MEMHOSTALLOC_DEVICEMAP;
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option) {
-  if (granularity == nullptr || prop == nullptr || static_cast<unsigned>(option) > 1) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                       CUmemAllocationGranularity_flags option) {
+  if (granularity == nullptr || prop == nullptr || static_cast<unsigned>(option) > 1)
+    return CUDA_ERROR_INVALID_VALUE;
   const Process& p = process();
   auto device = static_cast<uint32_t>(prop->location.id);
-  // Asked for a place that is none, or for host memory (NCCL, before it tries cuMemCreate), the driver answers all the same.
+  // Asked for a place that is none, or for host memory (NCCL, before it tries cuMemCreate), the
+  // driver answers all the same.
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || device >= p.device_count) device = 0;
   const info::DeviceInfo& d = connection().device_infos[p.devices[device]];
-  *granularity = option == CU_MEM_ALLOC_GRANULARITY_MINIMUM ? d.allocation_granularity : d.allocation_granularity_recommended;
+  *granularity = option == CU_MEM_ALLOC_GRANULARITY_MINIMUM ? d.allocation_granularity
+                                                            : d.allocation_granularity_recommended;
   return CUDA_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
-// Loading and looking up: libraries, modules, globals. Loading is a round trip; the image travels inside the record when
-// small and as a file otherwise. Unloading is posted.
+// Loading and looking up: libraries, modules, globals. Loading is a round trip; the image travels
+// inside the record when small and as a file otherwise. Unloading is posted.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -9,15 +9,15 @@
 
 #include "base/log.h"
 #include "base/mapping.h"
-#include "hook/objects/device_output.h"
 #include "hook/code/image_file.h"
 #include "hook/code/image_size.h"
-#include "hook/objects/kernels.h"
+#include "hook/graphs/update_proofs.h"
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
-#include "hook/process/start_trace.h"
+#include "hook/objects/device_output.h"
+#include "hook/objects/kernels.h"
 #include "hook/objects/support.h"
-#include "hook/graphs/update_proofs.h"
+#include "hook/process/start_trace.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
@@ -66,7 +66,8 @@ void take_table(Module* m, std::span<const std::byte> table) {
   }
 }
 
-CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const FileRange* file, LoadOptions& options) {
+CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const FileRange* file,
+                   LoadOptions& options) {
   if (file != nullptr) tally(Tally::kFiles);
   const uint32_t jit = options.jit.count();
   const auto library = static_cast<uint32_t>(options.library_ids.size());
@@ -76,7 +77,8 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
   ReplyBlobs blobs;
   CUresult result;
   {
-    Request<wire::tubeLoadImage> r(blob_room(jit * 4) + blob_room(jit * 8) + blob_room(library * 4) + blob_room(library * 8) +
+    Request<wire::tubeLoadImage> r(blob_room(jit * 4) + blob_room(jit * 8) +
+                                   blob_room(library * 4) + blob_room(library * 8) +
                                    blob_room(image_bytes));
     if (m->context != nullptr) r.in_context(m->context);
     r->library = m->id;
@@ -94,12 +96,13 @@ CUresult send_load(Module* m, const std::byte* data, uint64_t size_bytes, const 
     result = r.call(&reply, &blobs);
   }
   if (result == CUDA_SUCCESS) take_table(m, blobs.get(reply.kernels));
-  options.jit.give_back(blobs.get(reply.info_log), blobs.get(reply.error_log), blobs.get(reply.jit_values));
+  options.jit.give_back(blobs.get(reply.info_log), blobs.get(reply.error_log),
+                        blobs.get(reply.jit_values));
   return result;
 }
 
-CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_bytes, const FileRange* ready_file, LoadOptions& options,
-              void** handle) {
+CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_bytes,
+              const FileRange* ready_file, LoadOptions& options, void** handle) {
   mark_start(StartMark::kLoad);
   tally(Tally::kImages);
   TallyTime time(Tally::kLoadNs);
@@ -110,8 +113,8 @@ CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_
   if (file == nullptr && size_bytes > kInlineImageBytes) {
     Result<FileRange> range = as_file(data, size_bytes);
     if (!range) {
-      log_error("an image of %llu bytes could not be passed to the proxy: %s", static_cast<unsigned long long>(size_bytes),
-                range.error().message.c_str());
+      log_error("an image of %llu bytes could not be passed to the proxy: %s",
+                static_cast<unsigned long long>(size_bytes), range.error().message.c_str());
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made = range.take();
@@ -129,19 +132,24 @@ CUresult load(Kind kind, Context* context, const std::byte* data, uint64_t size_
   return CUDA_SUCCESS;
 }
 
-CUresult load_pointer(Kind kind, Context* context, const void* pointer, LoadOptions& options, void** handle) {
+CUresult load_pointer(Kind kind, Context* context, const void* pointer, LoadOptions& options,
+                      void** handle) {
   const Image image = find_image(pointer);
-  if (image.size_bytes == 0) return pointer == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_IMAGE;
+  if (image.size_bytes == 0)
+    return pointer == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_IMAGE;
   return load(kind, context, image.data, image.size_bytes, nullptr, options, handle);
 }
 
-CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& options, void** handle) {
+CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& options,
+                   void** handle) {
   FileRange file;
   file.fd.reset(open(path, O_RDONLY | O_CLOEXEC));
   struct stat s;
-  if (!file.fd.valid() || fstat(file.fd.get(), &s) != 0) return *path == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_FILE_NOT_FOUND;
+  if (!file.fd.valid() || fstat(file.fd.get(), &s) != 0)
+    return *path == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_FILE_NOT_FOUND;
   if (!S_ISREG(s.st_mode) || s.st_size == 0) return CUDA_ERROR_INVALID_IMAGE;
-  Result<Mapping> bytes = Mapping::map(file.fd.get(), 0, static_cast<uint64_t>(s.st_size), PROT_READ);
+  Result<Mapping> bytes =
+      Mapping::map(file.fd.get(), 0, static_cast<uint64_t>(s.st_size), PROT_READ);
   if (!bytes) return CUDA_ERROR_OPERATING_SYSTEM;
   const std::byte* data = bytes->data();
   uint64_t size = static_cast<uint64_t>(s.st_size);
@@ -150,10 +158,13 @@ CUresult load_path(Kind kind, Context* context, const char* path, LoadOptions& o
                                                 "ELF",
                                                 4) == 0 ||
                                     std::memcmp(data, "\x50\xed\x55\xba", 4) == 0);
-  if (binary) return load(kind, context, data, size, size > kInlineImageBytes ? &file : nullptr, options, handle);
+  if (binary)
+    return load(kind, context, data, size, size > kInlineImageBytes ? &file : nullptr, options,
+                handle);
   // PTX text needs its NUL, which a file does not have.
   const std::string text(reinterpret_cast<const char*>(data), size);
-  return load(kind, context, reinterpret_cast<const std::byte*>(text.c_str()), size + 1, nullptr, options, handle);
+  return load(kind, context, reinterpret_cast<const std::byte*>(text.c_str()), size + 1, nullptr,
+              options, handle);
 }
 
 void forget_module(Module* m, Retired* gone) {
@@ -175,7 +186,8 @@ void forget_module(Module* m, Retired* gone) {
   for (Slot* slot : doubles) gone->add(slot);
   Allocation removed;
   for (const uint64_t address : globals) {
-    if (!memory_map().remove(address, MemoryKind::kGlobal, &removed)) remove_managed_variable(address);
+    if (!memory_map().remove(address, MemoryKind::kGlobal, &removed))
+      remove_managed_variable(address);
   }
 }
 
@@ -195,22 +207,24 @@ CUresult unload(Module* m) {
   return r.post();
 }
 
-// So that copies and pointer queries recognise it: its address is the driver's choice, a managed variable's the proxy's.
-// `context`: where it was asked for.
+// So that copies and pointer queries recognise it: its address is the driver's choice, a managed
+// variable's the proxy's. `context`: where it was asked for.
 void remember_global(Module* m, Context* context, uint64_t address, uint64_t bytes, bool managed) {
   Allocation a;
   if (address == 0 || bytes == 0 || memory_map().find(address, &a)) return;
   if (managed) {
     add_managed_variable(context, address, bytes);
   } else {
-    memory_map().insert({address, bytes, next_unique(), m->context != nullptr ? m->context : context, MemoryKind::kGlobal, 0});
+    memory_map().insert({address, bytes, next_unique(),
+                         m->context != nullptr ? m->context : context, MemoryKind::kGlobal, 0});
   }
   Locked locked(m->lock);
   m->globals.push_back(address);
 }
 
 CUresult get_global(Module* m, CUdeviceptr* dptr, size_t* bytes, const char* name) {
-  if (name == nullptr || *name == 0 || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || *name == 0 || (dptr == nullptr && bytes == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   const auto length = static_cast<uint32_t>(std::strlen(name));
   wire::tubeGetGlobal_reply reply{};
   CUresult result;
@@ -267,7 +281,8 @@ CUresult enumerate(Module* m, void** handles, unsigned count) {
   for (unsigned i = 0; i < count && i < names.size(); ++i) {
     Kernel* kernel = nullptr;
     if (const CUresult r = get_kernel(m, names[i].c_str(), &kernel); r != CUDA_SUCCESS) return r;
-    handles[i] = m->kind == 0 ? static_cast<void*>(library_kernel_handle(kernel)) : kernel_handle(kernel);
+    handles[i] =
+        m->kind == 0 ? static_cast<void*>(library_kernel_handle(kernel)) : kernel_handle(kernel);
   }
   return CUDA_SUCCESS;
 }
@@ -295,29 +310,41 @@ void forget_modules(Context* context, Retired* gone) {
   }
 }
 
-// ---- libraries --------------------------------------------------------------------------------------------------------
+// ---- libraries
+// --------------------------------------------------------------------------------------------------------
 
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues, unsigned int numJitOptions,
-                           CUlibraryOption* libraryOptions, void** libraryOptionValues, unsigned int numLibraryOptions) {
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                           void** jitOptionsValues, unsigned int numJitOptions,
+                           CUlibraryOption* libraryOptions, void** libraryOptionValues,
+                           unsigned int numLibraryOptions) {
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions options;
-  if (numJitOptions != 0 && (jitOptions == nullptr || jitOptionsValues == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  if (!options.jit.parse(numJitOptions, jitOptions, jitOptionsValues)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (numJitOptions != 0 && (jitOptions == nullptr || jitOptionsValues == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!options.jit.parse(numJitOptions, jitOptions, jitOptionsValues))
+    return CUDA_ERROR_NOT_SUPPORTED;
   for (unsigned i = 0; i < numLibraryOptions; ++i) {
-    // CU_LIBRARY_BINARY_IS_PRESERVED speaks about this process's memory; the proxy has its own copy.
-    if (libraryOptions == nullptr || static_cast<unsigned>(libraryOptions[i]) >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
-    if (libraryOptions[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) return CUDA_ERROR_NOT_SUPPORTED;
+    // CU_LIBRARY_BINARY_IS_PRESERVED speaks about this process's memory; the proxy has its own
+    // copy.
+    if (libraryOptions == nullptr ||
+        static_cast<unsigned>(libraryOptions[i]) >= CU_LIBRARY_NUM_OPTIONS)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (libraryOptions[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE)
+      return CUDA_ERROR_NOT_SUPPORTED;
   }
   (void)libraryOptionValues;
   return load_pointer(Kind::kLibrary, nullptr, code, options, reinterpret_cast<void**>(library));
 }
 
-CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions, void** jitOptionsValues,
-                               unsigned int numJitOptions, CUlibraryOption*, void**, unsigned int) {
+CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions,
+                               void** jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption*, void**, unsigned int) {
   if (library == nullptr || fileName == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions options;
-  if (numJitOptions != 0 && (jitOptions == nullptr || jitOptionsValues == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-  if (!options.jit.parse(numJitOptions, jitOptions, jitOptionsValues)) return CUDA_ERROR_NOT_SUPPORTED;
+  if (numJitOptions != 0 && (jitOptions == nullptr || jitOptionsValues == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!options.jit.parse(numJitOptions, jitOptions, jitOptionsValues))
+    return CUDA_ERROR_NOT_SUPPORTED;
   return load_path(Kind::kLibrary, nullptr, fileName, options, reinterpret_cast<void**>(library));
 }
 
@@ -345,7 +372,8 @@ CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
 CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
   Module* m = find_library(lib);
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : enumerate(m, reinterpret_cast<void**>(kernels), numKernels);
+  return m == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                      : enumerate(m, reinterpret_cast<void**>(kernels), numKernels);
 }
 
 CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
@@ -356,7 +384,8 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   if (m->module_alias == nullptr) {
     Slot* slot = objects().allocate(Kind::kModule);
     if (slot == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-    slot->object = m;  // a second handle of the library; its slot's former Module is lost, a hundred bytes
+    slot->object =
+        m;  // a second handle of the library; its slot's former Module is lost, a hundred bytes
     objects().publish(slot);
     m->module_alias = slot;
   }
@@ -364,7 +393,8 @@ CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   return CUDA_SUCCESS;
 }
 
-// A function that host and device share an address of: no image that a compiler makes here holds one.
+// A function that host and device share an address of: no image that a compiler makes here holds
+// one.
 CUresult cuLibraryGetUnifiedFunction(void** fptr, CUlibrary library, const char* symbol) {
   if (fptr == nullptr || symbol == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return find_library(library) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_INVALID_VALUE;
@@ -375,13 +405,15 @@ CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
   return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : get_global(m, dptr, bytes, name);
 }
 
-CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                             const char* name) {
   Module* m = find_library(library);
   if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   const auto length = static_cast<uint32_t>(std::strlen(name));
   if (length == 0) return CUDA_ERROR_NOT_FOUND;
-  // They belong to no context and are there before any is; the runtime asks from whichever thread first touches one.
+  // They belong to no context and are there before any is; the runtime asks from whichever thread
+  // first touches one.
   Context* context = current_context() != nullptr ? current_context() : process().primaries[0];
   wire::tubeGetManaged_reply reply{};
   CUresult result;
@@ -393,31 +425,43 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
-  if (reply.dptr == 0) return unsupported("cuLibraryGetManaged", "this image's managed variables cannot be shared with the proxy; its log says why");
+  if (reply.dptr == 0)
+    return unsupported(
+        "cuLibraryGetManaged",
+        "this image's managed variables cannot be shared with the proxy; its log says why");
   remember_global(m, context, reply.dptr, reply.bytes, true);
   if (dptr != nullptr) *dptr = reply.dptr;
   if (bytes != nullptr) *bytes = reply.bytes;
   return CUDA_SUCCESS;
 }
 
-// ---- modules ----------------------------------------------------------------------------------------------------------
+// ---- modules
+// ----------------------------------------------------------------------------------------------------------
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions options;
-  return load_path(Kind::kModule, current_context(), fname, options, reinterpret_cast<void**>(module));
+  return load_path(Kind::kModule, current_context(), fname, options,
+                   reinterpret_cast<void**>(module));
 }
 
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options, void** optionValues) {
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                            CUjit_option* options, void** optionValues) {
   if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   LoadOptions parsed;
-  if (numOptions != 0 && (options == nullptr || optionValues == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (numOptions != 0 && (options == nullptr || optionValues == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   if (!parsed.jit.parse(numOptions, options, optionValues)) return CUDA_ERROR_NOT_SUPPORTED;
-  return load_pointer(Kind::kModule, current_context(), image, parsed, reinterpret_cast<void**>(module));
+  return load_pointer(Kind::kModule, current_context(), image, parsed,
+                      reinterpret_cast<void**>(module));
 }
 
-CUresult cuModuleLoadData(CUmodule* module, const void* image) { return hook::cuModuleLoadDataEx(module, image, 0, nullptr, nullptr); }
-CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) { return hook::cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr); }
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  return hook::cuModuleLoadDataEx(module, image, 0, nullptr, nullptr);
+}
+CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
+  return hook::cuModuleLoadDataEx(module, fatCubin, 0, nullptr, nullptr);
+}
 
 CUresult cuModuleUnload(CUmodule hmod) {
   Module* m = find_module(hmod);
@@ -442,10 +486,12 @@ CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : list_kernels(m, nullptr, count);
 }
 
-CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
+                                    CUmodule mod) {
   Module* m = find_module(mod);
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return m == nullptr ? CUDA_ERROR_INVALID_HANDLE : enumerate(m, reinterpret_cast<void**>(functions), numFunctions);
+  return m == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                      : enumerate(m, reinterpret_cast<void**>(functions), numFunctions);
 }
 
 CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {

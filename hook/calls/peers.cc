@@ -1,8 +1,9 @@
 // Peer access: which context of this program has enabled which other one.
 //
-// The proxy enables every pair of its GPUs when it starts, so nothing has to be done; what the program asked for decides
-// the codes of the next calls, of memsets and of texture objects. Natively a kernel that reaches for a peer's memory before cuCtxEnablePeerAccess
-// faults, here it works (docs/limits.md).
+// The proxy enables every pair of its GPUs when it starts, so nothing has to be done; what the
+// program asked for decides the codes of the next calls, of memsets and of texture objects.
+// Natively a kernel that reaches for a peer's memory before cuCtxEnablePeerAccess faults, here it
+// works (docs/limits.md).
 #include <set>
 #include <utility>
 
@@ -24,7 +25,9 @@ Peers& peers() {
   return *p;
 }
 
-std::pair<uint64_t, uint64_t> pair_of(const Context* from, const Context* to) { return {base_context(from)->unique, base_context(to)->unique}; }
+std::pair<uint64_t, uint64_t> pair_of(const Context* from, const Context* to) {
+  return {base_context(from)->unique, base_context(to)->unique};
+}
 
 }  // namespace
 
@@ -41,7 +44,9 @@ void let_reach(const Context* from, const Context* owner) {
 
 void forget_peers(const Context* context) {
   Locked locked(peers().lock);
-  std::erase_if(peers().enabled, [id = context->unique](const auto& pair) { return pair.first == id || pair.second == id; });
+  std::erase_if(peers().enabled, [id = context->unique](const auto& pair) {
+    return pair.first == id || pair.second == id;
+  });
 }
 
 CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
@@ -49,18 +54,23 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
   const Context* peer = find_context(peerContext);
   if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (peer->device == here->device || here->info().can_access_peer[peer->device] == 0) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (peer->device == here->device || here->info().can_access_peer[peer->device] == 0)
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   Locked locked(peers().lock);
-  return peers().enabled.insert(pair_of(here, peer)).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  return peers().enabled.insert(pair_of(here, peer)).second
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
   const Context* here = current_context();
   const Context* peer = find_context(peerContext);
   if (peer == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (peer->primary && !peer->live.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (peer->primary && !peer->live.load(std::memory_order_acquire))
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   Locked locked(peers().lock);
-  return peers().enabled.erase(pair_of(here, peer)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  return peers().enabled.erase(pair_of(here, peer)) != 0 ? CUDA_SUCCESS
+                                                         : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
 }  // namespace tube::hook

@@ -1,6 +1,7 @@
-// Stream-ordered allocation, emulated: the driver's pools would hand out addresses outside the windows. An allocation is
-// ready at once; a free happens when the stream gets there, or the memory waits for the next allocation (pool_cache.h). Pools are names with
-// attributes, and count what the program has from them; sharing them is in call_pool_share.cc.
+// Stream-ordered allocation, emulated: the driver's pools would hand out addresses outside the
+// windows. An allocation is ready at once; a free happens when the stream gets there, or the memory
+// waits for the next allocation (pool_cache.h). Pools are names with attributes, and count what the
+// program has from them; sharing them is in call_pool_share.cc.
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -8,8 +9,8 @@
 #include "hook/memory/graph_memory.h"
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
-#include "hook/objects/pool.h"
 #include "hook/memory/pool_cache.h"
+#include "hook/objects/pool.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -28,7 +29,9 @@ Pools& pools() {
   return *p;
 }
 
-uint64_t whole_units(uint64_t bytes) { return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit; }
+uint64_t whole_units(uint64_t bytes) {
+  return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit;
+}
 
 // Bytes taken from the pool; false when it may not grow that far.
 bool enter_pool(Pool* p, uint64_t bytes) {
@@ -42,7 +45,9 @@ bool enter_pool(Pool* p, uint64_t bytes) {
 }
 
 // What is not used goes back down to `keep`. Lock held.
-void shrink(Pool* p, uint64_t keep) { p->reserved = std::max(whole_units(p->used), std::min(p->reserved, keep)); }
+void shrink(Pool* p, uint64_t keep) {
+  p->reserved = std::max(whole_units(p->used), std::min(p->reserved, keep));
+}
 
 }  // namespace
 
@@ -51,7 +56,9 @@ Pool* find_pool(CUmemoryPool handle) {
   return slot == nullptr ? nullptr : static_cast<Pool*>(slot->object);
 }
 
-CUmemoryPool handle_of(const Pool* p) { return static_cast<CUmemoryPool>(objects().handle_of(p->slot)); }
+CUmemoryPool handle_of(const Pool* p) {
+  return static_cast<CUmemoryPool>(objects().handle_of(p->slot));
+}
 
 void leave_pool(CUmemoryPool handle, uint64_t bytes) {
   Pool* p = find_pool(handle);
@@ -78,11 +85,15 @@ Pool* make_pool(uint32_t device) {
 
 namespace {
 
-bool valid_device(CUdevice dev) { return dev >= 0 && static_cast<uint32_t>(dev) < process().device_count; }
+bool valid_device(CUdevice dev) {
+  return dev >= 0 && static_cast<uint32_t>(dev) < process().device_count;
+}
 
 bool reaches(CUdevice dev, const Pool* pool) {
   const Process& p = process();
-  return connection().device_infos[p.devices[dev]].can_access_peer[p.devices[pool->visible_device]] != 0;
+  return connection()
+             .device_infos[p.devices[dev]]
+             .can_access_peer[p.devices[pool->visible_device]] != 0;
 }
 
 Pool* default_pool(CUdevice dev) {
@@ -141,16 +152,20 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool)
     }
   }
   static std::atomic<uint64_t> buffer_id{1ull << 40};
-  memory_map().insert({address, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context, MemoryKind::kDevice, kFromPool, handle_of(pool)});
+  memory_map().insert({address, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context,
+                       MemoryKind::kDevice, kFromPool, handle_of(pool)});
   *dptr = address;
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
-CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) { return allocate(dptr, bytesize, hStream, nullptr); }
+CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hStream) {
+  return allocate(dptr, bytesize, hStream, nullptr);
+}
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                 CUstream hStream) {
   Pool* p = find_pool(pool);
   if (p == nullptr || p->imported) return CUDA_ERROR_INVALID_VALUE;
   return allocate(dptr, bytesize, hStream, p);
@@ -169,7 +184,8 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   const bool pooled = memory_map().find(dptr, &a) && a.base == dptr && a.flags == kFromPool;
   if (pooled && free_own_import(a)) return CUDA_SUCCESS;
   if (pooled && a.kind == MemoryKind::kOpened) {
-    const CUresult finished = sync_stream(stream);  // its owner frees it; here it only goes out of sight
+    const CUresult finished =
+        sync_stream(stream);  // its owner frees it; here it only goes out of sight
     const CUresult closed = close_pool_pointer(a);
     return finished != CUDA_SUCCESS ? finished : closed;
   }
@@ -202,17 +218,23 @@ CUresult cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice dev) {
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   Pool* p = find_pool(pool);
   if (!valid_device(dev)) return CUDA_ERROR_INVALID_VALUE;
-  if (p == nullptr || p->visible_device != static_cast<uint32_t>(dev)) return CUDA_ERROR_INVALID_VALUE;
+  if (p == nullptr || p->visible_device != static_cast<uint32_t>(dev))
+    return CUDA_ERROR_INVALID_VALUE;
   Locked locked(pools().lock);
   pools().current[dev] = p;
   return CUDA_SUCCESS;
 }
 
 static CUresult check_props(const CUmemPoolProps& props) {
-  if (props.location.type == CU_MEM_LOCATION_TYPE_HOST || props.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
-  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(props.location.id)) return CUDA_ERROR_INVALID_VALUE;
+  if (props.location.type == CU_MEM_LOCATION_TYPE_HOST ||
+      props.location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (props.location.type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(props.location.id))
+    return CUDA_ERROR_INVALID_VALUE;
   const auto types = static_cast<unsigned>(props.handleTypes);
-  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) !=
+      0)
+    return CUDA_ERROR_INVALID_VALUE;
   for (const unsigned char byte : props.reserved) {
     if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
   }
@@ -220,12 +242,15 @@ static CUresult check_props(const CUmemPoolProps& props) {
 }
 
 CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
-  if (pool == nullptr || poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || poolProps == nullptr ||
+      poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = check_props(*poolProps); r != CUDA_SUCCESS) return r;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Pool* p = make_pool(static_cast<uint32_t>(poolProps->location.id));
   if (p == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  p->shareable = (static_cast<unsigned>(poolProps->handleTypes) & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
+  p->shareable = (static_cast<unsigned>(poolProps->handleTypes) &
+                  CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
   p->max_bytes = poolProps->maxSize;
   *pool = handle_of(p);
   return CUDA_SUCCESS;
@@ -238,7 +263,8 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   trim_kept_memory(pool, 0);
   Locked locked(pools().lock);
   if (pools().defaults[p->visible_device] == p) return CUDA_ERROR_INVALID_VALUE;
-  if (pools().current[p->visible_device] == p) pools().current[p->visible_device] = pools().defaults[p->visible_device];
+  if (pools().current[p->visible_device] == p)
+    pools().current[p->visible_device] = pools().defaults[p->visible_device];
   return objects().remove(p->slot) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -256,7 +282,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   Pool* p = find_pool(pool);
   if (p == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: std::memcpy(&p->release_threshold, value, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      std::memcpy(&p->release_threshold, value, 8);
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
@@ -280,7 +308,9 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   const Pool* p = find_pool(pool);
   if (p == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: std::memcpy(value, &p->release_threshold, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      std::memcpy(value, &p->release_threshold, 8);
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
@@ -290,20 +320,26 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
   }
   Locked locked(pools().lock);
   switch (attr) {
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT: std::memcpy(value, &p->reserved, 8); return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH: std::memcpy(value, &p->reserved_high, 8); return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      std::memcpy(value, &p->reserved, 8);
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      std::memcpy(value, &p->reserved_high, 8);
+      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: std::memcpy(value, &p->used, 8); return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH: std::memcpy(value, &p->used_high, 8); return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
-// All of the proxy's GPUs reach the memory as far as the hardware lets them; what was asked for is remembered.
+// All of the proxy's GPUs reach the memory as far as the hardware lets them; what was asked for is
+// remembered.
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_t count) {
   Pool* p = find_pool(pool);
   if (p == nullptr || (map == nullptr && count != 0)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].flags == 2 || static_cast<unsigned>(map[i].flags) > 3)
+    if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].flags == 2 ||
+        static_cast<unsigned>(map[i].flags) > 3)
       return CUDA_ERROR_INVALID_VALUE;
     if (!valid_device(map[i].location.id)) return CUDA_ERROR_INVALID_DEVICE;
     if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
@@ -315,21 +351,28 @@ CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* map, size_
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                            CUmemLocation* location) {
   const Pool* p = find_pool(memPool);
-  if (p == nullptr || flags == nullptr || location == nullptr || !valid_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
+  if (p == nullptr || flags == nullptr || location == nullptr || !valid_device(location->id))
+    return CUDA_ERROR_INVALID_VALUE;
   *flags = static_cast<CUmemAccess_flags>(p->access[location->id]);
   return CUDA_SUCCESS;
 }
 
-static CUresult device_of(const CUmemLocation* location, CUmemAllocationType type, CUdevice* device) {
+static CUresult device_of(const CUmemLocation* location, CUmemAllocationType type,
+                          CUdevice* device) {
   if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA) return CUDA_ERROR_NOT_SUPPORTED;
-  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(location->id)) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type == CU_MEM_LOCATION_TYPE_HOST ||
+      location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !valid_device(location->id))
+    return CUDA_ERROR_INVALID_VALUE;
   *device = location->id;
   return CUDA_SUCCESS;
 }
-CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                CUmemAllocationType type) {
   CUdevice device = 0;
   const CUresult r = device_of(location, type, &device);
   return r != CUDA_SUCCESS ? r : hook::cuDeviceGetDefaultMemPool(pool_out, device);

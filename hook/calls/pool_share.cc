@@ -1,5 +1,6 @@
-// Pools of other processes. A pool is a name in its process, so what travels is a note: a sealed memory file that says which GPU it is on.
-// Its allocations travel as IPC handles of their memory (call_ipc.cc): opening one within a proxy is an alias, no copy.
+// Pools of other processes. A pool is a name in its process, so what travels is a note: a sealed
+// memory file that says which GPU it is on. Its allocations travel as IPC handles of their memory
+// (call_ipc.cc): opening one within a proxy is an alias, no copy.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,17 +33,19 @@ struct PoolNote {
 int device_with(const uint8_t (&uuid)[16]) {
   const Process& p = process();
   for (uint32_t i = 0; i < p.device_count; ++i) {
-    if (std::memcmp(connection().device_infos[p.devices[i]].uuid, uuid, sizeof uuid) == 0) return static_cast<int>(i);
+    if (std::memcmp(connection().device_infos[p.devices[i]].uuid, uuid, sizeof uuid) == 0)
+      return static_cast<int>(i);
   }
   return -1;
 }
 
 CUresult check_type(CUmemAllocationHandleType type, unsigned long long flags) {
-  return flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_INVALID_VALUE;
 }
 
-// What this process has exported, so that it can import it itself, and how often it did: an imported pointer is then the
-// allocation's own address, and each import wants a free of its own.
+// What this process has exported, so that it can import it itself, and how often it did: an
+// imported pointer is then the allocation's own address, and each import wants a free of its own.
 struct Exported {
   uint64_t address, buffer_id;
   unsigned char data[sizeof(CUmemPoolPtrExportData)];
@@ -93,7 +96,8 @@ bool import_own(const CUmemPoolPtrExportData& data, CUdeviceptr* address) {
     if (std::memcmp(e.data, &data, sizeof e.data) != 0) continue;
     if (!is_there(e.address, e.buffer_id)) return false;  // freed since
     Own::Imports& imports = own().imports[e.address];
-    imports = imports.buffer_id == e.buffer_id ? Own::Imports{e.buffer_id, imports.count + 1} : Own::Imports{e.buffer_id, 1};
+    imports = imports.buffer_id == e.buffer_id ? Own::Imports{e.buffer_id, imports.count + 1}
+                                               : Own::Imports{e.buffer_id, 1};
     g_own_imports.store(static_cast<uint32_t>(own().imports.size()), std::memory_order_release);
     *address = e.address;
     return true;
@@ -108,20 +112,25 @@ bool free_own_import(const Allocation& allocation) {
   Locked locked(own().lock);
   const auto found = own().imports.find(allocation.base);
   if (found == own().imports.end()) return false;
-  const bool imported = found->second.buffer_id == allocation.buffer_id;  // or it went with its context, and this is another one
+  const bool imported =
+      found->second.buffer_id ==
+      allocation.buffer_id;  // or it went with its context, and this is another one
   if (!imported || --found->second.count == 0) own().imports.erase(found);
   g_own_imports.store(static_cast<uint32_t>(own().imports.size()), std::memory_order_release);
   return imported;
 }
 
-CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags) {
+CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
+                                          CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) {
   const Pool* p = find_pool(pool);
   if (handle_out == nullptr || p == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = check_type(handleType, flags); r != CUDA_SUCCESS) return r;
   if (!p->shareable) return CUDA_ERROR_INVALID_VALUE;
   PoolNote note{kPoolMagic, {}};
   static_assert(sizeof note.uuid == sizeof(info::DeviceInfo::uuid));
-  std::memcpy(note.uuid, connection().device_infos[process().devices[p->visible_device]].uuid, sizeof note.uuid);
+  std::memcpy(note.uuid, connection().device_infos[process().devices[p->visible_device]].uuid,
+              sizeof note.uuid);
   Result<UniqueFd> file = shared::create_constant_file("tube-pool", &note, sizeof note);
   if (!file) return CUDA_ERROR_OPERATING_SYSTEM;
   const int fd = file->release();
@@ -129,13 +138,17 @@ CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, C
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle,
+                                            CUmemAllocationHandleType handleType,
+                                            unsigned long long flags) {
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (const CUresult r = check_type(handleType, flags); r != CUDA_SUCCESS) return r;
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(handle));
   PoolNote note{};
   if (!shared::verify_memory_file(fd, sizeof note, true)) return CUDA_ERROR_UNKNOWN;
-  if (pread(fd, &note, sizeof note, 0) != static_cast<ssize_t>(sizeof note) || note.magic != kPoolMagic) return CUDA_ERROR_UNKNOWN;
+  if (pread(fd, &note, sizeof note, 0) != static_cast<ssize_t>(sizeof note) ||
+      note.magic != kPoolMagic)
+    return CUDA_ERROR_UNKNOWN;
   const int device = device_with(note.uuid);
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
   Pool* p = make_pool(static_cast<uint32_t>(device));
@@ -147,7 +160,8 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void* handle
 
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
   Allocation a;
-  if (shareData_out == nullptr || !memory_map().find(ptr, &a) || a.flags != kFromPool || a.kind != MemoryKind::kDevice || a.base != ptr) {
+  if (shareData_out == nullptr || !memory_map().find(ptr, &a) || a.flags != kFromPool ||
+      a.kind != MemoryKind::kDevice || a.base != ptr) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   const Pool* p = find_pool(a.pool);
@@ -164,9 +178,11 @@ CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdevicep
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData) {
+CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool,
+                                CUmemPoolPtrExportData* shareData) {
   const Pool* p = find_pool(pool);
-  if (ptr_out == nullptr || shareData == nullptr || p == nullptr || !p->imported) return CUDA_ERROR_INVALID_VALUE;
+  if (ptr_out == nullptr || shareData == nullptr || p == nullptr || !p->imported)
+    return CUDA_ERROR_INVALID_VALUE;
   if (import_own(*shareData, ptr_out)) return CUDA_SUCCESS;
   Context* context = process().primaries[p->visible_device];
   note_memory_shared();
@@ -181,7 +197,8 @@ CUresult cuMemPoolImportPointer(CUdeviceptr* ptr_out, CUmemoryPool pool, CUmemPo
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
-  memory_map().insert({reply.dptr, reply.bytes, next_unique(), context, MemoryKind::kOpened, kFromPool, pool});
+  memory_map().insert(
+      {reply.dptr, reply.bytes, next_unique(), context, MemoryKind::kOpened, kFromPool, pool});
   *ptr_out = reply.dptr;
   return CUDA_SUCCESS;
 }
@@ -197,7 +214,8 @@ CUresult close_pool_pointer(const Allocation& allocation) {
     result = r.call(&reply);
   }
   Allocation removed;
-  if (result == CUDA_SUCCESS && reply.left == 0) memory_map().remove(allocation.base, MemoryKind::kOpened, &removed);
+  if (result == CUDA_SUCCESS && reply.left == 0)
+    memory_map().remove(allocation.base, MemoryKind::kOpened, &removed);
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Stream calls. Creating and destroying are posted; synchronising and queries read the progress word (progress.cc).
+// Stream calls. Creating and destroying are posted; synchronising and queries read the progress
+// word (progress.cc).
 #include <algorithm>
 #include <cstring>
 
@@ -9,10 +10,12 @@ namespace tube::hook {
 namespace {
 
 CUresult create(CUstream* phStream, unsigned flags, int priority) {
-  if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (phStream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Context* context = current_context();
   Stream* stream = nullptr;
-  if (const CUresult r = create_stream(context, flags, priority, &stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = create_stream(context, flags, priority, &stream); r != CUDA_SUCCESS)
+    return r;
   *phStream = stream->handle();
   return CUDA_SUCCESS;
 }
@@ -27,7 +30,9 @@ CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
   if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) return r;
   return create(phStream, Flags, 0);
 }
-CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) { return create(phStream, flags, priority); }
+CUresult cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
+  return create(phStream, flags, priority);
+}
 
 CUresult cuStreamDestroy_v2(CUstream hStream) {
   Slot* slot = objects().find(Kind::kStream, hStream);
@@ -55,7 +60,8 @@ CUresult cuStreamQuery(CUstream hStream) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Mark mark;
   if (!is_marked(stream, &mark)) {
-    if (const CUresult r = ask_unmarked(stream); r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY) return r;
+    if (const CUresult r = ask_unmarked(stream); r != CUDA_SUCCESS && r != CUDA_ERROR_NOT_READY)
+      return r;
     if (const CUresult r = mark_stream(stream, &mark); r != CUDA_SUCCESS) return r;
   }
   if (mark_reached(mark)) return take_error();
@@ -67,10 +73,12 @@ CUresult wait_event(Stream* stream, Event* event, unsigned flags) {
   // Captured as a node: it waits for whatever the event's record is at the launch.
   const bool external = capturing(stream) && (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
   if (!external) {
-    if (flags != 0 && !capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;  // only nodes of a graph wait for external events
+    if (flags != 0 && !capturing(stream))
+      return CUDA_ERROR_ILLEGAL_STATE;  // only nodes of a graph wait for external events
     if (const CUresult r = capture_saw_wait(stream, event); r != CUDA_SUCCESS) return r;
   }
-  const bool interprocess = (event->flags & CU_EVENT_INTERPROCESS) != 0;  // another process may record it
+  const bool interprocess =
+      (event->flags & CU_EVENT_INTERPROCESS) != 0;  // another process may record it
   if (!interprocess && !external) {
     Locked locked(connection().producer);
     if (!event->recorded && !event->asked) return CUDA_SUCCESS;
@@ -83,7 +91,8 @@ CUresult wait_event(Stream* stream, Event* event, unsigned flags) {
 }
 
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
@@ -110,7 +119,8 @@ CUresult cuStreamGetPriority(CUstream hStream, int* priority) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* param) {
+CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                              const CUstreamAttrValue* param) {
   CUresult error = CUDA_SUCCESS;
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;

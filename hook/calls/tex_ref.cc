@@ -1,9 +1,9 @@
-// Texture and surface references. Modules have none (no compiler makes them any more); those of cuTexRefCreate are records in
-// this process (protocol/texture_reference.h).
+// Texture and surface references. Modules have none (no compiler makes them any more); those of
+// cuTexRefCreate are records in this process (protocol/texture_reference.h).
 #include <new>
 
-#include "hook/objects/array.h"
 #include "hook/memory/copy.h"
+#include "hook/objects/array.h"
 #include "hook/objects/kernels.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -28,7 +28,9 @@ CUresult with(CUtexref handle, F f) {
 }
 
 // An address or none.
-bool device_address(CUdeviceptr address) { return address == 0 || gpu_visible(side_of(address, Says::kDevice)); }
+bool device_address(CUdeviceptr address) {
+  return address == 0 || gpu_visible(side_of(address, Says::kDevice));
+}
 
 }  // namespace
 
@@ -63,21 +65,27 @@ CUresult cuTexRefDestroy(CUtexref hTexRef) {
 CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int Flags) {
   const Array* array = find_array(hArray);
   if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return with(hTexRef, [&](TextureReference& t) { return t.bind_array(hArray, Flags, array->shape.Format, array->shape.NumChannels); });
+  return with(hTexRef, [&](TextureReference& t) {
+    return t.bind_array(hArray, Flags, array->shape.Format, array->shape.NumChannels);
+  });
 }
-CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int) {
-  if (objects().find(Kind::kMipmappedArray, hMipmappedArray) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
+                                   unsigned int) {
+  if (objects().find(Kind::kMipmappedArray, hMipmappedArray) == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;
   return with(hTexRef, [&](TextureReference& t) { return t.bind_mipmapped(hMipmappedArray); });
 }
 CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t) {
   if (!device_address(dptr)) return CUDA_ERROR_INVALID_VALUE;
   return with(hTexRef, [&](TextureReference& t) { return t.bind_address(ByteOffset, dptr); });
 }
-CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr, size_t Pitch) {
+CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc,
+                                 CUdeviceptr dptr, size_t Pitch) {
   if (!device_address(dptr)) return CUDA_ERROR_INVALID_VALUE;
   return with(hTexRef, [&](TextureReference& t) { return t.bind_address_2d(desc, dptr, Pitch); });
 }
-CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr, size_t Pitch) {
+CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc,
+                                 CUdeviceptr dptr, size_t Pitch) {
   return hook::cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
 }
 CUresult cuTexRefSetFormat(CUtexref hTexRef, CUarray_format fmt, int NumPackedComponents) {
@@ -95,8 +103,11 @@ CUresult cuTexRefSetMipmapFilterMode(CUtexref hTexRef, CUfilter_mode fm) {
 CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) {
   return with(hTexRef, [&](TextureReference& t) { return t.set_bias(bias); });
 }
-CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp) {
-  return with(hTexRef, [&](TextureReference& t) { return t.set_clamp(minMipmapLevelClamp, maxMipmapLevelClamp); });
+CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp,
+                                     float maxMipmapLevelClamp) {
+  return with(hTexRef, [&](TextureReference& t) {
+    return t.set_clamp(minMipmapLevelClamp, maxMipmapLevelClamp);
+  });
 }
 CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) {
   return with(hTexRef, [&](TextureReference& t) { return t.set_anisotropy(maxAniso); });
@@ -132,8 +143,11 @@ CUresult cuTexRefGetMipmapFilterMode(CUfilter_mode* pfm, CUtexref hTexRef) {
 CUresult cuTexRefGetMipmapLevelBias(float* pbias, CUtexref hTexRef) {
   return with(hTexRef, [&](TextureReference& t) { return t.bias(pbias); });
 }
-CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMipmapLevelClamp, CUtexref hTexRef) {
-  return with(hTexRef, [&](TextureReference& t) { return t.clamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp); });
+CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMipmapLevelClamp,
+                                     CUtexref hTexRef) {
+  return with(hTexRef, [&](TextureReference& t) {
+    return t.clamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp);
+  });
 }
 CUresult cuTexRefGetMaxAnisotropy(int* pmaxAniso, CUtexref hTexRef) {
   return with(hTexRef, [&](TextureReference& t) { return t.anisotropy(pmaxAniso); });

@@ -1,5 +1,6 @@
-// Texture and surface objects. Device code reads their handles, so they have the proxy's own values; what this file does is
-// exchange the array handles inside resource descriptions for ids and back.
+// Texture and surface objects. Device code reads their handles, so they have the proxy's own
+// values; what this file does is exchange the array handles inside resource descriptions for ids
+// and back.
 #include <cstring>
 
 #include "hook/objects/array.h"
@@ -18,14 +19,17 @@ CUresult to_wire(const CUDA_RESOURCE_DESC* given, CUDA_RESOURCE_DESC* sent) {
   uint64_t id = 0;
   switch (given->resType) {
     case CU_RESOURCE_TYPE_ARRAY:
-      if (id_of(Kind::kArray, given->res.array.hArray, &id) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-      if (const Array* array = find_array(given->res.array.hArray); array != nullptr && !reaches(current_context(), array->context)) {
+      if (id_of(Kind::kArray, given->res.array.hArray, &id) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+      if (const Array* array = find_array(given->res.array.hArray);
+          array != nullptr && !reaches(current_context(), array->context)) {
         return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
       }
       std::memcpy(&sent->res.array, &id, sizeof id);
       return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_MIPMAPPED_ARRAY:
-      if (id_of(Kind::kMipmappedArray, given->res.mipmap.hMipmappedArray, &id) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+      if (id_of(Kind::kMipmappedArray, given->res.mipmap.hMipmappedArray, &id) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
       std::memcpy(&sent->res.mipmap, &id, sizeof id);
       return CUDA_SUCCESS;
     case CU_RESOURCE_TYPE_LINEAR: sent->res.linear = given->res.linear; return CUDA_SUCCESS;
@@ -41,13 +45,15 @@ void from_wire(const unsigned char* bytes, CUDA_RESOURCE_DESC* out) {
   if (out->resType == CU_RESOURCE_TYPE_ARRAY) {
     out->res.array.hArray = static_cast<CUarray>(array_handle(Kind::kArray, id));
   } else if (out->resType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
-    out->res.mipmap.hMipmappedArray = static_cast<CUmipmappedArray>(array_handle(Kind::kMipmappedArray, id));
+    out->res.mipmap.hMipmappedArray =
+        static_cast<CUmipmappedArray>(array_handle(Kind::kMipmappedArray, id));
   }
 }
 
 }  // namespace
 
-CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc, const CUDA_TEXTURE_DESC* pTexDesc,
+CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc,
+                           const CUDA_TEXTURE_DESC* pTexDesc,
                            const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) {
   if (pTexObject == nullptr || pTexDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_RESOURCE_DESC resource;

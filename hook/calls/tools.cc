@@ -1,8 +1,10 @@
-// Calls of debuggers and monitors: core dump settings, the driver's error log, budget notifications, checkpoints.
+// Calls of debuggers and monitors: core dump settings, the driver's error log, budget
+// notifications, checkpoints.
 //
-// What is bookkeeping natively is bookkeeping here. The error log holds one line per call that failed in this process: the
-// driver's own lines say more about some and nothing about others, and they are written where the driver runs. A function
-// process holds no GPU state, so there is nothing that a checkpoint of it could save.
+// What is bookkeeping natively is bookkeeping here. The error log holds one line per call that
+// failed in this process: the driver's own lines say more about some and nothing about others, and
+// they are written where the driver runs. A function process holds no GPU state, so there is
+// nothing that a checkpoint of it could save.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -11,15 +13,16 @@
 #include <new>
 #include <set>
 
-#include "hook/process/error_log.h"
 #include "hook/objects/support.h"
+#include "hook/process/error_log.h"
 #include "protocol/coredump_settings.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 namespace {
 
-// The process's values, and those of the context last changed: programs that set them per context have one.
+// The process's values, and those of the context last changed: programs that set them per context
+// have one.
 struct Coredump {
   Lock lock;  // rank 2
   CoredumpSettings global;
@@ -28,7 +31,9 @@ struct Coredump {
 };
 constinit Coredump g_coredump;
 
-CoredumpSettings& settings_of(Coredump& c, bool for_context) { return for_context && c.context == current_context() ? c.local : c.global; }
+CoredumpSettings& settings_of(Coredump& c, bool for_context) {
+  return for_context && c.context == current_context() ? c.local : c.global;
+}
 
 CUresult get_coredump(CUcoredumpSettings attribute, void* value, size_t* size, bool for_context) {
   Locked locked(g_coredump.lock);
@@ -39,8 +44,12 @@ bool own_pid(int pid) { return pid == static_cast<int>(getpid()); }
 
 }  // namespace
 
-CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) { return get_coredump(attrib, value, size, true); }
-CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) { return get_coredump(attrib, value, size, false); }
+CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
+  return get_coredump(attrib, value, size, true);
+}
+CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
+  return get_coredump(attrib, value, size, false);
+}
 
 CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
   Locked locked(g_coredump.lock);
@@ -56,9 +65,11 @@ CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, si
   return g_coredump.global.set(attrib, value, size, false);
 }
 
-// ---- the error log ----------------------------------------------------------------------------------------------------
+// ---- the error log
+// ----------------------------------------------------------------------------------------------------
 
-CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData, CUlogsCallbackHandle* callback_out) {
+CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
+                                CUlogsCallbackHandle* callback_out) {
   if (callbackFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   void* handle = error_log().add_callback(callbackFunc, userData);
   if (handle == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -76,8 +87,10 @@ CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size, unsigned int flags) {
-  if (buffer == nullptr || size == nullptr || flags != 0 || *size == 0) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
+                            unsigned int flags) {
+  if (buffer == nullptr || size == nullptr || flags != 0 || *size == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   return error_log().copy(iterator, buffer, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -98,10 +111,12 @@ CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsig
   return written ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// ---- notifications, checkpoints, profiler --------------------------------------------------------------------------------
+// ---- notifications, checkpoints, profiler
+// --------------------------------------------------------------------------------
 
-// Budgets are set by drivers that share a display's memory; the driver for Linux has none to report. Registering works all
-// the same, and nobody is ever called: a handle is all there is, a number that is given out once.
+// Budgets are set by drivers that share a display's memory; the driver for Linux has none to
+// report. Registering works all the same, and nobody is ever called: a handle is all there is, a
+// number that is given out once.
 namespace {
 
 constinit Lock g_notified_lock;  // leaf
@@ -113,7 +128,8 @@ uintptr_t g_last_registration = 0;
 
 }  // namespace
 
-CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void*, CUasyncCallbackHandle* callback) {
+CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void*,
+                                           CUasyncCallbackHandle* callback) {
   if (callbackFunc == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   int32_t number = 0;
   if (const CUresult r = device_number(device, &number); r != CUDA_SUCCESS) return r;
@@ -128,16 +144,21 @@ CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHan
   int32_t number = 0;
   if (const CUresult r = device_number(device, &number); r != CUDA_SUCCESS) return r;
   Locked locked(g_notified_lock);
-  return registrations().erase(reinterpret_cast<uintptr_t>(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return registrations().erase(reinterpret_cast<uintptr_t>(callback)) != 0
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
 }
 
 // The list is NvSciBuf's, a library that no Linux PC has; without one there is nothing to fill.
 CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevice, int) {
   if (nvSciSyncAttrList == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return unsupported("cuDeviceGetNvSciSyncAttributes", "NvSciSync objects cannot cross a process boundary");
+  return unsupported("cuDeviceGetNvSciSyncAttributes",
+                     "NvSciSync objects cannot cross a process boundary");
 }
 
-CUresult cuProfilerInitialize(const char*, const char*, CUoutput_mode) { return CUDA_ERROR_NOT_SUPPORTED; }  // gone from drivers since CUDA 12
+CUresult cuProfilerInitialize(const char*, const char*, CUoutput_mode) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}  // gone from drivers since CUDA 12
 
 // Answers of a driver whose process is running and was never locked; locking is where it ends here.
 CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) {
@@ -153,7 +174,8 @@ CUresult cuCheckpointProcessGetRestoreThreadId(int pid, int* tid) {
   return CUDA_SUCCESS;
 }
 CUresult cuCheckpointProcessLock(int pid, CUcheckpointLockArgs*) {
-  return own_pid(pid) ? unsupported("cuCheckpointProcessLock", "the GPU's state is the proxy's") : CUDA_ERROR_OPERATING_SYSTEM;
+  return own_pid(pid) ? unsupported("cuCheckpointProcessLock", "the GPU's state is the proxy's")
+                      : CUDA_ERROR_OPERATING_SYSTEM;
 }
 CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs*) {
   return own_pid(pid) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM;
@@ -161,6 +183,8 @@ CUresult cuCheckpointProcessCheckpoint(int pid, CUcheckpointCheckpointArgs*) {
 CUresult cuCheckpointProcessRestore(int pid, CUcheckpointRestoreArgs*) {
   return own_pid(pid) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM;
 }
-CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs*) { return own_pid(pid) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM; }
+CUresult cuCheckpointProcessUnlock(int pid, CUcheckpointUnlockArgs*) {
+  return own_pid(pid) ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_OPERATING_SYSTEM;
+}
 
 }  // namespace tube::hook

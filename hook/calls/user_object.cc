@@ -1,7 +1,9 @@
-// User objects. The driver in the proxy counts references; this process keeps the destructor and a word per object, which
-// the proxy writes when the last reference has gone. The callbacks thread then runs the destructor (call_callback.cc).
+// User objects. The driver in the proxy counts references; this process keeps the destructor and a
+// word per object, which the proxy writes when the last reference has gone. The callbacks thread
+// then runs the destructor (call_callback.cc).
 //
-// Nothing wakes the thread for such a word: it looks often after a call that may have released something, rarely else.
+// Nothing wakes the thread for such a word: it looks often after a call that may have released
+// something, rarely else.
 #include <vector>
 
 #include "hook/graphs/graph_steps.h"
@@ -26,7 +28,8 @@ UserObjects& user_objects() {
   return *u;
 }
 
-CUresult count(CUuserObject object, CUgraph graph, bool of_graph, uint32_t op, unsigned count, unsigned flags) {
+CUresult count(CUuserObject object, CUgraph graph, bool of_graph, uint32_t op, unsigned count,
+               unsigned flags) {
   uint64_t object_id = 0, graph_id = 0;
   if (const CUresult r = id_of(Kind::kUserObject, object, &object_id); r != CUDA_SUCCESS) return r;
   if (of_graph) {
@@ -67,8 +70,11 @@ bool run_due_destructor(bool* waiting) {
   return true;
 }
 
-CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags) {
-  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 || initialRefcount > 0x7fffffffu) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
+                            unsigned int initialRefcount, unsigned int flags) {
+  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 ||
+      initialRefcount > 0x7fffffffu)
+    return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
   if (!start_callbacks()) return CUDA_ERROR_OUT_OF_MEMORY;
   UserObject made;
@@ -101,12 +107,19 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
   return CUDA_SUCCESS;
 }
 
-CUresult cuUserObjectRetain(CUuserObject object, unsigned int n) { return count(object, nullptr, false, 0, n, 0); }
-CUresult cuUserObjectRelease(CUuserObject object, unsigned int n) { return count(object, nullptr, false, 1, n, 0); }
-CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int n, unsigned int flags) {
+CUresult cuUserObjectRetain(CUuserObject object, unsigned int n) {
+  return count(object, nullptr, false, 0, n, 0);
+}
+CUresult cuUserObjectRelease(CUuserObject object, unsigned int n) {
+  return count(object, nullptr, false, 1, n, 0);
+}
+CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int n,
+                                 unsigned int flags) {
   if (flags > CU_GRAPH_USER_OBJECT_MOVE) return CUDA_ERROR_INVALID_VALUE;
   return count(object, graph, true, 0, n, flags);
 }
-CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int n) { return count(object, graph, true, 1, n, 0); }
+CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int n) {
+  return count(object, graph, true, 1, n, 0);
+}
 
 }  // namespace tube::hook

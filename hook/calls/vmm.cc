@@ -1,8 +1,10 @@
-// Virtual memory management: reservations, handles, mappings. Every call is a round trip (they come at start-up and when
-// a framework grows). The proxy places reservations inside the device window, so addresses mean the same everywhere.
+// Virtual memory management: reservations, handles, mappings. Every call is a round trip (they come
+// at start-up and when a framework grows). The proxy places reservations inside the device window,
+// so addresses mean the same everywhere.
 //
-// A handle is only given back to the proxy when the program has released it and nothing is mapped from it any more:
-// natively the mapping keeps the memory too, and cuMemRetainAllocationHandle must be able to name it again.
+// A handle is only given back to the proxy when the program has released it and nothing is mapped
+// from it any more: natively the mapping keeps the memory too, and cuMemRetainAllocationHandle must
+// be able to name it again.
 #include <unistd.h>
 
 #include <cstring>
@@ -24,7 +26,8 @@ struct MemHandle {
   uint64_t id = 0;
   int32_t references = 0;  // under g_vmm.lock, like the next
   int32_t mappings = 0;
-  int32_t device = -1;  // whose memory it is (the proxy's ordinal); -1: not a GPU's, or made by another
+  int32_t device =
+      -1;  // whose memory it is (the proxy's ordinal); -1: not a GPU's, or made by another
 };
 
 struct Mapped {
@@ -33,7 +36,8 @@ struct Mapped {
 };
 
 struct Vmm {
-  Lock changing;  // rank 0: held while the proxy is asked, so that what is entered here comes in the order in which the driver did it
+  Lock changing;  // rank 0: held while the proxy is asked, so that what is entered here comes in
+                  // the order in which the driver did it
   Lock lock;      // rank 3: all below
   std::map<uint64_t, Mapped> by_address;
   std::map<uint64_t, uint64_t> reservations;  // base -> bytes
@@ -48,7 +52,9 @@ MemHandle* find_handle(CUmemGenericAllocationHandle handle) {
   return slot == nullptr ? nullptr : static_cast<MemHandle*>(slot->object);
 }
 
-CUmemGenericAllocationHandle value_of(const MemHandle* h) { return reinterpret_cast<CUmemGenericAllocationHandle>(objects().handle_of(h->slot)); }
+CUmemGenericAllocationHandle value_of(const MemHandle* h) {
+  return reinterpret_cast<CUmemGenericAllocationHandle>(objects().handle_of(h->slot));
+}
 
 MemHandle* allocate_handle() {
   Slot* slot = objects().allocate(Kind::kMemHandle);
@@ -90,9 +96,10 @@ void translate_back(CUmemLocation* location) {
   }
 }
 
-// What the driver has granted, for those who post operations on mapped memory (Allocation::own_device). Partly granted is not, and of
-// what it refused it may have done a part.
-void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, size_t count, bool granted) {
+// What the driver has granted, for those who post operations on mapped memory
+// (Allocation::own_device). Partly granted is not, and of what it refused it may have done a part.
+void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, size_t count,
+                 bool granted) {
   Locked locked(vmm().lock);
   const auto& map = vmm().by_address;
   auto it = map.upper_bound(begin);
@@ -102,7 +109,9 @@ void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, si
     const bool whole = it->first >= begin && it->second.size_bytes <= bytes - (it->first - begin);
     bool named = false, open = granted && whole;
     for (size_t i = 0; i < count; ++i) {
-      if (device < 0 || desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc[i].location.id != device) continue;
+      if (device < 0 || desc[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+          desc[i].location.id != device)
+        continue;
       named = true;
       open = open && desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     }
@@ -123,7 +132,8 @@ bool reservation_of(uint64_t address, uint64_t* base, uint64_t* bytes) {
   return true;
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags) {
+CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr,
+                             unsigned long long flags) {
   if (ptr == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   wire::cuMemAddressReserve_reply reply{};
   Locked in_turn(vmm().changing);
@@ -155,7 +165,8 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop, unsigned long long flags) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                     const CUmemAllocationProp* prop, unsigned long long flags) {
   if (handle == nullptr || prop == nullptr || size == 0) return CUDA_ERROR_INVALID_VALUE;
   CUmemAllocationProp sent = *prop;
   if (const CUresult r = translate(&sent.location); r != CUDA_SUCCESS) return r;
@@ -190,7 +201,8 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return give_back(h);
 }
 
-CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                  unsigned long long flags) {
   MemHandle* h = find_handle(handle);
   if (h == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult result;
@@ -275,7 +287,8 @@ CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location
   return result;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle) {
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                CUmemGenericAllocationHandle handle) {
   MemHandle* h = find_handle(handle);
   if (prop == nullptr || h == nullptr) return CUDA_ERROR_INVALID_VALUE;
   wire::cuMemGetAllocationPropertiesFromHandle_reply reply{};
@@ -301,7 +314,8 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
                                       unsigned long long flags) {
   MemHandle* h = find_handle(handle);
   if (shareableHandle == nullptr || h == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -314,12 +328,16 @@ CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocat
     r->handle = h->id;
     result = r.call(&reply);
   }
-  return result == CUDA_SUCCESS ? hand_over_file(reply.token, "an exported memory handle", shareableHandle) : result;
+  return result == CUDA_SUCCESS
+             ? hand_over_file(reply.token, "an exported memory handle", shareableHandle)
+             : result;
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle, CUmemAllocationHandleType shHandleType) {
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;  // as where the user has no IMEX channel
+  if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
+    return CUDA_ERROR_NOT_SUPPORTED;  // as where the user has no IMEX channel
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   note_memory_shared();
   const int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));

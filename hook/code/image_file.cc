@@ -26,7 +26,9 @@ struct Area {
   uint64_t offset = 0;
   uint64_t inode = 0;
   std::string path;
-  bool covers(uint64_t address, uint64_t size_bytes) const { return address >= begin && address < end && size_bytes <= end - address; }
+  bool covers(uint64_t address, uint64_t size_bytes) const {
+    return address >= begin && address < end && size_bytes <= end - address;
+  }
 };
 
 std::vector<Area> read_areas() {
@@ -41,8 +43,9 @@ std::vector<Area> read_areas() {
     unsigned major_number, minor_number;
     char permissions[5];
     int path_at = 0;
-    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &area.begin, &area.end, permissions, &area.offset,
-                    &major_number, &minor_number, &area.inode, &path_at) < 7) {
+    if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n",
+                    &area.begin, &area.end, permissions, &area.offset, &major_number, &minor_number,
+                    &area.inode, &path_at) < 7) {
       continue;
     }
     if (permissions[1] == 'w' || area.inode == 0 || line[path_at] != '/') continue;
@@ -60,7 +63,8 @@ const Area* find(const std::vector<Area>& areas, uint64_t address, uint64_t size
   return nullptr;
 }
 
-// The loader's list: whether an address belongs to a loaded library, and how many were unloaded so far.
+// The loader's list: whether an address belongs to a loaded library, and how many were unloaded so
+// far.
 struct Loaded {
   uint64_t address;
   bool inside = false;
@@ -72,12 +76,14 @@ int look(dl_phdr_info* info, size_t, void* context) {
   loaded.unloads = info->dlpi_subs;
   for (int i = 0; i < info->dlpi_phnum && !loaded.inside; ++i) {
     const ElfW(Phdr)& part = info->dlpi_phdr[i];
-    loaded.inside = part.p_type == PT_LOAD && loaded.address - (info->dlpi_addr + part.p_vaddr) < part.p_memsz;
+    loaded.inside =
+        part.p_type == PT_LOAD && loaded.address - (info->dlpi_addr + part.p_vaddr) < part.p_memsz;
   }
   return loaded.inside ? 1 : 0;
 }
 
-// What was mapped when it was last read. True of a library's addresses until some library is unloaded: they are not mapped anew before.
+// What was mapped when it was last read. True of a library's addresses until some library is
+// unloaded: they are not mapped anew before.
 struct Known {
   Lock lock;  // rank 2
   unsigned long long unloads = 0;
@@ -93,7 +99,8 @@ bool find_area(uint64_t address, uint64_t size_bytes, Area* out) {
   dl_iterate_phdr(look, &loaded);
   Known& k = known();
   Locked locked(k.lock);
-  const Area* found = loaded.inside && k.unloads == loaded.unloads ? find(k.areas, address, size_bytes) : nullptr;
+  const Area* found =
+      loaded.inside && k.unloads == loaded.unloads ? find(k.areas, address, size_bytes) : nullptr;
   if (found == nullptr) {
     k.areas = read_areas();
     k.unloads = loaded.unloads;
@@ -103,15 +110,16 @@ bool find_area(uint64_t address, uint64_t size_bytes, Area* out) {
   return found != nullptr;
 }
 
-// The file behind [data, data + size), if it is one mapping that this process cannot write and whose name still leads to
-// the mapped file.
+// The file behind [data, data + size), if it is one mapping that this process cannot write and
+// whose name still leads to the mapped file.
 bool mapped_file(const std::byte* data, uint64_t size_bytes, FileRange* out) {
   const auto address = reinterpret_cast<uint64_t>(data);
   Area area;
   if (!find_area(address, size_bytes, &area)) return false;
   UniqueFd fd(open(area.path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat s;
-  if (!fd.valid() || fstat(fd.get(), &s) != 0 || s.st_ino != area.inode || !S_ISREG(s.st_mode)) return false;
+  if (!fd.valid() || fstat(fd.get(), &s) != 0 || s.st_ino != area.inode || !S_ISREG(s.st_mode))
+    return false;
   out->fd = std::move(fd);
   out->offset = area.offset + (address - area.begin);
   return out->offset + size_bytes <= static_cast<uint64_t>(s.st_size);

@@ -34,7 +34,8 @@ uint64_t elf_bytes(const std::byte* data) {
   auto cover = [&end](uint64_t offset, uint64_t bytes) {
     if (offset < kTooLarge && bytes < kTooLarge) end = std::max(end, offset + bytes);
   };
-  cover(h.e_phoff, uint64_t{h.e_phnum} * h.e_phentsize);  // program headers come last in 13.0 cubins
+  cover(h.e_phoff,
+        uint64_t{h.e_phnum} * h.e_phentsize);  // program headers come last in 13.0 cubins
   cover(h.e_shoff, uint64_t{h.e_shnum} * h.e_shentsize);
   if (h.e_shentsize >= sizeof(Elf64_Shdr)) {
     for (uint32_t i = 0; i < h.e_shnum; ++i) {

@@ -5,7 +5,8 @@
 //   7F 'ELF'    cubin: the end of the last section, program header or table
 //   otherwise   PTX text, NUL included
 //
-// The pointer is the program's own, as trustworthy as the program; still no size is computed past 2^40.
+// The pointer is the program's own, as trustworthy as the program; still no size is computed past
+// 2^40.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// JIT options carry numbers and pointers in the same array: numbers and sizes travel, log buffers stay here and are filled
-// from the reply, and what the compiler returns goes back into the program's array.
+// JIT options carry numbers and pointers in the same array: numbers and sizes travel, log buffers
+// stay here and are filled from the reply, and what the compiler returns goes back into the
+// program's array.
 #include <algorithm>
 #include <cstring>
 
@@ -11,8 +12,8 @@ namespace {
 constexpr uint32_t kMaxLogBytes = 6u << 10;  // both logs fit one reply
 
 bool points_elsewhere(CUjit_option option) {
-  return option == CU_JIT_GLOBAL_SYMBOL_NAMES || option == CU_JIT_GLOBAL_SYMBOL_ADDRESSES || option == CU_JIT_REFERENCED_KERNEL_NAMES ||
-         option == CU_JIT_REFERENCED_VARIABLE_NAMES;
+  return option == CU_JIT_GLOBAL_SYMBOL_NAMES || option == CU_JIT_GLOBAL_SYMBOL_ADDRESSES ||
+         option == CU_JIT_REFERENCED_KERNEL_NAMES || option == CU_JIT_REFERENCED_VARIABLE_NAMES;
 }
 
 void give_log(char* buffer, uint32_t buffer_bytes, std::span<const std::byte> log) {
@@ -34,10 +35,12 @@ bool JitOptions::parse(unsigned count, const CUjit_option* options, void** value
     if (options[i] == CU_JIT_ERROR_LOG_BUFFER) error_ = static_cast<char*>(values[i]);
     if (options[i] == CU_JIT_INFO_LOG_BUFFER || options[i] == CU_JIT_ERROR_LOG_BUFFER) value = 0;
     if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES) {
-      value = info_bytes_ = static_cast<uint32_t>(std::min<uint64_t>(value & 0xffffffffu, kMaxLogBytes));
+      value = info_bytes_ =
+          static_cast<uint32_t>(std::min<uint64_t>(value & 0xffffffffu, kMaxLogBytes));
     }
     if (options[i] == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES) {
-      value = error_bytes_ = static_cast<uint32_t>(std::min<uint64_t>(value & 0xffffffffu, kMaxLogBytes));
+      value = error_bytes_ =
+          static_cast<uint32_t>(std::min<uint64_t>(value & 0xffffffffu, kMaxLogBytes));
     }
     ids_.push_back(static_cast<uint32_t>(options[i]));
     sent_.push_back(value);
@@ -47,12 +50,15 @@ bool JitOptions::parse(unsigned count, const CUjit_option* options, void** value
   return true;
 }
 
-void JitOptions::give_back(std::span<const std::byte> info_log, std::span<const std::byte> error_log, std::span<const std::byte> values) {
+void JitOptions::give_back(std::span<const std::byte> info_log,
+                           std::span<const std::byte> error_log,
+                           std::span<const std::byte> values) {
   give_log(info_, info_bytes_, info_log);
   give_log(error_, error_bytes_, error_log);
   for (size_t i = 0; i < ids_.size() && (i + 1) * 8 <= values.size(); ++i) {
     const auto id = static_cast<CUjit_option>(ids_[i]);
-    const bool returns = id == CU_JIT_THREADS_PER_BLOCK || id == CU_JIT_WALL_TIME || id == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
+    const bool returns = id == CU_JIT_THREADS_PER_BLOCK || id == CU_JIT_WALL_TIME ||
+                         id == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES ||
                          id == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES;
     if (!returns) continue;
     uint64_t value;

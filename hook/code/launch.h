@@ -11,10 +11,12 @@ struct LaunchShape {
   uint32_t shared_bytes;
 };
 
-// Grid, block and shared memory that the driver will take. If not, the caller waits for the driver's own answer.
+// Grid, block and shared memory that the driver will take. If not, the caller waits for the
+// driver's own answer.
 bool surely_launchable(const Kernel* kernel, const LaunchShape& shape);
 // How many bytes of parameters there are; with `extra` those that the program packed itself.
 CUresult parameter_bytes(const Kernel* kernel, void** params, void** extra, uint32_t* bytes);
-void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes, std::byte* out);
+void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t bytes,
+                     std::byte* out);
 
 }  // namespace tube::hook

@@ -1,7 +1,9 @@
-// What a step of a graph does on the CPU, without its place: the key under which equal steps share one tag (graph_steps.cc).
+// What a step of a graph does on the CPU, without its place: the key under which equal steps share
+// one tag (graph_steps.cc).
 //
-// Compared bytewise, for CUDA's struct of a copy has 25 members. It also has padding, 4 bytes behind each memory type, in which programs
-// have whatever was on their stack: it is zeroed, or each call with the same copy would get a tag of its own and none is ever given back.
+// Compared bytewise, for CUDA's struct of a copy has 25 members. It also has padding, 4 bytes
+// behind each memory type, in which programs have whatever was on their stack: it is zeroed, or
+// each call with the same copy would get a tag of its own and none is ever given back.
 #pragma once
 
 #include <algorithm>
@@ -39,8 +41,10 @@ inline StepWhat what_of(CUhostFn function, void* data) {
 
 inline StepWhat what_of(const CUDA_MEMCPY3D& copy, uint32_t direction) {
   constexpr size_t kType = sizeof(CUmemorytype);
-  static_assert(offsetof(CUDA_MEMCPY3D, srcHost) == offsetof(CUDA_MEMCPY3D, srcMemoryType) + kType + 4);
-  static_assert(offsetof(CUDA_MEMCPY3D, dstHost) == offsetof(CUDA_MEMCPY3D, dstMemoryType) + kType + 4);
+  static_assert(offsetof(CUDA_MEMCPY3D, srcHost) ==
+                offsetof(CUDA_MEMCPY3D, srcMemoryType) + kType + 4);
+  static_assert(offsetof(CUDA_MEMCPY3D, dstHost) ==
+                offsetof(CUDA_MEMCPY3D, dstMemoryType) + kType + 4);
   StepWhat what;
   std::memset(static_cast<void*>(&what), 0, sizeof what);
   auto* bytes = reinterpret_cast<std::byte*>(&what.copy);

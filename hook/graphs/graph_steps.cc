@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "base/log.h"
-#include "hook/memory/copy.h"
 #include "hook/graphs/graph_step_what.h"
+#include "hook/memory/copy.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 
-// Under g_steps().lock but for `entries`' values, which only the callbacks thread reads while launches are outstanding.
+// Under g_steps().lock but for `entries`' values, which only the callbacks thread reads while
+// launches are outstanding.
 struct StepSet {
   struct Entry {
     uint32_t word;
@@ -36,12 +37,14 @@ namespace {
 using What = StepWhat;
 
 struct Steps {
-  Lock launches;  // rank 1: held while a launch of a watched instance is posted, which may wait for the proxy; so never taken by the callbacks thread
+  Lock launches;  // rank 1: held while a launch of a watched instance is posted, which may wait for
+                  // the proxy; so never taken by the callbacks thread
   Lock lock;      // rank 2: the members
   std::map<What, uint64_t, What::Less> tags;
   std::vector<const What*> by_number;  // a tag's low bits - 1
   std::vector<StepSet*> active;
-  std::vector<StepSet*> over;  // to be given back by the program's threads: the callbacks thread may not wait for room in the ring
+  std::vector<StepSet*> over;  // to be given back by the program's threads: the callbacks thread
+                               // may not wait for room in the ring
 };
 Steps& g_steps() {
   static Steps* s = new Steps;
@@ -66,18 +69,23 @@ const What* find(uint64_t tag) {
   return number == 0 || number > s.by_number.size() ? nullptr : s.by_number[number - 1];
 }
 
-// ---- copies -------------------------------------------------------------------------------------------------------------
+// ---- copies
+// -------------------------------------------------------------------------------------------------------------
 struct HostSide {
   const std::byte* base;
   uint64_t pitch, height, x, y, z;
-  std::byte* row(uint64_t r, uint64_t slice) const { return const_cast<std::byte*>(base) + ((z + slice) * height + y + r) * pitch + x; }
+  std::byte* row(uint64_t r, uint64_t slice) const {
+    return const_cast<std::byte*>(base) + ((z + slice) * height + y + r) * pitch + x;
+  }
 };
 
 // An address that the call calls unified may be host memory too.
 bool host_address(CUmemorytype type, const void* host, CUdeviceptr device, uint64_t* address) {
   if (type == CU_MEMORYTYPE_ARRAY) return false;
   *address = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device;
-  const Says says = type == CU_MEMORYTYPE_HOST ? Says::kHost : type == CU_MEMORYTYPE_DEVICE ? Says::kDevice : Says::kNothing;
+  const Says says = type == CU_MEMORYTYPE_HOST     ? Says::kHost
+                    : type == CU_MEMORYTYPE_DEVICE ? Says::kDevice
+                                                   : Says::kNothing;
   return !gpu_visible(side_of(*address, says));
 }
 
@@ -109,26 +117,31 @@ void move_rows(const What& what, std::byte* staging) {
     for (uint64_t y = 0; y < c.Height; ++y) {
       std::byte* packed = staging + (z * c.Height + y) * c.WidthInBytes;
       if (what.direction == wire::kStepToGpu) std::memcpy(packed, from.row(y, z), c.WidthInBytes);
-      else if (what.direction == wire::kStepFromGpu) std::memcpy(to.row(y, z), packed, c.WidthInBytes);
+      else if (what.direction == wire::kStepFromGpu)
+        std::memcpy(to.row(y, z), packed, c.WidthInBytes);
       else std::memmove(to.row(y, z), from.row(y, z), c.WidthInBytes);
     }
   }
 }
 
-CUresult gpu_side(CUmemorytype type, CUarray array, CUdeviceptr device, const void* host, wire::GraphStepParams* step) {
+CUresult gpu_side(CUmemorytype type, CUarray array, CUdeviceptr device, const void* host,
+                  wire::GraphStepParams* step) {
   if (type == CU_MEMORYTYPE_ARRAY) {
     step->kind = 2;
-    return id_of(Kind::kArray, array, &step->address) == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return id_of(Kind::kArray, array, &step->address) == CUDA_SUCCESS ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_INVALID_VALUE;
   }
   step->address = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device;
   return step->address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// ---- sets -----------------------------------------------------------------------------------------------------------------
+// ---- sets
+// -----------------------------------------------------------------------------------------------------------------
 void free_staging(const StepSet& set) {
   if (set.staging.empty()) return;
   Locked life(set.context->life);
-  if (set.context->epoch.load(std::memory_order_relaxed) != set.epoch) return;  // it went with its context
+  if (set.context->epoch.load(std::memory_order_relaxed) != set.epoch)
+    return;  // it went with its context
   for (const uint64_t address : set.staging) {
     Request<wire::tubePinnedFree> r;
     r.in_context(set.context);
@@ -226,7 +239,8 @@ uint64_t tag_of(CUhostFn function, void* data) { return tag_for(what_of(function
 
 bool needs_step(const CUDA_MEMCPY3D& c) {
   uint64_t address = 0;
-  return host_address(c.srcMemoryType, c.srcHost, c.srcDevice, &address) || host_address(c.dstMemoryType, c.dstHost, c.dstDevice, &address);
+  return host_address(c.srcMemoryType, c.srcHost, c.srcDevice, &address) ||
+         host_address(c.dstMemoryType, c.dstHost, c.dstDevice, &address);
 }
 
 CUresult tag_of(const CUDA_MEMCPY3D& c, wire::GraphStepParams* step) {
@@ -236,7 +250,9 @@ CUresult tag_of(const CUDA_MEMCPY3D& c, wire::GraphStepParams* step) {
   if ((from_host && src == 0) || (to_host && dst == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
   *step = {};
-  step->direction = from_host && to_host ? wire::kStepAlone : from_host ? wire::kStepToGpu : wire::kStepFromGpu;
+  step->direction = from_host && to_host ? wire::kStepAlone
+                    : from_host          ? wire::kStepToGpu
+                                         : wire::kStepFromGpu;
   step->tag = tag_for(what_of(c, step->direction), true);
   step->extent[0] = c.WidthInBytes, step->extent[1] = c.Height, step->extent[2] = c.Depth;
   if (step->direction == wire::kStepAlone) return CUDA_SUCCESS;
@@ -287,7 +303,9 @@ CUresult capture_copy(Stream* stream, const CUDA_MEMCPY3D& copy) {
 void memory_nodes_exist() { g_memory_nodes.store(true, std::memory_order_release); }
 
 CUresult take_places(uint64_t graph, Places* places) {
-  if (!g_steps_made.load(std::memory_order_acquire) && !g_memory_nodes.load(std::memory_order_acquire)) return CUDA_SUCCESS;
+  if (!g_steps_made.load(std::memory_order_acquire) &&
+      !g_memory_nodes.load(std::memory_order_acquire))
+    return CUDA_SUCCESS;
   give_back_what_is_over();
   wire::tubeGraphSteps_reply reply{};
   ReplyBlobs blobs;
@@ -305,11 +323,14 @@ CUresult take_places(uint64_t graph, Places* places) {
   if (set == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   set->context = current_context();
   set->epoch = set->context->epoch.load(std::memory_order_acquire);
-  if (const CUresult r = fill_set(set, reinterpret_cast<const wire::GraphStep*>(steps.data()), count); r != CUDA_SUCCESS) {
+  if (const CUresult r =
+          fill_set(set, reinterpret_cast<const wire::GraphStep*>(steps.data()), count);
+      r != CUDA_SUCCESS) {
     give_back(set);
     return r;
   }
-  *places = {set, set->places.data(), static_cast<uint32_t>(count * sizeof(wire::GraphStepPlace)), places->memory_nodes};
+  *places = {set, set->places.data(), static_cast<uint32_t>(count * sizeof(wire::GraphStepPlace)),
+             places->memory_nodes};
   return CUDA_SUCCESS;
 }
 
@@ -360,7 +381,9 @@ CUresult wait_for_launches(StepSet* set) {
   return mark_reached(last) ? CUDA_SUCCESS : wait_mark(last, stream);
 }
 
-CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address) { return allocate_staging(set, aligned(bytes), address); }
+CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address) {
+  return allocate_staging(set, aligned(bytes), address);
+}
 
 void use_staging(StepSet* set, uint32_t word, uint64_t address) {
   Locked locked(g_steps().lock);

@@ -1,9 +1,11 @@
-// Steps of graphs in the client: host functions, and copies from and to pageable memory (protocol/graph_params.h).
+// Steps of graphs in the client: host functions, and copies from and to pageable memory
+// (protocol/graph_params.h).
 //
-// A tag names an entry of a table that only grows: equal steps share one entry, so a program that captures the same work
-// over and over costs nothing more. An instance of a graph with steps has a word for each of them, and pinned staging
-// for its copies; while launches of it are outstanding, the callbacks thread (call_callback.cc) looks at these words, does
-// what the tag in a word says and stores "done".
+// A tag names an entry of a table that only grows: equal steps share one entry, so a program that
+// captures the same work over and over costs nothing more. An instance of a graph with steps has a
+// word for each of them, and pinned staging for its copies; while launches of it are outstanding,
+// the callbacks thread (call_callback.cc) looks at these words, does what the tag in a word says
+// and stores "done".
 //
 // Any thread, unless it says otherwise.
 #pragma once
@@ -18,11 +20,13 @@ namespace tube::hook {
 
 // The tag of a host function; 0 when out of memory.
 uint64_t tag_of(CUhostFn function, void* data);
-// The tag of a copy with a pageable side, and `step` filled but for `staging`. CUDA_ERROR_INVALID_VALUE as for the node calls.
+// The tag of a copy with a pageable side, and `step` filled but for `staging`.
+// CUDA_ERROR_INVALID_VALUE as for the node calls.
 CUresult tag_of(const CUDA_MEMCPY3D& copy, wire::GraphStepParams* step);
 // Whether a side of the copy is memory that the GPU does not see.
 bool needs_step(const CUDA_MEMCPY3D& copy);
-// What a tag stands for, as the program gave it. False: a copy (the first), or a function (the second).
+// What a tag stands for, as the program gave it. False: a copy (the first), or a function (the
+// second).
 bool function_of(uint64_t tag, CUDA_HOST_NODE_PARAMS* params);
 bool copy_of(uint64_t tag, CUDA_MEMCPY3D* params);
 
@@ -30,10 +34,12 @@ bool copy_of(uint64_t tag, CUDA_MEMCPY3D* params);
 CUresult capture_function(Stream* stream, CUhostFn function, void* data);
 CUresult capture_copy(Stream* stream, const CUDA_MEMCPY3D& copy);
 
-// The program's graphs contain memory nodes from now on: launching an instance with some may be refused at the call.
+// The program's graphs contain memory nodes from now on: launching an instance with some may be
+// refused at the call.
 void memory_nodes_exist();
 
-// ---- instances --------------------------------------------------------------------------------------------------------
+// ---- instances
+// --------------------------------------------------------------------------------------------------------
 struct StepSet;  // words and staging of one instance
 
 // What an instance is beyond its handle. Lives in its slot, reused with it.
@@ -42,8 +48,8 @@ struct Exec {
   bool memory_nodes = false;
 };
 
-// Asks for the graph's steps and takes words and staging for them; `*set` stays nullptr when there are none. Costs nothing
-// when this process never made a step or a memory node.
+// Asks for the graph's steps and takes words and staging for them; `*set` stays nullptr when there
+// are none. Costs nothing when this process never made a step or a memory node.
 struct Places {
   StepSet* set = nullptr;
   const wire::GraphStepPlace* places = nullptr;
@@ -51,9 +57,11 @@ struct Places {
   bool memory_nodes = false;
 };
 CUresult take_places(uint64_t graph, Places* places);
-// The set's instance is gone (or was never made): everything is given back when its last launch has ended, at the program's next such call.
+// The set's instance is gone (or was never made): everything is given back when its last launch has
+// ended, at the program's next such call.
 void retire(StepSet* set);
-// Posts a launch of the instance, watched from before the GPU can reach a step. `post` posts; `stream` does not capture.
+// Posts a launch of the instance, watched from before the GPU can reach a step. `post` posts;
+// `stream` does not capture.
 CUresult launch_watched(StepSet* set, Stream* stream, CUresult (*post)(void*), void* argument);
 // Waits for the outstanding launches: a change of staging may not reach them.
 CUresult wait_for_launches(StepSet* set);
@@ -61,15 +69,17 @@ CUresult wait_for_launches(StepSet* set);
 CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address);
 void use_staging(StepSet* set, uint32_t word, uint64_t address);
 
-// ---- for the callbacks thread -------------------------------------------------------------------------------------------
-// Does one step that is due, or lets go of a set whose launches have ended. False: nothing to do; `*waiting` when launches are
-// outstanding. `broken`: the context has failed, so nothing will come.
+// ---- for the callbacks thread
+// ------------------------------------------------------------------------------------------- Does
+// one step that is due, or lets go of a set whose launches have ended. False: nothing to do;
+// `*waiting` when launches are outstanding. `broken`: the context has failed, so nothing will come.
 bool run_due_step(bool broken, bool* waiting);
 // Starts the thread when there is none, and makes it look. (call_callback.cc)
 bool start_callbacks();
 void wake_callbacks();
 
-// User objects whose destructors the thread runs (call_user_object.cc). `*waiting` when there are some.
+// User objects whose destructors the thread runs (call_user_object.cc). `*waiting` when there are
+// some.
 bool run_due_destructor(bool* waiting);
 
 }  // namespace tube::hook

@@ -1,8 +1,9 @@
-// What a call about a graph node names (a graph to add to, a node to change, a node to change in an instance), and the
-// functions that carry each kind of parameters. The typed calls (call_graph_node.cc) and the old ones end in these.
+// What a call about a graph node names (a graph to add to, a node to change, a node to change in an
+// instance), and the functions that carry each kind of parameters. The typed calls
+// (call_graph_node.cc) and the old ones end in these.
 //
-// Graphs are built before the steady state, so all of it waits for an answer, but for updates of an instance which the driver is
-// known to take (update_proofs.h). Any thread.
+// Graphs are built before the steady state, so all of it waits for an answer, but for updates of an
+// instance which the driver is known to take (update_proofs.h). Any thread.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +44,8 @@ CUDA_KERNEL_NODE_PARAMS common_kernel_params(const Params& p) {
   return q;
 }
 
-inline CUresult adding(NodeTarget* t, CUgraphNode* out, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+inline CUresult adding(NodeTarget* t, CUgraphNode* out, CUgraph graph,
+                       const CUgraphNode* dependencies, size_t count,
                        const CUgraphEdgeData* edges = nullptr) {
   t->op = NodeOp::kAdd;
   t->edges = edges;
@@ -93,7 +95,8 @@ void fill(Request<X>& r, NodeTarget& t) {
 }
 
 inline CUresult finish(const NodeTarget& t, CUresult result, uint64_t node, CUgraphNode* out) {
-  if (result == CUDA_SUCCESS && t.op == NodeOp::kAdd) *out = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, node));
+  if (result == CUDA_SUCCESS && t.op == NodeOp::kAdd)
+    *out = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, node));
   return result;
 }
 
@@ -102,18 +105,22 @@ CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNod
 CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out);
 CUresult memset_node(NodeTarget& t, const CUDA_MEMSET_NODE_PARAMS* p, CUgraphNode* out);
 // call_graph_kinds.cc
-CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepParams& step, CUgraphNode* out);
+CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepParams& step,
+                   CUgraphNode* out);
 CUresult host_node(NodeTarget& t, CUhostFn function, void* data, CUgraphNode* out);
-CUresult child_node(NodeTarget& t, CUgraph child, CUgraphChildGraphNodeOwnership ownership, CUgraphNode* out);
+CUresult child_node(NodeTarget& t, CUgraph child, CUgraphChildGraphNodeOwnership ownership,
+                    CUgraphNode* out);
 CUresult empty_node(NodeTarget& t, CUgraphNode* out);
 CUresult event_node(NodeTarget& t, CUgraphNodeType type, CUevent event, CUgraphNode* out);
-CUresult mem_op_node(NodeTarget& t, unsigned count, const CUstreamBatchMemOpParams* ops, unsigned flags, CUgraphNode* out);
+CUresult mem_op_node(NodeTarget& t, unsigned count, const CUstreamBatchMemOpParams* ops,
+                     unsigned flags, CUgraphNode* out);
 CUresult alloc_node(NodeTarget& t, CUDA_MEM_ALLOC_NODE_PARAMS* p, CUgraphNode* out);
 CUresult free_node(NodeTarget& t, CUdeviceptr dptr, CUgraphNode* out);
 CUresult conditional_node(NodeTarget& t, CUDA_CONDITIONAL_NODE_PARAMS* p, CUgraphNode* out);
 
-// Memory that belongs to a node's handle and lives as long: what cuGraph*GetParams points to (call_graph_get.cc).
-// At least `bytes`; what it held before is gone when they differ. nullptr: no such node, or out of memory.
+// Memory that belongs to a node's handle and lives as long: what cuGraph*GetParams points to
+// (call_graph_get.cc). At least `bytes`; what it held before is gone when they differ. nullptr: no
+// such node, or out of memory.
 void* node_storage(CUgraphNode node, size_t bytes);
 
 // The memory of an allocation node as this process knows it.

@@ -8,18 +8,21 @@ namespace tube::hook {
 namespace {
 
 uint64_t pair(uint64_t high, uint64_t low) { return high << 32 | low; }
-uint64_t first_word(CUgraphNodeType type, const Context* context) { return pair(static_cast<uint32_t>(type), context->number); }
+uint64_t first_word(CUgraphNodeType type, const Context* context) {
+  return pair(static_cast<uint32_t>(type), context->number);
+}
 
-// Allocations of one class differ in nothing but their address and size; a module's variable is a class of its own. 0: not inside
-// one piece of memory of this program and device. Mapped memory is of a class while its GPU may read and write it; of imported memory
-// nothing is proven.
+// Allocations of one class differ in nothing but their address and size; a module's variable is a
+// class of its own. 0: not inside one piece of memory of this program and device. Mapped memory is
+// of a class while its GPU may read and write it; of imported memory nothing is proven.
 uint64_t memory_class(uint64_t address, uint64_t bytes, const Context* context) {
   Allocation a;
   if (address == 0 || !memory_map().find(address, &a)) return 0;
   const uint64_t offset = address - a.base;
   if (bytes > a.size_bytes || offset > a.size_bytes - bytes) return 0;
   static_assert(alignof(Context) >= 4);
-  if (a.kind == MemoryKind::kMapped && a.own_device == static_cast<int32_t>(context->device)) return uint64_t{context->device} << 2 | 3;
+  if (a.kind == MemoryKind::kMapped && a.own_device == static_cast<int32_t>(context->device))
+    return uint64_t{context->device} << 2 | 3;
   if (a.kind != MemoryKind::kDevice && a.kind != MemoryKind::kGlobal) return 0;
   if (a.context == nullptr || a.context->device != context->device) return 0;
   if (a.kind == MemoryKind::kGlobal) return a.buffer_id << 2 | 2;
@@ -27,28 +30,37 @@ uint64_t memory_class(uint64_t address, uint64_t bytes, const Context* context) 
 }
 
 // The address of one side; 0 for what is no row of memory.
-uint64_t row_address(CUmemorytype type, CUdeviceptr device, size_t x, size_t y, size_t z, size_t lod) {
+uint64_t row_address(CUmemorytype type, CUdeviceptr device, size_t x, size_t y, size_t z,
+                     size_t lod) {
   const bool addressed = type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
   return addressed && x == 0 && y == 0 && z == 0 && lod == 0 ? device : 0;
 }
 
 }  // namespace
 
-bool shape_of(const Kernel* kernel, const LaunchShape& launch, uint32_t parameter_bytes, const Context* context, UpdateShape* shape) {
+bool shape_of(const Kernel* kernel, const LaunchShape& launch, uint32_t parameter_bytes,
+              const Context* context, UpdateShape* shape) {
   if (context == nullptr) return false;
-  *shape = {{first_word(CU_GRAPH_NODE_TYPE_KERNEL, context), kernel->id, pair(launch.grid[0], launch.grid[1]), pair(launch.grid[2], launch.block[0]),
+  *shape = {{first_word(CU_GRAPH_NODE_TYPE_KERNEL, context), kernel->id,
+             pair(launch.grid[0], launch.grid[1]), pair(launch.grid[2], launch.block[0]),
              pair(launch.block[1], launch.block[2]), pair(launch.shared_bytes, parameter_bytes)}};
   return true;
 }
 
 bool shape_of(const CUDA_MEMCPY3D& copy, const Context* context, UpdateShape* shape) {
-  if (context == nullptr || copy.WidthInBytes == 0 || copy.Height != 1 || copy.Depth != 1) return false;
-  const uint64_t src = row_address(copy.srcMemoryType, copy.srcDevice, copy.srcXInBytes, copy.srcY, copy.srcZ, copy.srcLOD);
-  const uint64_t dst = row_address(copy.dstMemoryType, copy.dstDevice, copy.dstXInBytes, copy.dstY, copy.dstZ, copy.dstLOD);
-  const uint64_t from = memory_class(src, copy.WidthInBytes, context), to = memory_class(dst, copy.WidthInBytes, context);
-  if (from == 0 || to == 0 || (src < dst + copy.WidthInBytes && dst < src + copy.WidthInBytes)) return false;
-  *shape = {{first_word(CU_GRAPH_NODE_TYPE_MEMCPY, context), copy.WidthInBytes, pair(copy.srcMemoryType, copy.dstMemoryType), from, to, copy.srcPitch,
-             copy.srcHeight, copy.dstPitch, copy.dstHeight}};
+  if (context == nullptr || copy.WidthInBytes == 0 || copy.Height != 1 || copy.Depth != 1)
+    return false;
+  const uint64_t src = row_address(copy.srcMemoryType, copy.srcDevice, copy.srcXInBytes, copy.srcY,
+                                   copy.srcZ, copy.srcLOD);
+  const uint64_t dst = row_address(copy.dstMemoryType, copy.dstDevice, copy.dstXInBytes, copy.dstY,
+                                   copy.dstZ, copy.dstLOD);
+  const uint64_t from = memory_class(src, copy.WidthInBytes, context),
+                 to = memory_class(dst, copy.WidthInBytes, context);
+  if (from == 0 || to == 0 || (src < dst + copy.WidthInBytes && dst < src + copy.WidthInBytes))
+    return false;
+  *shape = {{first_word(CU_GRAPH_NODE_TYPE_MEMCPY, context), copy.WidthInBytes,
+             pair(copy.srcMemoryType, copy.dstMemoryType), from, to, copy.srcPitch, copy.srcHeight,
+             copy.dstPitch, copy.dstHeight}};
   return true;
 }
 
@@ -59,7 +71,8 @@ bool shape_of(const CUDA_MEMSET_NODE_PARAMS& fill, const Context* context, Updat
   if (element != 4 && fill.value >> (8 * element)) return false;
   const uint64_t memory = memory_class(fill.dst, fill.width * element, context);
   if (memory == 0) return false;
-  *shape = {{first_word(CU_GRAPH_NODE_TYPE_MEMSET, context), element, fill.width, fill.pitch, memory}};
+  *shape = {
+      {first_word(CU_GRAPH_NODE_TYPE_MEMSET, context), element, fill.width, fill.pitch, memory}};
   return true;
 }
 

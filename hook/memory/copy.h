@@ -8,29 +8,36 @@
 namespace tube::hook {
 
 enum class Side : uint32_t { kDevice, kPinned, kPageable };
-// What the call says an address is. Module variables lie where the driver put them in the proxy, which may be a host address
-// of this process too: a copy that names the side decides.
+// What the call says an address is. Module variables lie where the driver put them in the proxy,
+// which may be a host address of this process too: a copy that names the side decides.
 enum class Says : uint32_t { kHost, kDevice, kNothing };
 Side side_of(uint64_t address, Says says);
 inline bool gpu_visible(Side s) { return s != Side::kPageable; }
 
-// One-dimensional copy on `stream` between any two kinds of memory. `synchronous`: the semantics of the forms without
-// Async (cuda-shim.md 4.2): host memory may be reused or read when it returns; device to device does not wait.
+// One-dimensional copy on `stream` between any two kinds of memory. `synchronous`: the semantics of
+// the forms without Async (cuda-shim.md 4.2): host memory may be reused or read when it returns;
+// device to device does not wait.
 struct CopySides {
   Says dst, src;
 };
-CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream, bool synchronous);
-// Inside one allocation that this process made, so that a posted operation on it cannot be refused. Mapped memory, of one mapping or,
-// outside of captures, a few side by side, is that for `stream`'s GPU while it is its own and open to it; nullptr: never.
+CUresult copy_bytes(uint64_t dst, uint64_t src, uint64_t bytes, CopySides says, Stream* stream,
+                    bool synchronous);
+// Inside one allocation that this process made, so that a posted operation on it cannot be refused.
+// Mapped memory, of one mapping or, outside of captures, a few side by side, is that for `stream`'s
+// GPU while it is its own and open to it; nullptr: never.
 bool surely_valid(uint64_t address, uint64_t bytes, const Stream* stream);
-// Is one of them mapped memory and the other on another GPU, or not known (0: an array)? Whether such a copy may be is for the driver to say.
+// Is one of them mapped memory and the other on another GPU, or not known (0: an array)? Whether
+// such a copy may be is for the driver to say.
 bool mapped_and_far(uint64_t dst, uint64_t src);
 
-// Some memory of this program is visible to other processes from now on, or theirs to it. Any context current; producer not held.
+// Some memory of this program is visible to other processes from now on, or theirs to it. Any
+// context current; producer not held.
 void note_memory_shared();
 
-// Pageable to GPU-visible: returns when `src` may be reused. left: later work of all the program's streams comes behind it.
-CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool left = false);
+// Pageable to GPU-visible: returns when `src` may be reused. left: later work of all the program's
+// streams comes behind it.
+CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream,
+                bool left = false);
 // GPU-visible to pageable: returns when the bytes are there.
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream);
 
@@ -38,8 +45,9 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream);
 CUresult chunk_wait_code(shared::WaitResult result);
 void probe_for_faults(void* stream);
 
-// The peer forms without Async are in order with all work of both contexts, before and after (cuda.h), which streams of other
-// contexts do not know of: wait for theirs, then for the copy. Handles that name no context are left to the caller.
+// The peer forms without Async are in order with all work of both contexts, before and after
+// (cuda.h), which streams of other contexts do not know of: wait for theirs, then for the copy.
+// Handles that name no context are left to the caller.
 template <class Copy>
 CUresult in_peer_order(CUcontext dst, CUcontext src, Copy copy) {
   bool across = false;

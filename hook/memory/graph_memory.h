@@ -1,5 +1,6 @@
-// Memory that graphs allocate (nodes and captured cuMemAllocAsync). Its addresses are the driver's, outside of the windows,
-// and its frees go to the driver; to copies and queries of this process it is like a module's variable. Any thread.
+// Memory that graphs allocate (nodes and captured cuMemAllocAsync). Its addresses are the driver's,
+// outside of the windows, and its frees go to the driver; to copies and queries of this process it
+// is like a module's variable. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -30,7 +30,8 @@ void before_fork() {
   registered_pages().lock.lock();
   g_ready = nullptr;
   if (!any_replaced()) return;
-  void* page = mmap(nullptr, wire::kHostPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* page = mmap(nullptr, wire::kHostPageBytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page != MAP_FAILED) g_ready = new (page) std::atomic<uint32_t>(0);
 }
 
@@ -38,7 +39,9 @@ void in_parent() {
   if (g_ready != nullptr) {
     timespec second{1, 0};
     while (g_ready->load(std::memory_order_acquire) == 0) {
-      if (syscall(SYS_futex, g_ready, FUTEX_WAIT, 0, &second, nullptr, 0) != 0 && errno == ETIMEDOUT) break;
+      if (syscall(SYS_futex, g_ready, FUTEX_WAIT, 0, &second, nullptr, 0) != 0 &&
+          errno == ETIMEDOUT)
+        break;
     }
     munmap(g_ready, wire::kHostPageBytes);
   }

@@ -1,10 +1,13 @@
-// fork(2) while memory is registered: natively the child gets its own copy of the pages, as of all private memory.
+// fork(2) while memory is registered: natively the child gets its own copy of the pages, as of all
+// private memory.
 //
-// Replaced pages (host_pages.h) are a shared mapping, which a child would share. So its side of fork() maps the file privately over them
-// before anything else runs, and the parent's fork() waits for that (at most a second, if the child dies on the way): what the
-// child then sees is the memory as it was, except that bytes inside a range which the parent's other threads or the GPU write later
-// show through until the child writes to the same page (docs/limits.md). The first and last page of each range, which hold other data
-// of the program, are copied at once. vfork and posix_spawn share memory anyway and are not touched.
+// Replaced pages (host_pages.h) are a shared mapping, which a child would share. So its side of
+// fork() maps the file privately over them before anything else runs, and the parent's fork() waits
+// for that (at most a second, if the child dies on the way): what the child then sees is the memory
+// as it was, except that bytes inside a range which the parent's other threads or the GPU write
+// later show through until the child writes to the same page (docs/limits.md). The first and last
+// page of each range, which hold other data of the program, are copied at once. vfork and
+// posix_spawn share memory anyway and are not touched.
 #pragma once
 
 #include <cstdint>

@@ -28,12 +28,14 @@ namespace tube::hook {
 namespace {
 
 constexpr uint64_t kPage = wire::kHostPageBytes;
-constexpr uint64_t kPiece = 16u << 20;  // copied and exchanged at a time: bounds the memory that exists twice
+constexpr uint64_t kPiece =
+    16u << 20;  // copied and exchanged at a time: bounds the memory that exists twice
 
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-// One memory file for all replaced pages of the process: a descriptor each would run programs into their limit. Addresses in it are
-// never used twice, so a stale mapping can never show another range's bytes.
+// One memory file for all replaced pages of the process: a descriptor each would run programs into
+// their limit. Addresses in it are never used twice, so a stale mapping can never show another
+// range's bytes.
 struct OwnFile {
   int fd = -1;
   ino_t inode = 0;
@@ -54,9 +56,12 @@ bool open_own_file() {
   OwnFile& file = own_file();
   if (own_file_usable()) return true;
   UniqueFd made(memfd_create("tube-registered", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
-  if (!made.valid()) made.reset(memfd_create("tube-registered", MFD_CLOEXEC | MFD_ALLOW_SEALING));  // before Linux 6.3
+  if (!made.valid())
+    made.reset(
+        memfd_create("tube-registered", MFD_CLOEXEC | MFD_ALLOW_SEALING));  // before Linux 6.3
   if (!made.valid()) return false;
-  const int high = fcntl(made.get(), F_DUPFD_CLOEXEC, 40);  // out of the way of programs that use small numbers
+  const int high =
+      fcntl(made.get(), F_DUPFD_CLOEXEC, 40);  // out of the way of programs that use small numbers
   struct stat s;
   if (high < 0 || fstat(high, &s) != 0) return false;
   (void)fcntl(high, F_ADD_SEALS, F_SEAL_SHRINK);
@@ -67,29 +72,37 @@ bool open_own_file() {
 bool extend_own_file(uint64_t bytes, uint64_t* offset) {
   OwnFile& file = own_file();
   *offset = file.used_bytes;
-  if (fallocate(file.fd, 0, static_cast<off_t>(*offset), static_cast<off_t>(bytes)) != 0) return false;
+  if (fallocate(file.fd, 0, static_cast<off_t>(*offset), static_cast<off_t>(bytes)) != 0)
+    return false;
   file.used_bytes += bytes;
   return true;
 }
 
 void drop_pages(uint64_t offset, uint64_t bytes) {
-  (void)fallocate(own_file().fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  (void)fallocate(own_file().fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(offset), static_cast<off_t>(bytes));
 }
 
-// Whole pages, whatever lies in them: also what no C++ code could read, such as bytes that a sanitizer keeps between
-// variables of the program, and bytes that other threads write (they are frozen, or the loss is documented).
-void copy_pages(void* to, const void* from, uint64_t bytes) { asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory"); }
+// Whole pages, whatever lies in them: also what no C++ code could read, such as bytes that a
+// sanitizer keeps between variables of the program, and bytes that other threads write (they are
+// frozen, or the loss is documented).
+void copy_pages(void* to, const void* from, uint64_t bytes) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+}
 
 // One piece: no allocation and nothing else that could write to frozen pages of the heap.
-bool exchange_piece(uint64_t address, uint64_t bytes, uint64_t offset, int protection, WriteFreeze& freeze) {
-  void* copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own_file().fd, static_cast<off_t>(offset));
+bool exchange_piece(uint64_t address, uint64_t bytes, uint64_t offset, int protection,
+                    WriteFreeze& freeze) {
+  void* copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own_file().fd,
+                    static_cast<off_t>(offset));
   if (copy == MAP_FAILED) return false;
   // Pages that were never touched have no entry that could be protected.
   (void)madvise(pointer(address), bytes, MADV_POPULATE_READ);
   (void)freeze.freeze(address, address + bytes);
   copy_pages(copy, pointer(address), bytes);
   const bool exchanged =
-      mmap(pointer(address), bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE, own_file().fd, static_cast<off_t>(offset)) != MAP_FAILED;
+      mmap(pointer(address), bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE,
+           own_file().fd, static_cast<off_t>(offset)) != MAP_FAILED;
   freeze.release();
   munmap(copy, bytes);
   return exchanged;
@@ -115,9 +128,12 @@ void exchange_areas(Exchange* job) {
   job->good = true;
 }
 
-void exchange_entry(unsigned high, unsigned low) { exchange_areas(reinterpret_cast<Exchange*>(uint64_t{high} << 32 | low)); }
+void exchange_entry(unsigned high, unsigned low) {
+  exchange_areas(reinterpret_cast<Exchange*>(uint64_t{high} << 32 | low));
+}
 
-// With the caller's stack asleep: it may be what is exchanged. The kernel must not put a signal frame there either.
+// With the caller's stack asleep: it may be what is exchanged. The kernel must not put a signal
+// frame there either.
 bool exchange_on_another_stack(Exchange* job) {
   constexpr size_t kStack = 256u << 10;
   void* stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -136,7 +152,8 @@ bool exchange_on_another_stack(Exchange* job) {
   there->uc_stack.ss_size = kStack - 16384;
   there->uc_link = here;
   const auto address = reinterpret_cast<uint64_t>(inside);
-  makecontext(there, reinterpret_cast<void (*)()>(exchange_entry), 2, static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
+  makecontext(there, reinterpret_cast<void (*)()>(exchange_entry), 2,
+              static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
   swapcontext(here, there);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   *job = *inside;
@@ -168,24 +185,30 @@ CUresult pass_on(const MappedArea& area, bool read_only, SharedRange* range) {
   if (range->files.size() == wire::kMaxHostFiles) return CUDA_ERROR_OUT_OF_MEMORY;
   UniqueFd fd = file_of(area, !read_only);
   if (!fd.valid()) {
-    log_warn("cuMemHostRegister: no descriptor of the shared mapping %s at 0x%llx is to be had", area.path.c_str(),
-             static_cast<unsigned long long>(area.begin));
+    log_warn("cuMemHostRegister: no descriptor of the shared mapping %s at 0x%llx is to be had",
+             area.path.c_str(), static_cast<unsigned long long>(area.begin));
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  range->pages.push_back({area.begin, area.end - area.begin, area.offset, static_cast<int>(range->files.size()), false});
+  range->pages.push_back({area.begin, area.end - area.begin, area.offset,
+                          static_cast<int>(range->files.size()), false});
   range->files.push_back(std::move(fd));
   return CUDA_SUCCESS;
 }
 
 // Gapless, readable, and writable unless the GPU only reads. What a device maps is no memory.
-CUresult check_areas(const std::vector<MappedArea>& areas, uint64_t first, uint64_t last, bool read_only) {
+CUresult check_areas(const std::vector<MappedArea>& areas, uint64_t first, uint64_t last,
+                     bool read_only) {
   uint64_t at = first;
   for (const MappedArea& area : areas) {
     if (area.begin != at) return CUDA_ERROR_INVALID_VALUE;
-    if ((area.protection & PROT_READ) == 0 || (!read_only && (area.protection & PROT_WRITE) == 0)) return CUDA_ERROR_INVALID_VALUE;
-    const bool special = area.path.size() > 3 && area.path[0] == '[' && area.path[1] == 'v';  // vdso, vvar, vsyscall
+    if ((area.protection & PROT_READ) == 0 || (!read_only && (area.protection & PROT_WRITE) == 0))
+      return CUDA_ERROR_INVALID_VALUE;
+    const bool special =
+        area.path.size() > 3 && area.path[0] == '[' && area.path[1] == 'v';  // vdso, vvar, vsyscall
     if (special || area.path.compare(0, 5, "/dev/") == 0) {
-      if (special || (area.path.compare(0, 9, "/dev/shm/") != 0 && area.path.compare(0, 9, "/dev/zero") != 0)) return CUDA_ERROR_INVALID_VALUE;
+      if (special ||
+          (area.path.compare(0, 9, "/dev/shm/") != 0 && area.path.compare(0, 9, "/dev/zero") != 0))
+        return CUDA_ERROR_INVALID_VALUE;
     }
     at = area.end;
   }
@@ -224,18 +247,22 @@ namespace {
 void copy_pages(uint64_t begin, uint64_t end) {
   if (madvise(pointer(begin), end - begin, MADV_POPULATE_WRITE) == 0 || errno != EINVAL) return;
   // Before Linux 5.14.
-  for (uint64_t at = begin; at < end; at += kPage) __atomic_fetch_or(reinterpret_cast<char*>(at), 0, __ATOMIC_RELAXED);
+  for (uint64_t at = begin; at < end; at += kPage)
+    __atomic_fetch_or(reinterpret_cast<char*>(at), 0, __ATOMIC_RELAXED);
 }
 
-// Maps the file privately where the program still has it: it may have unmapped, moved or protected parts of the range.
+// Maps the file privately where the program still has it: it may have unmapped, moved or protected
+// parts of the range.
 template <class F>
 void make_private(uint64_t address, uint64_t bytes, F then) {
   std::vector<MappedArea> areas;
   if (bytes == 0 || !own_file_usable() || !mapped_areas(address, address + bytes, &areas)) return;
   for (const MappedArea& area : areas) {
-    if (!area.shared || area.inode != own_file().inode || area.path.find("memfd:tube-registered") == std::string::npos) continue;
-    void* mapped =
-        mmap(pointer(area.begin), area.end - area.begin, area.protection, MAP_PRIVATE | MAP_FIXED, own_file().fd, static_cast<off_t>(area.offset));
+    if (!area.shared || area.inode != own_file().inode ||
+        area.path.find("memfd:tube-registered") == std::string::npos)
+      continue;
+    void* mapped = mmap(pointer(area.begin), area.end - area.begin, area.protection,
+                        MAP_PRIVATE | MAP_FIXED, own_file().fd, static_cast<off_t>(area.offset));
     // What nobody may write to can go on showing the file.
     if (mapped != MAP_FAILED && (area.protection & PROT_WRITE) != 0) then(area);
   }

@@ -1,11 +1,14 @@
 // Making pages of this process something that the proxy can map too, and giving them back.
 //
-// cuMemHostRegister pins the caller's own memory, which another process cannot do. Pages of a shared file mapping (/dev/shm, a memory
-// file, MAP_SHARED) are passed on as they are. Private pages are replaced: their bytes go into this process's memory file and
-// the file is mapped over them, at the same address and with the same protection; the program sees no difference. On release the
-// file is mapped privately over the range and its pages are copied by the kernel (MADV_POPULATE_WRITE), so nothing is lost there.
+// cuMemHostRegister pins the caller's own memory, which another process cannot do. Pages of a
+// shared file mapping (/dev/shm, a memory file, MAP_SHARED) are passed on as they are. Private
+// pages are replaced: their bytes go into this process's memory file and the file is mapped over
+// them, at the same address and with the same protection; the program sees no difference. On
+// release the file is mapped privately over the range and its pages are copied by the kernel
+// (MADV_POPULATE_WRITE), so nothing is lost there.
 //
-//   writers   may write between copy and exchange: they are held back with userfaultfd's write protection where the kernel grants
+//   writers   may write between copy and exchange: they are held back with userfaultfd's write
+//   protection where the kernel grants
 //             it (docs/limits.md says what happens where not)
 //   fork      the child must not share the pages: host_fork.h
 //   own stack the caller's stack may be among the pages: the exchange then runs on another stack
@@ -35,9 +38,11 @@ struct SharedRange {
   std::vector<UniqueFd> files;
 };
 
-// [first, last) is page-aligned. Fails with the code that cuMemHostRegister then answers and leaves everything as it was.
+// [first, last) is page-aligned. Fails with the code that cuMemHostRegister then answers and leaves
+// everything as it was.
 CUresult share_pages(uint64_t first, uint64_t last, bool read_only, SharedRange* range);
-// What share_pages replaced becomes private memory of this process again, as far as the program still has it there.
+// What share_pages replaced becomes private memory of this process again, as far as the program
+// still has it there.
 void unshare_pages(uint64_t address, uint64_t bytes);
 // In a forked child: the same without waiting for the copies of all pages (host_fork.h).
 void keep_private(uint64_t address, uint64_t bytes);

@@ -34,11 +34,14 @@ bool parse(const char* line, MappedArea* a) {
   char permissions[8] = {};
   unsigned major_number = 0, minor_number = 0;
   int at = 0;
-  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n", &a->whole_begin, &a->whole_end, permissions, &a->offset,
-                  &major_number, &minor_number, &a->inode, &at) < 7) {
+  if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %n",
+                  &a->whole_begin, &a->whole_end, permissions, &a->offset, &major_number,
+                  &minor_number, &a->inode, &at) < 7) {
     return false;
   }
-  a->protection = (permissions[0] == 'r' ? PROT_READ : 0) | (permissions[1] == 'w' ? PROT_WRITE : 0) | (permissions[2] == 'x' ? PROT_EXEC : 0);
+  a->protection = (permissions[0] == 'r' ? PROT_READ : 0) |
+                  (permissions[1] == 'w' ? PROT_WRITE : 0) |
+                  (permissions[2] == 'x' ? PROT_EXEC : 0);
   a->shared = permissions[3] == 's';
   a->device = makedev(major_number, minor_number);
   a->path = line + at;
@@ -70,7 +73,8 @@ UniqueFd among_open_files(const MappedArea& area, bool writable) {
     if (end == entry->d_name || fd == dirfd(directory)) continue;
     char link[64];
     std::snprintf(link, sizeof link, "/proc/self/fd/%ld", fd);
-    if (!is_file(static_cast<int>(fd), area, link) || !allows(static_cast<int>(fd), writable)) continue;
+    if (!is_file(static_cast<int>(fd), area, link) || !allows(static_cast<int>(fd), writable))
+      continue;
     found.reset(fcntl(static_cast<int>(fd), F_DUPFD_CLOEXEC, 40));
     if (found.valid()) break;
   }
@@ -113,12 +117,14 @@ UniqueFd file_of(const MappedArea& area, bool writable) {
   if (UniqueFd open_one = among_open_files(area, writable); open_one.valid()) return open_one;
   constexpr char kDeleted[] = " (deleted)";
   const bool deleted =
-      area.path.size() > sizeof kDeleted && area.path.compare(area.path.size() - (sizeof kDeleted - 1), std::string::npos, kDeleted) == 0;
+      area.path.size() > sizeof kDeleted &&
+      area.path.compare(area.path.size() - (sizeof kDeleted - 1), std::string::npos, kDeleted) == 0;
   if (!area.path.empty() && area.path[0] == '/' && !deleted) {
     if (UniqueFd named = by_path(area.path.c_str(), area, writable); named.valid()) return named;
   }
   char link[80];
-  std::snprintf(link, sizeof link, "/proc/self/map_files/%" PRIx64 "-%" PRIx64, area.whole_begin, area.whole_end);
+  std::snprintf(link, sizeof link, "/proc/self/map_files/%" PRIx64 "-%" PRIx64, area.whole_begin,
+                area.whole_end);
   return by_path(link, area, writable);
 }
 

@@ -1,5 +1,6 @@
-// What the kernel says is mapped at some addresses of this process (/proc/self/maps), and the file behind a shared mapping.
-// Reads a file of up to some hundred KiB: for calls that are rare and slow anyway. Any thread.
+// What the kernel says is mapped at some addresses of this process (/proc/self/maps), and the file
+// behind a shared mapping. Reads a file of up to some hundred KiB: for calls that are rare and slow
+// anyway. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,13 @@ struct MappedArea {
   std::string path;
 };
 
-// The mappings that intersect [begin, end), in order; gaps are left out. False: the list could not be read.
+// The mappings that intersect [begin, end), in order; gaps are left out. False: the list could not
+// be read.
 bool mapped_areas(uint64_t begin, uint64_t end, std::vector<MappedArea>* areas);
 
-// A descriptor of the file that a shared area maps: one that the program still has open, else by its path, else through the kernel's
-// own link (which only privileged processes may open). Invalid when there is none.
+// A descriptor of the file that a shared area maps: one that the program still has open, else by
+// its path, else through the kernel's own link (which only privileged processes may open). Invalid
+// when there is none.
 UniqueFd file_of(const MappedArea& area, bool writable);
 
 }  // namespace tube::hook

@@ -11,7 +11,8 @@ MemoryMap& memory_map() {
 
 namespace {
 bool lies_outside(MemoryKind kind) {
-  return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened || kind == MemoryKind::kRegistered || kind == MemoryKind::kGraph ||
+  return kind == MemoryKind::kGlobal || kind == MemoryKind::kOpened ||
+         kind == MemoryKind::kRegistered || kind == MemoryKind::kGraph ||
          kind == MemoryKind::kExternal;
 }
 }  // namespace
@@ -44,7 +45,8 @@ bool MemoryMap::overlaps(uint64_t base, uint64_t bytes, MemoryKind* kind) const 
 
 bool MemoryMap::outside_windows(uint64_t address, MemoryKind* kind) const {
   Allocation a;
-  if (outside_.load(std::memory_order_acquire) == 0 || !find(address, &a) || !lies_outside(a.kind)) return false;
+  if (outside_.load(std::memory_order_acquire) == 0 || !find(address, &a) || !lies_outside(a.kind))
+    return false;
   *kind = a.kind;
   return true;
 }
@@ -52,7 +54,8 @@ bool MemoryMap::outside_windows(uint64_t address, MemoryKind* kind) const {
 bool MemoryMap::set_sync_memops(uint64_t address, bool on) {
   Locked locked(lock_);
   auto it = by_base_.upper_bound(address);
-  if (it == by_base_.begin() || address - std::prev(it)->first >= std::prev(it)->second.size_bytes) return false;
+  if (it == by_base_.begin() || address - std::prev(it)->first >= std::prev(it)->second.size_bytes)
+    return false;
   std::prev(it)->second.sync_memops = on;
   if (on) any_sync_.store(true, std::memory_order_release);
   return true;
@@ -66,7 +69,8 @@ bool MemoryMap::sync_memops(uint64_t address) const {
 void MemoryMap::set_own_device(uint64_t base, int32_t device) {
   Locked locked(lock_);
   const auto it = by_base_.find(base);
-  if (it != by_base_.end() && it->second.kind == MemoryKind::kMapped) it->second.own_device = device;
+  if (it != by_base_.end() && it->second.kind == MemoryKind::kMapped)
+    it->second.own_device = device;
 }
 
 std::vector<uint64_t> MemoryMap::bases_of(const Context* context, MemoryKind kind) const {
@@ -91,8 +95,10 @@ bool MemoryMap::find(uint64_t address, Allocation* found) const {
 void MemoryMap::forget_context(const Context* context) {
   Locked locked(lock_);
   std::erase_if(by_base_, [this, context](const auto& entry) {
-    // Variables and graphs' memory go with their owner, registered memory has pages to give back (forget_registrations).
-    const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal && entry.second.kind != MemoryKind::kRegistered &&
+    // Variables and graphs' memory go with their owner, registered memory has pages to give back
+    // (forget_registrations).
+    const bool goes = entry.second.context == context && entry.second.kind != MemoryKind::kGlobal &&
+                      entry.second.kind != MemoryKind::kRegistered &&
                       entry.second.kind != MemoryKind::kGraph;
     if (goes && lies_outside(entry.second.kind)) outside_.fetch_sub(1, std::memory_order_release);
     return goes;

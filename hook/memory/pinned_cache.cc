@@ -32,7 +32,9 @@ bool keep_pinned(const Allocation& allocation) {
   const uint64_t bytes = pinned_bytes(allocation.size_bytes);
   Cache& c = cache();
   Locked locked(c.lock);
-  if (allocation.context == nullptr || c.blocks.size() >= kMostBlocks || bytes > kMostBytes - c.bytes) return false;
+  if (allocation.context == nullptr || c.blocks.size() >= kMostBlocks ||
+      bytes > kMostBytes - c.bytes)
+    return false;
   c.blocks.push_back({allocation.base, bytes, allocation.context});
   c.bytes += bytes;
   return true;

@@ -1,6 +1,7 @@
-// Freed pinned memory that the program is likely to ask for again. Some frameworks (XLA) allocate and free a staging buffer for every
-// result they fetch; kept here, that costs no message. Up to kMostBytes and only among blocks of one size, which are
-// what the proxy would hand out. Any thread; its lock has rank 3.
+// Freed pinned memory that the program is likely to ask for again. Some frameworks (XLA) allocate
+// and free a staging buffer for every result they fetch; kept here, that costs no message. Up to
+// kMostBytes and only among blocks of one size, which are what the proxy would hand out. Any
+// thread; its lock has rank 3.
 #pragma once
 
 #include <cstdint>

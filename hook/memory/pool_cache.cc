@@ -43,7 +43,8 @@ enum class Back { kGone, kBehindStream, kNow };
 bool give_back(const Kept& kept, Back back) {
   if (back == Back::kBehindStream) {
     Request<wire::tubeMemFreeAsync> r(kept.stream);
-    if (capturing(kept.stream)) return false;  // looked at under the producer lock: another thread may be about to begin
+    if (capturing(kept.stream))
+      return false;  // looked at under the producer lock: another thread may be about to begin
     r->stream = kept.stream_id;
     r->dptr = kept.base;
     (void)r.post();
@@ -91,21 +92,26 @@ bool keep_in_pool(Stream* stream, const Allocation& allocation) {
   Cache& c = cache();
   Locked locked(c.lock);
   if (c.blocks.size() >= kMostBlocks) return false;
-  if (c.bytes + bytes > kMostBytes && kept_of(c, allocation.pool) + bytes > pool->release_threshold) return false;
-  c.blocks.push_back({allocation.base, bytes, allocation.context, stream, stream->id, allocation.pool, c.syncs});
+  if (c.bytes + bytes > kMostBytes && kept_of(c, allocation.pool) + bytes > pool->release_threshold)
+    return false;
+  c.blocks.push_back(
+      {allocation.base, bytes, allocation.context, stream, stream->id, allocation.pool, c.syncs});
   c.bytes += bytes;
   c.count.store(static_cast<uint32_t>(c.blocks.size()), std::memory_order_relaxed);
   return true;
 }
 
-bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool pool, uint64_t bytes, uint64_t* address) {
+bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool pool, uint64_t bytes,
+                    uint64_t* address) {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return false;
   const uint64_t wanted = pool_bytes(bytes);
   Locked locked(c.lock);
   for (size_t i = c.blocks.size(); i-- != 0;) {
     const Kept& kept = c.blocks[i];
-    if (kept.bytes != wanted || kept.stream != stream || kept.stream_id != stream->id || kept.context != context || kept.pool != pool) continue;
+    if (kept.bytes != wanted || kept.stream != stream || kept.stream_id != stream->id ||
+        kept.context != context || kept.pool != pool)
+      continue;
     *address = kept.base;
     c.bytes -= wanted;
     c.blocks.erase(c.blocks.begin() + static_cast<std::ptrdiff_t>(i));
@@ -120,19 +126,23 @@ void pools_synchronised() {
   if (c.count.load(std::memory_order_relaxed) == 0) return;
   Locked locked(c.lock);
   ++c.syncs;
-  const bool any_old = std::any_of(c.blocks.begin(), c.blocks.end(), [&](const Kept& kept) { return c.syncs - kept.sync > kSyncs; });
+  const bool any_old = std::any_of(c.blocks.begin(), c.blocks.end(),
+                                   [&](const Kept& kept) { return c.syncs - kept.sync > kSyncs; });
   if (!any_old) return;
   // The oldest first, until a pool is down to its threshold.
   std::vector<std::pair<CUmemoryPool, uint64_t>> over;  // bytes beyond
   for (const Kept& kept : c.blocks) {
-    const auto known = std::find_if(over.begin(), over.end(), [&](const auto& entry) { return entry.first == kept.pool; });
+    const auto known = std::find_if(over.begin(), over.end(),
+                                    [&](const auto& entry) { return entry.first == kept.pool; });
     if (known != over.end()) continue;
     const uint64_t bytes = kept_of(c, kept.pool), threshold = threshold_of(kept.pool);
     over.emplace_back(kept.pool, bytes > threshold ? bytes - threshold : 0);
   }
   remove_if(c, Back::kBehindStream, [&](const Kept& kept) {
     if (c.syncs - kept.sync <= kSyncs || capturing(kept.stream)) return false;
-    uint64_t& beyond = std::find_if(over.begin(), over.end(), [&](const auto& entry) { return entry.first == kept.pool; })->second;
+    uint64_t& beyond = std::find_if(over.begin(), over.end(), [&](const auto& entry) {
+                         return entry.first == kept.pool;
+                       })->second;
     if (beyond == 0) return false;
     beyond -= std::min(beyond, kept.bytes);
     return true;
@@ -143,7 +153,8 @@ bool release_kept_memory() {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return false;
   Locked locked(c.lock);
-  return remove_if(c, Back::kBehindStream, [](const Kept& kept) { return !capturing(kept.stream); }) != 0;
+  return remove_if(c, Back::kBehindStream,
+                   [](const Kept& kept) { return !capturing(kept.stream); }) != 0;
 }
 
 void trim_kept_memory(CUmemoryPool pool, uint64_t keep) {
@@ -162,9 +173,12 @@ void release_kept_of(const Stream* stream) {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return;
   Locked locked(c.lock);
-  // A stream that captures takes no work of ours; what was put into it before, a free waits for as well.
+  // A stream that captures takes no work of ours; what was put into it before, a free waits for as
+  // well.
   const Back back = capturing(stream) ? Back::kNow : Back::kBehindStream;
-  remove_if(c, back, [=](const Kept& kept) { return kept.stream == stream && kept.stream_id == stream->id; });
+  remove_if(c, back, [=](const Kept& kept) {
+    return kept.stream == stream && kept.stream_id == stream->id;
+  });
 }
 
 void forget_kept_of(const Context* context) {
@@ -172,7 +186,9 @@ void forget_kept_of(const Context* context) {
   if (c.count.load(std::memory_order_relaxed) == 0) return;
   Locked locked(c.lock);
   remove_if(c, Back::kGone, [=](const Kept& kept) { return kept.context == context; });
-  remove_if(c, Back::kNow, [=](const Kept& kept) { return kept.stream->context == context; });  // its streams have ended
+  remove_if(c, Back::kNow, [=](const Kept& kept) {
+    return kept.stream->context == context;
+  });  // its streams have ended
 }
 
 }  // namespace tube::hook

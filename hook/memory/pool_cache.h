@@ -1,10 +1,12 @@
-// Freed stream-ordered memory that the program is likely to ask for again: it stays the program's, and the next allocation of that size in
-// that stream is answered here, without a message. So a loop that allocates and frees makes no round trips.
+// Freed stream-ordered memory that the program is likely to ask for again: it stays the program's,
+// and the next allocation of that size in that stream is answered here, without a message. So a
+// loop that allocates and frees makes no round trips.
 //
-// A driver's pools hold freed memory until a synchronisation, and beyond it up to the pool's release threshold. Here it is held for kSyncs
-// synchronisations more, so that a loop which synchronises at each turn keeps its memory too, and at most kMostBytes of it beyond the thresholds;
-// when the GPU's memory runs out everything goes back. Reuse is in the same stream only, whose order makes it safe. Any thread; the lock (rank 3) is
-// held while frees are posted.
+// A driver's pools hold freed memory until a synchronisation, and beyond it up to the pool's
+// release threshold. Here it is held for kSyncs synchronisations more, so that a loop which
+// synchronises at each turn keeps its memory too, and at most kMostBytes of it beyond the
+// thresholds; when the GPU's memory runs out everything goes back. Reuse is in the same stream
+// only, whose order makes it safe. Any thread; the lock (rank 3) is held while frees are posted.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +22,15 @@ struct Stream;
 // What an allocation takes in the proxy: allocations of one size are alike.
 constexpr uint64_t pool_bytes(uint64_t bytes) { return (bytes + 511) & ~uint64_t{511}; }
 
-// The freed allocation, no longer in the memory map, is kept. False: it must be freed (its pool is shared, or too much is kept).
+// The freed allocation, no longer in the memory map, is kept. False: it must be freed (its pool is
+// shared, or too much is kept).
 bool keep_in_pool(Stream* stream, const Allocation& allocation);
 // Memory of `context` that was freed into `pool` in that stream. False: none of that size.
-bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool pool, uint64_t bytes, uint64_t* address);
+bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool pool, uint64_t bytes,
+                    uint64_t* address);
 
-// The program has synchronised: what was not taken for long goes back. One load when nothing is kept.
+// The program has synchronised: what was not taken for long goes back. One load when nothing is
+// kept.
 void pools_synchronised();
 // Everything goes back, behind its streams' work. False: there was nothing.
 bool release_kept_memory();

@@ -42,7 +42,8 @@ void WriteFreeze::release() {
   begin_ = end_ = 0;
   uffdio_writeprotect protect{};
   protect.range = range;
-  (void)ioctl(fd_.get(), UFFDIO_WRITEPROTECT, &protect);  // fails when the pages are replaced, as they should be
+  (void)ioctl(fd_.get(), UFFDIO_WRITEPROTECT,
+              &protect);  // fails when the pages are replaced, as they should be
   (void)ioctl(fd_.get(), UFFDIO_UNREGISTER, &range);
   (void)ioctl(fd_.get(), UFFDIO_WAKE, &range);
 }

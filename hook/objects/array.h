@@ -1,6 +1,8 @@
-// CUDA arrays as the hook knows them: enough to check a copy's bounds here, so that it can be posted.
+// CUDA arrays as the hook knows them: enough to check a copy's bounds here, so that it can be
+// posted.
 //
-// Levels of a mipmapped array and planes are arrays too, named by the proxy; they end with what they are a part of.
+// Levels of a mipmapped array and planes are arrays too, named by the proxy; they end with what
+// they are a part of.
 #pragma once
 
 #include <cstdint>

@@ -5,9 +5,11 @@
 
 namespace tube::hook {
 
-// An object for a context beside `primary`, not findable and not alive yet; nullptr when out of memory.
+// An object for a context beside `primary`, not findable and not alive yet; nullptr when out of
+// memory.
 Context* new_context(Context* primary, unsigned flags);
-// Waits for its work, then everything made in it and the context itself are gone, here and in the proxy.
+// Waits for its work, then everything made in it and the context itself are gone, here and in the
+// proxy.
 CUresult end_context(CUcontext handle);
 
 // The context whose memory and events this one's go with: a green one's primary, or itself.

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "hook/process/lock.h"
 #include "hook/objects/support.h"
+#include "hook/process/lock.h"
 #include "protocol/handle_id.h"
 
 namespace tube::hook {
@@ -14,9 +14,10 @@ constinit std::atomic<uint32_t> g_output_state{0};
 
 namespace {
 
-constexpr uint32_t kExpected = 1;    // a printing kernel was launched since the last collecting
-constexpr uint32_t kAlways = 2;      // a graph of this program prints: every launch of a graph may
-constexpr uint32_t kCollecting = 4;  // a thread is at it; others wait, so that their text is out when they return
+constexpr uint32_t kExpected = 1;  // a printing kernel was launched since the last collecting
+constexpr uint32_t kAlways = 2;    // a graph of this program prints: every launch of a graph may
+constexpr uint32_t kCollecting =
+    4;  // a thread is at it; others wait, so that their text is out when they return
 
 constinit Lock g_collecting;  // rank 2
 
@@ -32,7 +33,9 @@ std::vector<Life>& printed() {
 }
 constinit std::atomic<uint64_t> g_last_printed{0};  // the context's address and epoch, mixed
 
-uint64_t mixed(const Context* context, uint64_t epoch) { return (reinterpret_cast<uint64_t>(context) + epoch) | 1; }
+uint64_t mixed(const Context* context, uint64_t epoch) {
+  return (reinterpret_cast<uint64_t>(context) + epoch) | 1;
+}
 
 void note_printing(const Context* context) {
   if (context == nullptr) return;
@@ -74,13 +77,15 @@ void expect_output(uint32_t writes, bool captured, const Context* context) {
   if ((writes & wire::kKernelPrints) == 0) return;
   note_printing(context);
   const uint32_t wanted = captured ? kAlways : kExpected;
-  if ((g_output_state.load(std::memory_order_relaxed) & wanted) == 0) g_output_state.fetch_or(wanted, std::memory_order_acq_rel);
+  if ((g_output_state.load(std::memory_order_relaxed) & wanted) == 0)
+    g_output_state.fetch_or(wanted, std::memory_order_acq_rel);
 }
 
 bool has_printed(const Context* context) {
   Locked locked(g_printed_lock);
   for (const Life& life : printed()) {
-    if (life.context == context) return life.epoch == context->epoch.load(std::memory_order_acquire);
+    if (life.context == context)
+      return life.epoch == context->epoch.load(std::memory_order_acquire);
   }
   return false;
 }
@@ -99,7 +104,8 @@ void collect_output_now() {
 }
 
 void collect_assertion() {
-  if (!g_asserts.exchange(false, std::memory_order_acq_rel) || process().state() != State::kReady) return;
+  if (!g_asserts.exchange(false, std::memory_order_acq_rel) || process().state() != State::kReady)
+    return;
   Locked locked(g_collecting);
   bool outstanding = false;
   while (collect_piece(&outstanding)) {

@@ -1,8 +1,10 @@
-// What kernels of this program print, on its own stdout; and the text of a failed assertion, on its stderr.
+// What kernels of this program print, on its own stdout; and the text of a failed assertion, on its
+// stderr.
 //
-// The driver prints in the proxy. After a synchronising call the hook asks for the text, if a kernel that may print has
-// been launched since the last time, and writes it with the program's own stdio, as the driver would natively. Programs
-// whose kernels do not print pay one load. Any thread; collecting waits for a reply, never for the GPU.
+// The driver prints in the proxy. After a synchronising call the hook asks for the text, if a
+// kernel that may print has been launched since the last time, and writes it with the program's own
+// stdio, as the driver would natively. Programs whose kernels do not print pay one load. Any
+// thread; collecting waits for a reply, never for the GPU.
 #pragma once
 
 #include <atomic>
@@ -14,8 +16,8 @@ namespace tube::hook {
 extern std::atomic<uint32_t> g_output_state;
 
 struct Context;
-// A launch in `context` of a kernel with these `writes` is about to be published; the producer lock is held, unless captured: then it runs
-// whenever a graph is launched.
+// A launch in `context` of a kernel with these `writes` is about to be published; the producer lock
+// is held, unless captured: then it runs whenever a graph is launched.
 void expect_output(uint32_t writes, bool captured, const Context* context);
 
 // Whether such a launch came in this context since it was made or reset.

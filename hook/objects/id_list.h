@@ -1,5 +1,5 @@
-// The wire ids of an array of handles, for generated calls that take one. A few on the stack, more on the heap: such
-// calls build graphs and wait for an answer anyway.
+// The wire ids of an array of handles, for generated calls that take one. A few on the stack, more
+// on the heap: such calls build graphs and wait for an answer anyway.
 #pragma once
 
 #include <cstddef>

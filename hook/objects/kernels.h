@@ -1,8 +1,9 @@
 // Libraries, modules and kernels as the hook knows them.
 //
-// A kernel's parameter layout and attributes come with the reply that looked it up, so that launches, attribute queries
-// and occupancy (memoised) need no message. The CUkernel of a kernel is its CUfunction with a bit more: nearly every call takes
-// either for the other, as natively, and the bit is only looked at by those that do not.
+// A kernel's parameter layout and attributes come with the reply that looked it up, so that
+// launches, attribute queries and occupancy (memoised) need no message. The CUkernel of a kernel is
+// its CUfunction with a bit more: nearly every call takes either for the other, as natively, and
+// the bit is only looked at by those that do not.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +35,11 @@ struct Module {
   Lock lock;                     // rank 2: the members below
   Slot* module_alias = nullptr;  // cuLibraryGetModule
   std::unordered_map<std::string, Kernel*> kernels;
-  std::vector<Slot*> doubles;     // of kernels that two threads looked up at once: nobody's, but the proxy knows them until the module ends
+  std::vector<Slot*> doubles;  // of kernels that two threads looked up at once: nobody's, but the
+                               // proxy knows them until the module ends
   std::vector<uint64_t> globals;  // addresses in the memory map
-  // Kernels that the proxy described with the load's reply (protocol/known_kernel.h); not changed afterwards.
+  // Kernels that the proxy described with the load's reply (protocol/known_kernel.h); not changed
+  // afterwards.
   std::vector<std::byte> table;
   std::unordered_map<std::string_view, const wire::KnownKernel*> known;
 };
@@ -78,9 +81,12 @@ inline void* kernel_handle(const Kernel* k) { return objects().handle_of(k->slot
 // Below what tells handles apart (objects.h).
 inline constexpr uintptr_t kLibraryKernelBit = 8;
 inline CUkernel library_kernel_handle(const Kernel* k) {
-  return reinterpret_cast<CUkernel>(reinterpret_cast<uintptr_t>(kernel_handle(k)) | kLibraryKernelBit);
+  return reinterpret_cast<CUkernel>(reinterpret_cast<uintptr_t>(kernel_handle(k)) |
+                                    kLibraryKernelBit);
 }
-inline bool names_library_kernel(const void* handle) { return (reinterpret_cast<uintptr_t>(handle) & kLibraryKernelBit) != 0; }
+inline bool names_library_kernel(const void* handle) {
+  return (reinterpret_cast<uintptr_t>(handle) & kLibraryKernelBit) != 0;
+}
 // The modules of a context that was reset or destroyed.
 void forget_modules(Context* context, Retired* gone);
 
@@ -90,7 +96,8 @@ class JitOptions {
   // False: an option that points to more than a log buffer.
   bool parse(unsigned count, const CUjit_option* options, void** values);
   // Log texts and returned values into the program's buffers and arrays.
-  void give_back(std::span<const std::byte> info_log, std::span<const std::byte> error_log, std::span<const std::byte> values);
+  void give_back(std::span<const std::byte> info_log, std::span<const std::byte> error_log,
+                 std::span<const std::byte> values);
   uint32_t count() const { return static_cast<uint32_t>(ids_.size()); }
   const uint32_t* ids() const { return ids_.data(); }
   const uint64_t* values() const { return sent_.data(); }

@@ -16,7 +16,8 @@ constexpr uintptr_t kUnmappableBase = 0x0200'0000'0000'0000ull;
 
 void Objects::start() {
   if (base_ != 0) return;
-  void* range = mmap(nullptr, kRangeBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* range =
+      mmap(nullptr, kRangeBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   base_ = range == MAP_FAILED ? kUnmappableBase : reinterpret_cast<uintptr_t>(range);
 }
 
@@ -41,7 +42,8 @@ bool Objects::push_free(Table& table, uint32_t index) {
     const uint32_t capacity = table.free_capacity == 0 ? 64 : table.free_capacity * 2;
     auto* ring = static_cast<uint32_t*>(std::malloc(capacity * sizeof(uint32_t)));
     if (ring == nullptr) return false;  // the slot is lost, nothing else
-    for (uint32_t i = 0; i < table.free_count; ++i) ring[i] = table.free_ring[(table.free_first + i) % table.free_capacity];
+    for (uint32_t i = 0; i < table.free_count; ++i)
+      ring[i] = table.free_ring[(table.free_first + i) % table.free_capacity];
     std::free(table.free_ring);
     table.free_ring = ring;
     table.free_capacity = capacity;
@@ -59,7 +61,8 @@ Slot* Objects::allocate(Kind kind) {
     const uint32_t index = table.free_ring[table.free_first];
     table.free_first = (table.free_first + 1) % table.free_capacity;
     --table.free_count;
-    slot = table.blocks[index / kSlotsPerBlock].load(std::memory_order_relaxed) + index % kSlotsPerBlock;
+    slot = table.blocks[index / kSlotsPerBlock].load(std::memory_order_relaxed) +
+           index % kSlotsPerBlock;
   } else {
     slot = grow(table, kind);
   }
@@ -69,7 +72,9 @@ Slot* Objects::allocate(Kind kind) {
   return slot;
 }
 
-void Objects::publish(Slot* slot) { slot->live.store(slot->last_generation, std::memory_order_release); }
+void Objects::publish(Slot* slot) {
+  slot->live.store(slot->last_generation, std::memory_order_release);
+}
 
 bool Objects::retire(Slot* slot) { return slot->live.exchange(0, std::memory_order_acq_rel) != 0; }
 
@@ -87,33 +92,40 @@ bool Objects::remove(Slot* slot) {
 
 Slot* Objects::at(Kind kind, uint32_t index) const {
   if (index == 0 || index >= kMaxIndex) return nullptr;
-  Slot* block = tables_[static_cast<uint32_t>(kind)].blocks[index / kSlotsPerBlock].load(std::memory_order_acquire);
+  Slot* block = tables_[static_cast<uint32_t>(kind)].blocks[index / kSlotsPerBlock].load(
+      std::memory_order_acquire);
   return block == nullptr ? nullptr : block + index % kSlotsPerBlock;
 }
 
 Slot* Objects::decode(Kind kind, const void* handle, uint32_t* generation) const {
   const uintptr_t offset = reinterpret_cast<uintptr_t>(handle) - base_;
-  if (offset >= kRangeBytes || (offset & 15) != 0 || offset >> 35 != static_cast<uint32_t>(kind)) return nullptr;
+  if (offset >= kRangeBytes || (offset & 15) != 0 || offset >> 35 != static_cast<uint32_t>(kind))
+    return nullptr;
   *generation = static_cast<uint32_t>(offset >> 24) & kMaxGeneration;
-  return *generation == 0 ? nullptr : at(kind, static_cast<uint32_t>(offset >> 4) & (kMaxIndex - 1));
+  return *generation == 0 ? nullptr
+                          : at(kind, static_cast<uint32_t>(offset >> 4) & (kMaxIndex - 1));
 }
 
 Slot* Objects::find(Kind kind, const void* handle) const {
   uint32_t generation = 0;
   Slot* slot = decode(kind, handle, &generation);
-  return slot != nullptr && slot->live.load(std::memory_order_acquire) == generation ? slot : nullptr;
+  return slot != nullptr && slot->live.load(std::memory_order_acquire) == generation ? slot
+                                                                                     : nullptr;
 }
 
 bool Objects::gone(Kind kind, const void* handle) const {
   uint32_t generation = 0;
   const Slot* slot = decode(kind, handle, &generation);
-  // Generations come again after 2047 objects in a slot; a handle that old may be told for one of nobody's.
-  return slot != nullptr && generation <= slot->last_generation && slot->live.load(std::memory_order_acquire) != generation;
+  // Generations come again after 2047 objects in a slot; a handle that old may be told for one of
+  // nobody's.
+  return slot != nullptr && generation <= slot->last_generation &&
+         slot->live.load(std::memory_order_acquire) != generation;
 }
 
 void* Objects::handle_of(const Slot* slot) const {
-  return reinterpret_cast<void*>(
-      base_ + (uint64_t{static_cast<uint32_t>(slot->kind)} << 35 | uint64_t{slot->last_generation} << 24 | uint64_t{slot->index} << 4));
+  return reinterpret_cast<void*>(base_ + (uint64_t{static_cast<uint32_t>(slot->kind)} << 35 |
+                                          uint64_t{slot->last_generation} << 24 |
+                                          uint64_t{slot->index} << 4));
 }
 
 }  // namespace tube::hook

@@ -1,12 +1,14 @@
 // Handles that programs hold: pointer-like values that name an object of this process.
 //
-// A handle is an address inside one inaccessible reserved range, so it never equals anything the program owns, and a
-// program that dereferences it faults at once. Its bits are kind, generation and index:
+// A handle is an address inside one inaccessible reserved range, so it never equals anything the
+// program owns, and a program that dereferences it faults at once. Its bits are kind, generation
+// and index:
 //
 //   base + (kind << 35 | generation << 24 | index << 4)        5, 11, 20 bits; 1 TiB in all
 //
-// find() is lock-free: slots and objects are never given back to the allocator, only reused with the next generation,
-// so a lookup of a stale handle reads valid memory and sees another generation. Any thread.
+// find() is lock-free: slots and objects are never given back to the allocator, only reused with
+// the next generation, so a lookup of a stale handle reads valid memory and sees another
+// generation. Any thread.
 #pragma once
 
 #include <atomic>
@@ -26,8 +28,9 @@ struct Slot {
   uint32_t last_generation = 0;
   uint32_t index = 0;
   Kind kind{};
-  uint64_t id = 0;         // what travels: make_id(index, generation), or the proxy's own id
-  void* object = nullptr;  // a T of that kind, reused with the slot; nullptr for kinds that need none
+  uint64_t id = 0;  // what travels: make_id(index, generation), or the proxy's own id
+  void* object =
+      nullptr;  // a T of that kind, reused with the slot; nullptr for kinds that need none
   Slot* next_retired = nullptr;
 };
 
@@ -37,15 +40,16 @@ class Objects {
   static constexpr uint32_t kMaxGeneration = (1u << 11) - 1;
 
   constexpr Objects() = default;
-  // Once, before use. Falls back to addresses that no process can map when the range cannot be reserved (ulimit -v).
+  // Once, before use. Falls back to addresses that no process can map when the range cannot be
+  // reserved (ulimit -v).
   void start();
 
-  // A slot that nobody finds yet, with its id set; its object is what the previous owner left there, or nullptr.
-  // nullptr when the table is full. publish() makes it findable.
+  // A slot that nobody finds yet, with its id set; its object is what the previous owner left
+  // there, or nullptr. nullptr when the table is full. publish() makes it findable.
   Slot* allocate(Kind kind);
   void publish(Slot* slot);
-  // Takes the handle out of use; the slot may be reused at once, which is right where the proxy knows no object of that id (any more).
-  // False when somebody else was faster.
+  // Takes the handle out of use; the slot may be reused at once, which is right where the proxy
+  // knows no object of that id (any more). False when somebody else was faster.
   bool remove(Slot* slot);
 
   Slot* find(Kind kind, const void* handle) const;
@@ -80,9 +84,10 @@ class Objects {
   Table tables_[kKinds] = {};
 };
 
-// Objects whose end the proxy has yet to hear of. Their handles are out of use from add() on; their slots are given out again when
-// this goes, which must be after the record was published: another thread's record that creates an object in the same slot
-// has to come behind the one that destroys this one.
+// Objects whose end the proxy has yet to hear of. Their handles are out of use from add() on; their
+// slots are given out again when this goes, which must be after the record was published: another
+// thread's record that creates an object in the same slot has to come behind the one that destroys
+// this one.
 class Retired {
  public:
   explicit Retired(Objects& objects) : objects_(objects) {}

@@ -1,23 +1,25 @@
 // Waiting for the GPU without asking the proxy: a stream's progress word (sharedmem/words.h).
 //
-// To wait for a stream the hook posts "write value v to word w behind everything so far" (once per batch of operations)
-// and waits until the word has the value. The proxy is only asked when a wait lasts long (probe), because a faulted
-// context never writes the word. Errors of posted calls are reported by whoever waits next, as CUDA allows.
+// To wait for a stream the hook posts "write value v to word w behind everything so far" (once per
+// batch of operations) and waits until the word has the value. The proxy is only asked when a wait
+// lasts long (probe), because a faulted context never writes the word. Errors of posted calls are
+// reported by whoever waits next, as CUDA allows.
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "hook/objects/device_output.h"
+#include "hook/graphs/update_proofs.h"
 #include "hook/memory/pool_cache.h"
+#include "hook/objects/device_output.h"
 #include "hook/objects/state.h"
 #include "hook/objects/support.h"
-#include "hook/graphs/update_proofs.h"
 #include "sharedmem/accessors.h"
 
 namespace tube::hook {
 namespace {
 
-// Runs when a wait has slept for 20 ms: lets the proxy look at the stream, which stores a sticky error if there is one.
+// Runs when a wait has slept for 20 ms: lets the proxy look at the stream, which stores a sticky
+// error if there is one.
 void probe_stream(void* context) {
   auto* stream = static_cast<Stream*>(context);
   Request<wire::tubeStreamProbe> r;
@@ -26,17 +28,23 @@ void probe_stream(void* context) {
   (void)r.call();
 }
 
-shared::Probe probe_of(Stream* stream) { return stream == nullptr ? shared::Probe{} : shared::Probe{probe_stream, stream}; }
+shared::Probe probe_of(Stream* stream) {
+  return stream == nullptr ? shared::Probe{} : shared::Probe{probe_stream, stream};
+}
 
-// What has been posted that this stream's completion covers; producer held. The legacy stream waits for all blocking ones.
-uint64_t posted_so_far(const Stream* stream) { return stream->legacy() ? stream->context->blocking_posted : stream->posted; }
+// What has been posted that this stream's completion covers; producer held. The legacy stream waits
+// for all blocking ones.
+uint64_t posted_so_far(const Stream* stream) {
+  return stream->legacy() ? stream->context->blocking_posted : stream->posted;
+}
 
 }  // namespace
 
 bool is_marked(const Stream* stream, Mark* mark) {
   Locked locked(connection().producer);
   *mark = Mark{stream->word, stream->value};
-  // A signal on a capturing stream would become a part of its graph. What was posted before the capture has been signalled when it began.
+  // A signal on a capturing stream would become a part of its graph. What was posted before the
+  // capture has been signalled when it began.
   return posted_so_far(stream) == stream->signalled || capturing(stream);
 }
 
@@ -69,7 +77,8 @@ CUresult mark_stream(Stream* stream, Mark* mark) {
     if (capturing(stream)) continue;  // by now
     r.in_context(stream->context);
     const uint64_t covered = posted_so_far(stream);
-    if (covered != stream->signalled || stream->value == 0) stream->value = c.words.next_value(stream->word);
+    if (covered != stream->signalled || stream->value == 0)
+      stream->value = c.words.next_value(stream->word);
     stream->signalled = covered;
     *mark = Mark{stream->word, stream->value};
     r->stream = stream->id;
@@ -97,17 +106,21 @@ CUresult ask_unmarked(Stream* stream) {
   return CUDA_SUCCESS;
 }
 
-bool mark_reached(const Mark& mark) { return mark.word == 0 || connection().words.reached(mark.word, mark.value); }
+bool mark_reached(const Mark& mark) {
+  return mark.word == 0 || connection().words.reached(mark.word, mark.value);
+}
 
 CUresult take_error() {
   Connection& c = connection();
   const shared::AsyncError posted = shared::client_takes_async_error(c.header());
   if (posted.error != 0) {
-    log_warn("%s (record %llu) failed with error %u; reported by the next synchronising call", wire::call_name(posted.call),
-             static_cast<unsigned long long>(posted.sequence), posted.error);
+    log_warn("%s (record %llu) failed with error %u; reported by the next synchronising call",
+             wire::call_name(posted.call), static_cast<unsigned long long>(posted.sequence),
+             posted.error);
     forget_all_updates();  // it may have been one
   }
-  if (const uint32_t sticky = shared::client_load_sticky_error(c.header()); sticky != 0) return static_cast<CUresult>(sticky);
+  if (const uint32_t sticky = shared::client_load_sticky_error(c.header()); sticky != 0)
+    return static_cast<CUresult>(sticky);
   return static_cast<CUresult>(posted.error);
 }
 
@@ -117,7 +130,9 @@ CUresult alive_while_polling(Stream* stream) {
   static std::atomic<uint64_t> next_look_ns{0};
   const uint64_t now = now_ns();
   uint64_t due = next_look_ns.load(std::memory_order_relaxed);
-  if (now < due || !next_look_ns.compare_exchange_strong(due, now + kEveryNs, std::memory_order_relaxed)) return CUDA_SUCCESS;
+  if (now < due ||
+      !next_look_ns.compare_exchange_strong(due, now + kEveryNs, std::memory_order_relaxed))
+    return CUDA_SUCCESS;
   if (due == 0) return CUDA_SUCCESS;  // the first query of the program
   const shared::WaitResult alive = shared::check_peer(connection().peer, true);
   if (alive != shared::WaitResult::kDone) return transport_failed(alive);
@@ -127,7 +142,8 @@ CUresult alive_while_polling(Stream* stream) {
 
 CUresult wait_mark(const Mark& mark, Stream* stream) {
   if (!mark_reached(mark)) {
-    const shared::WaitResult result = connection().words.wait(mark.word, mark.value, probe_of(stream));
+    const shared::WaitResult result =
+        connection().words.wait(mark.word, mark.value, probe_of(stream));
     if (result != shared::WaitResult::kDone) {
       const CUresult code = transport_failed(result);
       (void)take_error();  // logs which call it was, if the proxy knew
@@ -153,7 +169,8 @@ CUresult sync_stream(Stream* stream) {
 }
 
 CUresult sync_context(Context* context) {
-  // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to wait for.
+  // Marks first, then waits: the streams drain side by side. Streams made meanwhile are not ours to
+  // wait for.
   struct Waited {
     Stream* stream;
     Mark mark;

@@ -1,4 +1,5 @@
-// Threads, contexts and streams as objects; the calls on them are in context.cc, streams.cc and events.cc.
+// Threads, contexts and streams as objects; the calls on them are in context.cc, streams.cc and
+// events.cc.
 #include "hook/objects/state.h"
 
 #include <pthread.h>
@@ -14,7 +15,8 @@
 namespace tube::hook {
 namespace {
 
-// Trivial, so that the thread-local needs no destructor; the pthread key recycles the Thread when the thread ends.
+// Trivial, so that the thread-local needs no destructor; the pthread key recycles the Thread when
+// the thread ends.
 thread_local constinit Thread* t_thread = nullptr;
 
 struct ThreadPool {
@@ -30,10 +32,12 @@ void destroy_own_streams(Thread& thread) {
   const bool usable = process().state() == State::kReady;
   for (uint32_t i = 0; usable && i < thread.own_stream_count; ++i) {
     const PerThreadStream& own = thread.own_streams[i];
-    Locked locked(own.context->life);  // another thread may be ending the context, and this stream with it
+    Locked locked(
+        own.context->life);  // another thread may be ending the context, and this stream with it
     const Slot* slot = objects().find(Kind::kStream, own.handle);
     auto* stream = slot != nullptr ? static_cast<Stream*>(slot->object) : nullptr;
-    // One that captures stays, and its capture with it, until its context ends: nobody can end it any more.
+    // One that captures stays, and its capture with it, until its context ends: nobody can end it
+    // any more.
     if (stream != nullptr && !capturing(stream)) destroy_stream(stream);
   }
   thread.own_stream_count = 0;
@@ -57,7 +61,8 @@ __attribute__((noinline)) Thread& make_thread() {
   Thread* thread = nullptr;
   {
     Locked locked(g_threads.lock);
-    if (!g_threads.has_key) g_threads.has_key = pthread_key_create(&g_threads.key, thread_ended) == 0;
+    if (!g_threads.has_key)
+      g_threads.has_key = pthread_key_create(&g_threads.key, thread_ended) == 0;
     thread = g_threads.free;
     if (thread != nullptr) {
       g_threads.free = thread->next_free;
@@ -116,15 +121,18 @@ Stream* own_stream(Context* context, CUresult* error) {
   for (uint32_t i = 0; i < thread.own_stream_count; ++i) {
     PerThreadStream& own = thread.own_streams[i];
     if (own.context != context) continue;
-    if (const Slot* slot = objects().find(Kind::kStream, own.handle); slot != nullptr) return static_cast<Stream*>(slot->object);
-    own = thread.own_streams[--thread.own_stream_count];  // the context was reset meanwhile, or another one has its place
+    if (const Slot* slot = objects().find(Kind::kStream, own.handle); slot != nullptr)
+      return static_cast<Stream*>(slot->object);
+    own = thread.own_streams[--thread.own_stream_count];  // the context was reset meanwhile, or
+                                                          // another one has its place
     break;
   }
   Stream* stream = nullptr;
   *error = create_stream(context, 0, 0, &stream);
   if (*error != CUDA_SUCCESS) return nullptr;
   stream->per_thread = true;
-  auto* grown = static_cast<PerThreadStream*>(std::realloc(thread.own_streams, (thread.own_stream_count + 1) * sizeof(PerThreadStream)));
+  auto* grown = static_cast<PerThreadStream*>(
+      std::realloc(thread.own_streams, (thread.own_stream_count + 1) * sizeof(PerThreadStream)));
   if (grown == nullptr) {
     destroy_stream(stream);
     *error = CUDA_ERROR_OUT_OF_MEMORY;
@@ -168,7 +176,9 @@ Context* find_context(CUcontext handle) {
 }
 
 Context* find_context_or_gone(CUcontext handle) {
-  if (Context* context = find_context(handle); context != nullptr || !objects().gone(Kind::kContext, handle)) return context;
+  if (Context* context = find_context(handle);
+      context != nullptr || !objects().gone(Kind::kContext, handle))
+    return context;
   static Lock lock;
   static Context* gone = nullptr;
   Locked locked(lock);
@@ -176,7 +186,8 @@ Context* find_context_or_gone(CUcontext handle) {
     Slot* slot = objects().allocate(Kind::kContext);
     auto* context = new (std::nothrow) Context;
     if (slot == nullptr || context == nullptr) return nullptr;
-    context->slot = slot;  // for its handle; what an earlier context left there stays, since nobody finds this one by it
+    context->slot = slot;  // for its handle; what an earlier context left there stays, since nobody
+                           // finds this one by it
     context->legacy.context = context;
     gone = context;
   }
@@ -218,11 +229,14 @@ Stream* find_stream_in(Context* context, CUstream handle, CUresult* error) {
     *error = CUDA_ERROR_INVALID_CONTEXT;
     return nullptr;
   }
-  if (value == 2 || (value == 0 && this_thread().per_thread_default)) return own_stream(context, error);
+  if (value == 2 || (value == 0 && this_thread().per_thread_default))
+    return own_stream(context, error);
   return &context->legacy;
 }
 
-Stream* find_stream(CUstream handle, CUresult* error) { return find_stream_in(current_context(), handle, error); }
+Stream* find_stream(CUstream handle, CUresult* error) {
+  return find_stream_in(current_context(), handle, error);
+}
 
 Event* find_event(CUevent handle) {
   Slot* slot = objects().find(Kind::kEvent, handle);
@@ -253,7 +267,9 @@ void destroy_stream(Stream* stream) {
   const uint64_t id = stream->id;
   Context* context = stream->context;
   unlink_stream(stream);
-  const uint32_t word = stream->word;  // until now another thread that synchronises the context might have given it one
+  const uint32_t word =
+      stream
+          ->word;  // until now another thread that synchronises the context might have given it one
   Retired gone(objects());
   if (!gone.add(stream->slot)) return;
   {
@@ -262,7 +278,8 @@ void destroy_stream(Stream* stream) {
     r->stream = id;
     (void)r.post();
   }
-  // Behind the record: until the driver has ended it, others' signals must not go into a capture that they no longer see.
+  // Behind the record: until the driver has ended it, others' signals must not go into a capture
+  // that they no longer see.
   end_capture_of_destroyed(stream);
   if (word != 0) connection().words.release(word);
 }

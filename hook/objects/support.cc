@@ -35,7 +35,8 @@ CUresult unsupported(const char* name, const char* why) {
     first = said->insert(name).second;
   }
   if (first) {
-    log_warn("%s is not supported%s%s; it answers CUDA_ERROR_NOT_SUPPORTED", name, why != nullptr && *why ? ": " : "", why == nullptr ? "" : why);
+    log_warn("%s is not supported%s%s; it answers CUDA_ERROR_NOT_SUPPORTED", name,
+             why != nullptr && *why ? ": " : "", why == nullptr ? "" : why);
   }
   return CUDA_ERROR_NOT_SUPPORTED;
 }
@@ -51,7 +52,8 @@ bool ReplyBlobs::take(std::span<const std::byte> payload) {
 }
 
 std::span<const std::byte> ReplyBlobs::get(const wire::BlobRef& ref) const {
-  if (data_ == nullptr || ref.offset > size_bytes_ || ref.size > size_bytes_ - ref.offset) return {};
+  if (data_ == nullptr || ref.offset > size_bytes_ || ref.size > size_bytes_ - ref.offset)
+    return {};
   return {data_ + ref.offset, ref.size};
 }
 
@@ -65,8 +67,10 @@ RawRequest::RawRequest(uint32_t call, uint32_t fixed_bytes, uint32_t blob_bytes)
   c.producer.lock();
   locked_ = true;
   if (payload_bytes_ > shared::kMaxPayloadBytes || blob_bytes > shared::kMaxPayloadBytes) {
-    error_ = CUDA_ERROR_NOT_SUPPORTED;  // more than a record holds: callers with large data use chunks or fds
-  } else if (const shared::WaitResult result = c.ring.reserve(payload_bytes_, &record_); result != shared::WaitResult::kDone) {
+    error_ = CUDA_ERROR_NOT_SUPPORTED;  // more than a record holds: callers with large data use
+                                        // chunks or fds
+  } else if (const shared::WaitResult result = c.ring.reserve(payload_bytes_, &record_);
+             result != shared::WaitResult::kDone) {
     error_ = transport_failed(result);
   }
   if (error_ != CUDA_SUCCESS) {
@@ -87,7 +91,8 @@ void* RawRequest::reserve_blob(wire::BlobRef* ref, uint32_t size_bytes) {
   if (offset > payload_bytes_ || size_bytes > payload_bytes_ - offset) {
     if (error_ == CUDA_SUCCESS) {
       error_ = CUDA_ERROR_NOT_SUPPORTED;
-      log_error("internal: a blob of %u bytes does not fit its record (call %u)", size_bytes, record_->call);
+      log_error("internal: a blob of %u bytes does not fit its record (call %u)", size_bytes,
+                record_->call);
     }
     return connection().scratch;  // somewhere harmless; the record is never published
   }
@@ -108,7 +113,8 @@ void RawRequest::put(wire::BlobRef* ref, const void* data, uint32_t size_bytes) 
 void RawRequest::send_file(int fd, uint64_t* token, CUresult otherwise) {
   if (error_ != CUDA_SUCCESS) return;
   if (Status sent = hook::send_file(fd, token); !sent) {
-    log_error("a file could not be passed to the proxy (call %u): %s", record_->call, sent.error().message.c_str());
+    log_error("a file could not be passed to the proxy (call %u): %s", record_->call,
+              sent.error().message.c_str());
     error_ = otherwise;
   }
 }
@@ -119,7 +125,8 @@ void RawRequest::mark_operation() {
     context = stream_->context;
     ++stream_->posted;
     if (stream_->blocking()) ++context->blocking_posted;
-    if (signals_) stream_->signalled = stream_->legacy() ? context->blocking_posted : stream_->posted;
+    if (signals_)
+      stream_->signalled = stream_->legacy() ? context->blocking_posted : stream_->posted;
   } else if (context == nullptr) {
     context = current_context();
   }
@@ -128,7 +135,8 @@ void RawRequest::mark_operation() {
 
 CUresult RawRequest::publish() {
   if (error_ != CUDA_SUCCESS) return error_;
-  for (uint32_t at = (used_bytes_ + 7) & ~7u; at < payload_bytes_; at += 8) std::memset(payload_ + at, 0, 8);
+  for (uint32_t at = (used_bytes_ + 7) & ~7u; at < payload_bytes_; at += 8)
+    std::memset(payload_ + at, 0, 8);
   mark_operation();
   connection().ring.publish();
   return CUDA_SUCCESS;
@@ -170,11 +178,13 @@ CUresult RawRequest::call(void* reply, uint32_t reply_bytes, ReplyBlobs* blobs) 
   return result;
 }
 
-// ---- handles ----------------------------------------------------------------------------------------------------------
+// ---- handles
+// ----------------------------------------------------------------------------------------------------------
 namespace {
 
-// Proxy-made ids by kind and index, so that the same object gets the same handle again (cuGraphGetNodes twice). The proxy uses
-// an index again when its object is gone (nodes go with their graph): then the newer generation takes the older one's place.
+// Proxy-made ids by kind and index, so that the same object gets the same handle again
+// (cuGraphGetNodes twice). The proxy uses an index again when its object is gone (nodes go with
+// their graph): then the newer generation takes the older one's place.
 struct Adopted {
   Lock lock;  // rank 2
   std::unordered_map<uint32_t, Slot*> by_index[static_cast<size_t>(Kind::kCount)];
@@ -196,20 +206,25 @@ CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id) {
     return CUDA_SUCCESS;
   }
   if (kind == Kind::kContext) {
-    Context* context = handle == nullptr ? current_context() : find_context(static_cast<CUcontext>(const_cast<void*>(handle)));
-    if (context == nullptr) return handle == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_CONTEXT;
+    Context* context = handle == nullptr
+                           ? current_context()
+                           : find_context(static_cast<CUcontext>(const_cast<void*>(handle)));
+    if (context == nullptr)
+      return handle == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_CONTEXT;
     *id = context->number;
     return CUDA_SUCCESS;
   }
   Slot* slot = objects().find(kind, handle);
-  if (slot == nullptr) return wire::part_of_graphs(kind) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+  if (slot == nullptr)
+    return wire::part_of_graphs(kind) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
   *id = slot->id;
   return CUDA_SUCCESS;
 }
 
 CUresult device_number(CUdevice device, int32_t* number) {
   const Process& p = process();
-  if (device < 0 || static_cast<uint32_t>(device) >= p.device_count) return CUDA_ERROR_INVALID_DEVICE;
+  if (device < 0 || static_cast<uint32_t>(device) >= p.device_count)
+    return CUDA_ERROR_INVALID_DEVICE;
   *number = static_cast<int32_t>(p.devices[device]);
   return CUDA_SUCCESS;
 }
@@ -232,7 +247,9 @@ void* adopt(wire::Kind kind, uint64_t proxy_made_id) {
   Locked locked(a.lock);
   Slot*& slot = a.by_index[static_cast<size_t>(kind)][wire::id_index(proxy_made_id)];
   if (slot != nullptr && slot->id != proxy_made_id) {
-    if (static_cast<int32_t>(wire::id_generation(proxy_made_id) - wire::id_generation(slot->id)) < 0) return nullptr;  // gone meanwhile
+    if (static_cast<int32_t>(wire::id_generation(proxy_made_id) - wire::id_generation(slot->id)) <
+        0)
+      return nullptr;  // gone meanwhile
     objects().remove(slot);
     slot = nullptr;
   }

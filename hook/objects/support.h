@@ -1,11 +1,11 @@
 // What the generated entry points and the hand-written calls use to talk to the proxy.
 //
-//   Request<wire::X> r(blob_bytes);      takes the producer lock and ring space; keep it short, never wait while it lives
-//   r->field = ...;  r.put(&wire::X::blob, data, size);
-//   return r.post();                     or r.call(&reply, &blobs), which waits for the answer (the lock is given back first)
+//   Request<wire::X> r(blob_bytes);      takes the producer lock and ring space; keep it short,
+//   never wait while it lives r->field = ...;  r.put(&wire::X::blob, data, size); return r.post();
+//   or r.call(&reply, &blobs), which waits for the answer (the lock is given back first)
 //
-// A transport failure gives a request that writes into a scratch record and answers its code at the end, so callers have
-// no error path. Any thread, after guard().
+// A transport failure gives a request that writes into a scratch record and answers its code at the
+// end, so callers have no error path. Any thread, after guard().
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 #include <type_traits>
 
 #include "base/cuda_api.h"
-#include "hook/process/process.h"
 #include "hook/objects/state.h"
+#include "hook/process/process.h"
 #include "protocol/handle_id.h"
 #include "protocol/wire.gen.h"
 
@@ -25,7 +25,8 @@ namespace tube::hook {
 // Says the name once in the log, answers CUDA_ERROR_NOT_SUPPORTED.
 CUresult unsupported(const char* name, const char* why);
 
-// At the end of every entry point: with TUBE_LOG=debug each call that fails says so (TUBE_LOG=trace: NOT_READY as well).
+// At the end of every entry point: with TUBE_LOG=debug each call that fails says so
+// (TUBE_LOG=trace: NOT_READY as well).
 void log_failed(const char* name, CUresult result);
 inline CUresult answered(const char* name, CUresult result) {
   if (result != CUDA_SUCCESS) [[unlikely]]
@@ -80,7 +81,8 @@ class RawRequest {
   bool locked_ = false;
 
  protected:
-  // The stream this record belongs to: counts for its progress and names its context. nullptr: the thread's context.
+  // The stream this record belongs to: counts for its progress and names its context. nullptr: the
+  // thread's context.
   Stream* stream_ = nullptr;
   Context* context_ = nullptr;
   bool signals_ = false;
@@ -90,11 +92,15 @@ class RawRequest {
 template <class X>
 class Request : public RawRequest {
  public:
-  explicit Request(uint32_t blob_bytes = 0) : RawRequest(static_cast<uint32_t>(X::kCall), X::kFixedBytes, blob_bytes) {
-    std::memset(payload_, 0, (X::kFixedBytes + 7) & ~7u);  // here, where the compiler knows how much it is
+  explicit Request(uint32_t blob_bytes = 0)
+      : RawRequest(static_cast<uint32_t>(X::kCall), X::kFixedBytes, blob_bytes) {
+    std::memset(payload_, 0,
+                (X::kFixedBytes + 7) & ~7u);  // here, where the compiler knows how much it is
   }
   // An operation of `stream`; its id is for the caller to fill in.
-  explicit Request(Stream* stream, uint32_t blob_bytes = 0) : Request(blob_bytes) { stream_ = stream; }
+  explicit Request(Stream* stream, uint32_t blob_bytes = 0) : Request(blob_bytes) {
+    stream_ = stream;
+  }
 
   X* operator->() { return reinterpret_cast<X*>(payload_); }
   // No stream: the record belongs to this context.
@@ -106,9 +112,14 @@ class Request : public RawRequest {
     RawRequest::put(&(reinterpret_cast<X*>(payload_)->*field), data, size_bytes);
   }
   // Room for a blob that the caller writes itself.
-  void* room(wire::BlobRef X::*field, uint32_t size_bytes) { return RawRequest::reserve_blob(&(reinterpret_cast<X*>(payload_)->*field), size_bytes); }
-  // Hands a file over with this record, which names it by the token. When that fails, the record is not sent, and the answer is `otherwise`.
-  void send_file(int fd, uint64_t* token, CUresult otherwise) { RawRequest::send_file(fd, token, otherwise); }
+  void* room(wire::BlobRef X::*field, uint32_t size_bytes) {
+    return RawRequest::reserve_blob(&(reinterpret_cast<X*>(payload_)->*field), size_bytes);
+  }
+  // Hands a file over with this record, which names it by the token. When that fails, the record is
+  // not sent, and the answer is `otherwise`.
+  void send_file(int fd, uint64_t* token, CUresult otherwise) {
+    RawRequest::send_file(fd, token, otherwise);
+  }
   // The record itself makes the GPU write the stream's progress value: nothing is left to signal.
   void signals() { signals_ = true; }
   // False: the transport has failed, and post() will say so.
@@ -126,31 +137,40 @@ class Request : public RawRequest {
 };
 
 // Blobs start 8-aligned: what `size_bytes` of blob take at most in a record.
-constexpr uint32_t blob_room(uint64_t size_bytes) { return static_cast<uint32_t>((size_bytes + 15) & ~uint64_t{7}); }
+constexpr uint32_t blob_room(uint64_t size_bytes) {
+  return static_cast<uint32_t>((size_bytes + 15) & ~uint64_t{7});
+}
 inline constexpr uint32_t kMaxBlobBytes = abi::kMaxRecordBytes - 1024;
 
-// The wire id of a handle. CUDA_ERROR_INVALID_HANDLE when it names nothing (of graphs: INVALID_VALUE). For streams NULL, 1, 2 and the per-thread
-// rules are handled, and the calling thread's next request counts as an operation of that stream.
+// The wire id of a handle. CUDA_ERROR_INVALID_HANDLE when it names nothing (of graphs:
+// INVALID_VALUE). For streams NULL, 1, 2 and the per-thread rules are handled, and the calling
+// thread's next request counts as an operation of that stream.
 CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id);
 // A client-made handle for an object that the next request creates; 0 when the table is full.
 uint64_t new_id(wire::Kind kind, void** handle);
 // The handle for an object that the proxy named; the same id gives the same handle until dropped.
 void* adopt(wire::Kind kind, uint64_t proxy_made_id);
-// The object is gone: its handle becomes invalid. `gone`: for objects whose end the proxy has yet to hear of.
+// The object is gone: its handle becomes invalid. `gone`: for objects whose end the proxy has yet
+// to hear of.
 void drop(wire::Kind kind, uint64_t id, Retired* gone = nullptr);
 
 // The generated bodies say which stream got work; the request has counted it already (id_of).
 inline void note_work(uint64_t) {}
 // For the _ptsz entry points: stream 0 is the calling thread's own.
-inline CUstream per_thread(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
+inline CUstream per_thread(CUstream stream) {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
 
 // The proxy's ordinal of a device that the program sees. CUDA_ERROR_INVALID_DEVICE.
 CUresult device_number(CUdevice device, int32_t* number);
 
-// While it lives, stream 0 means the calling thread's per-thread default stream (the _ptds entry points).
+// While it lives, stream 0 means the calling thread's per-thread default stream (the _ptds entry
+// points).
 class PerThreadDefault {
  public:
-  PerThreadDefault() : before_(this_thread().per_thread_default) { this_thread().per_thread_default = true; }
+  PerThreadDefault() : before_(this_thread().per_thread_default) {
+    this_thread().per_thread_default = true;
+  }
   ~PerThreadDefault() { this_thread().per_thread_default = before_; }
   PerThreadDefault(const PerThreadDefault&) = delete;
   PerThreadDefault& operator=(const PerThreadDefault&) = delete;

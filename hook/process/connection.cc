@@ -24,8 +24,8 @@ namespace tube::hook {
 namespace {
 
 constexpr int kGreetTimeoutMs = 20'000;  // a proxy that is just starting its GPUs answers late
-// Programs use small numbers themselves, shells and daemons close them. Not above 63: the kernel enlarges a descriptor table of
-// several threads only after an RCU grace period, 13 ms here.
+// Programs use small numbers themselves, shells and daemons close them. Not above 63: the kernel
+// enlarges a descriptor table of several threads only after an RCU grace period, 13 ms here.
 constexpr int kFirstFd = 40;
 
 std::string workflow_name() {
@@ -51,40 +51,50 @@ UniqueFd move_high(UniqueFd fd) {
 
 Result<UniqueFd> connect_socket(const std::string& workflow) {
   if (!valid_workflow_name(workflow)) {
-    return errorf("TUBE_WORKFLOW '%s' is not a workflow name (letters, digits, _ . -, at most 64)", workflow.c_str());
+    return errorf("TUBE_WORKFLOW '%s' is not a workflow name (letters, digits, _ . -, at most 64)",
+                  workflow.c_str());
   }
   Result<std::string> directory = find_runtime_dir();
   const bool no_directory = !directory && directory.error().code == ENOENT;
   if (!directory && !no_directory) return directory.error();
   if (!no_directory) {
-    Result<UniqueFd> socket = shared::connect_unix(data_socket_path(*directory, workflow), SOCK_SEQPACKET);
+    Result<UniqueFd> socket =
+        shared::connect_unix(data_socket_path(*directory, workflow), SOCK_SEQPACKET);
     if (socket) return move_high(socket.take());
     if (socket.error().code != ENOENT && socket.error().code != ECONNREFUSED) return socket.error();
   }
   return errorf(
-      "no proxy is running for workflow '%s' (looked in %s); start one with `tubectl proxy start --workflow %s`, "
+      "no proxy is running for workflow '%s' (looked in %s); start one with `tubectl proxy start "
+      "--workflow %s`, "
       "or run this program with `tubectl run --workflow %s -- ...`",
       workflow.c_str(), runtime_dir_path().c_str(), workflow.c_str(), workflow.c_str());
 }
 
 Status map_info(Connection& c, UniqueFd fd) {
   const uint64_t size_bytes = c.welcome.info_bytes;
-  if (size_bytes < sizeof(info::InfoHeader)) return errorf("the proxy's device information is too short");
-  if (Status sealed = shared::verify_memory_file(fd.get(), size_bytes, true); !sealed) return sealed;
+  if (size_bytes < sizeof(info::InfoHeader))
+    return errorf("the proxy's device information is too short");
+  if (Status sealed = shared::verify_memory_file(fd.get(), size_bytes, true); !sealed)
+    return sealed;
   Result<Mapping> mapped = Mapping::map(fd.get(), 0, size_bytes, PROT_READ);
   if (!mapped) return mapped.error();
   c.info_memory = mapped.take();
   c.info = reinterpret_cast<const info::InfoHeader*>(c.info_memory.data());
-  if (c.info->magic != info::kInfoMagic || c.info->device_stride_bytes != sizeof(info::DeviceInfo) || c.info->device_count > info::kMaxDevices ||
+  if (c.info->magic != info::kInfoMagic ||
+      c.info->device_stride_bytes != sizeof(info::DeviceInfo) ||
+      c.info->device_count > info::kMaxDevices ||
       info::info_bytes(c.info->device_count) > size_bytes) {
-    return errorf("the proxy's device information is of another version of Tube; install one version on both sides");
+    return errorf(
+        "the proxy's device information is of another version of Tube; install one version on both "
+        "sides");
   }
   c.device_infos = reinterpret_cast<const info::DeviceInfo*>(c.info + 1);
   return {};
 }
 
-// A program that closes all its descriptors closes our socket too. Calls go on without it; whether the proxy still lives
-// then takes a short connection, at most every 50 ms of waiting. Another proxy at the same place is another process.
+// A program that closes all its descriptors closes our socket too. Calls go on without it; whether
+// the proxy still lives then takes a short connection, at most every 50 ms of waiting. Another
+// proxy at the same place is another process.
 bool proxy_lives(void* context, bool socket_says) {
   const auto& c = *static_cast<const Connection*>(context);
   if (socket_says || c.socket_is_ours()) return socket_says;
@@ -100,14 +110,20 @@ Status attach(Connection& c, shared::Greeted greeted) {
   Result<shared::Segment> segment = shared::Segment::attach(std::move(greeted.segment));
   if (!segment) return segment.error();
   c.segment = segment.take();
-  if (!c.windows.keep_only(c.welcome.window)) return errorf("the proxy chose address window %u, which is not ours", c.welcome.window);
-  if (c.welcome.client_slot >= windows::kMaxClients) return errorf("the proxy chose client slot %u", c.welcome.client_slot);
-  if (Status s = c.windows.map_pinned(c.welcome.window, c.welcome.client_slot, greeted.pinned.get()); !s) return s;
+  if (!c.windows.keep_only(c.welcome.window))
+    return errorf("the proxy chose address window %u, which is not ours", c.welcome.window);
+  if (c.welcome.client_slot >= windows::kMaxClients)
+    return errorf("the proxy chose client slot %u", c.welcome.client_slot);
+  if (Status s =
+          c.windows.map_pinned(c.welcome.window, c.welcome.client_slot, greeted.pinned.get());
+      !s)
+    return s;
   c.windows.leak();
   if (Status s = map_info(c, std::move(greeted.info)); !s) return s;
   if (const auto set = env_number(Env::kSpinUs)) c.waiter.set_spin_us(static_cast<uint32_t>(*set));
   else c.waiter.follow(&c.segment.header().spin_us);
-  c.peer = shared::Peer{c.socket.get(), &c.segment.header(), &c.stop, c.socket_inode, proxy_lives, &c};
+  c.peer =
+      shared::Peer{c.socket.get(), &c.segment.header(), &c.stop, c.socket_inode, proxy_lives, &c};
   c.waiter.count_into(&c.segment.wait_counters());
   c.ring.attach(c.segment, c.waiter, c.peer);
   c.replies.attach(c.segment, c.waiter, c.peer);
@@ -126,17 +142,21 @@ Result<Connection*> connect_to_proxy() {
   if (c == nullptr) return errorf("out of memory");
   mark_start(StartMark::kConnected);
   c->socket = socket.take();
-  // Room for as many files on their way as there may be (send_file); what the system does not grant is a matter of programs with hundreds of threads.
+  // Room for as many files on their way as there may be (send_file); what the system does not grant
+  // is a matter of programs with hundreds of threads.
   const int send_bytes = 1 << 20;
   (void)setsockopt(c->socket.get(), SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
   c->socket_inode = shared::socket_inode(c->socket.get());
-  if (Result<shared::PeerCredentials> peer = shared::peer_credentials(c->socket.get())) c->proxy_pid = peer->pid;
-  if (Result<std::string> folder = find_runtime_dir()) c->control_path = control_socket_path(*folder, workflow);
+  if (Result<shared::PeerCredentials> peer = shared::peer_credentials(c->socket.get()))
+    c->proxy_pid = peer->pid;
+  if (Result<std::string> folder = find_runtime_dir())
+    c->control_path = control_socket_path(*folder, workflow);
   c->windows = shared::WindowReservation::take_all();
   mark_start(StartMark::kReserved);
   if (c->windows.free_mask() == 0) return errorf("%s", shared::describe_taken_windows(0).c_str());
   const handshake::Hello hello =
-      shared::make_hello(wire::kProtocolHash, function_name(), TUBE_VERSION, std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
+      shared::make_hello(wire::kProtocolHash, function_name(), TUBE_VERSION,
+                         std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
   Result<shared::Greeted> greeted = shared::greet(c->socket.get(), hello, kGreetTimeoutMs);
   mark_start(StartMark::kGreeted);
   Status attached = greeted ? attach(*c, greeted.take()) : Status(greeted.error());
@@ -151,7 +171,11 @@ Result<Connection*> connect_to_proxy() {
 }
 
 namespace {
-Status lost_socket() { return Error{EBADF, "this program closed the connection to its proxy (a descriptor it did not open): no file can be sent"}; }
+Status lost_socket() {
+  return Error{EBADF,
+               "this program closed the connection to its proxy (a descriptor it did not open): no "
+               "file can be sent"};
+}
 }  // namespace
 
 Status send_file(int fd, uint64_t* token) {
@@ -162,7 +186,8 @@ Status send_file(int fd, uint64_t* token) {
 }
 
 Result<UniqueFd> take_file(uint64_t token) {
-  // Replies that carry fds are rare and their callers are serialised here; an fd for another waiter is kept for it.
+  // Replies that carry fds are rare and their callers are serialised here; an fd for another waiter
+  // is kept for it.
   struct Waiting {
     uint64_t token;
     UniqueFd fd;

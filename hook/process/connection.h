@@ -1,7 +1,9 @@
-// The connection to the proxy: socket, segment, ring, reply slots, words, chunks, device information.
+// The connection to the proxy: socket, segment, ring, reply slots, words, chunks, device
+// information.
 //
-// Made once by initialise() (process.cc). `producer` orders everything that enters the ring; who holds it may not wait for
-// the GPU. The members are the transport's own types (sharedmem/); what they promise holds here.
+// Made once by initialise() (process.cc). `producer` orders everything that enters the ring; who
+// holds it may not wait for the GPU. The members are the transport's own types (sharedmem/); what
+// they promise holds here.
 #pragma once
 
 #include <atomic>
@@ -27,7 +29,8 @@
 namespace tube::hook {
 
 struct Connection {
-  UniqueFd socket;  // use through socket_is_ours(): the program may have closed it and got its number for something else
+  UniqueFd socket;  // use through socket_is_ours(): the program may have closed it and got its
+                    // number for something else
   uint64_t socket_inode = 0;
   int proxy_pid = 0;  // as this process sees it
   std::string control_path;
@@ -46,29 +49,37 @@ struct Connection {
   const info::InfoHeader* info = nullptr;
   const info::DeviceInfo* device_infos = nullptr;
 
-  Lock producer;                                        // rank 4, leaf: the ring, every stream's progress counters
-  uint64_t next_token = 1;                              // of files sent; under producer
-  Lock fd_lock;                                         // rank 4: files that the proxy sends
-  std::atomic<uint32_t> failure{0};                     // CUresult once the transport failed
-  alignas(16) std::byte scratch[abi::kMaxRecordBytes];  // where a record goes that cannot be sent; under producer
+  Lock producer;                     // rank 4, leaf: the ring, every stream's progress counters
+  uint64_t next_token = 1;           // of files sent; under producer
+  Lock fd_lock;                      // rank 4: files that the proxy sends
+  std::atomic<uint32_t> failure{0};  // CUresult once the transport failed
+  alignas(16) std::byte
+      scratch[abi::kMaxRecordBytes];  // where a record goes that cannot be sent; under producer
 
   bool socket_is_ours() const { return shared::is_socket(socket.get(), socket_inode); }
   abi::SegmentHeader& header() const { return segment.header(); }
   uint64_t device_window() const { return windows::device_base(welcome.window); }
-  uint64_t pinned_window() const { return windows::pinned_base(welcome.window, welcome.client_slot); }
+  uint64_t pinned_window() const {
+    return windows::pinned_base(welcome.window, welcome.client_slot);
+  }
   bool in_device_window(uint64_t a) const { return a - device_window() < windows::kDeviceBytes; }
-  bool in_pinned_window(uint64_t a) const { return a - pinned_window() < windows::kPinnedSlotBytes; }
+  bool in_pinned_window(uint64_t a) const {
+    return a - pinned_window() < windows::kPinnedSlotBytes;
+  }
 };
 
-// Connects and shakes hands. Says in words what is wrong and what to do. Blocks for at most some seconds.
+// Connects and shakes hands. Says in words what is wrong and what to do. Blocks for at most some
+// seconds.
 Result<Connection*> connect_to_proxy();
 
-// Sends one fd beside the ring, for the record that is being written and names `*token`: the producer lock is held, so files arrive in the
-// order of their records, however many threads send some. Fails when the socket is full (some hundred files on their way).
+// Sends one fd beside the ring, for the record that is being written and names `*token`: the
+// producer lock is held, so files arrive in the order of their records, however many threads send
+// some. Fails when the socket is full (some hundred files on their way).
 Status send_file(int fd, uint64_t* token);
 // The fd that the proxy sent before the reply that named `token`.
 Result<UniqueFd> take_file(uint64_t token);
-// The same for a call whose result is a descriptor: from now on it is the program's, its number at `handle` (an int). `what`: for the log.
+// The same for a call whose result is a descriptor: from now on it is the program's, its number at
+// `handle` (an int). `what`: for the log.
 CUresult hand_over_file(uint64_t token, const char* what, void* handle);
 
 }  // namespace tube::hook

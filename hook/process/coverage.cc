@@ -24,7 +24,8 @@ bool map_file(const char* path) {
   struct stat facts {};
   const bool fits = fstat(fd, &facts) == 0 && facts.st_size >= static_cast<off_t>(kCalledBytes);
   if (!fits) errno = EINVAL;  // a shorter file would raise SIGBUS
-  const bool mapped = fits && mmap(g_called, kCalledBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+  const bool mapped = fits && mmap(g_called, kCalledBytes, PROT_READ | PROT_WRITE,
+                                   MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
   const int why = errno;
   close(fd);
   errno = why;
@@ -35,7 +36,8 @@ bool map_file(const char* path) {
 
 void open_called() {
   const char* path = env_text(Env::kCoverage);
-  if (path != nullptr && !map_file(path)) log_warn("TUBE_COVERAGE: cannot use %s: %s", path, std::strerror(errno));
+  if (path != nullptr && !map_file(path))
+    log_warn("TUBE_COVERAGE: cannot use %s: %s", path, std::strerror(errno));
   g_called[0].store(1, std::memory_order_relaxed);
 }
 

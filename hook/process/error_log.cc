@@ -23,7 +23,8 @@ size_t ErrorLog::message(const Entry& entry, char (&text)[kLineBytes]) {
   const char* name = nullptr;
   (void)hook::cuGetErrorName(entry.result, &name);
   const int length =
-      std::snprintf(text, sizeof text, "Returning %d (%s) from %s", static_cast<int>(entry.result), name != nullptr ? name : "unknown", entry.call);
+      std::snprintf(text, sizeof text, "Returning %d (%s) from %s", static_cast<int>(entry.result),
+                    name != nullptr ? name : "unknown", entry.call);
   return length <= 0 ? 0 : std::min(static_cast<size_t>(length), sizeof text - 1);
 }
 
@@ -32,8 +33,9 @@ size_t ErrorLog::line(const Entry& entry, char (&text)[kLineBytes]) {
   (void)message(entry, said);
   tm local{};
   localtime_r(&entry.time.tv_sec, &local);
-  const int length = std::snprintf(text, sizeof text, "[%02d:%02d:%02d.%03ld][%lu][CUDA][E] %s\n", local.tm_hour, local.tm_min, local.tm_sec,
-                                   entry.time.tv_nsec / 1'000'000, entry.thread, said);
+  const int length =
+      std::snprintf(text, sizeof text, "[%02d:%02d:%02d.%03ld][%lu][CUDA][E] %s\n", local.tm_hour,
+                    local.tm_min, local.tm_sec, entry.time.tv_nsec / 1'000'000, entry.thread, said);
   if (length <= 0) return 0;
   const size_t bytes = std::min(static_cast<size_t>(length), sizeof text - 1);
   text[bytes - 1] = '\n';
@@ -89,7 +91,10 @@ bool ErrorLog::copy(CUlogIterator* iterator, char* out, size_t* size) {
   const size_t room = *size - 1;
   const uint64_t oldest = made_ > kEntries ? made_ - kEntries : 0;
   // An iterator is the low half of the count.
-  const uint64_t wanted = iterator == nullptr ? 0 : made_ - std::min<uint64_t>(made_, static_cast<uint32_t>(made_) - *iterator);
+  const uint64_t wanted =
+      iterator == nullptr
+          ? 0
+          : made_ - std::min<uint64_t>(made_, static_cast<uint32_t>(made_) - *iterator);
   char text[kLineBytes];
   uint64_t first = made_;
   size_t bytes = 0;

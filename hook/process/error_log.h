@@ -1,8 +1,10 @@
-// The log behind cuLogs*: the last calls that failed in this process, and who wants to hear of new ones.
+// The log behind cuLogs*: the last calls that failed in this process, and who wants to hear of new
+// ones.
 //
-// An entry is the call, its code, the time and the thread; text is made when somebody asks, so that programs whose calls
-// fail as a matter of course (pointer queries) pay a few stores. An iterator counts entries ever made. Any thread; the
-// callbacks run on the thread whose call failed, without the lock.
+// An entry is the call, its code, the time and the thread; text is made when somebody asks, so that
+// programs whose calls fail as a matter of course (pointer queries) pay a few stores. An iterator
+// counts entries ever made. Any thread; the callbacks run on the thread whose call failed, without
+// the lock.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +22,8 @@ class ErrorLog {
   static constexpr uint32_t kEntries = 128;
   static constexpr uint32_t kCallbacks = 64;
   static constexpr size_t kLineBytes = 200;
-  static constexpr size_t kTextBytes = 25600;  // what the driver keeps at most; 128 lines of 200 bytes
+  static constexpr size_t kTextBytes =
+      25600;  // what the driver keeps at most; 128 lines of 200 bytes
 
   // `call` is a literal.
   void add(const char* call, CUresult result);
@@ -29,8 +32,9 @@ class ErrorLog {
   bool remove_callback(const void* handle);
 
   CUlogIterator end();
-  // NUL-terminated, whole lines only, the newest when not all fit; *size is the room, then the bytes without the NUL.
-  // nullptr: from the beginning. False when the room takes no line of those there are.
+  // NUL-terminated, whole lines only, the newest when not all fit; *size is the room, then the
+  // bytes without the NUL. nullptr: from the beginning. False when the room takes no line of those
+  // there are.
   bool copy(CUlogIterator* iterator, char* out, size_t* size);
 
   // A thread that is not here may hold the lock, and a child's calls fail and are noted.
@@ -47,7 +51,8 @@ class ErrorLog {
     CUlogsCallback function = nullptr;
     void* data = nullptr;
   };
-  // As the driver words them; the driver also says more about some calls. The length, without a NUL.
+  // As the driver words them; the driver also says more about some calls. The length, without a
+  // NUL.
   static size_t message(const Entry& entry, char (&text)[kLineBytes]);
   static size_t line(const Entry& entry, char (&text)[kLineBytes]);
 

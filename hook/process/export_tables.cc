@@ -1,14 +1,18 @@
 // NVIDIA's private export tables, as measured (cuda-shim.md section 0).
 //
-//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3: need no context
-//   real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot 2 (primary context handle of a device)
+//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3:
+//   need no context real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot
+//   2 (primary context handle of a device)
 //                        is replaced in place, because the handles programs hold are ours
-//   copies               21318C60 slot 4: id of a context, slots 51 and 39: a stream and its id; 1734DC26 slots 4 and 13: which TPC belongs to which
-//   GPC, asked
+//   copies               21318C60 slot 4: id of a context, slots 51 and 39: a stream and its id;
+//   1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked
 //                        of the proxy, because the contextless driver does not know
-//   ours                 C693336E context-local storage (read thousands of times, so local and fast); 263E8860 context checks;
-//                        6E163FBE slot 7, which shows a callback the functions of a module: cuFFT finds its kernels so
-//   refused              everything else, said once: an unknown table may act on a context that the driver does not have
+//   ours                 C693336E context-local storage (read thousands of times, so local and
+//   fast); 263E8860 context checks;
+//                        6E163FBE slot 7, which shows a callback the functions of a module: cuFFT
+//                        finds its kernels so
+//   refused              everything else, said once: an unknown table may act on a context that the
+//   driver does not have
 #include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,15 +24,16 @@
 #include <vector>
 
 #include "base/log.h"
+#include "hook/objects/support.h"
 #include "hook/process/real_driver.h"
 #include "hook/process/start_trace.h"
-#include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
 namespace tube::hook {
 namespace {
 
-// cudart hands this number to the program as its own error: "unsupported display driver / cuda driver combination".
+// cudart hands this number to the program as its own error: "unsupported display driver / cuda
+// driver combination".
 constexpr CUresult kNoRealDriver = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 constexpr size_t kMaxSlots = 128;
 
@@ -37,9 +42,12 @@ uint32_t short_name(const CUuuid* id) {
   return uint32_t{b[0]} << 24 | uint32_t{b[1]} << 16 | uint32_t{b[2]} << 8 | b[3];
 }
 
-Context* context_or_current(CUcontext handle) { return handle == nullptr ? current_context() : find_context(handle); }
+Context* context_or_current(CUcontext handle) {
+  return handle == nullptr ? current_context() : find_context(handle);
+}
 
-// ---- C693336E: context-local storage ------------------------------------------------------------------------------------
+// ---- C693336E: context-local storage
+// ------------------------------------------------------------------------------------
 struct StorageKey {
   const Context* context;
   uint64_t epoch;  // a reset context has none of its old values
@@ -48,7 +56,9 @@ struct StorageKey {
 };
 struct StorageHash {
   size_t operator()(const StorageKey& k) const {
-    return (reinterpret_cast<size_t>(k.context) * 31 + reinterpret_cast<size_t>(k.key)) * 0x9e3779b97f4a7c15ull + k.epoch;
+    return (reinterpret_cast<size_t>(k.context) * 31 + reinterpret_cast<size_t>(k.key)) *
+               0x9e3779b97f4a7c15ull +
+           k.epoch;
   }
 };
 struct Storage {
@@ -67,7 +77,8 @@ bool key_of(CUcontext handle, void* key, StorageKey* out) {
   return true;
 }
 
-// The destructor is not kept: libraries free their values themselves, and a reset must not call into unloaded ones.
+// The destructor is not kept: libraries free their values themselves, and a reset must not call
+// into unloaded ones.
 CUresult storage_put(CUcontext handle, void* key, void* value, void (*)(CUcontext, void*, void*)) {
   StorageKey k;
   if (!key_of(handle, key, &k)) return CUDA_ERROR_INVALID_CONTEXT;
@@ -96,7 +107,8 @@ CUresult storage_get(void** value, CUcontext handle, void* key) {
 
 CUresult refused() { return CUDA_ERROR_NOT_SUPPORTED; }
 
-// ---- 263E8860: context checks -------------------------------------------------------------------------------------------
+// ---- 263E8860: context checks
+// -------------------------------------------------------------------------------------------
 CUresult context_check(CUcontext, uint32_t* first, void** second) {
   if (first != nullptr) *first = 0;
   if (second != nullptr) *second = nullptr;
@@ -104,25 +116,31 @@ CUresult context_check(CUcontext, uint32_t* first, void** second) {
 }
 uint32_t context_check_none() { return 0; }
 
-// ---- 6E163FBE: a module's functions ---------------------------------------------------------------------------------------
-// Observed on an H200 (driver 580.159): cuFFT passes context, module, a callback and its data; the driver calls it with
-// the data and each function of the module, whatever it returns, and answers their number. No other slot is ever called.
+// ---- 6E163FBE: a module's functions
+// --------------------------------------------------------------------------------------- Observed
+// on an H200 (driver 580.159): cuFFT passes context, module, a callback and its data; the driver
+// calls it with the data and each function of the module, whatever it returns, and answers their
+// number. No other slot is ever called.
 constexpr size_t kFunctionTableSlots = 99;
 
 int visit_functions(CUcontext, CUmodule module, void (*visit)(void*, CUfunction), void* data) {
   unsigned count = 0;
-  if (visit == nullptr || hook::cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS || count == 0) return 0;
+  if (visit == nullptr || hook::cuModuleGetFunctionCount(&count, module) != CUDA_SUCCESS ||
+      count == 0)
+    return 0;
   std::vector<CUfunction> functions(count);
   if (hook::cuModuleEnumerateFunctions(functions.data(), count, module) != CUDA_SUCCESS) return 0;
   for (CUfunction function : functions) visit(data, function);
   return static_cast<int>(count);
 }
 
-// ---- slots that replace the driver's --------------------------------------------------------------------------------------
+// ---- slots that replace the driver's
+// --------------------------------------------------------------------------------------
 CUresult primary_context(CUcontext* out, CUdevice device) {
   const Process& p = process();
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (device < 0 || static_cast<uint32_t>(device) >= p.device_count) return CUDA_ERROR_INVALID_DEVICE;
+  if (device < 0 || static_cast<uint32_t>(device) >= p.device_count)
+    return CUDA_ERROR_INVALID_DEVICE;
   *out = p.primaries[device]->handle();
   return CUDA_SUCCESS;
 }
@@ -135,14 +153,17 @@ CUresult context_id(CUcontext handle, uint64_t* out) {
   return CUDA_SUCCESS;
 }
 
-// Observed on an H200 (driver 580.159): cuBLAS asks slot 51 (context, stream, out, 1 for a per-thread default stream) for what
-// stands behind a stream handle, passes it to slot 39 (context, that, out) and gets the stream's id.
+// Observed on an H200 (driver 580.159): cuBLAS asks slot 51 (context, stream, out, 1 for a
+// per-thread default stream) for what stands behind a stream handle, passes it to slot 39 (context,
+// that, out) and gets the stream's id.
 CUresult stream_object(CUcontext handle, CUstream stream, void** out, uint32_t per_thread_default) {
   Context* context = context_or_current(handle);
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   CUresult error = CUDA_SUCCESS;
-  *out = find_stream_in(context, stream == nullptr && per_thread_default != 0 ? CU_STREAM_PER_THREAD : stream, &error);
+  *out = find_stream_in(
+      context, stream == nullptr && per_thread_default != 0 ? CU_STREAM_PER_THREAD : stream,
+      &error);
   return error;
 }
 
@@ -188,7 +209,8 @@ CUresult free_gpc_tables(void* first, void* second) {
   return CUDA_SUCCESS;
 }
 
-// ---- tables --------------------------------------------------------------------------------------------------------------
+// ---- tables
+// --------------------------------------------------------------------------------------------------------------
 template <class F>
 void* slot(F* function) {
   return reinterpret_cast<void*>(function);
@@ -205,15 +227,20 @@ struct Tables {
   bool devices_checked = false;
 };
 Tables& tables() {
-  static Tables* t = new Tables{{},
-                                {slot(storage_put), slot(storage_delete), slot(storage_get), slot(refused)},
-                                {reinterpret_cast<void*>(4 * sizeof(void*)), slot(refused), slot(context_check), slot(context_check_none)}};
+  static Tables* t =
+      new Tables{{},
+                 {slot(storage_put), slot(storage_delete), slot(storage_get), slot(refused)},
+                 {reinterpret_cast<void*>(4 * sizeof(void*)), slot(refused), slot(context_check),
+                  slot(context_check_none)}};
   return *t;
 }
 
 CUresult no_real_driver(const Error& error) {
   static Once said;
-  if (said.first()) log_error("this program uses the CUDA runtime, which needs the real driver's validity check: %s", error.message.c_str());
+  if (said.first())
+    log_error(
+        "this program uses the CUDA runtime, which needs the real driver's validity check: %s",
+        error.message.c_str());
   return kNoRealDriver;
 }
 
@@ -221,21 +248,26 @@ CUresult no_real_driver(const Error& error) {
 CUresult check_devices(const RealDriver& d) {
   const Process& p = process();
   int count = 0;
-  bool same = d.device_get_count(&count) == CUDA_SUCCESS && static_cast<uint32_t>(count) == p.device_count;
+  bool same =
+      d.device_get_count(&count) == CUDA_SUCCESS && static_cast<uint32_t>(count) == p.device_count;
   for (int i = 0; same && i < count; ++i) {
     CUuuid uuid;
-    same =
-        d.device_get_uuid(&uuid, i) == CUDA_SUCCESS && std::memcmp(uuid.bytes, p.connection->device_infos[p.devices[i]].uuid, sizeof uuid.bytes) == 0;
+    same = d.device_get_uuid(&uuid, i) == CUDA_SUCCESS &&
+           std::memcmp(uuid.bytes, p.connection->device_infos[p.devices[i]].uuid,
+                       sizeof uuid.bytes) == 0;
   }
   if (same) return CUDA_SUCCESS;
-  log_error("the driver in this process sees %d GPU(s), the proxy offers %u others (%s); set CUDA_VISIBLE_DEVICES to those", count, p.device_count,
-            visible_uuids().c_str());
+  log_error(
+      "the driver in this process sees %d GPU(s), the proxy offers %u others (%s); set "
+      "CUDA_VISIBLE_DEVICES to those",
+      count, p.device_count, visible_uuids().c_str());
   return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 }
 
 CUresult real_table(const CUuuid* id, bool started, const void** table) {
   mark_start(StartMark::kTable);
-  Result<const RealDriver*> driver = started ? start_real_driver(visible_uuids()) : load_real_driver();
+  Result<const RealDriver*> driver =
+      started ? start_real_driver(visible_uuids()) : load_real_driver();
   if (!driver) return no_real_driver(driver.error());
   if (started) mark_start(StartMark::kTableReady);
   Tables& t = tables();
@@ -247,12 +279,14 @@ CUresult real_table(const CUuuid* id, bool started, const void** table) {
   return result == CUDA_SUCCESS && *table == nullptr ? CUDA_ERROR_NOT_FOUND : result;
 }
 
-// The table's page is read-only data of the driver: writable for the one store. It stays at its address.
+// The table's page is read-only data of the driver: writable for the one store. It stays at its
+// address.
 bool replace_in_place(const void* table, size_t index, void* function) {
   auto* where = static_cast<void**>(const_cast<void*>(table)) + index;
   const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t page = reinterpret_cast<uintptr_t>(where) & ~(page_bytes - 1);
-  if (mprotect(reinterpret_cast<void*>(page), page_bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  if (mprotect(reinterpret_cast<void*>(page), page_bytes, PROT_READ | PROT_WRITE) != 0)
+    return false;
   __atomic_store_n(where, function, __ATOMIC_RELEASE);
   return true;  // left writable: other data on the page may have been so
 }
@@ -334,18 +368,22 @@ CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTable
       const void* table = nullptr;
       if (const CUresult r = real_table(pExportTableId, true, &table); r != CUDA_SUCCESS) return r;
       if (!t.cudart_patched && !replace_in_place(table, 2, slot(primary_context))) {
-        log_error("the CUDART interface table cannot be changed (mprotect: %s)", std::strerror(errno));
+        log_error("the CUDART interface table cannot be changed (mprotect: %s)",
+                  std::strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;
       }
       t.cudart_patched = true;
       *ppExportTable = table;
       return CUDA_SUCCESS;
     }
-    case 0x21318C60: return ready ? identity_table(pExportTableId, ppExportTable) : guard(Needs::kInit);
+    case 0x21318C60:
+      return ready ? identity_table(pExportTableId, ppExportTable) : guard(Needs::kInit);
     case 0x1734DC26: {
       if (!ready) return guard(Needs::kInit);
       if (t.copy_1734DC26[0] == nullptr) {
-        if (const CUresult r = copied(pExportTableId, t.copy_1734DC26, ppExportTable); r != CUDA_SUCCESS) return r;
+        if (const CUresult r = copied(pExportTableId, t.copy_1734DC26, ppExportTable);
+            r != CUDA_SUCCESS)
+          return r;
         std::memcpy(g_gpc_table_id, pExportTableId->bytes, sizeof g_gpc_table_id);
         t.copy_1734DC26[4] = slot(gpc_tables);
         t.copy_1734DC26[13] = slot(free_gpc_tables);

@@ -1,11 +1,14 @@
-// TUBE_PREINIT=1 (set by `tubectl run`): the real driver's cuInit, 100 to 210 ms, starts in a background thread when the
-// program is loaded, so that a Python function has it behind it when its imports are done.
+// TUBE_PREINIT=1 (set by `tubectl run`): the real driver's cuInit, 100 to 210 ms, starts in a
+// background thread when the program is loaded, so that a Python function has it behind it when its
+// imports are done.
 //
-// This is the library's only constructor, and without this variable or TUBE_TRACE_START it does nothing. It starts no thread in programs that
-// live in the system's program folders (shells, compilers, coreutils), Python interpreters excepted: everything a function
-// starts inherits the variable. A program of the driver API alone needs no second driver (runtime_use.h). The thread blocks all signals, opens no
-// session with the proxy (a program may still fork before its first CUDA call); it only asks the control socket which GPUs the proxy has. The exit
-// handler waits for it, because leaving while the driver starts is not safe.
+// This is the library's only constructor, and without this variable or TUBE_TRACE_START it does
+// nothing. It starts no thread in programs that live in the system's program folders (shells,
+// compilers, coreutils), Python interpreters excepted: everything a function starts inherits the
+// variable. A program of the driver API alone needs no second driver (runtime_use.h). The thread
+// blocks all signals, opens no session with the proxy (a program may still fork before its first
+// CUDA call); it only asks the control socket which GPUs the proxy has. The exit handler waits for
+// it, because leaving while the driver starts is not safe.
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -42,7 +45,8 @@ bool plain_tool() {
   const char* name = std::strrchr(path, '/');
   name = name == nullptr ? path : name + 1;
   if (std::strncmp(name, "python", 6) == 0) return false;
-  for (const char* folder : {"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/"}) {
+  for (const char* folder :
+       {"/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/libexec/"}) {
     if (std::strncmp(path, folder, std::strlen(folder)) == 0) return true;
   }
   return std::strcmp(name, "tubectl") == 0 || std::strcmp(name, "tubed") == 0;
@@ -53,10 +57,13 @@ std::string ask_proxy() {
   const char* name = env_text(Env::kWorkflow);
   Result<std::string> folder = find_runtime_dir();
   if (!folder) return "";
-  Result<UniqueFd> socket = shared::connect_unix(control_socket_path(*folder, name == nullptr ? "default" : name), SOCK_STREAM);
+  Result<UniqueFd> socket = shared::connect_unix(
+      control_socket_path(*folder, name == nullptr ? "default" : name), SOCK_STREAM);
   if (!socket) return "";
   constexpr char kQuestion[] = "{\"verb\":\"ping\"}\n";
-  if (send(socket->get(), kQuestion, sizeof kQuestion - 1, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof kQuestion - 1)) return "";
+  if (send(socket->get(), kQuestion, sizeof kQuestion - 1, MSG_NOSIGNAL) !=
+      static_cast<ssize_t>(sizeof kQuestion - 1))
+    return "";
   std::string answer;
   char buffer[4096];
   while (answer.find('\n') == std::string::npos) {
@@ -72,7 +79,8 @@ std::string ask_proxy() {
 // "GPU-..,GPU-.." of all uuids in the answer, in order.
 std::string proxy_uuids(const std::string& status) {
   std::string list;
-  for (size_t at = status.find("\"GPU-"); at != std::string::npos; at = status.find("\"GPU-", at + 1)) {
+  for (size_t at = status.find("\"GPU-"); at != std::string::npos;
+       at = status.find("\"GPU-", at + 1)) {
     const size_t end = status.find('"', at + 1);
     if (end == std::string::npos) break;
     list += (list.empty() ? "" : ",") + status.substr(at + 1, end - at - 1);
@@ -88,7 +96,8 @@ void* run(void*) {
     status = ask_proxy();
     mark_start(StartMark::kDriverAsked);
   }
-  // The program's own choice wins: it is what it will be shown. The simulated GPU has no real driver to start.
+  // The program's own choice wins: it is what it will be shown. The simulated GPU has no real
+  // driver to start.
   const bool chosen = std::getenv("CUDA_VISIBLE_DEVICES") != nullptr;
   if (status.find("\"driver\"") != std::string::npos) {
     const std::string uuids = proxy_uuids(status);

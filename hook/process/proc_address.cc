@@ -1,12 +1,13 @@
-// cuGetProcAddress: the table and its rules are protocol/proc_lookup.h. v1 answers an unknown name with an error, v2
-// says why in the status; which then sets the pointer to NULL.
+// cuGetProcAddress: the table and its rules are protocol/proc_lookup.h. v1 answers an unknown name
+// with an error, v2 says why in the status; which then sets the pointer to NULL.
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 #include "protocol/proc_lookup.h"
 
 namespace tube::hook {
 
-CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags, CUdriverProcAddressQueryResult* symbolStatus) {
+CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = lookup(symbol, cudaVersion, flags, pfn, symbolStatus);
   // Documented: a missing symbol is a status, not an error, for who asks for the status.

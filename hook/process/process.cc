@@ -11,10 +11,10 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "hook/objects/state.h"
 #include "hook/process/error_log.h"
 #include "hook/process/real_driver.h"
 #include "hook/process/start_trace.h"
-#include "hook/objects/state.h"
 #include "hook/process/visible_devices.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/greeting.h"
@@ -27,7 +27,8 @@ namespace {
 
 constexpr int kNobody = -1;  // a pid that is never ours
 
-// The program ends: other threads and later exit handlers may still call. Nothing may touch the socket any more.
+// The program ends: other threads and later exit handlers may still call. Nothing may touch the
+// socket any more.
 void at_exit() {
   Process& p = g_process;
   p.exiting.store(true, std::memory_order_release);
@@ -36,13 +37,14 @@ void at_exit() {
   write_start_trace();
 }
 
-// fork(2) without exec: this process answers 3 from now on. Its copy of the socket goes, so that the proxy sees the
-// parent's death even while the child lives; the memory stays as it is.
+// fork(2) without exec: this process answers 3 from now on. Its copy of the socket goes, so that
+// the proxy sees the parent's death even while the child lives; the memory stays as it is.
 void in_forked_child() {
   Process& p = g_process;
   error_log().in_forked_child();
   if (p.state() != State::kUninit) p.set_state(State::kUninit);
-  // Another thread was inside cuInit: what it had made by then is unknown, so this process has no CUDA.
+  // Another thread was inside cuInit: what it had made by then is unknown, so this process has no
+  // CUDA.
   if (!p.init_lock.try_lock()) p.init_pid.store(kNobody, std::memory_order_relaxed);
   else p.init_lock.unlock();
   if (p.connection == nullptr) return;
@@ -52,9 +54,11 @@ void in_forked_child() {
 
 bool make_state_page() {
   const long page = sysconf(_SC_PAGESIZE);
-  void* memory = mmap(nullptr, static_cast<size_t>(page), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, static_cast<size_t>(page), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return false;
-  madvise(memory, static_cast<size_t>(page), MADV_WIPEONFORK);  // old kernels: the atfork handler does it for fork(2)
+  madvise(memory, static_cast<size_t>(page),
+          MADV_WIPEONFORK);  // old kernels: the atfork handler does it for fork(2)
   g_process.state_word.store(new (memory) std::atomic<uint32_t>(0), std::memory_order_release);
   pthread_atfork(nullptr, nullptr, in_forked_child);
   std::atexit(at_exit);
@@ -87,8 +91,9 @@ CUresult connect_and_fill(Process& p) {
   p.launch_blocking = blocking != nullptr && *blocking != '\0' && std::strcmp(blocking, "0") != 0;
   p.connection = *connected;
   p.objects.start();
-  p.device_count = choose_visible_devices(std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"), p.connection->device_infos,
-                                          p.connection->info->device_count, p.devices);
+  p.device_count = choose_visible_devices(
+      std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"),
+      p.connection->device_infos, p.connection->info->device_count, p.devices);
   if (p.device_count == kBadVisibleDevices) {
     p.device_count = 0;
     p.init_result = CUDA_ERROR_INVALID_DEVICE;
@@ -106,7 +111,8 @@ CUresult not_ready(Process& p) {
   switch (p.state()) {
     case State::kReady: return CUDA_SUCCESS;
     case State::kUninit: return CUDA_ERROR_NOT_INITIALIZED;  // a forked child's wiped page, too
-    case State::kDead: return static_cast<CUresult>(p.connection->failure.load(std::memory_order_acquire));
+    case State::kDead:
+      return static_cast<CUresult>(p.connection->failure.load(std::memory_order_acquire));
     case State::kDeinit: return CUDA_ERROR_DEINITIALIZED;
     case State::kNoDevice: return CUDA_ERROR_NOT_INITIALIZED;
   }
@@ -145,7 +151,8 @@ CUresult guard(Needs needs) {
   if (p.state() != State::kReady) return not_ready(p);
   if (this_thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   if (needs == Needs::kInit) return CUDA_SUCCESS;
-  const auto sticky = static_cast<CUresult>(shared::client_load_sticky_error(p.connection->header()));
+  const auto sticky =
+      static_cast<CUresult>(shared::client_load_sticky_error(p.connection->header()));
   const Context* context = current_context();
   if (context == nullptr) return needs == Needs::kHandle ? sticky : CUDA_ERROR_INVALID_CONTEXT;
   const std::atomic<bool>& usable = context->primary ? context->live : context->alive;
@@ -159,26 +166,33 @@ CUresult transport_failed(shared::WaitResult why) {
   if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
   const uint32_t sticky = shared::client_load_sticky_error(c.header());
   const bool poisoned = shared::client_load_proxy_state(c.header()) == abi::ProxyState::kPoisoned;
-  if (why == shared::WaitResult::kSticky && !poisoned && sticky != 0) return static_cast<CUresult>(sticky);
+  if (why == shared::WaitResult::kSticky && !poisoned && sticky != 0)
+    return static_cast<CUresult>(sticky);
 
   CUresult code = kProxyDied;
   if (why == shared::WaitResult::kStopping) code = CUDA_ERROR_DEINITIALIZED;
   if (poisoned) code = CUDA_ERROR_UNKNOWN;
   uint32_t none = 0;
-  if (!c.failure.compare_exchange_strong(none, code, std::memory_order_acq_rel)) return static_cast<CUresult>(none);
+  if (!c.failure.compare_exchange_strong(none, code, std::memory_order_acq_rel))
+    return static_cast<CUresult>(none);
   p.set_state(State::kDead);
   const char* workflow = c.info->workflow;
   const int pid = c.info->proxy_pid;
   if (poisoned) {
     log_error(
-        "the proxy of workflow '%s' (pid %d) ended this program's session (reason %u, its log says more); "
+        "the proxy of workflow '%s' (pid %d) ended this program's session (reason %u, its log says "
+        "more); "
         "every CUDA call now fails",
         workflow, pid, static_cast<uint32_t>(shared::client_load_poison_reason(c.header())));
   } else if (why == shared::WaitResult::kStopping) {
-    log_error("the proxy of workflow '%s' (pid %d) was stopped; every CUDA call now fails; start the program again", workflow, pid);
+    log_error(
+        "the proxy of workflow '%s' (pid %d) was stopped; every CUDA call now fails; start the "
+        "program again",
+        workflow, pid);
   } else {
     log_error(
-        "the proxy of workflow '%s' (pid %d) died; every CUDA call now fails; start the program again "
+        "the proxy of workflow '%s' (pid %d) died; every CUDA call now fails; start the program "
+        "again "
         "(`tubectl status` shows what runs)",
         workflow, pid);
   }

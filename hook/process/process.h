@@ -1,21 +1,23 @@
-// The hook's one process-wide state, leaked on purpose: driver calls arrive until the last atexit handler has run.
+// The hook's one process-wide state, leaked on purpose: driver calls arrive until the last atexit
+// handler has run.
 //
-// Life: kUninit until the first cuInit, which connects to the proxy; then kReady until the program exits (kDeinit,
-// answers 4 without touching the socket), forks (the child answers 3) or the proxy dies (kDead; said once, then every
-// call answers the same code). The state word lies in a page that the kernel wipes in a forked child, so the check of
-// it on every entry also catches a raw clone(2) and costs one load.
+// Life: kUninit until the first cuInit, which connects to the proxy; then kReady until the program
+// exits (kDeinit, answers 4 without touching the socket), forks (the child answers 3) or the proxy
+// dies (kDead; said once, then every call answers the same code). The state word lies in a page
+// that the kernel wipes in a forked child, so the check of it on every entry also catches a raw
+// clone(2) and costs one load.
 //
-// Nothing happens before the first CUDA call, except the background start of the real driver that TUBE_PREINIT asks for
-// (preinit.cc).
+// Nothing happens before the first CUDA call, except the background start of the real driver that
+// TUBE_PREINIT asks for (preinit.cc).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
 #include "base/cuda_api.h"
+#include "hook/objects/objects.h"
 #include "hook/process/connection.h"
 #include "hook/process/lock.h"
-#include "hook/objects/objects.h"
 #include "protocol/device_info.h"
 
 namespace tube::hook {
@@ -25,10 +27,12 @@ enum class State : uint32_t {
   kReady = 1,
   kDead = 2,
   kDeinit = 3,
-  kNoDevice = 4,  // connected, and CUDA_VISIBLE_DEVICES leaves no GPU or makes no sense: cuInit failed, so calls answer 3
+  kNoDevice = 4,  // connected, and CUDA_VISIBLE_DEVICES leaves no GPU or makes no sense: cuInit
+                  // failed, so calls answer 3
 };
 
-// Our choice where CUDA has no code of its own (docs/life-of-a-call.md): no proxy to connect to, and a proxy that died.
+// Our choice where CUDA has no code of its own (docs/life-of-a-call.md): no proxy to connect to,
+// and a proxy that died.
 inline constexpr CUresult kNoProxy = CUDA_ERROR_SYSTEM_NOT_READY;
 inline constexpr CUresult kProxyDied = CUDA_ERROR_DEVICE_UNAVAILABLE;
 
@@ -41,11 +45,12 @@ struct Thread;
 struct Process {
   constexpr Process() = default;
 
-  std::atomic<std::atomic<uint32_t>*> state_word{nullptr};  // in the wiped page; nullptr before the first cuInit
-  std::atomic<int> init_pid{0};                             // who called cuInit; another pid here means a fork
-  std::atomic<bool> exiting{false};                         // the exit handler ran
-  Lock init_lock;                                           // rank 0: connecting
-  CUresult init_result = CUDA_SUCCESS;                      // kNoDevice: what cuInit answers, the first time and later
+  std::atomic<std::atomic<uint32_t>*> state_word{
+      nullptr};                         // in the wiped page; nullptr before the first cuInit
+  std::atomic<int> init_pid{0};         // who called cuInit; another pid here means a fork
+  std::atomic<bool> exiting{false};     // the exit handler ran
+  Lock init_lock;                       // rank 0: connecting
+  CUresult init_result = CUDA_SUCCESS;  // kNoDevice: what cuInit answers, the first time and later
 
   Connection* connection = nullptr;  // made once, never freed
   Objects objects;
@@ -59,10 +64,14 @@ struct Process {
 
   State state() const {
     const std::atomic<uint32_t>* word = state_word.load(std::memory_order_acquire);
-    return word == nullptr ? State::kUninit : static_cast<State>(word->load(std::memory_order_acquire));
+    return word == nullptr ? State::kUninit
+                           : static_cast<State>(word->load(std::memory_order_acquire));
   }
   // Once the page is there.
-  void set_state(State state) { state_word.load(std::memory_order_relaxed)->store(static_cast<uint32_t>(state), std::memory_order_release); }
+  void set_state(State state) {
+    state_word.load(std::memory_order_relaxed)
+        ->store(static_cast<uint32_t>(state), std::memory_order_release);
+  }
 };
 
 extern Process g_process;  // for process() alone
@@ -72,7 +81,8 @@ inline Objects& objects() { return process().objects; }
 
 // Connects, once per process; cuInit.
 CUresult initialise();
-// The check in front of every entry: 0, or the code to answer. Fast path: one load, one compare, one load.
+// The check in front of every entry: 0, or the code to answer. Fast path: one load, one compare,
+// one load.
 CUresult guard(Needs needs);
 // The transport failed: logs once what died, moves to kDead, answers the code.
 CUresult transport_failed(shared::WaitResult why);

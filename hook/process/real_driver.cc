@@ -51,12 +51,15 @@ bool open_candidate(const std::string& path, RealDriver* d, std::string* why) {
     return false;
   }
   d->path = path;
-  return take(d->library, "cuInit", &d->init) && take(d->library, "cuGetExportTable", &d->get_export_table) &&
-         take(d->library, "cuDeviceGetCount", &d->device_get_count) && take(d->library, "cuDeviceGetUuid_v2", &d->device_get_uuid);
+  return take(d->library, "cuInit", &d->init) &&
+         take(d->library, "cuGetExportTable", &d->get_export_table) &&
+         take(d->library, "cuDeviceGetCount", &d->device_get_count) &&
+         take(d->library, "cuDeviceGetUuid_v2", &d->device_get_uuid);
 }
 
-// Shows the driver `visible` as CUDA_VISIBLE_DEVICES while `during` runs, without touching the environment's storage that
-// other threads may be reading: the whole pointer array is replaced and put back. The copy is leaked, a reader may hold it.
+// Shows the driver `visible` as CUDA_VISIBLE_DEVICES while `during` runs, without touching the
+// environment's storage that other threads may be reading: the whole pointer array is replaced and
+// put back. The copy is leaked, a reader may hold it.
 template <class F>
 void with_visible_devices(const std::string& visible, F&& during) {
   constexpr char kName[] = "CUDA_VISIBLE_DEVICES=";
@@ -76,7 +79,9 @@ void with_visible_devices(const std::string& visible, F&& during) {
   __atomic_store_n(&environ, fresh, __ATOMIC_RELEASE);
   during();
   char** expected = fresh;
-  if (__atomic_compare_exchange_n(&environ, &expected, before, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+  if (__atomic_compare_exchange_n(&environ, &expected, before, false, __ATOMIC_ACQ_REL,
+                                  __ATOMIC_ACQUIRE))
+    return;
   // The program changed its environment meanwhile: keep its changes, undo ours.
   if (now != nullptr) setenv("CUDA_VISIBLE_DEVICES", now, 1);
   else unsetenv("CUDA_VISIBLE_DEVICES");
@@ -92,7 +97,8 @@ Status load_locked(Loaded& l) {
   }
   l.driver.library = nullptr;
   l.load_error = errorf(
-      "no real CUDA driver (libcuda.so.1) was found in LD_LIBRARY_PATH, the loader's cache or the usual folders%s%s; "
+      "no real CUDA driver (libcuda.so.1) was found in LD_LIBRARY_PATH, the loader's cache or the "
+      "usual folders%s%s; "
       "set TUBE_REAL_DRIVER to its path",
       why.empty() ? "" : "; tried", why.c_str());
   return l.load_error;
@@ -113,7 +119,9 @@ std::string visible_uuids() {
 
 Result<const RealDriver*> load_real_driver() {
   Loaded& l = loaded();
-  if (l.pid != 0 && l.pid != getpid()) return errorf("the real driver was loaded before a fork; start CUDA before or after, not across it");
+  if (l.pid != 0 && l.pid != getpid())
+    return errorf(
+        "the real driver was loaded before a fork; start CUDA before or after, not across it");
   Locked locked(l.lock);
   if (Status s = load_locked(l); !s) return s.error();
   return &l.driver;
@@ -121,7 +129,9 @@ Result<const RealDriver*> load_real_driver() {
 
 Result<const RealDriver*> start_real_driver(const std::string& visible) {
   Loaded& l = loaded();
-  if (l.pid != 0 && l.pid != getpid()) return errorf("the real driver was loaded before a fork; start CUDA before or after, not across it");
+  if (l.pid != 0 && l.pid != getpid())
+    return errorf(
+        "the real driver was loaded before a fork; start CUDA before or after, not across it");
   Locked locked(l.lock);
   if (Status s = load_locked(l); !s) return s.error();
   if (!l.tried_init) {
@@ -130,8 +140,10 @@ Result<const RealDriver*> start_real_driver(const std::string& visible) {
     with_visible_devices(visible, [&] { result = l.driver.init(0); });
     mark_start(StartMark::kDriverStarted);
     if (result != CUDA_SUCCESS) {
-      l.init_error = errorf("cuInit of the real driver %s answers %d; are this program's GPUs (/dev/nvidia*) the proxy's?", l.driver.path.c_str(),
-                            static_cast<int>(result));
+      l.init_error = errorf(
+          "cuInit of the real driver %s answers %d; are this program's GPUs (/dev/nvidia*) the "
+          "proxy's?",
+          l.driver.path.c_str(), static_cast<int>(result));
       l.init_error.code = static_cast<int>(result) + 20000;
     }
   }

@@ -1,8 +1,8 @@
-// The real libcuda.so.1 in this process, loaded only to answer cudart's own validity check (cuda-shim.md section 0): cuInit
-// is called, nothing else; no context, no GPU memory.
+// The real libcuda.so.1 in this process, loaded only to answer cudart's own validity check
+// (cuda-shim.md section 0): cuInit is called, nothing else; no context, no GPU memory.
 //
-// cuInit takes 100 to 210 ms. `tubectl run` sets TUBE_PREINIT=1, which starts it in the background when the program is
-// loaded (preinit.cc); otherwise the first cudart call pays for it.
+// cuInit takes 100 to 210 ms. `tubectl run` sets TUBE_PREINIT=1, which starts it in the background
+// when the program is loaded (preinit.cc); otherwise the first cudart call pays for it.
 #pragma once
 
 #include <string>
@@ -21,9 +21,11 @@ struct RealDriver {
   CUresult (*device_get_uuid)(CUuuid*, CUdevice) = nullptr;
 };
 
-// Loads it (base/driver_file.h says from where), once. The error lists where it was looked for. Any thread; blocks while another thread loads.
+// Loads it (base/driver_file.h says from where), once. The error lists where it was looked for. Any
+// thread; blocks while another thread loads.
 Result<const RealDriver*> load_real_driver();
-// Loads it and calls its cuInit, once, showing it exactly `visible` ("GPU-..,GPU-.."; empty: leave the environment alone).
+// Loads it and calls its cuInit, once, showing it exactly `visible` ("GPU-..,GPU-.."; empty: leave
+// the environment alone).
 Result<const RealDriver*> start_real_driver(const std::string& visible);
 // Until the start that TUBE_PREINIT asked for is over, some seconds at most; for exit handlers.
 void wait_for_early_start();

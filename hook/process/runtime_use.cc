@@ -24,15 +24,21 @@ bool read_at(int fd, void* to, uint64_t bytes, uint64_t offset) {
 bool has_compiled_kernels(const char* path) {
   UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
   Elf64_Ehdr header;
-  if (!file.valid() || !read_at(file.get(), &header, sizeof header, 0) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return true;
-  if (header.e_shnum == 0 || header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) return true;
+  if (!file.valid() || !read_at(file.get(), &header, sizeof header, 0) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+    return true;
+  if (header.e_shnum == 0 || header.e_shentsize != sizeof(Elf64_Shdr) ||
+      header.e_shstrndx >= header.e_shnum)
+    return true;
   std::vector<Elf64_Shdr> sections(header.e_shnum);
-  if (!read_at(file.get(), sections.data(), sections.size() * sizeof(Elf64_Shdr), header.e_shoff)) return true;
+  if (!read_at(file.get(), sections.data(), sections.size() * sizeof(Elf64_Shdr), header.e_shoff))
+    return true;
   const Elf64_Shdr& names = sections[header.e_shstrndx];
   if (names.sh_size > kMostNames) return true;
   std::string text(names.sh_size, '\0');
   if (!read_at(file.get(), text.data(), text.size(), names.sh_offset)) return true;
-  return memmem(text.data(), text.size(), ".nv_fatbin", sizeof ".nv_fatbin") != nullptr;  // its NUL included
+  return memmem(text.data(), text.size(), ".nv_fatbin", sizeof ".nv_fatbin") !=
+         nullptr;  // its NUL included
 }
 
 // Libraries of the system hold none; there are many of them.
@@ -40,7 +46,8 @@ bool of_the_system(const char* path) {
   const char* slash = std::strrchr(path, '/');
   const char* name = slash == nullptr ? path : slash + 1;
   for (const char* known :
-       {"libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "ld-linux", "libstdc++.so", "libgcc_s.so", "libcuda.so", "linux-vdso"}) {
+       {"libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "ld-linux", "libstdc++.so",
+        "libgcc_s.so", "libcuda.so", "linux-vdso"}) {
     if (std::strncmp(name, known, std::strlen(known)) == 0) return true;
   }
   return false;
@@ -49,14 +56,18 @@ bool of_the_system(const char* path) {
 bool needs_the_driver(const dl_phdr_info& program) {
   const ElfW(Dyn)* dynamic = nullptr;
   for (int i = 0; i < program.dlpi_phnum; ++i) {
-    if (program.dlpi_phdr[i].p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(program.dlpi_addr + program.dlpi_phdr[i].p_vaddr);
+    if (program.dlpi_phdr[i].p_type == PT_DYNAMIC)
+      dynamic =
+          reinterpret_cast<const ElfW(Dyn)*>(program.dlpi_addr + program.dlpi_phdr[i].p_vaddr);
   }
   const char* strings = nullptr;
   for (const ElfW(Dyn)* d = dynamic; d != nullptr && d->d_tag != DT_NULL; ++d) {
-    if (d->d_tag == DT_STRTAB) strings = reinterpret_cast<const char*>(d->d_un.d_ptr);  // glibc has made it an address
+    if (d->d_tag == DT_STRTAB)
+      strings = reinterpret_cast<const char*>(d->d_un.d_ptr);  // glibc has made it an address
   }
   for (const ElfW(Dyn)* d = dynamic; strings != nullptr && d->d_tag != DT_NULL; ++d) {
-    if (d->d_tag == DT_NEEDED && std::strncmp(strings + d->d_un.d_val, "libcuda.so", 10) == 0) return true;
+    if (d->d_tag == DT_NEEDED && std::strncmp(strings + d->d_un.d_val, "libcuda.so", 10) == 0)
+      return true;
   }
   return false;
 }
@@ -73,7 +84,8 @@ int look(dl_phdr_info* info, size_t, void* context) {
     search.first = false;
     search.needs_driver = needs_the_driver(*info);
     search.files.push_back("/proc/self/exe");
-  } else if (info->dlpi_name != nullptr && *info->dlpi_name == '/' && !of_the_system(info->dlpi_name)) {
+  } else if (info->dlpi_name != nullptr && *info->dlpi_name == '/' &&
+             !of_the_system(info->dlpi_name)) {
     search.files.push_back(info->dlpi_name);
   }
   return 0;

@@ -1,7 +1,9 @@
-// Where the time of a program's start goes: TUBE_TRACE_START=FILE appends one JSON line to the file when the program exits.
+// Where the time of a program's start goes: TUBE_TRACE_START=FILE appends one JSON line to the file
+// when the program exits.
 //
-// A mark is the monotonic time at which something happened for the first time; bench/coldstart reads them next to the
-// program's own stamps. The counts are of the whole run. Off, each of these costs one load. Any thread.
+// A mark is the monotonic time at which something happened for the first time; bench/coldstart
+// reads them next to the program's own stamps. The counts are of the whole run. Off, each of these
+// costs one load. Any thread.
 #pragma once
 
 #include <atomic>
@@ -68,7 +70,9 @@ inline void tally(Tally what, uint64_t amount = 1) {
 // Adds the time of its life.
 class TallyTime {
  public:
-  explicit TallyTime(Tally what) : what_(what), begin_(start_trace::on.load(std::memory_order_relaxed) ? start_trace::now_ns() : 0) {}
+  explicit TallyTime(Tally what)
+      : what_(what),
+        begin_(start_trace::on.load(std::memory_order_relaxed) ? start_trace::now_ns() : 0) {}
   ~TallyTime() {
     if (begin_ != 0) start_trace::add(what_, start_trace::now_ns() - begin_);
   }

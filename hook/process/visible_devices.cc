@@ -15,7 +15,9 @@ constexpr uint32_t kNoDevice = ~0u;
 
 constexpr size_t kUuidText = 40;  // what comes behind a whole UUID does not count
 
-bool names_uuid(const std::string& entry) { return entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0; }
+bool names_uuid(const std::string& entry) {
+  return entry.rfind("GPU-", 0) == 0 || entry.rfind("MIG-", 0) == 0;
+}
 
 // The driver takes the UUID of an undivided GPU behind "MIG-" too (H200, 13.0).
 uint32_t by_uuid(const std::string& entry, const info::DeviceInfo* devices, uint32_t count) {
@@ -41,12 +43,14 @@ uint32_t by_ordinal(const std::string& entry, uint32_t count, const uint32_t* or
 }
 
 // The proxy's order is the driver's, fastest first, unless it was started with --gpus.
-bool order_devices(const char* by, const info::DeviceInfo* devices, uint32_t count, uint32_t* order) {
+bool order_devices(const char* by, const info::DeviceInfo* devices, uint32_t count,
+                   uint32_t* order) {
   for (uint32_t i = 0; i < count; ++i) order[i] = i;
   if (by == nullptr || std::strcmp(by, "FASTEST_FIRST") == 0) return true;
   if (std::strcmp(by, "PCI_BUS_ID") != 0) return false;
   std::stable_sort(order, order + count, [&](uint32_t a, uint32_t b) {
-    return strncasecmp(devices[a].pci_bus_id, devices[b].pci_bus_id, sizeof devices[a].pci_bus_id) < 0;
+    return strncasecmp(devices[a].pci_bus_id, devices[b].pci_bus_id, sizeof devices[a].pci_bus_id) <
+           0;
   });
   return true;
 }
@@ -59,11 +63,13 @@ std::string trimmed(const std::string& s) {
 }  // namespace
 
 void format_uuid(const uint8_t u[16], char out[41]) {
-  std::snprintf(out, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7],
-                u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+  std::snprintf(out, 41, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+                u[13], u[14], u[15]);
 }
 
-uint32_t choose_visible_devices(const char* text, const char* order_by, const info::DeviceInfo* devices, uint32_t count, uint32_t* chosen) {
+uint32_t choose_visible_devices(const char* text, const char* order_by,
+                                const info::DeviceInfo* devices, uint32_t count, uint32_t* chosen) {
   uint32_t order[info::kMaxDevices];
   if (!order_devices(order_by, devices, count, order)) return kBadVisibleDevices;
   if (text == nullptr) {
@@ -71,13 +77,15 @@ uint32_t choose_visible_devices(const char* text, const char* order_by, const in
     return count;
   }
   const std::string list = text;
-  const bool uuids = names_uuid(trimmed(list));  // of the first entry: the list ends where the kind changes
+  const bool uuids =
+      names_uuid(trimmed(list));  // of the first entry: the list ends where the kind changes
   uint32_t n = 0;
   for (size_t at = 0; at <= list.size();) {
     const size_t comma = list.find(',', at) == std::string::npos ? list.size() : list.find(',', at);
     const std::string entry = trimmed(list.substr(at, comma - at));
     if (uuids != names_uuid(entry)) break;
-    const uint32_t device = uuids ? by_uuid(entry, devices, count) : by_ordinal(entry, count, order);
+    const uint32_t device =
+        uuids ? by_uuid(entry, devices, count) : by_ordinal(entry, count, order);
     if (device == kNoDevice) break;
     for (uint32_t i = 0; i < n; ++i) {
       if (chosen[i] == device) return kBadVisibleDevices;

@@ -2,8 +2,9 @@
 
 chapter("device")
 call("cuDeviceGet", "cuDeviceGetCount", "cuDeviceGetName", "cuDeviceGetUuid_v2", "cuDeviceGetLuid",
-     "cuDeviceGetAttribute", "cuDeviceGetProperties", "cuDeviceComputeCapability", "cuDeviceGetByPCIBusId",
-     "cuDeviceGetPCIBusId", "cuDeviceCanAccessPeer", "cuDeviceGetP2PAttribute", "cuDeviceGetTexture1DLinearMaxWidth",
+     "cuDeviceGetAttribute", "cuDeviceGetProperties", "cuDeviceComputeCapability",
+     "cuDeviceGetByPCIBusId", "cuDeviceGetPCIBusId", "cuDeviceCanAccessPeer",
+     "cuDeviceGetP2PAttribute", "cuDeviceGetTexture1DLinearMaxWidth",
      "cuDeviceGetExecAffinitySupport", lane="local", needs="init")
 call("cuDeviceTotalMem_v2", lane="local", needs="nothing")  # sets 0 before cuInit
 call("cuDeviceGetUuid", alias_of="cuDeviceGetUuid_v2")

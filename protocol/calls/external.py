@@ -1,4 +1,5 @@
-"""Memory and semaphores of other APIs, and what a device may or may not have: RDMA flushes, decompression, multicast."""
+"""Memory and semaphores of other APIs, and what a device may or may not have: RDMA flushes,
+decompression, multicast."""
 
 chapter("external objects")
 call("cuImportExternalMemory", lane="local", uses="tubeImportExternalMemory")
@@ -6,26 +7,34 @@ call("cuExternalMemoryGetMappedBuffer", lane="local", uses="tubeExternalBuffer")
 call("cuExternalMemoryGetMappedMipmappedArray", lane="local", uses="tubeExternalArray")
 call("cuDestroyExternalMemory", lane="local", uses="tubeDestroyExternal")
 call("cuImportExternalSemaphore", lane="local", uses="tubeImportExternalSemaphore")
-call("cuSignalExternalSemaphoresAsync", "cuWaitExternalSemaphoresAsync", lane="local", uses="tubeExternalSemaphores")
+call("cuSignalExternalSemaphoresAsync", "cuWaitExternalSemaphoresAsync", lane="local",
+     uses="tubeExternalSemaphores")
 call("cuDestroyExternalSemaphore", lane="local", uses="tubeDestroyExternal")
 # the descriptor travels as FdMessage `token`; the driver has it when the answer is SUCCESS
-message("tubeImportExternalMemory", "reply", memory="id", type="u32", flags="u32", size="u64", token="u64")
-message("tubeImportExternalSemaphore", "reply", semaphore="id", type="u32", flags="u32", token="u64")
+message("tubeImportExternalMemory", "reply", memory="id", type="u32", flags="u32", size="u64",
+        token="u64")
+message("tubeImportExternalSemaphore", "reply", semaphore="id", type="u32", flags="u32",
+        token="u64")
 # a buffer's address is the driver's choice, outside the windows
-message("tubeExternalBuffer", "reply", memory="id", offset="u64", size="u64", reply=dict(dptr="u64"))
+message("tubeExternalBuffer", "reply", memory="id", offset="u64", size="u64",
+        reply=dict(dptr="u64"))
 message("tubeExternalFree", "reply", dptr="u64")
-message("tubeExternalArray", "reply", memory="id", array="id", offset="u64", extent="u64[3]", format="u32", channels="u32", flags="u32", levels="u32")
+message("tubeExternalArray", "reply", memory="id", array="id", offset="u64", extent="u64[3]",
+        format="u32", channels="u32", flags="u32", levels="u32")
 message("tubeDestroyExternal", "reply", object="id", semaphore="u32")
 # wait 0: signals. semaphores: array of ids; params: as many of the driver's structs for that
-message("tubeExternalSemaphores", "reply", stream="id", wait="u32", semaphores="blob", params="blob")
+message("tubeExternalSemaphores", "reply", stream="id", wait="u32", semaphores="blob",
+        params="blob")
 
 chapter("device features")
 call("cuFlushGPUDirectRDMAWrites", lane="reply")
-call("cuDeviceGetHostAtomicCapabilities", "cuDeviceGetP2PAtomicCapabilities", lane="local", needs="init", uses="tubeAtomicCapabilities")
-message("tubeAtomicCapabilities", "reply", device="i32", peer="i32", operations="blob", reply=dict(capabilities="blob"))
+call("cuDeviceGetHostAtomicCapabilities", "cuDeviceGetP2PAtomicCapabilities", lane="local",
+     needs="init", uses="tubeAtomicCapabilities")
+message("tubeAtomicCapabilities", "reply", device="i32", peer="i32", operations="blob",
+        reply=dict(capabilities="blob"))
 # the attributes say 0: there are no multicast objects and no decompression engine
-call("cuMulticastCreate", "cuMulticastAddDevice", "cuMulticastBindMem", "cuMulticastBindAddr", "cuMulticastUnbind",
-     "cuMulticastGetGranularity", lane="local", needs="init")
+call("cuMulticastCreate", "cuMulticastAddDevice", "cuMulticastBindMem", "cuMulticastBindAddr",
+     "cuMulticastUnbind", "cuMulticastGetGranularity", lane="local", needs="init")
 call("cuMemBatchDecompressAsync", lane="local")
 
 chapter("memory")

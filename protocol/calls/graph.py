@@ -1,4 +1,5 @@
-"""Graphs. Nodes get proxy-made ids (the driver makes them, also by capture), so asking twice gives the same handle."""
+"""Graphs. Nodes get proxy-made ids (the driver makes them, also by capture), so asking twice gives
+the same handle."""
 
 chapter("graph")
 opaque("CUgraphEdgeData", 8)
@@ -16,16 +17,24 @@ call("cuGraphAddDependencies", "cuGraphRemoveDependencies", lane="reply", **_EDG
 call("cuGraphAddDependencies_v2", "cuGraphRemoveDependencies_v2", lane="reply",
      edgeData=nullable(array_in("numDependencies")), **_EDGES)
 call("cuGraphGetNodes", lane="reply", nodes=nullable(array_out("numNodes")), numNodes=inout())
-call("cuGraphGetRootNodes", lane="reply", rootNodes=nullable(array_out("numRootNodes")), numRootNodes=inout())
-_ENDS = {"from": nullable(array_out("numEdges", max=512)), "to": nullable(array_out("numEdges", max=512))}
+call("cuGraphGetRootNodes", lane="reply", rootNodes=nullable(array_out("numRootNodes")),
+     numRootNodes=inout())
+_ENDS = {
+    "from": nullable(array_out("numEdges", max=512)),
+    "to": nullable(array_out("numEdges", max=512))
+}
 call("cuGraphGetEdges", lane="reply", numEdges=inout(), **_ENDS)
-call("cuGraphGetEdges_v2", lane="reply", numEdges=inout(), edgeData=nullable(array_out("numEdges", max=512)), **_ENDS)
-call("cuGraphNodeGetDependencies", lane="reply", dependencies=nullable(array_out("numDependencies")), numDependencies=inout())
-call("cuGraphNodeGetDependencies_v2", lane="reply", dependencies=nullable(array_out("numDependencies", max=512)),
+call("cuGraphGetEdges_v2", lane="reply", numEdges=inout(),
+     edgeData=nullable(array_out("numEdges", max=512)), **_ENDS)
+call("cuGraphNodeGetDependencies", lane="reply",
+     dependencies=nullable(array_out("numDependencies")), numDependencies=inout())
+call("cuGraphNodeGetDependencies_v2", lane="reply",
+     dependencies=nullable(array_out("numDependencies", max=512)),
      edgeData=nullable(array_out("numDependencies", max=512)), numDependencies=inout())
-call("cuGraphNodeGetDependentNodes", lane="reply", dependentNodes=nullable(array_out("numDependentNodes")),
-     numDependentNodes=inout())
-call("cuGraphNodeGetDependentNodes_v2", lane="reply", dependentNodes=nullable(array_out("numDependentNodes", max=512)),
+call("cuGraphNodeGetDependentNodes", lane="reply",
+     dependentNodes=nullable(array_out("numDependentNodes")), numDependentNodes=inout())
+call("cuGraphNodeGetDependentNodes_v2", lane="reply",
+     dependentNodes=nullable(array_out("numDependentNodes", max=512)),
      edgeData=nullable(array_out("numDependentNodes", max=512)), numDependentNodes=inout())
 
 opaque("CUkernelNodeAttrValue", 64)
@@ -34,40 +43,53 @@ call("cuGraphKernelNodeGetAttribute", lane="reply", value_out=out(check="check_n
 call("cuGraphKernelNodeCopyAttributes", lane="reply")
 
 # Parameters hold pointers to kernel arguments or host memory: packed by hand into messages.
-call("cuGraphAddKernelNode", "cuGraphAddKernelNode_v2", "cuGraphKernelNodeSetParams", "cuGraphKernelNodeSetParams_v2",
-     "cuGraphExecKernelNodeSetParams", "cuGraphExecKernelNodeSetParams_v2", lane="local", uses="tubeGraphKernelNode")
-call("cuGraphAddMemcpyNode", "cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams", lane="local", uses="tubeGraphCopyNode")
-call("cuGraphAddMemsetNode", "cuGraphMemsetNodeSetParams", "cuGraphExecMemsetNodeSetParams", lane="local", uses="tubeGraphMemsetNode")
-call("cuGraphAddNode", "cuGraphAddNode_v2", "cuGraphNodeSetParams", "cuGraphExecNodeSetParams", lane="local",
-     uses="tubeGraphKernelNode tubeGraphCopyNode tubeGraphMemsetNode tubeGraphNode")
-call("cuGraphAddEmptyNode", "cuGraphAddChildGraphNode", "cuGraphAddHostNode", "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams",
-     "cuGraphAddEventWaitNode", "cuGraphEventWaitNodeSetEvent", "cuGraphExecEventWaitNodeSetEvent", "cuGraphAddEventRecordNode",
-     "cuGraphEventRecordNodeSetEvent", "cuGraphExecEventRecordNodeSetEvent", "cuGraphAddBatchMemOpNode",
-     "cuGraphBatchMemOpNodeSetParams", "cuGraphExecBatchMemOpNodeSetParams", "cuGraphAddMemAllocNode", "cuGraphAddMemFreeNode",
-     "cuGraphExecChildGraphNodeSetParams", lane="local", uses="tubeGraphNode")
-call("cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2", "cuGraphMemcpyNodeGetParams", "cuGraphMemsetNodeGetParams",
-     "cuGraphHostNodeGetParams", "cuGraphChildGraphNodeGetGraph", "cuGraphEventRecordNodeGetEvent", "cuGraphEventWaitNodeGetEvent",
-     "cuGraphBatchMemOpNodeGetParams", "cuGraphMemAllocNodeGetParams", "cuGraphMemFreeNodeGetParams", lane="local",
-     uses="tubeGraphNodeGet")
+call("cuGraphAddKernelNode", "cuGraphAddKernelNode_v2", "cuGraphKernelNodeSetParams",
+     "cuGraphKernelNodeSetParams_v2", "cuGraphExecKernelNodeSetParams",
+     "cuGraphExecKernelNodeSetParams_v2", lane="local", uses="tubeGraphKernelNode")
+call("cuGraphAddMemcpyNode", "cuGraphMemcpyNodeSetParams", "cuGraphExecMemcpyNodeSetParams",
+     lane="local", uses="tubeGraphCopyNode")
+call("cuGraphAddMemsetNode", "cuGraphMemsetNodeSetParams", "cuGraphExecMemsetNodeSetParams",
+     lane="local", uses="tubeGraphMemsetNode")
+call("cuGraphAddNode", "cuGraphAddNode_v2", "cuGraphNodeSetParams", "cuGraphExecNodeSetParams",
+     lane="local", uses="tubeGraphKernelNode tubeGraphCopyNode tubeGraphMemsetNode tubeGraphNode")
+call("cuGraphAddEmptyNode", "cuGraphAddChildGraphNode", "cuGraphAddHostNode",
+     "cuGraphHostNodeSetParams", "cuGraphExecHostNodeSetParams", "cuGraphAddEventWaitNode",
+     "cuGraphEventWaitNodeSetEvent", "cuGraphExecEventWaitNodeSetEvent",
+     "cuGraphAddEventRecordNode", "cuGraphEventRecordNodeSetEvent",
+     "cuGraphExecEventRecordNodeSetEvent", "cuGraphAddBatchMemOpNode",
+     "cuGraphBatchMemOpNodeSetParams", "cuGraphExecBatchMemOpNodeSetParams",
+     "cuGraphAddMemAllocNode", "cuGraphAddMemFreeNode", "cuGraphExecChildGraphNodeSetParams",
+     lane="local", uses="tubeGraphNode")
+call("cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2", "cuGraphMemcpyNodeGetParams",
+     "cuGraphMemsetNodeGetParams", "cuGraphHostNodeGetParams", "cuGraphChildGraphNodeGetGraph",
+     "cuGraphEventRecordNodeGetEvent", "cuGraphEventWaitNodeGetEvent",
+     "cuGraphBatchMemOpNodeGetParams", "cuGraphMemAllocNodeGetParams",
+     "cuGraphMemFreeNodeGetParams", lane="local", uses="tubeGraphNodeGet")
 
-absent("cuGraphAddExternalSemaphoresSignalNode", "cuGraphAddExternalSemaphoresWaitNode", "cuGraphExternalSemaphoresSignalNodeGetParams",
+absent("cuGraphAddExternalSemaphoresSignalNode", "cuGraphAddExternalSemaphoresWaitNode",
+       "cuGraphExternalSemaphoresSignalNodeGetParams",
        "cuGraphExternalSemaphoresSignalNodeSetParams", "cuGraphExternalSemaphoresWaitNodeGetParams",
-       "cuGraphExternalSemaphoresWaitNodeSetParams", "cuGraphExecExternalSemaphoresSignalNodeSetParams",
-       "cuGraphExecExternalSemaphoresWaitNodeSetParams", why="semaphores of graphics libraries cannot cross a process boundary")
+       "cuGraphExternalSemaphoresWaitNodeSetParams",
+       "cuGraphExecExternalSemaphoresSignalNodeSetParams",
+       "cuGraphExecExternalSemaphoresWaitNodeSetParams",
+       why="semaphores of graphics libraries cannot cross a process boundary")
 
 chapter("user object")
 call("cuUserObjectCreate", lane="local", needs="init", uses="tubeUserObjectCreate")
-call("cuUserObjectRetain", "cuUserObjectRelease", lane="local", needs="init", uses="tubeUserObjectCount")
-call("cuGraphRetainUserObject", "cuGraphReleaseUserObject", lane="local", needs="init", uses="tubeUserObjectCount")
+call("cuUserObjectRetain", "cuUserObjectRelease", lane="local", needs="init",
+     uses="tubeUserObjectCount")
+call("cuGraphRetainUserObject", "cuGraphReleaseUserObject", lane="local", needs="init",
+     uses="tubeUserObjectCount")
 
 chapter("graph memory")
-call("cuDeviceGetGraphMemAttribute", "cuDeviceSetGraphMemAttribute", "cuDeviceGraphMemTrim", lane="local", needs="init",
-     uses="tubeGraphMemory")
+call("cuDeviceGetGraphMemAttribute", "cuDeviceSetGraphMemAttribute", "cuDeviceGraphMemTrim",
+     lane="local", needs="init", uses="tubeGraphMemory")
 
 chapter("graph execution")
-call("cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate_v2", "cuGraphInstantiateWithParams", lane="local",
-     uses="tubeGraphInstantiate tubeGraphSteps")
-call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local", uses="tubeGraphExecUpdate tubeGraphSteps")
+call("cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate_v2",
+     "cuGraphInstantiateWithParams", lane="local", uses="tubeGraphInstantiate tubeGraphSteps")
+call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local",
+     uses="tubeGraphExecUpdate tubeGraphSteps")
 call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated")
 call("cuGraphExecGetFlags", lane="reply", flags=out())
 call("cuGraphUpload", lane="hand", handler="generated")

@@ -1,7 +1,8 @@
 """Start, errors, versions, entry points."""
 
 chapter("init")
-call("cuInit", "cuDriverGetVersion", "cuGetProcAddress", "cuGetProcAddress_v2", "cuGetErrorName", "cuGetErrorString",
-     "cuGetExportTable", lane="local", needs="nothing")
+call("cuInit", "cuDriverGetVersion", "cuGetProcAddress", "cuGetProcAddress_v2", "cuGetErrorName",
+     "cuGetErrorString", "cuGetExportTable", lane="local", needs="nothing")
 call("cuModuleGetLoadingMode", lane="local", needs="init")
-call("cuProfilerStart", "cuProfilerStop", lane="local", needs="init")  # the profiler sees the function process, not the GPU
+call("cuProfilerStart", "cuProfilerStop", lane="local",
+     needs="init")  # the profiler sees the function process, not the GPU

@@ -1,4 +1,5 @@
-"""IPC: memory and events of another process. Between functions of one proxy opening is an alias (proxy/memory/memory_shares.h, proxy/memory/imports.h)."""
+"""IPC: memory and events of another process. Between functions of one proxy opening is an alias
+(proxy/memory/memory_shares.h, proxy/memory/imports.h)."""
 
 chapter("ipc")
 call("cuIpcGetMemHandle", lane="local", uses="tubeIpcGetMem")

@@ -9,32 +9,40 @@ call("cuMemFreeHost", lane="local", needs="init", uses="tubePinnedFree")
 call("cuMemHostGetDevicePointer_v2", "cuMemHostGetFlags", lane="local")
 call("cuMemGetInfo_v2", lane="local", uses="tubeMemGetInfo")
 call("cuMemGetAddressRange_v2", lane="local")
-call("cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local", needs="init")
+call("cuPointerGetAttribute", "cuPointerGetAttributes", "cuPointerSetAttribute", lane="local",
+     needs="init")
 call("cuMemHostRegister_v2", lane="local", uses="tubeHostRegister")
 call("cuMemHostUnregister", lane="local", needs="handle", uses="tubeHostUnregister")
 call("cuMemHostRegister", alias_of="cuMemHostRegister_v2")
 
 chapter("managed memory")
-# pinned memory by another name: it never moves, so advice and prefetches are remembered and answered here
+# pinned memory by another name: it never moves, so advice and prefetches are remembered and
+# answered here
 call("cuMemAllocManaged", lane="local", uses="tubePinnedAlloc")
-call("cuMemAdvise", "cuMemAdvise_v2", "cuMemPrefetchAsync", "cuMemPrefetchAsync_v2", "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync",
-     "cuMemDiscardAndPrefetchBatchAsync", "cuMemRangeGetAttribute", "cuMemRangeGetAttributes", "cuStreamAttachMemAsync", lane="local")
+call("cuMemAdvise", "cuMemAdvise_v2", "cuMemPrefetchAsync", "cuMemPrefetchAsync_v2",
+     "cuMemPrefetchBatchAsync", "cuMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync",
+     "cuMemRangeGetAttribute", "cuMemRangeGetAttributes", "cuStreamAttachMemAsync", lane="local")
 
 chapter("memory pool")
 # emulated by the hook over tubeMemAlloc: the driver's pool hands out addresses outside the windows
 call("cuMemAllocAsync", "cuMemAllocFromPoolAsync", lane="local", uses="tubeMemAlloc")
 call("cuMemFreeAsync", lane="local", uses="tubeMemFreeAsync")
-call("cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", lane="local", needs="init")
-call("cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolSetAttribute", "cuMemPoolGetAttribute",
-     "cuMemPoolSetAccess", "cuMemPoolGetAccess", lane="local", needs="init")
+call("cuDeviceGetDefaultMemPool", "cuDeviceGetMemPool", "cuDeviceSetMemPool", lane="local",
+     needs="init")
+call("cuMemPoolCreate", "cuMemPoolDestroy", "cuMemPoolTrimTo", "cuMemPoolSetAttribute",
+     "cuMemPoolGetAttribute", "cuMemPoolSetAccess", "cuMemPoolGetAccess", lane="local",
+     needs="init")
 call("cuMemGetDefaultMemPool", "cuMemGetMemPool", "cuMemSetMemPool", lane="local", needs="init")
-# a pool travels as a sealed memory file of the hook's, an allocation of it as the handle of its memory
-call("cuMemPoolExportToShareableHandle", "cuMemPoolImportFromShareableHandle", lane="local", needs="init")
+# a pool travels as a sealed memory file of the hook's, an allocation of it as the handle of its
+# memory
+call("cuMemPoolExportToShareableHandle", "cuMemPoolImportFromShareableHandle", lane="local",
+     needs="init")
 call("cuMemPoolExportPointer", lane="local", uses="tubeIpcGetMem")
 call("cuMemPoolImportPointer", lane="local", uses="tubeIpcOpenMem tubeIpcCloseMem")
 
 chapter("virtual memory")
-# No context needed. Locations name devices: the hook turns its ordinals into the proxy's in the bytes it sends.
+# No context needed. Locations name devices: the hook turns its ordinals into the proxy's in the
+# bytes it sends.
 opaque("CUmemAllocationProp", 32)
 opaque("CUmemAccessDesc", 12)
 opaque("CUmemLocation", 8)

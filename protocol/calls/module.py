@@ -1,16 +1,19 @@
 """Modules, libraries, kernels, the linker."""
 
 chapter("module")
-call("cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary", lane="local", uses="tubeLoadImage")
+call("cuModuleLoad", "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleLoadFatBinary",
+     lane="local", uses="tubeLoadImage")
 call("cuLibraryLoadData", "cuLibraryLoadFromFile", lane="local", needs="init", uses="tubeLoadImage")
 call("cuModuleUnload", lane="local", uses="tubeUnload")
 call("cuLibraryUnload", lane="local", needs="init", uses="tubeUnload")
 call("cuModuleGetFunction", lane="local", uses="tubeGetKernel")
 call("cuLibraryGetKernel", lane="local", needs="init", uses="tubeGetKernel")
 call("cuModuleGetFunctionCount", "cuModuleEnumerateFunctions", lane="local", uses="tubeListKernels")
-call("cuLibraryGetKernelCount", "cuLibraryEnumerateKernels", lane="local", needs="init", uses="tubeListKernels")
+call("cuLibraryGetKernelCount", "cuLibraryEnumerateKernels", lane="local", needs="init",
+     uses="tubeListKernels")
 call("cuModuleGetGlobal_v2", lane="local", uses="tubeGetGlobal")
-call("cuLibraryGetGlobal", lane="local", needs="context", uses="tubeGetGlobal")  # of the current context's copy
+call("cuLibraryGetGlobal", lane="local", needs="context",
+     uses="tubeGetGlobal")  # of the current context's copy
 call("cuLibraryGetModule", lane="local", needs="context")
 call("cuLibraryGetUnifiedFunction", lane="local", needs="init")
 call("cuLibraryGetManaged", lane="local", needs="init", uses="tubeGetManaged")
@@ -26,10 +29,11 @@ call("cuFuncSetAttribute", lane="local", uses="tubeKernelSetAttribute")
 call("cuKernelSetAttribute", lane="local", needs="init", uses="tubeKernelSetAttribute")
 call("cuFuncSetCacheConfig", lane="local", uses="tubeKernelSetCacheConfig")
 call("cuKernelSetCacheConfig", lane="local", needs="init", uses="tubeKernelSetCacheConfig")
-call("cuOccupancyMaxActiveBlocksPerMultiprocessor", "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-     "cuOccupancyMaxPotentialBlockSize", "cuOccupancyMaxPotentialBlockSizeWithFlags",
-     "cuOccupancyAvailableDynamicSMemPerBlock", "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialClusterSize",
-     lane="local", needs="context", uses="tubeOccupancy")
+call("cuOccupancyMaxActiveBlocksPerMultiprocessor",
+     "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "cuOccupancyMaxPotentialBlockSize",
+     "cuOccupancyMaxPotentialBlockSizeWithFlags", "cuOccupancyAvailableDynamicSMemPerBlock",
+     "cuOccupancyMaxActiveClusters", "cuOccupancyMaxPotentialClusterSize", lane="local",
+     needs="context", uses="tubeOccupancy")
 
 chapter("link")
 # the hook gathers the inputs; cuLinkComplete is one message
@@ -40,8 +44,10 @@ call("cuLinkAddData", alias_of="cuLinkAddData_v2")
 call("cuLinkAddFile", alias_of="cuLinkAddFile_v2")
 
 chapter("launch")
-call("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", lane="local", uses="tubeLaunch")
+call("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", lane="local",
+     uses="tubeLaunch")
 # the launch interface of CUDA 3: settings in the hook, then an ordinary launch
-call("cuFuncSetBlockShape", "cuFuncSetSharedSize", "cuParamSetSize", "cuParamSeti", "cuParamSetf", "cuParamSetv", "cuParamSetTexRef",
-     lane="local")
-call("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuLaunchCooperativeKernelMultiDevice", lane="local", uses="tubeLaunch")
+call("cuFuncSetBlockShape", "cuFuncSetSharedSize", "cuParamSetSize", "cuParamSeti", "cuParamSetf",
+     "cuParamSetv", "cuParamSetTexRef", lane="local")
+call("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync", "cuLaunchCooperativeKernelMultiDevice",
+     lane="local", uses="tubeLaunch")

@@ -1,12 +1,13 @@
 """Streams, capture state, stream memory operations."""
 
 chapter("stream")
-call("cuStreamCreate", lane="local", needs="nothing", uses="tubeStreamCreate")  # NULL is refused before all else
+call("cuStreamCreate", lane="local", needs="nothing",
+     uses="tubeStreamCreate")  # NULL is refused before all else
 call("cuStreamCreateWithPriority", lane="local", uses="tubeStreamCreate")
 call("cuStreamDestroy_v2", lane="local", uses="tubeStreamDestroy")
 call("cuStreamDestroy", alias_of="cuStreamDestroy_v2")
-call("cuStreamGetPriority", "cuStreamGetFlags", "cuStreamGetId", "cuStreamGetCtx", "cuStreamGetCtx_v2", "cuStreamGetGreenCtx",
-     "cuStreamGetDevice", lane="local")
+call("cuStreamGetPriority", "cuStreamGetFlags", "cuStreamGetId", "cuStreamGetCtx",
+     "cuStreamGetCtx_v2", "cuStreamGetGreenCtx", "cuStreamGetDevice", lane="local")
 call("cuStreamQuery", "cuStreamSynchronize", lane="local", uses="tubeSignal")
 call("cuStreamWaitEvent", lane="local", uses="tubeStreamWaitEvent")
 call("cuStreamAddCallback", "cuLaunchHostFunc", lane="local", uses="tubeHostFunc")
@@ -22,14 +23,17 @@ call("cuStreamWriteValue64_v2", lane="hand", addr=address(8, write=True), handle
 call("cuStreamWaitValue32_v2", lane="hand", addr=address(4))
 call("cuStreamWaitValue64_v2", lane="hand", addr=address(8))
 opaque("CUstreamBatchMemOpParams", 48)
-call("cuStreamBatchMemOp_v2", lane="hand", handler="generated", paramArray=array_in("count", max=256, check="check_mem_ops"))
+call("cuStreamBatchMemOp_v2", lane="hand", handler="generated",
+     paramArray=array_in("count", max=256, check="check_mem_ops"))
 # As from every driver that reports attribute 92 as 0: CUDA_ERROR_NOT_SUPPORTED.
-call("cuStreamWriteValue32", "cuStreamWriteValue64", "cuStreamWaitValue32", "cuStreamWaitValue64", "cuStreamBatchMemOp", lane="local")
+call("cuStreamWriteValue32", "cuStreamWriteValue64", "cuStreamWaitValue32", "cuStreamWaitValue64",
+     "cuStreamBatchMemOp", lane="local")
 
 chapter("capture")
 call("cuStreamIsCapturing", lane="local")
 call("cuThreadExchangeStreamCaptureMode", lane="local", needs="init")
-call("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3", lane="local", uses="tubeCaptureInfo")
+call("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", "cuStreamGetCaptureInfo_v3",
+     lane="local", uses="tubeCaptureInfo")
 # the proxy captures in relaxed mode whatever `mode` says; the hook enforces the stricter modes
 call("cuStreamBeginCapture_v2", lane="hand")
 call("cuStreamBeginCapture", lane="local", uses="cuStreamBeginCapture_v2")

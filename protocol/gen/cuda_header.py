@@ -1,11 +1,14 @@
-"""Reads the toolkit's headers: every driver-API function with its parameters, ABI versions and per-thread forms.
+"""Reads the toolkit's headers: every driver-API function with its parameters, ABI versions and
+per-thread forms.
 
-load(cuda_home) -> Api. Nothing about a call is written down here: names and signatures come from cuda.h and
-cudaProfiler.h, versions from the PFN_ typedefs of cudaTypedefs.h. The headers are read the way a compiler with
-__CUDA_API_VERSION_INTERNAL set would: a macro such as `#define cuMemAlloc cuMemAlloc_v2` renames the declarations
-that follow it until its #undef, so every ABI ends up under the name that libcuda.so.1 exports.
+load(cuda_home) -> Api. Nothing about a call is written down here: names and signatures come from
+cuda.h and cudaProfiler.h, versions from the PFN_ typedefs of cudaTypedefs.h. The headers are read
+the way a compiler with __CUDA_API_VERSION_INTERNAL set would: a macro such as `#define cuMemAlloc
+cuMemAlloc_v2` renames the declarations that follow it until its #undef, so every ABI ends up under
+the name that libcuda.so.1 exports.
 
-exported_names(path) lists the dynamic symbols of an ELF library (the toolkit's stub) without needing binutils.
+exported_names(path) lists the dynamic symbols of an ELF library (the toolkit's stub) without
+needing binutils.
 """
 
 import re
@@ -52,8 +55,9 @@ class Function:
 
 
 class Api:
-    """functions: name -> Function, sorted by name. enums: type names. handles: opaque pointer types.
-    proc_rows: the cuGetProcAddress matrix. version: CUDA_VERSION. error_codes: [(name, number)]."""
+    """functions: name -> Function, sorted by name. enums: type names. handles: opaque pointer
+    types. proc_rows: the cuGetProcAddress matrix. version: CUDA_VERSION. error_codes: [(name,
+    number)]."""
 
     def __init__(self, functions, enums, handles, proc_rows, version, error_codes):
         self.functions = dict(sorted(functions.items()))
@@ -72,18 +76,21 @@ def declare_params(params):
 
 
 def _strip_comments(text):
-    return re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m.group(0).count("\n") or " ", text, flags=re.S)
+    return re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m.group(0).count("\n") or " ", text,
+                  flags=re.S)
 
 
 class _Preprocessor:
-    """Enough of cpp for these headers: conditionals on defined(), and macros that rename cu* functions."""
+    """Enough of cpp for these headers: conditionals on defined(), and macros that rename cu*
+    functions."""
 
     def __init__(self, defined):
         self.defined = set(defined)
         self.renames = {}
 
     def _true(self, expression):
-        text = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda m: str(m.group(1) in self.defined), expression)
+        text = re.sub(r"defined\s*\(?\s*(\w+)\s*\)?", lambda m: str(m.group(1) in self.defined),
+                      expression)
         text = text.replace("&&", " and ").replace("||", " or ")
         text = re.sub(r"!(?!=)", " not ", text)
         text = re.sub(r"\b(?!True\b|False\b|and\b|or\b|not\b)([A-Za-z_]\w*)", "0", text)
@@ -101,11 +108,17 @@ class _Preprocessor:
             live = all(s[0] for s in stack)
             if not m:
                 if live:
-                    out.append(re.sub(r"\bcu[A-Z]\w*", lambda w: self.renames.get(w.group(0), w.group(0)), line))
+                    out.append(
+                        re.sub(r"\bcu[A-Z]\w*", lambda w: self.renames.get(w.group(0), w.group(0)),
+                               line))
                 continue
             word, rest = m.groups()
             if word in ("if", "ifdef", "ifndef"):
-                test = {"if": rest, "ifdef": f"defined({rest})", "ifndef": f"!defined({rest})"}[word]
+                test = {
+                    "if": rest,
+                    "ifdef": f"defined({rest})",
+                    "ifndef": f"!defined({rest})"
+                }[word]
                 taken = live and self._true(test)
                 stack.append([taken, taken, live])
             elif word in ("elif", "else"):
@@ -144,13 +157,15 @@ def _parse_functions(text):
     functions = {}
     for returns, name, params in _FUNCTION.findall(text):
         params = params.strip()
-        parsed = [] if params in ("", "void") else [_parse_param(p, name) for p in params.split(",")]
+        parsed = [] if params in ("",
+                                  "void") else [_parse_param(p, name) for p in params.split(",")]
         functions[name] = Function(name, returns, parsed)
     return functions
 
 
 def _parse_versions(text, functions):
-    """Versions in ascending order map one to one onto name, name_v2, name_v3 ... (cuda-shim facts, section 3)."""
+    """Versions in ascending order map one to one onto name, name_v2, name_v3 ... (cuda-shim facts,
+    section 3)."""
     versions = {}
     for base, version, suffix in re.findall(r"\*\s*PFN_(cu\w+?)_v(\d+)(_ptds|_ptsz)?\s*\)", text):
         versions.setdefault((base, bool(suffix)), set()).add(int(version))
@@ -161,7 +176,9 @@ def _parse_versions(text, functions):
     for key, names in sorted(symbols.items()):
         known = sorted(versions.get(key, ()))
         if len(known) != len(names):
-            raise HeaderError(f"cudaTypedefs.h: {key[0]} has {len(known)} versions but {len(names)} exported ABIs")
+            raise HeaderError(
+                f"cudaTypedefs.h: {key[0]} has {len(known)} versions but {len(names)} exported ABIs"
+            )
         rows += [ProcRow(key[0], v, key[1], name) for v, (_, name) in zip(known, sorted(names))]
     return rows
 
@@ -172,7 +189,8 @@ def load(cuda_home):
     def read(name):
         path = include / name
         if not path.is_file():
-            raise HeaderError(f"{path}: not found; point at the CUDA toolkit with CUDA_HOME=DIR or -Dtoolkit=DIR")
+            raise HeaderError(
+                f"{path}: not found; point at the CUDA toolkit with CUDA_HOME=DIR or -Dtoolkit=DIR")
         return path.read_text(encoding="utf-8", errors="replace")
 
     cpp = _Preprocessor({"__CUDA_API_VERSION_INTERNAL", "__GNUC__", "__LP64__"})
@@ -199,7 +217,9 @@ def exported_names(path):
         raise HeaderError(f"{path}: not a 64-bit little-endian ELF file")
     shoff, = struct.unpack_from("<Q", data, 40)
     shentsize, shnum = struct.unpack_from("<HH", data, 58)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", data, shoff + i * shentsize) for i in range(shnum)]
+    sections = [
+        struct.unpack_from("<IIQQQQIIQQ", data, shoff + i * shentsize) for i in range(shnum)
+    ]
     names = set()
     for _, kind, _, _, offset, size, link, _, _, entry in sections:
         if kind != 11:  # SHT_DYNSYM

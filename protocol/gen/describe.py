@@ -1,19 +1,30 @@
-"""The description language of protocol/calls/*.py, and nothing else: it collects what the files say.
+"""The description language of protocol/calls/*.py, and nothing else: it collects what the files
+say.
 
-  chapter("memory")                                   the chapter that the following entries belong to
-  message(NAME, LANE, field="u32", ..., reply={...})  one of Tube's own messages (calls/internal.py explains)
-  call(NAME, lane=..., param=annotation, ...)         a call of cuda.h; the header gives its parameters
+  chapter("memory")                                   the chapter that the following entries belong
+  to
+  message(NAME, LANE, field="u32", ..., reply={...})  one of Tube's own messages (calls/internal.py
+  explains)
+  call(NAME, lane=..., param=annotation, ...)         a call of cuda.h; the header gives its
+  parameters
   absent(NAME, ..., why="...")                        calls that cannot be had, and the reason
-  opaque(CTYPE, bytes)                                a CUDA struct without pointers and handles travels as it is
+  opaque(CTYPE, bytes)                                a CUDA struct without pointers and handles
+  travels as it is
 
 call() also takes
-  needs="nothing" | "init" | "handle" | "context"     what must be there before the call, else CUDA's own error; by default
-                                                      "handle" for a call that takes an object (its context is known),
-                                                      "context" (a current one) for the others
-  handler="hand"                                      lane post or reply: the proxy's handler is written by hand
-  handler="generated"                                 lane hand: only the hook's body is written by hand
-  alias_of=NAME                                       an older form of the same call; its arguments convert by themselves
-  uses="tubeX tubeY"                                  lane local: Tube's messages it is made of (for the coverage page)
+  needs="nothing" | "init" | "handle" | "context"     what must be there before the call, else
+  CUDA's own error; by default
+                                                      "handle" for a call that takes an object (its
+                                                      context is known), "context" (a current one)
+                                                      for the others
+  handler="hand"                                      lane post or reply: the proxy's handler is
+  written by hand
+  handler="generated"                                 lane hand: only the hook's body is written by
+  hand
+  alias_of=NAME                                       an older form of the same call; its arguments
+  convert by themselves
+  uses="tubeX tubeY"                                  lane local: Tube's messages it is made of (for
+  the coverage page)
 
 A mistake in a description stops the generator with file, line and name.
 """
@@ -36,7 +47,8 @@ class DescriptionError(Exception):
 
 
 class Annotation:
-    """What the header does not say about a parameter. `kind` names a class of params.py, the rest is its arguments."""
+    """What the header does not say about a parameter. `kind` names a class of params.py, the rest
+    is its arguments."""
 
     def __init__(self, kind, **arguments):
         self.kind, self.arguments = kind, arguments
@@ -51,22 +63,27 @@ def _annotations():
         return annotation
 
     return {
-        "out": make("out"),                            # *p is written: number, enum, device address, handle, opaque struct
-        "inout": make("inout"),                        # *p is read and written
-        "struct_in": make("struct_in"),                # *p is read: an opaque struct
-        "bytes_in": make("bytes_in", "size"),          # `size` bytes at p are read
-        "bytes_out": make("bytes_out", "size"),        # `size` bytes at p are written; max= bounds them
-        # `count` elements are read; nullable: also when count is not 0. max= bounds them; over= is the code when they are more
+        "out": make("out"),  # *p is written: number, enum, device address, handle, opaque struct
+        "inout": make("inout"),  # *p is read and written
+        "struct_in": make("struct_in"),  # *p is read: an opaque struct
+        "bytes_in": make("bytes_in", "size"),  # `size` bytes at p are read
+        "bytes_out": make("bytes_out", "size"),  # `size` bytes at p are written; max= bounds them
+        # `count` elements are read; nullable: also when count is not 0. max= bounds them; over= is
+        # the code when they are more
         "array_in": make("array_in", "count"),
-        "array_out": make("array_out", "count"),       # up to `count` elements are written; `count` may be an inout()
-        "text_in": make("text_in"),                    # NUL-terminated, at most 4 KiB
-        "text_out": make("text_out", "length"),        # a buffer of `length` characters is written
-        "creates": make("creates", "what"),            # *p gets a handle that the client makes
-        "frees": make("frees", "what"),                # the handle ends with this call
-        "value_in": make("value_in", "by", "sizes"),   # void *: its size depends on the enum parameter `by`
+        "array_out": make("array_out",
+                          "count"),  # up to `count` elements are written; `count` may be an inout()
+        "text_in": make("text_in"),  # NUL-terminated, at most 4 KiB
+        "text_out": make("text_out", "length"),  # a buffer of `length` characters is written
+        "creates": make("creates", "what"),  # *p gets a handle that the client makes
+        "frees": make("frees", "what"),  # the handle ends with this call
+        "value_in": make("value_in", "by",
+                         "sizes"),  # void *: its size depends on the enum parameter `by`
         "value_out": make("value_out", "by", "sizes"),
-        "address": make("address", "bytes"),           # void * or CUdeviceptr; `bytes` of it belong to the client (write=)
-        "must_be": make("must_be", "value"),           # only this value is supported; it does not travel
+        "address": make(
+            "address",
+            "bytes"),  # void * or CUdeviceptr; `bytes` of it belong to the client (write=)
+        "must_be": make("must_be", "value"),  # only this value is supported; it does not travel
         "nullable": lambda inner: Annotation(inner.kind, nullable=True, **inner.arguments),
     }
 
@@ -94,24 +111,30 @@ class Descriptions:
         if lane not in ("post", "reply"):
             raise DescriptionError(where, name, f"a message's lane is post or reply, not `{lane}`")
         if lane == "post" and reply:
-            raise DescriptionError(where, name, "lane post has no reply, but reply fields are given")
+            raise DescriptionError(where, name,
+                                   "lane post has no reply, but reply fields are given")
         self.messages[name] = Message(name, lane, fields, reply or {}, self._chapter, where)
 
-    def call(self, *names, lane=None, needs=None, handler=None, alias_of=None, uses="", **annotations):
+    def call(self, *names, lane=None, needs=None, handler=None, alias_of=None, uses="",
+             **annotations):
         where = self._where()
         for name in names:
             self._new(where, name)
             if alias_of is None and lane not in LANES:
-                raise DescriptionError(where, name, f"lane is `{lane}`, one of {', '.join(LANES)} is needed")
+                raise DescriptionError(where, name,
+                                       f"lane is `{lane}`, one of {', '.join(LANES)} is needed")
             if needs is not None and needs not in NEEDS:
-                raise DescriptionError(where, name, f"needs is `{needs}`, one of {', '.join(NEEDS)} is needed")
+                raise DescriptionError(where, name,
+                                       f"needs is `{needs}`, one of {', '.join(NEEDS)} is needed")
             if handler not in (None, "hand", "generated"):
-                raise DescriptionError(where, name, f"handler is `{handler}`, `hand` or `generated` is needed")
+                raise DescriptionError(where, name,
+                                       f"handler is `{handler}`, `hand` or `generated` is needed")
             for parameter, annotation in annotations.items():
                 if not isinstance(annotation, Annotation):
-                    raise DescriptionError(where, name, f"`{parameter}` is given {annotation!r}, not an annotation")
-            self.calls[name] = CallText(name, lane, needs, handler, alias_of, uses.split(), annotations, self._chapter,
-                                        where)
+                    raise DescriptionError(
+                        where, name, f"`{parameter}` is given {annotation!r}, not an annotation")
+            self.calls[name] = CallText(name, lane, needs, handler, alias_of, uses.split(),
+                                        annotations, self._chapter, where)
 
     def absent(self, *names, why):
         where = self._where()
@@ -123,8 +146,14 @@ class Descriptions:
         self.opaques[ctype] = size
 
     def read(self, path, label=None):
-        scope = {"chapter": self.chapter, "message": self.message, "call": self.call, "absent": self.absent,
-                 "opaque": self.opaque, **_annotations()}
+        scope = {
+            "chapter": self.chapter,
+            "message": self.message,
+            "call": self.call,
+            "absent": self.absent,
+            "opaque": self.opaque,
+            **_annotations()
+        }
         label = label or str(path)
         try:
             exec(compile(Path(path).read_text(encoding="utf-8"), label, "exec"), scope)
@@ -138,11 +167,14 @@ class Descriptions:
                     line = trace.tb_lineno
                     break
                 trace = trace.tb_next
-            raise DescriptionError(f"{label}:{line or 0}", type(error).__name__, getattr(error, "msg", None) or str(error)) from None
+            raise DescriptionError(f"{label}:{line or 0}",
+                                   type(error).__name__,
+                                   getattr(error, "msg", None) or str(error)) from None
 
 
 def load(folder):
-    """All calls/*.py, in alphabetical order; the order changes nothing but the order of chapters in the page."""
+    """All calls/*.py, in alphabetical order; the order changes nothing but the order of chapters in
+    the page."""
     descriptions = Descriptions()
     for path in sorted(Path(folder).glob("*.py")):
         descriptions.read(path, f"protocol/calls/{path.name}")

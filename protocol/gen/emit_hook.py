@@ -19,8 +19,11 @@ def resolve(model, call):
 
 
 def declarations(model):
-    """hook_decls.gen.h. The functions under `by hand` are the list of what hook/ must define: the link fails otherwise."""
-    out = [NOTICE, "#pragma once", "", '#include "base/cuda_api.h"', "", "namespace tube::hook {", ""]
+    """hook_decls.gen.h. The functions under `by hand` are the list of what hook/ must define: the
+    link fails otherwise."""
+    out = [
+        NOTICE, "#pragma once", "", '#include "base/cuda_api.h"', "", "namespace tube::hook {", ""
+    ]
     for title, lanes in (("by hand in hook/", HAND), ("generated (hook_calls.gen.cc)", GENERATED)):
         calls = [c for c in model.exported() if c.lane in lanes]
         out.append(f"// {title}: {len(calls)}")
@@ -48,7 +51,9 @@ def _body(call):
     counters = [p.name for p in params if type(p).__name__ == "InOut"]
     for p in params:
         if p.name in counters and not p.types.kind(p.target).startswith("opaque"):
-            add([f"[[maybe_unused]] const {p.target} request_{p.name} = {p.name} != nullptr ? *{p.name} : {p.target}{{}};"])
+            add([
+                f"[[maybe_unused]] const {p.target} request_{p.name} = {p.name} != nullptr ? *{p.name} : {p.target}{{}};"
+            ])
     waits = call.lane == "reply"
     if waits:
         out.append(f"  wire::{call.name}_reply reply{{}};")
@@ -57,7 +62,8 @@ def _body(call):
     failed = [line for p in params if p.created for line in p.failed()]
     fills = [line for p in params for line in p.fill()]
     out.append("  CUresult result = CUDA_SUCCESS;")
-    # creates() makes its id before the request is opened: nothing else may happen while the ring is held
+    # creates() makes its id before the request is opened: nothing else may happen while the ring is
+    # held
     pre = [line for p in params if p.created for line in p.fill()[:-1]]
     add(pre)
     out.append("  {")
@@ -67,7 +73,8 @@ def _body(call):
     send = "request.post()" if not waits else f"request.call(&reply{', &blobs' if call.reply.blobs else ''})"
     out += [f"    result = {send};", "  }"]
     if failed:
-        out += ["  if (result != CUDA_SUCCESS) {"] + ["    " + line for line in failed] + ["    return result;", "  }"]
+        out += ["  if (result != CUDA_SUCCESS) {"] + ["    " + line for line in failed
+                                                     ] + ["    return result;", "  }"]
     finish = [line for p in params for line in p.finish()]
     if not finish:
         return out + ["  return result;", "}", ""]
@@ -78,9 +85,15 @@ def _body(call):
 
 
 def bodies(model):
-    out = [NOTICE, "#include <algorithm>", "#include <cstring>", "", '#include "hook/objects/support.h"',
-           '#include "protocol/hook_decls.gen.h"', '#include "hook/objects/id_list.h"', '#include "protocol/wire.gen.h"', "", "namespace tube::hook {", ""]
-    out += [f"static_assert(sizeof({t}) == {n});" for t, n in sorted(model.descriptions.opaques.items())] + [""]
+    out = [
+        NOTICE, "#include <algorithm>", "#include <cstring>", "",
+        '#include "hook/objects/support.h"', '#include "protocol/hook_decls.gen.h"',
+        '#include "hook/objects/id_list.h"', '#include "protocol/wire.gen.h"', "",
+        "namespace tube::hook {", ""
+    ]
+    out += [
+        f"static_assert(sizeof({t}) == {n});" for t, n in sorted(model.descriptions.opaques.items())
+    ] + [""]
     for c in model.exported():
         if c.lane in GENERATED:
             out += _body(c)
@@ -98,8 +111,14 @@ def _entry(model, index, call):
     mark = f"  tube::hook::mark_called({index});"
     if target.lane in ("absent", "undescribed"):
         head = f"TUBE_EXPORT CUresult {f.name}({', '.join(p.ctype for p in f.params)}) {{"
-        return [head, mark, f"  return tube::hook::unsupported({_quote(f.name)}, {_quote(target.why)});", "}"]
-    lines = [head, mark, f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return answered({_quote(f.name)}, r);"]
+        return [
+            head, mark,
+            f"  return tube::hook::unsupported({_quote(f.name)}, {_quote(target.why)});", "}"
+        ]
+    lines = [
+        head, mark,
+        f"  if (CUresult r = tube::hook::guard(tube::hook::Needs::{_NEEDS[target.needs]})) return answered({_quote(f.name)}, r);"
+    ]
     arguments = [p.name for p in f.params]
     if f.per_thread and call.lane == "per_thread":  # described as an alias it takes stream 0 as its plain form does
         streams = f.stream_params()
@@ -107,15 +126,21 @@ def _entry(model, index, call):
             arguments = [f"per_thread({a})" if a in streams else a for a in arguments]
         else:
             lines.append("  tube::hook::PerThreadDefault scope;")
-    return lines + [f"  return answered({_quote(f.name)}, tube::hook::{target.name}({', '.join(arguments)}));", "}"]
+    return lines + [
+        f"  return answered({_quote(f.name)}, tube::hook::{target.name}({', '.join(arguments)}));",
+        "}"
+    ]
 
 
 def entries(model):
-    out = [NOTICE, '#include "hook/process/coverage.h"', '#include "hook/objects/support.h"', '#include "protocol/hook_decls.gen.h"', "",
-           '#define TUBE_EXPORT __attribute__((visibility("default")))', "", "namespace {", "", "using tube::hook::answered;", "",
-           "// What stream 0 means in a _ptds / _ptsz entry point.",
-           "CUstream per_thread(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }", "",
-           "}  // namespace", "", 'extern "C" {', ""]
+    out = [
+        NOTICE, '#include "hook/process/coverage.h"', '#include "hook/objects/support.h"',
+        '#include "protocol/hook_decls.gen.h"', "",
+        '#define TUBE_EXPORT __attribute__((visibility("default")))', "", "namespace {", "",
+        "using tube::hook::answered;", "", "// What stream 0 means in a _ptds / _ptsz entry point.",
+        "CUstream per_thread(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }",
+        "", "}  // namespace", "", 'extern "C" {', ""
+    ]
     for index, c in enumerate(model.exported()):
         out += _entry(model, index, c)
     return "\n".join(out + ["", '}  // extern "C"', ""])
@@ -123,14 +148,21 @@ def entries(model):
 
 def version_script(model):
     """Exports exactly the driver's names."""
-    return "{\n  global:\n" + "".join(f"    {c.name};\n" for c in model.exported()) + "  local: *;\n};\n"
+    return "{\n  global:\n" + "".join(
+        f"    {c.name};\n" for c in model.exported()) + "  local: *;\n};\n"
 
 
 def proc_table(model):
-    """The rows of cuGetProcAddress, sorted by name, then default before per-thread, then version."""
+    """The rows of cuGetProcAddress, sorted by name, then default before per-thread, then
+    version."""
     rows = sorted(model.api.proc_rows)
-    out = [NOTICE, '#include "base/cuda_api.h"', '#include "protocol/proc_lookup.h"', "", "namespace tube::hook {", "",
-           f"const uint32_t kProcRowCount = {len(rows)};",
-           f"const int kHeaderCudaVersion = {model.api.version};", "const ProcRow kProcRows[] = {"]
-    out += [f'    {{"{r.base}", {r.version}, {str(r.per_thread).lower()}, reinterpret_cast<void*>(&::{r.symbol})}},' for r in rows]
+    out = [
+        NOTICE, '#include "base/cuda_api.h"', '#include "protocol/proc_lookup.h"', "",
+        "namespace tube::hook {", "", f"const uint32_t kProcRowCount = {len(rows)};",
+        f"const int kHeaderCudaVersion = {model.api.version};", "const ProcRow kProcRows[] = {"
+    ]
+    out += [
+        f'    {{"{r.base}", {r.version}, {str(r.per_thread).lower()}, reinterpret_cast<void*>(&::{r.symbol})}},'
+        for r in rows
+    ]
     return "\n".join(out + ["};", "", "}  // namespace tube::hook", ""])

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Turns cuda.h and calls/*.py into everything that Meson compiles. Standard library only; the output is never committed.
+"""Turns cuda.h and calls/*.py into everything that Meson compiles. Standard library only; the
+output is never committed.
 
-  generate.py --cuda DIR --out DIR      writes all files (only those that changed, so that nothing is rebuilt in vain)
+  generate.py --cuda DIR --out DIR      writes all files (only those that changed, so that nothing
+  is rebuilt in vain)
   generate.py --cuda DIR --number       appends the names that have no number yet to numbers.lock
   generate.py --cuda DIR --coverage     prints the coverage page
 """
@@ -25,12 +27,18 @@ import model as model_module  # noqa: E402
 PROTOCOL = Path(__file__).resolve().parent.parent
 
 OUTPUTS = {
-    "wire.gen.h": emit_wire.wire_header, "visit.gen.h": emit_wire.visit_header, "names.gen.cc": emit_wire.names_source,
-    "hook_decls.gen.h": emit_hook.declarations, "hook_calls.gen.cc": emit_hook.bodies,
-    "hook_entries.gen.cc": emit_hook.entries, "hook_exports.gen.map": emit_hook.version_script,
+    "wire.gen.h": emit_wire.wire_header,
+    "visit.gen.h": emit_wire.visit_header,
+    "names.gen.cc": emit_wire.names_source,
+    "hook_decls.gen.h": emit_hook.declarations,
+    "hook_calls.gen.cc": emit_hook.bodies,
+    "hook_entries.gen.cc": emit_hook.entries,
+    "hook_exports.gen.map": emit_hook.version_script,
     "proc_table.gen.cc": emit_hook.proc_table,
-    "driver_table.gen.h": emit_proxy.driver_header, "driver_table.gen.cc": emit_proxy.driver_source,
-    "proxy_decls.gen.h": emit_proxy.handler_header, "handlers.gen.cc": emit_proxy.handlers,
+    "driver_table.gen.h": emit_proxy.driver_header,
+    "driver_table.gen.cc": emit_proxy.driver_source,
+    "proxy_decls.gen.h": emit_proxy.handler_header,
+    "handlers.gen.cc": emit_proxy.handlers,
     "dispatch.gen.cc": emit_proxy.dispatch,
     "fuzz.dict": emit_docs.fuzz_dictionary,
 }
@@ -53,11 +61,15 @@ def append_numbers(model, lock, path):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cuda", default=os.environ.get("CUDA_HOME", "/usr/local/cuda"), help="the CUDA toolkit's folder")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cuda", default=os.environ.get("CUDA_HOME", "/usr/local/cuda"),
+                        help="the CUDA toolkit's folder")
     parser.add_argument("--calls", default=PROTOCOL / "calls", type=Path, help="the descriptions")
-    parser.add_argument("--lock", default=PROTOCOL / "numbers.lock", type=Path, help="the call numbers")
-    parser.add_argument("--tested", default=PROTOCOL.parent / "tests" / "conformance" / "calls.txt", type=Path, help="which test calls what")
+    parser.add_argument("--lock", default=PROTOCOL / "numbers.lock", type=Path,
+                        help="the call numbers")
+    parser.add_argument("--tested", default=PROTOCOL.parent / "tests" / "conformance" / "calls.txt",
+                        type=Path, help="which test calls what")
     parser.add_argument("--out", type=Path, help="folder of the generated files")
     parser.add_argument("--number", action="store_true")
     parser.add_argument("--coverage", action="store_true")

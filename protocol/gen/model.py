@@ -1,4 +1,5 @@
-"""The toolkit's header and the descriptions brought together: every exported name with what happens to it."""
+"""The toolkit's header and the descriptions brought together: every exported name with what happens
+to it."""
 
 import hashlib
 
@@ -9,7 +10,8 @@ from params import KINDS
 
 
 class Call:
-    """One name. lane: local, post, reply, hand (hook body by hand), message (Tube's own), absent, undescribed, alias."""
+    """One name. lane: local, post, reply, hand (hook body by hand), message (Tube's own), absent,
+    undescribed, alias."""
 
     def __init__(self, name, lane, chapter="", where="", why=""):
         self.name, self.lane, self.chapter, self.where, self.why = name, lane, chapter, where, why
@@ -34,8 +36,10 @@ class Call:
         raise params.ParameterError(f"refers to `{parameter}`, which {self.name} does not have")
 
     def parent(self):
-        """C++ for the id of the object whose end takes a new one along: the graph, or the graph of a node."""
-        for ctype, text in (("CUgraph", "call->{}"), ("CUgraphNode", "owner_of(session, wire::Kind::kGraphNode, call->{})")):
+        """C++ for the id of the object whose end takes a new one along: the graph, or the graph of
+        a node."""
+        for ctype, text in (("CUgraph", "call->{}"),
+                            ("CUgraphNode", "owner_of(session, wire::Kind::kGraphNode, call->{})")):
             for p in self.function.params:
                 if p.ctype == ctype:
                     return text.format(p.name)
@@ -65,8 +69,11 @@ class Model:
         call = Call(text.name, "message", text.chapter, text.where)
         call.waits = text.lane == "reply"
         try:
-            call.request = Struct(text.name, [_message_field(n, k) for n, k in text.fields.items()] or [Field("reserved0", "u64", reserved=True)])
-            call.reply = Struct(text.name + "_reply", [_message_field(n, k) for n, k in text.reply.items()])
+            call.request = Struct(text.name,
+                                  [_message_field(n, k) for n, k in text.fields.items()] or
+                                  [Field("reserved0", "u64", reserved=True)])
+            call.reply = Struct(text.name + "_reply",
+                                [_message_field(n, k) for n, k in text.reply.items()])
         except KindError as error:
             raise DescriptionError(text.where, text.name, str(error)) from None
         return call
@@ -95,7 +102,8 @@ class Model:
 
     @staticmethod
     def _default_needs(function):
-        """An object knows its context: a call that takes one works without a current context (seen on an H200)."""
+        """An object knows its context: a call that takes one works without a current context (seen
+        on an H200)."""
         return "handle" if any(p.ctype in KINDS for p in function.params) else "context"
 
     def _plan(self, call, text):
@@ -105,23 +113,28 @@ class Model:
         names = [p.name for p in call.function.params]
         for parameter in text.annotations:
             if parameter not in names:
-                fail(f"there is no parameter `{parameter}`; cuda.h has {', '.join(names) or 'none'}")
+                fail(
+                    f"there is no parameter `{parameter}`; cuda.h has {', '.join(names) or 'none'}")
         if call.alias_of is not None:
             target = self.api.functions.get(call.alias_of)
             if target is None:
                 fail(f"alias_of names `{call.alias_of}`, which cuda.h does not have")
             if len(target.params) != len(call.function.params):
-                fail(f"alias_of {call.alias_of}: it has {len(target.params)} parameters, not {len(names)}")
+                fail(
+                    f"alias_of {call.alias_of}: it has {len(target.params)} parameters, not {len(names)}"
+                )
         if call.lane not in ("post", "reply", "hand"):
             return
         for p in call.function.params:
             try:
-                call.parameters.append(params.plan(call, p, text.annotations.get(p.name), self.types))
+                call.parameters.append(
+                    params.plan(call, p, text.annotations.get(p.name), self.types))
             except params.ParameterError as error:
                 fail(f"parameter `{p.name}` {error}")
             except KeyError as error:
                 fail(f"parameter `{p.name}`: the annotation lacks its extent `{error.args[0]}`")
-        call.waits = call.lane != "post" and (call.lane == "reply" or any(p.reply() for p in call.parameters))
+        call.waits = call.lane != "post" and (call.lane == "reply" or
+                                              any(p.reply() for p in call.parameters))
         if call.lane == "post":
             for p in call.parameters:
                 if p.output:
@@ -131,23 +144,29 @@ class Model:
         try:
             fields = [f for p in call.parameters for f in p.request()]
             call.request = Struct(call.name, fields or [Field("reserved0", "u64", reserved=True)])
-            call.reply = Struct(call.name + "_reply", [f for p in call.parameters for f in p.reply()])
+            call.reply = Struct(call.name + "_reply",
+                                [f for p in call.parameters for f in p.reply()])
         except KindError as error:
             fail(str(error))
 
     def number(self, lock):
-        """Numbers come from numbers.lock; a name without one is an error that says how to append it."""
+        """Numbers come from numbers.lock; a name without one is an error that says how to append
+        it."""
         missing = [c.name for c in self.wire if c.name not in lock]
         if missing:
-            raise DescriptionError("protocol/numbers.lock", missing[0],
-                                   f"{len(missing)} names have no number; run `python3 protocol/gen/generate.py --number`")
+            raise DescriptionError(
+                "protocol/numbers.lock", missing[0],
+                f"{len(missing)} names have no number; run `python3 protocol/gen/generate.py --number`"
+            )
         for call in self.wire:
             call.number = lock[call.name]
         self.wire.sort(key=lambda c: c.number)
 
     def hash(self):
         """Both sides compare it at the handshake: every struct, number and lane."""
-        text = "\n".join(f"{c.number} {c.lane} {int(c.waits)} {c.request.fingerprint()} {c.reply.fingerprint()}" for c in self.wire)
+        text = "\n".join(
+            f"{c.number} {c.lane} {int(c.waits)} {c.request.fingerprint()} {c.reply.fingerprint()}"
+            for c in self.wire)
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
@@ -163,6 +182,7 @@ def read_lock(path):
         name, number = line.split()
         number = int(number)
         if number in used or name in numbers or number == 0:
-            raise DescriptionError(f"protocol/numbers.lock:{line_number}", name, f"number {number} or the name is used twice")
+            raise DescriptionError(f"protocol/numbers.lock:{line_number}", name,
+                                   f"number {number} or the name is used twice")
         numbers[name], used[number] = number, name
     return numbers

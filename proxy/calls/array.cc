@@ -1,7 +1,8 @@
-// CUDA arrays: what the generated handlers cannot do, which is naming the parts of an array and the sparse mappings.
+// CUDA arrays: what the generated handlers cannot do, which is naming the parts of an array and the
+// sparse mappings.
 //
-// A level or a plane is an array that the driver names; it is adopted under its owner, ends with it and is never destroyed
-// by itself.
+// A level or a plane is an array that the driver names; it is adopted under its owner, ends with it
+// and is never destroyed by itself.
 #include <cstring>
 #include <vector>
 
@@ -16,44 +17,59 @@ namespace tube::proxy {
 namespace {
 
 // A part of the object `owner_id` of `kind`, which was made in the same context as that.
-CUresult adopt_part(Session& session, wire::Kind kind, uint64_t owner_id, CUarray part, uint64_t* id) {
+CUresult adopt_part(Session& session, wire::Kind kind, uint64_t owner_id, CUarray part,
+                    uint64_t* id) {
   const Object* owner = session.objects().find(kind, owner_id);
   if (owner == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  *id = session.objects().adopt(wire::Kind::kArray, part, owner->context, owner_key(kind, owner_id));
+  *id =
+      session.objects().adopt(wire::Kind::kArray, part, owner->context, owner_key(kind, owner_id));
   return *id != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult device_of(Session& session, int32_t untrusted_number, CUdevice* device) {
-  if (untrusted_number < 0 || static_cast<uint32_t>(untrusted_number) >= session.shared().gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
+  if (untrusted_number < 0 ||
+      static_cast<uint32_t>(untrusted_number) >= session.shared().gpus.count())
+    return CUDA_ERROR_INVALID_DEVICE;
   *device = session.shared().gpus[static_cast<uint32_t>(untrusted_number)].device;
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayGetLevel>& call, Reply<wire::cuMipmappedArrayGetLevel>& reply) {
-  auto whole = session.resolve<CUmipmappedArray>(wire::Kind::kMipmappedArray, call->hMipmappedArray);
+CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayGetLevel>& call,
+                Reply<wire::cuMipmappedArrayGetLevel>& reply) {
+  auto whole =
+      session.resolve<CUmipmappedArray>(wire::Kind::kMipmappedArray, call->hMipmappedArray);
   if (whole.error != CUDA_SUCCESS) return whole.error;
   CUarray level = nullptr;
-  if (CUresult error = session.driver().cuMipmappedArrayGetLevel(&level, whole.handle, call->level); error != CUDA_SUCCESS) return error;
-  return adopt_part(session, wire::Kind::kMipmappedArray, call->hMipmappedArray, level, &reply->pLevelArray);
+  if (CUresult error = session.driver().cuMipmappedArrayGetLevel(&level, whole.handle, call->level);
+      error != CUDA_SUCCESS)
+    return error;
+  return adopt_part(session, wire::Kind::kMipmappedArray, call->hMipmappedArray, level,
+                    &reply->pLevelArray);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuArrayGetPlane>& call, Reply<wire::cuArrayGetPlane>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuArrayGetPlane>& call,
+                Reply<wire::cuArrayGetPlane>& reply) {
   auto whole = session.resolve<CUarray>(wire::Kind::kArray, call->hArray);
   if (whole.error != CUDA_SUCCESS) return whole.error;
   CUarray plane = nullptr;
-  if (CUresult error = session.driver().cuArrayGetPlane(&plane, whole.handle, call->planeIdx); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuArrayGetPlane(&plane, whole.handle, call->planeIdx);
+      error != CUDA_SUCCESS)
+    return error;
   return adopt_part(session, wire::Kind::kArray, call->hArray, plane, &reply->pPlaneArray);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuArrayGetMemoryRequirements>& call, Reply<wire::cuArrayGetMemoryRequirements>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuArrayGetMemoryRequirements>& call,
+                Reply<wire::cuArrayGetMemoryRequirements>& reply) {
   auto array = session.resolve<CUarray>(wire::Kind::kArray, call->array);
   if (array.error != CUDA_SUCCESS) return array.error;
   CUdevice device = 0;
-  if (CUresult error = device_of(session, call->device, &device); error != CUDA_SUCCESS) return error;
+  if (CUresult error = device_of(session, call->device, &device); error != CUDA_SUCCESS)
+    return error;
   CUDA_ARRAY_MEMORY_REQUIREMENTS requirements{};
-  CUresult error = session.driver().cuArrayGetMemoryRequirements(&requirements, array.handle, device);
+  CUresult error =
+      session.driver().cuArrayGetMemoryRequirements(&requirements, array.handle, device);
   std::memcpy(reply->memoryRequirements, &requirements, sizeof(requirements));
   return error;
 }
@@ -63,16 +79,19 @@ CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayGetMemoryR
   auto mipmap = session.resolve<CUmipmappedArray>(wire::Kind::kMipmappedArray, call->mipmap);
   if (mipmap.error != CUDA_SUCCESS) return mipmap.error;
   CUdevice device = 0;
-  if (CUresult error = device_of(session, call->device, &device); error != CUDA_SUCCESS) return error;
+  if (CUresult error = device_of(session, call->device, &device); error != CUDA_SUCCESS)
+    return error;
   CUDA_ARRAY_MEMORY_REQUIREMENTS requirements{};
-  CUresult error = session.driver().cuMipmappedArrayGetMemoryRequirements(&requirements, mipmap.handle, device);
+  CUresult error =
+      session.driver().cuMipmappedArrayGetMemoryRequirements(&requirements, mipmap.handle, device);
   std::memcpy(reply->memoryRequirements, &requirements, sizeof(requirements));
   return error;
 }
 
 namespace {
 
-// The client's ids become handles. Fields are read as numbers: its bytes may be no value of an enumeration.
+// The client's ids become handles. Fields are read as numbers: its bytes may be no value of an
+// enumeration.
 CUresult resolve_mapping(Session& session, CUarrayMapInfo& info) {
   uint32_t untrusted_type = 0;
   uint64_t untrusted_id = 0;
@@ -90,14 +109,16 @@ CUresult resolve_mapping(Session& session, CUarrayMapInfo& info) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (info.memHandle.memHandle == 0) return CUDA_SUCCESS;
-  auto memory = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle, info.memHandle.memHandle);
+  auto memory = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle,
+                                                              info.memHandle.memHandle);
   info.memHandle.memHandle = memory.handle;
   return memory.error;
 }
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::cuMemMapArrayAsync>& call, Reply<wire::cuMemMapArrayAsync>&) {
+CUresult handle(Session& session, const Decoded<wire::cuMemMapArrayAsync>& call,
+                Reply<wire::cuMemMapArrayAsync>&) {
   const auto untrusted = call.array<CUarrayMapInfo>(call->mapInfoList);
   if (untrusted.empty() || untrusted.size() != call->count) return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUarrayMapInfo> list(untrusted.size());

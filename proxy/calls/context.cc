@@ -1,4 +1,5 @@
-// Contexts: names for a share of the one shared context per GPU. Nothing here touches what other clients see.
+// Contexts: names for a share of the one shared context per GPU. Nothing here touches what other
+// clients see.
 #include <malloc.h>
 
 #include <algorithm>
@@ -12,24 +13,29 @@
 
 namespace tube::proxy {
 
-CUresult handle(Session& session, const Decoded<wire::tubeContextCreate>& call, Reply<wire::tubeContextCreate>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeContextCreate>& call,
+                Reply<wire::tubeContextCreate>&) {
   return session.create_context(call->number, call->device, call->flags);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeContextDestroy>& call, Reply<wire::tubeContextDestroy>&) {
-  if (call->number < wire::kFirstCreatedContext || session.context(call->number) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult handle(Session& session, const Decoded<wire::tubeContextDestroy>& call,
+                Reply<wire::tubeContextDestroy>&) {
+  if (call->number < wire::kFirstCreatedContext || session.context(call->number) == nullptr)
+    return CUDA_ERROR_INVALID_CONTEXT;
   session.sweep_context(call->number, true);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubePrimaryReset>& call, Reply<wire::tubePrimaryReset>&) {
-  if (call->device >= wire::kFirstCreatedContext || session.context(call->device + 1) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
+CUresult handle(Session& session, const Decoded<wire::tubePrimaryReset>& call,
+                Reply<wire::tubePrimaryReset>&) {
+  if (call->device >= wire::kFirstCreatedContext || session.context(call->device + 1) == nullptr)
+    return CUDA_ERROR_INVALID_DEVICE;
   session.sweep_context(call->device + 1, false);
   return CUDA_SUCCESS;
 }
 
-// Limits belong to the whole context (cuda-shim facts, 4.8): what a client sets is remembered for it, and the context gets
-// what all of them need (shared_limits.h).
+// Limits belong to the whole context (cuda-shim facts, 4.8): what a client sets is remembered for
+// it, and the context gets what all of them need (shared_limits.h).
 namespace {
 
 // What the driver makes of a value (H200, 13.0): rounded, raised to a least one, or refused.
@@ -42,7 +48,8 @@ CUresult settle_limit(int32_t limit, uint64_t* value) {
       return CUDA_SUCCESS;
     case CU_LIMIT_PRINTF_FIFO_SIZE: *value = std::max(*value, kFifoMin); return CUDA_SUCCESS;
     case CU_LIMIT_MALLOC_HEAP_SIZE: *value = std::max(*value, kHeapMin); return CUDA_SUCCESS;
-    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return *value > 128 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+      return *value > 128 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LIMIT_SHMEM_SIZE:
     case CU_LIMIT_CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
     default: return CUDA_SUCCESS;
@@ -51,14 +58,16 @@ CUresult settle_limit(int32_t limit, uint64_t* value) {
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call, Reply<wire::tubeContextLimit>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call,
+                Reply<wire::tubeContextLimit>& reply) {
   ContextShare* share = session.context();
   size_t value = 0;
   CUresult error = session.driver().cuCtxGetLimit(&value, static_cast<CUlimit>(call->limit));
   if (error != CUDA_SUCCESS) return error;
   if (call->set != 0) {
     uint64_t wanted = call->value;
-    if (CUresult refused = settle_limit(call->limit, &wanted); refused != CUDA_SUCCESS) return refused;
+    if (CUresult refused = settle_limit(call->limit, &wanted); refused != CUDA_SUCCESS)
+      return refused;
     SharedLimits& shared = session.shared().gpus[share->gpu].limits;
     error = shared.want(session.driver(), session.client().id, share->number, call->limit, wanted);
     if (error != CUDA_SUCCESS) return error;
@@ -69,15 +78,19 @@ CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call, R
   return CUDA_SUCCESS;
 }
 
-// Export table 1734DC26 (cuda-shim facts, 4b): slot 4 hands out two malloc'ed buffers, one byte per TPC, and does so only
-// with a context current; slot 13 frees them. cuBLASLt needs their bytes in the function process.
-CUresult handle(Session& session, const Decoded<wire::tubeGpcTable>& call, Reply<wire::tubeGpcTable>& reply) {
+// Export table 1734DC26 (cuda-shim facts, 4b): slot 4 hands out two malloc'ed buffers, one byte per
+// TPC, and does so only with a context current; slot 13 frees them. cuBLASLt needs their bytes in
+// the function process.
+CUresult handle(Session& session, const Decoded<wire::tubeGpcTable>& call,
+                Reply<wire::tubeGpcTable>& reply) {
   CUuuid id;
   std::memcpy(&id, call->table, sizeof(id));
   constexpr unsigned char kName[4] = {0x17, 0x34, 0xdc, 0x26};
-  if (std::memcmp(id.bytes, kName, sizeof(kName)) != 0) return CUDA_ERROR_INVALID_VALUE;  // slot 4 of others is another function
+  if (std::memcmp(id.bytes, kName, sizeof(kName)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;  // slot 4 of others is another function
   const void* table = nullptr;
-  if (CUresult error = session.driver().cuGetExportTable(&table, &id); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGetExportTable(&table, &id); error != CUDA_SUCCESS)
+    return error;
   size_t bytes = 0;
   if (table != nullptr) std::memcpy(&bytes, table, sizeof(bytes));  // slot 0 is the table's size
   if (bytes < 14 * sizeof(void*)) return CUDA_ERROR_NOT_FOUND;
@@ -88,9 +101,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeGpcTable>& call, Reply
   void* second = nullptr;
   if (CUresult error = get(&first, &second); error != CUDA_SUCCESS) return error;
   auto view = [](const void* buffer) {
-    return std::span(static_cast<const std::byte*>(buffer), buffer != nullptr ? malloc_usable_size(const_cast<void*>(buffer)) : 0);
+    return std::span(static_cast<const std::byte*>(buffer),
+                     buffer != nullptr ? malloc_usable_size(const_cast<void*>(buffer)) : 0);
   };
-  const bool fits = reply.put(&wire::tubeGpcTable_reply::first, view(first)) && reply.put(&wire::tubeGpcTable_reply::second, view(second));
+  const bool fits = reply.put(&wire::tubeGpcTable_reply::first, view(first)) &&
+                    reply.put(&wire::tubeGpcTable_reply::second, view(second));
   release(first, second);
   return fits ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }

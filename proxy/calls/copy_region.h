@@ -1,4 +1,5 @@
-// Copies of 1D to 3D regions and memsets, checked: for streams (handle_copy.cc) and for graph nodes (handle_graph.cc).
+// Copies of 1D to 3D regions and memsets, checked: for streams (handle_copy.cc) and for graph nodes
+// (handle_graph.cc).
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,11 @@ struct CopySide {
 };
 
 // Fills *copy when both sides lie in what the client owns. Every extent is at least 1.
-CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst, const uint64_t (&extent)[3], CUDA_MEMCPY3D* copy);
+CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst,
+                    const uint64_t (&extent)[3], CUDA_MEMCPY3D* copy);
 
 // `width` elements of `element` bytes in each of `height` rows: sizes sane, memory the client's.
-CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t element, uint64_t width, uint64_t height);
+CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t element,
+                      uint64_t width, uint64_t height);
 
 }  // namespace tube::proxy

@@ -1,4 +1,5 @@
-// Events. A recorded event also writes a progress word, so that the client queries and waits without a message.
+// Events. A recorded event also writes a progress word, so that the client queries and waits
+// without a message.
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
@@ -7,20 +8,28 @@
 
 namespace tube::proxy {
 
-CUresult handle(Session& session, const Decoded<wire::tubeEventCreate>& call, Reply<wire::tubeEventCreate>&) {
-  if (CUresult error = session.objects().admit(wire::Kind::kEvent, call->event); error != CUDA_SUCCESS) return error;
+CUresult handle(Session& session, const Decoded<wire::tubeEventCreate>& call,
+                Reply<wire::tubeEventCreate>&) {
+  if (CUresult error = session.objects().admit(wire::Kind::kEvent, call->event);
+      error != CUDA_SUCCESS)
+    return error;
   CUevent event = nullptr;
-  if (CUresult error = session.driver().cuEventCreate(&event, call->flags); error != CUDA_SUCCESS) return error;
-  return session.objects().insert(wire::Kind::kEvent, call->event, event, session.context()->number);
+  if (CUresult error = session.driver().cuEventCreate(&event, call->flags); error != CUDA_SUCCESS)
+    return error;
+  return session.objects().insert(wire::Kind::kEvent, call->event, event,
+                                  session.context()->number);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeEventDestroy>& call, Reply<wire::tubeEventDestroy>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeEventDestroy>& call,
+                Reply<wire::tubeEventDestroy>&) {
   return session.destroy_object(wire::Kind::kEvent, call->event);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call, Reply<wire::tubeEventRecord>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call,
+                Reply<wire::tubeEventRecord>&) {
   const bool signals = call->word != shared::kNoWord;
-  if (signals && (!shared::valid_word(call->word) || call->value >= limits::kWordValue)) return CUDA_ERROR_INVALID_VALUE;
+  if (signals && (!shared::valid_word(call->word) || call->value >= limits::kWordValue))
+    return CUDA_ERROR_INVALID_VALUE;
   auto event = session.resolve<CUevent>(wire::Kind::kEvent, call->event);
   if (event.error != CUDA_SUCCESS) return event.error;
   StreamOp op = session.stream_op(call->stream);
@@ -28,14 +37,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call, Re
   const Driver& driver = session.driver();
   // The word first: who finds work done that waited for the event must find the event done too.
   if (signals) {
-    const CUresult error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+    const CUresult error =
+        driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
     if (error != CUDA_SUCCESS) return error;
     op.state->mark(session.record().sequence, call->word, call->value);
   }
-  return call->flags == 0 ? driver.cuEventRecord(event.handle, op.stream) : driver.cuEventRecordWithFlags(event.handle, op.stream, call->flags);
+  return call->flags == 0 ? driver.cuEventRecord(event.handle, op.stream)
+                          : driver.cuEventRecordWithFlags(event.handle, op.stream, call->flags);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeStreamWaitEvent>& call, Reply<wire::tubeStreamWaitEvent>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeStreamWaitEvent>& call,
+                Reply<wire::tubeStreamWaitEvent>&) {
   auto event = session.resolve<CUevent>(wire::Kind::kEvent, call->event);
   if (event.error != CUDA_SUCCESS) return event.error;
   StreamOp op = session.stream_op(call->stream);
@@ -43,7 +55,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeStreamWaitEvent>& call
   return session.driver().cuStreamWaitEvent(op.stream, event.handle, call->flags);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeEventElapsed>& call, Reply<wire::tubeEventElapsed>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeEventElapsed>& call,
+                Reply<wire::tubeEventElapsed>& reply) {
   auto start = session.resolve<CUevent>(wire::Kind::kEvent, call->start);
   auto end = session.resolve<CUevent>(wire::Kind::kEvent, call->end);
   if (start.error != CUDA_SUCCESS || end.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_HANDLE;

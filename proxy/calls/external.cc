@@ -8,32 +8,42 @@
 
 namespace tube::proxy {
 
-CUresult handle(Session& session, const Decoded<wire::tubeAtomicCapabilities>& call, Reply<wire::tubeAtomicCapabilities>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeAtomicCapabilities>& call,
+                Reply<wire::tubeAtomicCapabilities>& reply) {
   constexpr size_t kMost = 64;
   const auto untrusted = call.array<uint32_t>(call->operations);
   const Gpus& gpus = session.shared().gpus;
   if (untrusted.empty() || untrusted.size() > kMost) return CUDA_ERROR_INVALID_VALUE;
-  if (call->device < 0 || static_cast<uint32_t>(call->device) >= gpus.count() || call->peer >= static_cast<int32_t>(gpus.count()))
+  if (call->device < 0 || static_cast<uint32_t>(call->device) >= gpus.count() ||
+      call->peer >= static_cast<int32_t>(gpus.count()))
     return CUDA_ERROR_INVALID_DEVICE;
   std::vector<CUatomicOperation> operations;
-  for (const uint32_t operation : untrusted) operations.push_back(static_cast<CUatomicOperation>(operation));
+  for (const uint32_t operation : untrusted)
+    operations.push_back(static_cast<CUatomicOperation>(operation));
   std::vector<unsigned int> capabilities(untrusted.size());
   const auto count = static_cast<unsigned int>(capabilities.size());
   const CUdevice device = gpus[static_cast<uint32_t>(call->device)].device;
   const Driver& driver = session.driver();
-  const CUresult error = call->peer < 0 ? driver.cuDeviceGetHostAtomicCapabilities(capabilities.data(), operations.data(), count, device)
-                                        : driver.cuDeviceGetP2PAtomicCapabilities(capabilities.data(), operations.data(), count, device,
-                                                                                  gpus[static_cast<uint32_t>(call->peer)].device);
-  if (error == CUDA_SUCCESS) reply.put(&wire::tubeAtomicCapabilities_reply::capabilities, std::as_bytes(std::span(capabilities)));
+  const CUresult error = call->peer < 0 ? driver.cuDeviceGetHostAtomicCapabilities(
+                                              capabilities.data(), operations.data(), count, device)
+                                        : driver.cuDeviceGetP2PAtomicCapabilities(
+                                              capabilities.data(), operations.data(), count, device,
+                                              gpus[static_cast<uint32_t>(call->peer)].device);
+  if (error == CUDA_SUCCESS)
+    reply.put(&wire::tubeAtomicCapabilities_reply::capabilities,
+              std::as_bytes(std::span(capabilities)));
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeRangeHandle>& call, Reply<wire::tubeRangeHandle>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeRangeHandle>& call,
+                Reply<wire::tubeRangeHandle>& reply) {
   if (call->bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = session.check_device_range(call->dptr, call->bytes, true); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.check_device_range(call->dptr, call->bytes, true);
+      error != CUDA_SUCCESS)
+    return error;
   int raw = -1;
-  const CUresult error =
-      session.driver().cuMemGetHandleForAddressRange(&raw, call->dptr, call->bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, call->flags);
+  const CUresult error = session.driver().cuMemGetHandleForAddressRange(
+      &raw, call->dptr, call->bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, call->flags);
   if (error != CUDA_SUCCESS) return error;
   UniqueFd fd(raw);
   reply->token = session.next_fd_token();

@@ -1,27 +1,33 @@
-// Instances of graphs: made and updated. A graph's steps get the instance's own words and staging first (graph_steps.h).
+// Instances of graphs: made and updated. A graph's steps get the instance's own words and staging
+// first (graph_steps.h).
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/session/graph_objects.h"
 #include "proxy/calls/graph_steps.h"
-#include "proxy/session/module_state.h"
 #include "proxy/gpu/quiet_calls.h"
+#include "proxy/session/graph_objects.h"
+#include "proxy/session/module_state.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
 
-CUresult handle(Session& session, const Decoded<wire::tubeGraphSteps>& call, Reply<wire::tubeGraphSteps>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeGraphSteps>& call,
+                Reply<wire::tubeGraphSteps>& reply) {
   auto graph = session.resolve<CUgraph>(wire::Kind::kGraph, call->graph);
   if (graph.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   std::vector<Step> steps;
   uint32_t flags = 0;
-  if (CUresult error = list_steps(session, graph.handle, &steps, &flags); error != CUDA_SUCCESS) return error;
+  if (CUresult error = list_steps(session, graph.handle, &steps, &flags); error != CUDA_SUCCESS)
+    return error;
   std::vector<wire::GraphStep> answer;
   for (const Step& step : steps) answer.push_back({step.tag, step.staging_bytes});
   reply->flags = flags;
   if (answer.empty()) return CUDA_SUCCESS;
-  return reply.put_array(&wire::tubeGraphSteps_reply::steps, std::span<const wire::GraphStep>(answer)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  return reply.put_array(&wire::tubeGraphSteps_reply::steps,
+                         std::span<const wire::GraphStep>(answer))
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 namespace {
@@ -30,18 +36,22 @@ struct Instance {
   std::unique_ptr<ExecState> state;  // none: no steps
 };
 
-CUresult place(Session& session, CUgraph graph, std::span<const wire::GraphStepPlace> untrusted_places, Instance* made) {
+CUresult place(Session& session, CUgraph graph,
+               std::span<const wire::GraphStepPlace> untrusted_places, Instance* made) {
   if (untrusted_places.empty()) return CUDA_SUCCESS;
   std::vector<Step> steps;
   uint32_t flags = 0;
-  if (CUresult error = list_steps(session, graph, &steps, &flags); error != CUDA_SUCCESS) return error;
-  if (CUresult error = place_steps(session, steps, untrusted_places); error != CUDA_SUCCESS) return error;
+  if (CUresult error = list_steps(session, graph, &steps, &flags); error != CUDA_SUCCESS)
+    return error;
+  if (CUresult error = place_steps(session, steps, untrusted_places); error != CUDA_SUCCESS)
+    return error;
   made->state = std::make_unique<ExecState>();
   remember_places(*made->state, steps, untrusted_places);
   return CUDA_SUCCESS;
 }
 
-// The instance answers to the nodes of the graph it was made from and to those of the graph it was updated from.
+// The instance answers to the nodes of the graph it was made from and to those of the graph it was
+// updated from.
 void adopt_places(Object& exec, std::unique_ptr<ExecState> state) {
   if (state == nullptr) return;
   if (exec.state == nullptr) {
@@ -60,12 +70,18 @@ void own_memory(Session& session, uint64_t graph, uint64_t exec) {
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& call, Reply<wire::tubeGraphInstantiate>& reply) {
-  if (CUresult error = session.objects().admit(wire::Kind::kGraphExec, call->exec); error != CUDA_SUCCESS) return error;
+CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& call,
+                Reply<wire::tubeGraphInstantiate>& reply) {
+  if (CUresult error = session.objects().admit(wire::Kind::kGraphExec, call->exec);
+      error != CUDA_SUCCESS)
+    return error;
   auto graph = session.resolve<CUgraph>(wire::Kind::kGraph, call->graph);
   if (graph.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   Instance made;
-  if (CUresult error = place(session, graph.handle, call.array<wire::GraphStepPlace>(call->places), &made); error != CUDA_SUCCESS) return error;
+  if (CUresult error =
+          place(session, graph.handle, call.array<wire::GraphStepPlace>(call->places), &made);
+      error != CUDA_SUCCESS)
+    return error;
   CUDA_GRAPH_INSTANTIATE_PARAMS params{};
   params.flags = call->flags;
   if ((call->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0) {
@@ -78,27 +94,37 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
   reply->status = params.result_out;
   if (reply->result != CUDA_SUCCESS) {
     if (params.hErrNode_out != nullptr) {
-      reply->error_node = session.objects().adopt(wire::Kind::kGraphNode, params.hErrNode_out, session.record().context, call->graph);
+      reply->error_node = session.objects().adopt(wire::Kind::kGraphNode, params.hErrNode_out,
+                                                  session.record().context, call->graph);
     }
     return CUDA_SUCCESS;
   }
   note_update(session);
   own_memory(session, call->graph, call->exec);
-  return session.objects().insert(wire::Kind::kGraphExec, call->exec, exec, session.record().context, std::move(made.state));
+  return session.objects().insert(wire::Kind::kGraphExec, call->exec, exec,
+                                  session.record().context, std::move(made.state));
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call, Reply<wire::tubeGraphExecUpdate>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call,
+                Reply<wire::tubeGraphExecUpdate>& reply) {
   auto exec = session.resolve<CUgraphExec>(wire::Kind::kGraphExec, call->exec);
   auto graph = session.resolve<CUgraph>(wire::Kind::kGraph, call->graph);
   if (exec.error != CUDA_SUCCESS || graph.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   Instance made;
-  if (CUresult error = place(session, graph.handle, call.array<wire::GraphStepPlace>(call->places), &made); error != CUDA_SUCCESS) return error;
+  if (CUresult error =
+          place(session, graph.handle, call.array<wire::GraphStepPlace>(call->places), &made);
+      error != CUDA_SUCCESS)
+    return error;
   CUgraphExecUpdateResultInfo info{};
-  const auto update = [&] { return session.driver().cuGraphExecUpdate_v2(exec.handle, graph.handle, &info); };
+  const auto update = [&] {
+    return session.driver().cuGraphExecUpdate_v2(exec.handle, graph.handle, &info);
+  };
   reply->result = launch_in_turn(update_turn(session), update);
   reply->status = info.result;
   auto name = [&](CUgraphNode node) -> uint64_t {
-    return node == nullptr ? 0 : session.objects().adopt(wire::Kind::kGraphNode, node, session.record().context, call->graph);
+    return node == nullptr ? 0
+                           : session.objects().adopt(wire::Kind::kGraphNode, node,
+                                                     session.record().context, call->graph);
   };
   reply->error_node = name(info.errorNode);
   reply->error_from_node = name(info.errorFromNode);

@@ -1,15 +1,15 @@
-// A node's parameters, as ids and bytes: for every kind one answer (protocol/graph_params.h). Nothing of the driver's own
-// (handles, addresses of its structs) leaves the proxy.
+// A node's parameters, as ids and bytes: for every kind one answer (protocol/graph_params.h).
+// Nothing of the driver's own (handles, addresses of its structs) leaves the proxy.
 #include <cstring>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/session/graph_objects.h"
 #include "proxy/calls/graph_steps.h"
+#include "proxy/gpu/quiet_calls.h"
+#include "proxy/session/graph_objects.h"
 #include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
@@ -21,16 +21,20 @@ using Fields = wire::tubeGraphNodeGet_reply;
 
 template <class T>
 CUresult put_params(Answer& reply, const T& params) {
-  return reply.put(&Fields::params, std::as_bytes(std::span(&params, 1))) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  return reply.put(&Fields::params, std::as_bytes(std::span(&params, 1)))
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_NOT_SUPPORTED;
 }
 CUresult put_data(Answer& reply, std::span<const std::byte> data) {
   return data.empty() || reply.put(&Fields::data, data) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 // What a graph's node may call a kernel: as it was given, or as the function of the context.
-bool is_called(const CUDA_KERNEL_NODE_PARAMS_v2& p, const KernelState& kernel, CUfunction function) {
+bool is_called(const CUDA_KERNEL_NODE_PARAMS_v2& p, const KernelState& kernel,
+               CUfunction function) {
   if (function != nullptr && function == p.func) return true;
-  return kernel.former != nullptr && (kernel.former == p.func || kernel.former == reinterpret_cast<CUfunction>(p.kern));
+  return kernel.former != nullptr &&
+         (kernel.former == p.func || kernel.former == reinterpret_cast<CUfunction>(p.kern));
 }
 
 // A library's kernel in the GPU's shared context; nullptr: nobody has seen it there.
@@ -43,7 +47,8 @@ CUfunction function_of(Session& session, const Object& object) {
   return seen.has_value() ? seen->function : nullptr;
 }
 
-// The driver is asked only for kernels that the client looked up in another context than this one; that may wait for everybody's work.
+// The driver is asked only for kernels that the client looked up in another context than this one;
+// that may wait for everybody's work.
 uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
   const uint64_t ids[] = {reinterpret_cast<uint64_t>(p.func), reinterpret_cast<uint64_t>(p.kern)};
   for (uint64_t raw : ids) {
@@ -64,8 +69,11 @@ uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
       const Object& object = *session.objects().find(wire::Kind::kKernel, id);
       const auto& kernel = static_cast<const KernelState&>(*object.state);
       CUfunction function = nullptr;
-      if (LoadedModule* library = module_of(session, object)) library->comes_to(session.context()->gpu);
-      if (session.driver().cuKernelGetFunction(&function, reinterpret_cast<CUkernel>(kernel.function)) != CUDA_SUCCESS) continue;
+      if (LoadedModule* library = module_of(session, object))
+        library->comes_to(session.context()->gpu);
+      if (session.driver().cuKernelGetFunction(
+              &function, reinterpret_cast<CUkernel>(kernel.function)) != CUDA_SUCCESS)
+        continue;
       if (found == 0 && is_called(p, kernel, function)) found = id;
     }
     return CUDA_SUCCESS;
@@ -74,8 +82,10 @@ uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
   return found;
 }
 
-// Parameters as one block laid out like the kernel's: from the array of pointers, or from the block that was given.
-CUresult packed_parameters(const KernelState& kernel, const CUDA_KERNEL_NODE_PARAMS_v2& p, std::vector<std::byte>* out) {
+// Parameters as one block laid out like the kernel's: from the array of pointers, or from the block
+// that was given.
+CUresult packed_parameters(const KernelState& kernel, const CUDA_KERNEL_NODE_PARAMS_v2& p,
+                           std::vector<std::byte>* out) {
   out->assign(kernel.parameter_bytes, std::byte{});
   if (p.kernelParams != nullptr) {
     for (size_t i = 0; i < kernel.loaded->layout.size(); ++i) {
@@ -97,25 +107,32 @@ CUresult packed_parameters(const KernelState& kernel, const CUDA_KERNEL_NODE_PAR
 
 CUresult get_kernel(Session& session, CUgraphNode node, Answer& reply) {
   CUDA_KERNEL_NODE_PARAMS_v2 p{};
-  if (CUresult error = session.driver().cuGraphKernelNodeGetParams_v2(node, &p); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphKernelNodeGetParams_v2(node, &p);
+      error != CUDA_SUCCESS)
+    return error;
   wire::GraphKernelParams params{};
   params.kernel = kernel_id(session, p);
   const Object* object = session.objects().find(wire::Kind::kKernel, params.kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;  // its module is gone
-  const uint32_t shape[] = {p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ};
+  const uint32_t shape[] = {p.gridDimX,  p.gridDimY,  p.gridDimZ,
+                            p.blockDimX, p.blockDimY, p.blockDimZ};
   std::memcpy(params.grid, shape, sizeof params.grid);
   std::memcpy(params.block, shape + 3, sizeof params.block);
   params.shared_bytes = p.sharedMemBytes;
   params.as_kernel = p.kern != nullptr ? 1 : 0;
   std::vector<std::byte> parameters;
-  if (CUresult error = packed_parameters(static_cast<const KernelState&>(*object->state), p, &parameters); error != CUDA_SUCCESS) return error;
+  if (CUresult error =
+          packed_parameters(static_cast<const KernelState&>(*object->state), p, &parameters);
+      error != CUDA_SUCCESS)
+    return error;
   if (CUresult error = put_params(reply, params); error != CUDA_SUCCESS) return error;
   return put_data(reply, parameters);
 }
 
 CUresult get_copy(Session& session, CUgraphNode node, Answer& reply) {
   CUDA_MEMCPY3D p{};
-  if (CUresult error = session.driver().cuGraphMemcpyNodeGetParams(node, &p); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphMemcpyNodeGetParams(node, &p); error != CUDA_SUCCESS)
+    return error;
   const uint64_t src = find_id(session, wire::Kind::kArray, reinterpret_cast<uint64_t>(p.srcArray));
   const uint64_t dst = find_id(session, wire::Kind::kArray, reinterpret_cast<uint64_t>(p.dstArray));
   p.srcArray = reinterpret_cast<CUarray>(src);
@@ -127,16 +144,20 @@ CUresult get_copy(Session& session, CUgraphNode node, Answer& reply) {
 CUresult get_event(Session& session, CUgraphNode node, bool record, Answer& reply) {
   const Driver& driver = session.driver();
   CUevent event = nullptr;
-  if (CUresult error = record ? driver.cuGraphEventRecordNodeGetEvent(node, &event) : driver.cuGraphEventWaitNodeGetEvent(node, &event);
+  if (CUresult error = record ? driver.cuGraphEventRecordNodeGetEvent(node, &event)
+                              : driver.cuGraphEventWaitNodeGetEvent(node, &event);
       error != CUDA_SUCCESS) {
     return error;
   }
-  return put_params(reply, wire::GraphEventParams{find_id(session, wire::Kind::kEvent, reinterpret_cast<uint64_t>(event))});
+  return put_params(reply, wire::GraphEventParams{find_id(session, wire::Kind::kEvent,
+                                                          reinterpret_cast<uint64_t>(event))});
 }
 
 CUresult get_child(Session& session, uint64_t id, CUgraphNode node, Answer& reply) {
   CUgraph graph = nullptr;
-  if (CUresult error = session.driver().cuGraphChildGraphNodeGetGraph(node, &graph); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphChildGraphNodeGetGraph(node, &graph);
+      error != CUDA_SUCCESS)
+    return error;
   const uint64_t parent = session.objects().find(wire::Kind::kGraphNode, id)->owner;
   wire::GraphChildParams params{};
   params.graph = adopt_inner(session, graph, parent, id);
@@ -145,16 +166,22 @@ CUresult get_child(Session& session, uint64_t id, CUgraphNode node, Answer& repl
 
 CUresult get_mem_ops(Session& session, CUgraphNode node, Answer& reply) {
   CUDA_BATCH_MEM_OP_NODE_PARAMS p{};
-  if (CUresult error = session.driver().cuGraphBatchMemOpNodeGetParams(node, &p); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphBatchMemOpNodeGetParams(node, &p);
+      error != CUDA_SUCCESS)
+    return error;
   std::vector<CUstreamBatchMemOpParams> ops(p.paramArray, p.paramArray + p.count);
   for (CUstreamBatchMemOpParams& op : ops) op.waitValue.alias = 0;  // the driver's own use
-  if (CUresult error = put_params(reply, wire::GraphMemOpParams{p.flags, p.count}); error != CUDA_SUCCESS) return error;
+  if (CUresult error = put_params(reply, wire::GraphMemOpParams{p.flags, p.count});
+      error != CUDA_SUCCESS)
+    return error;
   return put_data(reply, std::as_bytes(std::span<const CUstreamBatchMemOpParams>(ops)));
 }
 
 CUresult get_alloc(Session& session, CUgraphNode node, Answer& reply) {
   CUDA_MEM_ALLOC_NODE_PARAMS p{};
-  if (CUresult error = session.driver().cuGraphMemAllocNodeGetParams(node, &p); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphMemAllocNodeGetParams(node, &p);
+      error != CUDA_SUCCESS)
+    return error;
   wire::GraphAllocParams params{};
   params.bytes = p.bytesize;
   params.max_size = p.poolProps.maxSize;
@@ -166,17 +193,20 @@ CUresult get_alloc(Session& session, CUgraphNode node, Answer& reply) {
   params.usage = p.poolProps.usage;
   params.access_count = static_cast<uint32_t>(p.accessDescs == nullptr ? 0 : p.accessDescCount);
   if (CUresult error = put_params(reply, params); error != CUDA_SUCCESS) return error;
-  return put_data(reply, std::as_bytes(std::span<const CUmemAccessDesc>(p.accessDescs, params.access_count)));
+  return put_data(
+      reply, std::as_bytes(std::span<const CUmemAccessDesc>(p.accessDescs, params.access_count)));
 }
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::tubeGraphNodeGet>& call, Reply<wire::tubeGraphNodeGet>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeGraphNodeGet>& call,
+                Reply<wire::tubeGraphNodeGet>& reply) {
   auto node = session.resolve<CUgraphNode>(wire::Kind::kGraphNode, call->node);
   if (node.error != CUDA_SUCCESS) return node.error;
   const Driver& driver = session.driver();
   CUgraphNodeType type{};
-  if (CUresult error = visible_type(session, node.handle, &type); error != CUDA_SUCCESS) return error;
+  if (CUresult error = visible_type(session, node.handle, &type); error != CUDA_SUCCESS)
+    return error;
   reply->type = type;
   Step step;
   if (step_of(session, node.handle, &step)) {

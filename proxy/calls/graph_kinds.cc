@@ -1,13 +1,14 @@
-// Graph nodes of every kind but kernels, copies and memsets: each parameter struct (protocol/graph_params.h) is checked and
-// turned into the driver's, then the typed calls add or change the node.
+// Graph nodes of every kind but kernels, copies and memsets: each parameter struct
+// (protocol/graph_params.h) is checked and turned into the driver's, then the typed calls add or
+// change the node.
 #include <cstring>
 #include <vector>
 
-#include "proxy/session/graph_objects.h"
 #include "proxy/calls/graph_target.h"
 #include "proxy/calls/handler_glue.h"
-#include "proxy/session/module_state.h"
 #include "proxy/gpu/quiet_calls.h"
+#include "proxy/session/graph_objects.h"
+#include "proxy/session/module_state.h"
 
 namespace tube::proxy {
 
@@ -28,13 +29,16 @@ bool take(const Call& call, T* fixed, std::span<const std::byte>* rest = nullptr
 
 CUresult change(Session& session, const NodeTarget& target, CUgraphNodeParams* params) {
   const Driver& driver = session.driver();
-  return target.op == kSet ? driver.cuGraphNodeSetParams(target.node, params) : driver.cuGraphExecNodeSetParams(target.exec, target.node, params);
+  return target.op == kSet ? driver.cuGraphNodeSetParams(target.node, params)
+                           : driver.cuGraphExecNodeSetParams(target.exec, target.node, params);
 }
 
-CUresult add_or_change(Session& session, const Call& call, const NodeTarget& target, CUgraphNodeParams* params, Answer& reply) {
+CUresult add_or_change(Session& session, const Call& call, const NodeTarget& target,
+                       CUgraphNodeParams* params, Answer& reply) {
   if (target.op != kAdd) return change(session, target, params);
   CUgraphNode node = nullptr;
-  if (CUresult error = add_typed(session, target, params, &node); error != CUDA_SUCCESS) return error;
+  if (CUresult error = add_typed(session, target, params, &node); error != CUDA_SUCCESS)
+    return error;
   return name_node(session, call, node, reply);
 }
 
@@ -49,18 +53,22 @@ CUresult step_node(Session& session, const Call& call, NodeTarget& target, Answe
   if (target.op == kSetInExec) {
     if (target.exec_state == nullptr) return CUDA_ERROR_INVALID_VALUE;
     uint32_t word = 0;
-    CUresult error = set_exec_step(session, target.exec, *target.exec_state, target.node, target.context, step, &word, &reply->dptr);
+    CUresult error = set_exec_step(session, target.exec, *target.exec_state, target.node,
+                                   target.context, step, &word, &reply->dptr);
     reply->node = word;
     return error;
   }
   CUgraphNodeType type{};
-  const CUgraphNodeType wanted = wire::is_copy_step(step.tag) ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_HOST;
-  if (CUresult error = visible_type(session, target.node, &type); error != CUDA_SUCCESS) return error;
+  const CUgraphNodeType wanted =
+      wire::is_copy_step(step.tag) ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_HOST;
+  if (CUresult error = visible_type(session, target.node, &type); error != CUDA_SUCCESS)
+    return error;
   if (type != wanted) return CUDA_ERROR_INVALID_VALUE;
   CUresult error = set_step(session, target.node, target.context, step);
   if (error != CUDA_ERROR_NOT_FOUND) return error;
-  return replace_node(session, call->node, target,
-                      [&](const NodeTarget& spot, CUgraphNode* node) { return add_step(session, spot.spot(), step, node); });
+  return replace_node(session, call->node, target, [&](const NodeTarget& spot, CUgraphNode* node) {
+    return add_step(session, spot.spot(), step, node);
+  });
 }
 
 CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
@@ -75,17 +83,24 @@ CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answ
   if (target.op == kSet) return CUDA_ERROR_INVALID_VALUE;
   if (target.op == kSetInExec) {
     if (target.exec_state != nullptr) {
-      if (CUresult error = place_child(session, *target.exec_state, target.node, p.graph.graph); error != CUDA_SUCCESS) return error;
+      if (CUresult error = place_child(session, *target.exec_state, target.node, p.graph.graph);
+          error != CUDA_SUCCESS)
+        return error;
     }
-    const auto set = [&] { return session.driver().cuGraphExecChildGraphNodeSetParams(target.exec, target.node, p.graph.graph); };
+    const auto set = [&] {
+      return session.driver().cuGraphExecChildGraphNodeSetParams(target.exec, target.node,
+                                                                 p.graph.graph);
+    };
     return launch_in_turn(update_turn(session), set);  // it may bring kernels
   }
   const bool moves = child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
   if (moves && (object->owner != 0 || child.graph == call->graph)) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNode node = nullptr;
   if (CUresult error = add_typed(session, target, &p, &node); error != CUDA_SUCCESS) return error;
-  if (CUresult error = name_node(session, call, node, reply); error != CUDA_SUCCESS || !moves) return error;
-  session.graph_memory().share({wire::Kind::kGraph, child.graph}, {wire::Kind::kGraph, call->graph});
+  if (CUresult error = name_node(session, call, node, reply); error != CUDA_SUCCESS || !moves)
+    return error;
+  session.graph_memory().share({wire::Kind::kGraph, child.graph},
+                               {wire::Kind::kGraph, call->graph});
   move_inside(session, child.graph, call->graph, reply->node);
   return CUDA_SUCCESS;
 }
@@ -105,13 +120,15 @@ CUresult event_node(Session& session, const Call& call, NodeTarget& target, Answ
 CUresult mem_op_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   wire::GraphMemOpParams params;
   std::span<const std::byte> rest;
-  if (!take(call, &params, &rest) || params.count > 256 || rest.size() != params.count * sizeof(CUstreamBatchMemOpParams))
+  if (!take(call, &params, &rest) || params.count > 256 ||
+      rest.size() != params.count * sizeof(CUstreamBatchMemOpParams))
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUstreamBatchMemOpParams> ops(params.count);
   if (!rest.empty()) std::memcpy(ops.data(), rest.data(), rest.size());
   if (CUresult error = check_mem_ops(session, params, ops); error != CUDA_SUCCESS) return error;
   Step step;
-  if (target.op != kAdd && step_of(session, target.node, &step)) return CUDA_ERROR_INVALID_VALUE;  // a host node to the client
+  if (target.op != kAdd && step_of(session, target.node, &step))
+    return CUDA_ERROR_INVALID_VALUE;  // a host node to the client
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
   p.memOp = {target.context, params.count, ops.data(), params.flags};
@@ -121,7 +138,8 @@ CUresult mem_op_node(Session& session, const Call& call, NodeTarget& target, Ans
 CUresult alloc_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   wire::GraphAllocParams params;
   std::span<const std::byte> rest;
-  if (!take(call, &params, &rest) || params.access_count > 64 || rest.size() != params.access_count * sizeof(CUmemAccessDesc))
+  if (!take(call, &params, &rest) || params.access_count > 64 ||
+      rest.size() != params.access_count * sizeof(CUmemAccessDesc))
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUmemAccessDesc> access(params.access_count);
   if (!rest.empty()) std::memcpy(access.data(), rest.data(), rest.size());
@@ -130,46 +148,56 @@ CUresult alloc_node(Session& session, const Call& call, NodeTarget& target, Answ
   p.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
   p.alloc.poolProps.allocType = static_cast<CUmemAllocationType>(params.alloc_type);
   p.alloc.poolProps.handleTypes = static_cast<CUmemAllocationHandleType>(params.handle_types);
-  p.alloc.poolProps.location = {static_cast<CUmemLocationType>(params.location_type), params.location_id};
+  p.alloc.poolProps.location = {static_cast<CUmemLocationType>(params.location_type),
+                                params.location_id};
   p.alloc.poolProps.maxSize = params.max_size;
   p.alloc.poolProps.usage = static_cast<unsigned short>(params.usage);
   p.alloc.accessDescs = access.empty() ? nullptr : access.data();
   p.alloc.accessDescCount = access.size();
   p.alloc.bytesize = params.bytes;
-  if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS) return error;
+  if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS)
+    return error;
   reply->dptr = p.alloc.dptr;
-  return session.graph_memory().made(session, p.alloc.dptr, params.bytes, {wire::Kind::kGraph, call->graph});
+  return session.graph_memory().made(session, p.alloc.dptr, params.bytes,
+                                     {wire::Kind::kGraph, call->graph});
 }
 
 CUresult free_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   wire::GraphFreeParams params;
-  if (!take(call, &params) || target.op != kAdd || !session.graph_memory().knows(params.dptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (!take(call, &params) || target.op != kAdd || !session.graph_memory().knows(params.dptr))
+    return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
   p.free.dptr = params.dptr;
   CUresult error = add_or_change(session, call, target, &p, reply);
-  if (error == CUDA_SUCCESS) session.graph_memory().freed_by_graph(params.dptr, {wire::Kind::kGraph, call->graph});
+  if (error == CUDA_SUCCESS)
+    session.graph_memory().freed_by_graph(params.dptr, {wire::Kind::kGraph, call->graph});
   return error;
 }
 
 CUresult conditional_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   constexpr uint32_t kMaxBodies = 1024;  // what a reply holds
   wire::GraphConditionalParams params;
-  if (!take(call, &params) || target.op != kAdd || params.size > kMaxBodies) return CUDA_ERROR_INVALID_VALUE;
+  if (!take(call, &params) || target.op != kAdd || params.size > kMaxBodies)
+    return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;
   p.conditional.handle = params.handle;
   p.conditional.type = static_cast<CUgraphConditionalNodeType>(params.type);
   p.conditional.size = params.size;
   p.conditional.ctx = target.context;
-  if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS) return error;
+  if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS)
+    return error;
   std::vector<uint64_t> bodies;
   for (uint32_t i = 0; i < params.size; ++i) {
-    const uint64_t id = adopt_inner(session, p.conditional.phGraph_out[i], call->graph, reply->node);
+    const uint64_t id =
+        adopt_inner(session, p.conditional.phGraph_out[i], call->graph, reply->node);
     if (id == 0) return CUDA_ERROR_OUT_OF_MEMORY;
     bodies.push_back(id);
   }
-  return reply.put_array(&wire::tubeGraphNode_reply::graphs, std::span<const uint64_t>(bodies)) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+  return reply.put_array(&wire::tubeGraphNode_reply::graphs, std::span<const uint64_t>(bodies))
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 }  // namespace
@@ -188,7 +216,9 @@ CUresult handle(Session& session, const Call& call, Answer& reply) {
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: return alloc_node(session, call, target, reply);
     case CU_GRAPH_NODE_TYPE_MEM_FREE: return free_node(session, call, target, reply);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL: return conditional_node(session, call, target, reply);
-    case CU_GRAPH_NODE_TYPE_EMPTY: p.type = CU_GRAPH_NODE_TYPE_EMPTY; return add_or_change(session, call, target, &p, reply);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      p.type = CU_GRAPH_NODE_TYPE_EMPTY;
+      return add_or_change(session, call, target, &p, reply);
     default: return CUDA_ERROR_INVALID_VALUE;
   }
 }

@@ -37,7 +37,8 @@ CUdeviceptr no_place(const Session& session) { return session.word_address(0); }
 
 bool operation_of(Session& session, CUgraphNode node, uint64_t* tag) {
   CUDA_BATCH_MEM_OP_NODE_PARAMS p{};
-  if (session.driver().cuGraphBatchMemOpNodeGetParams(node, &p) != CUDA_SUCCESS || p.count != 2) return false;
+  if (session.driver().cuGraphBatchMemOpNodeGetParams(node, &p) != CUDA_SUCCESS || p.count != 2)
+    return false;
   const auto& write = p.paramArray[0].writeValue;
   if (p.paramArray[0].operation != CU_STREAM_MEM_OP_WRITE_VALUE_64) return false;
   if (write.address - session.word_address(0) >= uint64_t{abi::kWordCount} * 8) return false;
@@ -58,13 +59,18 @@ bool copy_step_of(Session& session, CUgraphNode node, Step* step) {
   if (driver.cuGraphGetNodes(body, nodes, &count) != CUDA_SUCCESS) return false;
   for (int i = 0; i < 2; ++i) {
     CUgraphNodeType type{}, other{};
-    if (driver.cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS || driver.cuGraphNodeGetType(nodes[1 - i], &other) != CUDA_SUCCESS) return false;
+    if (driver.cuGraphNodeGetType(nodes[i], &type) != CUDA_SUCCESS ||
+        driver.cuGraphNodeGetType(nodes[1 - i], &other) != CUDA_SUCCESS)
+      return false;
     if (type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP || other != CU_GRAPH_NODE_TYPE_MEMCPY) continue;
-    if (!operation_of(session, nodes[i], &step->tag) || !wire::is_copy_step(step->tag)) return false;
+    if (!operation_of(session, nodes[i], &step->tag) || !wire::is_copy_step(step->tag))
+      return false;
     CUDA_MEMCPY3D copy{};
     size_t before = 0;
     if (driver.cuGraphMemcpyNodeGetParams(nodes[1 - i], &copy) != CUDA_SUCCESS) return false;
-    if (driver.cuGraphNodeGetDependencies_v2(nodes[1 - i], nullptr, nullptr, &before) != CUDA_SUCCESS) return false;
+    if (driver.cuGraphNodeGetDependencies_v2(nodes[1 - i], nullptr, nullptr, &before) !=
+        CUDA_SUCCESS)
+      return false;
     step->operation = nodes[i];
     step->copy = nodes[1 - i];
     step->direction = before != 0 ? wire::kStepToGpu : wire::kStepFromGpu;
@@ -96,52 +102,70 @@ void put_staging(CUDA_MEMCPY3D& p, wire::StepDirection direction, uint64_t stagi
 }
 
 // The copy of a step: the GPU's side twice, until there is staging.
-CUresult gpu_copy(Session& session, const wire::GraphStepParams& untrusted, uint64_t staging, CUDA_MEMCPY3D* copy) {
+CUresult gpu_copy(Session& session, const wire::GraphStepParams& untrusted, uint64_t staging,
+                  CUDA_MEMCPY3D* copy) {
   for (uint64_t extent : untrusted.extent) {
     if (extent == 0) return CUDA_ERROR_INVALID_VALUE;
   }
-  const CopySide side{untrusted.kind, untrusted.address, untrusted.pitch, untrusted.height, untrusted.origin};
-  if (untrusted.kind != kAddressSide && untrusted.kind != kArraySide) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = build_copy(session, side, side, untrusted.extent, copy); error != CUDA_SUCCESS) return error;
-  if (staging != 0) put_staging(*copy, static_cast<wire::StepDirection>(untrusted.direction), staging);
+  const CopySide side{untrusted.kind, untrusted.address, untrusted.pitch, untrusted.height,
+                      untrusted.origin};
+  if (untrusted.kind != kAddressSide && untrusted.kind != kArraySide)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = build_copy(session, side, side, untrusted.extent, copy);
+      error != CUDA_SUCCESS)
+    return error;
+  if (staging != 0)
+    put_staging(*copy, static_cast<wire::StepDirection>(untrusted.direction), staging);
   return CUDA_SUCCESS;
 }
 
 CUresult check_step(const wire::GraphStepParams& untrusted) {
-  const bool copies = untrusted.direction == wire::kStepToGpu || untrusted.direction == wire::kStepFromGpu;
-  if (!wire::valid_step_tag(untrusted.tag) || (!copies && untrusted.direction != wire::kStepAlone)) return CUDA_ERROR_INVALID_VALUE;
+  const bool copies =
+      untrusted.direction == wire::kStepToGpu || untrusted.direction == wire::kStepFromGpu;
+  if (!wire::valid_step_tag(untrusted.tag) || (!copies && untrusted.direction != wire::kStepAlone))
+    return CUDA_ERROR_INVALID_VALUE;
   return copies && !wire::is_copy_step(untrusted.tag) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 // The child graph of a copy: not yet part of anything, the caller destroys it.
-CUresult make_body(Session& session, CUcontext context, const wire::GraphStepParams& untrusted, CUdeviceptr word, uint64_t staging, CUgraph* body) {
+CUresult make_body(Session& session, CUcontext context, const wire::GraphStepParams& untrusted,
+                   CUdeviceptr word, uint64_t staging, CUgraph* body) {
   const Driver& driver = session.driver();
   CUDA_MEMCPY3D copy;
-  if (CUresult error = gpu_copy(session, untrusted, staging, &copy); error != CUDA_SUCCESS) return error;
+  if (CUresult error = gpu_copy(session, untrusted, staging, &copy); error != CUDA_SUCCESS)
+    return error;
   if (CUresult error = driver.cuGraphCreate(body, 0); error != CUDA_SUCCESS) return error;
   const StepOps ops(context, word, untrusted.tag);
   const bool step_first = untrusted.direction == wire::kStepToGpu;
   CUgraphNode step = nullptr, transfer = nullptr;
   CUresult error = CUDA_SUCCESS;
   if (step_first) error = driver.cuGraphAddBatchMemOpNode(&step, *body, nullptr, 0, &ops.params);
-  if (error == CUDA_SUCCESS) error = driver.cuGraphAddMemcpyNode(&transfer, *body, step_first ? &step : nullptr, step_first ? 1 : 0, &copy, context);
-  if (error == CUDA_SUCCESS && !step_first) error = driver.cuGraphAddBatchMemOpNode(&step, *body, &transfer, 1, &ops.params);
+  if (error == CUDA_SUCCESS)
+    error = driver.cuGraphAddMemcpyNode(&transfer, *body, step_first ? &step : nullptr,
+                                        step_first ? 1 : 0, &copy, context);
+  if (error == CUDA_SUCCESS && !step_first)
+    error = driver.cuGraphAddBatchMemOpNode(&step, *body, &transfer, 1, &ops.params);
   if (error != CUDA_SUCCESS) driver.cuGraphDestroy(*body);
   return error;
 }
 
-CUresult list_in(Session& session, CUgraph graph, std::vector<Step>* steps, uint32_t* flags, int depth) {
+CUresult list_in(Session& session, CUgraph graph, std::vector<Step>* steps, uint32_t* flags,
+                 int depth) {
   const Driver& driver = session.driver();
   size_t count = 0;
   if (depth > kMaxDepth) return CUDA_ERROR_NOT_SUPPORTED;
-  if (CUresult error = driver.cuGraphGetNodes(graph, nullptr, &count); error != CUDA_SUCCESS) return error;
+  if (CUresult error = driver.cuGraphGetNodes(graph, nullptr, &count); error != CUDA_SUCCESS)
+    return error;
   std::vector<CUgraphNode> nodes(count);
   if (count == 0) return CUDA_SUCCESS;
-  if (CUresult error = driver.cuGraphGetNodes(graph, nodes.data(), &count); error != CUDA_SUCCESS) return error;
+  if (CUresult error = driver.cuGraphGetNodes(graph, nodes.data(), &count); error != CUDA_SUCCESS)
+    return error;
   for (CUgraphNode node : nodes) {
     CUgraphNodeType type{};
-    if (CUresult error = driver.cuGraphNodeGetType(node, &type); error != CUDA_SUCCESS) return error;
-    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE) *flags |= wire::kGraphHasMemoryNodes;
+    if (CUresult error = driver.cuGraphNodeGetType(node, &type); error != CUDA_SUCCESS)
+      return error;
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+      *flags |= wire::kGraphHasMemoryNodes;
     Step step;
     if (type != CU_GRAPH_NODE_TYPE_BATCH_MEM_OP && type != CU_GRAPH_NODE_TYPE_GRAPH) continue;
     if (step_of(session, node, &step)) {
@@ -158,23 +182,30 @@ CUresult list_in(Session& session, CUgraph graph, std::vector<Step>* steps, uint
 
 CUresult set_operation(Session& session, CUgraphNode operation, CUdeviceptr word, uint64_t tag) {
   CUDA_BATCH_MEM_OP_NODE_PARAMS old{};
-  if (CUresult error = session.driver().cuGraphBatchMemOpNodeGetParams(operation, &old); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphBatchMemOpNodeGetParams(operation, &old);
+      error != CUDA_SUCCESS)
+    return error;
   const StepOps ops(old.ctx, word, tag);
   return session.driver().cuGraphBatchMemOpNodeSetParams(operation, &ops.params);
 }
 
-CUresult check_place(Session& session, const wire::GraphStepPlace& untrusted, uint64_t staging_bytes) {
+CUresult check_place(Session& session, const wire::GraphStepPlace& untrusted,
+                     uint64_t staging_bytes) {
   if (untrusted.word == 0 || !shared::valid_word(untrusted.word)) return CUDA_ERROR_INVALID_VALUE;
-  return staging_bytes == 0 ? CUDA_SUCCESS : session.check_device_range(untrusted.staging, staging_bytes, true);
+  return staging_bytes == 0 ? CUDA_SUCCESS
+                            : session.check_device_range(untrusted.staging, staging_bytes, true);
 }
 
 CUresult place_step(Session& session, const Step& step, const wire::GraphStepPlace& untrusted) {
   const Driver& driver = session.driver();
-  if (CUresult error = check_place(session, untrusted, step.staging_bytes); error != CUDA_SUCCESS) return error;
-  CUresult error = set_operation(session, step.operation, session.word_address(untrusted.word), step.tag);
+  if (CUresult error = check_place(session, untrusted, step.staging_bytes); error != CUDA_SUCCESS)
+    return error;
+  CUresult error =
+      set_operation(session, step.operation, session.word_address(untrusted.word), step.tag);
   if (error != CUDA_SUCCESS || step.copy == nullptr) return error;
   CUDA_MEMCPY3D copy{};
-  if (error = driver.cuGraphMemcpyNodeGetParams(step.copy, &copy); error != CUDA_SUCCESS) return error;
+  if (error = driver.cuGraphMemcpyNodeGetParams(step.copy, &copy); error != CUDA_SUCCESS)
+    return error;
   put_staging(copy, step.direction, untrusted.staging);
   return driver.cuGraphMemcpyNodeSetParams(step.copy, &copy);
 }
@@ -193,9 +224,11 @@ bool step_of(Session& session, CUgraphNode node, Step* step) {
 }
 
 CUresult visible_type(Session& session, CUgraphNode node, CUgraphNodeType* type) {
-  if (CUresult error = session.driver().cuGraphNodeGetType(node, type); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphNodeGetType(node, type); error != CUDA_SUCCESS)
+    return error;
   Step step;
-  if (step_of(session, node, &step)) *type = wire::is_copy_step(step.tag) ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_HOST;
+  if (step_of(session, node, &step))
+    *type = wire::is_copy_step(step.tag) ? CU_GRAPH_NODE_TYPE_MEMCPY : CU_GRAPH_NODE_TYPE_HOST;
   return CUDA_SUCCESS;
 }
 
@@ -204,15 +237,18 @@ CUresult list_steps(Session& session, CUgraph graph, std::vector<Step>* steps, u
   return list_in(session, graph, steps, flags, 0);
 }
 
-CUresult place_steps(Session& session, std::span<const Step> steps, std::span<const wire::GraphStepPlace> untrusted_places) {
+CUresult place_steps(Session& session, std::span<const Step> steps,
+                     std::span<const wire::GraphStepPlace> untrusted_places) {
   if (steps.size() != untrusted_places.size()) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < steps.size(); ++i) {
-    if (CUresult error = place_step(session, steps[i], untrusted_places[i]); error != CUDA_SUCCESS) return error;
+    if (CUresult error = place_step(session, steps[i], untrusted_places[i]); error != CUDA_SUCCESS)
+      return error;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult add_step(Session& session, const NodeSpot& spot, const wire::GraphStepParams& untrusted, CUgraphNode* node) {
+CUresult add_step(Session& session, const NodeSpot& spot, const wire::GraphStepParams& untrusted,
+                  CUgraphNode* node) {
   const Driver& driver = session.driver();
   if (CUresult error = check_step(untrusted); error != CUDA_SUCCESS) return error;
   const CUgraphEdgeData* edges = spot.edges.empty() ? nullptr : spot.edges.data();
@@ -221,47 +257,62 @@ CUresult add_step(Session& session, const NodeSpot& spot, const wire::GraphStepP
     const StepOps ops(spot.context, no_place(session), untrusted.tag);
     p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     p.memOp = {ops.params.ctx, ops.params.count, ops.params.paramArray, ops.params.flags};
-    return driver.cuGraphAddNode_v2(node, spot.graph, spot.dependencies.data(), edges, spot.dependencies.size(), &p);
+    return driver.cuGraphAddNode_v2(node, spot.graph, spot.dependencies.data(), edges,
+                                    spot.dependencies.size(), &p);
   }
   CUgraph body = nullptr;
-  if (CUresult error = make_body(session, spot.context, untrusted, no_place(session), 0, &body); error != CUDA_SUCCESS) return error;
+  if (CUresult error = make_body(session, spot.context, untrusted, no_place(session), 0, &body);
+      error != CUDA_SUCCESS)
+    return error;
   p.type = CU_GRAPH_NODE_TYPE_GRAPH;
   p.graph.graph = body;
   p.graph.ownership = CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE;
-  const CUresult error = driver.cuGraphAddNode_v2(node, spot.graph, spot.dependencies.data(), edges, spot.dependencies.size(), &p);
+  const CUresult error = driver.cuGraphAddNode_v2(node, spot.graph, spot.dependencies.data(), edges,
+                                                  spot.dependencies.size(), &p);
   driver.cuGraphDestroy(body);
   return error;
 }
 
-CUresult set_step(Session& session, CUgraphNode node, CUcontext, const wire::GraphStepParams& untrusted) {
+CUresult set_step(Session& session, CUgraphNode node, CUcontext,
+                  const wire::GraphStepParams& untrusted) {
   if (CUresult error = check_step(untrusted); error != CUDA_SUCCESS) return error;
   Step step;
-  if (!step_of(session, node, &step) || step.direction != untrusted.direction) return CUDA_ERROR_NOT_FOUND;
-  if (wire::is_copy_step(step.tag) != wire::is_copy_step(untrusted.tag)) return CUDA_ERROR_INVALID_VALUE;
+  if (!step_of(session, node, &step) || step.direction != untrusted.direction)
+    return CUDA_ERROR_NOT_FOUND;
+  if (wire::is_copy_step(step.tag) != wire::is_copy_step(untrusted.tag))
+    return CUDA_ERROR_INVALID_VALUE;
   if (step.copy != nullptr) {
     CUDA_MEMCPY3D copy;
-    if (CUresult error = gpu_copy(session, untrusted, 0, &copy); error != CUDA_SUCCESS) return error;
-    if (CUresult error = session.driver().cuGraphMemcpyNodeSetParams(step.copy, &copy); error != CUDA_SUCCESS) return error;
+    if (CUresult error = gpu_copy(session, untrusted, 0, &copy); error != CUDA_SUCCESS)
+      return error;
+    if (CUresult error = session.driver().cuGraphMemcpyNodeSetParams(step.copy, &copy);
+        error != CUDA_SUCCESS)
+      return error;
   }
   return set_operation(session, step.operation, no_place(session), untrusted.tag);
 }
 
-void remember_places(ExecState& state, std::span<const Step> steps, std::span<const wire::GraphStepPlace> places) {
+void remember_places(ExecState& state, std::span<const Step> steps,
+                     std::span<const wire::GraphStepPlace> places) {
   for (size_t i = 0; i < steps.size(); ++i) {
     state.places[steps[i].node] = places[i];
     state.staging_bytes[steps[i].node] = steps[i].staging_bytes;
   }
 }
 
-CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUgraphNode node, CUcontext context,
-                       const wire::GraphStepParams& untrusted, uint32_t* word, uint64_t* needed) {
+CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUgraphNode node,
+                       CUcontext context, const wire::GraphStepParams& untrusted, uint32_t* word,
+                       uint64_t* needed) {
   const Driver& driver = session.driver();
   *needed = 0;
   if (CUresult error = check_step(untrusted); error != CUDA_SUCCESS) return error;
   Step step;
   auto place = state.places.find(node);
-  if (place == state.places.end() || !step_of(session, node, &step)) return CUDA_ERROR_INVALID_VALUE;
-  if (step.direction != untrusted.direction || wire::is_copy_step(step.tag) != wire::is_copy_step(untrusted.tag)) return CUDA_ERROR_INVALID_VALUE;
+  if (place == state.places.end() || !step_of(session, node, &step))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (step.direction != untrusted.direction ||
+      wire::is_copy_step(step.tag) != wire::is_copy_step(untrusted.tag))
+    return CUDA_ERROR_INVALID_VALUE;
   *word = place->second.word;
   const CUdeviceptr address = session.word_address(*word);
   if (step.copy == nullptr) {
@@ -273,16 +324,21 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
   const uint64_t bytes = bytes_of(copy);
   uint64_t staging = place->second.staging;
   if (untrusted.staging != 0) {
-    if (CUresult error = session.check_device_range(untrusted.staging, bytes, true); error != CUDA_SUCCESS) return error;
+    if (CUresult error = session.check_device_range(untrusted.staging, bytes, true);
+        error != CUDA_SUCCESS)
+      return error;
     staging = untrusted.staging;
   } else if (bytes > state.staging_bytes[node]) {
     *needed = bytes;
     return CUDA_SUCCESS;
-  } else if (CUresult error = session.check_device_range(staging, bytes, true); error != CUDA_SUCCESS) {
+  } else if (CUresult error = session.check_device_range(staging, bytes, true);
+             error != CUDA_SUCCESS) {
     return error;  // the client has freed it since
   }
   CUgraph body = nullptr;
-  if (CUresult error = make_body(session, context, untrusted, address, staging, &body); error != CUDA_SUCCESS) return error;
+  if (CUresult error = make_body(session, context, untrusted, address, staging, &body);
+      error != CUDA_SUCCESS)
+    return error;
   const CUresult error = driver.cuGraphExecChildGraphNodeSetParams(exec, node, body);
   driver.cuGraphDestroy(body);
   if (error != CUDA_SUCCESS) return error;
@@ -295,15 +351,22 @@ CUresult place_child(Session& session, const ExecState& state, CUgraphNode node,
   CUgraph old = nullptr;
   uint32_t flags = 0;
   std::vector<Step> before, after;
-  if (CUresult error = session.driver().cuGraphChildGraphNodeGetGraph(node, &old); error != CUDA_SUCCESS) return error;
-  if (CUresult error = list_steps(session, child, &after, &flags); error != CUDA_SUCCESS || after.empty()) return error;
-  if (CUresult error = list_steps(session, old, &before, &flags); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuGraphChildGraphNodeGetGraph(node, &old);
+      error != CUDA_SUCCESS)
+    return error;
+  if (CUresult error = list_steps(session, child, &after, &flags);
+      error != CUDA_SUCCESS || after.empty())
+    return error;
+  if (CUresult error = list_steps(session, old, &before, &flags); error != CUDA_SUCCESS)
+    return error;
   if (before.size() != after.size()) return CUDA_ERROR_INVALID_VALUE;
   std::vector<wire::GraphStepPlace> places;
   for (size_t i = 0; i < before.size(); ++i) {
     auto place = state.places.find(before[i].node);
     auto bytes = state.staging_bytes.find(before[i].node);
-    if (place == state.places.end() || bytes == state.staging_bytes.end() || after[i].staging_bytes > bytes->second) return CUDA_ERROR_INVALID_VALUE;
+    if (place == state.places.end() || bytes == state.staging_bytes.end() ||
+        after[i].staging_bytes > bytes->second)
+      return CUDA_ERROR_INVALID_VALUE;
     places.push_back(place->second);
   }
   return place_steps(session, after, places);

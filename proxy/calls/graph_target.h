@@ -1,13 +1,14 @@
-// What a message about a graph node names, resolved: a graph to add to, a node to change, or a node in an instance to change.
-// For handle_graph_node.cc and handle_graph_kinds.cc. Session thread only.
+// What a message about a graph node names, resolved: a graph to add to, a node to change, or a node
+// in an instance to change. For handle_graph_node.cc and handle_graph_kinds.cc. Session thread
+// only.
 #pragma once
 
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/gpu/gpus.h"
 #include "proxy/calls/graph_steps.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
@@ -42,7 +43,8 @@ CUresult resolve_target(Session& session, const Decoded<X>& call, NodeTarget& ta
       target.dependencies.push_back(node.handle);
     }
     const auto edges = call.template array<CUgraphEdgeData>(call->edges);
-    if (!edges.empty() && edges.size() != target.dependencies.size()) return CUDA_ERROR_INVALID_VALUE;
+    if (!edges.empty() && edges.size() != target.dependencies.size())
+      return CUDA_ERROR_INVALID_VALUE;
     target.edges.assign(edges.begin(), edges.end());
     return CUDA_SUCCESS;
   }
@@ -58,19 +60,23 @@ CUresult resolve_target(Session& session, const Decoded<X>& call, NodeTarget& ta
 }
 
 // Adds with the call that takes edge data and every type.
-inline CUresult add_typed(Session& session, const NodeTarget& target, CUgraphNodeParams* params, CUgraphNode* node) {
-  return session.driver().cuGraphAddNode_v2(node, target.graph, target.dependencies.data(), target.edges.empty() ? nullptr : target.edges.data(),
+inline CUresult add_typed(Session& session, const NodeTarget& target, CUgraphNodeParams* params,
+                          CUgraphNode* node) {
+  return session.driver().cuGraphAddNode_v2(node, target.graph, target.dependencies.data(),
+                                            target.edges.empty() ? nullptr : target.edges.data(),
                                             target.dependencies.size(), params);
 }
 
 template <class X>
 CUresult name_node(Session& session, const Decoded<X>& call, CUgraphNode node, Reply<X>& reply) {
-  reply->node = session.objects().adopt(wire::Kind::kGraphNode, node, session.record().context, call->graph);
+  reply->node =
+      session.objects().adopt(wire::Kind::kGraphNode, node, session.record().context, call->graph);
   return reply->node != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// A node that the driver cannot change into what is asked (a copy whose pageable side becomes pinned, or the reverse): a new
-// one with the same edges takes its place under its id. `make` adds the new one to the spot it is given.
+// A node that the driver cannot change into what is asked (a copy whose pageable side becomes
+// pinned, or the reverse): a new one with the same edges takes its place under its id. `make` adds
+// the new one to the spot it is given.
 template <class Make>
 CUresult replace_node(Session& session, uint64_t id, NodeTarget& target, Make make) {
   const Driver& driver = session.driver();
@@ -79,22 +85,32 @@ CUresult replace_node(Session& session, uint64_t id, NodeTarget& target, Make ma
   if (graph.error != CUDA_SUCCESS) return CUDA_ERROR_NOT_SUPPORTED;
   target.graph = graph.handle;
   size_t before = 0, after = 0;
-  if (CUresult error = driver.cuGraphNodeGetDependencies_v2(target.node, nullptr, nullptr, &before); error != CUDA_SUCCESS) return error;
-  if (CUresult error = driver.cuGraphNodeGetDependentNodes_v2(target.node, nullptr, nullptr, &after); error != CUDA_SUCCESS) return error;
+  if (CUresult error = driver.cuGraphNodeGetDependencies_v2(target.node, nullptr, nullptr, &before);
+      error != CUDA_SUCCESS)
+    return error;
+  if (CUresult error =
+          driver.cuGraphNodeGetDependentNodes_v2(target.node, nullptr, nullptr, &after);
+      error != CUDA_SUCCESS)
+    return error;
   target.dependencies.resize(before);
   target.edges.resize(before);
   std::vector<CUgraphNode> followers(after), self;
   std::vector<CUgraphEdgeData> follower_edges(after);
   CUresult error = CUDA_SUCCESS;
-  if (before != 0) error = driver.cuGraphNodeGetDependencies_v2(target.node, target.dependencies.data(), target.edges.data(), &before);
+  if (before != 0)
+    error = driver.cuGraphNodeGetDependencies_v2(target.node, target.dependencies.data(),
+                                                 target.edges.data(), &before);
   if (error == CUDA_SUCCESS && after != 0) {
-    error = driver.cuGraphNodeGetDependentNodes_v2(target.node, followers.data(), follower_edges.data(), &after);
+    error = driver.cuGraphNodeGetDependentNodes_v2(target.node, followers.data(),
+                                                   follower_edges.data(), &after);
   }
   CUgraphNode node = nullptr;
   if (error == CUDA_SUCCESS) error = make(target, &node);
   if (error != CUDA_SUCCESS) return error;
   self.assign(after, node);
-  if (after != 0) error = driver.cuGraphAddDependencies_v2(target.graph, self.data(), followers.data(), follower_edges.data(), after);
+  if (after != 0)
+    error = driver.cuGraphAddDependencies_v2(target.graph, self.data(), followers.data(),
+                                             follower_edges.data(), after);
   if (error == CUDA_SUCCESS) error = driver.cuGraphDestroyNode(target.node);
   if (error != CUDA_SUCCESS) {
     (void)driver.cuGraphDestroyNode(node);

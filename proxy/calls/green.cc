@@ -1,9 +1,10 @@
 // Green contexts: parts of a GPU's SMs, and contexts whose work runs on such a part.
 //
-// They are real ones of the shared primary context, so a client's green contexts keep other functions off their SMs as
-// little as natively: two functions that take the same part share it. What the driver calls a resource stays here; the
-// client holds its number and the three counts that it may read. A green context is a context share (session.h) with a
-// driver context of its own, which is current while records of the share are executed.
+// They are real ones of the shared primary context, so a client's green contexts keep other
+// functions off their SMs as little as natively: two functions that take the same part share it.
+// What the driver calls a resource stays here; the client holds its number and the three counts
+// that it may read. A green context is a context share (session.h) with a driver context of its
+// own, which is current while records of the share are executed.
 #include <algorithm>
 #include <vector>
 
@@ -36,7 +37,8 @@ uint64_t keep_resource(Session& session, const CUdevResource& resource) {
 
 const CUdevResource* find_resource(Session& session, uint64_t untrusted_number) {
   const std::vector<CUdevResource>& kept = session.dev_resources().resources;
-  return untrusted_number == 0 || untrusted_number > kept.size() ? nullptr : &kept[untrusted_number - 1];
+  return untrusted_number == 0 || untrusted_number > kept.size() ? nullptr
+                                                                 : &kept[untrusted_number - 1];
 }
 
 void copy_counts(const CUdevResource& resource, uint32_t (&sms)[3]) {
@@ -48,7 +50,8 @@ void copy_counts(const CUdevResource& resource, uint32_t (&sms)[3]) {
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::tubeGetResource>& call, Reply<wire::tubeGetResource>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeGetResource>& call,
+                Reply<wire::tubeGetResource>& reply) {
   const Driver& driver = session.driver();
   Gpus& gpus = session.shared().gpus;
   const auto type = static_cast<CUdevResourceType>(call->type);
@@ -60,8 +63,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetResource>& call, Re
   } else {
     const ContextShare* share = session.context(call->number);
     if (share == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-    error = share->green != nullptr ? driver.cuGreenCtxGetDevResource(share->green, &resource, type)
-                                    : driver.cuCtxGetDevResource(gpus[share->gpu].context, &resource, type);
+    error = share->green != nullptr
+                ? driver.cuGreenCtxGetDevResource(share->green, &resource, type)
+                : driver.cuCtxGetDevResource(gpus[share->gpu].context, &resource, type);
   }
   if (error != CUDA_SUCCESS) return error;
   copy_counts(resource, reply->sms);
@@ -69,14 +73,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetResource>& call, Re
   return reply->resource != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeSplitResource>& call, Reply<wire::tubeSplitResource>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeSplitResource>& call,
+                Reply<wire::tubeSplitResource>& reply) {
   const CUdevResource* known = find_resource(session, call->resource);
   if (known == nullptr) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   const CUdevResource input = *known;
   unsigned int groups = std::min(call->groups, kMaxGroups);
   std::vector<CUdevResource> parts(groups + 1);  // the remaining one behind them
-  CUresult error =
-      session.driver().cuDevSmResourceSplitByCount(groups != 0 ? parts.data() : nullptr, &groups, &input, &parts.back(), call->flags, call->minimum);
+  CUresult error = session.driver().cuDevSmResourceSplitByCount(
+      groups != 0 ? parts.data() : nullptr, &groups, &input, &parts.back(), call->flags,
+      call->minimum);
   if (error != CUDA_SUCCESS) return error;
   reply->groups = groups;
   if (call->groups == 0) return CUDA_SUCCESS;
@@ -89,10 +95,13 @@ CUresult handle(Session& session, const Decoded<wire::tubeSplitResource>& call, 
     wire_parts[i].resource = keep_resource(session, parts[i]);
     if (wire_parts[i].resource == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  return reply.put(&wire::tubeSplitResource_reply::parts, std::as_bytes(std::span(wire_parts))) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  return reply.put(&wire::tubeSplitResource_reply::parts, std::as_bytes(std::span(wire_parts)))
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeResourceDescription>& call, Reply<wire::tubeResourceDescription>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeResourceDescription>& call,
+                Reply<wire::tubeResourceDescription>& reply) {
   const auto numbers = call.array<uint64_t>(call->resources);
   std::vector<CUdevResourceDesc>& kept = session.dev_resources().descriptions;
   if (numbers.size() > kMaxGroups) return CUDA_ERROR_INVALID_VALUE;
@@ -104,22 +113,27 @@ CUresult handle(Session& session, const Decoded<wire::tubeResourceDescription>& 
     resources.push_back(*resource);
   }
   CUdevResourceDesc description = nullptr;
-  CUresult error = session.driver().cuDevResourceGenerateDesc(&description, resources.data(), static_cast<unsigned int>(resources.size()));
+  CUresult error = session.driver().cuDevResourceGenerateDesc(
+      &description, resources.data(), static_cast<unsigned int>(resources.size()));
   if (error != CUDA_SUCCESS) return error;
   kept.push_back(description);
   reply->description = kept.size();
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeGreenContextCreate>& call, Reply<wire::tubeGreenContextCreate>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeGreenContextCreate>& call,
+                Reply<wire::tubeGreenContextCreate>&) {
   const Driver& driver = session.driver();
   const std::vector<CUdevResourceDesc>& kept = session.dev_resources().descriptions;
   if (call->description > kept.size()) return CUDA_ERROR_INVALID_VALUE;
-  const CUdevResourceDesc description = call->description == 0 ? nullptr : kept[call->description - 1];
-  if (CUresult error = session.create_context(call->number, call->device, 0); error != CUDA_SUCCESS) return error;
+  const CUdevResourceDesc description =
+      call->description == 0 ? nullptr : kept[call->description - 1];
+  if (CUresult error = session.create_context(call->number, call->device, 0); error != CUDA_SUCCESS)
+    return error;
   CUgreenCtx green = nullptr;
   CUcontext context = nullptr;
-  CUresult error = driver.cuGreenCtxCreate(&green, description, session.shared().gpus[call->device].device, call->flags);
+  CUresult error = driver.cuGreenCtxCreate(&green, description,
+                                           session.shared().gpus[call->device].device, call->flags);
   if (error == CUDA_SUCCESS) error = driver.cuCtxFromGreenCtx(&context, green);
   if (error != CUDA_SUCCESS) {
     if (green != nullptr) driver.cuGreenCtxDestroy(green);

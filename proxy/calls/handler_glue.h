@@ -1,5 +1,5 @@
-// What generated handlers say in one line: keep and adopt objects, read text, and the checks of values that could hurt.
-// Session thread only.
+// What generated handlers say in one line: keep and adopt objects, read text, and the checks of
+// values that could hurt. Session thread only.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,9 @@
 
 namespace tube::proxy {
 
-inline std::string text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+inline std::string text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // data() that is not null when empty: an array of no elements is no question for their number.
 template <class T>
@@ -32,7 +34,8 @@ CUresult keep(Session& session, wire::Kind kind, uint64_t untrusted_id, T handle
   return session.objects().insert(kind, untrusted_id, handle, session.record().context);
 }
 
-// The id of an object that the driver named; it ends with `owner` (0: by itself). A null handle has id 0.
+// The id of an object that the driver named; it ends with `owner` (0: by itself). A null handle has
+// id 0.
 template <class T>
 CUresult adopt(Session& session, wire::Kind kind, T handle, uint64_t owner, uint64_t* id) {
   *id = 0;
@@ -43,7 +46,8 @@ CUresult adopt(Session& session, wire::Kind kind, T handle, uint64_t owner, uint
 
 // Every address that the operations wait for or write belongs to the client.
 template <class Fixed>
-CUresult check_mem_ops(Session& session, const Fixed&, const std::vector<CUstreamBatchMemOpParams>& ops) {
+CUresult check_mem_ops(Session& session, const Fixed&,
+                       const std::vector<CUstreamBatchMemOpParams>& ops) {
   for (const CUstreamBatchMemOpParams& op : ops) {
     switch (op.operation) {
       case CU_STREAM_MEM_OP_WAIT_VALUE_32:

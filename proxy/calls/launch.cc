@@ -1,10 +1,12 @@
 // Launches and occupancy.
 //
-// Parameters arrive packed as the kernel's layout says and go to the driver as `extra` (decision 10): one pointer, one
-// size, no per-parameter work. Grid, block and shared memory were checked by the client for its own sake (launch errors
-// stay synchronous); the driver checks them again, so nothing rests on it here. Launch attributes are taken from a list:
-// an unknown one could hold a handle. A kernel that needs more local memory than any before it makes the driver wait for
-// the whole context, so its launch takes a turn, and so does the first launch of any kernel on a GPU (quiet_calls.h).
+// Parameters arrive packed as the kernel's layout says and go to the driver as `extra` (decision
+// 10): one pointer, one size, no per-parameter work. Grid, block and shared memory were checked by
+// the client for its own sake (launch errors stay synchronous); the driver checks them again, so
+// nothing rests on it here. Launch attributes are taken from a list: an unknown one could hold a
+// handle. A kernel that needs more local memory than any before it makes the driver wait for the
+// whole context, so its launch takes a turn, and so does the first launch of any kernel on a GPU
+// (quiet_calls.h).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -14,9 +16,9 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/session/module_state.h"
-#include "proxy/launch/plain_launch.h"
 #include "proxy/gpu/quiet_calls.h"
+#include "proxy/launch/plain_launch.h"
+#include "proxy/session/module_state.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
@@ -71,10 +73,13 @@ struct Attributes {
   unsigned int count = 0;
 };
 
-CUresult take_attributes(Session& session, std::span<const WireAttribute> untrusted, bool cooperative, Attributes& out) {
+CUresult take_attributes(Session& session, std::span<const WireAttribute> untrusted,
+                         bool cooperative, Attributes& out) {
   if (untrusted.size() > limits::kLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
   for (const WireAttribute& attribute : untrusted) {
-    if (CUresult error = take_attribute(session, attribute, out.list[out.count]); error != CUDA_SUCCESS) return error;
+    if (CUresult error = take_attribute(session, attribute, out.list[out.count]);
+        error != CUDA_SUCCESS)
+      return error;
     ++out.count;
   }
   if (cooperative) {
@@ -86,7 +91,8 @@ CUresult take_attributes(Session& session, std::span<const WireAttribute> untrus
   return CUDA_SUCCESS;
 }
 
-CUlaunchConfig config_of(const uint32_t (&grid)[3], const uint32_t (&block)[3], uint32_t shared_bytes, CUstream stream, Attributes& attributes) {
+CUlaunchConfig config_of(const uint32_t (&grid)[3], const uint32_t (&block)[3],
+                         uint32_t shared_bytes, CUstream stream, Attributes& attributes) {
   CUlaunchConfig config{};
   config.gridDimX = grid[0];
   config.gridDimY = grid[1];
@@ -101,7 +107,9 @@ CUlaunchConfig config_of(const uint32_t (&grid)[3], const uint32_t (&block)[3], 
   return config;
 }
 
-std::atomic<uint32_t>& local_bytes_of_gpu(Session& session) { return session.shared().gpus[session.context()->gpu].local_bytes; }
+std::atomic<uint32_t>& local_bytes_of_gpu(Session& session) {
+  return session.shared().gpus[session.context()->gpu].local_bytes;
+}
 
 bool grows_local_memory(Session& session, const KernelState& kernel) {
   return kernel.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed);
@@ -112,7 +120,8 @@ bool grows_local_memory(Session& session, const KernelState& kernel) {
 LaunchTurn launch_turn(Session& session, const Object& object) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
   if (grows_local_memory(session, kernel)) return LaunchTurn::kQuiet;
-  const bool known = (kernel.launched_on & bit_of(session.context()->gpu)) != 0 || was_launched_here(session, object);
+  const bool known = (kernel.launched_on & bit_of(session.context()->gpu)) != 0 ||
+                     was_launched_here(session, object);
   return known ? LaunchTurn::kNone : LaunchTurn::kFirst;
 }
 
@@ -120,7 +129,8 @@ void note_launched(Session& session, const Object& object) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
   note_launch_here(session, object);
   std::atomic<uint32_t>& most = local_bytes_of_gpu(session);
-  for (uint32_t before = most.load(); before < kernel.local_bytes && !most.compare_exchange_weak(before, kernel.local_bytes);) {
+  for (uint32_t before = most.load();
+       before < kernel.local_bytes && !most.compare_exchange_weak(before, kernel.local_bytes);) {
   }
 }
 
@@ -128,34 +138,65 @@ void graph_gains_kernel(Session& session, const Object& object) {
   if (launch_turn(session, object) == LaunchTurn::kNone) return;
   Session::NewCode& code = session.graph_code();
   code.any = true;
-  code.local_bytes = std::max(code.local_bytes, static_cast<const KernelState&>(*object.state).local_bytes);
+  code.local_bytes =
+      std::max(code.local_bytes, static_cast<const KernelState&>(*object.state).local_bytes);
 }
 
-// Which of the kernels an instance has is not known here: while one of them needs more local memory than any launched kernel, each one may.
+// Which of the kernels an instance has is not known here: while one of them needs more local memory
+// than any launched kernel, each one may.
 LaunchTurn update_turn(Session& session) {
   const Session::NewCode& code = session.graph_code();
-  if (code.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed)) return LaunchTurn::kQuiet;
+  if (code.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed))
+    return LaunchTurn::kQuiet;
   return code.any ? LaunchTurn::kFirst : LaunchTurn::kNone;
 }
 
 void note_update(Session& session) { session.graph_code().any = false; }
+
+namespace {
+
+CUresult launch_now(Session& session, const Decoded<wire::tubeLaunch>& call, CUfunction function,
+                    CUstream stream, PackedParameters& packed) {
+  const auto& grid = call->grid;
+  const auto& block = call->block;
+  const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
+  if (untrusted_attributes.empty() && call->cooperative == 0) {
+    return session.driver().cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1],
+                                           block[2], call->shared_bytes, stream, nullptr,
+                                           packed.extra());
+  }
+  Attributes attributes;
+  CUresult error =
+      take_attributes(session, untrusted_attributes, call->cooperative != 0, attributes);
+  if (error != CUDA_SUCCESS) return error;
+  const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, stream, attributes);
+  return session.driver().cuLaunchKernelEx(&config, function, nullptr, packed.extra());
+}
+
+}  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<wire::tubeLaunch>&) {
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
   const auto parameters = call.blob(call->parameters);
-  // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never shorter.
-  if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes) return CUDA_ERROR_INVALID_VALUE;
+  // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never
+  // shorter.
+  if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes)
+    return CUDA_ERROR_INVALID_VALUE;
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
-  if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes); error != CUDA_SUCCESS) return error;
+  if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes);
+      error != CUDA_SUCCESS)
+    return error;
   const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
   LaunchTurn turn = launch_turn(session, *object);
-  const bool plain =
-      turn == LaunchTurn::kNone && untrusted_attributes.empty() && call->cooperative == 0 && !prints && session.record().reply_slot == abi::kNoReply;
-  if (turn != LaunchTurn::kNone) session.end_runs();  // what is held for other streams may be what the others wait for
+  const bool plain = turn == LaunchTurn::kNone && untrusted_attributes.empty() &&
+                     call->cooperative == 0 && !prints &&
+                     session.record().reply_slot == abi::kNoReply;
+  if (turn != LaunchTurn::kNone)
+    session.end_runs();  // what is held for other streams may be what the others wait for
   StreamOp op = session.launch_op(call->stream, plain);
   if (op.error != CUDA_SUCCESS) return op.error;
   PackedParameters packed(parameters);
@@ -163,37 +204,38 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto& grid = call->grid;
   const auto& block = call->block;
   if (op.in_run) {
-    if ((kernel.writes & wire::kKernelAsserts) != 0) op.state->last_assert = session.record().sequence;
-    const PlainLaunch launch{
-        kernel.function, kernel.is_library_kernel, {grid[0], grid[1], grid[2]}, {block[0], block[1], block[2]}, call->shared_bytes};
+    if ((kernel.writes & wire::kKernelAsserts) != 0)
+      op.state->last_assert = session.record().sequence;
+    const PlainLaunch launch{kernel.function,
+                             kernel.is_library_kernel,
+                             {grid[0], grid[1], grid[2]},
+                             {block[0], block[1], block[2]},
+                             call->shared_bytes};
     return session.launch_in_run(op, launch, parameters);
   }
-  const auto launch = [&]() -> CUresult {
-    if (untrusted_attributes.empty() && call->cooperative == 0) {
-      return session.driver().cuLaunchKernel(kernel.function, grid[0], grid[1], grid[2], block[0], block[1], block[2], call->shared_bytes, op.stream,
-                                             nullptr, packed.extra());
-    }
-    Attributes attributes;
-    CUresult error = take_attributes(session, untrusted_attributes, call->cooperative != 0, attributes);
-    if (error != CUDA_SUCCESS) return error;
-    const CUlaunchConfig config = config_of(grid, block, call->shared_bytes, op.stream, attributes);
-    return session.driver().cuLaunchKernelEx(&config, kernel.function, nullptr, packed.extra());
+  const auto launch = [&] {
+    return launch_now(session, call, kernel.function, op.stream, packed);
   };
-  const bool captured = turn != LaunchTurn::kNone && session.captures() && is_capturing(session.driver(), op.stream);
+  const bool captured =
+      turn != LaunchTurn::kNone && session.captures() && is_capturing(session.driver(), op.stream);
   if (captured) {  // its instance is the first one
     graph_gains_kernel(session, *object);
     turn = LaunchTurn::kNone;
   }
-  if (turn == LaunchTurn::kNone) return kernel.writes == 0 ? launch() : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
-  const CUresult error =
-      kernel.writes == 0 ? launch_in_turn(turn, std::cref(launch)) : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
+  if (turn == LaunchTurn::kNone)
+    return kernel.writes == 0 ? launch()
+                              : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
+  const CUresult error = kernel.writes == 0
+                             ? launch_in_turn(turn, std::cref(launch))
+                             : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
   if (error == CUDA_SUCCESS) note_launched(session, *object);
   return error;
 }
 
 namespace {
 
-// The config blob of the cluster questions: {u32 grid[3], u32 block[3], u32 shared, u32 count, attributes...}.
+// The config blob of the cluster questions: {u32 grid[3], u32 block[3], u32 shared, u32 count,
+// attributes...}.
 struct WireClusterConfig {
   uint32_t grid[3];
   uint32_t block[3];
@@ -206,38 +248,49 @@ uint32_t dynamic_bytes(const Decoded<wire::tubeOccupancy>& call) {
   WireClusterConfig config{};
   const auto blob = call.blob(call->config);
   if (blob.size() >= sizeof(config)) std::memcpy(&config, blob.data(), sizeof(config));
-  const uint64_t bytes = call->what == 0 ? call->b : call->what == 1 ? call->a : config.shared_bytes;
+  const uint64_t bytes = call->what == 0   ? call->b
+                         : call->what == 1 ? call->a
+                                           : config.shared_bytes;
   return static_cast<uint32_t>(std::min<uint64_t>(bytes, std::numeric_limits<int32_t>::max()));
 }
 
-CUresult cluster_question(Session& session, const Decoded<wire::tubeOccupancy>& call, CUfunction function, Reply<wire::tubeOccupancy>& reply) {
+CUresult cluster_question(Session& session, const Decoded<wire::tubeOccupancy>& call,
+                          CUfunction function, Reply<wire::tubeOccupancy>& reply) {
   const auto blob = call.blob(call->config);
   if (blob.size() < sizeof(WireClusterConfig)) return CUDA_ERROR_INVALID_VALUE;
   WireClusterConfig fixed;
   std::memcpy(&fixed, blob.data(), sizeof(fixed));
   const auto rest = blob.subspan(sizeof(fixed));
-  if (fixed.attribute_count > limits::kLaunchAttributes || rest.size() < fixed.attribute_count * sizeof(WireAttribute)) {
+  if (fixed.attribute_count > limits::kLaunchAttributes ||
+      rest.size() < fixed.attribute_count * sizeof(WireAttribute)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   Attributes attributes;
   const std::span list(reinterpret_cast<const WireAttribute*>(rest.data()), fixed.attribute_count);
-  if (CUresult error = take_attributes(session, list, false, attributes); error != CUDA_SUCCESS) return error;
-  const CUlaunchConfig config = config_of(fixed.grid, fixed.block, fixed.shared_bytes, nullptr, attributes);
+  if (CUresult error = take_attributes(session, list, false, attributes); error != CUDA_SUCCESS)
+    return error;
+  const CUlaunchConfig config =
+      config_of(fixed.grid, fixed.block, fixed.shared_bytes, nullptr, attributes);
   int answer = 0;
-  CUresult error = call->what == 3 ? session.driver().cuOccupancyMaxPotentialClusterSize(&answer, function, &config)
-                                   : session.driver().cuOccupancyMaxActiveClusters(&answer, function, &config);
+  CUresult error =
+      call->what == 3
+          ? session.driver().cuOccupancyMaxPotentialClusterSize(&answer, function, &config)
+          : session.driver().cuOccupancyMaxActiveClusters(&answer, function, &config);
   reply->x = static_cast<uint64_t>(answer);
   return error;
 }
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Reply<wire::tubeOccupancy>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call,
+                Reply<wire::tubeOccupancy>& reply) {
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
-  if (CUresult error = keep_own_limit(session, call->kernel, kernel, dynamic_bytes(call)); error != CUDA_SUCCESS) return error;
+  if (CUresult error = keep_own_limit(session, call->kernel, kernel, dynamic_bytes(call));
+      error != CUDA_SUCCESS)
+    return error;
   const CUfunction function = kernel.function;
   const Driver& driver = session.driver();
   int x = 0;
@@ -246,15 +299,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call, Repl
   CUresult error = CUDA_ERROR_INVALID_VALUE;
   switch (call->what) {
     case 0:
-      error = driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&x, function, static_cast<int>(call->a), call->b,
-                                                                          static_cast<unsigned int>(call->c));
+      error = driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+          &x, function, static_cast<int>(call->a), call->b, static_cast<unsigned int>(call->c));
       break;
     case 1:  // a callback that computes shared memory per block size stays with the client
-      error = driver.cuOccupancyMaxPotentialBlockSizeWithFlags(&x, &y, function, nullptr, call->a, static_cast<int>(call->b),
+      error = driver.cuOccupancyMaxPotentialBlockSizeWithFlags(&x, &y, function, nullptr, call->a,
+                                                               static_cast<int>(call->b),
                                                                static_cast<unsigned int>(call->c));
       break;
     case 2:
-      error = driver.cuOccupancyAvailableDynamicSMemPerBlock(&bytes, function, static_cast<int>(call->a), static_cast<int>(call->b));
+      error = driver.cuOccupancyAvailableDynamicSMemPerBlock(
+          &bytes, function, static_cast<int>(call->a), static_cast<int>(call->b));
       reply->x = bytes;
       return error;
     case 3:

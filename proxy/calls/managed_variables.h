@@ -1,10 +1,11 @@
-// The managed variables of a client's module: they live in the client's pinned slot, where the program and the GPU have the
-// same address, as all managed memory does here.
+// The managed variables of a client's module: they live in the client's pinned slot, where the
+// program and the GPU have the same address, as all managed memory does here.
 //
-// The driver would place them in managed memory of this process, which the program's process cannot reach. So the code that the GPU would take is
-// chosen here (PTX is compiled with the driver's linker first), its references to the variables are filled with addresses in the
-// slot (image/managed_code.h), and the driver loads that. Costs images without managed variables nothing but one look at their symbols.
-// Session thread only; docs/decisions/0007.
+// The driver would place them in managed memory of this process, which the program's process cannot
+// reach. So the code that the GPU would take is chosen here (PTX is compiled with the driver's
+// linker first), its references to the variables are filled with addresses in the slot
+// (image/managed_code.h), and the driver loads that. Costs images without managed variables nothing
+// but one look at their symbols. Session thread only; docs/decisions/0007.
 #pragma once
 
 #include <cstdint>
@@ -35,16 +36,19 @@ struct PlacedVariables {
 };
 
 struct PlacedImage {
-  std::shared_ptr<const Image> image;  // what the driver is to load; nullptr: the program's image as it is
+  std::shared_ptr<const Image>
+      image;  // what the driver is to load; nullptr: the program's image as it is
   PlacedVariables placed;
 };
 
-// `for_all_gpus`: the image may be loaded on each GPU of this proxy (a library). SUCCESS without an image: there is nothing of
-// that form to place, or it cannot be (said in the log). Other codes: the load fails with it.
-CUresult place_variables(Session& session, const Image& image, Form form, bool for_all_gpus, JitOptions& jit, PlacedImage* out);
+// `for_all_gpus`: the image may be loaded on each GPU of this proxy (a library). SUCCESS without an
+// image: there is nothing of that form to place, or it cannot be (said in the log). Other codes:
+// the load fails with it.
+CUresult place_variables(Session& session, const Image& image, Form form, bool for_all_gpus,
+                         JitOptions& jit, PlacedImage* out);
 
-// Not before the next module is placed while the client's streams are idle: an unload waits for nothing here, and a kernel that still
-// runs would write into the next module's variables.
+// Not before the next module is placed while the client's streams are idle: an unload waits for
+// nothing here, and a kernel that still runs would write into the next module's variables.
 void free_variables(Session& session, const PlacedVariables& placed);
 
 }  // namespace tube::proxy

@@ -12,45 +12,57 @@
 
 namespace tube::proxy {
 
-CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call, Reply<wire::tubeMemAlloc>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
+                Reply<wire::tubeMemAlloc>& reply) {
   session.collect_deferred();
   ContextShare* share = session.context();
   CUdeviceptr address = 0;
-  CUresult error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
-  if (error == CUDA_ERROR_OUT_OF_MEMORY && session.shared().modules.make_room(share->gpu)) {  // code that was kept for the next function
-    error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
+  CUresult error =
+      session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
+  if (error == CUDA_ERROR_OUT_OF_MEMORY &&
+      session.shared().modules.make_room(share->gpu)) {  // code that was kept for the next function
+    error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes,
+                                      &address);
   }
   reply->dptr = address;
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeMemFree>& call, Reply<wire::tubeMemFree>&) { return session.memory().free(call->dptr); }
+CUresult handle(Session& session, const Decoded<wire::tubeMemFree>& call,
+                Reply<wire::tubeMemFree>&) {
+  return session.memory().free(call->dptr);
+}
 
-CUresult handle(Session& session, const Decoded<wire::tubeMemFreeAsync>& call, Reply<wire::tubeMemFreeAsync>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeMemFreeAsync>& call,
+                Reply<wire::tubeMemFreeAsync>&) {
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   return session.free_behind(*op.state, call->dptr);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubePinnedAlloc>& call, Reply<wire::tubePinnedAlloc>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubePinnedAlloc>& call,
+                Reply<wire::tubePinnedAlloc>& reply) {
   uint64_t address = 0;
   CUresult error = session.pinned().allocate(session.context()->number, call->bytes, &address);
   reply->address = address;
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubePinnedFree>& call, Reply<wire::tubePinnedFree>&) {
+CUresult handle(Session& session, const Decoded<wire::tubePinnedFree>& call,
+                Reply<wire::tubePinnedFree>&) {
   return session.pinned().free(call->address);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeHostRegister>& call, Reply<wire::tubeHostRegister>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeHostRegister>& call,
+                Reply<wire::tubeHostRegister>&) {
   const auto untrusted = call.array<wire::HostSegment>(call->segments);
   if (untrusted.size() > wire::kMaxHostSegments) return CUDA_ERROR_OUT_OF_MEMORY;
   std::vector<std::pair<uint64_t, UniqueFd>> files;
   std::vector<HostPages::Segment> segments;
   bool missing = false;
   for (const wire::HostSegment& segment : untrusted) {
-    auto file = std::find_if(files.begin(), files.end(), [&](const auto& known) { return known.first == segment.token; });
+    auto file = std::find_if(files.begin(), files.end(),
+                             [&](const auto& known) { return known.first == segment.token; });
     if (file == files.end()) {
       if (files.size() > wire::kMaxHostFiles) return CUDA_ERROR_OUT_OF_MEMORY;
       files.emplace_back(segment.token, session.take_fd(segment.token));
@@ -60,14 +72,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostRegister>& call, R
     segments.push_back({segment, file->second.get()});
   }
   if (missing) return CUDA_ERROR_INVALID_VALUE;
-  return session.host_pages().add(session.context()->number, call->base, call->bytes, call->flags, segments);
+  return session.host_pages().add(session.context()->number, call->base, call->bytes, call->flags,
+                                  segments);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call, Reply<wire::tubeHostUnregister>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call,
+                Reply<wire::tubeHostUnregister>&) {
   return session.host_pages().remove(call->base);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>&, Reply<wire::tubeMemGetInfo>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>&,
+                Reply<wire::tubeMemGetInfo>& reply) {
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   CUresult error = session.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);

@@ -1,8 +1,9 @@
 // Libraries, modules and their kernels.
 //
-// A kernel is loaded when its function is looked up (decision 11), not at its first launch, and the look-up's reply
-// carries everything a client needs afterwards: parameter layout and attributes. The reply to a load carries the same for the kernels
-// that other clients looked up before (module_cache.h).
+// A kernel is loaded when its function is looked up (decision 11), not at its first launch, and the
+// look-up's reply carries everything a client needs afterwards: parameter layout and attributes.
+// The reply to a load carries the same for the kernels that other clients looked up before
+// (module_cache.h).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -13,10 +14,10 @@
 #include "protocol/device_info.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/managed_variables.h"
+#include "proxy/code/jit_options.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/code/jit_options.h"
-#include "proxy/calls/managed_variables.h"
 #include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/session.h"
@@ -27,11 +28,16 @@ namespace {
 
 constexpr uint32_t kLibraryKind = 0;
 
-wire::Kind table_of(uint32_t untrusted_kind) { return untrusted_kind == kLibraryKind ? wire::Kind::kLibrary : wire::Kind::kModule; }
+wire::Kind table_of(uint32_t untrusted_kind) {
+  return untrusted_kind == kLibraryKind ? wire::Kind::kLibrary : wire::Kind::kModule;
+}
 
-std::string text(std::span<const std::byte> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
-Result<std::shared_ptr<const Image>> fetch_image(Session& session, const Decoded<wire::tubeLoadImage>& call) {
+Result<std::shared_ptr<const Image>> fetch_image(Session& session,
+                                                 const Decoded<wire::tubeLoadImage>& call) {
   if (call->token == 0) {
     Stats::add(session.stats().image_bytes, call->image.size);
     return session.shared().images.from_bytes(call.blob(call->image));
@@ -44,21 +50,24 @@ Result<std::shared_ptr<const Image>> fetch_image(Session& session, const Decoded
   return image;
 }
 
-CUresult load_as(Session& session, const Decoded<wire::tubeLoadImage>& call, const Image& image, JitOptions& jit, unsigned int jit_count,
-                 uint64_t* raw) {
+CUresult load_as(Session& session, const Decoded<wire::tubeLoadImage>& call, const Image& image,
+                 JitOptions& jit, unsigned int jit_count, uint64_t* raw) {
   if (call->kind != kLibraryKind) return load_module(session, image, jit, jit_count, raw);
-  return load_library(session, image, jit, jit_count, call.array<uint32_t>(call->library_options), call.array<uint64_t>(call->library_values), raw);
+  return load_library(session, image, jit, jit_count, call.array<uint32_t>(call->library_options),
+                      call.array<uint64_t>(call->library_values), raw);
 }
 
-// What the driver is asked when no loaded module serves: options and logs of a JIT belong to this one load. Managed variables get their
-// storage on the way, and then it is another image that was loaded. A driver that takes no machine code at all (the simulated
-// GPU) shows that with its answer; then it gets the PTX.
-CUresult load_fresh(Session& session, const Decoded<wire::tubeLoadImage>& call, JitOptions& jit, PlacedVariables* managed,
-                    std::shared_ptr<const Image>* image, uint64_t* raw) {
+// What the driver is asked when no loaded module serves: options and logs of a JIT belong to this
+// one load. Managed variables get their storage on the way, and then it is another image that was
+// loaded. A driver that takes no machine code at all (the simulated GPU) shows that with its
+// answer; then it gets the PTX.
+CUresult load_fresh(Session& session, const Decoded<wire::tubeLoadImage>& call, JitOptions& jit,
+                    PlacedVariables* managed, std::shared_ptr<const Image>* image, uint64_t* raw) {
   Stats::add(session.stats().images_loaded);
   for (const Form form : {Form::kMachineCode, Form::kPtx}) {
     PlacedImage placed;
-    CUresult error = place_variables(session, **image, form, call->kind == kLibraryKind, jit, &placed);
+    CUresult error =
+        place_variables(session, **image, form, call->kind == kLibraryKind, jit, &placed);
     if (error != CUDA_SUCCESS) return error;
     if (placed.image == nullptr) continue;
     // PTX is compiled by now: the options have done their work.
@@ -82,7 +91,8 @@ ModuleState* module_state(Session& session, wire::Kind kind, uint64_t untrusted_
 }  // namespace
 
 LoadedModule* module_of(Session& session, const Object& kernel) {
-  const ModuleState* owner = module_state(session, owner_kind(kernel.owner), owner_id(kernel.owner));
+  const ModuleState* owner =
+      module_state(session, owner_kind(kernel.owner), owner_id(kernel.owner));
   return owner == nullptr ? nullptr : owner->module.get();
 }
 
@@ -93,7 +103,9 @@ CUresult load_here(Session& session, const Object& object) {
   const auto& shared = session.shared();
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
-  const CUresult error = module_of(session, object)->kernel(session.driver(), shared.images, shared.gpus, gpu, *kernel.name, &loaded, &fresh);
+  const CUresult error = module_of(session, object)
+                             ->kernel(session.driver(), shared.images, shared.gpus, gpu,
+                                      *kernel.name, &loaded, &fresh);
   if (error == CUDA_SUCCESS) kernel.on_gpus |= bit_of(gpu);
   return error;
 }
@@ -113,30 +125,40 @@ void note_launch_here(Session& session, const Object& object) {
   module_of(session, object)->note_launch(*kernel.loaded, gpu);
 }
 
-CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count, uint64_t* raw) {
-  return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(), jit_count, jit.options(), jit.values());
+CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
+                     uint64_t* raw) {
+  return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(),
+                                             jit_count, jit.options(), jit.values());
 }
 
-CUresult load_library(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count, std::span<const uint32_t> untrusted_options,
+CUresult load_library(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
+                      std::span<const uint32_t> untrusted_options,
                       std::span<const uint64_t> untrusted_values, uint64_t* raw) {
-  if (untrusted_options.size() != untrusted_values.size() || untrusted_options.size() > CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+  if (untrusted_options.size() != untrusted_values.size() ||
+      untrusted_options.size() > CU_LIBRARY_NUM_OPTIONS)
+    return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUlibraryOption> ours;
   std::vector<void*> our_values;
   for (size_t i = 0; i < untrusted_options.size(); ++i) {
-    if (untrusted_options[i] == CU_LIBRARY_BINARY_IS_PRESERVED) continue;  // that promise is ours to make, below
-    if (untrusted_options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE) return CUDA_ERROR_NOT_SUPPORTED;  // host pointers
+    if (untrusted_options[i] == CU_LIBRARY_BINARY_IS_PRESERVED)
+      continue;  // that promise is ours to make, below
+    if (untrusted_options[i] == CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE)
+      return CUDA_ERROR_NOT_SUPPORTED;  // host pointers
     ours.push_back(static_cast<CUlibraryOption>(untrusted_options[i]));
     our_values.push_back(reinterpret_cast<void*>(untrusted_values[i]));
   }
   ours.push_back(CU_LIBRARY_BINARY_IS_PRESERVED);
   our_values.push_back(reinterpret_cast<void*>(1));
-  return session.driver().cuLibraryLoadData(reinterpret_cast<CUlibrary*>(raw), image.data(), jit.options(), jit.values(), jit_count, ours.data(),
-                                            our_values.data(), static_cast<unsigned int>(ours.size()));
+  return session.driver().cuLibraryLoadData(
+      reinterpret_cast<CUlibrary*>(raw), image.data(), jit.options(), jit.values(), jit_count,
+      ours.data(), our_values.data(), static_cast<unsigned int>(ours.size()));
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call, Reply<wire::tubeLoadImage>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
+                Reply<wire::tubeLoadImage>& reply) {
   const wire::Kind kind = table_of(call->kind);
-  if (CUresult error = session.objects().admit(kind, call->library); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.objects().admit(kind, call->library); error != CUDA_SUCCESS)
+    return error;
   Result<std::shared_ptr<const Image>> image = fetch_image(session, call);
   if (!image.ok()) {
     log_warn("function '%s': %s", session.client().name.c_str(), image.error().message.c_str());
@@ -144,25 +166,33 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call, Repl
   }
   JitOptions jit;
   CUresult error =
-      jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values), call->info_log_bytes, call->error_log_bytes);
+      jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values),
+                call->info_log_bytes, call->error_log_bytes);
   if (error != CUDA_SUCCESS) return error;
   auto state = std::make_unique<ModuleState>();
   const ContextShare& share = *session.context();
-  const bool plain = call->jit_options.size == 0 && call->library_options.size == 0 && share.green == nullptr;
+  const bool plain =
+      call->jit_options.size == 0 && call->library_options.size == 0 && share.green == nullptr;
   bool fresh = false;
-  const auto load = [&, managed = &state->managed](std::shared_ptr<const Image>* loaded, uint64_t* raw) {
+  const auto load = [&, managed = &state->managed](std::shared_ptr<const Image>* loaded,
+                                                   uint64_t* raw) {
     return load_fresh(session, call, jit, managed, loaded, raw);
   };
-  error = session.shared().modules.get({session.client().id, kind == wire::Kind::kLibrary, share.gpu, plain}, *image, load, &state->module, &fresh);
+  error = session.shared().modules.get(
+      {session.client().id, kind == wire::Kind::kLibrary, share.gpu, plain}, *image, load,
+      &state->module, &fresh);
   jit.answer<wire::tubeLoadImage_reply>(reply);
   if (error != CUDA_SUCCESS) return error;
   if (!fresh) Stats::add(session.stats().images_shared);
   const std::shared_ptr<LoadedModule> module = state->module;
   if (module->shared()) {
-    reply.put(&wire::tubeLoadImage_reply::kernels, module->table(share.gpu, session.shared().gpus.capabilities(), reply.room()));
+    reply.put(&wire::tubeLoadImage_reply::kernels,
+              module->table(share.gpu, session.shared().gpus.capabilities(), reply.room()));
   }
-  // A library belongs to no context (0): it outlives a context's reset. The id was admitted, so this succeeds.
-  return session.objects().insert(kind, call->library, module->raw(), kind == wire::Kind::kModule ? share.number : 0, std::move(state));
+  // A library belongs to no context (0): it outlives a context's reset. The id was admitted, so
+  // this succeeds.
+  return session.objects().insert(kind, call->library, module->raw(),
+                                  kind == wire::Kind::kModule ? share.number : 0, std::move(state));
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeUnload>& call, Reply<wire::tubeUnload>&) {
@@ -170,8 +200,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeUnload>& call, Reply<w
 }
 
 // Also without anybody waiting, when the load's reply has told all there is to say.
-CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call, Reply<wire::tubeGetKernel>& reply) {
-  if (CUresult error = session.objects().admit(wire::Kind::kKernel, call->kernel); error != CUDA_SUCCESS) return error;
+CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call,
+                Reply<wire::tubeGetKernel>& reply) {
+  if (CUresult error = session.objects().admit(wire::Kind::kKernel, call->kernel);
+      error != CUDA_SUCCESS)
+    return error;
   const std::string name = text(call.blob(call->name));
   const wire::Kind kind = table_of(call->kind);
   const ModuleState* owner = module_state(session, kind, call->library);
@@ -180,7 +213,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call, Repl
   const uint32_t gpu = session.context()->gpu;
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
-  CUresult error = module.kernel(session.driver(), session.shared().images, session.shared().gpus, gpu, name, &loaded, &fresh);
+  CUresult error = module.kernel(session.driver(), session.shared().images, session.shared().gpus,
+                                 gpu, name, &loaded, &fresh);
   if (error != CUDA_SUCCESS) return error;
   Stats::add(fresh ? session.stats().kernels_loaded : session.stats().kernels_shared);
   auto kernel = std::make_unique<KernelState>();
@@ -194,29 +228,42 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call, Repl
   reply.put(&wire::tubeGetKernel_reply::attributes, std::as_bytes(std::span(seen->attributes)));
   const auto raw = reinterpret_cast<uint64_t>(kernel->function);
   error = session.objects().insert(wire::Kind::kKernel, call->kernel, raw, 0, std::move(kernel));
-  if (error == CUDA_SUCCESS) session.objects().find(wire::Kind::kKernel, call->kernel)->owner = owner_key(kind, call->library);
+  if (error == CUDA_SUCCESS)
+    session.objects().find(wire::Kind::kKernel, call->kernel)->owner =
+        owner_key(kind, call->library);
   return error;
 }
 
 namespace {
 
-CUresult ask_library(Session& session, const Object& library, const std::function<CUresult()>& question) {
+CUresult ask_library(Session& session, const Object& library,
+                     const std::function<CUresult()>& question) {
   const uint32_t gpu = session.context()->gpu;
-  return static_cast<const ModuleState&>(*library.state).module->ask_variable(session.driver(), gpu, session.shared().gpus[gpu].context, question);
+  return static_cast<const ModuleState&>(*library.state)
+      .module->ask_variable(session.driver(), gpu, session.shared().gpus[gpu].context, question);
 }
 
-CUresult ask_global(Session& session, const Object& module, bool library, const std::string& name, CUdeviceptr* address, size_t* bytes) {
-  if (!library) return session.driver().cuModuleGetGlobal_v2(address, bytes, module.handle<CUmodule>(), name.c_str());
-  return ask_library(session, module, [&] { return session.driver().cuLibraryGetGlobal(address, bytes, module.handle<CUlibrary>(), name.c_str()); });
+CUresult ask_global(Session& session, const Object& module, bool library, const std::string& name,
+                    CUdeviceptr* address, size_t* bytes) {
+  if (!library)
+    return session.driver().cuModuleGetGlobal_v2(address, bytes, module.handle<CUmodule>(),
+                                                 name.c_str());
+  return ask_library(session, module, [&] {
+    return session.driver().cuLibraryGetGlobal(address, bytes, module.handle<CUlibrary>(),
+                                               name.c_str());
+  });
 }
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call, Reply<wire::tubeGetGlobal>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call,
+                Reply<wire::tubeGetGlobal>& reply) {
   Object* module = session.objects().find(table_of(call->kind), call->library);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::string name = text(call.blob(call->name));
-  if (const PlacedVariable* placed = static_cast<const ModuleState&>(*module->state).managed.find(name); placed != nullptr) {
+  if (const PlacedVariable* placed =
+          static_cast<const ModuleState&>(*module->state).managed.find(name);
+      placed != nullptr) {
     reply->dptr = placed->address;
     reply->bytes = placed->bytes;
     reply->managed = 1;
@@ -225,11 +272,13 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call, Repl
   CUdeviceptr address = 0;
   size_t bytes = 0;
   const wire::Kind kind = table_of(call->kind);
-  CUresult error = ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
+  CUresult error =
+      ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
   if (error == CUDA_SUCCESS && static_cast<ModuleState&>(*module->state).module->shared()) {
     // A variable that nobody else may see: the client gets a module of its own.
     error = take_own_module(session, kind, call->library);
-    if (error == CUDA_SUCCESS) error = ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
+    if (error == CUDA_SUCCESS)
+      error = ask_global(session, *module, kind == wire::Kind::kLibrary, name, &address, &bytes);
   }
   if (error != CUDA_SUCCESS) return error;
   reply->dptr = address;
@@ -239,28 +288,35 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call, Repl
   range.bytes = bytes;
   range.kind = RangeKind::kGlobal;
   range.device = static_cast<int>(session.context()->gpu);
-  if (session.ranges().insert(range)) static_cast<ModuleState&>(*module->state).globals.push_back(address);
+  if (session.ranges().insert(range))
+    static_cast<ModuleState&>(*module->state).globals.push_back(address);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeGetManaged>& call, Reply<wire::tubeGetManaged>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeGetManaged>& call,
+                Reply<wire::tubeGetManaged>& reply) {
   Object* library = session.objects().find(wire::Kind::kLibrary, call->library);
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::string name = text(call.blob(call->name));
-  if (const PlacedVariable* placed = static_cast<const ModuleState&>(*library->state).managed.find(name); placed != nullptr) {
+  if (const PlacedVariable* placed =
+          static_cast<const ModuleState&>(*library->state).managed.find(name);
+      placed != nullptr) {
     reply->dptr = placed->address;
     reply->bytes = placed->bytes;
     return CUDA_SUCCESS;
   }
   CUdeviceptr address = 0;
   size_t bytes = 0;
-  const CUresult error = ask_library(
-      session, *library, [&] { return session.driver().cuLibraryGetManaged(&address, &bytes, library->handle<CUlibrary>(), name.c_str()); });
+  const CUresult error = ask_library(session, *library, [&] {
+    return session.driver().cuLibraryGetManaged(&address, &bytes, library->handle<CUlibrary>(),
+                                                name.c_str());
+  });
   reply->bytes = bytes;
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call, Reply<wire::tubeListKernels>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call,
+                Reply<wire::tubeListKernels>& reply) {
   const Driver& driver = session.driver();
   Object* module = session.objects().find(table_of(call->kind), call->library);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -271,24 +327,30 @@ CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call, Re
   if (error != CUDA_SUCCESS) return error;
   std::vector<CUfunction> functions(count);
   if (count != 0) {
-    error = library ? driver.cuLibraryEnumerateKernels(reinterpret_cast<CUkernel*>(functions.data()), count, module->handle<CUlibrary>())
-                    : driver.cuModuleEnumerateFunctions(functions.data(), count, module->handle<CUmodule>());
+    error = library
+                ? driver.cuLibraryEnumerateKernels(reinterpret_cast<CUkernel*>(functions.data()),
+                                                   count, module->handle<CUlibrary>())
+                : driver.cuModuleEnumerateFunctions(functions.data(), count,
+                                                    module->handle<CUmodule>());
     if (error != CUDA_SUCCESS) return error;
   }
   reply->total = count;
   std::string names;
   for (uint32_t i = call->first; i < count; ++i) {
     const char* name = nullptr;
-    error = library ? driver.cuKernelGetName(&name, reinterpret_cast<CUkernel>(functions[i])) : driver.cuFuncGetName(&name, functions[i]);
+    error = library ? driver.cuKernelGetName(&name, reinterpret_cast<CUkernel>(functions[i]))
+                    : driver.cuFuncGetName(&name, functions[i]);
     if (error != CUDA_SUCCESS) return error;
-    if (names.size() + std::strlen(name) + 1 > reply.room()) break;  // the client asks again from there
+    if (names.size() + std::strlen(name) + 1 > reply.room())
+      break;  // the client asks again from there
     names.append(name).push_back('\0');
   }
   reply.put(&wire::tubeListKernels_reply::names, std::as_bytes(std::span(names)));
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& call, Reply<wire::tubeKernelSetAttribute>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& call,
+                Reply<wire::tubeKernelSetAttribute>&) {
   session.forget_runs();
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -298,19 +360,25 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& c
   const uint32_t gpu = session.context()->gpu;
   const CUdevice device = session.shared().gpus[gpu].device;
   if (kernel.shared && id == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
-    const CUresult error = module_of(session, *object)->raise_limit(session.driver(), *kernel.loaded, gpu, device, call->value);
+    const CUresult error =
+        module_of(session, *object)
+            ->raise_limit(session.driver(), *kernel.loaded, gpu, device, call->value);
     if (error == CUDA_SUCCESS) kernel.dynamic_limit = call->value;
     return error;
   }
   // A carve-out is a hint; what else can be set decides whether a launch is valid.
   if (kernel.shared && id != CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) {
-    if (CUresult error = take_own_module_of(session, call->kernel); error != CUDA_SUCCESS) return error;
+    if (CUresult error = take_own_module_of(session, call->kernel); error != CUDA_SUCCESS)
+      return error;
   }
-  if (!kernel.is_library_kernel) return session.driver().cuFuncSetAttribute(kernel.function, id, call->value);
-  return session.driver().cuKernelSetAttribute(id, call->value, reinterpret_cast<CUkernel>(kernel.function), device);
+  if (!kernel.is_library_kernel)
+    return session.driver().cuFuncSetAttribute(kernel.function, id, call->value);
+  return session.driver().cuKernelSetAttribute(id, call->value,
+                                               reinterpret_cast<CUkernel>(kernel.function), device);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& call, Reply<wire::tubeKernelGetAttribute>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& call,
+                Reply<wire::tubeKernelGetAttribute>& reply) {
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
@@ -320,21 +388,26 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& c
     reply->value = kernel.dynamic_limit;
     return CUDA_SUCCESS;
   }
-  if (!kernel.is_library_kernel) return session.driver().cuFuncGetAttribute(&reply->value, id, kernel.function);
+  if (!kernel.is_library_kernel)
+    return session.driver().cuFuncGetAttribute(&reply->value, id, kernel.function);
   const CUdevice device = session.shared().gpus[session.context()->gpu].device;
-  return session.driver().cuKernelGetAttribute(&reply->value, id, reinterpret_cast<CUkernel>(kernel.function), device);
+  return session.driver().cuKernelGetAttribute(&reply->value, id,
+                                               reinterpret_cast<CUkernel>(kernel.function), device);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>& call, Reply<wire::tubeKernelSetCacheConfig>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>& call,
+                Reply<wire::tubeKernelSetCacheConfig>&) {
   session.forget_runs();
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);
   if (CUresult error = load_here(session, *object); error != CUDA_SUCCESS) return error;
   const auto config = static_cast<CUfunc_cache>(call->config);
-  if (!kernel.is_library_kernel) return session.driver().cuFuncSetCacheConfig(kernel.function, config);
+  if (!kernel.is_library_kernel)
+    return session.driver().cuFuncSetCacheConfig(kernel.function, config);
   const CUdevice device = session.shared().gpus[session.context()->gpu].device;
-  return session.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(kernel.function), config, device);
+  return session.driver().cuKernelSetCacheConfig(reinterpret_cast<CUkernel>(kernel.function),
+                                                 config, device);
 }
 
 }  // namespace tube::proxy

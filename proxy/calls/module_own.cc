@@ -1,16 +1,18 @@
-// A client leaves a module that it shared with others: it gets one of its own from the same image, and nothing that it holds changes
-// its name. Rare: an attribute that decides whether launches are valid, a variable's address, a launch beyond the client's own limit.
+// A client leaves a module that it shared with others: it gets one of its own from the same image,
+// and nothing that it holds changes its name. Rare: an attribute that decides whether launches are
+// valid, a variable's address, a launch beyond the client's own limit.
 //
-// The shared module is given back at once, so that a program which loads, changes and unloads in a loop holds no more than natively; only
-// if the client has graphs, whose nodes may have the functions of before, it stays theirs until the client unloads its own. Either way the
-// next load of the image finds it again.
+// The shared module is given back at once, so that a program which loads, changes and unloads in a
+// loop holds no more than natively; only if the client has graphs, whose nodes may have the
+// functions of before, it stays theirs until the client unloads its own. Either way the next load
+// of the image finds it again.
 #include <algorithm>
 #include <vector>
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpu/gpus.h"
 #include "proxy/code/jit_options.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/session.h"
@@ -22,7 +24,8 @@ namespace {
 CUresult load_again(Session& session, bool library, const Image& image, uint64_t* raw) {
   Stats::add(session.stats().images_loaded);
   JitOptions none;
-  return library ? load_library(session, image, none, 0, {}, {}, raw) : load_module(session, image, none, 0, raw);
+  return library ? load_library(session, image, none, 0, {}, {}, raw)
+                 : load_module(session, image, none, 0, raw);
 }
 
 // A kernel of the client's, and what it becomes.
@@ -33,19 +36,24 @@ struct Move {
 
 KernelState& state_of(const Move& move) { return static_cast<KernelState&>(*move.object->state); }
 
-// Looks the kernel up in the client's own module, with the limit of dynamic shared memory that the client had set.
+// Looks the kernel up in the client's own module, with the limit of dynamic shared memory that the
+// client had set.
 CUresult prepare(Session& session, LoadedModule& own, uint32_t gpu, Move& move) {
   constexpr auto kLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
   const KernelState& kernel = state_of(move);
   const Driver& driver = session.driver();
   bool fresh = false;
-  CUresult error = own.kernel(driver, session.shared().images, session.shared().gpus, gpu, *kernel.name, &move.loaded, &fresh);
+  CUresult error = own.kernel(driver, session.shared().images, session.shared().gpus, gpu,
+                              *kernel.name, &move.loaded, &fresh);
   if (error != CUDA_SUCCESS) return error;
-  if (kernel.dynamic_limit == KernelState{}.dynamic_limit) return CUDA_SUCCESS;  // the driver names none
+  if (kernel.dynamic_limit == KernelState{}.dynamic_limit)
+    return CUDA_SUCCESS;  // the driver names none
   if (kernel.dynamic_limit == own.limit(*move.loaded, gpu)) return CUDA_SUCCESS;
   const CUfunction function = move.loaded->function;
   if (!own.library()) return driver.cuFuncSetAttribute(function, kLimit, kernel.dynamic_limit);
-  return driver.cuKernelSetAttribute(kLimit, kernel.dynamic_limit, reinterpret_cast<CUkernel>(function), session.shared().gpus[gpu].device);
+  return driver.cuKernelSetAttribute(kLimit, kernel.dynamic_limit,
+                                     reinterpret_cast<CUkernel>(function),
+                                     session.shared().gpus[gpu].device);
 }
 
 // `in_graphs`: nodes of the client's graphs may have the function of before.
@@ -68,7 +76,8 @@ void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, u
   kernel.is_library_kernel = module.library();
   kernel.shared = module.shared();
   if (limit[0] == CUDA_SUCCESS) kernel.dynamic_limit = limit[1];
-  kernel.local_bytes = static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES][1]));
+  kernel.local_bytes =
+      static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES][1]));
   kernel.loaded = &loaded;
   kernel.on_gpus = on.loaded ? bit_of(gpu) : 0;
   kernel.launched_on = on.launched ? bit_of(gpu) : 0;
@@ -89,8 +98,11 @@ CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id) {
   const uint32_t gpu = session.context()->gpu;
   std::shared_ptr<LoadedModule> own;
   bool fresh = false;
-  const auto load = [&](std::shared_ptr<const Image>* image, uint64_t* raw) { return load_again(session, library, **image, raw); };
-  CUresult error = modules.get({session.client().id, library, gpu, false}, before->image(), load, &own, &fresh);
+  const auto load = [&](std::shared_ptr<const Image>* image, uint64_t* raw) {
+    return load_again(session, library, **image, raw);
+  };
+  CUresult error =
+      modules.get({session.client().id, library, gpu, false}, before->image(), load, &own, &fresh);
   if (error != CUDA_SUCCESS) return error;
   std::vector<Move> moves;
   for (uint64_t kernel : session.objects().ids(wire::Kind::kKernel)) {
@@ -117,12 +129,16 @@ CUresult take_own_module_of(Session& session, uint64_t kernel_id) {
   return take_own_module(session, owner_kind(kernel->owner), owner_id(kernel->owner));
 }
 
-CUresult keep_own_limit(Session& session, uint64_t kernel_id, const KernelState& kernel, uint32_t shared_bytes) {
-  if (!kernel.shared || static_cast<int64_t>(shared_bytes) <= kernel.dynamic_limit) return CUDA_SUCCESS;
+CUresult keep_own_limit(Session& session, uint64_t kernel_id, const KernelState& kernel,
+                        uint32_t shared_bytes) {
+  if (!kernel.shared || static_cast<int64_t>(shared_bytes) <= kernel.dynamic_limit)
+    return CUDA_SUCCESS;
   // Beyond what the client may: the driver's answer is right as long as nobody raised the limit.
   const Object* object = session.objects().find(wire::Kind::kKernel, kernel_id);
-  auto& owner = static_cast<ModuleState&>(*session.objects().find(owner_kind(object->owner), owner_id(object->owner))->state);
-  if (owner.module->limit(*kernel.loaded, session.context()->gpu) <= kernel.dynamic_limit) return CUDA_SUCCESS;
+  auto& owner = static_cast<ModuleState&>(
+      *session.objects().find(owner_kind(object->owner), owner_id(object->owner))->state);
+  if (owner.module->limit(*kernel.loaded, session.context()->gpu) <= kernel.dynamic_limit)
+    return CUDA_SUCCESS;
   return take_own_module_of(session, kernel_id);
 }
 

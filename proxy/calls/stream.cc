@@ -7,44 +7,56 @@
 
 namespace tube::proxy {
 
-CUresult handle(Session& session, const Decoded<wire::tubeStreamCreate>& call, Reply<wire::tubeStreamCreate>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeStreamCreate>& call,
+                Reply<wire::tubeStreamCreate>&) {
   ContextShare* share = session.context();
-  if (CUresult error = session.objects().admit(wire::Kind::kStream, call->stream); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.objects().admit(wire::Kind::kStream, call->stream);
+      error != CUDA_SUCCESS)
+    return error;
   auto state = std::make_unique<StreamState>();
   // Always non-blocking (decision 8); what the client asked for is stream_order's business.
-  CUresult error = session.driver().cuStreamCreateWithPriority(&state->stream, CU_STREAM_NON_BLOCKING, call->priority);
+  CUresult error = session.driver().cuStreamCreateWithPriority(
+      &state->stream, CU_STREAM_NON_BLOCKING, call->priority);
   if (error != CUDA_SUCCESS) return error;
   state->id = call->stream;
   state->context = share->number;
   state->flags = call->flags;
   state->priority = call->priority;
   CUstream stream = state->stream;
-  return session.objects().insert(wire::Kind::kStream, call->stream, stream, share->number, std::move(state));
+  return session.objects().insert(wire::Kind::kStream, call->stream, stream, share->number,
+                                  std::move(state));
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeStreamDestroy>& call, Reply<wire::tubeStreamDestroy>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeStreamDestroy>& call,
+                Reply<wire::tubeStreamDestroy>&) {
   return session.destroy_object(wire::Kind::kStream, call->stream);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeSignal>& call, Reply<wire::tubeSignal>&) {
-  if (!shared::valid_word(call->word) || call->value >= limits::kWordValue) return CUDA_ERROR_INVALID_VALUE;
+  if (!shared::valid_word(call->word) || call->value >= limits::kWordValue)
+    return CUDA_ERROR_INVALID_VALUE;
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
-  const CUresult error = session.driver().cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+  const CUresult error = session.driver().cuStreamWriteValue64_v2(
+      op.stream, session.word_address(call->word), call->value, 0);
   if (error == CUDA_SUCCESS) op.state->mark(session.record().sequence, call->word, call->value);
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call, Reply<wire::tubeHostFunc>&) {
-  if (!shared::valid_word(call->reached) || !shared::valid_word(call->done) || call->value >= limits::kWordValue) {
+CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call,
+                Reply<wire::tubeHostFunc>&) {
+  if (!shared::valid_word(call->reached) || !shared::valid_word(call->done) ||
+      call->value >= limits::kWordValue) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const Driver& driver = session.driver();
-  CUresult error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->reached), call->value, 0);
+  CUresult error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->reached),
+                                                  call->value, 0);
   if (error != CUDA_SUCCESS) return error;
-  return driver.cuStreamWaitValue64_v2(op.stream, session.word_address(call->done), call->value, CU_STREAM_WAIT_VALUE_GEQ);
+  return driver.cuStreamWaitValue64_v2(op.stream, session.word_address(call->done), call->value,
+                                       CU_STREAM_WAIT_VALUE_GEQ);
 }
 
 namespace {
@@ -62,19 +74,29 @@ CUresult wait_value(Session& session, uint64_t stream, const PendingWait& wait, 
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue32_v2>& call, Reply<wire::cuStreamWaitValue32_v2>&) {
+CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue32_v2>& call,
+                Reply<wire::cuStreamWaitValue32_v2>&) {
   return wait_value(session, call->stream, {call->addr, call->value, call->flags, 4},
-                    [&](CUstream stream) { return session.driver().cuStreamWaitValue32_v2(stream, call->addr, call->value, call->flags); });
+                    [&](CUstream stream) {
+                      return session.driver().cuStreamWaitValue32_v2(stream, call->addr,
+                                                                     call->value, call->flags);
+                    });
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue64_v2>& call, Reply<wire::cuStreamWaitValue64_v2>&) {
+CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue64_v2>& call,
+                Reply<wire::cuStreamWaitValue64_v2>&) {
   return wait_value(session, call->stream, {call->addr, call->value, call->flags, 8},
-                    [&](CUstream stream) { return session.driver().cuStreamWaitValue64_v2(stream, call->addr, call->value, call->flags); });
+                    [&](CUstream stream) {
+                      return session.driver().cuStreamWaitValue64_v2(stream, call->addr,
+                                                                     call->value, call->flags);
+                    });
 }
 
-// Not ready is an answer, not an error of the context. Who waits for work from before a capture must not break that capture by asking: it
-// waits on, and whether the context lives shows at the legacy stream as well.
-CUresult handle(Session& session, const Decoded<wire::tubeStreamProbe>& call, Reply<wire::tubeStreamProbe>&) {
+// Not ready is an answer, not an error of the context. Who waits for work from before a capture
+// must not break that capture by asking: it waits on, and whether the context lives shows at the
+// legacy stream as well.
+CUresult handle(Session& session, const Decoded<wire::tubeStreamProbe>& call,
+                Reply<wire::tubeStreamProbe>&) {
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;

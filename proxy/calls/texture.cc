@@ -1,8 +1,8 @@
 // Texture and surface objects.
 //
-// The driver's own 64-bit handles go to the client, because device code reads them; so a client can name any value, and the
-// table of adopted ones says which are its own. The client's ids of arrays stay beside the object, for the calls that
-// describe it.
+// The driver's own 64-bit handles go to the client, because device code reads them; so a client can
+// name any value, and the table of adopted ones says which are its own. The client's ids of arrays
+// stay beside the object, for the calls that describe it.
 #include <algorithm>
 #include <cstring>
 
@@ -19,12 +19,14 @@ struct ResourceState : ObjectState {
   uint64_t array_id = 0;  // of an array or mipmapped array
 };
 
-constexpr uint64_t kSane = uint64_t{1} << 48;  // keeps every product below in 128 bits and every sum in 64
+constexpr uint64_t kSane = uint64_t{1}
+                           << 48;  // keeps every product below in 128 bits and every sum in 64
 
 CUresult check_linear(Session& session, const CUDA_RESOURCE_DESC& desc) {
   const auto& linear = desc.res.linear;
   if (linear.sizeInBytes > kSane) return CUDA_ERROR_INVALID_VALUE;
-  return session.check_device_range(linear.devPtr, std::max<uint64_t>(linear.sizeInBytes, 1), false);
+  return session.check_device_range(linear.devPtr, std::max<uint64_t>(linear.sizeInBytes, 1),
+                                    false);
 }
 
 CUresult check_pitch2d(Session& session, const CUDA_RESOURCE_DESC& desc) {
@@ -32,16 +34,20 @@ CUresult check_pitch2d(Session& session, const CUDA_RESOURCE_DESC& desc) {
   uint32_t untrusted_format = 0;
   std::memcpy(&untrusted_format, &p.format, sizeof(untrusted_format));
   const uint64_t element = array_element_bytes(untrusted_format, p.numChannels);
-  if (element == 0 || p.width == 0 || p.height == 0 || p.width > kSane / 16 || p.height > kSane || p.pitchInBytes > kSane) {
+  if (element == 0 || p.width == 0 || p.height == 0 || p.width > kSane / 16 || p.height > kSane ||
+      p.pitchInBytes > kSane) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const unsigned __int128 bytes = static_cast<unsigned __int128>(p.height - 1) * p.pitchInBytes + p.width * element;
+  const unsigned __int128 bytes =
+      static_cast<unsigned __int128>(p.height - 1) * p.pitchInBytes + p.width * element;
   if (bytes >> 62) return CUDA_ERROR_INVALID_VALUE;
   return session.check_device_range(p.devPtr, static_cast<uint64_t>(bytes), false);
 }
 
-// The client's bytes as a description that the driver may read: handles for ids, addresses that are the client's.
-CUresult resolve_resource(Session& session, const unsigned char* untrusted, CUDA_RESOURCE_DESC* desc, uint64_t* array_id) {
+// The client's bytes as a description that the driver may read: handles for ids, addresses that are
+// the client's.
+CUresult resolve_resource(Session& session, const unsigned char* untrusted,
+                          CUDA_RESOURCE_DESC* desc, uint64_t* array_id) {
   std::memcpy(desc, untrusted, sizeof(*desc));
   uint32_t untrusted_type = 0;
   std::memcpy(&untrusted_type, &desc->resType, sizeof(untrusted_type));
@@ -67,7 +73,8 @@ CUresult resolve_resource(Session& session, const unsigned char* untrusted, CUDA
 CUresult keep(Session& session, wire::Kind kind, uint64_t raw, uint64_t array_id) {
   const uint64_t id = session.objects().adopt(kind, raw, session.record().context);
   if (id == 0) {
-    kind == wire::Kind::kTexObject ? session.driver().cuTexObjectDestroy(raw) : session.driver().cuSurfObjectDestroy(raw);
+    kind == wire::Kind::kTexObject ? session.driver().cuTexObjectDestroy(raw)
+                                   : session.driver().cuSurfObjectDestroy(raw);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   auto state = std::make_unique<ResourceState>();
@@ -99,40 +106,52 @@ void describe(const Object& object, CUDA_RESOURCE_DESC& desc, unsigned char* out
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::cuTexObjectCreate>& call, Reply<wire::cuTexObjectCreate>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuTexObjectCreate>& call,
+                Reply<wire::cuTexObjectCreate>& reply) {
   CUDA_RESOURCE_DESC resource;
   CUDA_TEXTURE_DESC texture;
   CUDA_RESOURCE_VIEW_DESC view;
   uint64_t array_id = 0;
-  if (CUresult error = resolve_resource(session, call->pResDesc, &resource, &array_id); error != CUDA_SUCCESS) return error;
+  if (CUresult error = resolve_resource(session, call->pResDesc, &resource, &array_id);
+      error != CUDA_SUCCESS)
+    return error;
   std::memcpy(&texture, call->pTexDesc, sizeof(texture));
   std::memcpy(&view, call->pResViewDesc, sizeof(view));
   CUtexObject object = 0;
-  CUresult error = session.driver().cuTexObjectCreate(&object, &resource, &texture, call->has_pResViewDesc != 0 ? &view : nullptr);
+  CUresult error = session.driver().cuTexObjectCreate(
+      &object, &resource, &texture, call->has_pResViewDesc != 0 ? &view : nullptr);
   if (error != CUDA_SUCCESS) return error;
   reply->pTexObject = object;
   return keep(session, wire::Kind::kTexObject, object, array_id);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuSurfObjectCreate>& call, Reply<wire::cuSurfObjectCreate>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuSurfObjectCreate>& call,
+                Reply<wire::cuSurfObjectCreate>& reply) {
   CUDA_RESOURCE_DESC resource;
   uint64_t array_id = 0;
-  if (CUresult error = resolve_resource(session, call->pResDesc, &resource, &array_id); error != CUDA_SUCCESS) return error;
+  if (CUresult error = resolve_resource(session, call->pResDesc, &resource, &array_id);
+      error != CUDA_SUCCESS)
+    return error;
   CUsurfObject object = 0;
-  if (CUresult error = session.driver().cuSurfObjectCreate(&object, &resource); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuSurfObjectCreate(&object, &resource);
+      error != CUDA_SUCCESS)
+    return error;
   reply->pSurfObject = object;
   return keep(session, wire::Kind::kSurfObject, object, array_id);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuTexObjectDestroy>& call, Reply<wire::cuTexObjectDestroy>&) {
+CUresult handle(Session& session, const Decoded<wire::cuTexObjectDestroy>& call,
+                Reply<wire::cuTexObjectDestroy>&) {
   return destroy(session, wire::Kind::kTexObject, call->texObject);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuSurfObjectDestroy>& call, Reply<wire::cuSurfObjectDestroy>&) {
+CUresult handle(Session& session, const Decoded<wire::cuSurfObjectDestroy>& call,
+                Reply<wire::cuSurfObjectDestroy>&) {
   return destroy(session, wire::Kind::kSurfObject, call->surfObject);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetResourceDesc>& call, Reply<wire::cuTexObjectGetResourceDesc>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetResourceDesc>& call,
+                Reply<wire::cuTexObjectGetResourceDesc>& reply) {
   const Object* object = own(session, wire::Kind::kTexObject, call->texObject);
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_RESOURCE_DESC desc{};
@@ -141,7 +160,8 @@ CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetResourceDesc
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuSurfObjectGetResourceDesc>& call, Reply<wire::cuSurfObjectGetResourceDesc>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuSurfObjectGetResourceDesc>& call,
+                Reply<wire::cuSurfObjectGetResourceDesc>& reply) {
   const Object* object = own(session, wire::Kind::kSurfObject, call->surfObject);
   if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_RESOURCE_DESC desc{};
@@ -150,16 +170,20 @@ CUresult handle(Session& session, const Decoded<wire::cuSurfObjectGetResourceDes
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetTextureDesc>& call, Reply<wire::cuTexObjectGetTextureDesc>& reply) {
-  if (own(session, wire::Kind::kTexObject, call->texObject) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetTextureDesc>& call,
+                Reply<wire::cuTexObjectGetTextureDesc>& reply) {
+  if (own(session, wire::Kind::kTexObject, call->texObject) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   CUDA_TEXTURE_DESC desc{};
   CUresult error = session.driver().cuTexObjectGetTextureDesc(&desc, call->texObject);
   if (error == CUDA_SUCCESS) std::memcpy(reply->pTexDesc, &desc, sizeof(desc));
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetResourceViewDesc>& call, Reply<wire::cuTexObjectGetResourceViewDesc>& reply) {
-  if (own(session, wire::Kind::kTexObject, call->texObject) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+CUresult handle(Session& session, const Decoded<wire::cuTexObjectGetResourceViewDesc>& call,
+                Reply<wire::cuTexObjectGetResourceViewDesc>& reply) {
+  if (own(session, wire::Kind::kTexObject, call->texObject) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   CUDA_RESOURCE_VIEW_DESC desc{};
   CUresult error = session.driver().cuTexObjectGetResourceViewDesc(&desc, call->texObject);
   if (error == CUDA_SUCCESS) std::memcpy(reply->pResViewDesc, &desc, sizeof(desc));

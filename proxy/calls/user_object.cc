@@ -36,30 +36,36 @@ UserObjectState& state_of(Object& object) { return static_cast<UserObjectState&>
 // Objects whose destructor has run: the client may use their ids again.
 void sweep(Session& session) {
   for (uint64_t id : session.objects().ids(wire::Kind::kUserObject)) {
-    if (fired(*state_of(*session.objects().find(wire::Kind::kUserObject, id)).end)) session.objects().erase(wire::Kind::kUserObject, id);
+    if (fired(*state_of(*session.objects().find(wire::Kind::kUserObject, id)).end))
+      session.objects().erase(wire::Kind::kUserObject, id);
   }
 }
 
 uint64_t held_by(Session& session, const UserObjectState& state, uint64_t graph) {
   auto held = state.graphs.find(graph);
-  return held == state.graphs.end() || session.objects().find(wire::Kind::kGraph, graph) == nullptr ? 0 : held->second;
+  return held == state.graphs.end() || session.objects().find(wire::Kind::kGraph, graph) == nullptr
+             ? 0
+             : held->second;
 }
 
 bool surely_alive(Session& session, const UserObjectState& state) {
   return state.own != 0 ||
-         std::any_of(state.graphs.begin(), state.graphs.end(), [&](const auto& graph) { return held_by(session, state, graph.first) != 0; });
+         std::any_of(state.graphs.begin(), state.graphs.end(),
+                     [&](const auto& graph) { return held_by(session, state, graph.first) != 0; });
 }
 
 CUresult count_own(Session& session, Object& object, bool release, uint32_t count) {
   UserObjectState& state = state_of(object);
   if (release ? count > state.own : !surely_alive(session, state)) return CUDA_ERROR_INVALID_VALUE;
   const auto raw = object.handle<CUuserObject>();
-  const CUresult error = release ? session.driver().cuUserObjectRelease(raw, count) : session.driver().cuUserObjectRetain(raw, count);
+  const CUresult error = release ? session.driver().cuUserObjectRelease(raw, count)
+                                 : session.driver().cuUserObjectRetain(raw, count);
   if (error == CUDA_SUCCESS) state.own = release ? state.own - count : state.own + count;
   return error;
 }
 
-CUresult count_of_graph(Session& session, Object& object, uint64_t graph, bool release, uint32_t count, uint32_t flags) {
+CUresult count_of_graph(Session& session, Object& object, uint64_t graph, bool release,
+                        uint32_t count, uint32_t flags) {
   UserObjectState& state = state_of(object);
   auto holder = session.resolve<CUgraph>(wire::Kind::kGraph, graph);
   if (holder.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
@@ -101,30 +107,36 @@ void UserObjectEnds::close() {
 void clone_user_objects(Session& session, uint64_t original, uint64_t clone) {
   for (uint64_t id : session.objects().ids(wire::Kind::kUserObject)) {
     UserObjectState& state = state_of(*session.objects().find(wire::Kind::kUserObject, id));
-    if (const uint64_t held = held_by(session, state, original); held != 0) state.graphs[clone] = held;
+    if (const uint64_t held = held_by(session, state, original); held != 0)
+      state.graphs[clone] = held;
   }
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCreate>& call, Reply<wire::tubeUserObjectCreate>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCreate>& call,
+                Reply<wire::tubeUserObjectCreate>&) {
   if (call->word == 0 || !shared::valid_word(call->word)) return CUDA_ERROR_INVALID_VALUE;
   sweep(session);
-  if (CUresult error = session.objects().admit(wire::Kind::kUserObject, call->object); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.objects().admit(wire::Kind::kUserObject, call->object);
+      error != CUDA_SUCCESS)
+    return error;
   auto state = std::make_unique<UserObjectState>();
   state->end = session.user_object_ends().add(&session.word(call->word));
   state->own = call->references;
   auto* for_driver = new std::shared_ptr<UserObjectEnd>(state->end);
   CUuserObject object = nullptr;
-  const CUresult error =
-      session.driver().cuUserObjectCreate(&object, for_driver, on_last_reference, call->references, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+  const CUresult error = session.driver().cuUserObjectCreate(
+      &object, for_driver, on_last_reference, call->references, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
   if (error != CUDA_SUCCESS) {
     delete for_driver;
     return error;
   }
   // It belongs to no context: a reset leaves it alone.
-  return session.objects().insert(wire::Kind::kUserObject, call->object, object, 0, std::move(state));
+  return session.objects().insert(wire::Kind::kUserObject, call->object, object, 0,
+                                  std::move(state));
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCount>& call, Reply<wire::tubeUserObjectCount>&) {
+CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCount>& call,
+                Reply<wire::tubeUserObjectCount>&) {
   Object* object = session.objects().find(wire::Kind::kUserObject, call->object);
   if (object == nullptr || call->op > 1 || call->count == 0) return CUDA_ERROR_INVALID_VALUE;
   const bool release = call->op == 1;

@@ -1,5 +1,6 @@
-// The client's own virtual memory management: reservations come from the window, so that the addresses are free in both
-// processes; handles are the client's ids; a mapping becomes a range that copies may name.
+// The client's own virtual memory management: reservations come from the window, so that the
+// addresses are free in both processes; handles are the client's ids; a mapping becomes a range
+// that copies may name.
 #include <sys/stat.h>
 
 #include <cstring>
@@ -21,7 +22,8 @@ bool valid_location(Session& session, const CUmemLocation& untrusted) {
   uint32_t untrusted_type;
   static_assert(sizeof(untrusted.type) == sizeof(untrusted_type));
   std::memcpy(&untrusted_type, &untrusted.type, sizeof(untrusted_type));
-  return untrusted_type == CU_MEM_LOCATION_TYPE_DEVICE && untrusted.id >= 0 && static_cast<uint32_t>(untrusted.id) < session.shared().gpus.count();
+  return untrusted_type == CU_MEM_LOCATION_TYPE_DEVICE && untrusted.id >= 0 &&
+         static_cast<uint32_t>(untrusted.id) < session.shared().gpus.count();
 }
 
 bool in_reservation(Session& session, uint64_t address, uint64_t bytes) {
@@ -33,7 +35,8 @@ bool in_reservation(Session& session, uint64_t address, uint64_t bytes) {
 }
 
 // The client's mappings that lie in [address, address + bytes).
-std::vector<uint64_t> mappings_in(Session& session, uint64_t address, uint64_t bytes, uint64_t* covered) {
+std::vector<uint64_t> mappings_in(Session& session, uint64_t address, uint64_t bytes,
+                                  uint64_t* covered) {
   std::vector<uint64_t> bases;
   *covered = 0;
   const auto& all = session.ranges().all();
@@ -47,36 +50,48 @@ std::vector<uint64_t> mappings_in(Session& session, uint64_t address, uint64_t b
 
 }  // namespace
 
-CUresult handle(Session& session, const Decoded<wire::cuMemAddressReserve>& call, Reply<wire::cuMemAddressReserve>& reply) {
-  if (call->size == 0 || call->size % kBlockBytes != 0 || call->flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((call->alignment & (call->alignment - 1)) != 0 || call->alignment > windows::kDeviceBytes) return CUDA_ERROR_INVALID_VALUE;
-  reply->ptr = session.shared().memory.reserve(session.client().window, session.client().id, call->size, call->alignment, call->addr);
+CUresult handle(Session& session, const Decoded<wire::cuMemAddressReserve>& call,
+                Reply<wire::cuMemAddressReserve>& reply) {
+  if (call->size == 0 || call->size % kBlockBytes != 0 || call->flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if ((call->alignment & (call->alignment - 1)) != 0 || call->alignment > windows::kDeviceBytes)
+    return CUDA_ERROR_INVALID_VALUE;
+  reply->ptr = session.shared().memory.reserve(session.client().window, session.client().id,
+                                               call->size, call->alignment, call->addr);
   if (reply->ptr == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   session.reservations()[reply->ptr] = call->size;
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuMemAddressFree>& call, Reply<wire::cuMemAddressFree>&) {
+CUresult handle(Session& session, const Decoded<wire::cuMemAddressFree>& call,
+                Reply<wire::cuMemAddressFree>&) {
   auto found = session.reservations().find(call->ptr);
-  if (found == session.reservations().end() || found->second != call->size) return CUDA_ERROR_INVALID_VALUE;
+  if (found == session.reservations().end() || found->second != call->size)
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t mapped = 0;
-  if (!mappings_in(session, call->ptr, call->size, &mapped).empty()) return CUDA_ERROR_INVALID_VALUE;
+  if (!mappings_in(session, call->ptr, call->size, &mapped).empty())
+    return CUDA_ERROR_INVALID_VALUE;
   session.shared().memory.unreserve(session.client().window, call->ptr, call->size);
   session.reservations().erase(found);
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call, Reply<wire::cuMemCreate>&) {
-  if (CUresult error = session.objects().admit(wire::Kind::kMemHandle, call->handle); error != CUDA_SUCCESS) return error;
+CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call,
+                Reply<wire::cuMemCreate>&) {
+  if (CUresult error = session.objects().admit(wire::Kind::kMemHandle, call->handle);
+      error != CUDA_SUCCESS)
+    return error;
   CUmemAllocationProp prop;
   static_assert(sizeof(prop) == sizeof(call->prop));
   std::memcpy(&prop, call->prop, sizeof(prop));
   if (!valid_location(session, prop.location)) {
     // Invalid to the driver; host memory exists but would have to be mapped in the client too.
-    return prop.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+    return prop.location.type == CU_MEM_LOCATION_TYPE_INVALID ? CUDA_ERROR_INVALID_VALUE
+                                                              : CUDA_ERROR_NOT_SUPPORTED;
   }
   // As a driver answers whose user has no IMEX channel; NCCL then asks again without.
-  constexpr unsigned kWithFabric = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
+  constexpr unsigned kWithFabric =
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC;
   unsigned untrusted_types;
   static_assert(sizeof(untrusted_types) == sizeof(prop.requestedHandleTypes));
   std::memcpy(&untrusted_types, &prop.requestedHandleTypes, sizeof(untrusted_types));
@@ -84,18 +99,25 @@ CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call, Reply<
   if ((untrusted_types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;
   prop.win32HandleMetaData = nullptr;
   CUmemGenericAllocationHandle handle = 0;
-  if (CUresult error = session.driver().cuMemCreate(&handle, call->size, &prop, call->flags); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.driver().cuMemCreate(&handle, call->size, &prop, call->flags);
+      error != CUDA_SUCCESS)
+    return error;
   return session.objects().insert(wire::Kind::kMemHandle, call->handle, handle, 0);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuMemRelease>& call, Reply<wire::cuMemRelease>&) {
-  return session.destroy_object(wire::Kind::kMemHandle, call->handle) == CUDA_ERROR_INVALID_HANDLE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+CUresult handle(Session& session, const Decoded<wire::cuMemRelease>& call,
+                Reply<wire::cuMemRelease>&) {
+  return session.destroy_object(wire::Kind::kMemHandle, call->handle) == CUDA_ERROR_INVALID_HANDLE
+             ? CUDA_ERROR_INVALID_VALUE
+             : CUDA_SUCCESS;
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuMemMap>& call, Reply<wire::cuMemMap>&) {
   auto handle = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle, call->handle);
-  if (handle.error != CUDA_SUCCESS || !in_reservation(session, call->ptr, call->size)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult error = session.driver().cuMemMap(call->ptr, call->size, call->offset, handle.handle, call->flags);
+  if (handle.error != CUDA_SUCCESS || !in_reservation(session, call->ptr, call->size))
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult error =
+      session.driver().cuMemMap(call->ptr, call->size, call->offset, handle.handle, call->flags);
   if (error != CUDA_SUCCESS) return error;
   Range range;
   range.base = call->ptr;
@@ -124,25 +146,31 @@ CUresult handle(Session& session, const Decoded<wire::cuMemUnmap>& call, Reply<w
   return CUDA_SUCCESS;
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuMemSetAccess>& call, Reply<wire::cuMemSetAccess>&) {
+CUresult handle(Session& session, const Decoded<wire::cuMemSetAccess>& call,
+                Reply<wire::cuMemSetAccess>&) {
   const auto untrusted = call.blob(call->desc);
-  if (call->count == 0 || call->count > 64 || untrusted.size() != call->count * sizeof(CUmemAccessDesc)) return CUDA_ERROR_INVALID_VALUE;
+  if (call->count == 0 || call->count > 64 ||
+      untrusted.size() != call->count * sizeof(CUmemAccessDesc))
+    return CUDA_ERROR_INVALID_VALUE;
   CUmemAccessDesc descs[64];
   std::memcpy(descs, untrusted.data(), untrusted.size());
   for (uint64_t i = 0; i < call->count; ++i) {
     if (!valid_location(session, descs[i].location)) return CUDA_ERROR_NOT_SUPPORTED;
   }
   uint64_t covered = 0;
-  if (mappings_in(session, call->ptr, call->size, &covered).empty() || covered != call->size) return CUDA_ERROR_INVALID_VALUE;
+  if (mappings_in(session, call->ptr, call->size, &covered).empty() || covered != call->size)
+    return CUDA_ERROR_INVALID_VALUE;
   return session.driver().cuMemSetAccess(call->ptr, call->size, descs, call->count);
 }
 
-CUresult handle(Session& session, const Decoded<wire::cuMemGetAccess>& call, Reply<wire::cuMemGetAccess>& reply) {
+CUresult handle(Session& session, const Decoded<wire::cuMemGetAccess>& call,
+                Reply<wire::cuMemGetAccess>& reply) {
   CUmemLocation location;
   static_assert(sizeof(location) == sizeof(call->location));
   std::memcpy(&location, call->location, sizeof(location));
   if (!valid_location(session, location)) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = session.check_device_range(call->ptr, 1, false); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.check_device_range(call->ptr, 1, false); error != CUDA_SUCCESS)
+    return error;
   unsigned long long flags = 0;
   CUresult error = session.driver().cuMemGetAccess(&flags, &location, call->ptr);
   reply->flags = flags;
@@ -159,28 +187,35 @@ CUresult handle(Session& session, const Decoded<wire::cuMemGetAllocationProperti
   return error;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeExportHandle>& call, Reply<wire::tubeExportHandle>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeExportHandle>& call,
+                Reply<wire::tubeExportHandle>& reply) {
   auto handle = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle, call->handle);
   if (handle.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   int raw = -1;
-  CUresult error = session.driver().cuMemExportToShareableHandle(&raw, handle.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  CUresult error = session.driver().cuMemExportToShareableHandle(
+      &raw, handle.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
   if (error != CUDA_SUCCESS) return error;
   UniqueFd fd(raw);
   reply->token = session.next_fd_token();
   return session.give_fd(reply->token, fd.get()).ok() ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeImportHandle>& call, Reply<wire::tubeImportHandle>& reply) {
+CUresult handle(Session& session, const Decoded<wire::tubeImportHandle>& call,
+                Reply<wire::tubeImportHandle>& reply) {
   UniqueFd fd = session.take_fd(call->token);
   if (!fd.valid()) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = session.objects().admit(wire::Kind::kMemHandle, call->handle); error != CUDA_SUCCESS) return error;
+  if (CUresult error = session.objects().admit(wire::Kind::kMemHandle, call->handle);
+      error != CUDA_SUCCESS)
+    return error;
   CUmemGenericAllocationHandle handle = 0;
-  CUresult error = session.driver().cuMemImportFromShareableHandle(&handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
-                                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  CUresult error = session.driver().cuMemImportFromShareableHandle(
+      &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (error != CUDA_SUCCESS) return error;
   struct stat info {};
   // The real driver's fd says nothing about the size: 0 is "unknown".
-  if (fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode)) reply->size = static_cast<uint64_t>(info.st_size);
+  if (fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode))
+    reply->size = static_cast<uint64_t>(info.st_size);
   return session.objects().insert(wire::Kind::kMemHandle, call->handle, handle, 0);
 }
 

@@ -13,7 +13,9 @@
 namespace tube::proxy {
 namespace {
 
-bool contains(const void* bytes, size_t size, const char* name) { return memmem(bytes, size, name, std::strlen(name)) != nullptr; }
+bool contains(const void* bytes, size_t size, const char* name) {
+  return memmem(bytes, size, name, std::strlen(name)) != nullptr;
+}
 
 bool is_elf(const void* bytes, size_t size) {
   return size >= 4 && std::memcmp(bytes,
@@ -28,8 +30,11 @@ static_assert(wire::kKernelPrints == 1 && wire::kKernelAsserts == 2);
 
 uint32_t scan_bytes(const void* bytes, size_t size) {
   const bool managed =
-      is_elf(bytes, size) ? !image::managed_variables({static_cast<const std::byte*>(bytes), size}).empty() : contains(bytes, size, ".managed");
-  return (contains(bytes, size, kWriters[0]) ? wire::kKernelPrints : 0) | (contains(bytes, size, kWriters[1]) ? wire::kKernelAsserts : 0) |
+      is_elf(bytes, size)
+          ? !image::managed_variables({static_cast<const std::byte*>(bytes), size}).empty()
+          : contains(bytes, size, ".managed");
+  return (contains(bytes, size, kWriters[0]) ? wire::kKernelPrints : 0) |
+         (contains(bytes, size, kWriters[1]) ? wire::kKernelAsserts : 0) |
          (managed ? kImageManaged : 0);
 }
 
@@ -38,10 +43,13 @@ void add_facts(const void* bytes, size_t size, ImageFacts* facts, bool* all_know
   const uint32_t all = scan_bytes(bytes, size);
   facts->all |= all;
   const std::span whole(static_cast<const std::byte*>(bytes), size);
-  facts->stateless = facts->stateless && (is_elf(bytes, size) ? image::code_is_stateless(whole) : image::text_is_stateless(whole));
+  facts->stateless = facts->stateless && (is_elf(bytes, size) ? image::code_is_stateless(whole)
+                                                              : image::text_is_stateless(whole));
   if (!*all_known) return;
   const bool asks = (all & kWrites) != 0;
-  *all_known = is_elf(bytes, size) && (!asks || image::kernel_calls({static_cast<const std::byte*>(bytes), size}, kWriters, &facts->by_function));
+  *all_known = is_elf(bytes, size) &&
+               (!asks || image::kernel_calls({static_cast<const std::byte*>(bytes), size}, kWriters,
+                                             &facts->by_function));
 }
 
 // Machine code runs on GPUs of its major version and the same or a later minor one.
@@ -53,7 +61,8 @@ bool wanted(const image::Entry& entry, int capability, bool machine_code) {
 }
 
 // Scans the entries of one form; true when there was one that could be read.
-bool scan_form(std::span<const std::byte> fatbin, int capability, bool machine_code, image::Unpacker& unpacker, ImageFacts* facts, bool* all_known) {
+bool scan_form(std::span<const std::byte> fatbin, int capability, bool machine_code,
+               image::Unpacker& unpacker, ImageFacts* facts, bool* all_known) {
   image::FatbinReader reader(fatbin.data(), fatbin.size());
   image::Entry entry;
   bool any = false;
@@ -87,7 +96,9 @@ std::string select_code(std::span<const std::byte> untrusted_image, int capabili
   image::Unpacker unpacker;
   std::string bytes, candidate;
   while (reader.next(&entry)) {
-    if (entry.sm <= newest || !wanted(entry, capability, machine_code) || !unpacker.unpack(entry, &candidate)) continue;
+    if (entry.sm <= newest || !wanted(entry, capability, machine_code) ||
+        !unpacker.unpack(entry, &candidate))
+      continue;
     if (machine_code && !image::is_executable(std::as_bytes(std::span(candidate)))) continue;
     newest = entry.sm;
     bytes.swap(candidate);
@@ -100,7 +111,8 @@ uint32_t ImageFacts::writes(const std::string& kernel) const {
   return found != by_function.end() ? found->second : all & kWrites;
 }
 
-ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities, uint64_t max_bytes) {
+ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities,
+                      uint64_t max_bytes) {
   ImageFacts facts;
   image::Unpacker unpacker(max_bytes);
   facts.stateless = true;
@@ -109,11 +121,12 @@ ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<cons
     add_facts(untrusted_image.data(), untrusted_image.size(), &facts, &all_known);
   } else {
     for (size_t i = 0; i < capabilities.size(); ++i) {
-      if (std::find(capabilities.begin(), capabilities.begin() + static_cast<std::ptrdiff_t>(i), capabilities[i]) !=
-          capabilities.begin() + static_cast<std::ptrdiff_t>(i))
+      if (std::find(capabilities.begin(), capabilities.begin() + static_cast<std::ptrdiff_t>(i),
+                    capabilities[i]) != capabilities.begin() + static_cast<std::ptrdiff_t>(i))
         continue;
-      const bool any = scan_form(untrusted_image, capabilities[i], true, unpacker, &facts, &all_known) ||
-                       scan_form(untrusted_image, capabilities[i], false, unpacker, &facts, &all_known);
+      const bool any =
+          scan_form(untrusted_image, capabilities[i], true, unpacker, &facts, &all_known) ||
+          scan_form(untrusted_image, capabilities[i], false, unpacker, &facts, &all_known);
       facts.stateless = facts.stateless && any;
     }
   }

@@ -1,11 +1,13 @@
 // Module images as the driver reads them, one copy per proxy.
 //
-// A client names its image by bytes in the record, or by an fd (a file it mapped, or a memory file) with offset and size.
-// The bytes are copied here: a file that shrinks under a mapping would kill the proxy, and the driver reads lazily, long
-// after the load. The copy is shared by content (decision 11) and found again without reading when the file is the same
-// (device, inode, change time), so that eight functions with one library hold its images once. An image lives as long as
-// somebody holds it; the last ones, up to limits::kKeptImageBytes, are held here, for the next function. Any thread; `mutex_` (rank 30) guards the
-// two indexes and is not held while bytes are copied.
+// A client names its image by bytes in the record, or by an fd (a file it mapped, or a memory file)
+// with offset and size. The bytes are copied here: a file that shrinks under a mapping would kill
+// the proxy, and the driver reads lazily, long after the load. The copy is shared by content
+// (decision 11) and found again without reading when the file is the same (device, inode, change
+// time), so that eight functions with one library hold its images once. An image lives as long as
+// somebody holds it; the last ones, up to limits::kKeptImageBytes, are held here, for the next
+// function. Any thread; `mutex_` (rank 30) guards the two indexes and is not held while bytes are
+// copied.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +36,8 @@ class Image {
   Image& operator=(const Image&) = delete;
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
-  // What its kernels may write to, and whether it has managed variables; found out when first asked.
+  // What its kernels may write to, and whether it has managed variables; found out when first
+  // asked.
   const ImageFacts& facts(std::span<const int> capabilities) const;
   bool managed(std::span<const int> capabilities) const;
 
@@ -50,7 +53,8 @@ class ImageStore {
  public:
   // Error code: CUresult. from_fd adds to `*read_bytes` what it had to read.
   Result<std::shared_ptr<const Image>> from_bytes(std::span<const std::byte> untrusted_bytes);
-  Result<std::shared_ptr<const Image>> from_fd(int fd, uint64_t untrusted_offset, uint64_t untrusted_size, uint64_t* read_bytes);
+  Result<std::shared_ptr<const Image>> from_fd(int fd, uint64_t untrusted_offset,
+                                               uint64_t untrusted_size, uint64_t* read_bytes);
   // A kernel's name, kept for good: logs may name it after its session ended.
   const std::string* intern(std::string_view name);
 

@@ -23,9 +23,12 @@ OptionUse option_use(uint32_t untrusted_option) {
 
 }  // namespace
 
-CUresult JitOptions::build(std::span<const uint32_t> untrusted_options, std::span<const uint64_t> untrusted_values, uint32_t untrusted_info_bytes,
-                           uint32_t untrusted_error_bytes) {
-  if (untrusted_options.size() != untrusted_values.size() || untrusted_options.size() > CU_JIT_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+CUresult JitOptions::build(std::span<const uint32_t> untrusted_options,
+                           std::span<const uint64_t> untrusted_values,
+                           uint32_t untrusted_info_bytes, uint32_t untrusted_error_bytes) {
+  if (untrusted_options.size() != untrusted_values.size() ||
+      untrusted_options.size() > CU_JIT_NUM_OPTIONS)
+    return CUDA_ERROR_INVALID_VALUE;
   client_options_.assign(untrusted_options.begin(), untrusted_options.end());
   client_values_.assign(untrusted_values.begin(), untrusted_values.end());
   for (size_t i = 0; i < untrusted_options.size(); ++i) {
@@ -35,12 +38,15 @@ CUresult JitOptions::build(std::span<const uint32_t> untrusted_options, std::spa
     options_.push_back(static_cast<CUjit_option>(untrusted_options[i]));
     values_.push_back(reinterpret_cast<void*>(untrusted_values[i]));
   }
-  add_log(info_log_, untrusted_info_bytes, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
-  add_log(error_log_, untrusted_error_bytes, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
+  add_log(info_log_, untrusted_info_bytes, CU_JIT_INFO_LOG_BUFFER,
+          CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
+  add_log(error_log_, untrusted_error_bytes, CU_JIT_ERROR_LOG_BUFFER,
+          CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
   return CUDA_SUCCESS;
 }
 
-void JitOptions::add_log(std::vector<char>& log, uint32_t bytes, CUjit_option buffer, CUjit_option size) {
+void JitOptions::add_log(std::vector<char>& log, uint32_t bytes, CUjit_option buffer,
+                         CUjit_option size) {
   if (bytes == 0) return;
   log.assign(std::min<uint32_t>(bytes, abi::kMaxReplyBytes / 3), 0);
   options_.push_back(buffer);
@@ -55,7 +61,8 @@ std::vector<uint64_t> JitOptions::client_values() const {
     const uint32_t option = client_options_[i];
     if (option == CU_JIT_INFO_LOG_BUFFER || option == CU_JIT_ERROR_LOG_BUFFER) continue;
     for (size_t ours = 0; ours < options_.size(); ++ours) {
-      if (static_cast<uint32_t>(options_[ours]) == option) out[i] = reinterpret_cast<uint64_t>(values_[ours]);
+      if (static_cast<uint32_t>(options_[ours]) == option)
+        out[i] = reinterpret_cast<uint64_t>(values_[ours]);
     }
   }
   return out;

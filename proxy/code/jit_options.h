@@ -1,7 +1,7 @@
 // A client's JIT options (tubeLoadImage, tubeLink) as the driver can take them.
 //
-// Values that are numbers go through; log buffers are the client's pointers and are replaced by ours, whose text the
-// reply carries; options that hold other pointers are refused.
+// Values that are numbers go through; log buffers are the client's pointers and are replaced by
+// ours, whose text the reply carries; options that hold other pointers are refused.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,16 @@ namespace tube::proxy {
 
 class JitOptions {
  public:
-  CUresult build(std::span<const uint32_t> untrusted_options, std::span<const uint64_t> untrusted_values, uint32_t untrusted_info_bytes,
+  CUresult build(std::span<const uint32_t> untrusted_options,
+                 std::span<const uint64_t> untrusted_values, uint32_t untrusted_info_bytes,
                  uint32_t untrusted_error_bytes);
 
   unsigned int count() const { return static_cast<unsigned int>(options_.size()); }
   CUjit_option* options() { return options_.data(); }
   void** values() { return values_.data(); }
 
-  // Into a reply with the fields jit_values, info_log and error_log: the values the driver wrote back, in the client's
-  // order, and the NUL-terminated logs.
+  // Into a reply with the fields jit_values, info_log and error_log: the values the driver wrote
+  // back, in the client's order, and the NUL-terminated logs.
   template <class R, class ReplyOfX>
   void answer(ReplyOfX& reply) {
     const std::vector<uint64_t> out = client_values();

@@ -15,16 +15,21 @@ namespace tube::proxy {
 namespace {
 
 constexpr uint32_t kNoGpu = 0xffffffffu;  // of libraries
-constexpr size_t kMostIdle = 1024;        // modules; small images take more of the GPU than their bytes say
-constexpr uint32_t kRoomMs = 1000;        // an allocation that would fail waits for the janitor
+constexpr size_t kMostIdle =
+    1024;  // modules; small images take more of the GPU than their bytes say
+constexpr uint32_t kRoomMs = 1000;  // an allocation that would fail waits for the janitor
 
-CUkernel as_kernel(const LoadedKernel& kernel) { return reinterpret_cast<CUkernel>(kernel.function); }
+CUkernel as_kernel(const LoadedKernel& kernel) {
+  return reinterpret_cast<CUkernel>(kernel.function);
+}
 
 }  // namespace
 
-// ---- a module ---------------------------------------------------------------------------------------------------------
+// ---- a module
+// ---------------------------------------------------------------------------------------------------------
 
-CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question) {
+CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontext context,
+                                    const std::function<CUresult()>& question) {
   CUcontext current = nullptr;
   const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
   const uint64_t bit = usual ? bit_of(gpu) : 0;
@@ -35,11 +40,16 @@ CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontex
   return error;
 }
 
-// By its name alone. For a module's kernel this is a turn (quiet_calls.h), a library's is loaded later.
-CUresult LoadedModule::look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const {
-  if (!library_) return driver.cuModuleGetFunction(&kernel->function, reinterpret_cast<CUmodule>(raw_), name.c_str());
+// By its name alone. For a module's kernel this is a turn (quiet_calls.h), a library's is loaded
+// later.
+CUresult LoadedModule::look_up(const Driver& driver, const std::string& name,
+                               LoadedKernel* kernel) const {
+  if (!library_)
+    return driver.cuModuleGetFunction(&kernel->function, reinterpret_cast<CUmodule>(raw_),
+                                      name.c_str());
   CUkernel found = nullptr;
-  const CUresult error = driver.cuLibraryGetKernel(&found, reinterpret_cast<CUlibrary>(raw_), name.c_str());
+  const CUresult error =
+      driver.cuLibraryGetKernel(&found, reinterpret_cast<CUlibrary>(raw_), name.c_str());
   kernel->function = reinterpret_cast<CUfunction>(found);
   return error;
 }
@@ -48,13 +58,15 @@ CUresult LoadedModule::look_up(const Driver& driver, const std::string& name, Lo
 CUresult LoadedModule::read_layout(const Driver& driver, LoadedKernel* kernel) const {
   for (size_t index = 0;; ++index) {
     size_t offset = 0, size = 0;
-    const CUresult error = library_ ? driver.cuKernelGetParamInfo(as_kernel(*kernel), index, &offset, &size)
-                                    : driver.cuFuncGetParamInfo(kernel->function, index, &offset, &size);
+    const CUresult error =
+        library_ ? driver.cuKernelGetParamInfo(as_kernel(*kernel), index, &offset, &size)
+                 : driver.cuFuncGetParamInfo(kernel->function, index, &offset, &size);
     if (error == CUDA_ERROR_INVALID_VALUE) return CUDA_SUCCESS;
     if (error != CUDA_SUCCESS) return error;
     if (index >= limits::kParameters) return CUDA_ERROR_NOT_SUPPORTED;
     kernel->layout.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(size)});
-    kernel->parameter_bytes = std::max(kernel->parameter_bytes, static_cast<uint32_t>(offset + size));
+    kernel->parameter_bytes =
+        std::max(kernel->parameter_bytes, static_cast<uint32_t>(offset + size));
   }
 }
 
@@ -64,7 +76,8 @@ std::optional<LoadedKernel::OnGpu> LoadedModule::seen(const LoadedKernel& kernel
   return on == kernel.on.end() ? std::nullopt : std::optional(on->second);
 }
 
-// Of two that come with it at once the first one's is kept: nobody can have changed an attribute before.
+// Of two that come with it at once the first one's is kept: nobody can have changed an attribute
+// before.
 void LoadedModule::note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::OnGpu& found) {
   std::lock_guard lock(mutex_);
   const auto [on, first] = kernel.on.try_emplace(gpu, found);
@@ -78,24 +91,32 @@ void LoadedModule::note_launch(LoadedKernel& kernel, uint32_t gpu) {
   if (const auto on = kernel.on.find(gpu); on != kernel.on.end()) on->second.launched = true;
 }
 
-LoadedKernel::OnGpu LoadedModule::describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const {
+LoadedKernel::OnGpu LoadedModule::describe(const Driver& driver, const LoadedKernel& kernel,
+                                           CUdevice device) const {
   LoadedKernel::OnGpu on;
   for (uint32_t id = 0; id < info::kFunctionAttributeCount; ++id) {
     const auto attribute = static_cast<CUfunction_attribute>(id);
-    on.attributes[id][0] = library_ ? driver.cuKernelGetAttribute(&on.attributes[id][1], attribute, as_kernel(kernel), device)
-                                    : driver.cuFuncGetAttribute(&on.attributes[id][1], attribute, kernel.function);
+    on.attributes[id][0] =
+        library_ ? driver.cuKernelGetAttribute(&on.attributes[id][1], attribute, as_kernel(kernel),
+                                               device)
+                 : driver.cuFuncGetAttribute(&on.attributes[id][1], attribute, kernel.function);
   }
   on.dynamic_limit = on.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES][1];
   return on;
 }
 
-// Without the lock: the driver may wait for the context of all, and others ask for this module's limits meanwhile.
-CUresult LoadedModule::load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu) {
+// Without the lock: the driver may wait for the context of all, and others ask for this module's
+// limits meanwhile.
+CUresult LoadedModule::load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel,
+                               uint32_t gpu) {
   CUfunction function = nullptr;
   if (library_) {
-    if (CUresult error = driver.cuKernelGetFunction(&function, as_kernel(kernel)); error != CUDA_SUCCESS) return error;
+    if (CUresult error = driver.cuKernelGetFunction(&function, as_kernel(kernel));
+        error != CUDA_SUCCESS)
+      return error;
     CUcontext context = nullptr;
-    if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != gpus[gpu].context) function = nullptr;  // a green context's
+    if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context != gpus[gpu].context)
+      function = nullptr;  // a green context's
   }
   LoadedKernel::OnGpu on = describe(driver, kernel, gpus[gpu].device);
   on.loaded = true;
@@ -113,7 +134,8 @@ LoadedKernel* LoadedModule::find(const std::string& name, uint32_t gpu, bool* lo
   return &found->second;
 }
 
-CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel** out,
+CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gpus& gpus,
+                              uint32_t gpu, const std::string& name, LoadedKernel** out,
                               bool* fresh) {
   bool loaded = false;
   *out = find(name, gpu, &loaded);
@@ -132,9 +154,11 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
   return CUDA_SUCCESS;
 }
 
-// Whatever is asked first about a kernel of a library makes the driver load it into the context: its layout as well as its function.
-CUresult LoadedModule::first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name,
-                                 LoadedKernel& found, LoadedKernel** kernel_out) {
+// Whatever is asked first about a kernel of a library makes the driver load it into the context:
+// its layout as well as its function.
+CUresult LoadedModule::first_use(const Driver& driver, ImageStore& images, const Gpus& gpus,
+                                 uint32_t gpu, const std::string& name, LoadedKernel& found,
+                                 LoadedKernel** kernel_out) {
   if (*kernel_out == nullptr) {
     if (CUresult error = read_layout(driver, &found); error != CUDA_SUCCESS) return error;
     found.name = images.intern(name);
@@ -144,13 +168,17 @@ CUresult LoadedModule::first_use(const Driver& driver, ImageStore& images, const
   return load_on(driver, gpus, **kernel_out, gpu);
 }
 
-std::vector<std::byte> LoadedModule::table(uint32_t gpu, std::span<const int> capabilities, size_t room) {
+std::vector<std::byte> LoadedModule::table(uint32_t gpu, std::span<const int> capabilities,
+                                           size_t room) {
   std::lock_guard lock(mutex_);
   std::vector<const LoadedKernel*> known;
   for (const auto& [name, kernel] : kernels_) {
-    if (auto on = kernel.on.find(gpu); on != kernel.on.end() && on->second.loaded) known.push_back(&kernel);
+    if (auto on = kernel.on.find(gpu); on != kernel.on.end() && on->second.loaded)
+      known.push_back(&kernel);
   }
-  std::stable_sort(known.begin(), known.end(), [](const LoadedKernel* a, const LoadedKernel* b) { return a->lookups > b->lookups; });
+  std::stable_sort(known.begin(), known.end(), [](const LoadedKernel* a, const LoadedKernel* b) {
+    return a->lookups > b->lookups;
+  });
   std::vector<std::byte> bytes;
   for (const LoadedKernel* kernel : known) {
     const size_t layout_bytes = kernel->layout.size() * sizeof(KernelParameter);
@@ -159,27 +187,33 @@ std::vector<std::byte> LoadedModule::table(uint32_t gpu, std::span<const int> ca
     entry.parameter_count = static_cast<uint32_t>(kernel->layout.size());
     entry.parameter_bytes = kernel->parameter_bytes;
     entry.writes = image_->facts(capabilities).writes(*kernel->name);
-    entry.entry_bytes = static_cast<uint32_t>((sizeof(entry) + layout_bytes + entry.name_bytes + 7) & ~size_t{7});
+    entry.entry_bytes =
+        static_cast<uint32_t>((sizeof(entry) + layout_bytes + entry.name_bytes + 7) & ~size_t{7});
     std::memcpy(entry.attributes, kernel->on.at(gpu).attributes, sizeof(entry.attributes));
     if (entry.entry_bytes > room - bytes.size()) continue;
     const size_t at = bytes.size();
     bytes.resize(at + entry.entry_bytes);
     std::memcpy(bytes.data() + at, &entry, sizeof(entry));
-    if (layout_bytes != 0) std::memcpy(bytes.data() + at + sizeof(entry), kernel->layout.data(), layout_bytes);
-    std::memcpy(bytes.data() + at + sizeof(entry) + layout_bytes, kernel->name->data(), entry.name_bytes);
+    if (layout_bytes != 0)
+      std::memcpy(bytes.data() + at + sizeof(entry), kernel->layout.data(), layout_bytes);
+    std::memcpy(bytes.data() + at + sizeof(entry) + layout_bytes, kernel->name->data(),
+                entry.name_bytes);
   }
   return bytes;
 }
 
-CUresult LoadedModule::raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes) {
+CUresult LoadedModule::raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu,
+                                   CUdevice device, int32_t bytes) {
   constexpr auto kLimit = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
   if (bytes < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!seen(kernel, gpu).has_value()) note(kernel, gpu, describe(driver, kernel, device));  // what others shall see is noted first
+  if (!seen(kernel, gpu).has_value())
+    note(kernel, gpu, describe(driver, kernel, device));  // what others shall see is noted first
   // Who raises one on another GPU does not stand behind this.
   std::lock_guard raising(raising_[gpu]);
   if (bytes <= limit(kernel, gpu)) return CUDA_SUCCESS;
-  const CUresult error =
-      library_ ? driver.cuKernelSetAttribute(kLimit, bytes, as_kernel(kernel), device) : driver.cuFuncSetAttribute(kernel.function, kLimit, bytes);
+  const CUresult error = library_
+                             ? driver.cuKernelSetAttribute(kLimit, bytes, as_kernel(kernel), device)
+                             : driver.cuFuncSetAttribute(kernel.function, kLimit, bytes);
   if (error != CUDA_SUCCESS) return error;
   std::lock_guard lock(mutex_);
   kernel.on.at(gpu).dynamic_limit = bytes;
@@ -191,7 +225,8 @@ int32_t LoadedModule::limit(const LoadedKernel& kernel, uint32_t gpu) {
   return on.has_value() ? on->dynamic_limit : 0;
 }
 
-// ---- all of them ------------------------------------------------------------------------------------------------------
+// ---- all of them
+// ------------------------------------------------------------------------------------------------------
 
 ModuleCache::~ModuleCache() {
   unload_retired();
@@ -201,7 +236,8 @@ ModuleCache::~ModuleCache() {
 // mutex_ is held.
 std::shared_ptr<LoadedModule> ModuleCache::pick(Slot& slot, uint64_t session) {
   for (const auto& module : slot.modules) {
-    if (std::find(module->users_.begin(), module->users_.end(), session) != module->users_.end()) continue;
+    if (std::find(module->users_.begin(), module->users_.end(), session) != module->users_.end())
+      continue;
     module->users_.push_back(session);
     ++shared_;
     return module;
@@ -209,8 +245,8 @@ std::shared_ptr<LoadedModule> ModuleCache::pick(Slot& slot, uint64_t session) {
   return nullptr;
 }
 
-CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out,
-                          bool* fresh) {
+CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> image,
+                          const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh) {
   *fresh = true;
   const bool shareable = share_ && wanted.may_share && image->facts(gpus_.capabilities()).stateless;
   if (!shareable) {
@@ -226,7 +262,8 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   bool surplus = false;
   {
     std::lock_guard lock(mutex_);
-    std::shared_ptr<Slot>& place = slots_[Key{image.get(), wanted.library, wanted.library ? kNoGpu : wanted.gpu}];
+    std::shared_ptr<Slot>& place =
+        slots_[Key{image.get(), wanted.library, wanted.library ? kNoGpu : wanted.gpu}];
     if (place == nullptr) place = std::make_shared<Slot>();
     slot = place;
     *out = pick(*slot, wanted.session);
@@ -236,11 +273,13 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   }
   if (surplus) has_surplus();
   unload(old);
-  // The turn before the lock: who waits for one may not hold up another client that loads the same image.
+  // The turn before the lock: who waits for one may not hold up another client that loads the same
+  // image.
   return quietly([&] { return load_shared(wanted, *slot, image, load, out, fresh); });
 }
 
-CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load,
+CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot,
+                                  std::shared_ptr<const Image> image, const Load& load,
                                   std::shared_ptr<LoadedModule>* out, bool* fresh) {
   std::lock_guard loading(slot.loading[wanted.gpu]);
   {
@@ -251,7 +290,8 @@ CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot, std::shared_
   }
   uint64_t raw = 0;
   if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
-  auto module = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, true, raw);
+  auto module =
+      std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, true, raw);
   module->users_.push_back(wanted.session);
   std::lock_guard lock(mutex_);
   ++loaded_;
@@ -274,13 +314,16 @@ void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> modu
     retired_bytes_ += module->image()->size();
     retired_.push_back(std::move(module));
     // Half of them at once, so that the next ones wait for nothing again.
-    surplus = too_many_retired() && take_retired((retired_.size() + 1) / 2, here, &old) && too_many_retired();
+    surplus = too_many_retired() && take_retired((retired_.size() + 1) / 2, here, &old) &&
+              too_many_retired();
   }
   if (surplus) has_surplus();
   unload(old);
 }
 
-uint64_t ModuleCache::only_on(uint32_t gpu) const { return gpus_.count() <= 1 ? kAnywhere : bit_of(gpu); }
+uint64_t ModuleCache::only_on(uint32_t gpu) const {
+  return gpus_.count() <= 1 ? kAnywhere : bit_of(gpu);
+}
 
 uint64_t ModuleCache::only_here() const {
   if (gpus_.count() <= 1) return kAnywhere;
@@ -294,7 +337,8 @@ uint64_t ModuleCache::only_here() const {
 
 // mutex_ is held by these three.
 bool ModuleCache::too_many_retired() const {
-  return (!share_ && !retired_.empty()) || retired_bytes_ > limits::kRetiredModuleBytes || retired_.size() > limits::kRetiredModules;
+  return (!share_ && !retired_.empty()) || retired_bytes_ > limits::kRetiredModuleBytes ||
+         retired_.size() > limits::kRetiredModules;
 }
 
 // The oldest first.
@@ -314,10 +358,13 @@ bool ModuleCache::take_retired(size_t most, uint64_t gpus, Modules* out) {
   return elsewhere;
 }
 
-// The least recently used first, until at most `above_bytes` of idle images are left, and not more than kMostIdle.
+// The least recently used first, until at most `above_bytes` of idle images are left, and not more
+// than kMostIdle.
 bool ModuleCache::take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out) {
   // A slot that somebody is about to fill is held by him.
-  std::erase_if(slots_, [](const auto& entry) { return entry.second->modules.empty() && entry.second.use_count() == 1; });
+  std::erase_if(slots_, [](const auto& entry) {
+    return entry.second->modules.empty() && entry.second.use_count() == 1;
+  });
   std::vector<std::pair<uint64_t, Slot*>> idle;
   uint64_t bytes = 0;
   for (auto& [key, slot] : slots_) {
@@ -333,8 +380,10 @@ bool ModuleCache::take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out) {
   std::sort(idle.begin(), idle.end());
   for (const auto& [when, slot] : idle) {
     if (!too_many()) break;
-    const auto found = std::find_if(slot->modules.begin(), slot->modules.end(),
-                                    [when = when](const auto& module) { return module->users_.empty() && module->last_used_ == when; });
+    const auto found =
+        std::find_if(slot->modules.begin(), slot->modules.end(), [when = when](const auto& module) {
+          return module->users_.empty() && module->last_used_ == when;
+        });
     if (((*found)->gpus() & ~gpus) != 0) continue;
     --left;
     bytes -= (*found)->image()->size();
@@ -344,10 +393,13 @@ bool ModuleCache::take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out) {
   return too_many();
 }
 
-// In the context of a GPU that the module is on, whatever the thread's is; one turn for all of a GPU's.
+// In the context of a GPU that the module is on, whatever the thread's is; one turn for all of a
+// GPU's.
 void ModuleCache::unload(Modules& modules) {
   const uint64_t here = only_here();
-  const auto home = [here](const LoadedModule& module) { return std::countr_zero(module.gpus() != 0 ? module.gpus() : here); };
+  const auto home = [here](const LoadedModule& module) {
+    return std::countr_zero(module.gpus() != 0 ? module.gpus() : here);
+  };
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {  // none when they are closed already
     Modules its;
     uint64_t on = 0;
@@ -359,9 +411,11 @@ void ModuleCache::unload(Modules& modules) {
     if (its.empty() || driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) continue;
     const auto unload_its = [&] {
       for (const auto& module : its) {
-        const CUresult error = module->library() ? driver_.cuLibraryUnload(reinterpret_cast<CUlibrary>(module->raw()))
-                                                 : driver_.cuModuleUnload(reinterpret_cast<CUmodule>(module->raw()));
-        if (error != CUDA_SUCCESS) log_debug("a module is not unloaded: %s", result_text(driver_, error).c_str());
+        const CUresult error =
+            module->library() ? driver_.cuLibraryUnload(reinterpret_cast<CUlibrary>(module->raw()))
+                              : driver_.cuModuleUnload(reinterpret_cast<CUmodule>(module->raw()));
+        if (error != CUDA_SUCCESS)
+          log_debug("a module is not unloaded: %s", result_text(driver_, error).c_str());
       }
       return CUDA_SUCCESS;
     };
@@ -397,7 +451,8 @@ void ModuleCache::unload_surplus() {
     std::lock_guard lock(mutex_);
     (void)take_idle(room_wanted_ ? 0 : limits::kIdleModuleBytes, kAnywhere, &old);
     const bool all = room_wanted_ || !share_;
-    if (all || too_many_retired()) (void)take_retired(all ? retired_.size() : (retired_.size() + 1) / 2, kAnywhere, &old);
+    if (all || too_many_retired())
+      (void)take_retired(all ? retired_.size() : (retired_.size() + 1) / 2, kAnywhere, &old);
     room_wanted_ = false;
   }
   unload(old);

@@ -1,25 +1,31 @@
 // Modules loaded with the driver, and which of them serve several functions at once.
 //
-// Loading a module, loading one of its kernels and unloading it wait for all work of the GPU's context, of every function (measured,
-// docs/decisions), and cost milliseconds. So an image that keeps no state (image/state.h) is loaded once: the next function that
-// brings the same bytes gets the same module, with the kernels that others looked up before. When its last user leaves it stays, for
-// the next one, up to limits::kIdleModuleBytes of images. Nobody can tell:
+// Loading a module, loading one of its kernels and unloading it wait for all work of the GPU's
+// context, of every function (measured, docs/decisions), and cost milliseconds. So an image that
+// keeps no state (image/state.h) is loaded once: the next function that brings the same bytes gets
+// the same module, with the kernels that others looked up before. When its last user leaves it
+// stays, for the next one, up to limits::kIdleModuleBytes of images. Nobody can tell:
 //
-//   - a program that loads an image twice gets two modules, as natively: a module has each session at most once
+//   - a program that loads an image twice gets two modules, as natively: a module has each session
+//   at most once
 //   - what a look-up answers is what it answered first, before anybody changed an attribute
-//   - the limit of dynamic shared memory only grows here; each session's own value is checked before the driver sees a launch
+//   - the limit of dynamic shared memory only grows here; each session's own value is checked
+//   before the driver sees a launch
 //   - a preferred carve-out or cache configuration is a hint and set for all
-//   - who changes another attribute, asks for a variable, or exceeds its own limit where a neighbour raised the module's, gets a module of
+//   - who changes another attribute, asks for a variable, or exceeds its own limit where a
+//   neighbour raised the module's, gets a module of
 //     its own at that moment (take_own_module)
 //
-// A module with state, or loaded with JIT options, belongs to one session. It is not unloaded when it is given back but when no function is left
-// or too many wait, because others would stand still meanwhile.
+// A module with state, or loaded with JIT options, belongs to one session. It is not unloaded when
+// it is given back but when no function is left or too many wait, because others would stand still
+// meanwhile.
 //
-// Who loads, unloads, or looks up a kernel that is not loaded yet may wait: for the streams that wait for other programs (ten seconds), then
-// as long as the driver does (quiet_calls.h). He does so without any lock but a slot's `loading` (rank 25, behind the turn),
-// which keeps two on one GPU from loading the same image twice. Two on different GPUs may: neither stands for the other (decision 9). `mutex_` (rank
-// 33) guards the tables, a module's own (rank 34) its kernels; neither is held over a driver call that waits. Any thread; where a GPU is named, its
-// context is current.
+// Who loads, unloads, or looks up a kernel that is not loaded yet may wait: for the streams that
+// wait for other programs (ten seconds), then as long as the driver does (quiet_calls.h). He does
+// so without any lock but a slot's `loading` (rank 25, behind the turn), which keeps two on one GPU
+// from loading the same image twice. Two on different GPUs may: neither stands for the other
+// (decision 9). `mutex_` (rank 33) guards the tables, a module's own (rank 34) its kernels; neither
+// is held over a driver call that waits. Any thread; where a GPU is named, its context is current.
 #pragma once
 
 #include <array>
@@ -58,7 +64,8 @@ constexpr uint64_t bit_of(uint32_t gpu) { return uint64_t{1} << gpu; }
 struct LoadedKernel {
   struct OnGpu {  // with its attributes, as they were before anybody changed one
     bool loaded = false;
-    CUfunction function = nullptr;                              // a library's, as the GPU's shared context names it; nullptr: not seen there
+    CUfunction function =
+        nullptr;  // a library's, as the GPU's shared context names it; nullptr: not seen there
     int32_t attributes[info::kFunctionAttributeCount][2] = {};  // {result, value}
     int32_t dynamic_limit = 0;                                  // the driver's value now
     bool launched = false;                                      // there has been a launch
@@ -73,7 +80,8 @@ struct LoadedKernel {
 
 class LoadedModule {
  public:
-  LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu, bool shared, uint64_t raw)
+  LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu, bool shared,
+               uint64_t raw)
       : image_(std::move(image)), library_(library), gpu_(gpu), shared_(shared), raw_(raw) {}
 
   uint64_t raw() const { return raw_; }
@@ -81,34 +89,42 @@ class LoadedModule {
   bool shared() const { return shared_; }
   const std::shared_ptr<const Image>& image() const { return image_; }
 
-  // Looks a kernel up, and loads it into the current context, which is `gpu`'s, unless that has happened. `fresh`: the driver was asked,
-  // and may have waited. The kernel lives as long as the module.
-  CUresult kernel(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel** out, bool* fresh);
-  // The kernels known on `gpu`, as the table of protocol/known_kernel.h, the most wanted first, up to `room` bytes.
+  // Looks a kernel up, and loads it into the current context, which is `gpu`'s, unless that has
+  // happened. `fresh`: the driver was asked, and may have waited. The kernel lives as long as the
+  // module.
+  CUresult kernel(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu,
+                  const std::string& name, LoadedKernel** out, bool* fresh);
+  // The kernels known on `gpu`, as the table of protocol/known_kernel.h, the most wanted first, up
+  // to `room` bytes.
   std::vector<std::byte> table(uint32_t gpu, std::span<const int> capabilities, size_t room);
-  // What is known of a kernel on `gpu`; nothing: nobody has asked there. Never waits, nor do the next three.
+  // What is known of a kernel on `gpu`; nothing: nobody has asked there. Never waits, nor do the
+  // next three.
   std::optional<LoadedKernel::OnGpu> seen(const LoadedKernel& kernel, uint32_t gpu);
   // Somebody has launched it on `gpu`, where it was looked up.
   void note_launch(LoadedKernel& kernel, uint32_t gpu);
   // A library comes into `gpu`'s context by other ways than these.
   void comes_to(uint32_t gpu) { loaded_on_ |= bit_of(gpu); }
   // Raises the driver's limit of dynamic shared memory if it is below `bytes`.
-  CUresult raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device, int32_t bytes);
+  CUresult raise_limit(const Driver& driver, LoadedKernel& kernel, uint32_t gpu, CUdevice device,
+                       int32_t bytes);
   int32_t limit(const LoadedKernel& kernel, uint32_t gpu);
-  // A question to the driver about a variable of a library, which comes into a context with the first one; the driver then waits until
-  // that context is idle: in a turn (quiet_calls.h). `context`: the GPU's shared one; in others every question may be the first.
-  CUresult ask_variable(const Driver& driver, uint32_t gpu, CUcontext context, const std::function<CUresult()>& question);
+  // A question to the driver about a variable of a library, which comes into a context with the
+  // first one; the driver then waits until that context is idle: in a turn (quiet_calls.h).
+  // `context`: the GPU's shared one; in others every question may be the first.
+  CUresult ask_variable(const Driver& driver, uint32_t gpu, CUcontext context,
+                        const std::function<CUresult()>& question);
 
  private:
   friend class ModuleCache;
   CUresult look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const;
   CUresult read_layout(const Driver& driver, LoadedKernel* kernel) const;
   // `found`: by name, where *kernel_out is nullptr.
-  CUresult first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu, const std::string& name, LoadedKernel& found,
-                     LoadedKernel** kernel_out);
+  CUresult first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu,
+                     const std::string& name, LoadedKernel& found, LoadedKernel** kernel_out);
   CUresult load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu);
   LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
-  LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel, CUdevice device) const;
+  LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel,
+                               CUdevice device) const;
   void note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::OnGpu& found);
   // The GPUs in whose contexts it is, as bits.
   uint64_t gpus() const { return library_ ? loaded_on_.load() : bit_of(gpu_); }
@@ -117,20 +133,24 @@ class LoadedModule {
   const bool library_;
   const uint32_t gpu_;  // a module's; a library is of no GPU
   const bool shared_;
-  const uint64_t raw_;                                 // CUlibrary or CUmodule
-  std::mutex mutex_;                                   // rank 34: kernels_
-  std::array<std::mutex, info::kMaxDevices> raising_;  // rank 26: by GPU, held while the driver raises a limit there
+  const uint64_t raw_;  // CUlibrary or CUmodule
+  std::mutex mutex_;    // rank 34: kernels_
+  std::array<std::mutex, info::kMaxDevices>
+      raising_;  // rank 26: by GPU, held while the driver raises a limit there
   std::map<std::string, LoadedKernel> kernels_;
-  std::atomic<uint64_t> loaded_on_{0};   // a library: bit per GPU in whose context something of it may be
-  std::atomic<uint64_t> in_context_{0};  // a library: bit per GPU in whose shared context its variables are
-  std::vector<uint64_t> users_;          // sessions; under the cache's mutex_
+  std::atomic<uint64_t> loaded_on_{
+      0};  // a library: bit per GPU in whose context something of it may be
+  std::atomic<uint64_t> in_context_{
+      0};                        // a library: bit per GPU in whose shared context its variables are
+  std::vector<uint64_t> users_;  // sessions; under the cache's mutex_
   uint64_t last_used_ = 0;
 };
 
 class ModuleCache {
  public:
-  // `share` false: every session loads for itself, and gives back to the driver at once. `surplus`: has unload_surplus() called, by who may stand
-  // in the driver for any GPU, and waits for that as long as it is told at most; true: it was done meanwhile.
+  // `share` false: every session loads for itself, and gives back to the driver at once. `surplus`:
+  // has unload_surplus() called, by who may stand in the driver for any GPU, and waits for that as
+  // long as it is told at most; true: it was done meanwhile.
   using Surplus = std::function<bool(uint32_t wait_ms)>;
   ModuleCache(const Driver& driver, Gpus& gpus, bool share, Surplus surplus = {})
       : driver_(driver), gpus_(gpus), share_(share), surplus_(std::move(surplus)) {}
@@ -148,18 +168,22 @@ class ModuleCache {
     bool may_share = false;  // an ordinary load in the GPU's shared context
   };
   // `fresh`: the driver was asked, and may have waited. Any session's thread.
-  CUresult get(const Wanted& wanted, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh);
-  // The session has no more use of it. Unloads, and waits, when too many are left: what is on the current GPU alone. On others the driver may
-  // stand behind a kernel that waits for this session's program (decision 9); those are left to unload_surplus(), and so in get().
+  CUresult get(const Wanted& wanted, std::shared_ptr<const Image> image, const Load& load,
+               std::shared_ptr<LoadedModule>* out, bool* fresh);
+  // The session has no more use of it. Unloads, and waits, when too many are left: what is on the
+  // current GPU alone. On others the driver may stand behind a kernel that waits for this session's
+  // program (decision 9); those are left to unload_surplus(), and so in get().
   void give_back(uint64_t session, std::shared_ptr<LoadedModule> module);
-  // Unloads what belonged to sessions that are gone. When no function is there, or somebody may wait (the janitor's thread).
+  // Unloads what belonged to sessions that are gone. When no function is there, or somebody may
+  // wait (the janitor's thread).
   void unload_retired();
   // Unloads all that nobody uses.
   void unload_idle();
   // Of both, what is too much, or all, if room is wanted (the janitor's thread).
   void unload_surplus();
-  // For the GPU's memory, when that has run out: all that nobody uses. What is on other GPUs as well is left to the janitor, who has a second. False:
-  // there was nothing, or some stream waits for its program. Who allocates never waits for that one. The GPU's context is current.
+  // For the GPU's memory, when that has run out: all that nobody uses. What is on other GPUs as
+  // well is left to the janitor, who has a second. False: there was nothing, or some stream waits
+  // for its program. Who allocates never waits for that one. The GPU's context is current.
   bool make_room(uint32_t gpu);
 
   struct Counts {
@@ -188,8 +212,8 @@ class ModuleCache {
   void has_surplus() const {
     if (surplus_) (void)surplus_(0);
   }
-  CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image, const Load& load, std::shared_ptr<LoadedModule>* out,
-                       bool* fresh);
+  CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image,
+                       const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh);
   void unload(Modules& modules);  // what is in no context: in the current one
 
   const Driver& driver_;

@@ -30,8 +30,9 @@ std::string find_sim(const BackendOptions& options) {
   if (!options.sim_path.empty()) return options.sim_path;
   if (const char* named = env_text(Env::kSimLib)) return named;
   const fs::path own = own_folder();
-  for (const fs::path& candidate : {own / "../sim/lib/libcuda.so.1",          // build folder: proxy/tubed
-                                    own / "../lib/tube/sim/libcuda.so.1"}) {  // installed: bin/tubed
+  for (const fs::path& candidate :
+       {own / "../sim/lib/libcuda.so.1",          // build folder: proxy/tubed
+        own / "../lib/tube/sim/libcuda.so.1"}) {  // installed: bin/tubed
     if (is_file(candidate)) return fs::weakly_canonical(candidate).string();
   }
   return {};
@@ -39,13 +40,15 @@ std::string find_sim(const BackendOptions& options) {
 
 bool shows_gpu(const Driver& driver) {
   int count = 0;
-  return driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGetCount(&count) == CUDA_SUCCESS && count > 0;
+  return driver.cuInit(0) == CUDA_SUCCESS && driver.cuDeviceGetCount(&count) == CUDA_SUCCESS &&
+         count > 0;
 }
 
 Result<Backend> load_driver(const BackendOptions& options, Driver& driver) {
   std::string path = options.driver_path;
   if (path.empty()) {
-    if (const DriverSearch search = search_driver(); !search.found.empty()) path = search.found.front();
+    if (const DriverSearch search = search_driver(); !search.found.empty())
+      path = search.found.front();
   }
   if (path.empty()) {
     return errorf(
@@ -53,15 +56,20 @@ Result<Backend> load_driver(const BackendOptions& options, Driver& driver) {
         "give its path with --driver or TUBE_REAL_DRIVER, or use --backend sim");
   }
   std::string why;
-  if (!driver.load(path.c_str(), &why)) return errorf("the driver %s cannot be loaded: %s", path.c_str(), why.c_str());
+  if (!driver.load(path.c_str(), &why))
+    return errorf("the driver %s cannot be loaded: %s", path.c_str(), why.c_str());
   return Backend{false, path};
 }
 
 Result<Backend> load_sim(const BackendOptions& options, Driver& driver) {
   const std::string path = find_sim(options);
-  if (path.empty()) return errorf("the simulated GPU's libcuda.so.1 is not beside this program; give its path with --sim or TUBE_SIM_LIB");
+  if (path.empty())
+    return errorf(
+        "the simulated GPU's libcuda.so.1 is not beside this program; give its path with --sim or "
+        "TUBE_SIM_LIB");
   std::string why;
-  if (!driver.load(path.c_str(), &why)) return errorf("the simulated GPU %s cannot be loaded: %s", path.c_str(), why.c_str());
+  if (!driver.load(path.c_str(), &why))
+    return errorf("the simulated GPU %s cannot be loaded: %s", path.c_str(), why.c_str());
   return Backend{true, path};
 }
 
@@ -72,7 +80,8 @@ Result<Backend> load_backend(const BackendOptions& options, Driver& driver) {
   Result<Backend> real = load_driver(options, driver);
   if (options.choice == BackendChoice::kDriver) return real;
   if (real.ok() && shows_gpu(driver)) return real;
-  log_info("%s; using the simulated GPU", real.ok() ? "the NVIDIA driver shows no GPU" : real.error().message.c_str());
+  log_info("%s; using the simulated GPU",
+           real.ok() ? "the NVIDIA driver shows no GPU" : real.error().message.c_str());
   return load_sim(options, driver);
 }
 

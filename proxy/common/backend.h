@@ -1,8 +1,10 @@
-// Finds the driver that the proxy works with: the machine's libcuda.so.1, or the simulated GPU, which is one too.
+// Finds the driver that the proxy works with: the machine's libcuda.so.1, or the simulated GPU,
+// which is one too.
 //
-// auto takes the real driver when there is one that starts and shows a GPU, else the simulated GPU. The real one is
-// looked for where the hook looks: TUBE_REAL_DRIVER, the folders of LD_LIBRARY_PATH, the usual folders; never Tube's own
-// library and never the toolkit's stub. Runs once, before threads.
+// auto takes the real driver when there is one that starts and shows a GPU, else the simulated GPU.
+// The real one is looked for where the hook looks: TUBE_REAL_DRIVER, the folders of
+// LD_LIBRARY_PATH, the usual folders; never Tube's own library and never the toolkit's stub. Runs
+// once, before threads.
 #pragma once
 
 #include <string>

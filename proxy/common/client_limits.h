@@ -1,9 +1,10 @@
 // Everything that one client may hold at a time, in one table.
 //
-// A client is any program of the user; a bug in it must not take the proxy down. Reaching a limit answers
-// CUDA_ERROR_OUT_OF_MEMORY for that call, nothing else. The numbers are far above what the known programs need
-// (facts: PyTorch holds some hundred streams and events, a few thousand kernels) and small enough that a client which
-// leaks everything costs the proxy below a gigabyte of host memory.
+// A client is any program of the user; a bug in it must not take the proxy down. Reaching a limit
+// answers CUDA_ERROR_OUT_OF_MEMORY for that call, nothing else. The numbers are far above what the
+// known programs need (facts: PyTorch holds some hundred streams and events, a few thousand
+// kernels) and small enough that a client which leaks everything costs the proxy below a gigabyte
+// of host memory.
 #pragma once
 
 #include <cstdint>
@@ -12,42 +13,57 @@
 
 namespace tube::proxy::limits {
 
-inline constexpr uint32_t kClients = 128;             // = windows::kMaxClients
-inline constexpr uint32_t kObjectIndex = 1u << 20;    // a client-chosen index lies below this
-inline constexpr uint32_t kContexts = 256;            // created contexts of a client, alive at once
-inline constexpr uint32_t kAllocations = 1u << 20;    // device allocations
-inline constexpr uint64_t kDeviceBytes = 1ull << 42;  // quota comes later; the GPU says no much earlier
+inline constexpr uint32_t kClients = 128;           // = windows::kMaxClients
+inline constexpr uint32_t kObjectIndex = 1u << 20;  // a client-chosen index lies below this
+inline constexpr uint32_t kContexts = 256;          // created contexts of a client, alive at once
+inline constexpr uint32_t kAllocations = 1u << 20;  // device allocations
+inline constexpr uint64_t kDeviceBytes = 1ull
+                                         << 42;  // quota comes later; the GPU says no much earlier
 inline constexpr uint32_t kPinnedRanges = 1u << 16;
-inline constexpr uint64_t kPinnedBytes = 48ull << 30;          // of the slot's 64 GiB
-inline constexpr uint64_t kPinnedReuseBytes = 256ull << 20;    // freed pinned memory kept registered for the next request
-inline constexpr uint32_t kRegistrations = 1u << 16;           // cuMemHostRegister, alive at once
-inline constexpr uint64_t kRegisteredBytes = 1ull << 42;       // it is the client's memory, only mapped here
-inline constexpr uint32_t kWaitingFds = 16;                    // fds announced by a client and not yet named by a record
-inline constexpr uint64_t kImageBytes = 2ull << 30;            // one module image
-inline constexpr uint64_t kIdleModuleBytes = 2ull << 30;       // images of modules that nobody uses, kept loaded for the next function
-inline constexpr uint64_t kKeptImageBytes = 1ull << 30;        // images whose bytes are kept for the next load
-inline constexpr uint64_t kKeptSegmentBytes = 1ull << 30;      // segments of functions that left, kept registered for the next ones
-inline constexpr uint64_t kOldSegmentBytes = 10ull << 30;      // of those not to be used again: more than all clients at once leave
-inline constexpr uint64_t kRetiredModuleBytes = 256ull << 20;  // images of modules that wait for their unload
+inline constexpr uint64_t kPinnedBytes = 48ull << 30;  // of the slot's 64 GiB
+inline constexpr uint64_t kPinnedReuseBytes =
+    256ull << 20;  // freed pinned memory kept registered for the next request
+inline constexpr uint32_t kRegistrations = 1u << 16;  // cuMemHostRegister, alive at once
+inline constexpr uint64_t kRegisteredBytes = 1ull
+                                             << 42;  // it is the client's memory, only mapped here
+inline constexpr uint32_t kWaitingFds =
+    16;  // fds announced by a client and not yet named by a record
+inline constexpr uint64_t kImageBytes = 2ull << 30;  // one module image
+inline constexpr uint64_t kIdleModuleBytes =
+    2ull << 30;  // images of modules that nobody uses, kept loaded for the next function
+inline constexpr uint64_t kKeptImageBytes = 1ull
+                                            << 30;  // images whose bytes are kept for the next load
+inline constexpr uint64_t kKeptSegmentBytes =
+    1ull << 30;  // segments of functions that left, kept registered for the next ones
+inline constexpr uint64_t kOldSegmentBytes =
+    10ull << 30;  // of those not to be used again: more than all clients at once leave
+inline constexpr uint64_t kRetiredModuleBytes =
+    256ull << 20;  // images of modules that wait for their unload
 inline constexpr uint32_t kRetiredModules = 256;
-inline constexpr uint32_t kParameters = 2000;             // of one kernel: its layout must fit a reply
-inline constexpr uint32_t kParameterBytes = 32764;        // the driver's own limit (sm_70 and later)
-inline constexpr uint32_t kRunGraphs = 1024;              // graphs of repeated launches (run_graphs.h)
-inline constexpr uint64_t kRunGraphBytes = 256ull << 20;  // of these, with what the driver keeps of them
+inline constexpr uint32_t kParameters = 2000;       // of one kernel: its layout must fit a reply
+inline constexpr uint32_t kParameterBytes = 32764;  // the driver's own limit (sm_70 and later)
+inline constexpr uint32_t kRunGraphs = 1024;        // graphs of repeated launches (run_graphs.h)
+inline constexpr uint64_t kRunGraphBytes = 256ull
+                                           << 20;  // of these, with what the driver keeps of them
 inline constexpr uint32_t kLaunchAttributes = 32;
-inline constexpr uint64_t kWordValue = 1ull << 62;  // stream waits compare cyclically: stay on one side
+inline constexpr uint64_t kWordValue = 1ull
+                                       << 62;  // stream waits compare cyclically: stay on one side
 inline constexpr uint32_t kControlClients = 16;
-inline constexpr uint32_t kControlSilentMs = 1000;  // after which a connection that asks nothing is dropped when another one needs its place
+inline constexpr uint32_t kControlSilentMs =
+    1000;  // after which a connection that asks nothing is dropped when another one needs its place
 inline constexpr uint32_t kControlLineBytes = 64u << 10;
-inline constexpr uint32_t kImports = 1u << 16;         // allocations of other processes, open at once
-inline constexpr uint32_t kBrokerClients = 4096;       // allocations that other proxies have open
-inline constexpr int kBrokerMs = 5000;                 // how long another proxy may take to answer
+inline constexpr uint32_t kImports = 1u << 16;    // allocations of other processes, open at once
+inline constexpr uint32_t kBrokerClients = 4096;  // allocations that other proxies have open
+inline constexpr int kBrokerMs = 5000;            // how long another proxy may take to answer
 inline constexpr uint64_t kOutputBytes = 64ull << 20;  // of kernels' text that it has not collected
-inline constexpr uint32_t kOutputMs = 5000;            // how long another client's printing kernels are waited for
-inline constexpr uint32_t kDevResources = 4096;        // partitions of SMs asked for, in all
-inline constexpr uint32_t kTeardownMs = 5000;          // how long a dead client's work may still run
-inline constexpr uint32_t kSparePlaces = 32;           // kept free of what functions left, while there is a choice
-inline constexpr uint32_t kStuckMs = 10000;  // how long its thread may, when no other client is there: less than a function waits for its greeting
+inline constexpr uint32_t kOutputMs =
+    5000;  // how long another client's printing kernels are waited for
+inline constexpr uint32_t kDevResources = 4096;  // partitions of SMs asked for, in all
+inline constexpr uint32_t kTeardownMs = 5000;    // how long a dead client's work may still run
+inline constexpr uint32_t kSparePlaces =
+    32;  // kept free of what functions left, while there is a choice
+inline constexpr uint32_t kStuckMs = 10000;  // how long its thread may, when no other client is
+                                             // there: less than a function waits for its greeting
 
 // Per kind of object (protocol/handle_id.h).
 constexpr uint32_t objects(wire::Kind kind) {

@@ -25,7 +25,9 @@ void move_out_of_the_way(int argc, char** argv) {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
   const int before = personality(kAsk);
-  if (length <= 0 || before == -1 || personality(static_cast<unsigned long>(before) | ADDR_COMPAT_LAYOUT) == -1 || !has_layout()) return;
+  if (length <= 0 || before == -1 ||
+      personality(static_cast<unsigned long>(before) | ADDR_COMPAT_LAYOUT) == -1 || !has_layout())
+    return;
   path[length] = '\0';
   std::vector<char*> arguments(argv, argv + argc);
   char moved[] = "--moved";

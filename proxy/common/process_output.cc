@@ -38,7 +38,8 @@ Status ProcessOutput::capture() {
   std::fflush(stdout);
   original_ = UniqueFd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
   file_ = UniqueFd(memfd_create("tube-output", MFD_CLOEXEC));
-  if (!file_.valid() || fcntl(file_.get(), F_SETFL, O_APPEND) != 0 || dup2(file_.get(), STDOUT_FILENO) < 0) {
+  if (!file_.valid() || fcntl(file_.get(), F_SETFL, O_APPEND) != 0 ||
+      dup2(file_.get(), STDOUT_FILENO) < 0) {
     return errno_error(errno, "standard output");
   }
   cookie_io_functions_t functions{};
@@ -64,17 +65,22 @@ void ProcessOutput::take(std::string* text) {
   }
   // Whole pages that have been read go back; the offsets stay.
   const uint64_t from = before / kPageBytes * kPageBytes, to = read_ / kPageBytes * kPageBytes;
-  if (to > from) fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from), static_cast<off_t>(to - from));
+  if (to > from)
+    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(from),
+              static_cast<off_t>(to - from));
 }
 
-void ProcessOutput::forward(const std::string& text) { write_all(original_.valid() ? original_.get() : STDOUT_FILENO, text.data(), text.size()); }
+void ProcessOutput::forward(const std::string& text) {
+  write_all(original_.valid() ? original_.get() : STDOUT_FILENO, text.data(), text.size());
+}
 
 ssize_t ProcessOutput::write_error(void* cookie, const char* text, size_t bytes) {
   auto& self = *static_cast<ProcessOutput*>(cookie);
   write_all(STDERR_FILENO, text, bytes);
   std::lock_guard guard(self.mutex_);
   self.errors_.append(text, bytes);
-  if (self.errors_.size() > kKeptErrorBytes) self.errors_.erase(0, self.errors_.size() - kKeptErrorBytes);
+  if (self.errors_.size() > kKeptErrorBytes)
+    self.errors_.erase(0, self.errors_.size() - kKeptErrorBytes);
   return static_cast<ssize_t>(bytes);
 }
 
@@ -89,7 +95,8 @@ std::string ProcessOutput::take_assertions() {
     size_t end = text.find('\n', at);
     end = end == std::string::npos ? text.size() : end + 1;
     const std::string_view line(text.data() + at, end - at);
-    if (line.find(": block: [") != line.npos && line.find("Assertion `") != line.npos) found.append(line);
+    if (line.find(": block: [") != line.npos && line.find("Assertion `") != line.npos)
+      found.append(line);
     at = end;
   }
   return found;

@@ -31,7 +31,8 @@ void for_each_fd(const Inheritance& inheritance, F visit) {
 }  // namespace
 
 std::string to_text(const Inheritance& inheritance) {
-  std::string text = std::to_string(inheritance.data) + "," + std::to_string(inheritance.control) + "," + std::to_string(inheritance.restarts);
+  std::string text = std::to_string(inheritance.data) + "," + std::to_string(inheritance.control) +
+                     "," + std::to_string(inheritance.restarts);
   for (int fd : inheritance.greeting) text += "," + std::to_string(fd);
   return text;
 }
@@ -50,7 +51,10 @@ bool parse_inheritance(const std::string& text, Inheritance* inheritance) {
     at = next + 1;
   }
   if (numbers.size() < 3) return false;
-  Inheritance parsed{numbers[0], numbers[1], static_cast<uint32_t>(numbers[2]), {numbers.begin() + 3, numbers.end()}};
+  Inheritance parsed{numbers[0],
+                     numbers[1],
+                     static_cast<uint32_t>(numbers[2]),
+                     {numbers.begin() + 3, numbers.end()}};
   bool good = true;
   for_each_fd(parsed, [&](int fd) { good = good && is_open_socket(fd); });
   if (!good) return false;
@@ -61,7 +65,8 @@ bool parse_inheritance(const std::string& text, Inheritance* inheritance) {
 
 Error restart(const Inheritance& inheritance, std::vector<std::string> arguments) {
   // The driver's descriptors, our files, everything: closed by the exec.
-  if (::syscall(SYS_close_range, kFirstInherited, ~0u, static_cast<unsigned>(CLOSE_RANGE_CLOEXEC)) != 0) {
+  if (::syscall(SYS_close_range, kFirstInherited, ~0u,
+                static_cast<unsigned>(CLOSE_RANGE_CLOEXEC)) != 0) {
     return errno_error(errno, "close_range");
   }
   for_each_fd(inheritance, [](int fd) { set_close_on_exec(fd, false); });

@@ -1,8 +1,10 @@
-// A proxy whose GPU context died of a fault, or has work that does not end, replaces itself by a fresh one, when the last function has left it.
+// A proxy whose GPU context died of a fault, or has work that does not end, replaces itself by a
+// fresh one, when the last function has left it.
 //
-// Nothing of such a context can be repaired inside the process that has it, so tubed executes itself again: same process id, same
-// arguments, same log. What the new one inherits are the listening sockets and the connections that have not been greeted yet, so
-// a function that comes meanwhile waits for some tenths of a second instead of being refused (docs/decisions/0006).
+// Nothing of such a context can be repaired inside the process that has it, so tubed executes
+// itself again: same process id, same arguments, same log. What the new one inherits are the
+// listening sockets and the connections that have not been greeted yet, so a function that comes
+// meanwhile waits for some tenths of a second instead of being refused (docs/decisions/0006).
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,8 @@ std::string to_text(const Inheritance& inheritance);
 // False for anything that is not such a list of open sockets.
 bool parse_inheritance(const std::string& text, Inheritance* inheritance);
 
-// Replaces this process; returns only when that fails. All other descriptors are closed. `arguments` begin with the program's name.
+// Replaces this process; returns only when that fails. All other descriptors are closed.
+// `arguments` begin with the program's name.
 Error restart(const Inheritance& inheritance, std::vector<std::string> arguments);
 
 }  // namespace tube::proxy

@@ -1,5 +1,5 @@
-// What one session counts. Written by the session thread, read by the control socket's thread: relaxed atomics, since
-// each number stands alone.
+// What one session counts. Written by the session thread, read by the control socket's thread:
+// relaxed atomics, since each number stands alone.
 #pragma once
 
 #include <array>
@@ -22,12 +22,14 @@ struct Stats {
   std::atomic<uint64_t> run_launches{0};   // launches in them
   std::atomic<uint64_t> images_loaded{0};  // asked of the driver
   std::atomic<uint64_t> images_shared{0};  // that were loaded for another function already
-  std::atomic<uint64_t> image_bytes{0};    // received: in records, or read from files that were not known
+  std::atomic<uint64_t> image_bytes{
+      0};  // received: in records, or read from files that were not known
   std::atomic<uint64_t> kernels_loaded{0};
   std::atomic<uint64_t> kernels_shared{0};
   std::array<std::atomic<uint64_t>, wire::kCallCount> calls{};
-  std::array<std::atomic<uint64_t>, wire::kCallCount> waited_calls{};  // those of them that were round trips
-  abi::WaitCounters waits{};                                           // the session's own; of them only WaitReason::kRecord happens
+  std::array<std::atomic<uint64_t>, wire::kCallCount>
+      waited_calls{};         // those of them that were round trips
+  abi::WaitCounters waits{};  // the session's own; of them only WaitReason::kRecord happens
 
   // One writer: a plain add is enough and saves the locked instruction.
   static void add(std::atomic<uint64_t>& counter, uint64_t count = 1) {

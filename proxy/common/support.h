@@ -1,7 +1,8 @@
 // What generated dispatch and the handlers share: a decoded call, and the reply being written.
 //
-// Both are views of buffers that the session owns; nothing here allocates. A reply is the fixed struct and then its
-// blobs, 8-aligned, at most abi::kMaxReplyBytes: a blob that does not fit is left out and the reply says truncated().
+// Both are views of buffers that the session owns; nothing here allocates. A reply is the fixed
+// struct and then its blobs, 8-aligned, at most abi::kMaxReplyBytes: a blob that does not fit is
+// left out and the reply says truncated().
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,9 @@ struct Decoded {
   std::span<const std::byte> payload;
 
   const X* operator->() const { return &fixed; }
-  std::span<const std::byte> blob(wire::BlobRef ref) const { return payload.subspan(ref.offset, ref.size); }
+  std::span<const std::byte> blob(wire::BlobRef ref) const {
+    return payload.subspan(ref.offset, ref.size);
+  }
   // Whole elements of a blob, in place: blobs are 8-aligned in a 16-aligned buffer.
   template <class T>
   std::span<const T> array(wire::BlobRef ref) const {

@@ -1,5 +1,5 @@
-// Fills the info file (protocol/device_info.h) from the backend: everything a client may ask about a GPU without a
-// message. Runs once, at start; about 200 driver queries per GPU.
+// Fills the info file (protocol/device_info.h) from the backend: everything a client may ask about
+// a GPU without a message. Runs once, at start; about 200 driver queries per GPU.
 #include <cstdio>
 #include <cstring>
 #include <vector>
@@ -19,21 +19,28 @@ void fill_attributes(const Driver& driver, const Gpu& gpu, info::DeviceInfo& out
   for (uint32_t id = 0; id < info::kAttributeCount; ++id) {
     int value = 0;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (id != 0) result = driver.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(id), gpu.device);
+    if (id != 0)
+      result = driver.cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(id), gpu.device);
     out.attributes[id] = result == CUDA_SUCCESS ? value : 0;
     out.attribute_results[id] = result;
   }
-  // Managed memory is pinned memory here (hook/calls/managed.cc): it is there, and neither migrates nor faults in. Pageable access cannot
-  // cross to another process. Multicast and decompression are not forwarded.
+  // Managed memory is pinned memory here (hook/calls/managed.cc): it is there, and neither migrates
+  // nor faults in. Pageable access cannot cross to another process. Multicast and decompression are
+  // not forwarded.
   for (CUdevice_attribute hidden :
        {CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS,
-        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED, CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
-        CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK, CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST}) {
+        CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES,
+        CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HOST_NUMA_MEMORY_POOLS_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HOST_MEMORY_POOLS_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_HOST_ALLOC_DMA_BUF_SUPPORTED,
+        CU_DEVICE_ATTRIBUTE_MEM_DECOMPRESS_ALGORITHM_MASK,
+        CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST}) {
     out.attributes[hidden] = 0;
   }
-  out.attributes[CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED] = 0;  // NCCL would use what answers "not supported" here
+  out.attributes[CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED] =
+      0;  // NCCL would use what answers "not supported" here
   out.compute_major = out.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR];
   out.compute_minor = out.attributes[CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR];
 }
@@ -52,9 +59,11 @@ void fill_context(const Driver& driver, const Gpu& gpu, info::DeviceInfo& out) {
   if (driver.cuCtxGetCacheConfig(&cache) == CUDA_SUCCESS) out.cache_config = cache;
   unsigned int flags = 0;
   int active = 0;
-  if (driver.cuDevicePrimaryCtxGetState(gpu.device, &flags, &active) == CUDA_SUCCESS) out.primary_flags = flags;
+  if (driver.cuDevicePrimaryCtxGetState(gpu.device, &flags, &active) == CUDA_SUCCESS)
+    out.primary_flags = flags;
   size_t width = 0;
-  if (driver.cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 1, gpu.device) == CUDA_SUCCESS) {
+  if (driver.cuDeviceGetTexture1DLinearMaxWidth(&width, CU_AD_FORMAT_FLOAT, 1, gpu.device) ==
+      CUDA_SUCCESS) {
     out.texture_width_max = static_cast<uint32_t>(width);
   }
 }
@@ -74,10 +83,12 @@ void fill_device(const Driver& driver, const Gpus& gpus, const Gpu& gpu, info::D
   prop.location.id = gpu.device;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   size_t granularity = 0;
-  if (driver.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS) {
+  if (driver.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) ==
+      CUDA_SUCCESS) {
     out.allocation_granularity = granularity;
   }
-  if (driver.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS) {
+  if (driver.cuMemGetAllocationGranularity(&granularity, &prop,
+                                           CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) == CUDA_SUCCESS) {
     out.allocation_granularity_recommended = granularity;
   }
   driver.cuDeviceGetPCIBusId(out.pci_bus_id, sizeof(out.pci_bus_id), gpu.device);
@@ -89,14 +100,17 @@ void fill_device(const Driver& driver, const Gpus& gpus, const Gpu& gpu, info::D
     out.can_access_peer[peer] = reachable;
     for (uint32_t id = 1; id < info::kP2pAttributeCount; ++id) {
       int value = 0;
-      if (driver.cuDeviceGetP2PAttribute(&value, static_cast<CUdevice_P2PAttribute>(id), gpu.device, gpus[peer].device) == CUDA_SUCCESS) {
+      if (driver.cuDeviceGetP2PAttribute(&value, static_cast<CUdevice_P2PAttribute>(id), gpu.device,
+                                         gpus[peer].device) == CUDA_SUCCESS) {
         out.p2p[peer][id] = value;
       }
     }
   }
   for (uint32_t type = 0; type < 32 && type < CU_EXEC_AFFINITY_TYPE_MAX; ++type) {
     int supported = 0;
-    if (driver.cuDeviceGetExecAffinitySupport(&supported, static_cast<CUexecAffinityType>(type), gpu.device) == CUDA_SUCCESS && supported) {
+    if (driver.cuDeviceGetExecAffinitySupport(&supported, static_cast<CUexecAffinityType>(type),
+                                              gpu.device) == CUDA_SUCCESS &&
+        supported) {
       out.exec_affinity_bits |= 1u << type;
     }
   }

@@ -10,8 +10,10 @@ namespace tube::proxy {
 
 namespace {
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kLook{1};  // between two looks whether the owner's kernels have ended
-constexpr std::chrono::milliseconds kGap{20};  // how long an owner's launch waits for those who want the turn: some looks long
+constexpr std::chrono::milliseconds kLook{
+    1};  // between two looks whether the owner's kernels have ended
+constexpr std::chrono::milliseconds kGap{
+    20};  // how long an owner's launch waits for those who want the turn: some looks long
 }  // namespace
 
 DeviceOutput::~DeviceOutput() {
@@ -22,9 +24,13 @@ DeviceOutput::~DeviceOutput() {
   }
 }
 
-DeviceOutput::Turn::Turn(DeviceOutput& output, uint64_t client) : output_(output), lock_(output.mutex_) { output_.take_turn(client, lock_); }
+DeviceOutput::Turn::Turn(DeviceOutput& output, uint64_t client)
+    : output_(output), lock_(output.mutex_) {
+  output_.take_turn(client, lock_);
+}
 
-DeviceOutput::Turn::Turn(DeviceOutput& output, uint64_t client, IfOwner) : output_(output), lock_(output.mutex_) {
+DeviceOutput::Turn::Turn(DeviceOutput& output, uint64_t client, IfOwner)
+    : output_(output), lock_(output.mutex_) {
   if (output.owner_ != client) lock_.unlock();
 }
 
@@ -32,8 +38,10 @@ void DeviceOutput::Turn::launched(uint32_t gpu, CUstream stream, CUevent* event)
   const Driver& driver = output_.driver_;
   Tail* tail = output_.tail(gpu);
   if (tail == nullptr) return;
-  if (*event == nullptr && driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return;
-  if (driver.cuEventRecord(*event, stream) == CUDA_SUCCESS) driver.cuStreamWaitEvent(tail->stream, *event, 0);
+  if (*event == nullptr && driver.cuEventCreate(event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    return;
+  if (driver.cuEventRecord(*event, stream) == CUDA_SUCCESS)
+    driver.cuStreamWaitEvent(tail->stream, *event, 0);
 }
 
 // In the GPU's own context: the current one may be a client's green context, which ends before us.
@@ -44,7 +52,8 @@ DeviceOutput::Tail* DeviceOutput::tail(uint32_t gpu) {
   if (driver_.cuCtxPushCurrent_v2(gpus_[gpu].context) != CUDA_SUCCESS) return nullptr;
   if (t.stream == nullptr) driver_.cuStreamCreate(&t.stream, CU_STREAM_NON_BLOCKING);
   if (t.idle == nullptr) driver_.cuStreamCreate(&t.idle, CU_STREAM_NON_BLOCKING);
-  if (t.stream != nullptr && t.idle != nullptr) driver_.cuEventCreate(&t.event, CU_EVENT_DISABLE_TIMING);
+  if (t.stream != nullptr && t.idle != nullptr)
+    driver_.cuEventCreate(&t.event, CU_EVENT_DISABLE_TIMING);
   CUcontext popped = nullptr;
   driver_.cuCtxPopCurrent_v2(&popped);
   return t.event != nullptr ? &t : nullptr;
@@ -52,7 +61,8 @@ DeviceOutput::Tail* DeviceOutput::tail(uint32_t gpu) {
 
 bool DeviceOutput::tails_idle() {
   for (const Tail& t : tails_) {
-    if (t.stream != nullptr && driver_.cuStreamQuery(t.stream) == CUDA_ERROR_NOT_READY) return false;
+    if (t.stream != nullptr && driver_.cuStreamQuery(t.stream) == CUDA_ERROR_NOT_READY)
+      return false;
   }
   return true;
 }
@@ -72,7 +82,8 @@ bool DeviceOutput::wait_for_owner(uint64_t client, std::unique_lock<std::mutex>&
   return idle || !owned();
 }
 
-// Synchronising is what makes the driver empty the buffer. While kernels run it is done in a stream that has none.
+// Synchronising is what makes the driver empty the buffer. While kernels run it is done in a stream
+// that has none.
 void DeviceOutput::flush(bool ended) {
   for (const Tail& t : tails_) {
     if (t.event == nullptr) continue;
@@ -88,7 +99,8 @@ void DeviceOutput::take_text() {
   if (owner_ == kNobody) return process_.forward(text);
   Text& kept = texts_[owner_];
   if (kept.bytes.size() - kept.given + text.size() > limits::kOutputBytes) {
-    if (!kept.full) log_warn("client %lu does not collect what its kernels print: text is lost", owner_);
+    if (!kept.full)
+      log_warn("client %lu does not collect what its kernels print: text is lost", owner_);
     kept.full = true;
     return;
   }
@@ -101,7 +113,11 @@ void DeviceOutput::take_turn(uint64_t client, std::unique_lock<std::mutex>& lock
   }
   if (owner_ == client) return;
   const bool ended = owner_ == kNobody || wait_for_owner(client, lock);
-  if (!ended) log_warn("a kernel of client %lu that may print does not end: its text may be taken for that of client %lu", owner_, client);
+  if (!ended)
+    log_warn(
+        "a kernel of client %lu that may print does not end: its text may be taken for that of "
+        "client %lu",
+        owner_, client);
   if (owner_ != kNobody) flush(ended);
   take_text();
   owner_ = client;

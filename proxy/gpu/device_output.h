@@ -1,17 +1,19 @@
 // Which client a kernel's printed text belongs to.
 //
-// A context has one printf buffer, which the driver empties into this process's standard output whenever it synchronises
-// (process_output.h). So that text has one possible author, the right to launch kernels that may print belongs to one
-// client at a time. Another client that wants it first waits for the former one's printing kernels (for a bounded time; a
-// kernel that outlives it may have its text attributed to the wrong client, which is logged) and collects what they wrote.
-// Meanwhile the former one collects its text and goes on: its kernels may be waiting for what its program does next. Only with
-// launching more of them it waits for a moment, so that one which always prints leaves the others a gap.
-// A client asks for its text when it has synchronised; nothing waits for the GPU then but for work that has ended.
+// A context has one printf buffer, which the driver empties into this process's standard output
+// whenever it synchronises (process_output.h). So that text has one possible author, the right to
+// launch kernels that may print belongs to one client at a time. Another client that wants it first
+// waits for the former one's printing kernels (for a bounded time; a kernel that outlives it may
+// have its text attributed to the wrong client, which is logged) and collects what they wrote.
+// Meanwhile the former one collects its text and goes on: its kernels may be waiting for what its
+// program does next. Only with launching more of them it waits for a moment, so that one which
+// always prints leaves the others a gap. A client asks for its text when it has synchronised;
+// nothing waits for the GPU then but for work that has ended.
 //
-// Every printing launch is recorded in a stream per GPU that does nothing but wait for them, the tail: when it is idle,
-// all printing kernels have ended. A launch that may print costs two driver calls more and an uncontended lock.
-// Session threads; one lock, rank 15, held over the launch so that ownership cannot change in between, and given back
-// while waiting.
+// Every printing launch is recorded in a stream per GPU that does nothing but wait for them, the
+// tail: when it is idle, all printing kernels have ended. A launch that may print costs two driver
+// calls more and an uncontended lock. Session threads; one lock, rank 15, held over the launch so
+// that ownership cannot change in between, and given back while waiting.
 #pragma once
 
 #include <condition_variable>
@@ -33,15 +35,17 @@ class Gpus;
 class DeviceOutput {
  public:
   // `patience_ms`: how long another client's kernels are waited for.
-  DeviceOutput(const Driver& driver, Gpus& gpus, ProcessOutput& process, uint32_t patience_ms = limits::kOutputMs)
+  DeviceOutput(const Driver& driver, Gpus& gpus, ProcessOutput& process,
+               uint32_t patience_ms = limits::kOutputMs)
       : driver_(driver), gpus_(gpus), process_(process), patience_ms_(patience_ms) {}
   DeviceOutput(const DeviceOutput&) = delete;
   DeviceOutput& operator=(const DeviceOutput&) = delete;
   // After the last session; the GPUs are still open.
   ~DeviceOutput();
 
-  // While one lives, the client may launch kernels that print: make it before the launch, say launched() behind it. Who takes a turn of
-  // quiet_calls.h for the launch must not wait for the owner's kernels inside of it: this first, given back, then that turn, then IfOwner.
+  // While one lives, the client may launch kernels that print: make it before the launch, say
+  // launched() behind it. Who takes a turn of quiet_calls.h for the launch must not wait for the
+  // owner's kernels inside of it: this first, given back, then that turn, then IfOwner.
   class Turn {
    public:
     Turn(DeviceOutput& output, uint64_t client);
@@ -57,10 +61,11 @@ class DeviceOutput {
     std::unique_lock<std::mutex> lock_;
   };
 
-  // Moves at most `room` bytes of the client's text out. `*outstanding`: kernels of its that may print still run. `*more`:
-  // text is left. Some GPU's context is current.
+  // Moves at most `room` bytes of the client's text out. `*outstanding`: kernels of its that may
+  // print still run. `*more`: text is left. Some GPU's context is current.
   std::string collect(uint64_t client, size_t room, bool* outstanding, bool* more);
-  // The assertions of a context that died, for whoever may have made them; the same text for all who ask.
+  // The assertions of a context that died, for whoever may have made them; the same text for all
+  // who ask.
   std::string assertions();
   // The client is gone: what it did not ask for goes with it.
   void forget(uint64_t client);

@@ -29,19 +29,25 @@ bool is_sticky(CUresult result) {
 
 std::string result_text(const Driver& driver, CUresult result) {
   const char* name = nullptr;
-  if (driver.cuGetErrorName == nullptr || driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || name == nullptr) name = "CUresult";
+  if (driver.cuGetErrorName == nullptr || driver.cuGetErrorName(result, &name) != CUDA_SUCCESS ||
+      name == nullptr)
+    name = "CUresult";
   return std::string(name) + " (" + std::to_string(static_cast<int>(result)) + ")";
 }
 
 Status Gpus::open() {
   if (CUresult error = driver_.cuInit(0); error == CUDA_ERROR_NO_DEVICE) {
-    return errorf("no GPU: cuInit answers %s; check --gpus and CUDA_VISIBLE_DEVICES", result_text(driver_, error).c_str());
+    return errorf("no GPU: cuInit answers %s; check --gpus and CUDA_VISIBLE_DEVICES",
+                  result_text(driver_, error).c_str());
   } else if (error != CUDA_SUCCESS) {
-    return errorf("the driver does not start: cuInit answers %s", result_text(driver_, error).c_str());
+    return errorf("the driver does not start: cuInit answers %s",
+                  result_text(driver_, error).c_str());
   }
   int count = 0;
   if (CUresult error = driver_.cuDeviceGetCount(&count); error != CUDA_SUCCESS || count == 0) {
-    return errorf("no GPU: cuDeviceGetCount answers %s, count %d; check --gpus and CUDA_VISIBLE_DEVICES", result_text(driver_, error).c_str(), count);
+    return errorf(
+        "no GPU: cuDeviceGetCount answers %s, count %d; check --gpus and CUDA_VISIBLE_DEVICES",
+        result_text(driver_, error).c_str(), count);
   }
   driver_.cuDriverGetVersion(&driver_version_);
   for (int ordinal = 0; ordinal < count; ++ordinal) {
@@ -85,11 +91,15 @@ void Gpus::enable_peers() {
     gpu.access.push_back(own);
     for (Gpu& peer : gpus_) {
       int reachable = 0;
-      if (&peer == &gpu || driver_.cuDeviceCanAccessPeer(&reachable, peer.device, gpu.device) != CUDA_SUCCESS || !reachable) continue;
+      if (&peer == &gpu ||
+          driver_.cuDeviceCanAccessPeer(&reachable, peer.device, gpu.device) != CUDA_SUCCESS ||
+          !reachable)
+        continue;
       driver_.cuCtxSetCurrent(peer.context);
       CUresult error = driver_.cuCtxEnablePeerAccess(gpu.context, 0);
       if (error != CUDA_SUCCESS && error != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
-        log_warn("GPU %d cannot reach GPU %d: %s", peer.ordinal, gpu.ordinal, result_text(driver_, error).c_str());
+        log_warn("GPU %d cannot reach GPU %d: %s", peer.ordinal, gpu.ordinal,
+                 result_text(driver_, error).c_str());
         continue;
       }
       CUmemAccessDesc desc = own;

@@ -1,7 +1,8 @@
-// The proxy's GPUs: one primary context each, made at start and kept until the end; every client works in it.
+// The proxy's GPUs: one primary context each, made at start and kept until the end; every client
+// works in it.
 //
-// Peer access between all of them is switched on once. Read-only after open(), so any thread may look; a GPU whose
-// context died of a sticky error is marked by an atomic and refuses new work.
+// Peer access between all of them is switched on once. Read-only after open(), so any thread may
+// look; a GPU whose context died of a sticky error is marked by an atomic and refuses new work.
 #pragma once
 
 #include <atomic>
@@ -27,12 +28,13 @@ struct Gpu {
   std::string name;
   CUuuid uuid{};
   uint64_t total_bytes = 0;
-  int capability = 0;                    // compute capability times ten
-  SharedLimits limits;                   // what functions asked for with cuCtxSetLimit
-  uint64_t granularity = 2u << 20;       // of cuMemCreate memory
-  std::vector<CUmemAccessDesc> access;   // who may reach memory of this GPU: itself and its peers
-  std::atomic<uint32_t> local_bytes{0};  // of local memory per thread: the most that a launched kernel has needed
-  std::atomic<uint32_t> failed{0};       // the sticky CUresult that ended the context
+  int capability = 0;                   // compute capability times ten
+  SharedLimits limits;                  // what functions asked for with cuCtxSetLimit
+  uint64_t granularity = 2u << 20;      // of cuMemCreate memory
+  std::vector<CUmemAccessDesc> access;  // who may reach memory of this GPU: itself and its peers
+  std::atomic<uint32_t> local_bytes{
+      0};  // of local memory per thread: the most that a launched kernel has needed
+  std::atomic<uint32_t> failed{0};  // the sticky CUresult that ended the context
 };
 
 class Gpus {

@@ -69,7 +69,9 @@ void Janitor::raise(Need need) {
 }
 
 // mutex_ is held.
-bool Janitor::out_of_patience() const { return need_ == Need::kNow && now_ns() - needed_ns_ >= uint64_t{quiet_patience_ms()} * 1'000'000; }
+bool Janitor::out_of_patience() const {
+  return need_ == Need::kNow && now_ns() - needed_ns_ >= uint64_t{quiet_patience_ms()} * 1'000'000;
+}
 
 void Janitor::stand_behind(const std::vector<CUstream>& streams) {
   std::lock_guard lock(mutex_);
@@ -80,7 +82,8 @@ bool Janitor::finish(uint32_t timeout_ms) {
   wake();
   std::unique_lock lock(mutex_);
   const uint64_t mine = asked_;
-  (void)changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this, mine] { return done_ >= mine || refused_ >= mine; });
+  (void)changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
+                          [this, mine] { return done_ >= mine || refused_ >= mine; });
   return done_ >= mine;
 }
 

@@ -1,15 +1,22 @@
-// The thread that gives back to the driver what functions left behind: segments, pinned memory, modules.
+// The thread that gives back to the driver what functions left behind: segments, pinned memory,
+// modules.
 //
-// Giving these back makes the driver wait until the whole context is idle (docs/decisions/0009-quiet-calls.md), which may take as long as some
-// function's work does, or never end. So the server, which must answer at all times, never does it: it says that there is something to do,
-// and the janitor's work takes it from where it lies. A whole batch is one turn (quiet_calls.h).
+// Giving these back makes the driver wait until the whole context is idle
+// (docs/decisions/0009-quiet-calls.md), which may take as long as some function's work does, or
+// never end. So the server, which must answer at all times, never does it: it says that there is
+// something to do, and the janitor's work takes it from where it lies. A whole batch is one turn
+// (quiet_calls.h).
 //
-// Mostly nothing here is urgent, so the janitor has more patience than a function's own calls: it does not begin while some stream waits for its
-// program, but looks again, after a second at the latest. Where what it gives back runs short (Need) it looks every few milliseconds, so that it
-// finds the moments in which nothing waits; and where somebody cannot go on without, it has no more patience than a function's own call would.
+// Mostly nothing here is urgent, so the janitor has more patience than a function's own calls: it
+// does not begin while some stream waits for its program, but looks again, after a second at the
+// latest. Where what it gives back runs short (Need) it looks every few milliseconds, so that it
+// finds the moments in which nothing waits; and where somebody cannot go on without, it has no more
+// patience than a function's own call would.
 //
-// While streams of a function that is gone still work (a kernel or a wait that never ends: stand_behind) it never begins: it might stand in the
-// driver, and everybody with it, for good. In the driver it still may stand for as long as a kernel runs. Whoever ends the process asks finish().
+// While streams of a function that is gone still work (a kernel or a wait that never ends:
+// stand_behind) it never begins: it might stand in the driver, and everybody with it, for good. In
+// the driver it still may stand for as long as a kernel runs. Whoever ends the process asks
+// finish().
 #pragma once
 
 #include <condition_variable>
@@ -29,11 +36,12 @@ class Gpus;
 class Janitor {
  public:
   enum class State : uint32_t { kIdle, kHeldBack, kWorking };
-  // When what is due must be done: when nothing waits; the same, but such a moment should not be missed; or after the patience of quiet_calls.h
-  // also beside a stream that waits.
+  // When what is due must be done: when nothing waits; the same, but such a moment should not be
+  // missed; or after the patience of quiet_calls.h also beside a stream that waits.
   enum class Need : uint32_t { kAnyTime, kSoon, kNow };
 
-  // All on the janitor's thread, with no lock held. What needs a lock that comes before a turn belongs into the first and the last.
+  // All on the janitor's thread, with no lock held. What needs a lock that comes before a turn
+  // belongs into the first and the last.
   struct Duties {
     std::function<void()> collect;  // takes what is due; often, because the work may not begin then
     std::function<void()> work;     // gives it back: in a turn, in the first GPU's context
@@ -41,7 +49,8 @@ class Janitor {
   };
   // Starts the thread, so that nothing which can fail is left for later.
   Janitor(const Driver& driver, Gpus& gpus, Duties duties);
-  // Ends the thread after the batch in hand, however long that takes: finish() first. Before the GPUs close.
+  // Ends the thread after the batch in hand, however long that takes: finish() first. Before the
+  // GPUs close.
   ~Janitor();
   Janitor(const Janitor&) = delete;
   Janitor& operator=(const Janitor&) = delete;
@@ -50,11 +59,12 @@ class Janitor {
   void wake(Need need = Need::kAnyTime);
   // All that is due by now is needed so; nothing, if nothing is due. Any thread; never waits.
   void hurry(Need need);
-  // Streams of a function that is gone, whose work may never end: nothing begins before they are idle, and then they are destroyed. Any thread;
-  // never waits.
+  // Streams of a function that is gone, whose work may never end: nothing begins before they are
+  // idle, and then they are destroyed. Any thread; never waits.
   void stand_behind(const std::vector<CUstream>& streams);
-  // Has everything done that is due now. False: it cannot begin, or is not through after `timeout_ms`; then the destructors of whatever needs the
-  // driver may never return, and the process has to end without them.
+  // Has everything done that is due now. False: it cannot begin, or is not through after
+  // `timeout_ms`; then the destructors of whatever needs the driver may never return, and the
+  // process has to end without them.
   bool finish(uint32_t timeout_ms);
 
   State state() const;
@@ -69,7 +79,8 @@ class Janitor {
   const Driver& driver_;
   Gpus& gpus_;
   const Duties duties_;
-  mutable std::mutex mutex_;  // rank 17: the members below. Nothing is called under it but cuStreamQuery and cuStreamDestroy, which never wait.
+  mutable std::mutex mutex_;  // rank 17: the members below. Nothing is called under it but
+                              // cuStreamQuery and cuStreamDestroy, which never wait.
   std::condition_variable changed_;
   std::vector<CUstream> old_streams_;
   // Wishes are counted: up to which one all was done, and up to which one the work could not begin.

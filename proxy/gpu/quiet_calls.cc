@@ -25,12 +25,15 @@ namespace {
 
 constexpr uint32_t kPatience = 10'000;  // milliseconds
 constexpr uint32_t kLaunchPatience = 1'000;
-constexpr uint64_t kImpatience = 10;  // so many patiences long a session whose first launch had to wait for all of one waits for no wait
+constexpr uint64_t kImpatience = 10;  // so many patiences long a session whose first launch had to
+                                      // wait for all of one waits for no wait
 constexpr long kFirstNap = 20'000;    // nanoseconds between two looks at the waits
 constexpr long kLongestNap = 1'000'000;
-constexpr size_t kFewWaits = 16;  // so many may lie there unlooked at, whether they have passed or not
+constexpr size_t kFewWaits =
+    16;  // so many may lie there unlooked at, whether they have passed or not
 
-// Each session has its thread: who submitted a wait. A program's own waits are its own business, as natively.
+// Each session has its thread: who submitted a wait. A program's own waits are its own business, as
+// natively.
 uint64_t this_session() {
   static std::atomic<uint64_t> last{0};
   static thread_local const uint64_t number = ++last;
@@ -44,7 +47,8 @@ constexpr GpuSet only(CUdevice device) { return GpuSet{1} << device; }
 // Whose waits a call minds, and what others have before them while it is in the driver.
 struct TurnOf {
   GpuSet gpus = 0;
-  bool several = false;  // it may stand for any of several GPUs, of which the thread may have had the others already
+  bool several = false;  // it may stand for any of several GPUs, of which the thread may have had
+                         // the others already
   bool first_launch = false;
 };
 
@@ -54,25 +58,29 @@ GpuSet& session_gpus() {
   return gpus;
 }
 
-// The turns. The lock is the last to be taken: nothing is called under it but the driver's event calls, which never wait.
+// The turns. The lock is the last to be taken: nothing is called under it but the driver's event
+// calls, which never wait.
 class Turns {
  public:
   struct Patience {
     uint32_t call_ms, launch_ms;
   };
-  // `inside`: the thread has a turn of this GPU itself, and would wait for its own end. Two things are not waited for without end: a first launch
-  // stands in the driver while its stream has no room, which may take as long as its program likes; and a call of several GPUs may stand
-  // behind a kernel on another one, which waits for this program.
+  // `inside`: the thread has a turn of this GPU itself, and would wait for its own end. Two things
+  // are not waited for without end: a first launch stands in the driver while its stream has no
+  // room, which may take as long as its program likes; and a call of several GPUs may stand behind
+  // a kernel on another one, which waits for this program.
   void begin_wait(CUdevice device, bool inside, Patience patience) {
     std::unique_lock lock(mutex_);
     OfGpu& gpu = gpus_[device];
     ++gpu.queued;
     if (!inside) {
       const auto calls = [&gpu] { return gpu.inside + gpu.inside_several; };
-      changed_.wait_for(lock, std::chrono::milliseconds(patience.launch_ms), [&] { return calls() + gpu.launching == 0; });
+      changed_.wait_for(lock, std::chrono::milliseconds(patience.launch_ms),
+                        [&] { return calls() + gpu.launching == 0; });
       // All that stand behind one such call have the same patience, or each would have it again.
       const std::chrono::nanoseconds since{gpu.several_since_ns};
-      const auto end = std::chrono::steady_clock::time_point(since) + std::chrono::milliseconds(patience.call_ms);
+      const auto end = std::chrono::steady_clock::time_point(since) +
+                       std::chrono::milliseconds(patience.call_ms);
       changed_.wait_until(lock, end, [&] { return calls() == 0; });
       changed_.wait(lock, [&] { return gpu.inside == 0; });
     }
@@ -83,13 +91,16 @@ class Turns {
   void end_wait(CUevent event, CUcontext context, CUdevice device) {
     std::lock_guard lock(mutex_);
     --gpus_[device].submitting;
-    if (event != nullptr) waits_.push_back({event, context, only(device), this_session(), now_ns()});
+    if (event != nullptr)
+      waits_.push_back({event, context, only(device), this_session(), now_ns()});
   }
-  // One of the current context, which is `context`: events and streams of different contexts do not go together.
+  // One of the current context, which is `context`: events and streams of different contexts do not
+  // go together.
   CUevent spare_event(const Driver& driver, CUcontext context) {
     {
       std::lock_guard lock(mutex_);
-      // A program may wait in every step and never make a call that would look: no more events than twice the waits there are.
+      // A program may wait in every step and never make a call that would look: no more events than
+      // twice the waits there are.
       if (waits_.size() >= look_at_) {
         forget_ended(driver);
         look_at_ = 2 * waits_.size() + kFewWaits;
@@ -117,12 +128,16 @@ class Turns {
     spares_.erase(spares);
   }
 
-  // A wait that has stood for all of that patience is waited for no more: each of hundreds of calls would.
+  // A wait that has stood for all of that patience is waited for no more: each of hundreds of calls
+  // would.
   void begin_call(const Driver& driver, const TurnOf& of, uint32_t patience_ms) {
     if (begin(driver, of, patience_ms, uint64_t{patience_ms} * 1'000'000)) return;
-    log_warn("a call that waits for the whole context is made although a stream still waits for its program");
+    log_warn(
+        "a call that waits for the whole context is made although a stream still waits for its "
+        "program");
   }
-  // A program that starts has hundreds of first launches: beside waits that stand for long, or always come anew, it has patience once.
+  // A program that starts has hundreds of first launches: beside waits that stand for long, or
+  // always come anew, it has patience once.
   void begin_first_launch(const Driver& driver, const TurnOf& of, uint32_t patience_ms) {
     static thread_local uint64_t lost_ns = 0;  // when it was lost; 0: never
     const uint64_t patience_ns = uint64_t{patience_ms} * 1'000'000;
@@ -175,24 +190,29 @@ class Turns {
 
   // mutex_ is held. One turn more, or one less.
   void count(const TurnOf& of, int one) {
-    int OfGpu::*const what = of.first_launch ? &OfGpu::launching : of.several ? &OfGpu::inside_several : &OfGpu::inside;
+    int OfGpu::*const what = of.first_launch ? &OfGpu::launching
+                             : of.several    ? &OfGpu::inside_several
+                                             : &OfGpu::inside;
     each(of.gpus, [=](OfGpu& gpu) {
-      if (what == &OfGpu::inside_several && gpu.inside_several == 0) gpu.several_since_ns = now_ns();
+      if (what == &OfGpu::inside_several && gpu.inside_several == 0)
+        gpu.several_since_ns = now_ns();
       gpu.*what += one;
     });
   }
-  // When no wait has come and those that stand there are the caller's own or `old_ns` old. False: it begins although others wait, because
-  // patience is over.
+  // When no wait has come and those that stand there are the caller's own or `old_ns` old. False:
+  // it begins although others wait, because patience is over.
   bool begin(const Driver& driver, const TurnOf& of, uint32_t patience_ms, uint64_t old_ns) {
     const auto matters = [&of, old_ns](const Wait& wait) {
-      return (wait.gpu & of.gpus) != 0 && wait.session != this_session() && now_ns() - wait.since_ns < old_ns;
+      return (wait.gpu & of.gpus) != 0 && wait.session != this_session() &&
+             now_ns() - wait.since_ns < old_ns;
     };
     const uint64_t deadline = now_ns() + uint64_t{patience_ms} * 1'000'000;
     for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
       {
         std::lock_guard lock(mutex_);
         forget_ended(driver);
-        const bool quiet = !waits_come(of.gpus) && std::none_of(waits_.begin(), waits_.end(), matters);
+        const bool quiet =
+            !waits_come(of.gpus) && std::none_of(waits_.begin(), waits_.end(), matters);
         if (quiet || now_ns() >= deadline) {
           count(of, 1);
           return quiet;
@@ -203,7 +223,8 @@ class Turns {
     }
   }
   bool any_stands(GpuSet gpus) const {
-    return std::any_of(waits_.begin(), waits_.end(), [gpus](const Wait& wait) { return (wait.gpu & gpus) != 0; });
+    return std::any_of(waits_.begin(), waits_.end(),
+                       [gpus](const Wait& wait) { return (wait.gpu & gpus) != 0; });
   }
   bool waits_come(GpuSet gpus) {
     bool any = false;
@@ -222,8 +243,9 @@ class Turns {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Wait> waits_;
-  std::map<CUcontext, std::vector<CUevent>> spares_;  // few: the devices' own contexts and green ones
-  size_t look_at_ = kFewWaits;                        // so many waits: see which have passed
+  std::map<CUcontext, std::vector<CUevent>>
+      spares_;                  // few: the devices' own contexts and green ones
+  size_t look_at_ = kFewWaits;  // so many waits: see which have passed
   std::array<OfGpu, std::numeric_limits<GpuSet>::digits> gpus_;
 };
 
@@ -256,7 +278,8 @@ class Turn {
   Turn(Installed& all, When when, QuietOn on = QuietOn::kItsGpus) {
     const std::optional<CUdevice> device = all.current_device();
     if (!device) return;
-    const GpuSet wanted = only(*device) | (on == QuietOn::kAllGpus ? all.all_gpus() : session_gpus());
+    const GpuSet wanted =
+        only(*device) | (on == QuietOn::kAllGpus ? all.all_gpus() : session_gpus());
     of_ = {wanted & ~held_, std::popcount(wanted) > 1, when == When::kFirstLaunch};
     if (of_.gpus == 0) return;
     refused_ = !begin(all, when);
@@ -283,7 +306,9 @@ class Turn {
     switch (when) {
       case When::kWait: all.turns.begin_call(all.real, of_, all.patience_ms.load()); return true;
       case When::kNow: all.turns.begin_call(all.real, of_, 0); return true;
-      case When::kFirstLaunch: all.turns.begin_first_launch(all.real, of_, all.launch_patience_ms.load()); return true;
+      case When::kFirstLaunch:
+        all.turns.begin_first_launch(all.real, of_, all.launch_patience_ms.load());
+        return true;
       case When::kNowOrNever: return all.turns.try_begin_call(all.real, of_);
     }
     return true;
@@ -339,18 +364,21 @@ struct Unsettling<Entry> {
   }
 };
 
-// Before there is none: at a moment when no stream waits, neither others' nor the caller's. A first launch keeps only young waits out.
+// Before there is none: at a moment when no stream waits, neither others' nor the caller's. A first
+// launch keeps only young waits out.
 void make_room_if_nobody_waits(Installed& all, CUcontext context) {
   const CUdevice device = all.current_device().value_or(0);
   if (Turn::held(device)) {
-    if (Turn::held_patiently(device) && all.turns.nobody_waits(all.real, device)) all.settled.make_room(all.real, context);
+    if (Turn::held_patiently(device) && all.turns.nobody_waits(all.real, device))
+      all.settled.make_room(all.real, context);
     return;
   }
   const Turn turn(all, Turn::When::kNowOrNever);
   if (!turn.refused()) all.settled.make_room(all.real, context);
 }
 
-// What takes a place (settled_contexts.h). Only when there is none left at all this waits, as the driver would.
+// What takes a place (settled_contexts.h). Only when there is none left at all this waits, as the
+// driver would.
 template <class Handle, class Make>
 CUresult make_placed(Handle* handle, Make make) {
   Installed& all = *g_installed;
@@ -372,7 +400,9 @@ CUresult create_stream(CUstream* stream, unsigned int flags) {
 }
 
 CUresult create_stream_with_priority(CUstream* stream, unsigned int flags, int priority) {
-  return make_placed(stream, [&] { return g_installed->real.cuStreamCreateWithPriority(stream, flags, priority); });
+  return make_placed(stream, [&] {
+    return g_installed->real.cuStreamCreateWithPriority(stream, flags, priority);
+  });
 }
 
 // Forgotten first: the driver may give the handle to the next one at once.
@@ -383,7 +413,8 @@ CUresult destroy_placed(Handle handle, Destroy destroy) {
   const CUresult error = destroy();
   if (error == CUDA_SUCCESS || !counted) return error;
   const CUcontext context = current_context(all.real);
-  if (all.settled.take_place(context) != SettledContexts::Place::kNone) all.settled.placed(context, handle);
+  if (all.settled.take_place(context) != SettledContexts::Place::kNone)
+    all.settled.placed(context, handle);
   return error;
 }
 
@@ -391,27 +422,32 @@ CUresult destroy_stream(CUstream stream) {
   return destroy_placed(stream, [&] { return g_installed->real.cuStreamDestroy_v2(stream); });
 }
 
-// Instances take memory for their nodes as well, which the driver gets in blocks of its own: always a turn.
+// Instances take memory for their nodes as well, which the driver gets in blocks of its own: always
+// a turn.
 CUresult instantiate(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   const Turn turn(*g_installed, Turn::When::kWait);
-  return make_placed(exec, [&] { return g_installed->real.cuGraphInstantiateWithParams(exec, graph, params); });
+  return make_placed(
+      exec, [&] { return g_installed->real.cuGraphInstantiateWithParams(exec, graph, params); });
 }
 
 CUresult instantiate_with_flags(CUgraphExec* exec, CUgraph graph, unsigned long long flags) {
   const Turn turn(*g_installed, Turn::When::kWait);
-  return make_placed(exec, [&] { return g_installed->real.cuGraphInstantiateWithFlags(exec, graph, flags); });
+  return make_placed(
+      exec, [&] { return g_installed->real.cuGraphInstantiateWithFlags(exec, graph, flags); });
 }
 
 CUresult destroy_instance(CUgraphExec exec) {
   return destroy_placed(exec, [&] { return g_installed->real.cuGraphExecDestroy(exec); });
 }
 
-CUresult create_green(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice device, unsigned int flags) {
+CUresult create_green(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice device,
+                      unsigned int flags) {
   const Turn turn(*g_installed, Turn::When::kWait);
   const Driver& real = g_installed->real;
   const CUresult error = real.cuGreenCtxCreate(green, resources, device, flags);
   CUcontext context = nullptr;
-  if (error != CUDA_SUCCESS || real.cuCtxFromGreenCtx(&context, *green) != CUDA_SUCCESS || real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+  if (error != CUDA_SUCCESS || real.cuCtxFromGreenCtx(&context, *green) != CUDA_SUCCESS ||
+      real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
     return error;
   SettledContexts::make_first_room(real);
   (void)real.cuCtxPopCurrent_v2(&context);
@@ -423,10 +459,12 @@ CUresult submit_wait(CUstream stream, Call call) {
   Installed& all = *g_installed;
   const std::optional<CUdevice> device = all.current_device();
   if (!device) return call();
-  all.turns.begin_wait(*device, Turn::held(*device), {all.patience_ms.load(), all.launch_patience_ms.load()});
+  all.turns.begin_wait(*device, Turn::held(*device),
+                       {all.patience_ms.load(), all.launch_patience_ms.load()});
   const CUresult error = call();
   const CUcontext context = current_context(all.real);
-  all.turns.end_wait(error == CUDA_SUCCESS ? mark(all, stream, context) : nullptr, context, *device);
+  all.turns.end_wait(error == CUDA_SUCCESS ? mark(all, stream, context) : nullptr, context,
+                     *device);
   return error;
 }
 
@@ -440,15 +478,19 @@ struct Waiting<Entry> {
 };
 
 // Its stream comes last.
-CUresult wait_external(const CUexternalSemaphore* semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* params, unsigned int count,
+CUresult wait_external(const CUexternalSemaphore* semaphores,
+                       const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* params, unsigned int count,
                        CUstream stream) {
-  return submit_wait(stream, [&] { return g_installed->real.cuWaitExternalSemaphoresAsync(semaphores, params, count, stream); });
+  return submit_wait(stream, [&] {
+    return g_installed->real.cuWaitExternalSemaphoresAsync(semaphores, params, count, stream);
+  });
 }
 
 CUresult destroy_green(CUgreenCtx green) {
   Installed& all = *g_installed;
   CUcontext context = nullptr;
-  if (all.real.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS) all.turns.forget(all.real, context);
+  if (all.real.cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS)
+    all.turns.forget(all.real, context);
   return all.real.cuGreenCtxDestroy(green);
 }
 
@@ -460,7 +502,8 @@ void install_quiet_calls(Driver& table) {
   TUBE_QUIET(cuLibraryLoadData);  // its code comes later (main.cc: lazily), its variables may not
   TUBE_QUIET(cuModuleUnload);
   TUBE_QUIET(cuLibraryUnload);
-  TUBE_QUIET(cuModuleGetFunction);  // does not wait, but holds what comes after, and its module has settled
+  TUBE_QUIET(cuModuleGetFunction);  // does not wait, but holds what comes after, and its module has
+                                    // settled
   TUBE_QUIET(cuMemFree_v2);
   TUBE_QUIET(cuMemFreeHost);
   TUBE_QUIET(cuMemHostUnregister);
@@ -491,7 +534,8 @@ void install_quiet_calls(Driver& table) {
 }
 
 CUresult prepare_context(CUdevice device, CUcontext context) {
-  return g_installed == nullptr ? CUDA_SUCCESS : g_installed->settled.prepare(g_installed->real, device, context);
+  return g_installed == nullptr ? CUDA_SUCCESS
+                                : g_installed->settled.prepare(g_installed->real, device, context);
 }
 
 CUresult quietly(const std::function<CUresult()>& call, QuietOn on) {
@@ -506,7 +550,8 @@ CUresult quietly_unsettling(const std::function<CUresult()>& call) {
 
 CUresult launch_in_turn(LaunchTurn turn, const std::function<CUresult()>& launch) {
   if (g_installed == nullptr || turn == LaunchTurn::kNone) return launch();
-  const Turn taken(*g_installed, turn == LaunchTurn::kFirst ? Turn::When::kFirstLaunch : Turn::When::kWait);
+  const Turn taken(*g_installed,
+                   turn == LaunchTurn::kFirst ? Turn::When::kFirstLaunch : Turn::When::kWait);
   return launch();
 }
 
@@ -525,7 +570,9 @@ void quietly_all_the_same(const std::function<void()>& call) {
 
 void session_works_on(CUdevice device) { session_gpus() |= only(device); }
 
-uint32_t quiet_patience_ms() { return g_installed != nullptr ? g_installed->patience_ms.load() : kPatience; }
+uint32_t quiet_patience_ms() {
+  return g_installed != nullptr ? g_installed->patience_ms.load() : kPatience;
+}
 
 void set_quiet_patience(uint32_t milliseconds) {
   if (g_installed != nullptr) g_installed->patience_ms = milliseconds;

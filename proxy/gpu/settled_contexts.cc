@@ -10,16 +10,20 @@ namespace tube::proxy {
 
 namespace {
 
-constexpr uint32_t kRoom = 256;  // made ahead at a time
-constexpr uint32_t kFew = 128;   // more is made from here on, when no stream waits; what is destroyed with work on its way keeps its place a while
+constexpr uint32_t kRoom = 256;      // made ahead at a time
+constexpr uint32_t kFew = 128;       // more is made from here on, when no stream waits; what is
+                                     // destroyed with work on its way keeps its place a while
 constexpr uint32_t kGreenRoom = 64;  // of a green context
-constexpr uint32_t kMost = 256;      // empty kernels on their way; a stream takes about a thousand launches before the next one stands
+constexpr uint32_t kMost = 256;      // empty kernels on their way; a stream takes about a thousand
+                                     // launches before the next one stands
 
 // Makes so many streams, and away with them: instances find their places as well.
 uint32_t stretch(const Driver& driver, uint32_t count) {
   std::vector<CUstream> streams;
   CUstream stream = nullptr;
-  while (streams.size() < count && driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) streams.push_back(stream);
+  while (streams.size() < count &&
+         driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS)
+    streams.push_back(stream);
   for (CUstream made : streams) (void)driver.cuStreamDestroy_v2(made);
   return static_cast<uint32_t>(streams.size());
 }
@@ -27,7 +31,8 @@ uint32_t stretch(const Driver& driver, uint32_t count) {
 }  // namespace
 
 SettledContexts::Prepared* SettledContexts::of(CUcontext context) {
-  const auto found = std::find_if(prepared_.begin(), prepared_.end(), [context](const Prepared& p) { return p.context == context; });
+  const auto found = std::find_if(prepared_.begin(), prepared_.end(),
+                                  [context](const Prepared& p) { return p.context == context; });
   return found == prepared_.end() ? nullptr : &*found;
 }
 
@@ -60,10 +65,13 @@ void SettledContexts::launch(const Driver& driver, Prepared& prepared) {
   if (prepared.empty == nullptr) return;
   // The current one may be a green context's.
   if (driver.cuCtxPushCurrent_v2(prepared.context) != CUDA_SUCCESS) return;
-  if (prepared.launched.load() >= kMost && driver.cuStreamQuery(prepared.stream) != CUDA_ERROR_NOT_READY) prepared.launched = 0;
+  if (prepared.launched.load() >= kMost &&
+      driver.cuStreamQuery(prepared.stream) != CUDA_ERROR_NOT_READY)
+    prepared.launched = 0;
   if (prepared.launched.load() < kMost) {
     ++prepared.launched;
-    (void)driver.cuLaunchKernel(prepared.empty, 1, 1, 1, 1, 1, 1, 0, prepared.stream, nullptr, nullptr);
+    (void)driver.cuLaunchKernel(prepared.empty, 1, 1, 1, 1, 1, 1, 0, prepared.stream, nullptr,
+                                nullptr);
   }
   CUcontext ignored = nullptr;
   (void)driver.cuCtxPopCurrent_v2(&ignored);
@@ -108,7 +116,8 @@ void SettledContexts::make_room(const Driver& driver, CUcontext context) {
   uint32_t taken = 0;
   {
     std::lock_guard lock(mutex_);
-    if (prepared->room != 0 && prepared->taken + kFew <= prepared->room) return;  // somebody else did
+    if (prepared->room != 0 && prepared->taken + kFew <= prepared->room)
+      return;  // somebody else did
     taken = prepared->taken;
   }
   const uint32_t made = stretch(driver, kRoom);

@@ -1,15 +1,20 @@
-// Keeps the GPUs' own contexts settled, so that ordinary calls of one program do not wait for another's streams.
+// Keeps the GPUs' own contexts settled, so that ordinary calls of one program do not wait for
+// another's streams.
 //
-// The driver puts some things off to the next launch, of whatever kernel: after a module that needs more than all before it (local memory,
-// printf), after a new stack limit. That launch returns at once, but everything submitted to the context behind it, in whatever stream,
-// stands until everything before it is done (measured, docs/decisions/0009-quiet-calls.md). Beside a stream that waits for its program it
-// would join programs that know nothing of each other. So whoever loads or limits launches an empty kernel right behind it, in the turn
-// that it has (quiet_calls.h): when the turn ends nothing is put off any more.
+// The driver puts some things off to the next launch, of whatever kernel: after a module that needs
+// more than all before it (local memory, printf), after a new stack limit. That launch returns at
+// once, but everything submitted to the context behind it, in whatever stream, stands until
+// everything before it is done (measured, docs/decisions/0009-quiet-calls.md). Beside a stream that
+// waits for its program it would join programs that know nothing of each other. So whoever loads or
+// limits launches an empty kernel right behind it, in the turn that it has (quiet_calls.h): when
+// the turn ends nothing is put off any more.
 //
-// The other thing is room. Each stream and each instance of a graph takes a place; the driver makes room for some tens of them at a time, waits for
-// the whole context when it does, and keeps the room. So room is made ahead, in a turn, and places are counted.
+// The other thing is room. Each stream and each instance of a graph takes a place; the driver makes
+// room for some tens of them at a time, waits for the whole context when it does, and keeps the
+// room. So room is made ahead, in a turn, and places are counted.
 //
-// prepare() before other threads; the rest from any thread. Takes the lock of the counts (a leaf) and calls no driver under it.
+// prepare() before other threads; the rest from any thread. Takes the lock of the counts (a leaf)
+// and calls no driver under it.
 #pragma once
 
 #include <atomic>
@@ -26,17 +31,21 @@ struct Driver;
 
 class SettledContexts {
  public:
-  // For the context of a GPU, which is current: loads the empty kernel, launches it, and makes room. Costs some ten milliseconds. After
-  // an error the context is not settled by anybody, and works.
+  // For the context of a GPU, which is current: loads the empty kernel, launches it, and makes
+  // room. Costs some ten milliseconds. After an error the context is not settled by anybody, and
+  // works.
   CUresult prepare(const Driver& driver, CUdevice device, CUcontext context);
-  // Behind a call that may have put something off in the context of `device`, which is the caller's, in that call's turn. When hundreds of these
-  // launches have not run yet it does nothing: the context is held anyway, by who looked kernels up. Returns at once, unless another
-  // call waits for the context, where the caller's next launch would stand as well. On no other GPU: what stands there may be waiting for the caller.
+  // Behind a call that may have put something off in the context of `device`, which is the
+  // caller's, in that call's turn. When hundreds of these launches have not run yet it does
+  // nothing: the context is held anyway, by who looked kernels up. Returns at once, unless another
+  // call waits for the context, where the caller's next launch would stand as well. On no other
+  // GPU: what stands there may be waiting for the caller.
   void settle(const Driver& driver, CUdevice device);
 
-  // Counts what is about to be made in `context`. kTakenOfFew: make_room() is wanted as soon as no stream waits; kNone: not taken, the driver
-  // would have to make room now. Contexts that were not prepared have places. Then placed() with what was made, and gone() when it is
-  // destroyed, or cancel_place().
+  // Counts what is about to be made in `context`. kTakenOfFew: make_room() is wanted as soon as no
+  // stream waits; kNone: not taken, the driver would have to make room now. Contexts that were not
+  // prepared have places. Then placed() with what was made, and gone() when it is destroyed, or
+  // cancel_place().
   enum class Place { kTaken, kTakenOfFew, kNone };
   Place take_place(CUcontext context);
   void cancel_place(CUcontext context);
@@ -44,7 +53,8 @@ class SettledContexts {
   bool gone(const void* handle);
   // Waits for the whole context, which is current.
   void make_room(const Driver& driver, CUcontext context);
-  // The same for one that is new and was not prepared, a green one: for some streams, which nobody counts.
+  // The same for one that is new and was not prepared, a green one: for some streams, which nobody
+  // counts.
   static void make_first_room(const Driver& driver);
 
  private:

@@ -13,8 +13,8 @@ namespace {
 
 // The others are hints to the hardware, which would slow other functions down.
 bool is_applied(int32_t limit) {
-  return limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE || limit == CU_LIMIT_MALLOC_HEAP_SIZE ||
-         limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
+  return limit == CU_LIMIT_STACK_SIZE || limit == CU_LIMIT_PRINTF_FIFO_SIZE ||
+         limit == CU_LIMIT_MALLOC_HEAP_SIZE || limit == CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT;
 }
 
 }  // namespace
@@ -31,7 +31,8 @@ CUresult SharedLimits::look(const Driver& driver, int32_t limit, Applied** appli
 }
 
 // With the wish of `who` being `value`.
-uint64_t SharedLimits::needed(int32_t limit, uint64_t initial, const Wisher& who, uint64_t value) const {
+uint64_t SharedLimits::needed(int32_t limit, uint64_t initial, const Wisher& who,
+                              uint64_t value) const {
   uint64_t largest = initial, sum = initial;
   const auto add = [&](uint64_t wish) {
     largest = std::max(largest, wish);
@@ -39,13 +40,15 @@ uint64_t SharedLimits::needed(int32_t limit, uint64_t initial, const Wisher& who
     sum += std::min(more, std::numeric_limits<uint64_t>::max() - sum);
   };
   add(value);
-  for (auto wish = wishes_.lower_bound({limit, 0, 0}); wish != wishes_.end() && std::get<0>(wish->first) == limit; ++wish) {
+  for (auto wish = wishes_.lower_bound({limit, 0, 0});
+       wish != wishes_.end() && std::get<0>(wish->first) == limit; ++wish) {
     if (wish->first != who) add(wish->second);
   }
   return limit == CU_LIMIT_MALLOC_HEAP_SIZE ? sum : largest;
 }
 
-CUresult SharedLimits::want(const Driver& driver, uint64_t session, uint32_t context, int32_t limit, uint64_t value) {
+CUresult SharedLimits::want(const Driver& driver, uint64_t session, uint32_t context, int32_t limit,
+                            uint64_t value) {
   if (!is_applied(limit)) return CUDA_SUCCESS;
   const Wisher who{limit, session, context};
   {
@@ -82,12 +85,14 @@ CUresult SharedLimits::raise(const Driver& driver, const Wisher& who, uint64_t v
       applied_.at(limit).now = all;
       continue;
     }
-    // Kernels of some function have used the heap or the buffer already. What is there may be enough for this one.
+    // Kernels of some function have used the heap or the buffer already. What is there may be
+    // enough for this one.
     if (error == CUDA_ERROR_INVALID_VALUE && (value <= now || limit == CU_LIMIT_PRINTF_FIFO_SIZE)) {
       wishes_[who] = std::min(value, now);
       return CUDA_SUCCESS;
     }
-    log_info("limit %d stays at %lu instead of %lu: the driver answers %d", limit, now, all, static_cast<int>(error));
+    log_info("limit %d stays at %lu instead of %lu: the driver answers %d", limit, now, all,
+             static_cast<int>(error));
     return error;
   }
 }
@@ -96,14 +101,20 @@ void SharedLimits::forget(const Driver& driver, uint64_t session, uint32_t conte
   {
     std::lock_guard lock(mutex_);
     const size_t before = wishes_.size();
-    std::erase_if(wishes_, [=](const auto& wish) { return std::get<1>(wish.first) == session && std::get<2>(wish.first) == context; });
+    std::erase_if(wishes_, [=](const auto& wish) {
+      return std::get<1>(wish.first) == session && std::get<2>(wish.first) == context;
+    });
     const auto stack = applied_.find(CU_LIMIT_STACK_SIZE);
-    if (wishes_.size() == before || stack == applied_.end() || rest_of_stack(stack->second) >= stack->second.now) return;
+    if (wishes_.size() == before || stack == applied_.end() ||
+        rest_of_stack(stack->second) >= stack->second.now)
+      return;
   }
   (void)quietly([&] { return lower_stack(driver); });
 }
 
-uint64_t SharedLimits::rest_of_stack(const Applied& applied) const { return needed(CU_LIMIT_STACK_SIZE, applied.initial, {}, 0); }
+uint64_t SharedLimits::rest_of_stack(const Applied& applied) const {
+  return needed(CU_LIMIT_STACK_SIZE, applied.initial, {}, 0);
+}
 
 CUresult SharedLimits::lower_stack(const Driver& driver) {
   std::lock_guard changing(changing_);

@@ -1,12 +1,16 @@
-// Limits of a GPU's context that all functions share: what each of them asked for, and what the context has.
+// Limits of a GPU's context that all functions share: what each of them asked for, and what the
+// context has.
 //
-// The stack, the printf buffer and the pending launches of the device runtime are as large as the largest wish, the heap as large as all wishes
-// beyond the default together, since its users share it. Nothing is lowered while somebody needs it; the stack goes down again when who wanted more
-// has gone, because it costs memory for every thread the GPU can hold. What the driver refuses leaves no wish behind; of a limit that it refuses
-// because kernels use the heap or the buffer, the wish is what there is.
+// The stack, the printf buffer and the pending launches of the device runtime are as large as the
+// largest wish, the heap as large as all wishes beyond the default together, since its users share
+// it. Nothing is lowered while somebody needs it; the stack goes down again when who wanted more
+// has gone, because it costs memory for every thread the GPU can hold. What the driver refuses
+// leaves no wish behind; of a limit that it refuses because kernels use the heap or the buffer, the
+// wish is what there is.
 //
-// The driver waits for the context when it changes the stack, so a change takes a turn (quiet_calls.h), then `changing_` (rank 14); it may last
-// as long as anybody's work. `mutex_` (rank 15) guards the tables and is not held meanwhile: a wish that changes nothing never waits.
+// The driver waits for the context when it changes the stack, so a change takes a turn
+// (quiet_calls.h), then `changing_` (rank 14); it may last as long as anybody's work. `mutex_`
+// (rank 15) guards the tables and is not held meanwhile: a wish that changes nothing never waits.
 // Any thread; the GPU's context is current.
 #pragma once
 
@@ -23,8 +27,10 @@ struct Driver;
 
 class SharedLimits {
  public:
-  // `value` as the driver would round it. SUCCESS too when the context has enough already, or the limit is one that is not applied.
-  CUresult want(const Driver& driver, uint64_t session, uint32_t context, int32_t limit, uint64_t value);
+  // `value` as the driver would round it. SUCCESS too when the context has enough already, or the
+  // limit is one that is not applied.
+  CUresult want(const Driver& driver, uint64_t session, uint32_t context, int32_t limit,
+                uint64_t value);
   // A context of the session ended. Waits when the stack becomes smaller by that.
   void forget(const Driver& driver, uint64_t session, uint32_t context);
 

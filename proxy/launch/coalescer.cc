@@ -14,19 +14,23 @@ namespace tube::proxy {
 namespace {
 
 uint64_t shape_of(const PlainLaunch& launch, size_t parameter_bytes) {
-  const uint64_t values[] = {reinterpret_cast<uint64_t>(launch.function), uint64_t{launch.grid[0]} << 32 | launch.grid[1],
-                             uint64_t{launch.grid[2]} << 32 | launch.shared_bytes, uint64_t{launch.block[0]} << 32 | launch.block[1],
-                             uint64_t{launch.block[2]} << 32 | static_cast<uint32_t>(parameter_bytes)};
+  const uint64_t values[] = {
+      reinterpret_cast<uint64_t>(launch.function), uint64_t{launch.grid[0]} << 32 | launch.grid[1],
+      uint64_t{launch.grid[2]} << 32 | launch.shared_bytes,
+      uint64_t{launch.block[0]} << 32 | launch.block[1],
+      uint64_t{launch.block[2]} << 32 | static_cast<uint32_t>(parameter_bytes)};
   return hash64(values, sizeof values);
 }
 
 }  // namespace
 
-std::span<const std::byte> Coalescer::parameters_of(const HeldLaunch& held, const std::vector<std::byte>& store) const {
+std::span<const std::byte> Coalescer::parameters_of(const HeldLaunch& held,
+                                                    const std::vector<std::byte>& store) const {
   return {store.data() + held.parameters_at, held.parameters_bytes};
 }
 
-CUresult Coalescer::launch(const PlainLaunch& launch, std::span<const std::byte> parameters, uint64_t now) {
+CUresult Coalescer::launch(const PlainLaunch& launch, std::span<const std::byte> parameters,
+                           uint64_t now) {
   const policies::LaunchRuns::Decision decision = runs_.launch(shape_of(launch, parameters.size()));
   if (decision.kind == policies::LaunchRuns::Kind::kPass) {
     const CUresult error = decision.release ? launch_held() : CUDA_SUCCESS;
@@ -56,17 +60,20 @@ void Coalescer::forget() {
 void Coalescer::keep(const PlainLaunch& launch, std::span<const std::byte> parameters) {
   const size_t at = (parameters_.size() + 15) & ~size_t{15};
   parameters_.resize(at + parameters.size());
-  if (!parameters.empty()) std::memcpy(parameters_.data() + at, parameters.data(), parameters.size());
+  if (!parameters.empty())
+    std::memcpy(parameters_.data() + at, parameters.data(), parameters.size());
   held_.push_back({launch, static_cast<uint32_t>(at), static_cast<uint32_t>(parameters.size())});
 }
 
 CUresult Coalescer::launch_now(const PlainLaunch& launch, std::span<const std::byte> parameters) {
   PackedParameters packed(parameters);
-  return driver_.cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1], launch.block[2],
+  return driver_.cuLaunchKernel(launch.function, launch.grid[0], launch.grid[1], launch.grid[2],
+                                launch.block[0], launch.block[1], launch.block[2],
                                 launch.shared_bytes, stream_, nullptr, packed.extra());
 }
 
-// All of them, whatever one answers: natively each is a call of its own. The first error is the one that counts.
+// All of them, whatever one answers: natively each is a call of its own. The first error is the one
+// that counts.
 CUresult Coalescer::launch_held() {
   CUresult first = CUDA_SUCCESS;
   for (const HeldLaunch& held : held_) {
@@ -99,8 +106,9 @@ CUresult Coalescer::replay(uint32_t run) {
   return CUDA_SUCCESS;
 }
 
-// The run's graph that is nearest to what is held, with its parameters written into it; a new one while there is room for it.
-// nullptr: launching one by one costs no more than what would have to be written, or the driver refuses.
+// The run's graph that is nearest to what is held, with its parameters written into it; a new one
+// while there is room for it. nullptr: launching one by one costs no more than what would have to
+// be written, or the driver refuses.
 RunGraph* Coalescer::graph_for(uint32_t run) {
   if (graphs_.size() <= run) graphs_.resize(run + 1);
   Variants& variants = graphs_[run];
@@ -125,12 +133,14 @@ RunGraph* Coalescer::graph_for(uint32_t run) {
   return *best;
 }
 
-// In the place of an older one when there is none (nullptr), and instead of other runs' when the session has too many: both only
-// after some misses, since what is dropped may be wanted next.
+// In the place of an older one when there is none (nullptr), and instead of other runs' when the
+// session has too many: both only after some misses, since what is dropped may be wanted next.
 RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
   const uint64_t bytes = RunGraphs::bytes_of(held_.size(), parameters_.size());
-  if ((place == nullptr || !all_graphs_.has_room(bytes)) && ++variants.misses < kMisses) return nullptr;
-  // An instance takes a turn. A launch does not wait for one: natively it waits for nothing, and the run can go out one by one.
+  if ((place == nullptr || !all_graphs_.has_room(bytes)) && ++variants.misses < kMisses)
+    return nullptr;
+  // An instance takes a turn. A launch does not wait for one: natively it waits for nothing, and
+  // the run can go out one by one.
   RunGraph* made = nullptr;
   later_ = !quietly_if_nobody_waits([&] { made = make_graph_now(variants, place, bytes); });
   return made;
@@ -160,18 +170,21 @@ CUresult Coalescer::build(RunGraph& graph) {
     PackedParameters packed(parameters_of(held, parameters_));
     const CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(held.launch, packed);
     CUgraphNode node = nullptr;
-    error = driver_.cuGraphAddKernelNode_v2(&node, graph.graph, graph.nodes.empty() ? nullptr : &graph.nodes.back(), graph.nodes.empty() ? 0 : 1,
-                                            &params);
+    error = driver_.cuGraphAddKernelNode_v2(&node, graph.graph,
+                                            graph.nodes.empty() ? nullptr : &graph.nodes.back(),
+                                            graph.nodes.empty() ? 0 : 1, &params);
     graph.nodes.push_back(node);
   }
-  if (error == CUDA_SUCCESS) error = driver_.cuGraphInstantiateWithFlags(&graph.exec, graph.graph, 0);
+  if (error == CUDA_SUCCESS)
+    error = driver_.cuGraphInstantiateWithFlags(&graph.exec, graph.graph, 0);
   if (error != CUDA_SUCCESS) return error;
   graph.launches = held_;
   graph.parameters = parameters_;
   return CUDA_SUCCESS;
 }
 
-// How many launches' parameters differ; no less than all when the graph is of other kernels. A shape is a hash: here it is made sure.
+// How many launches' parameters differ; no less than all when the graph is of other kernels. A
+// shape is a hash: here it is made sure.
 uint32_t Coalescer::difference(const RunGraph& graph) const {
   const auto count = static_cast<uint32_t>(held_.size());
   if (graph.launches.size() != count) return count + 2;
@@ -179,9 +192,13 @@ uint32_t Coalescer::difference(const RunGraph& graph) const {
   for (size_t i = 0; i < count; ++i) {
     const HeldLaunch& now = held_[i];
     const HeldLaunch& then = graph.launches[i];
-    if (!(now.launch == then.launch) || now.parameters_bytes != then.parameters_bytes || now.parameters_at != then.parameters_at) return count + 2;
+    if (!(now.launch == then.launch) || now.parameters_bytes != then.parameters_bytes ||
+        now.parameters_at != then.parameters_at)
+      return count + 2;
     const std::span<const std::byte> bytes = parameters_of(now, parameters_);
-    changed += !bytes.empty() && std::memcmp(bytes.data(), parameters_of(then, graph.parameters).data(), bytes.size()) != 0;
+    changed +=
+        !bytes.empty() &&
+        std::memcmp(bytes.data(), parameters_of(then, graph.parameters).data(), bytes.size()) != 0;
   }
   return changed;
 }
@@ -191,10 +208,14 @@ bool Coalescer::update(RunGraph& graph) {
   for (size_t i = 0; i < held_.size(); ++i) {
     const HeldLaunch& now = held_[i];
     const std::span<const std::byte> bytes = parameters_of(now, parameters_);
-    if (bytes.empty() || std::memcmp(bytes.data(), parameters_of(now, graph.parameters).data(), bytes.size()) == 0) continue;
+    if (bytes.empty() ||
+        std::memcmp(bytes.data(), parameters_of(now, graph.parameters).data(), bytes.size()) == 0)
+      continue;
     PackedParameters packed(bytes);
     const CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(now.launch, packed);
-    if (driver_.cuGraphExecKernelNodeSetParams_v2(graph.exec, graph.nodes[i], &params) != CUDA_SUCCESS) return false;
+    if (driver_.cuGraphExecKernelNodeSetParams_v2(graph.exec, graph.nodes[i], &params) !=
+        CUDA_SUCCESS)
+      return false;
     std::memcpy(graph.parameters.data() + now.parameters_at, bytes.data(), bytes.size());
   }
   return true;

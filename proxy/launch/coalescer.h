@@ -1,15 +1,16 @@
-// Launch coalescing on one stream: runs of launches that repeat go to the driver as one graph (policies/launch_runs.h decides
-// which).
+// Launch coalescing on one stream: runs of launches that repeat go to the driver as one graph
+// (policies/launch_runs.h decides which).
 //
-// Invisible to the client: same kernels, same parameters, same order on the same stream. Whatever is held is launched, one
-// by one, before anything else happens to the stream (Session::stream_op) or to what spans streams (Session::execute), and when
-// nothing comes for the session's patience. A graph is made the first time a proven run is whole and kept; before each replay
-// the parameters that differ are written into it. Programs that use two sets of buffers in turn get two graphs per run. All of a session's
-// graphs are bounded together (run_graphs.h).
-// Kernels with launch attributes, capturing streams and streams with a priority or attributes are left alone.
+// Invisible to the client: same kernels, same parameters, same order on the same stream. Whatever
+// is held is launched, one by one, before anything else happens to the stream (Session::stream_op)
+// or to what spans streams (Session::execute), and when nothing comes for the session's patience. A
+// graph is made the first time a proven run is whole and kept; before each replay the parameters
+// that differ are written into it. Programs that use two sets of buffers in turn get two graphs per
+// run. All of a session's graphs are bounded together (run_graphs.h). Kernels with launch
+// attributes, capturing streams and streams with a priority or attributes are left alone.
 //
-// Session thread only, in the stream's context. Errors are the driver's; they belong to launches whose calls have returned
-// long before.
+// Session thread only, in the stream's context. Errors are the driver's; they belong to launches
+// whose calls have returned long before.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +21,9 @@
 
 #include "base/cuda_api.h"
 #include "policies/launch_runs.h"
+#include "proxy/common/stats.h"
 #include "proxy/launch/plain_launch.h"
 #include "proxy/launch/run_graphs.h"
-#include "proxy/common/stats.h"
 
 namespace tube::proxy {
 
@@ -32,13 +33,18 @@ class Coalescer {
  public:
   // Driver, graphs and counters outlive it; `stream` is launched into while something is held.
   Coalescer(const Driver& driver, RunGraphs& graphs, CUstream stream, Stats& stats)
-      : driver_(driver), all_graphs_(graphs), stream_(stream), runs_(policies::LaunchRuns::Options{}), stats_(stats) {}
+      : driver_(driver),
+        all_graphs_(graphs),
+        stream_(stream),
+        runs_(policies::LaunchRuns::Options{}),
+        stats_(stats) {}
   ~Coalescer() { forget(); }
   Coalescer(const Coalescer&) = delete;
   Coalescer& operator=(const Coalescer&) = delete;
 
   bool holding() const { return !held_.empty(); }
-  // Takes or makes the launch. `parameters` are packed and copied. `now` counts the session's records.
+  // Takes or makes the launch. `parameters` are packed and copied. `now` counts the session's
+  // records.
   CUresult launch(const PlainLaunch& launch, std::span<const std::byte> parameters, uint64_t now);
   // Nothing came in time: makes the held launches.
   CUresult give_up();
@@ -52,11 +58,13 @@ class Coalescer {
  private:
   static constexpr uint32_t kVariants = 2;
   static constexpr uint32_t kMisses = 4;
-  static constexpr size_t kKeptBytes = 64u << 10;  // of parameters: what a stream that holds nothing keeps room for
+  static constexpr size_t kKeptBytes =
+      64u << 10;  // of parameters: what a stream that holds nothing keeps room for
   struct Variants {
     RunGraph* graphs[kVariants] = {};
     uint32_t oldest = 0;
-    uint32_t misses = 0;  // since the last graph that fitted: after some the oldest one is out of date
+    uint32_t misses =
+        0;  // since the last graph that fitted: after some the oldest one is out of date
   };
 
   CUresult launch_now(const PlainLaunch& launch, std::span<const std::byte> parameters);
@@ -71,7 +79,8 @@ class Coalescer {
   void drop(Variants& variants);
   void keep(const PlainLaunch& launch, std::span<const std::byte> parameters);
   void held_are_out();
-  std::span<const std::byte> parameters_of(const HeldLaunch& held, const std::vector<std::byte>& store) const;
+  std::span<const std::byte> parameters_of(const HeldLaunch& held,
+                                           const std::vector<std::byte>& store) const;
 
   const Driver& driver_;
   RunGraphs& all_graphs_;

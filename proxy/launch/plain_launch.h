@@ -1,5 +1,5 @@
-// One kernel launch in the form the driver takes it, for a launch, for a kernel node of a graph, and for a held launch that
-// becomes one (coalescer.h). Plain values; any thread.
+// One kernel launch in the form the driver takes it, for a launch, for a kernel node of a graph,
+// and for a held launch that becomes one (coalescer.h). Plain values; any thread.
 #pragma once
 
 #include <cstddef>
@@ -20,13 +20,14 @@ struct PlainLaunch {
   bool operator==(const PlainLaunch&) const = default;
 };
 
-// Packed parameters as `extra`. Points into itself and into the bytes it was made of: keep both until the driver has returned.
+// Packed parameters as `extra`. Points into itself and into the bytes it was made of: keep both
+// until the driver has returned.
 class PackedParameters {
  public:
   explicit PackedParameters(std::span<const std::byte> parameters)
       : bytes_(parameters.size()),
-        extra_{CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes_, CU_LAUNCH_PARAM_END} {
-  }
+        extra_{CU_LAUNCH_PARAM_BUFFER_POINTER, const_cast<std::byte*>(parameters.data()),
+               CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes_, CU_LAUNCH_PARAM_END} {}
   PackedParameters(const PackedParameters&) = delete;
   PackedParameters& operator=(const PackedParameters&) = delete;
 
@@ -54,7 +55,8 @@ inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const PlainLaunch& launch) {
   node.sharedMemBytes = launch.shared_bytes;
   return node;
 }
-inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const PlainLaunch& launch, PackedParameters& parameters) {
+inline CUDA_KERNEL_NODE_PARAMS_v2 kernel_node(const PlainLaunch& launch,
+                                              PackedParameters& parameters) {
   CUDA_KERNEL_NODE_PARAMS_v2 node = kernel_node(launch);
   node.extra = parameters.extra();
   return node;

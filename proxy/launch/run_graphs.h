@@ -1,8 +1,11 @@
-// The graphs that a client's repeated runs of launches became (coalescer.h): all of one session, bounded together.
+// The graphs that a client's repeated runs of launches became (coalescer.h): all of one session,
+// bounded together.
 //
-// A client may have thousands of streams, each with its own coalescer and up to a hundred graphs there; a graph holds a copy of all its
-// launches' parameters here, and nodes in the driver and on the GPU. When a new one would be beyond the limit, the graphs replayed longest
-// ago go: their runs are launched one by one the next time, or become graphs again. Nobody can tell but by the time it takes.
+// A client may have thousands of streams, each with its own coalescer and up to a hundred graphs
+// there; a graph holds a copy of all its launches' parameters here, and nodes in the driver and on
+// the GPU. When a new one would be beyond the limit, the graphs replayed longest ago go: their runs
+// are launched one by one the next time, or become graphs again. Nobody can tell but by the time it
+// takes.
 //
 // Session thread only. Outlives the coalescers, which drop what is theirs.
 #pragma once
@@ -50,12 +53,17 @@ class RunGraphs {
   RunGraphs& operator=(const RunGraphs&) = delete;
 
   // What a graph of these costs, with the driver's copies in graph and instance.
-  static uint64_t bytes_of(size_t launches, size_t parameter_bytes) { return launches * kNodeBytes + 3 * parameter_bytes; }
+  static uint64_t bytes_of(size_t launches, size_t parameter_bytes) {
+    return launches * kNodeBytes + 3 * parameter_bytes;
+  }
 
-  bool has_room(uint64_t bytes) const { return graphs_.size() < limits_.count && bytes_ + bytes <= limits_.bytes; }
+  bool has_room(uint64_t bytes) const {
+    return graphs_.size() < limits_.count && bytes_ + bytes <= limits_.bytes;
+  }
   // Drops what was replayed longest ago until there is room, or nothing is left.
   void make_room(uint64_t bytes);
-  // Takes over a graph that was just made. `*place` points to it until it is dropped, and is nullptr then.
+  // Takes over a graph that was just made. `*place` points to it until it is dropped, and is
+  // nullptr then.
   void add(RunGraph&& made, RunGraph** place);
   // It is about to be launched.
   void replayed(RunGraph& graph);
@@ -67,7 +75,8 @@ class RunGraphs {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  static constexpr uint64_t kNodeBytes = 1024;  // an estimate: of a node here, in the graph and in its instance
+  static constexpr uint64_t kNodeBytes =
+      1024;  // an estimate: of a node here, in the graph and in its instance
 
   const Driver& driver_;
   const Limits limits_;

@@ -4,11 +4,13 @@
 
 namespace tube::proxy {
 
-AddressSpace::AddressSpace(uint64_t base, uint64_t bytes, uint64_t granularity) : base_(base), granularity_(granularity) {
+AddressSpace::AddressSpace(uint64_t base, uint64_t bytes, uint64_t granularity)
+    : base_(base), granularity_(granularity) {
   free_.emplace(base, bytes);
 }
 
-void AddressSpace::take(std::map<uint64_t, uint64_t>::iterator piece, uint64_t address, uint64_t bytes) {
+void AddressSpace::take(std::map<uint64_t, uint64_t>::iterator piece, uint64_t address,
+                        uint64_t bytes) {
   const uint64_t start = piece->first;
   const uint64_t end = start + piece->second;
   free_.erase(piece);
@@ -48,7 +50,8 @@ void AddressSpace::free(uint64_t address, uint64_t bytes) {
   used_ -= bytes;
   auto [piece, inserted] = free_.emplace(address, bytes);
   if (!inserted) return;
-  if (auto next = std::next(piece); next != free_.end() && piece->first + piece->second == next->first) {
+  if (auto next = std::next(piece);
+      next != free_.end() && piece->first + piece->second == next->first) {
     piece->second += next->second;
     free_.erase(next);
   }

@@ -1,11 +1,13 @@
-// One proxy's memory in another proxy of the same user: the owner's server hands out the POSIX fd of a block.
+// One proxy's memory in another proxy of the same user: the owner's server hands out the POSIX fd
+// of a block.
 //
-// Each proxy listens on a socket of the abstract namespace that is named by its id, which is in every handle it makes
-// (memory_shares.h). So a handle leads to its owner wherever the two proxies have their runtime folders. Both sides ask the
-// kernel who the other is and talk to their own user only; the token in the handle decides what is given.
+// Each proxy listens on a socket of the abstract namespace that is named by its id, which is in
+// every handle it makes (memory_shares.h). So a handle leads to its owner wherever the two proxies
+// have their runtime folders. Both sides ask the kernel who the other is and talk to their own user
+// only; the token in the handle decides what is given.
 //
-// A connection is about one allocation and stays open as long as it is mapped on the other side: its end, also by death,
-// is the close.
+// A connection is about one allocation and stays open as long as it is mapped on the other side:
+// its end, also by death, is the close.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,8 @@ struct BrokeredMemory {
   unsigned char uuid[16] = {};
 };
 
-// Session thread. Waits for the owner's answer, at most limits::kBrokerMs. The error is for the log.
+// Session thread. Waits for the owner's answer, at most limits::kBrokerMs. The error is for the
+// log.
 Result<BrokeredMemory> ask_broker(const MemoryHandle& untrusted_handle);
 
 // Server: the socket on which other proxies ask this one. Non-blocking.

@@ -13,8 +13,8 @@ namespace {
 constexpr uint32_t kRanges = 1u << 16;
 constexpr uint64_t kPage = 4096;
 
-// `end` 0: free. Written end last, read end first, so that the handler never pairs one range's begin with another's end
-// to anything wider than both (a freed entry reads as empty).
+// `end` 0: free. Written end last, read end first, so that the handler never pairs one range's
+// begin with another's end to anything wider than both (a freed entry reads as empty).
 struct Entry {
   std::atomic<uint64_t> begin{0};
   std::atomic<uint64_t> end{0};
@@ -36,8 +36,8 @@ bool guarded(uint64_t address) {
 // Async-signal-safe: loads and one system call.
 void on_bus_error(int signal_number, siginfo_t* info, void*) {
   const uint64_t page = reinterpret_cast<uint64_t>(info->si_addr) & ~(kPage - 1);
-  if (guarded(page) &&
-      mmap(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
+  if (guarded(page) && mmap(reinterpret_cast<void*>(page), kPage, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) {
     return;
   }
   signal(signal_number, SIG_DFL);  // the access is repeated and ends the process
@@ -71,7 +71,9 @@ void remove(uint64_t begin) {
   std::lock_guard lock(g_mutex);
   const uint32_t used = g_used.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < used; ++i) {
-    if (g_entries[i].end.load(std::memory_order_relaxed) == 0 || g_entries[i].begin.load(std::memory_order_relaxed) != begin) continue;
+    if (g_entries[i].end.load(std::memory_order_relaxed) == 0 ||
+        g_entries[i].begin.load(std::memory_order_relaxed) != begin)
+      continue;
     g_entries[i].end.store(0, std::memory_order_release);
     return;
   }

@@ -10,7 +10,8 @@ constexpr uint64_t kLargestInSlab = 1u << 20;
 constexpr uint64_t kAlignment = 512;
 }  // namespace
 
-uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_base, CUresult* error) {
+uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_base,
+                                     CUresult* error) {
   for (auto& [base, slab] : slabs_) {
     if (slab.block.device != device) continue;
     if (uint64_t address = slab.space.allocate(bytes); address != 0) {
@@ -28,10 +29,12 @@ uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_
   return slab.space.allocate(bytes);
 }
 
-CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted_bytes, CUdeviceptr* address) {
+CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted_bytes,
+                                CUdeviceptr* address) {
   if (untrusted_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   collect_lingering();
-  if (count() >= limits::kAllocations || untrusted_bytes > limits::kDeviceBytes - bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (count() >= limits::kAllocations || untrusted_bytes > limits::kDeviceBytes - bytes())
+    return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.bytes = untrusted_bytes;
   range.device = device;
@@ -59,7 +62,8 @@ void DeviceMemory::leave_slab(const Range& range) {
   it->second.space.free(range.base, range.bytes);
   if (!it->second.space.empty()) return;
   for (const auto& [base, other] : slabs_) {
-    if (base == it->first || other.block.device != it->second.block.device || !other.space.empty()) continue;
+    if (base == it->first || other.block.device != it->second.block.device || !other.space.empty())
+      continue;
     map_.release(it->second.block);
     slabs_.erase(it);
     return;
@@ -119,7 +123,8 @@ void DeviceMemory::collect_lingering() {
 const Block* DeviceMemory::block_of(CUdeviceptr address) {
   const Range* range = ranges_.at(address);
   if (range == nullptr || range->kind != RangeKind::kDevice) return nullptr;
-  if (auto slab = slabs_.find(range->owner); range->owner != 0 && slab != slabs_.end()) return &slab->second.block;
+  if (auto slab = slabs_.find(range->owner); range->owner != 0 && slab != slabs_.end())
+    return &slab->second.block;
   auto block = blocks_.find(address);
   return block == blocks_.end() ? nullptr : &block->second;
 }
@@ -146,7 +151,8 @@ void DeviceMemory::free_all(uint32_t context) {
   if (context == kAllContexts) lingering_.clear();  // as ranges they are still there
   std::vector<uint64_t> bases;
   for (const auto& [base, range] : ranges_.all()) {
-    const bool device = range.kind == RangeKind::kDevice || (range.kind == RangeKind::kRetired && context == kAllContexts);
+    const bool device = range.kind == RangeKind::kDevice ||
+                        (range.kind == RangeKind::kRetired && context == kAllContexts);
     if (device && (context == kAllContexts || range.context == context)) bases.push_back(base);
   }
   for (uint64_t base : bases) {

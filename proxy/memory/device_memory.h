@@ -1,10 +1,11 @@
 // One client's device memory: what cuMemAlloc and its relatives give it.
 //
-// A request of up to 1 MiB takes its place in one of the client's 2 MiB slabs (512-byte aligned, as the driver does), a
-// larger one gets a block of its own. Each allocation is a Range of the client, with exactly the bytes it asked for, so
-// that a copy past its end is refused as natively. A slab goes back when its last piece does, except one per GPU, which
-// waits for the next small request. What other processes have open (memory_shares.h) outlives its free: a block of its own
-// passes to them, a piece of a slab keeps its place until they closed it. Session thread only.
+// A request of up to 1 MiB takes its place in one of the client's 2 MiB slabs (512-byte aligned, as
+// the driver does), a larger one gets a block of its own. Each allocation is a Range of the client,
+// with exactly the bytes it asked for, so that a copy past its end is refused as natively. A slab
+// goes back when its last piece does, except one per GPU, which waits for the next small request.
+// What other processes have open (memory_shares.h) outlives its free: a block of its own passes to
+// them, a piece of a slab keeps its place until they closed it. Session thread only.
 #pragma once
 
 #include <atomic>
@@ -21,19 +22,24 @@ namespace tube::proxy {
 
 class DeviceMemory {
  public:
-  DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session) : map_(map), ranges_(ranges), session_(session) {}
+  DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session)
+      : map_(map), ranges_(ranges), session_(session) {}
 
   void set_window(uint32_t window) { window_ = window; }
   CUresult allocate(int device, uint32_t context, uint64_t untrusted_bytes, CUdeviceptr* address);
-  // CUDA_ERROR_INVALID_VALUE when it is not the start of an allocation of this client. The GPU must be done with it.
-  CUresult free(CUdeviceptr untrusted_address) { return free(untrusted_address, RangeKind::kDevice); }
+  // CUDA_ERROR_INVALID_VALUE when it is not the start of an allocation of this client. The GPU must
+  // be done with it.
+  CUresult free(CUdeviceptr untrusted_address) {
+    return free(untrusted_address, RangeKind::kDevice);
+  }
   // In stream order: no target any more, and freed by free_retired when the GPU is there.
   CUresult retire(CUdeviceptr untrusted_address);
   CUresult free_retired(CUdeviceptr address) { return free(address, RangeKind::kRetired); }
   // Everything that belongs to `context`, or everything at all (kAllContexts).
   static constexpr uint32_t kAllContexts = 0xffffffffu;
   void free_all(uint32_t context);
-  // Where the driver memory behind an allocation of this client is mapped. nullptr: `address` is no allocation's start.
+  // Where the driver memory behind an allocation of this client is mapped. nullptr: `address` is no
+  // allocation's start.
   const Block* block_of(CUdeviceptr address);
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }

@@ -10,10 +10,10 @@
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/memory/bus_guard.h"
 #include "proxy/common/client_limits.h"
-#include "proxy/memory/device_memory.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/bus_guard.h"
+#include "proxy/memory/device_memory.h"
 #include "sharedmem/window_reservation.h"
 #include "sharedmem/windows.h"
 
@@ -29,12 +29,14 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
 // No window of the protocol, taken or not: those addresses have another meaning.
 bool mappable(uint64_t first, uint64_t last) {
-  constexpr uint64_t kWindowsEnd = windows::device_base(windows::kCandidates - 1) + windows::kWindowBytes;
+  constexpr uint64_t kWindowsEnd =
+      windows::device_base(windows::kCandidates - 1) + windows::kWindowBytes;
   if (first < kLowest || last > kHighest || first >= last) return false;
   return last <= windows::device_base(0) || first >= kWindowsEnd;
 }
 
-// An ordinary file of a file system that answers page faults by itself: one behind another process could hold the driver up for ever.
+// An ordinary file of a file system that answers page faults by itself: one behind another process
+// could hold the driver up for ever.
 bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
   struct stat s;
   struct statfs fs;
@@ -48,15 +50,16 @@ bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags, const std::vector<Segment>& segments) {
+CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags,
+                            const std::vector<Segment>& segments) {
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
   uint64_t at = first;
   CUresult error = CUDA_SUCCESS;
   for (const Segment& segment : segments) {
     const wire::HostSegment& s = segment.untrusted;
     if (s.address < first || s.address >= last) continue;
-    void* mapped = mmap(pointer(s.address), s.bytes, read_only ? PROT_READ : PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, segment.fd,
-                        static_cast<off_t>(s.offset));
+    void* mapped = mmap(pointer(s.address), s.bytes, read_only ? PROT_READ : PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_FIXED_NOREPLACE, segment.fd, static_cast<off_t>(s.offset));
     if (mapped == pointer(s.address)) {
       at = s.address + s.bytes;
       continue;
@@ -65,12 +68,16 @@ CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags, const
     const bool taken = mapped != MAP_FAILED || errno == EEXIST;
     error = taken || errno == ENOMEM ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
     log_warn("host memory at 0x%lx cannot be registered: %s", s.address,
-             taken ? ("its address is taken here: " + shared::mapping_in_the_way(s.address, s.bytes)).c_str() : std::strerror(errno));
+             taken
+                 ? ("its address is taken here: " + shared::mapping_in_the_way(s.address, s.bytes))
+                       .c_str()
+                 : std::strerror(errno));
     break;
   }
   if (error == CUDA_SUCCESS && !bus_guard::add(first, last)) error = CUDA_ERROR_OUT_OF_MEMORY;
   if (error == CUDA_SUCCESS) {
-    const unsigned int ours = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0);
+    const unsigned int ours = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                              (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0);
     error = driver_.cuMemHostRegister_v2(pointer(first), last - first, ours);
     if (error == CUDA_SUCCESS) return error;
     bus_guard::remove(first);
@@ -81,25 +88,18 @@ CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags, const
 
 void HostPages::unmap_run(uint64_t first, uint64_t bytes) {
   if (CUresult error = driver_.cuMemHostUnregister(pointer(first)); error != CUDA_SUCCESS) {
-    log_warn("host memory at 0x%lx stays registered: %s", first, result_text(driver_, error).c_str());
+    log_warn("host memory at 0x%lx stays registered: %s", first,
+             result_text(driver_, error).c_str());
     return;  // the driver may still use the pages
   }
   munmap(pointer(first), bytes);
   bus_guard::remove(first);
 }
 
-CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untrusted_bytes, uint32_t flags, const std::vector<Segment>& segments) {
-  const uint64_t end = untrusted_base + untrusted_bytes;
-  if (untrusted_bytes == 0 || end < untrusted_base || end > kHighest) return CUDA_ERROR_INVALID_VALUE;
-  const uint64_t first = untrusted_base & ~(kPage - 1), last = (end + kPage - 1) & ~(kPage - 1);
-  if (!mappable(first, last)) return CUDA_ERROR_INVALID_VALUE;
-  if (count_ >= limits::kRegistrations || untrusted_bytes > limits::kRegisteredBytes - bytes()) return CUDA_ERROR_OUT_OF_MEMORY;
-  // Known runs and the segments must take turns without a gap.
-  struct Gap {
-    uint64_t first, last;
-  };
-  std::vector<Gap> gaps;
-  std::vector<uint64_t> known;
+// What a registration adds to the runs: known runs and the segments must follow each other without
+// a gap.
+bool HostPages::divide(uint64_t first, uint64_t last, const std::vector<Segment>& segments,
+                       std::vector<Gap>& gaps, std::vector<uint64_t>& known) const {
   auto run = runs_.upper_bound(first);
   if (run != runs_.begin() && std::prev(run)->first + std::prev(run)->second.bytes > first) --run;
   size_t next = 0;
@@ -110,17 +110,32 @@ CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untr
       ++run;
       continue;
     }
-    if (next == segments.size()) return CUDA_ERROR_INVALID_VALUE;
+    if (next == segments.size()) return false;
     const wire::HostSegment& s = segments[next].untrusted;
     const uint64_t room = (run != runs_.end() && run->first < last ? run->first : last) - at;
-    if (s.address != at || s.bytes == 0 || s.bytes % kPage != 0 || s.bytes > room) return CUDA_ERROR_INVALID_VALUE;
-    if (!usable_file(segments[next].fd, s.offset, s.bytes)) return CUDA_ERROR_INVALID_VALUE;
+    if (s.address != at || s.bytes == 0 || s.bytes % kPage != 0 || s.bytes > room)
+      return false;
+    if (!usable_file(segments[next].fd, s.offset, s.bytes)) return false;
     if (!gaps.empty() && gaps.back().last == at) gaps.back().last = at + s.bytes;
     else gaps.push_back({at, at + s.bytes});
     at += s.bytes;
     ++next;
   }
-  if (next != segments.size()) return CUDA_ERROR_INVALID_VALUE;
+  return next == segments.size();
+}
+
+CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untrusted_bytes,
+                        uint32_t flags, const std::vector<Segment>& segments) {
+  const uint64_t end = untrusted_base + untrusted_bytes;
+  if (untrusted_bytes == 0 || end < untrusted_base || end > kHighest)
+    return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t first = untrusted_base & ~(kPage - 1), last = (end + kPage - 1) & ~(kPage - 1);
+  if (!mappable(first, last)) return CUDA_ERROR_INVALID_VALUE;
+  if (count_ >= limits::kRegistrations || untrusted_bytes > limits::kRegisteredBytes - bytes())
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  std::vector<Gap> gaps;
+  std::vector<uint64_t> known;
+  if (!divide(first, last, segments, gaps, known)) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   range.base = untrusted_base;
   range.bytes = untrusted_bytes;
@@ -148,13 +163,15 @@ CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untr
 
 CUresult HostPages::remove(uint64_t untrusted_base) {
   const Range* found = ranges_.at(untrusted_base);
-  if (found == nullptr || found->kind != RangeKind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (found == nullptr || found->kind != RangeKind::kRegistered)
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   const Range range = *found;
   ranges_.erase(range.base);
   bytes_.fetch_sub(range.bytes, std::memory_order_relaxed);
   --count_;
   auto run = runs_.upper_bound(range.base);
-  if (run != runs_.begin() && std::prev(run)->first + std::prev(run)->second.bytes > range.base) --run;
+  if (run != runs_.begin() && std::prev(run)->first + std::prev(run)->second.bytes > range.base)
+    --run;
   while (run != runs_.end() && run->first < range.base + range.bytes) {
     if (--run->second.registrations != 0) {
       ++run;
@@ -169,7 +186,9 @@ CUresult HostPages::remove(uint64_t untrusted_base) {
 void HostPages::free_all(uint32_t context) {
   std::vector<uint64_t> bases;
   for (const auto& [base, range] : ranges_.all()) {
-    if (range.kind == RangeKind::kRegistered && (context == DeviceMemory::kAllContexts || range.context == context)) bases.push_back(base);
+    if (range.kind == RangeKind::kRegistered &&
+        (context == DeviceMemory::kAllContexts || range.context == context))
+      bases.push_back(base);
   }
   for (uint64_t base : bases) (void)remove(base);
 }

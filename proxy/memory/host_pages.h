@@ -1,10 +1,12 @@
-// One client's registered host memory: files of the client, mapped at the client's own addresses and registered with the driver.
+// One client's registered host memory: files of the client, mapped at the client's own addresses
+// and registered with the driver.
 //
-// A registration is a range of bytes; its pages are mapped and registered once, however many registrations touch them (runs of pages
-// have a count). The client names the files and says which pages they are; nothing of it is believed: addresses are mapped only where
-// nothing else is, files must be ordinary ones long enough, and a file cut short later is caught (bus_guard.h). An address that is
-// taken in this process, by a library or by another client's registration, is refused with CUDA_ERROR_OUT_OF_MEMORY and one
-// line. Session thread only; bytes() from any.
+// A registration is a range of bytes; its pages are mapped and registered once, however many
+// registrations touch them (runs of pages have a count). The client names the files and says which
+// pages they are; nothing of it is believed: addresses are mapped only where nothing else is, files
+// must be ordinary ones long enough, and a file cut short later is caught (bus_guard.h). An address
+// that is taken in this process, by a library or by another client's registration, is refused with
+// CUDA_ERROR_OUT_OF_MEMORY and one line. Session thread only; bytes() from any.
 #pragma once
 
 #include <atomic>
@@ -35,8 +37,10 @@ class HostPages {
   HostPages& operator=(const HostPages&) = delete;
 
   // `segments` are exactly the pages of the range that are not mapped yet, in order.
-  CUresult add(uint32_t context, uint64_t untrusted_base, uint64_t untrusted_bytes, uint32_t flags, const std::vector<Segment>& segments);
-  // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED when no registration begins there. The GPU must be done with it.
+  CUresult add(uint32_t context, uint64_t untrusted_base, uint64_t untrusted_bytes, uint32_t flags,
+               const std::vector<Segment>& segments);
+  // CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED when no registration begins there. The GPU must be done
+  // with it.
   CUresult remove(uint64_t untrusted_base);
   void free_all(uint32_t context);
   void close();
@@ -50,7 +54,13 @@ class HostPages {
     uint64_t bytes = 0;
     uint32_t registrations = 0;
   };
-  CUresult map_run(uint64_t first, uint64_t last, uint32_t flags, const std::vector<Segment>& segments);
+  struct Gap {
+    uint64_t first, last;
+  };
+  bool divide(uint64_t first, uint64_t last, const std::vector<Segment>& segments,
+              std::vector<Gap>& gaps, std::vector<uint64_t>& known) const;
+  CUresult map_run(uint64_t first, uint64_t last, uint32_t flags,
+                   const std::vector<Segment>& segments);
   void unmap_run(uint64_t first, uint64_t bytes);
 
   const Driver& driver_;

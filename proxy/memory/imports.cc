@@ -5,10 +5,10 @@
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/memory/broker.h"
 #include "proxy/common/client_limits.h"
-#include "proxy/memory/device_memory.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/broker.h"
+#include "proxy/memory/device_memory.h"
 
 namespace tube::proxy {
 
@@ -22,15 +22,18 @@ bool Imports::reaches(uint32_t gpu, int device) const {
 
 CUresult Imports::open_here(const MemoryHandle& handle, Import* import) {
   SharedMemory memory;
-  if (CUresult error = map_.shares().open(handle.token, session_, &memory); error != CUDA_SUCCESS) return error;
+  if (CUresult error = map_.shares().open(handle.token, session_, &memory); error != CUDA_SUCCESS)
+    return error;
   import->token = handle.token;
   import->opened = Opened{memory.base, memory.bytes, memory.block.device};
   if (memory.block.window == window_) return CUDA_SUCCESS;
   import->source = Source::kSecondMapping;
   CUmemGenericAllocationHandle again = 0;
-  CUresult error = driver_.cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(memory.block.address));
+  CUresult error =
+      driver_.cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(memory.block.address));
   if (error == CUDA_SUCCESS) {
-    error = map_.place(window_, session_, memory.block.device, again, memory.block.bytes, &import->block);
+    error = map_.place(window_, session_, memory.block.device, again, memory.block.bytes,
+                       &import->block);
     if (error != CUDA_SUCCESS) driver_.cuMemRelease(again);
   }
   if (error != CUDA_SUCCESS) {
@@ -50,12 +53,14 @@ CUresult Imports::open_there(const MemoryHandle& handle, Import* import) {
   }
   int device = -1;
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
-    if (std::memcmp(&gpus_[gpu].uuid, answer->uuid, sizeof(answer->uuid)) == 0) device = static_cast<int>(gpu);
+    if (std::memcmp(&gpus_[gpu].uuid, answer->uuid, sizeof(answer->uuid)) == 0)
+      device = static_cast<int>(gpu);
   }
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
   CUmemGenericAllocationHandle raw = 0;
-  CUresult error = driver_.cuMemImportFromShareableHandle(&raw, reinterpret_cast<void*>(static_cast<intptr_t>(answer->fd.get())),
-                                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  CUresult error = driver_.cuMemImportFromShareableHandle(
+      &raw, reinterpret_cast<void*>(static_cast<intptr_t>(answer->fd.get())),
+      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
   if (error != CUDA_SUCCESS) return error;
   error = map_.place(window_, session_, device, raw, answer->block_bytes, &import->block);
   if (error != CUDA_SUCCESS) {
@@ -79,13 +84,15 @@ CUresult Imports::open_with_driver(uint32_t flags, Import* import) {
   size_t bytes = 0;
   int device = 0;
   error = driver_.cuMemGetAddressRange_v2(&base, &bytes, address);
-  if (error == CUDA_SUCCESS) error = driver_.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
+  if (error == CUDA_SUCCESS)
+    error = driver_.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address);
   import->opened = Opened{address, bytes - (address - base), device};
   if (error != CUDA_SUCCESS) driver_.cuIpcCloseMemHandle(address);
   return error;
 }
 
-CUresult Imports::open(const CUipcMemHandle& untrusted_handle, uint32_t flags, uint32_t context, uint32_t gpu, Opened* opened) {
+CUresult Imports::open(const CUipcMemHandle& untrusted_handle, uint32_t flags, uint32_t context,
+                       uint32_t gpu, Opened* opened) {
   Import import;
   static_assert(sizeof(import.handle) == sizeof(untrusted_handle));
   std::memcpy(import.handle.data(), &untrusted_handle, sizeof(untrusted_handle));
@@ -104,7 +111,8 @@ CUresult Imports::open(const CUipcMemHandle& untrusted_handle, uint32_t flags, u
   if (handle.magic != kMemoryHandleMagic) {
     error = open_with_driver(flags, &import);
   } else {
-    error = handle.proxy == map_.shares().proxy_id() ? open_here(handle, &import) : open_there(handle, &import);
+    error = handle.proxy == map_.shares().proxy_id() ? open_here(handle, &import)
+                                                     : open_there(handle, &import);
   }
   if (error != CUDA_SUCCESS) return error;
   Range range;

@@ -1,13 +1,15 @@
-// Memory of other processes that one client has open (cuIpcOpenMemHandle): where it is, how often it was opened, and what
-// keeps it alive.
+// Memory of other processes that one client has open (cuIpcOpenMemHandle): where it is, how often
+// it was opened, and what keeps it alive.
 //
 //   owner in this proxy, same window    the owner's own address; nothing is mapped
 //   owner in this proxy, other window   the owner's block mapped a second time
-//   owner in another proxy              its block by POSIX fd through the broker (broker.h), mapped here
-//   a program without Tube              the driver's cuIpcOpenMemHandle; the address lies outside the windows
+//   owner in another proxy              its block by POSIX fd through the broker (broker.h), mapped
+//   here a program without Tube              the driver's cuIpcOpenMemHandle; the address lies
+//   outside the windows
 //
-// The range belongs to the client as long as it is open, so copies and pointer checks know it. Session thread only;
-// opening memory of another proxy waits for that proxy's answer, at most limits::kBrokerMs.
+// The range belongs to the client as long as it is open, so copies and pointer checks know it.
+// Session thread only; opening memory of another proxy waits for that proxy's answer, at most
+// limits::kBrokerMs.
 #pragma once
 
 #include <array>
@@ -37,8 +39,10 @@ class Imports {
   void set_window(uint32_t window) { window_ = window; }
 
   // For a context on `gpu`, which is current. The same handle again only counts.
-  CUresult open(const CUipcMemHandle& untrusted_handle, uint32_t flags, uint32_t context, uint32_t gpu, Opened* opened);
-  // `left`: how many opens remain. CUDA_ERROR_INVALID_VALUE when nothing that was opened starts there. The GPU must be done.
+  CUresult open(const CUipcMemHandle& untrusted_handle, uint32_t flags, uint32_t context,
+                uint32_t gpu, Opened* opened);
+  // `left`: how many opens remain. CUDA_ERROR_INVALID_VALUE when nothing that was opened starts
+  // there. The GPU must be done.
   CUresult close(uint64_t untrusted_address, uint32_t* left);
   // Everything opened in `context`, or everything (DeviceMemory::kAllContexts).
   void close_all(uint32_t context);

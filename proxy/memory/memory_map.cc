@@ -11,7 +11,8 @@ namespace tube::proxy {
 
 MemoryMap::~MemoryMap() {
   for (uint32_t candidate = 0; candidate < windows::kCandidates; ++candidate) {
-    if (windows_[candidate].ours) driver_.cuMemAddressFree(windows::device_base(candidate), windows::kDeviceBytes);
+    if (windows_[candidate].ours)
+      driver_.cuMemAddressFree(windows::device_base(candidate), windows::kDeviceBytes);
   }
 }
 
@@ -29,15 +30,18 @@ bool MemoryMap::take_window(uint32_t candidate) {
   if (error != CUDA_SUCCESS) {
     window.refused = true;
     const std::string in_the_way = shared::mapping_in_the_way(base, windows::kDeviceBytes);
-    log_warn("address window %u (0x%lx) is not free here (%s): %s", candidate, base, result_text(driver_, error).c_str(),
+    log_warn("address window %u (0x%lx) is not free here (%s): %s", candidate, base,
+             result_text(driver_, error).c_str(),
              in_the_way.empty() ? "the driver put it elsewhere" : in_the_way.c_str());
     return false;
   }
-  Result<Mapping> pinned = Mapping::reserve_at(base + windows::kDeviceBytes, windows::kWindowBytes - windows::kDeviceBytes);
+  Result<Mapping> pinned = Mapping::reserve_at(base + windows::kDeviceBytes,
+                                               windows::kWindowBytes - windows::kDeviceBytes);
   if (!pinned.ok()) {
     driver_.cuMemAddressFree(base, windows::kDeviceBytes);
     window.refused = true;
-    log_warn("address window %u: no room for pinned memory: %s", candidate, pinned.error().message.c_str());
+    log_warn("address window %u: no room for pinned memory: %s", candidate,
+             pinned.error().message.c_str());
     return false;
   }
   window.pinned_half = pinned.take();
@@ -55,8 +59,10 @@ CUresult MemoryMap::map_block(const Block& block) {
   return error;
 }
 
-CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint64_t bytes, Block* block) {
-  if (bytes == 0 || bytes > windows::kDeviceBytes) return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                             Block* block) {
+  if (bytes == 0 || bytes > windows::kDeviceBytes)
+    return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t granularity = gpus_[static_cast<uint32_t>(device)].granularity;
   bytes = (bytes + granularity - 1) / granularity * granularity;
   CUmemAllocationProp prop{};
@@ -65,13 +71,15 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
   prop.location.id = gpus_[static_cast<uint32_t>(device)].device;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   CUmemGenericAllocationHandle handle = 0;
-  if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, 0); error != CUDA_SUCCESS) return error;
+  if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, 0); error != CUDA_SUCCESS)
+    return error;
   CUresult error = place(window, session, device, handle, bytes, block);
   if (error != CUDA_SUCCESS) driver_.cuMemRelease(handle);
   return error;
 }
 
-CUresult MemoryMap::place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle, uint64_t bytes, Block* block) {
+CUresult MemoryMap::place(uint32_t window, uint64_t session, int device,
+                          CUmemGenericAllocationHandle handle, uint64_t bytes, Block* block) {
   *block = Block{0, bytes, handle, device, window};
   {
     std::lock_guard lock(mutex_);
@@ -103,19 +111,23 @@ void MemoryMap::release(const Block& block) {
   const CUresult unmapped = driver_.cuMemUnmap(block.address, block.bytes);
   driver_.cuMemRelease(block.handle);
   if (unmapped != CUDA_SUCCESS) {
-    // A dead context may refuse; the address then stays taken, because memory may still be behind it.
-    log_warn("device memory at 0x%lx stays mapped: %s", block.address, result_text(driver_, unmapped).c_str());
+    // A dead context may refuse; the address then stays taken, because memory may still be behind
+    // it.
+    log_warn("device memory at 0x%lx stays mapped: %s", block.address,
+             result_text(driver_, unmapped).c_str());
     return;
   }
   std::lock_guard lock(mutex_);
   windows_[block.window].device.free(block.address, block.bytes);
 }
 
-uint64_t MemoryMap::reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment, uint64_t hint) {
+uint64_t MemoryMap::reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment,
+                            uint64_t hint) {
   std::lock_guard lock(mutex_);
   AddressSpace& space = windows_[window].device;
   uint64_t address = 0;
-  if (hint != 0 && (alignment == 0 || hint % alignment == 0) && space.allocate_at(hint, bytes)) address = hint;
+  if (hint != 0 && (alignment == 0 || hint % alignment == 0) && space.allocate_at(hint, bytes))
+    address = hint;
   if (address == 0) address = space.allocate(bytes, alignment);
   if (address != 0) owners_[address] = Owner{session, address, bytes, -1};
   return address;

@@ -1,11 +1,12 @@
 // Who owns which device address, in every window; and the memory behind it.
 //
-// A window's device half is reserved with the driver when the first client needs that window. Memory is cuMemCreate
-// memory with a POSIX-fd handle type (decision 12), one handle per block, mapped at an address from the window and
-// reachable from every GPU of the proxy. The pinned half is only held, each client's slot is mapped over it (pinned.h).
+// A window's device half is reserved with the driver when the first client needs that window.
+// Memory is cuMemCreate memory with a POSIX-fd handle type (decision 12), one handle per block,
+// mapped at an address from the window and reachable from every GPU of the proxy. The pinned half
+// is only held, each client's slot is mapped over it (pinned.h).
 //
-// Any thread. `mutex_` (rank 20) guards windows and the owner table and is never held across a driver call, except while
-// a new window is reserved (a few us, once).
+// Any thread. `mutex_` (rank 20) guards windows and the owner table and is never held across a
+// driver call, except while a new window is reserved (a few us, once).
 #pragma once
 
 #include <array>
@@ -38,22 +39,27 @@ struct Owner {
 
 class MemoryMap {
  public:
-  MemoryMap(const Driver& driver, const Gpus& gpus) : driver_(driver), gpus_(gpus), shares_(*this) {}
+  MemoryMap(const Driver& driver, const Gpus& gpus)
+      : driver_(driver), gpus_(gpus), shares_(*this) {}
   ~MemoryMap();
 
   // Reserves the window if it is not ours yet. False: something is in the way in this process.
   bool take_window(uint32_t candidate);
 
-  // A mapped block of at least `bytes`, rounded up to 2 MiB. CUDA_ERROR_OUT_OF_MEMORY and the driver's own errors.
+  // A mapped block of at least `bytes`, rounded up to 2 MiB. CUDA_ERROR_OUT_OF_MEMORY and the
+  // driver's own errors.
   CUresult allocate(uint32_t window, uint64_t session, int device, uint64_t bytes, Block* block);
   // The same for memory that exists: maps `handle`, which the block owns on success.
-  CUresult place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle, uint64_t bytes, Block* block);
+  CUresult place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle,
+                 uint64_t bytes, Block* block);
   // One reference more, or less; without any the memory goes.
   void retain(const Block& block);
   void release(const Block& block);
 
-  // Addresses only, for a client's own cuMemAddressReserve. 0 when there is no room; a hint that is free is honoured.
-  uint64_t reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment, uint64_t hint);
+  // Addresses only, for a client's own cuMemAddressReserve. 0 when there is no room; a hint that is
+  // free is honoured.
+  uint64_t reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment,
+                   uint64_t hint);
   void unreserve(uint32_t window, uint64_t address, uint64_t bytes);
 
   std::optional<Owner> owner(uint64_t address) const;

@@ -15,7 +15,9 @@ uint64_t random_bits() {
   do {
     got = getrandom(&bits, sizeof(bits), 0);
   } while (got < 0 && errno == EINTR);
-  return got == sizeof(bits) ? bits : now_ns();  // a kernel without getrandom is older than any driver we run on
+  return got == sizeof(bits)
+             ? bits
+             : now_ns();  // a kernel without getrandom is older than any driver we run on
 }
 
 MemoryShares::MemoryShares(MemoryMap& map) : map_(map), proxy_id_(random_bits()) {}
@@ -74,7 +76,8 @@ bool MemoryShares::bequeath(uint64_t base, const Block& block) {
   return true;
 }
 
-CUresult MemoryShares::open(const ShareToken& untrusted_token, uint64_t session, SharedMemory* memory) {
+CUresult MemoryShares::open(const ShareToken& untrusted_token, uint64_t session,
+                            SharedMemory* memory) {
   std::lock_guard lock(mutex_);
   auto found = records_.find(untrusted_token);
   if (found == records_.end() || found->second.withdrawn) return CUDA_ERROR_INVALID_VALUE;

@@ -1,13 +1,17 @@
-// Device memory that its owner has offered to other processes (cuIpcGetMemHandle), and who has it open.
+// Device memory that its owner has offered to other processes (cuIpcGetMemHandle), and who has it
+// open.
 //
-// Between functions of one proxy opening is an alias: the address is the same for everybody, so nothing is mapped or copied
-// and the driver is not asked. What needs care is life. Natively the memory lives until its owner has freed it and every
-// opener has closed it, so a record counts the openers, and an owner that lets go while somebody has it open either keeps
-// the place taken (withdraw: a piece of a slab) or hands its reference on the block to the record (bequeath), whose last
-// closer gives it back. A proxy of the same user counts as one opener for each of its clients (broker.cc).
+// Between functions of one proxy opening is an alias: the address is the same for everybody, so
+// nothing is mapped or copied and the driver is not asked. What needs care is life. Natively the
+// memory lives until its owner has freed it and every opener has closed it, so a record counts the
+// openers, and an owner that lets go while somebody has it open either keeps the place taken
+// (withdraw: a piece of a slab) or hands its reference on the block to the record (bequeath), whose
+// last closer gives it back. A proxy of the same user counts as one opener for each of its clients
+// (broker.cc).
 //
-// The handle holds a random token of 128 bits: whoever has it may open the memory, as natively. Any thread. `mutex_` (rank
-// 15) is not held across driver calls; the memory map's (20) is taken after it is given back.
+// The handle holds a random token of 128 bits: whoever has it may open the memory, as natively. Any
+// thread. `mutex_` (rank 15) is not held across driver calls; the memory map's (20) is taken after
+// it is given back.
 #pragma once
 
 #include <atomic>
@@ -49,7 +53,8 @@ class MemoryShares {
  public:
   explicit MemoryShares(MemoryMap& map);
 
-  // Drawn at start: tells this proxy's handles from those of others, also of the one that ran before it.
+  // Drawn at start: tells this proxy's handles from those of others, also of the one that ran
+  // before it.
   uint64_t proxy_id() const { return proxy_id_; }
 
   // ---- the owner's session ----
@@ -59,12 +64,12 @@ class MemoryShares {
   bool shared(uint64_t base) const;
   // No new openers. True: nobody has it open, the record is gone. False: ask again later.
   bool withdraw(uint64_t base);
-  // True: somebody has it open, and the record takes over one reference on `block`. False: the record is gone.
+  // True: somebody has it open, and the record takes over one reference on `block`. False: the
+  // record is gone.
   bool bequeath(uint64_t base, const Block& block);
 
-  // ---- openers ----
-  // CUDA_ERROR_INVALID_VALUE for a token that names nothing (any more), CUDA_ERROR_INVALID_CONTEXT for the owner itself.
-  // `session` 0: another proxy.
+  // ---- openers ---- CUDA_ERROR_INVALID_VALUE for a token that names nothing (any more),
+  // CUDA_ERROR_INVALID_CONTEXT for the owner itself. `session` 0: another proxy.
   CUresult open(const ShareToken& untrusted_token, uint64_t session, SharedMemory* memory);
   void close(const ShareToken& token);
 

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
-#include "proxy/memory/device_memory.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/device_memory.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/windows.h"
 
@@ -34,11 +34,13 @@ void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 PinnedSlot::~PinnedSlot() { close(); }
 
 Status PinnedSlot::open(uint32_t window, uint32_t client_slot) {
-  Result<UniqueFd> file = shared::create_memory_file("tube-pinned", windows::kPinnedSlotBytes, shared::Fill::kSparse);
+  Result<UniqueFd> file =
+      shared::create_memory_file("tube-pinned", windows::kPinnedSlotBytes, shared::Fill::kSparse);
   if (!file.ok()) return file.error();
   base_ = windows::pinned_base(window, client_slot);
   // MAP_FIXED over our own reservation of the window's pinned half (MemoryMap::take_window).
-  void* mapped = mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->get(), 0);
+  void* mapped = mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->get(), 0);
   if (mapped == MAP_FAILED) {
     base_ = 0;
     return errno_error(errno, "pinned slot: mmap");
@@ -49,11 +51,13 @@ Status PinnedSlot::open(uint32_t window, uint32_t client_slot) {
 }
 
 CUresult PinnedSlot::populate(uint64_t address, uint64_t bytes) {
-  if (fallocate(fd_.get(), 0, static_cast<off_t>(address - base_), static_cast<off_t>(bytes)) != 0) {
+  if (fallocate(fd_.get(), 0, static_cast<off_t>(address - base_), static_cast<off_t>(bytes)) !=
+      0) {
     log_warn("pinned memory: %lu bytes: %s", bytes, std::strerror(errno));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // fallocate took the pages, so a failure here (old kernels) only means that they are mapped one by one later.
+  // fallocate took the pages, so a failure here (old kernels) only means that they are mapped one
+  // by one later.
   (void)madvise(pointer(address), bytes, MADV_POPULATE_WRITE);
   return CUDA_SUCCESS;
 }
@@ -69,10 +73,12 @@ CUresult PinnedSlot::take_block(uint64_t bytes, uint64_t* address) {
   if (*address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult error = populate(*address, bytes);
   if (error == CUDA_SUCCESS) {
-    error = driver_.cuMemHostRegister_v2(pointer(*address), bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    error = driver_.cuMemHostRegister_v2(
+        pointer(*address), bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   }
   if (error != CUDA_SUCCESS) {
-    fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(*address - base_), static_cast<off_t>(bytes));
+    fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(*address - base_), static_cast<off_t>(bytes));
     space_.free(*address, bytes);
     return error;
   }
@@ -82,9 +88,11 @@ CUresult PinnedSlot::take_block(uint64_t bytes, uint64_t* address) {
 
 void PinnedSlot::drop_block(uint64_t address, uint64_t bytes) {
   if (CUresult error = driver_.cuMemHostUnregister(pointer(address)); error != CUDA_SUCCESS) {
-    log_warn("pinned memory at 0x%lx stays registered: %s", address, result_text(driver_, error).c_str());
+    log_warn("pinned memory at 0x%lx stays registered: %s", address,
+             result_text(driver_, error).c_str());
   }
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(address - base_), static_cast<off_t>(bytes));
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(address - base_), static_cast<off_t>(bytes));
   registered_.erase(address);
   space_.free(address, bytes);
 }
@@ -97,7 +105,8 @@ void PinnedSlot::give_block(uint64_t address, uint64_t bytes) {
 
 CUresult PinnedSlot::allocate(uint32_t context, uint64_t untrusted_bytes, uint64_t* address) {
   if (untrusted_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (ranges_.size() >= limits::kPinnedRanges + limits::kAllocations || untrusted_bytes > limits::kPinnedBytes - bytes()) {
+  if (ranges_.size() >= limits::kPinnedRanges + limits::kAllocations ||
+      untrusted_bytes > limits::kPinnedBytes - bytes()) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   Range range;
@@ -112,8 +121,10 @@ CUresult PinnedSlot::allocate(uint32_t context, uint64_t untrusted_bytes, uint64
     }
     if (range.base == 0) {
       uint64_t block = 0;
-      if (CUresult error = take_block(kPinnedBlockBytes, &block); error != CUDA_SUCCESS) return error;
-      AddressSpace& space = shared_blocks_[block] = AddressSpace(block, kPinnedBlockBytes, kSharedAlignment);
+      if (CUresult error = take_block(kPinnedBlockBytes, &block); error != CUDA_SUCCESS)
+        return error;
+      AddressSpace& space = shared_blocks_[block] =
+          AddressSpace(block, kPinnedBlockBytes, kSharedAlignment);
       range.base = space.allocate(untrusted_bytes);
       range.owner = block;
     }
@@ -150,7 +161,9 @@ CUresult PinnedSlot::free(uint64_t untrusted_address) {
 void PinnedSlot::free_all(uint32_t context) {
   std::vector<uint64_t> bases;
   for (const auto& [base, range] : ranges_.all()) {
-    if (range.kind == RangeKind::kPinned && (context == DeviceMemory::kAllContexts || range.context == context)) bases.push_back(base);
+    if (range.kind == RangeKind::kPinned &&
+        (context == DeviceMemory::kAllContexts || range.context == context))
+      bases.push_back(base);
   }
   for (uint64_t base : bases) (void)free(base);
 }
@@ -177,7 +190,8 @@ std::unique_ptr<PinnedRemains> PinnedSlot::retire() {
   return remains;
 }
 
-PinnedRemains::PinnedRemains(const Driver& driver, uint64_t base, std::map<uint64_t, uint64_t> registered)
+PinnedRemains::PinnedRemains(const Driver& driver, uint64_t base,
+                             std::map<uint64_t, uint64_t> registered)
     : driver_(driver), base_(base), registered_(std::move(registered)) {
   for (const auto& [address, bytes] : registered_) bytes_ += bytes;
 }
@@ -185,10 +199,12 @@ PinnedRemains::PinnedRemains(const Driver& driver, uint64_t base, std::map<uint6
 PinnedRemains::~PinnedRemains() {
   for (const auto& [address, bytes] : registered_) {
     if (CUresult error = driver_.cuMemHostUnregister(pointer(address)); error != CUDA_SUCCESS) {
-      log_warn("pinned memory at 0x%lx stays registered: %s", address, result_text(driver_, error).c_str());
+      log_warn("pinned memory at 0x%lx stays registered: %s", address,
+               result_text(driver_, error).c_str());
     }
   }
-  mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
 void PinnedSlot::close() {
@@ -199,7 +215,8 @@ void PinnedSlot::close() {
   shared_blocks_.clear();
   while (!registered_.empty()) drop_block(registered_.begin()->first, registered_.begin()->second);
   // Back to a plain reservation: the slot's addresses stay ours for the next client.
-  mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   base_ = 0;
   fd_.reset();
 }

@@ -1,9 +1,11 @@
-// One client's pinned host memory: its slot of the window, a sparse memory file at the same address in both processes.
+// One client's pinned host memory: its slot of the window, a sparse memory file at the same address
+// in both processes.
 //
-// A request takes addresses from the slot, gets its pages (fallocate, then touched: the first touch is what costs,
-// 1.4 GB/s) and is registered with the driver. Requests of up to 64 KiB share registered blocks of 2 MiB. Freed blocks
-// stay registered for the next request of that size up to limits::kPinnedReuseBytes, because registering on a request
-// path costs milliseconds; beyond that their pages go back. Session thread only.
+// A request takes addresses from the slot, gets its pages (fallocate, then touched: the first touch
+// is what costs, 1.4 GB/s) and is registered with the driver. Requests of up to 64 KiB share
+// registered blocks of 2 MiB. Freed blocks stay registered for the next request of that size up to
+// limits::kPinnedReuseBytes, because registering on a request path costs milliseconds; beyond that
+// their pages go back. Session thread only.
 #pragma once
 
 #include <atomic>
@@ -22,8 +24,9 @@ namespace tube::proxy {
 
 struct Driver;
 
-// What a slot leaves behind: registered memory, whose unregistering would make all other functions stand still
-// (docs/decisions/0009). Its addresses stay taken until it goes. Its end waits for the whole context: the janitor's to bring about (janitor.h).
+// What a slot leaves behind: registered memory, whose unregistering would make all other functions
+// stand still (docs/decisions/0009). Its addresses stay taken until it goes. Its end waits for the
+// whole context: the janitor's to bring about (janitor.h).
 class PinnedRemains {
  public:
   PinnedRemains(const Driver& driver, uint64_t base, std::map<uint64_t, uint64_t> registered);
@@ -55,7 +58,8 @@ class PinnedSlot {
   void free_all(uint32_t context);
   // Unregisters and unmaps everything.
   void close();
-  // The same but for what must be unregistered: that is the caller's to end. nullptr when nothing is left.
+  // The same but for what must be unregistered: that is the caller's to end. nullptr when nothing
+  // is left.
   std::unique_ptr<PinnedRemains> retire();
 
   // Leaves everything as it is for good: the GPU may still use it.

@@ -1,7 +1,7 @@
 // Address ranges that a client may name in copies and memsets, and what each of them is.
 //
-// An ordered map from base to range; ranges never overlap. A look-up remembers the last hit, because copies come in
-// runs. Session thread only.
+// An ordered map from base to range; ranges never overlap. A look-up remembers the last hit,
+// because copies come in runs. Session thread only.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,8 @@ struct Range {
   RangeKind kind = RangeKind::kDevice;
   int device = 0;
   uint32_t context = 0;
-  uint64_t owner = 0;   // library id (kGlobal), slab base (kDevice, kPinned; 0 = a handle of its own)
+  uint64_t owner =
+      0;  // library id (kGlobal), slab base (kDevice, kPinned; 0 = a handle of its own)
   uint64_t handle = 0;  // the driver's memory handle when owner == 0
 };
 
@@ -65,7 +66,8 @@ class Ranges {
     return last_;
   }
 
-  // Whether [address, address + bytes) lies in ranges of the client, which may adjoin (several mappings in a row).
+  // Whether [address, address + bytes) lies in ranges of the client, which may adjoin (several
+  // mappings in a row).
   bool covers(uint64_t untrusted_address, uint64_t untrusted_bytes) {
     uint64_t address = untrusted_address;
     uint64_t left = untrusted_bytes;

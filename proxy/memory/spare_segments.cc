@@ -16,7 +16,9 @@ namespace tube::proxy {
 namespace {
 constexpr std::chrono::seconds kQuiet{60};
 
-uint64_t bytes_of(const PreparedSegment& segment) { return abi::kFirstBytes + (segment.more_chunks ? abi::kMoreChunksBytes : 0); }
+uint64_t bytes_of(const PreparedSegment& segment) {
+  return abi::kFirstBytes + (segment.more_chunks ? abi::kMoreChunksBytes : 0);
+}
 
 uint64_t bytes_of(const std::deque<PreparedSegment>& segments) {
   uint64_t bytes = 0;
@@ -25,9 +27,15 @@ uint64_t bytes_of(const std::deque<PreparedSegment>& segments) {
 }
 }  // namespace
 
-SpareSegments::SpareSegments(const Driver& driver, Gpus& gpus, uint32_t fewest, std::function<void(bool too_many)> something_old,
+SpareSegments::SpareSegments(const Driver& driver, Gpus& gpus, uint32_t fewest,
+                             std::function<void(bool too_many)> something_old,
                              uint64_t most_old_bytes)
-    : driver_(driver), gpus_(gpus), fewest_(fewest), something_old_(std::move(something_old)), most_old_bytes_(most_old_bytes), target_(fewest) {}
+    : driver_(driver),
+      gpus_(gpus),
+      fewest_(fewest),
+      something_old_(std::move(something_old)),
+      most_old_bytes_(most_old_bytes),
+      target_(fewest) {}
 
 SpareSegments::~SpareSegments() {
   close();
@@ -61,12 +69,14 @@ Result<PreparedSegment> SpareSegments::make(const Driver& driver, uint64_t sessi
   if (!segment.ok()) return segment.error();
   PreparedSegment made{segment.take(), 0, false};
   CUresult error =
-      driver.cuMemHostRegister_v2(made.segment.registered(), abi::kRegisteredBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+      driver.cuMemHostRegister_v2(made.segment.registered(), abi::kRegisteredBytes,
+                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   if (error == CUDA_SUCCESS) {
     error = driver.cuMemHostGetDevicePointer_v2(&made.registered, made.segment.registered(), 0);
     if (error != CUDA_SUCCESS) driver.cuMemHostUnregister(made.segment.registered());
   }
-  if (error != CUDA_SUCCESS) return errorf("the driver refuses the shared segment: %s", result_text(driver, error).c_str());
+  if (error != CUDA_SUCCESS)
+    return errorf("the driver refuses the shared segment: %s", result_text(driver, error).c_str());
   return made;
 }
 
@@ -75,7 +85,9 @@ Result<PreparedSegment> SpareSegments::take(uint64_t session_id) {
   {
     std::lock_guard lock(mutex_);
     failed_ = false;
-    if (bytes_of(old_) > most_old_bytes_) return errorf("%zu segments of functions that left cannot be given back to the driver", old_.size());
+    if (bytes_of(old_) > most_old_bytes_)
+      return errorf("%zu segments of functions that left cannot be given back to the driver",
+                    old_.size());
     if (!ready_.empty()) {
       spare = std::move(ready_.front());
       ready_.pop_front();
@@ -95,7 +107,8 @@ Result<PreparedSegment> SpareSegments::take(uint64_t session_id) {
 SpareSegments::Counts SpareSegments::counts() const {
   std::lock_guard lock(mutex_);
   const auto ready = static_cast<uint32_t>(ready_.size());
-  return {ready + static_cast<uint32_t>(used_.size()) + wiping_, ready, unsettled_ == 0 && old_.empty()};
+  return {ready + static_cast<uint32_t>(used_.size()) + wiping_, ready,
+          unsettled_ == 0 && old_.empty()};
 }
 
 void SpareSegments::give_back(PreparedSegment used) {
@@ -125,13 +138,14 @@ void SpareSegments::retire(PreparedSegment used) {
 // mutex_ is held.
 bool SpareSegments::too_many_old() const { return bytes_of(old_) >= limits::kKeptSegmentBytes; }
 
-// mutex_ is held. Those that grew go first: one costs as much as five others. While the janitor is held back, what is kept is used again
-// instead of growing old, so that it does not add up.
+// mutex_ is held. Those that grew go first: one costs as much as five others. While the janitor is
+// held back, what is kept is used again instead of growing old, so that it does not add up.
 void SpareSegments::bound() {
   const auto large = [](const PreparedSegment& segment) { return segment.more_chunks; };
   uint64_t bytes = wiping_bytes_ + bytes_of(ready_) + bytes_of(used_);
   while (bytes > limits::kKeptSegmentBytes && !too_many_old()) {
-    const bool grew = std::any_of(ready_.begin(), ready_.end(), large) && std::none_of(used_.begin(), used_.end(), large);
+    const bool grew = std::any_of(ready_.begin(), ready_.end(), large) &&
+                      std::none_of(used_.begin(), used_.end(), large);
     std::deque<PreparedSegment>& from = grew ? ready_ : used_;
     if (from.empty()) return;
     auto first = std::find_if(from.begin(), from.end(), large);
@@ -206,7 +220,8 @@ void SpareSegments::run() {
       }
       continue;
     }
-    if (wanted_.wait_for(lock, kQuiet) == std::cv_status::timeout) target_ = std::max(target_ / 2, fewest_);
+    if (wanted_.wait_for(lock, kQuiet) == std::cv_status::timeout)
+      target_ = std::max(target_ / 2, fewest_);
   }
 }
 

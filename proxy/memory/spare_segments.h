@@ -1,19 +1,23 @@
-// Shared segments made before they are needed, so that a function that starts waits for no pages and no driver call.
+// Shared segments made before they are needed, so that a function that starts waits for no pages
+// and no driver call.
 //
-// A segment takes 14 MiB of zeroed pages and a registration with the driver: 2 to 5 ms, most of what attaching cost. A thread of
-// its own keeps some ready. How many follows demand: a function that finds none doubles the number, up to kMostSpares; a minute
-// in which nobody came halves it, down to the configured one. Where a spare cannot be made (memory, the driver), the function that
+// A segment takes 14 MiB of zeroed pages and a registration with the driver: 2 to 5 ms, most of
+// what attaching cost. A thread of its own keeps some ready. How many follows demand: a function
+// that finds none doubles the number, up to kMostSpares; a minute in which nobody came halves it,
+// down to the configured one. Where a spare cannot be made (memory, the driver), the function that
 // wants one makes its own and gets the error in words.
 //
-// A segment comes back when its function is surely gone (sharedmem/life_lock.h; forked children do not inherit the mapping), is wiped and
-// used again. That is not for the pages: unregistering them would make all other functions stand still (docs/decisions/0009). So segments
-// beyond the target are given back to the driver when no function is there, and before that only those beyond
-// limits::kKeptSegmentBytes, the large ones first. One that must not be used again is old at once. More old ones than that are too many:
-// whoever gives them back should not wait for a better moment any longer. If they cannot be given back, no new function gets a segment beyond
+// A segment comes back when its function is surely gone (sharedmem/life_lock.h; forked children do
+// not inherit the mapping), is wiped and used again. That is not for the pages: unregistering them
+// would make all other functions stand still (docs/decisions/0009). So segments beyond the target
+// are given back to the driver when no function is there, and before that only those beyond
+// limits::kKeptSegmentBytes, the large ones first. One that must not be used again is old at once.
+// More old ones than that are too many: whoever gives them back should not wait for a better moment
+// any longer. If they cannot be given back, no new function gets a segment beyond
 // limits::kOldSegmentBytes of them.
 //
-// Giving one back to the driver may wait for the whole context: only drop_old() does it, which is the janitor's (janitor.h). Everything else here
-// may be called by the server's thread.
+// Giving one back to the driver may wait for the whole context: only drop_old() does it, which is
+// the janitor's (janitor.h). Everything else here may be called by the server's thread.
 #pragma once
 
 #include <condition_variable>
@@ -44,9 +48,10 @@ class SpareSegments {
  public:
   static constexpr uint32_t kMostSpares = 16;
 
-  // `fewest`: kept at all times; 0 keeps none. `something_old` says that there is something for drop_old(), or too much: any thread, without
-  // the lock.
-  SpareSegments(const Driver& driver, Gpus& gpus, uint32_t fewest, std::function<void(bool too_many)> something_old = {},
+  // `fewest`: kept at all times; 0 keeps none. `something_old` says that there is something for
+  // drop_old(), or too much: any thread, without the lock.
+  SpareSegments(const Driver& driver, Gpus& gpus, uint32_t fewest,
+                std::function<void(bool too_many)> something_old = {},
                 uint64_t most_old_bytes = limits::kOldSegmentBytes);
   // close() and drop_old(). Before the GPUs close.
   ~SpareSegments();
@@ -54,7 +59,8 @@ class SpareSegments {
   SpareSegments& operator=(const SpareSegments&) = delete;
 
   void start();
-  // A spare, or one made now on this thread, in the first GPU's context; an error when too much is old. Any thread.
+  // A spare, or one made now on this thread, in the first GPU's context; an error when too much is
+  // old. Any thread.
   Result<PreparedSegment> take(uint64_t session_id);
   // A segment whose function is gone. Any thread.
   void give_back(PreparedSegment used);
@@ -64,12 +70,14 @@ class SpareSegments {
   void trim();
   // Ends the thread; all are old. Waits for the segment that is being made.
   void close();
-  // Gives the old ones back to the driver: waits for the whole context, and leaves the first GPU's current.
+  // Gives the old ones back to the driver: waits for the whole context, and leaves the first GPU's
+  // current.
   void drop_old();
   struct Counts {
     uint32_t segments = 0;  // ready or on their way to be so
     uint32_t ready = 0;
-    bool settled = true;  // none is being made or given back to the driver: their files and mappings are those of `segments`
+    bool settled = true;  // none is being made or given back to the driver: their files and
+                          // mappings are those of `segments`
     bool operator==(const Counts&) const = default;
   };
   Counts counts() const;

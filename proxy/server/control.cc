@@ -1,5 +1,5 @@
-// The control socket: one JSON object per line in, one per line out. Server thread; everything it reads of a session is
-// an atomic or fixed since its start.
+// The control socket: one JSON object per line in, one per line out. Server thread; everything it
+// reads of a session is an atomic or fixed since its start.
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -16,8 +16,8 @@
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
-#include "proxy/server/server.h"
 #include "proxy/common/version.h"
+#include "proxy/server/server.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/socket.h"
 
@@ -41,29 +41,35 @@ uint64_t open_fds() {
 std::string uuid_text(const CUuuid& uuid) {
   char out[48];
   const auto* b = reinterpret_cast<const unsigned char*>(uuid.bytes);
-  std::snprintf(out, sizeof(out), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
-                b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+  std::snprintf(out, sizeof(out),
+                "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+                b[14], b[15]);
   return out;
 }
 
 json calls_json(const std::array<std::atomic<uint64_t>, wire::kCallCount>& counts) {
   json calls = json::object();
   for (uint32_t call = 0; call < wire::kCallCount; ++call) {
-    if (uint64_t count = counts[call].load(std::memory_order_relaxed)) calls[wire::call_name(call)] = count;
+    if (uint64_t count = counts[call].load(std::memory_order_relaxed))
+      calls[wire::call_name(call)] = count;
   }
   return calls;
 }
 
-// Per reason, the client's waits and the session's (record): how many ended while spinning, how many slept.
+// Per reason, the client's waits and the session's (record): how many ended while spinning, how
+// many slept.
 json waits_json(Session& session) {
-  static constexpr std::pair<shared::WaitReason, const char*> kReasons[] = {{shared::WaitReason::kRingSpace, "ring_space"},
-                                                                            {shared::WaitReason::kReply, "reply"},
-                                                                            {shared::WaitReason::kWord, "word"},
-                                                                            {shared::WaitReason::kChunk, "chunk"},
-                                                                            {shared::WaitReason::kRecord, "record"}};
+  static constexpr std::pair<shared::WaitReason, const char*> kReasons[] = {
+      {shared::WaitReason::kRingSpace, "ring_space"},
+      {shared::WaitReason::kReply, "reply"},
+      {shared::WaitReason::kWord, "word"},
+      {shared::WaitReason::kChunk, "chunk"},
+      {shared::WaitReason::kRecord, "record"}};
   json waits = json::object();
   for (const auto& [reason, name] : kReasons) {
-    abi::WaitCounters& counters = reason == shared::WaitReason::kRecord ? session.session_waits() : session.client_waits();
+    abi::WaitCounters& counters =
+        reason == shared::WaitReason::kRecord ? session.session_waits() : session.client_waits();
     const uint64_t spun = shared::load_count(counters.spun[static_cast<uint32_t>(reason)]);
     const uint64_t slept = shared::load_count(counters.slept[static_cast<uint32_t>(reason)]);
     if (spun != 0 || slept != 0) waits[name] = {{"spun", spun}, {"slept", slept}};
@@ -103,9 +109,11 @@ json function_json(Session& session) {
           {"allocations", session.allocation_count()},
           {"streams", session.object_count(wire::Kind::kStream)},
           {"events", session.object_count(wire::Kind::kEvent)},
-          {"modules", session.object_count(wire::Kind::kModule) + session.object_count(wire::Kind::kLibrary)},
+          {"modules",
+           session.object_count(wire::Kind::kModule) + session.object_count(wire::Kind::kLibrary)},
           {"kernels", session.object_count(wire::Kind::kKernel)},
-          {"graphs", session.object_count(wire::Kind::kGraph) + session.object_count(wire::Kind::kGraphExec)},
+          {"graphs",
+           session.object_count(wire::Kind::kGraph) + session.object_count(wire::Kind::kGraphExec)},
           {"waits", waits_json(session)},
           {"round_trip_calls", calls_json(stats.waited_calls)},
           {"calls", calls_json(stats.calls)}};
@@ -124,11 +132,14 @@ json refusal(const std::string& text) { return {{"ok", false}, {"error", text}};
 
 }  // namespace
 
-// Whoever comes when all places are taken waits in the socket's queue, until somebody leaves or has been silent for too long.
+// Whoever comes when all places are taken waits in the socket's queue, until somebody leaves or has
+// been silent for too long.
 void Server::listen_for_control(bool on) {
   control_waits_ = !on;
   const uint32_t events = on ? EPOLLIN : 0u;
-  if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, events, EPOLL_CTL_MOD); !s.ok()) log_error("%s", s.error().message.c_str());
+  if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, events, EPOLL_CTL_MOD);
+      !s.ok())
+    log_error("%s", s.error().message.c_str());
 }
 
 void Server::accept_control() {
@@ -149,7 +160,9 @@ void Server::drop_silent() {
   pollfd comes{control_fd_.get(), POLLIN, 0};
   if (!control_waits_ || poll(&comes, 1, 0) != 1) return;
   const auto oldest = [this] {
-    return std::min_element(control_.begin(), control_.end(), [](const auto& a, const auto& b) { return a.second.heard_ns < b.second.heard_ns; })
+    return std::min_element(
+               control_.begin(), control_.end(),
+               [](const auto& a, const auto& b) { return a.second.heard_ns < b.second.heard_ns; })
         ->first;
   };
   const uint64_t id = oldest();
@@ -174,12 +187,14 @@ void Server::control_ready(uint64_t id, uint32_t) {
     client.heard_ns = now_ns();
     const std::string reply = answer(client.input.substr(0, end)) + "\n";
     client.input.erase(0, end + 1);
-    // A client that does not read its answers loses the connection instead of holding up the server.
+    // A client that does not read its answers loses the connection instead of holding up the
+    // server.
     size_t sent = 0;
     timeval patience{1, 0};
     setsockopt(client.fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
     while (sent < reply.size() && !close) {
-      const ssize_t put = send(client.fd.get(), reply.data() + sent, reply.size() - sent, MSG_NOSIGNAL);
+      const ssize_t put =
+          send(client.fd.get(), reply.data() + sent, reply.size() - sent, MSG_NOSIGNAL);
       if (put < 0 && errno != EINTR) close = true;
       if (put > 0) sent += static_cast<size_t>(put);
     }
@@ -198,7 +213,11 @@ std::string Server::answer(const std::string& line) {
     }
     const std::string& verb = request["verb"].get_ref<const std::string&>();
     if (verb == "ping")
-      return {{"ok", true}, {"version", kVersion}, {"pid", getpid()}, {"backend", options_.is_sim ? "sim" : "driver"}, {"gpus", uuids()}};
+      return {{"ok", true},
+              {"version", kVersion},
+              {"pid", getpid()},
+              {"backend", options_.is_sim ? "sim" : "driver"},
+              {"gpus", uuids()}};
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();
     if (verb == "stop") {
@@ -223,8 +242,7 @@ json Server::functions() {
   return list;
 }
 
-json Server::status() {
-  json list = functions();
+json Server::gpu_status() {
   json gpus = json::array();
   for (uint32_t i = 0; i < gpus_.count(); ++i) {
     const Gpu& gpu = gpus_[i];
@@ -234,54 +252,69 @@ json Server::status() {
                     {"memory_total", gpu.total_bytes},
                     {"memory_used_by_clients", memory_.used_bytes(static_cast<int>(i))},
                     {"contexts", 1}});
-    if (uint32_t failed = gpu.failed.load()) gpus.back()["error"] = result_text(driver_, static_cast<CUresult>(failed));
+    if (uint32_t failed = gpu.failed.load())
+      gpus.back()["error"] = result_text(driver_, static_cast<CUresult>(failed));
   }
+  return gpus;
+}
+
+json Server::status() {
+  json list = functions();
   const ModuleCache::Counts modules = modules_.counts();
   uint64_t sums[7] = {};
-  const char* const names[] = {"streams", "events", "modules", "kernels", "graphs", "allocations", "pinned_bytes"};
+  const char* const names[] = {"streams", "events",      "modules",     "kernels",
+                               "graphs",  "allocations", "pinned_bytes"};
   for (const json& function : list) {
     for (size_t i = 0; i < 7; ++i) sums[i] += function[names[i]].get<uint64_t>();
   }
   size_t places[4];
   {
     std::lock_guard lock(mutex_);
-    for (Place what : {Place::kFree, Place::kFunction, Place::kPinned, Place::kLost}) places[static_cast<size_t>(what)] = this->places(what);
+    for (Place what : {Place::kFree, Place::kFunction, Place::kPinned, Place::kLost})
+      places[static_cast<size_t>(what)] = this->places(what);
   }
   const SpareSegments::Counts spares = spares_.counts();
   const uint64_t fds = open_fds();
-  const bool settled = spares.settled && spares_.counts() == spares;  // the spares' thread opened and closed nothing meanwhile
-  return {{"ok", true},
-          {"version", kVersion},
-          {"pid", getpid()},
-          {"workflow", options_.workflow},
-          {"backend", options_.is_sim ? "sim" : "driver"},
-          {"driver_version", gpus_.driver_version()},
-          {"uptime_s", seconds_since(started_ns_)},
-          {"gpus", std::move(gpus)},
-          {"functions", std::move(list)},
-          {"totals",
-           {{"sessions_started", sessions_started_},
-            {"sessions_ended", sessions_ended_},
-            {"sessions_killed", sessions_killed_},
-            {"restarts", options_.inherited.restarts},
-            {"images_loaded", modules.loaded},
-            {"images_shared", modules.shared}}},
-          {"modules", {{"idle", modules.idle}, {"idle_image_bytes", modules.idle_bytes}, {"waiting_for_unload", modules.retired}}},
-          {"places", {{"free", places[0]}, {"functions", places[1]}, {"pinned", places[2]}, {"lost", places[3]}}},
-          {"janitor", janitor_text(janitor_.state())},
-          {"objects",
-           {{"streams", sums[0]},
-            {"events", sums[1]},
-            {"modules", sums[2]},
-            {"kernels", sums[3]},
-            {"graphs", sums[4]},
-            {"allocations", sums[5]},
-            {"pinned", sums[6]},
-            {"blocks", memory_.blocks()},
-            {"shares", memory_.shares().count()},
-            {"spares", spares.segments},
-            {"fds", fds},
-            {"settled", settled}}}};
+  const bool settled =
+      spares.settled &&
+      spares_.counts() == spares;  // the spares' thread opened and closed nothing meanwhile
+  return {
+      {"ok", true},
+      {"version", kVersion},
+      {"pid", getpid()},
+      {"workflow", options_.workflow},
+      {"backend", options_.is_sim ? "sim" : "driver"},
+      {"driver_version", gpus_.driver_version()},
+      {"uptime_s", seconds_since(started_ns_)},
+      {"gpus", gpu_status()},
+      {"functions", std::move(list)},
+      {"totals",
+       {{"sessions_started", sessions_started_},
+        {"sessions_ended", sessions_ended_},
+        {"sessions_killed", sessions_killed_},
+        {"restarts", options_.inherited.restarts},
+        {"images_loaded", modules.loaded},
+        {"images_shared", modules.shared}}},
+      {"modules",
+       {{"idle", modules.idle},
+        {"idle_image_bytes", modules.idle_bytes},
+        {"waiting_for_unload", modules.retired}}},
+      {"places",
+       {{"free", places[0]}, {"functions", places[1]}, {"pinned", places[2]}, {"lost", places[3]}}},
+      {"janitor", janitor_text(janitor_.state())},
+      {"objects",
+       {{"streams", sums[0]},
+        {"events", sums[1]},
+        {"modules", sums[2]},
+        {"kernels", sums[3]},
+        {"graphs", sums[4]},
+        {"allocations", sums[5]},
+        {"pinned", sums[6]},
+        {"blocks", memory_.blocks()},
+        {"shares", memory_.shares().count()},
+        {"spares", spares.segments},
+        {"fds", fds},
+        {"settled", settled}}}};
 }
 
 }  // namespace tube::proxy

@@ -1,6 +1,8 @@
-// The places of a proxy: what holds one, who waits for one, and what is given back so that one becomes free.
+// The places of a proxy: what holds one, who waits for one, and what is given back so that one
+// becomes free.
 //
-// A function that used pinned memory leaves it registered in its place (PinnedRemains), until the janitor gives it back to the driver.
+// A function that used pinned memory leaves it registered in its place (PinnedRemains), until the
+// janitor gives it back to the driver.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -13,7 +15,8 @@
 namespace tube::proxy {
 
 namespace {
-constexpr uint64_t kPlaceNs = 15'000'000'000;  // so long it waits: more than the janitor's patience, less than the hook's (kGreetTimeoutMs)
+constexpr uint64_t kPlaceNs = 15'000'000'000;  // so long it waits: more than the janitor's
+                                               // patience, less than the hook's (kGreetTimeoutMs)
 }  // namespace
 
 uint32_t Server::free_slot() const {
@@ -23,17 +26,22 @@ uint32_t Server::free_slot() const {
 }
 
 // mutex_ is held.
-size_t Server::places(Place what) const { return static_cast<size_t>(std::count(slots_.begin(), slots_.end(), what)); }
+size_t Server::places(Place what) const {
+  return static_cast<size_t>(std::count(slots_.begin(), slots_.end(), what));
+}
 
 std::string Server::no_place() const {
   std::lock_guard lock(mutex_);
   std::string text = std::to_string(places(Place::kFunction)) + " functions are connected";
-  if (const size_t pinned = places(Place::kPinned)) text += ", memory of " + std::to_string(pinned) + " that left is not yet given back";
-  if (const size_t lost = places(Place::kLost)) text += ", GPU work of " + std::to_string(lost) + " that left does not end";
+  if (const size_t pinned = places(Place::kPinned))
+    text += ", memory of " + std::to_string(pinned) + " that left is not yet given back";
+  if (const size_t lost = places(Place::kLost))
+    text += ", GPU work of " + std::to_string(lost) + " that left does not end";
   return text + ": that makes " + std::to_string(limits::kClients) + ", the limit of a proxy";
 }
 
-// All places are taken, but some only by memory that the janitor can give back: this function waits, for so long from when it came.
+// All places are taken, but some only by memory that the janitor can give back: this function
+// waits, for so long from when it came.
 bool Server::place_to_come(uint64_t greeting) {
   bool comes = false;
   {
@@ -55,8 +63,8 @@ void Server::greet_waiting() {
   for (uint64_t id : std::exchange(waiting_, {})) greet(id);  // who has to wait on stays in line
 }
 
-// The longest retired are the janitor's, until at most `above_bytes` are left and `free_slots` places are free or will be. These are needed soon,
-// and now, where a function stands at the door.
+// The longest retired are the janitor's, until at most `above_bytes` are left and `free_slots`
+// places are free or will be. These are needed soon, and now, where a function stands at the door.
 void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
   bool more = false;
   auto need = Janitor::Need::kAnyTime;
@@ -65,7 +73,8 @@ void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
     uint64_t bytes = 0;
     for (const RetiredPinned& retired : retired_pinned_) bytes += retired.remains->bytes();
     const size_t before = old_pinned_.size();
-    while (!retired_pinned_.empty() && (bytes > above_bytes || places(Place::kFree) + leaving_ < free_slots)) {
+    while (!retired_pinned_.empty() &&
+           (bytes > above_bytes || places(Place::kFree) + leaving_ < free_slots)) {
       bytes -= retired_pinned_.front().remains->bytes();
       old_pinned_.push_back(std::move(retired_pinned_.front()));
       retired_pinned_.pop_front();
@@ -79,7 +88,8 @@ void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
   else if (need != Janitor::Need::kAnyTime) janitor_.hurry(need);
 }
 
-// The janitor's work, on its thread: before its turn, in it, and after it. Everything in clean_up() may wait for the whole context.
+// The janitor's work, on its thread: before its turn, in it, and after it. Everything in clean_up()
+// may wait for the whole context.
 void Server::collect_remains() {
   std::lock_guard lock(mutex_);
   remains_.closing = closing_;

@@ -32,10 +32,12 @@ namespace {
 constexpr uint32_t kSourceShift = 56;  // in epoll's 64 bits: above, what it is, below, which one
 constexpr int kDoubtMs = 2;
 constexpr int kDoubtLooks = 50;
-constexpr int kDyingMs = 20;                 // between two steps of Session::let_waits_pass
-constexpr int kPlaceMs = 100;                // between looks whether who waits for a place can have one, or should be turned away after all
+constexpr int kDyingMs = 20;   // between two steps of Session::let_waits_pass
+constexpr int kPlaceMs = 100;  // between looks whether who waits for a place can have one, or
+                               // should be turned away after all
 constexpr uint64_t kRestNs = 1'000'000'000;  // without functions: then what they left is given back
-// For a session's end: four waits of its teardown, and as long again as one of them for calls that wait for the context.
+// For a session's end: four waits of its teardown, and as long again as one of them for calls that
+// wait for the context.
 constexpr uint64_t kStopNs = uint64_t{5 * limits::kTeardownMs} * 1'000'000;
 constexpr uint32_t kCloseMs = 10'000;  // for what all of them left
 
@@ -57,7 +59,10 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                  janitor_.wake(Janitor::Need::kNow);
                  return wait_ms != 0 && janitor_.finish(wait_ms);
                }),
-      spares_(driver, gpus, options_.spares, [this](bool too_many) { janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime); }),
+      spares_(driver, gpus, options_.spares,
+              [this](bool too_many) {
+                janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
+              }),
       shared_{driver,
               gpus,
               memory_,
@@ -65,7 +70,9 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               modules_,
               options_.spin_us,
               uint64_t{options_.coalesce_us} * 1000,
-              [this](uint32_t gpu, CUresult error, uint64_t session) { gpu_failed(gpu, error, session); },
+              [this](uint32_t gpu, CUresult error, uint64_t session) {
+                gpu_failed(gpu, error, session);
+              },
               [this](uint64_t session) {
                 {
                   std::lock_guard lock(mutex_);
@@ -79,7 +86,8 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               options_.output},
       started_ns_(now_ns()),
       slots_(limits::kClients, Place::kFree),
-      janitor_(driver, gpus, {[this] { collect_remains(); }, [this] { clean_up(); }, [this] { cleaned_up(); }}) {
+      janitor_(driver, gpus,
+               {[this] { collect_remains(); }, [this] { clean_up(); }, [this] { cleaned_up(); }}) {
   shared_.cores = options_.cores_to_share;
 }
 
@@ -95,7 +103,8 @@ Status Server::watch(int fd, Source source, uint64_t id, uint32_t events, int op
   epoll_event event{};
   event.events = events;
   event.data.u64 = static_cast<uint64_t>(source) << kSourceShift | id;
-  if (epoll_ctl(epoll_fd_.get(), operation, fd, &event) != 0) return errno_error(errno, "epoll_ctl");
+  if (epoll_ctl(epoll_fd_.get(), operation, fd, &event) != 0)
+    return errno_error(errno, "epoll_ctl");
   return {};
 }
 
@@ -103,7 +112,8 @@ Status Server::listen() {
   Result<UniqueFd> info = gpus_.make_info_file(options_.workflow, options_.is_sim);
   if (!info.ok()) return info.error();
   info_ = info.take();
-  info_bytes_ = info::info_bytes(gpus_.count() < info::kMaxDevices ? gpus_.count() : info::kMaxDevices);
+  info_bytes_ =
+      info::info_bytes(gpus_.count() < info::kMaxDevices ? gpus_.count() : info::kMaxDevices);
   epoll_fd_.reset(epoll_create1(EPOLL_CLOEXEC));
   ended_fd_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   sigset_t signals;
@@ -111,14 +121,17 @@ Status Server::listen() {
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
   signal_fd_.reset(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!epoll_fd_.valid() || !ended_fd_.valid() || !signal_fd_.valid()) return errno_error(errno, "epoll, eventfd or signalfd");
+  if (!epoll_fd_.valid() || !ended_fd_.valid() || !signal_fd_.valid())
+    return errno_error(errno, "epoll, eventfd or signalfd");
   socket_path_ = data_socket_path(options_.runtime_dir, options_.workflow);
   control_path_ = control_socket_path(options_.runtime_dir, options_.workflow);
   Inheritance& old = options_.inherited;
-  Result<UniqueFd> data = old.valid() ? Result<UniqueFd>(UniqueFd(old.data)) : shared::listen_unix(socket_path_, SOCK_SEQPACKET);
+  Result<UniqueFd> data = old.valid() ? Result<UniqueFd>(UniqueFd(old.data))
+                                      : shared::listen_unix(socket_path_, SOCK_SEQPACKET);
   if (!data.ok()) return data.error();
   listen_fd_ = data.take();
-  Result<UniqueFd> control = old.valid() ? Result<UniqueFd>(UniqueFd(old.control)) : shared::listen_unix(control_path_, SOCK_STREAM);
+  Result<UniqueFd> control = old.valid() ? Result<UniqueFd>(UniqueFd(old.control))
+                                         : shared::listen_unix(control_path_, SOCK_STREAM);
   if (!control.ok()) return control.error();
   control_fd_ = control.take();
   if (Status s = listen_for_proxies(); !s.ok()) return s;
@@ -194,7 +207,8 @@ void Server::accept_function() {
   while (true) {
     Result<UniqueFd> socket = shared::accept_unix(listen_fd_.get());
     if (!socket.ok()) {
-      if (socket.error().code != EAGAIN) log_warn("a function could not connect: %s", socket.error().message.c_str());
+      if (socket.error().code != EAGAIN)
+        log_warn("a function could not connect: %s", socket.error().message.c_str());
       return;
     }
     // A connection that never greets costs one fd; more than a few of them are turned away.
@@ -205,13 +219,15 @@ void Server::accept_function() {
 
 void Server::expect_greeting(UniqueFd socket) {
   const uint64_t id = next_id_++;
-  if (watch(socket.get(), Source::kGreeting, id, EPOLLIN | EPOLLRDHUP).ok()) greeting_.emplace(id, std::move(socket));
+  if (watch(socket.get(), Source::kGreeting, id, EPOLLIN | EPOLLRDHUP).ok())
+    greeting_.emplace(id, std::move(socket));
 }
 
 void Server::greet(uint64_t id) {
   auto it = greeting_.find(id);
   if (it == greeting_.end()) return;
-  if (about_to_restart() || only_unfinished() || place_to_come(id)) {  // unread: we greet it later, or the next proxy does
+  if (about_to_restart() || only_unfinished() ||
+      place_to_come(id)) {  // unread: we greet it later, or the next proxy does
     epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second.get(), nullptr);
     waiting_.push_back(id);
     return;
@@ -229,8 +245,10 @@ void Server::greet(uint64_t id) {
   UniqueFd spare(fcntl(fd, F_DUPFD_CLOEXEC, 0));  // admit may consume the socket before it fails
   Status admitted = admit(std::move(socket), *hello, &refusal);
   if (admitted.ok()) return;
-  log_warn("function '%s' (pid %d) is turned away: %s", hello->function_name, hello->pid, admitted.error().message.c_str());
-  (void)shared::send_refusal(spare.get(), wire::kProtocolHash, kVersion, refusal, admitted.error().message);
+  log_warn("function '%s' (pid %d) is turned away: %s", hello->function_name, hello->pid,
+           admitted.error().message.c_str());
+  (void)shared::send_refusal(spare.get(), wire::kProtocolHash, kVersion, refusal,
+                             admitted.error().message);
 }
 
 Result<uint32_t> Server::choose_window(uint32_t free_windows) {
@@ -238,8 +256,10 @@ Result<uint32_t> Server::choose_window(uint32_t free_windows) {
     if ((free_windows & 1u << candidate) != 0 && memory_.take_window(candidate)) return candidate;
   }
   return errorf(
-      "no address window is free in both the proxy and the function (the function offers mask 0x%x); "
-      "see the proxy's log for the mapping in the way, or unset the address-space limit (ulimit -v)",
+      "no address window is free in both the proxy and the function (the function offers mask "
+      "0x%x); "
+      "see the proxy's log for the mapping in the way, or unset the address-space limit (ulimit "
+      "-v)",
       free_windows);
 }
 
@@ -248,7 +268,8 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   Result<shared::PeerCredentials> peer = shared::peer_credentials(socket.get());
   *refusal = handshake::Refusal::kUid;
   if (!peer.ok()) return peer.error();
-  if (peer->uid != geteuid()) return errorf("it runs as user %u, this proxy as %u", peer->uid, geteuid());
+  if (peer->uid != geteuid())
+    return errorf("it runs as user %u, this proxy as %u", peer->uid, geteuid());
   *refusal = shared::check_versions(hello, wire::kProtocolHash, kVersion, &why);
   if (*refusal != handshake::Refusal::kNone) return errorf("%s", why.c_str());
   *refusal = handshake::Refusal::kStopping;
@@ -257,8 +278,9 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
     const uint32_t failed = gpus_[gpu].failed.load();
     if (failed != 0)
-      return errorf("GPU %u is in an error state (%s); the proxy starts anew when its last function has left", gpu,
-                    result_text(driver_, static_cast<CUresult>(failed)).c_str());
+      return errorf(
+          "GPU %u is in an error state (%s); the proxy starts anew when its last function has left",
+          gpu, result_text(driver_, static_cast<CUresult>(failed)).c_str());
   }
   Client client;
   *refusal = handshake::Refusal::kTooManyClients;
@@ -272,21 +294,25 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   client.pid = peer->pid;
   client.name = hello.function_name;
   *refusal = handshake::Refusal::kOutOfMemory;
+  return welcome(std::move(client), std::move(socket));
+}
+
+Status Server::welcome(Client client, UniqueFd socket) {
   const int fd = socket.get();
   auto session = std::make_unique<Session>(shared_, client, std::move(socket));
   if (Status status = session->open(); !status.ok()) return status;
-  handshake::Welcome welcome = shared::make_welcome(wire::kProtocolHash, kVersion);
-  welcome.session_id = client.id;
-  welcome.window = client.window;
-  welcome.client_slot = client.slot;
-  welcome.device_count = gpus_.count();
-  welcome.spin_us = options_.spin_us;
-  welcome.info_bytes = info_bytes_;
+  handshake::Welcome answer = shared::make_welcome(wire::kProtocolHash, kVersion);
+  answer.session_id = client.id;
+  answer.window = client.window;
+  answer.client_slot = client.slot;
+  answer.device_count = gpus_.count();
+  answer.spin_us = options_.spin_us;
+  answer.info_bytes = info_bytes_;
   const int segment_fd = session->segment().fd();
   const int pinned_fd = session->pinned_fd();  // from here on the session's thread may close it
   // Running before the client hears of it, so that it never sees a segment in state kStarting.
   session->start();
-  Status sent = shared::send_welcome(fd, welcome, segment_fd, pinned_fd, info_.get());
+  Status sent = shared::send_welcome(fd, answer, segment_fd, pinned_fd, info_.get());
   if (sent.ok()) sent = watch(fd, Source::kFunction, client.id, EPOLLRDHUP);
   if (!sent.ok()) {
     session->request_stop(abi::ProxyState::kStopping);
@@ -295,7 +321,8 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   }
   watch_process(client.id, client.pid);
   ++sessions_started_;
-  log_info("function '%s' (pid %d) joined as session %lu", client.name.c_str(), client.pid, client.id);
+  log_info("function '%s' (pid %d) joined as session %lu", client.name.c_str(), client.pid,
+           client.id);
   alone_since_ns_ = 0;
   std::lock_guard lock(mutex_);
   resting_ = false;
@@ -312,8 +339,9 @@ void Server::function_hung_up(uint64_t id) {
   doubtful_.push_back({id, 0});
 }
 
-// The socket hangs up only when its last copy closes, and a child made by a raw clone(2) keeps one: the process itself tells
-// that it ended. Where it cannot be watched (other PID namespace, old kernel), socket and life lock decide alone.
+// The socket hangs up only when its last copy closes, and a child made by a raw clone(2) keeps one:
+// the process itself tells that it ended. Where it cannot be watched (other PID namespace, old
+// kernel), socket and life lock decide alone.
 void Server::watch_process(uint64_t id, pid_t pid) {
   if (pid <= 0) return;
   UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -321,15 +349,17 @@ void Server::watch_process(uint64_t id, pid_t pid) {
     if (errno == ESRCH) doubtful_.push_back({id, 0});
     return;
   }
-  if (watch(process.get(), Source::kProcess, id, EPOLLIN).ok()) processes_.insert_or_assign(id, std::move(process));
+  if (watch(process.get(), Source::kProcess, id, EPOLLIN).ok())
+    processes_.insert_or_assign(id, std::move(process));
 }
 
 void Server::process_ended(uint64_t id) {
   if (processes_.erase(id) != 0) doubtful_.push_back({id, 0});
 }
 
-// A socket that hung up is mostly a dead client. One that closed its descriptors and goes on still holds its life lock; a
-// dying one may hold it for a moment longer than its socket, so look a few times before leaving it to the session's own looks.
+// A socket that hung up is mostly a dead client. One that closed its descriptors and goes on still
+// holds its life lock; a dying one may hold it for a moment longer than its socket, so look a few
+// times before leaving it to the session's own looks.
 void Server::settle_doubts() {
   std::erase_if(doubtful_, [this](Doubt& doubt) {
     std::lock_guard lock(mutex_);
@@ -337,12 +367,15 @@ void Server::settle_doubts() {
     if (it == sessions_.end()) return true;
     if (!it->second->client_alive(false)) {
       it->second->request_stop(abi::ProxyState::kRunning);
-      const bool known = std::any_of(dying_.begin(), dying_.end(), [&](const Dying& dying) { return dying.session == doubt.session; });
+      const bool known = std::any_of(dying_.begin(), dying_.end(), [&](const Dying& dying) {
+        return dying.session == doubt.session;
+      });
       if (!known) dying_.push_back({doubt.session, now_ns()});
       return true;
     }
     if (++doubt.looks < kDoubtLooks) return false;
-    log_info("function '%s' (pid %d) closed its connection and goes on without it", it->second->client().name.c_str(), it->second->client().pid);
+    log_info("function '%s' (pid %d) closed its connection and goes on without it",
+             it->second->client().name.c_str(), it->second->client().pid);
     it->second->look_again();
     return true;
   });
@@ -363,12 +396,18 @@ void Server::help_the_dying() {
   look_for_stuck();
 }
 
-// Threads of dead clients may stand in the driver for good, behind work that only these could have ended. Who is there lives with it;
-// when nobody is, the proxy starts anew. mutex_ is held.
+// Threads of dead clients may stand in the driver for good, behind work that only these could have
+// ended. Who is there lives with it; when nobody is, the proxy starts anew. mutex_ is held.
 void Server::look_for_stuck() {
-  const auto stuck = [now = now_ns()](const Dying& dying) { return now - dying.since_ns > uint64_t{limits::kStuckMs} * 1'000'000; };
-  if (dying_.empty() || dying_.size() < sessions_.size() || !std::all_of(dying_.begin(), dying_.end(), stuck)) return;
-  log_error("%zu functions are gone but stand in the driver, and no other is left: the proxy starts anew", dying_.size());
+  const auto stuck = [now = now_ns()](const Dying& dying) {
+    return now - dying.since_ns > uint64_t{limits::kStuckMs} * 1'000'000;
+  };
+  if (dying_.empty() || dying_.size() < sessions_.size() ||
+      !std::all_of(dying_.begin(), dying_.end(), stuck))
+    return;
+  log_error(
+      "%zu functions are gone but stand in the driver, and no other is left: the proxy starts anew",
+      dying_.size());
   restarting_ = true;
 }
 
@@ -398,8 +437,9 @@ void Server::reap() {
   }
   sessions_ended_ += gone.size();
   for (const auto& session : gone) {
-    log_info("function '%s' (pid %d) left after %lu records, %lu launches in %lu graphs", session->client().name.c_str(), session->client().pid,
-             session->stats().records.load(), session->stats().run_launches.load(), session->stats().runs.load());
+    log_info("function '%s' (pid %d) left after %lu records, %lu launches in %lu graphs",
+             session->client().name.c_str(), session->client().pid, session->stats().records.load(),
+             session->stats().run_launches.load(), session->stats().runs.load());
   }
   const bool any_left = !gone.empty();
   gone.clear();
@@ -407,7 +447,8 @@ void Server::reap() {
   std::lock_guard lock(mutex_);
   if (any_left) alone_since_ns_ = sessions_.empty() ? now_ns() : 0;
   if (sessions_.empty() && (has_failed_gpu() || work_is_left_)) {
-    log_warn("no function is left on the context, which %s: the proxy starts anew", has_failed_gpu() ? "is dead" : "has work that does not end");
+    log_warn("no function is left on the context, which %s: the proxy starts anew",
+             has_failed_gpu() ? "is dead" : "has work that does not end");
     restarting_ = true;
   }
 }
@@ -421,7 +462,8 @@ bool Server::has_failed_gpu() const {
 
 // mutex_ is held.
 bool Server::nobody_lives() {
-  return std::none_of(sessions_.begin(), sessions_.end(), [](const auto& entry) { return entry.second->client_alive(false); });
+  return std::none_of(sessions_.begin(), sessions_.end(),
+                      [](const auto& entry) { return entry.second->client_alive(false); });
 }
 
 // Whoever still has a session here is dead and only being cleared away.
@@ -432,16 +474,20 @@ bool Server::about_to_restart() {
   return nobody_lives();
 }
 
-// Nobody is here but functions that are gone, and work of theirs is not over. It may never be: then the proxy starts anew (look_for_stuck),
-// which somebody who came meanwhile would keep it from, standing behind that work.
+// Nobody is here but functions that are gone, and work of theirs is not over. It may never be: then
+// the proxy starts anew (look_for_stuck), which somebody who came meanwhile would keep it from,
+// standing behind that work.
 bool Server::only_unfinished() {
   std::lock_guard lock(mutex_);
-  const bool unfinished = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) { return !entry.second->work_is_over(); });
+  const bool unfinished = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
+    return !entry.second->work_is_over();
+  });
   return unfinished && nobody_lives();
 }
 
 Inheritance Server::hand_over() {
-  Inheritance heir{listen_fd_.release(), control_fd_.release(), options_.inherited.restarts + 1, {}};
+  Inheritance heir{
+      listen_fd_.release(), control_fd_.release(), options_.inherited.restarts + 1, {}};
   for (auto& [id, socket] : greeting_) heir.greeting.push_back(socket.release());
   greeting_.clear();
   return heir;
@@ -451,12 +497,15 @@ Inheritance Server::hand_over() {
 void Server::gpu_failed(uint32_t gpu, CUresult error, uint64_t reporter) {
   uint32_t none = 0;
   if (!gpus_[gpu].failed.compare_exchange_strong(none, static_cast<uint32_t>(error))) return;
-  log_error("GPU %u: the shared context is dead: %s; all functions on it end. Last launched kernels:", gpu, result_text(driver_, error).c_str());
+  log_error(
+      "GPU %u: the shared context is dead: %s; all functions on it end. Last launched kernels:",
+      gpu, result_text(driver_, error).c_str());
   std::lock_guard lock(mutex_);
   for (const auto& [id, session] : sessions_) {
     const std::string* kernel = session->last_kernel();
     if (session->current_gpu() == gpu) {
-      log_error("  %s'%s' (pid %d): %s", id == reporter ? "reported by " : "", session->client().name.c_str(), session->client().pid,
+      log_error("  %s'%s' (pid %d): %s", id == reporter ? "reported by " : "",
+                session->client().name.c_str(), session->client().pid,
                 kernel != nullptr ? kernel->c_str() : "none");
     }
     session->store_sticky(gpu, error);
@@ -484,7 +533,8 @@ bool Server::stop_sessions() {
   sessions_ended_ += all.size();
   std::lock_guard lock(mutex_);
   for (auto& [id, session] : all) {
-    if (auto remains = session->take_pinned_remains()) retired_pinned_.push_back({session->client().slot, std::move(remains)});
+    if (auto remains = session->take_pinned_remains())
+      retired_pinned_.push_back({session->client().slot, std::move(remains)});
   }
   return true;
 }

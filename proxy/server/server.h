@@ -1,11 +1,15 @@
-// The proxy's one Server: accepts functions and control clients, starts and ends sessions, stops in order.
+// The proxy's one Server: accepts functions and control clients, starts and ends sessions, stops in
+// order.
 //
-// One thread, one epoll: the two listening sockets, every function's socket (only for its hang-up; a session reads its own
-// fd messages), the control clients, a signalfd (SIGTERM, SIGINT) and an eventfd that sessions ring when they are done.
-// Sessions run on threads of their own and never call back except through Shared's two functions. This thread makes no driver call that may
-// wait for the whole context: what functions leave behind is given back by the janitor (janitor.h), whose work is clean_up().
+// One thread, one epoll: the two listening sockets, every function's socket (only for its hang-up;
+// a session reads its own fd messages), the control clients, a signalfd (SIGTERM, SIGINT) and an
+// eventfd that sessions ring when they are done. Sessions run on threads of their own and never
+// call back except through Shared's two functions. This thread makes no driver call that may wait
+// for the whole context: what functions leave behind is given back by the janitor (janitor.h),
+// whose work is clean_up().
 //
-// Locks: `mutex_` (rank 10) guards the session table and the places; it may be held while the memory map's (rank 20) is taken.
+// Locks: `mutex_` (rank 10) guards the session table and the places; it may be held while the
+// memory map's (rank 20) is taken.
 #pragma once
 
 #include <sys/epoll.h>
@@ -23,15 +27,15 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "proxy/memory/broker.h"
-#include "proxy/gpu/gpus.h"
 #include "proxy/code/image_store.h"
-#include "proxy/gpu/janitor.h"
-#include "proxy/memory/memory_map.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/common/restart.h"
-#include "proxy/session/session.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/gpu/janitor.h"
+#include "proxy/memory/broker.h"
+#include "proxy/memory/memory_map.h"
 #include "proxy/memory/spare_segments.h"
+#include "proxy/session/session.h"
 #include "sharedmem/handshake.h"
 
 namespace tube::proxy {
@@ -57,12 +61,13 @@ class Server {
   // Binds both sockets. The error says who is in the way.
   Status listen();
   const std::string& socket_path() const { return socket_path_; }
-  // Until SIGTERM, SIGINT or the control verb `stop`, then ends all sessions; or until a GPU's context is dead and no function is
-  // left (restart_wanted).
+  // Until SIGTERM, SIGINT or the control verb `stop`, then ends all sessions; or until a GPU's
+  // context is dead and no function is left (restart_wanted).
   Status run();
   bool restart_wanted() const { return restarting_; }
-  // Ends all sessions and gives everything back to the driver. False: something does not end (a kernel, a wait, a call in the driver); then no
-  // destructor may run that needs the driver, this one's included: the process has to end at once.
+  // Ends all sessions and gives everything back to the driver. False: something does not end (a
+  // kernel, a wait, a call in the driver); then no destructor may run that needs the driver, this
+  // one's included: the process has to end at once.
   bool close();
   // What the next proxy of this process takes over. The sockets then are no longer the server's.
   Inheritance hand_over();
@@ -78,7 +83,18 @@ class Server {
     ShareToken token;
     bool lent = false;
   };
-  enum class Source : uint32_t { kListen, kControlListen, kSignal, kEnded, kGreeting, kFunction, kProcess, kControl, kBrokerListen, kBroker };
+  enum class Source : uint32_t {
+    kListen,
+    kControlListen,
+    kSignal,
+    kEnded,
+    kGreeting,
+    kFunction,
+    kProcess,
+    kControl,
+    kBrokerListen,
+    kBroker
+  };
 
   Status watch(int fd, Source source, uint64_t id, uint32_t events, int operation = EPOLL_CTL_ADD);
   void on_event(uint64_t tag, uint32_t events);
@@ -86,8 +102,15 @@ class Server {
   void expect_greeting(UniqueFd socket);
   void greet(uint64_t id);
   Status admit(UniqueFd socket, const handshake::Hello& hello, handshake::Refusal* refusal);
+  // The rest of admit(): a session for a client that has been checked.
+  Status welcome(Client client, UniqueFd socket);
   Result<uint32_t> choose_window(uint32_t free_windows);
-  enum class Place : uint8_t { kFree, kFunction, kPinned, kLost };  // kPinned: memory of a function that left; kLost: its work does not end
+  enum class Place : uint8_t {
+    kFree,
+    kFunction,
+    kPinned,
+    kLost
+  };  // kPinned: memory of a function that left; kLost: its work does not end
   uint32_t free_slot() const;
   size_t places(Place what) const;
   std::string no_place() const;
@@ -119,7 +142,8 @@ class Server {
   Status listen_for_proxies();
   void accept_proxy();
   void proxy_ready(uint64_t id);
-  CUresult lend(Brokered& client, const ShareToken& untrusted_token, BrokerAnswer* answer, UniqueFd* fd);
+  CUresult lend(Brokered& client, const ShareToken& untrusted_token, BrokerAnswer* answer,
+                UniqueFd* fd);
 
   // control.cc
   void accept_control();
@@ -128,6 +152,7 @@ class Server {
   void control_ready(uint64_t id, uint32_t events);
   std::string answer(const std::string& line);
   nlohmann::json status();
+  nlohmann::json gpu_status();
   nlohmann::json functions();
   nlohmann::json uuids();
 
@@ -160,19 +185,22 @@ class Server {
     uint64_t session;
     uint64_t since_ns;
   };
-  std::map<uint64_t, UniqueFd> processes_;  // by session: readable once its client process has ended
-  std::vector<Dying> dying_;                // told to stop, their clients gone; until they end
+  std::map<uint64_t, UniqueFd>
+      processes_;             // by session: readable once its client process has ended
+  std::vector<Dying> dying_;  // told to stop, their clients gone; until they end
   uint64_t next_help_ns_ = 0;
-  std::vector<Doubt> doubtful_;                    // hung up or ended, not yet known to be dead
-  std::vector<uint64_t> waiting_;                  // of greeting_, for a place that the janitor is about to free
+  std::vector<Doubt> doubtful_;    // hung up or ended, not yet known to be dead
+  std::vector<uint64_t> waiting_;  // of greeting_, for a place that the janitor is about to free
   std::map<uint64_t, uint64_t> waiting_since_ns_;  // by greeting
   std::map<uint64_t, Brokered> brokered_;
   uint64_t next_id_ = 1;
   bool stopping_ = false;
   bool restarting_ = false;
-  bool work_is_left_ = false;    // of a function that is gone: for all we know the context never comes idle again
-  bool all_ended_ = true;        // no session's thread is left in the driver
-  uint64_t alone_since_ns_ = 0;  // when the last function left; 0 once that has had its consequences
+  bool work_is_left_ =
+      false;  // of a function that is gone: for all we know the context never comes idle again
+  bool all_ended_ = true;  // no session's thread is left in the driver
+  uint64_t alone_since_ns_ =
+      0;  // when the last function left; 0 once that has had its consequences
   uint64_t started_ns_ = 0;
   uint64_t sessions_started_ = 0;
   uint64_t sessions_ended_ = 0;
@@ -188,9 +216,9 @@ class Server {
   };
   std::deque<RetiredPinned> retired_pinned_;  // of functions that left, the longest ago first
   std::deque<RetiredPinned> old_pinned_;      // the janitor's to give back
-  size_t leaving_ = 0;                        // places that it is about to free: old_pinned_, and what it has in hand
-  bool resting_ = false;                      // no function has been there for a while: all that functions left may go
-  bool closing_ = false;                      // and everything else
+  size_t leaving_ = 0;    // places that it is about to free: old_pinned_, and what it has in hand
+  bool resting_ = false;  // no function has been there for a while: all that functions left may go
+  bool closing_ = false;  // and everything else
 
   // The janitor's thread's own: what it has collected and not yet given back.
   struct Remains {

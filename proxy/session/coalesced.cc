@@ -1,10 +1,11 @@
 // The session's side of launch coalescing (coalescer.h): which records end which streams' runs.
 //
-// Each stream has runs of its own, so threads and streams that launch at the same time do not end each other's. A record that
-// touches one stream ends that stream's run, right before the handler touches it (stream_op); a record that concerns several, or
-// that this file does not know, ends all. Order between streams is what events and the legacy stream's rule make it: both pass by
-// here. Held launches become due when nothing comes for the session's patience, and when kOldest records came without their run
-// being whole, however busy other streams are.
+// Each stream has runs of its own, so threads and streams that launch at the same time do not end
+// each other's. A record that touches one stream ends that stream's run, right before the handler
+// touches it (stream_op); a record that concerns several, or that this file does not know, ends
+// all. Order between streams is what events and the legacy stream's rule make it: both pass by
+// here. Held launches become due when nothing comes for the session's patience, and when kOldest
+// records came without their run being whole, however busy other streams are.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -59,8 +60,12 @@ StreamState* Session::attributed_stream(const abi::RecordHeader& header) {
     id = call.*field;
   };
   switch (static_cast<wire::Call>(header.call)) {
-    case wire::Call::cuStreamSetAttribute: take(wire::cuStreamSetAttribute{}, &wire::cuStreamSetAttribute::hStream); break;
-    case wire::Call::cuStreamCopyAttributes: take(wire::cuStreamCopyAttributes{}, &wire::cuStreamCopyAttributes::dstStream); break;
+    case wire::Call::cuStreamSetAttribute:
+      take(wire::cuStreamSetAttribute{}, &wire::cuStreamSetAttribute::hStream);
+      break;
+    case wire::Call::cuStreamCopyAttributes:
+      take(wire::cuStreamCopyAttributes{}, &wire::cuStreamCopyAttributes::dstStream);
+      break;
     default: return nullptr;
   }
   CUresult error = CUDA_SUCCESS;
@@ -83,13 +88,17 @@ StreamOp Session::launch_op(uint64_t untrusted_stream, bool plain) {
   if (op.state == nullptr) return op;
   StreamState& stream = *op.state;
   ContextShare* share = context(stream.context);
-  plain = plain && !captures() && share != nullptr && share->green == nullptr && stream.priority == 0 && !stream.attributes;
+  plain = plain && !captures() && share != nullptr && share->green == nullptr &&
+          stream.priority == 0 && !stream.attributes;
   // What has to be put in front of the launch comes behind what is held.
-  if (!plain || share->order.concerns_others(stream, share->legacy.get()) || stream.uploads_seen != uploads_) op = stream_op(untrusted_stream);
+  if (!plain || share->order.concerns_others(stream, share->legacy.get()) ||
+      stream.uploads_seen != uploads_)
+    op = stream_op(untrusted_stream);
   if (!plain || op.error != CUDA_SUCCESS) return op;
   op.stream = stream.stream;
   op.error = make_current(*share);
-  if (op.error == CUDA_SUCCESS) op.error = share->order.before(stream, share->legacy.get(), StreamUse::kWork, false);
+  if (op.error == CUDA_SUCCESS)
+    op.error = share->order.before(stream, share->legacy.get(), StreamUse::kWork, false);
   if (op.error != CUDA_SUCCESS) return op;
   if (stream.runs == nullptr) {
     stream.runs = std::make_unique<Coalescer>(driver(), run_graphs_, stream.stream, stats_);
@@ -99,7 +108,8 @@ StreamOp Session::launch_op(uint64_t untrusted_stream, bool plain) {
   return op;
 }
 
-CUresult Session::launch_in_run(const StreamOp& op, const PlainLaunch& launch, std::span<const std::byte> parameters) {
+CUresult Session::launch_in_run(const StreamOp& op, const PlainLaunch& launch,
+                                std::span<const std::byte> parameters) {
   Coalescer& runs = *op.state->runs;
   if (!std::exchange(op.state->run_open, true)) open_runs_.push_back(op.state);
   const bool held = runs.holding();
@@ -109,7 +119,8 @@ CUresult Session::launch_in_run(const StreamOp& op, const PlainLaunch& launch, s
   return error;
 }
 
-// Launches are held and the ring is empty: looks a little longer for the next record. False when nothing was held.
+// Launches are held and the ring is empty: looks a little longer for the next record. False when
+// nothing was held.
 bool Session::held_go_on() {
   if (holding_.empty()) return false;
   const uint64_t end = now_ns() + shared_.coalesce_ns;
@@ -121,7 +132,8 @@ bool Session::held_go_on() {
 }
 
 void Session::end_runs() {
-  // In the order in which they were held: order between streams is nobody's right, but costs nothing.
+  // In the order in which they were held: order between streams is nobody's right, but costs
+  // nothing.
   while (!holding_.empty()) end_run(*holding_.front(), &Coalescer::boundary);
   // The others have had no launch since they were here.
   for (StreamState* stream : open_runs_) {
@@ -148,7 +160,9 @@ void Session::end_run(StreamState& stream, CUresult (Coalescer::*how)()) {
   if (error == CUDA_SUCCESS) return;
   Stats::add(stats_.errors);
   report_if_sticky(gpu, error);
-  shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(error), static_cast<uint32_t>(wire::Call::tubeLaunch), 0});
+  shared::proxy_store_async_error(
+      segment_.header(),
+      {static_cast<uint32_t>(error), static_cast<uint32_t>(wire::Call::tubeLaunch), 0});
 }
 
 void Session::forget_runs() {

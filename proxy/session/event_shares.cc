@@ -11,15 +11,20 @@ namespace {
 
 constexpr uint64_t kOwnMagic = 0x3154564545425554ull;  // "TUBEEVT1"
 
-// Where the driver cannot make events visible to other processes (some virtual machines), those of this proxy still can be.
-bool only_here(CUresult error) { return error == CUDA_ERROR_NOT_SUPPORTED || error == CUDA_ERROR_MAP_FAILED || error == CUDA_ERROR_OPERATING_SYSTEM; }
+// Where the driver cannot make events visible to other processes (some virtual machines), those of
+// this proxy still can be.
+bool only_here(CUresult error) {
+  return error == CUDA_ERROR_NOT_SUPPORTED || error == CUDA_ERROR_MAP_FAILED ||
+         error == CUDA_ERROR_OPERATING_SYSTEM;
+}
 
 }  // namespace
 
 CUresult EventShares::share(const Driver& driver, uint64_t session, CUevent event, Handle* handle) {
   std::lock_guard lock(mutex_);
   if (auto known = by_event_.find(event); known != by_event_.end()) {
-    if (records_[known->second].session != session) return CUDA_ERROR_INVALID_HANDLE;  // only its maker gives handles out
+    if (records_[known->second].session != session)
+      return CUDA_ERROR_INVALID_HANDLE;  // only its maker gives handles out
     *handle = known->second;
     return CUDA_SUCCESS;
   }
@@ -37,7 +42,8 @@ CUresult EventShares::share(const Driver& driver, uint64_t session, CUevent even
 CUresult EventShares::open(const Handle& untrusted_handle, uint64_t session, CUevent* event) {
   std::lock_guard lock(mutex_);
   auto found = records_.find(untrusted_handle);
-  if (found == records_.end()) return untrusted_handle[0] == kOwnMagic ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_NOT_FOUND;
+  if (found == records_.end())
+    return untrusted_handle[0] == kOwnMagic ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_NOT_FOUND;
   if (found->second.session == session) return CUDA_ERROR_INVALID_CONTEXT;
   ++found->second.owners;
   *event = found->second.event;

@@ -1,8 +1,9 @@
 // Events of several functions of this proxy: one driver event under an id of each of them.
 //
-// The handle that cuIpcGetEventHandle gives is the driver's own, so other proxies and programs without Tube can open it too.
-// A function of the same proxy gets the very event: its record is the driver's, whoever made it. The event is destroyed
-// when the last of its owners has destroyed it. Any thread; `mutex_` (rank 15), not held across driver calls that wait.
+// The handle that cuIpcGetEventHandle gives is the driver's own, so other proxies and programs
+// without Tube can open it too. A function of the same proxy gets the very event: its record is the
+// driver's, whoever made it. The event is destroyed when the last of its owners has destroyed it.
+// Any thread; `mutex_` (rank 15), not held across driver calls that wait.
 #pragma once
 
 #include <array>
@@ -22,12 +23,14 @@ class EventShares {
   using Handle = std::array<uint64_t, 8>;
   static_assert(sizeof(Handle) == sizeof(CUipcEventHandle));
 
-  // The handle of an event of `session`; the same one again while it lives. The driver's errors. Needs its context.
+  // The handle of an event of `session`; the same one again while it lives. The driver's errors.
+  // Needs its context.
   CUresult share(const Driver& driver, uint64_t session, CUevent event, Handle* handle);
-  // One more owner of the event that `handle` names here. CUDA_ERROR_NOT_FOUND: it is none of this proxy's;
-  // CUDA_ERROR_INVALID_CONTEXT: it is the session's own.
+  // One more owner of the event that `handle` names here. CUDA_ERROR_NOT_FOUND: it is none of this
+  // proxy's; CUDA_ERROR_INVALID_CONTEXT: it is the session's own.
   CUresult open(const Handle& untrusted_handle, uint64_t session, CUevent* event);
-  // An owner is done with it. True: it was the only one, and destroys it. One load while nothing is shared.
+  // An owner is done with it. True: it was the only one, and destroys it. One load while nothing is
+  // shared.
   bool let_go(CUevent event);
 
  private:

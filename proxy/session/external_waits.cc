@@ -29,7 +29,8 @@ void ExternalWaits::drop_passed(const Driver& driver) {
   });
 }
 
-void ExternalWaits::add(const Driver& driver, CUstream stream, uint32_t context, std::span<const uint64_t> semaphores,
+void ExternalWaits::add(const Driver& driver, CUstream stream, uint32_t context,
+                        std::span<const uint64_t> semaphores,
                         std::span<const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> params) {
   drop_passed(driver);
   if (count() + semaphores.size() > kMost) return;
@@ -40,7 +41,8 @@ void ExternalWaits::add(const Driver& driver, CUstream stream, uint32_t context,
     driver.cuEventDestroy_v2(call.behind);
     return;
   }
-  for (size_t i = 0; i < semaphores.size(); ++i) call.waits.push_back({semaphores[i], params[i].params.fence.value, false});
+  for (size_t i = 0; i < semaphores.size(); ++i)
+    call.waits.push_back({semaphores[i], params[i].params.fence.value, false});
   calls_.push_back(std::move(call));
 }
 

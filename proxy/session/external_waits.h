@@ -1,9 +1,11 @@
-// A client's waits for external semaphores in its streams that have not been answered yet, so that its death does not leave them waiting.
+// A client's waits for external semaphores in its streams that have not been answered yet, so that
+// its death does not leave them waiting.
 //
-// Natively such a wait ends with the program's context. Here it would stay in the shared one: the client's memory would be taken for good, and
-// whatever waits for the whole context (quiet_calls.h) would stand. So behind each wait lies an event, and at the client's end what still
-// waits is signalled as its partner would have done it. For a timeline that is a value which nobody else had reached; who shares it sees it.
-// At most kMost of them are known. Session thread only.
+// Natively such a wait ends with the program's context. Here it would stay in the shared one: the
+// client's memory would be taken for good, and whatever waits for the whole context (quiet_calls.h)
+// would stand. So behind each wait lies an event, and at the client's end what still waits is
+// signalled as its partner would have done it. For a timeline that is a value which nobody else had
+// reached; who shares it sees it. At most kMost of them are known. Session thread only.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +24,13 @@ class ExternalWaits {
  public:
   static constexpr size_t kMost = 1024;
 
-  // Right behind the wait for `semaphores` (the client's ids) in `stream`, whose context is current and has this number.
-  void add(const Driver& driver, CUstream stream, uint32_t context, std::span<const uint64_t> semaphores,
+  // Right behind the wait for `semaphores` (the client's ids) in `stream`, whose context is current
+  // and has this number.
+  void add(const Driver& driver, CUstream stream, uint32_t context,
+           std::span<const uint64_t> semaphores,
            std::span<const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> params);
-  // Signals what is waited for, for at most `timeout_ms`: of each semaphore one value at a time, the next when that wait has passed.
-  // `signal` submits it, in a stream that waits for nothing.
+  // Signals what is waited for, for at most `timeout_ms`: of each semaphore one value at a time,
+  // the next when that wait has passed. `signal` submits it, in a stream that waits for nothing.
   using Signal = std::function<void(uint32_t context, uint64_t semaphore, uint64_t value)>;
   void release(const Driver& driver, uint32_t timeout_ms, const Signal& signal);
   // The context's events are about to end.

@@ -10,13 +10,15 @@ namespace tube::proxy {
 
 namespace {
 
-// Graphs for which `match(object, inner state)` holds; looks at every graph, of which a client has few.
+// Graphs for which `match(object, inner state)` holds; looks at every graph, of which a client has
+// few.
 template <class Match>
 std::vector<uint64_t> inner_graphs(Session& session, Match match) {
   std::vector<uint64_t> found;
   for (uint64_t id : session.objects().ids(wire::Kind::kGraph)) {
     const Object* object = session.objects().find(wire::Kind::kGraph, id);
-    if (object->state != nullptr && match(*object, static_cast<const InnerGraph&>(*object->state))) found.push_back(id);
+    if (object->state != nullptr && match(*object, static_cast<const InnerGraph&>(*object->state)))
+      found.push_back(id);
   }
   return found;
 }
@@ -31,7 +33,8 @@ void forget_graph(Session& session, uint64_t graph) {
 uint64_t adopt_inner(Session& session, CUgraph graph, uint64_t parent, uint64_t node) {
   const uint64_t moved = find_id(session, wire::Kind::kGraph, reinterpret_cast<uint64_t>(graph));
   if (moved != 0) return moved;
-  const uint64_t id = session.objects().adopt(wire::Kind::kGraph, graph, session.record().context, parent);
+  const uint64_t id =
+      session.objects().adopt(wire::Kind::kGraph, graph, session.record().context, parent);
   if (id != 0) move_inside(session, id, parent, node);
   return id;
 }
@@ -45,13 +48,16 @@ void move_inside(Session& session, uint64_t id, uint64_t parent, uint64_t node) 
 }
 
 void forget_inside(Session& session, uint64_t node) {
-  for (uint64_t id : inner_graphs(session, [&](const Object&, const InnerGraph& inner) { return inner.node == node; })) {
+  for (uint64_t id : inner_graphs(
+           session, [&](const Object&, const InnerGraph& inner) { return inner.node == node; })) {
     forget_graph(session, id);
   }
 }
 
 void forget_nodes(Session& session, uint64_t graph) {
-  for (uint64_t id : inner_graphs(session, [&](const Object&object, const InnerGraph&inner) { return inner.node != 0 && object.owner == graph; })) {
+  for (uint64_t id : inner_graphs(session, [&](const Object&object, const InnerGraph&inner) {
+         return inner.node != 0 && object.owner == graph;
+       })) {
     forget_graph(session, id);
   }
   session.objects().erase_owned(wire::Kind::kGraphNode, graph);
@@ -60,7 +66,9 @@ void forget_nodes(Session& session, uint64_t graph) {
 
 void forget_capture(Session& session, uint64_t capture, CUgraph graph) {
   const auto raw = reinterpret_cast<uint64_t>(graph);
-  for (uint64_t id : inner_graphs(session, [&](const Object&, const InnerGraph& inner) { return inner.capture == capture && inner.node == 0; })) {
+  for (uint64_t id : inner_graphs(session, [&](const Object&, const InnerGraph& inner) {
+         return inner.capture == capture && inner.node == 0;
+       })) {
     forget_graph(session, id);
   }
   const GraphMemory::Owner captured{wire::Kind::kCount, raw};
@@ -85,7 +93,8 @@ CUresult GraphMemory::made(Session& session, CUdeviceptr address, uint64_t bytes
   range.bytes = bytes;
   range.kind = RangeKind::kGraph;
   range.context = session.record().context;
-  if (entries_.contains(address)) {  // freed and given out again by the driver before we heard of it
+  if (entries_.contains(
+          address)) {  // freed and given out again by the driver before we heard of it
     session.ranges().erase(address);
     entries_.erase(address);
   }

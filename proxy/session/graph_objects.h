@@ -1,11 +1,13 @@
-// What a client's graphs own beyond themselves: the graphs inside their nodes, and the memory of their allocation nodes.
+// What a client's graphs own beyond themselves: the graphs inside their nodes, and the memory of
+// their allocation nodes.
 //
-// A graph inside a node (child graph, body of a conditional node) is never destroyed by itself: its ids and those of its
-// nodes end with the node or with the graph around it. The driver may give a freed object's address to the next one, so
-// nothing may be remembered longer than it lives.
+// A graph inside a node (child graph, body of a conditional node) is never destroyed by itself: its
+// ids and those of its nodes end with the node or with the graph around it. The driver may give a
+// freed object's address to the next one, so nothing may be remembered longer than it lives.
 //
-// Memory of allocation nodes has an address of the driver's choice from the node's creation on. The client may name it as
-// long as a graph or an instance with that node lives, or until it freed it when no free node does.
+// Memory of allocation nodes has an address of the driver's choice from the node's creation on. The
+// client may name it as long as a graph or an instance with that node lives, or until it freed it
+// when no free node does.
 //
 // Session thread only.
 #pragma once
@@ -36,15 +38,17 @@ void move_inside(Session& session, uint64_t id, uint64_t parent, uint64_t node);
 void forget_inside(Session& session, uint64_t node);
 // All nodes of the graph and what is inside of them, not the graph itself.
 void forget_nodes(Session& session, uint64_t graph);
-// A capture has failed, and the graph that it was making is gone, unless it is one of the client's own.
+// A capture has failed, and the graph that it was making is gone, unless it is one of the client's
+// own.
 void forget_capture(Session& session, uint64_t capture, CUgraph graph);
 // The clone holds the same user objects as its original (handle_user_object.cc).
 void clone_user_objects(Session& session, uint64_t original, uint64_t clone);
-// The id behind a driver's handle among all of a kind, the client's own included; 0: none. Looks at each.
+// The id behind a driver's handle among all of a kind, the client's own included; 0: none. Looks at
+// each.
 uint64_t find_id(Session& session, wire::Kind kind, uint64_t raw);
 
-// Which memory that graphs own is this client's. The driver gives an address out again, to anybody, once no graph has its node and nothing
-// is allocated there: from then on it is nobody's here.
+// Which memory that graphs own is this client's. The driver gives an address out again, to anybody,
+// once no graph has its node and nothing is allocated there: from then on it is nobody's here.
 class GraphMemory {
  public:
   using Owner = std::pair<wire::Kind, uint64_t>;
@@ -60,7 +64,8 @@ class GraphMemory {
   void freed(Session& session, CUdeviceptr address);
   // An instance of a graph, or the graph that its graph moved into.
   void share(Owner owner, Owner other);
-  // What a capture made (an owner of kind kCount, by the driver's handle of its graph) belongs to the graph it became.
+  // What a capture made (an owner of kind kCount, by the driver's handle of its graph) belongs to
+  // the graph it became.
   void change_owner(Owner owner, Owner heir);
   void drop_owner(Session& session, Owner owner);
   // At the session's end, with idle streams: what no graph frees.

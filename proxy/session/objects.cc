@@ -37,7 +37,8 @@ CUresult Objects::admit(wire::Kind kind, uint64_t untrusted_id) const {
   return object != nullptr && object->live ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context, std::unique_ptr<ObjectState> state) {
+CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context,
+                         std::unique_ptr<ObjectState> state) {
   if (CUresult error = admit(kind, untrusted_id); error != CUDA_SUCCESS) return error;
   Table& t = table(kind);
   Object& object = t.client.grow(wire::id_index(untrusted_id));
@@ -69,7 +70,8 @@ uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_
 
 Object* Objects::find(wire::Kind kind, uint64_t untrusted_id) {
   Object* object = const_cast<Object*>(peek(kind, untrusted_id));
-  if (object == nullptr || !object->live || object->generation != wire::id_generation(untrusted_id)) return nullptr;
+  if (object == nullptr || !object->live || object->generation != wire::id_generation(untrusted_id))
+    return nullptr;
   return object;
 }
 
@@ -90,13 +92,15 @@ bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
 
 void Objects::erase_owned(wire::Kind kind, uint64_t owner) {
   for (uint64_t id : ids(kind)) {
-    if (Object* object = find(kind, id); object != nullptr && object->owner == owner) erase(kind, id);
+    if (Object* object = find(kind, id); object != nullptr && object->owner == owner)
+      erase(kind, id);
   }
 }
 
 void Objects::change_owner(wire::Kind kind, uint64_t owner, uint64_t heir) {
   for (uint64_t id : ids(kind)) {
-    if (Object* object = find(kind, id); object != nullptr && object->owner == owner) object->owner = heir;
+    if (Object* object = find(kind, id); object != nullptr && object->owner == owner)
+      object->owner = heir;
   }
 }
 
@@ -123,7 +127,8 @@ std::vector<uint64_t> Objects::ids(wire::Kind kind) const {
       if (range.pages[page] == nullptr) continue;
       for (uint32_t slot = 0; slot < kPage; ++slot) {
         const Object& object = (*range.pages[page])[slot];
-        if (object.live) found.push_back(wire::make_id((page * kPage + slot) | bit, object.generation));
+        if (object.live)
+          found.push_back(wire::make_id((page * kPage + slot) | bit, object.generation));
       }
     }
   };

@@ -1,8 +1,9 @@
 // What a client's ids stand for: one table per kind, id -> the driver's handle and how it was made.
 //
-// The client chooses index and generation of most ids (protocol/handle_id.h), so creating an object is a posted record;
-// ids of objects that only the proxy can name (nodes of a captured graph) carry kProxyMade. A table is an array of pages
-// of 256 entries made when first used: a look-up is two loads and a compare, and a hostile index costs one page.
+// The client chooses index and generation of most ids (protocol/handle_id.h), so creating an object
+// is a posted record; ids of objects that only the proxy can name (nodes of a captured graph) carry
+// kProxyMade. A table is an array of pages of 256 entries made when first used: a look-up is two
+// loads and a compare, and a hostile index costs one page.
 //
 // Session thread only; counts may be read from any thread.
 #pragma once
@@ -44,13 +45,17 @@ struct Object {
 
 class Objects {
  public:
-  // Whether the client may create `id` now: CUDA_ERROR_INVALID_VALUE for an id that is taken or out of range,
-  // CUDA_ERROR_OUT_OF_MEMORY at the kind's limit. Ask before the driver call, insert after it.
+  // Whether the client may create `id` now: CUDA_ERROR_INVALID_VALUE for an id that is taken or out
+  // of range, CUDA_ERROR_OUT_OF_MEMORY at the kind's limit. Ask before the driver call, insert
+  // after it.
   CUresult admit(wire::Kind kind, uint64_t untrusted_id) const;
-  CUresult insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context, std::unique_ptr<ObjectState> state = nullptr);
+  CUresult insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, uint32_t context,
+                  std::unique_ptr<ObjectState> state = nullptr);
   template <class T>
-  CUresult insert(wire::Kind kind, uint64_t untrusted_id, T* handle, uint32_t context, std::unique_ptr<ObjectState> state = nullptr) {
-    return insert(kind, untrusted_id, reinterpret_cast<uint64_t>(handle), context, std::move(state));
+  CUresult insert(wire::Kind kind, uint64_t untrusted_id, T* handle, uint32_t context,
+                  std::unique_ptr<ObjectState> state = nullptr) {
+    return insert(kind, untrusted_id, reinterpret_cast<uint64_t>(handle), context,
+                  std::move(state));
   }
   // A proxy-made id for `raw`: the one it has, or a new one. 0 at the limit.
   uint64_t adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_t owner = 0);
@@ -59,7 +64,8 @@ class Objects {
     return adopt(kind, reinterpret_cast<uint64_t>(handle), context, owner);
   }
 
-  // nullptr for an id that never was or is no more. Valid until the next insert or erase of the kind.
+  // nullptr for an id that never was or is no more. Valid until the next insert or erase of the
+  // kind.
   Object* find(wire::Kind kind, uint64_t untrusted_id);
   bool erase(wire::Kind kind, uint64_t untrusted_id);
   // Everything of `kind` whose owner is `owner`: nodes go with their graph.
@@ -72,9 +78,12 @@ class Objects {
   // The proxy-made id of `raw`, or 0.
   uint64_t adopted(wire::Kind kind, uint64_t raw) const;
 
-  // Live ids of a kind, in index order: teardown walks them, since erasing while walking is not allowed.
+  // Live ids of a kind, in index order: teardown walks them, since erasing while walking is not
+  // allowed.
   std::vector<uint64_t> ids(wire::Kind kind) const;
-  uint32_t count(wire::Kind kind) const { return table(kind).count.load(std::memory_order_relaxed); }
+  uint32_t count(wire::Kind kind) const {
+    return table(kind).count.load(std::memory_order_relaxed);
+  }
 
  private:
   static constexpr uint32_t kPage = 256;

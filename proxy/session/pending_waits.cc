@@ -13,7 +13,8 @@
 namespace tube::proxy {
 namespace {
 
-constexpr uint32_t kComparison = CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_EQ | CU_STREAM_WAIT_VALUE_AND | CU_STREAM_WAIT_VALUE_NOR;
+constexpr uint32_t kComparison = CU_STREAM_WAIT_VALUE_GEQ | CU_STREAM_WAIT_VALUE_EQ |
+                                 CU_STREAM_WAIT_VALUE_AND | CU_STREAM_WAIT_VALUE_NOR;
 // For the streams to see a value before the next one for the same address is written.
 constexpr int kStepMs = 1;
 constexpr int kLooks = 4;
@@ -21,19 +22,26 @@ constexpr int kPassedAtOnce = 4;  // by one call of pass()
 
 void write_from_here(const PendingWait& wait) {
   const uint64_t value = satisfying_value(wait);
-  if (wait.bytes == 8) std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(wait.address)).store(value, std::memory_order_release);
-  else std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(wait.address)).store(static_cast<uint32_t>(value), std::memory_order_release);
+  if (wait.bytes == 8)
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(wait.address))
+        .store(value, std::memory_order_release);
+  else
+    std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(wait.address))
+        .store(static_cast<uint32_t>(value), std::memory_order_release);
 }
 
 void write_by_gpu(const Driver& driver, CUstream stream, const PendingWait& wait) {
   const uint64_t value = satisfying_value(wait);
   if (wait.bytes == 8) (void)driver.cuStreamWriteValue64_v2(stream, wait.address, value, 0);
-  else (void)driver.cuStreamWriteValue32_v2(stream, wait.address, static_cast<cuuint32_t>(value), 0);
+  else
+    (void)driver.cuStreamWriteValue32_v2(stream, wait.address, static_cast<cuuint32_t>(value), 0);
 }
 
 }  // namespace
 
-uint64_t satisfying_value(const PendingWait& wait) { return (wait.flags & kComparison) == CU_STREAM_WAIT_VALUE_NOR ? 0 : wait.value; }
+uint64_t satisfying_value(const PendingWait& wait) {
+  return (wait.flags & kComparison) == CU_STREAM_WAIT_VALUE_NOR ? 0 : wait.value;
+}
 
 void PendingWaits::add(const PendingWait& wait, const std::function<bool()>& idle) {
   const bool ended = count() >= kMost && idle();
@@ -64,7 +72,8 @@ void PendingWaits::pass() {
   }
   for (int i = 0; i < kPassedAtOnce && !queues.empty(); ++i) {
     if (i != 0) poll(nullptr, 0, kStepMs);
-    for (const auto& [address, queue] : queues) write_from_here(*queue[turn_of_wait(passes_, queue.size())]);
+    for (const auto& [address, queue] : queues)
+      write_from_here(*queue[turn_of_wait(passes_, queue.size())]);
     ++passes_;
     // One that is alone has been written.
     std::erase_if(queues, [](const auto& entry) { return entry.second.size() == 1; });
@@ -76,7 +85,8 @@ void PendingWaits::forget(CUdeviceptr base, uint64_t bytes) {
   std::erase_if(waits_, [&](const PendingWait& wait) { return wait.address - base < bytes; });
 }
 
-void PendingWaits::release(const Driver& driver, uint32_t timeout_ms, const std::function<bool()>& idle,
+void PendingWaits::release(const Driver& driver, uint32_t timeout_ms,
+                           const std::function<bool()>& idle,
                            const std::function<Reach(const PendingWait&)>& reach) {
   std::deque<PendingWait> waits;
   {
@@ -89,9 +99,11 @@ void PendingWaits::release(const Driver& driver, uint32_t timeout_ms, const std:
   if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
   std::map<CUdeviceptr, std::deque<PendingWait>> queues;
   for (const PendingWait& wait : waits) {
-    if (reach(wait) != Reach::kNone && wait.address % wait.bytes == 0) queues[wait.address].push_back(wait);
+    if (reach(wait) != Reach::kNone && wait.address % wait.bytes == 0)
+      queues[wait.address].push_back(wait);
   }
-  // One value for every address at a time: what waits for the next one goes on when it has seen this one.
+  // One value for every address at a time: what waits for the next one goes on when it has seen
+  // this one.
   while (!queues.empty() && !idle() && now_ns() < deadline) {
     for (auto it = queues.begin(); it != queues.end();) {
       const PendingWait& wait = it->second.front();

@@ -1,8 +1,10 @@
-// The client's own waits in its streams (cuStreamWaitValue, batches of them), so that its death does not leave them waiting.
+// The client's own waits in its streams (cuStreamWaitValue, batches of them), so that its death
+// does not leave them waiting.
 //
-// Nobody would ever write the values that a dead client's streams wait for: its memory and its slot would stay taken for
-// good. So the session remembers address and value of each wait, and at its end writes what satisfies them, in their order.
-// The newest kMost are kept; older ones are dropped when no stream is busy, or for want of room. Session thread, but for pass().
+// Nobody would ever write the values that a dead client's streams wait for: its memory and its slot
+// would stay taken for good. So the session remembers address and value of each wait, and at its
+// end writes what satisfies them, in their order. The newest kMost are kept; older ones are dropped
+// when no stream is busy, or for want of room. Session thread, but for pass().
 #pragma once
 
 #include <cstdint>
@@ -30,13 +32,20 @@ class PendingWaits {
 
   // `idle`: none of the client's streams has work; only asked when there is no room.
   void add(const PendingWait& wait, const std::function<bool()>& idle);
-  enum class Reach { kNone, kHost, kGpu };  // who can write there: nobody any more, this process, only the GPU
-  // Writes values until `idle` or every wait has had its turn, for at most `timeout_ms`. Never waits for the GPU: a stream that
-  // waits may hold up every stream of its hardware queue, the one that would release it too.
-  void release(const Driver& driver, uint32_t timeout_ms, const std::function<bool()>& idle, const std::function<Reach(const PendingWait&)>& reach);
-  // Writes what satisfies waits in host memory, a few values for each address with each call, some milliseconds in all. Which ones have passed
-  // is not known, but those that have not came last: the last one, then the last two in their order, then four, and so on. Any thread; for a
-  // session that is in the driver and does not come back.
+  enum class Reach {
+    kNone,
+    kHost,
+    kGpu
+  };  // who can write there: nobody any more, this process, only the GPU
+  // Writes values until `idle` or every wait has had its turn, for at most `timeout_ms`. Never
+  // waits for the GPU: a stream that waits may hold up every stream of its hardware queue, the one
+  // that would release it too.
+  void release(const Driver& driver, uint32_t timeout_ms, const std::function<bool()>& idle,
+               const std::function<Reach(const PendingWait&)>& reach);
+  // Writes what satisfies waits in host memory, a few values for each address with each call, some
+  // milliseconds in all. Which ones have passed is not known, but those that have not came last:
+  // the last one, then the last two in their order, then four, and so on. Any thread; for a session
+  // that is in the driver and does not come back.
   void pass();
   // The memory is about to be freed: it has another meaning then.
   void forget(CUdeviceptr base, uint64_t bytes);
@@ -51,8 +60,8 @@ class PendingWaits {
   size_t passes_ = 0;
 };
 
-// Which of `count` waits for one address has its turn at `step`, the oldest being 0: of the last one, two, four, ... and at last all of them, the
-// oldest first; then the last one again.
+// Which of `count` waits for one address has its turn at `step`, the oldest being 0: of the last
+// one, two, four, ... and at last all of them, the oldest first; then the last one again.
 size_t turn_of_wait(size_t step, size_t count);
 
 // A value that satisfies the wait. (AND with 0 and NOR with all bits set can never be satisfied.)

@@ -24,11 +24,12 @@ RecordTrace::RecordTrace(std::string path) : path_(std::move(path)) { entries_.r
 void RecordTrace::write(int pid) const {
   std::string text;
   for (const Entry& entry : entries_) {
-    text +=
-        std::to_string(pid) + ' ' + wire::call_name(entry.call) + ' ' + std::to_string(entry.seen_ns) + ' ' + std::to_string(entry.done_ns) + '\n';
+    text += std::to_string(pid) + ' ' + wire::call_name(entry.call) + ' ' +
+            std::to_string(entry.seen_ns) + ' ' + std::to_string(entry.done_ns) + '\n';
   }
   UniqueFd file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (!file.valid() || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+  if (!file.valid() ||
+      ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     log_warn("TUBE_TRACE_RECORDS: %s: %s", path_.c_str(), std::strerror(errno));
   }
 }

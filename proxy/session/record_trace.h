@@ -1,7 +1,9 @@
-// When a session saw each record and when it had executed it, for measurements (bench/calls, group anatomy).
+// When a session saw each record and when it had executed it, for measurements (bench/calls, group
+// anatomy).
 //
-// Off unless TUBE_TRACE_RECORDS names a file; then two clock reads a record, and at the session's end a line for each of the
-// first records, "pid call seen_ns done_ns", CLOCK_MONOTONIC. Session thread.
+// Off unless TUBE_TRACE_RECORDS names a file; then two clock reads a record, and at the session's
+// end a line for each of the first records, "pid call seen_ns done_ns", CLOCK_MONOTONIC. Session
+// thread.
 #pragma once
 
 #include <cstddef>

@@ -63,14 +63,17 @@ Session::~Session() {
 
 Status Session::open() {
   if (shared_.spares == nullptr) (void)make_current(0);
-  Result<PreparedSegment> prepared = shared_.spares != nullptr ? shared_.spares->take(client_.id) : SpareSegments::make(driver(), client_.id);
+  Result<PreparedSegment> prepared = shared_.spares != nullptr
+                                         ? shared_.spares->take(client_.id)
+                                         : SpareSegments::make(driver(), client_.id);
   if (!prepared.ok()) return prepared.error();
   segment_ = std::move(prepared->segment);
   registered_ = prepared->registered;
   more_chunks_ = prepared->more_chunks;
   segment_registered_ = true;
   if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
-  for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu) contexts_.try_emplace(primary_of(gpu), driver(), primary_of(gpu), gpu, 0u);
+  for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu)
+    contexts_.try_emplace(primary_of(gpu), driver(), primary_of(gpu), gpu, 0u);
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
   return {};
@@ -79,12 +82,13 @@ Status Session::open() {
 CUresult Session::take_more_chunks() {
   if (more_chunks_) return CUDA_SUCCESS;
   if (Status status = segment_.allocate_more_chunks(); !status.ok()) {
-    log_warn("function '%s' (pid %d) goes on with %u staging chunks: %s", client_.name.c_str(), client_.pid, abi::kFirstChunks,
-             status.error().message.c_str());
+    log_warn("function '%s' (pid %d) goes on with %u staging chunks: %s", client_.name.c_str(),
+             client_.pid, abi::kFirstChunks, status.error().message.c_str());
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   const CUresult error =
-      driver().cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+      driver().cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes,
+                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
   more_chunks_ = error == CUDA_SUCCESS;
   return error;
 }
@@ -130,7 +134,9 @@ void Session::run() {
   (void)make_current(0);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver().cuThreadExchangeStreamCaptureMode(&mode);
-  const auto lives = [](void* session, bool socket_says) { return static_cast<Session*>(session)->client_alive(socket_says); };
+  const auto lives = [](void* session, bool socket_says) {
+    return static_cast<Session*>(session)->client_alive(socket_says);
+  };
   const shared::Peer peer{socket_.get(), &segment_.header(), &stop_, 0, lives, this};
   bool looked = false;
   shared_.awake.fetch_add(1, std::memory_order_relaxed);
@@ -139,7 +145,8 @@ void Session::run() {
     const bool went_on = step() || held_go_on();
     executing_.store(false, std::memory_order_relaxed);
     if (went_on) {
-      // Who sends records has its life lock by now: from here on that lock decides whether it lives.
+      // Who sends records has its life lock by now: from here on that lock decides whether it
+      // lives.
       if (!looked) (void)client_alive(true);
       looked = true;
       continue;
@@ -161,7 +168,8 @@ void Session::run() {
 // How long this session and its client may spin, now that so many are awake.
 void Session::share_spinning() {
   if (shared_.cores == 0) return;
-  const uint32_t share = policies::spin_share(shared_.cores, shared_.awake.load(std::memory_order_relaxed));
+  const uint32_t share =
+      policies::spin_share(shared_.cores, shared_.awake.load(std::memory_order_relaxed));
   const uint32_t spin_us = shared_.spin_us * share / policies::kWholeShare;
   waiter_.set_spin_us(spin_us);
   shared::proxy_store_spin(segment_.header(), spin_us);
@@ -178,14 +186,18 @@ void Session::drain_for_test() {
 bool Session::step() {
   switch (reader_->next()) {
     case shared::RingReader::Next::kEmpty: return false;
-    case shared::RingReader::Next::kBad: poison(abi::PoisonReason::kBadRecord, reader_->bad_reason()); return false;
+    case shared::RingReader::Next::kBad:
+      poison(abi::PoisonReason::kBadRecord, reader_->bad_reason());
+      return false;
     case shared::RingReader::Next::kRecord: execute(); return true;
   }
   return false;
 }
 
 // What a client may ask although the context has died: what its kernels wrote before.
-bool Session::works_without_gpu(uint32_t call) { return call == static_cast<uint32_t>(wire::Call::tubeCollectOutput); }
+bool Session::works_without_gpu(uint32_t call) {
+  return call == static_cast<uint32_t>(wire::Call::tubeCollectOutput);
+}
 
 void Session::execute() {
   const abi::RecordHeader& header = reader_->header();
@@ -200,9 +212,11 @@ void Session::execute() {
   ContextShare* share = context();
   if (share == nullptr) {
     result = CUDA_ERROR_INVALID_CONTEXT;
-  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed); failed != 0 && !works_without_gpu(header.call)) {
+  } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed);
+             failed != 0 && !works_without_gpu(header.call)) {
     result = static_cast<CUresult>(failed);
-    shared::proxy_store_sticky_error(segment_.header(), failed);  // this session may have come to the GPU after its death
+    shared::proxy_store_sticky_error(
+        segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
     if (header.context != 0 && home_ != primary_of(share->gpu)) {
       home_ = primary_of(share->gpu);
@@ -218,12 +232,14 @@ void Session::execute() {
       Stats::add(stats_.round_trips);
       Stats::add(stats_.reply_bytes, reply_.bytes().size());
       if (header.call < wire::kCallCount) Stats::add(stats_.waited_calls[header.call]);
-      if (result != CUDA_SUCCESS) settle(header);  // before the client can use the word or chunk for something else
+      if (result != CUDA_SUCCESS)
+        settle(header);  // before the client can use the word or chunk for something else
       shared::complete_reply(segment_, header.reply_slot, header.sequence, result, reply_.bytes());
     } else if (result != CUDA_SUCCESS) {
-      log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid, wire::call_name(header.call),
-                result_text(driver(), result).c_str());
-      shared::proxy_store_async_error(segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
+      log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid,
+                wire::call_name(header.call), result_text(driver(), result).c_str());
+      shared::proxy_store_async_error(
+          segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
       settle(header);
     }
   }
@@ -231,20 +247,24 @@ void Session::execute() {
   reader_->consume();
 }
 
-// Every session of that GPU gets to see it. This one's before anything tells its client that the call is over, whoever was first to report.
+// Every session of that GPU gets to see it. This one's before anything tells its client that the
+// call is over, whoever was first to report.
 void Session::report_if_sticky(uint32_t gpu, CUresult error) {
   if (!is_sticky(error) || !shared_.gpu_failed) return;
   shared_.gpu_failed(gpu, error, client_.id);
-  if (const uint32_t failed = shared_.gpus[gpu].failed.load(std::memory_order_relaxed); failed != 0) {
+  if (const uint32_t failed = shared_.gpus[gpu].failed.load(std::memory_order_relaxed);
+      failed != 0) {
     shared::proxy_store_sticky_error(segment_.header(), failed);
   }
 }
 
-// A record failed whose effect somebody waits for: the GPU will not write the word or hand the chunk back, so we do. An error that
-// nobody is answered is stored by now: who sees the word looks for it.
+// A record failed whose effect somebody waits for: the GPU will not write the word or hand the
+// chunk back, so we do. An error that nobody is answered is stored by now: who sees the word looks
+// for it.
 void Session::settle(const abi::RecordHeader& header) {
   const auto record = [&]<class X>(X call) {
-    if (reader_->payload().size() >= sizeof(call)) std::memcpy(&call, reader_->payload().data(), sizeof(call));
+    if (reader_->payload().size() >= sizeof(call))
+      std::memcpy(&call, reader_->payload().data(), sizeof(call));
     return call;
   };
   const auto complete = [&](uint32_t untrusted_word, uint64_t untrusted_value) {
@@ -283,7 +303,8 @@ void Session::settle(const abi::RecordHeader& header) {
 CUresult Session::make_current(uint32_t gpu, CUcontext context) {
   if (thread_gpu_ == gpu && thread_context_ == context) return CUDA_SUCCESS;
   if (gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
-  CUresult error = driver().cuCtxSetCurrent(context != nullptr ? context : shared_.gpus[gpu].context);
+  CUresult error =
+      driver().cuCtxSetCurrent(context != nullptr ? context : shared_.gpus[gpu].context);
   if (error != CUDA_SUCCESS) return error;
   thread_gpu_ = gpu;
   thread_context_ = context;
@@ -305,10 +326,13 @@ ContextShare* Session::context(uint32_t untrusted_number) {
   return last_context_;
 }
 
-CUresult Session::create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags) {
-  if (untrusted_number < wire::kFirstCreatedContext || untrusted_gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_VALUE;
+CUresult Session::create_context(uint32_t untrusted_number, uint32_t untrusted_gpu,
+                                 uint32_t flags) {
+  if (untrusted_number < wire::kFirstCreatedContext || untrusted_gpu >= shared_.gpus.count())
+    return CUDA_ERROR_INVALID_VALUE;
   if (contexts_.size() >= limits::kContexts) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto [it, made] = contexts_.try_emplace(untrusted_number, driver(), untrusted_number, untrusted_gpu, flags);
+  auto [it, made] =
+      contexts_.try_emplace(untrusted_number, driver(), untrusted_number, untrusted_gpu, flags);
   return made ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -355,31 +379,41 @@ StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
   // A stream of another GPU than the caller's: its events must come from its own context.
   if (coalescing()) make_way(*op.state, *share);
   op.error = make_current(*share);
-  if (op.error == CUDA_SUCCESS) op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
-  if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && op.state->uploads_seen != uploads_) op.error = wait_for_uploads(*op.state);
+  if (op.error == CUDA_SUCCESS)
+    op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
+  if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && op.state->uploads_seen != uploads_)
+    op.error = wait_for_uploads(*op.state);
   return op;
 }
 
 void Session::uploaded(StreamState& stream) {
   if (!stream.legacy) return;
-  CUresult error = stream.uploaded != nullptr ? CUDA_SUCCESS : driver().cuEventCreate(&stream.uploaded, CU_EVENT_DISABLE_TIMING);
+  CUresult error = stream.uploaded != nullptr
+                       ? CUDA_SUCCESS
+                       : driver().cuEventCreate(&stream.uploaded, CU_EVENT_DISABLE_TIMING);
   if (error == CUDA_SUCCESS) error = driver().cuEventRecord(stream.uploaded, stream.stream);
-  if (error != CUDA_SUCCESS) return;  // the driver has no more events or the context is dead: the next call says so
+  if (error != CUDA_SUCCESS)
+    return;  // the driver has no more events or the context is dead: the next call says so
   stream.uploads_seen = ++uploads_;
   upload_stream_ = &stream;
 }
 
-// An upload on another legacy stream waited for the last one itself, so there is one to wait for. A stream that is being captured
-// does its work later, on a stream that comes by here.
+// An upload on another legacy stream waited for the last one itself, so there is one to wait for. A
+// stream that is being captured does its work later, on a stream that comes by here.
 CUresult Session::wait_for_uploads(StreamState& stream) {
-  const bool in_order = upload_stream_ == nullptr || upload_stream_ == &stream || (stream.blocking() && stream.context == upload_stream_->context);
+  const bool in_order = upload_stream_ == nullptr || upload_stream_ == &stream ||
+                        (stream.blocking() && stream.context == upload_stream_->context);
   if (!in_order) {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (captures()) {
-      if (CUresult error = driver().cuStreamIsCapturing(stream.stream, &status); error != CUDA_SUCCESS) return error;
+      if (CUresult error = driver().cuStreamIsCapturing(stream.stream, &status);
+          error != CUDA_SUCCESS)
+        return error;
     }
     if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
-    if (CUresult error = driver().cuStreamWaitEvent(stream.stream, upload_stream_->uploaded, 0); error != CUDA_SUCCESS) return error;
+    if (CUresult error = driver().cuStreamWaitEvent(stream.stream, upload_stream_->uploaded, 0);
+        error != CUDA_SUCCESS)
+      return error;
   }
   stream.uploads_seen = uploads_;
   return CUDA_SUCCESS;
@@ -387,7 +421,8 @@ CUresult Session::wait_for_uploads(StreamState& stream) {
 
 CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool) {
   if (untrusted_bytes == 0) return CUDA_SUCCESS;
-  return ranges_.covers(untrusted_address, untrusted_bytes) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return ranges_.covers(untrusted_address, untrusted_bytes) ? CUDA_SUCCESS
+                                                            : CUDA_ERROR_INVALID_VALUE;
 }
 
 UniqueFd Session::take_fd(uint64_t token) {
@@ -405,12 +440,15 @@ UniqueFd Session::take_fd(uint64_t token) {
   }
 }
 
-Status Session::give_fd(uint64_t token, int fd) { return shared::send_fd(socket_.get(), token, fd, shared::SendMode::kNeverBlock); }
+Status Session::give_fd(uint64_t token, int fd) {
+  return shared::send_fd(socket_.get(), token, fd, shared::SendMode::kNeverBlock);
+}
 
 void Session::poison(abi::PoisonReason reason, const char* text) {
   if (poisoned_.exchange(true)) return;
-  log_error("function '%s' (pid %d) is cut off: %s (record %lu, call %s)", client_.name.c_str(), client_.pid, text,
-            record_ != nullptr ? record_->sequence : 0, record_ != nullptr ? wire::call_name(record_->call) : "none");
+  log_error("function '%s' (pid %d) is cut off: %s (record %lu, call %s)", client_.name.c_str(),
+            client_.pid, text, record_ != nullptr ? record_->sequence : 0,
+            record_ != nullptr ? wire::call_name(record_->call) : "none");
   shared::proxy_store_state(segment_.header(), abi::ProxyState::kPoisoned, reason);
   stop_.store(true, std::memory_order_release);
 }

@@ -1,12 +1,13 @@
 // One function process: its ring, its objects, its memory, on one thread.
 //
-// The thread copies a record out of the ring, checks it, executes it on the GPU's shared context and answers if somebody
-// waits. It never waits for the GPU except where a handler says so. The server makes a session after the handshake, asks
-// it to stop (request_stop: the client hung up, or the proxy ends) and joins it; before the thread ends it gives back
-// everything the client owned (teardown.cc).
+// The thread copies a record out of the ring, checks it, executes it on the GPU's shared context
+// and answers if somebody waits. It never waits for the GPU except where a handler says so. The
+// server makes a session after the handshake, asks it to stop (request_stop: the client hung up, or
+// the proxy ends) and joins it; before the thread ends it gives back everything the client owned
+// (teardown.cc).
 //
-// What handlers and generated code use is marked HANDLER below; all of it is for the session thread. What the server and
-// the control socket use is marked SERVER; any thread.
+// What handlers and generated code use is marked HANDLER below; all of it is for the session
+// thread. What the server and the control socket use is marked SERVER; any thread.
 #pragma once
 
 #include <atomic>
@@ -25,21 +26,21 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/handle_id.h"
+#include "proxy/common/stats.h"
+#include "proxy/common/support.h"
 #include "proxy/launch/coalescer.h"
 #include "proxy/memory/device_memory.h"
+#include "proxy/memory/host_pages.h"
+#include "proxy/memory/imports.h"
+#include "proxy/memory/pinned.h"
+#include "proxy/memory/ranges.h"
 #include "proxy/session/event_shares.h"
 #include "proxy/session/external_waits.h"
 #include "proxy/session/graph_objects.h"
-#include "proxy/memory/host_pages.h"
-#include "proxy/memory/imports.h"
 #include "proxy/session/objects.h"
 #include "proxy/session/pending_waits.h"
-#include "proxy/memory/pinned.h"
-#include "proxy/memory/ranges.h"
 #include "proxy/session/record_trace.h"
-#include "proxy/common/stats.h"
 #include "proxy/session/stream_order.h"
-#include "proxy/common/support.h"
 #include "proxy/session/user_objects.h"
 #include "sharedmem/life_lock.h"
 #include "sharedmem/ring.h"
@@ -64,22 +65,27 @@ struct Shared {
   ImageStore& images;
   ModuleCache& modules;
   uint32_t spin_us = 0;
-  uint64_t coalesce_ns = 0;  // how long launches that may become a graph are held (coalescer.h); 0: never
+  uint64_t coalesce_ns =
+      0;  // how long launches that may become a graph are held (coalescer.h); 0: never
   // A driver call of a session found the GPU's context dead. Any thread.
   std::function<void(uint32_t gpu, CUresult error, uint64_t session)> gpu_failed;
   // The session's thread is at its end; the server joins it. Any thread.
   std::function<void(uint64_t session)> ended;
   EventShares events = {};
   SpareSegments* spares = nullptr;  // nullptr: each session makes its segment itself (unit tests)
-  Janitor* janitor = nullptr;       // nullptr: nobody waits for streams whose work does not end (unit tests)
-  DeviceOutput* output = nullptr;   // nullptr: what kernels print is not sorted by client (unit tests)
-  uint32_t cores = 0;               // among which spinning is shared out (policies/spin.h); 0: spin_us for everybody
-  std::atomic<uint32_t> awake{0};   // sessions that are not asleep
+  Janitor* janitor =
+      nullptr;  // nullptr: nobody waits for streams whose work does not end (unit tests)
+  DeviceOutput* output =
+      nullptr;  // nullptr: what kernels print is not sorted by client (unit tests)
+  uint32_t cores =
+      0;  // among which spinning is shared out (policies/spin.h); 0: spin_us for everybody
+  std::atomic<uint32_t> awake{0};  // sessions that are not asleep
 };
 
 // A context number of the client: a share of one GPU's context.
 struct ContextShare {
-  ContextShare(const Driver& driver, uint32_t number, uint32_t gpu, uint32_t flags) : number(number), gpu(gpu), flags(flags), order(driver) {}
+  ContextShare(const Driver& driver, uint32_t number, uint32_t gpu, uint32_t flags)
+      : number(number), gpu(gpu), flags(flags), order(driver) {}
   uint32_t number;
   uint32_t gpu;
   uint32_t flags;
@@ -90,8 +96,8 @@ struct ContextShare {
   CUcontext driver_context = nullptr;   // nullptr: the GPU's shared one
 };
 
-// Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the client names them by
-// number.
+// Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
+// client names them by number.
 struct DevResources {
   std::vector<CUdevResource> resources;
   std::vector<CUdevResourceDesc> descriptions;
@@ -127,8 +133,10 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // ---- SERVER -------------------------------------------------------------------------------------------------------
-  // Makes the shared files and registers them with the driver. Error: worded for the client's Welcome.
+  // ---- SERVER
+  // -------------------------------------------------------------------------------------------------------
+  // Makes the shared files and registers them with the driver. Error: worded for the client's
+  // Welcome.
   Status open();
   const shared::Segment& segment() const { return segment_; }
   int pinned_fd() const { return pinned_.fd(); }
@@ -139,14 +147,16 @@ class Session {
   void request_stop(abi::ProxyState state);
   // A sleeping session looks again whether its client lives.
   void look_again() { shared::wake_reader(segment_.header()); }
-  // The client is gone or the proxy ends: nobody writes any more what the client's streams wait for. If the session is in a driver call
-  // that waits for these streams, this lets them go on, as far as plain stores can: a step each time. Does nothing while it executes no record,
-  // nor once the session tears down, which does the same more thoroughly.
+  // The client is gone or the proxy ends: nobody writes any more what the client's streams wait
+  // for. If the session is in a driver call that waits for these streams, this lets them go on, as
+  // far as plain stores can: a step each time. Does nothing while it executes no record, nor once
+  // the session tears down, which does the same more thoroughly.
   void let_waits_pass();
   void join();
   // Whether the thread comes to its end in that time; only then join() does not wait.
   bool ends_within(uint64_t timeout_ns);
-  // Runs the loop on the caller's thread until the ring is empty, without sleeping. Tests and fuzzing.
+  // Runs the loop on the caller's thread until the ring is empty, without sleeping. Tests and
+  // fuzzing.
   void drain_for_test();
   void teardown_for_test() { teardown(); }
   // Whether the client still lives, whatever its socket says (sharedmem/life_lock.h).
@@ -170,7 +180,8 @@ class Session {
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
   bool poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
   // True after the end when the client left before its work was done (killed, or it did not wait).
-  // The client is gone and none of its work runs any more: what is left of the teardown waits for others only.
+  // The client is gone and none of its work runs any more: what is left of the teardown waits for
+  // others only.
   bool work_is_over() const { return work_is_over_.load(std::memory_order_acquire); }
   bool unfinished() const { return unfinished_.load(std::memory_order_relaxed); }
   // True after the end when GPU work is left: the pinned slot must not be given out again.
@@ -181,7 +192,8 @@ class Session {
   // Interned name of the kernel launched last, or nullptr: who may have broken a context.
   const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
 
-  // ---- HANDLER ------------------------------------------------------------------------------------------------------
+  // ---- HANDLER
+  // ------------------------------------------------------------------------------------------------------
   const Driver& driver() const { return shared_.driver; }
   Shared& shared() { return shared_; }
   Objects& objects() { return objects_; }
@@ -202,20 +214,25 @@ class Session {
   template <class T>
   Resolved<T> resolve(wire::Kind kind, uint64_t untrusted_id) {
     Object* object = objects_.find(kind, untrusted_id);
-    if (object == nullptr) return {wire::part_of_graphs(kind) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE, T{}};
+    if (object == nullptr)
+      return {wire::part_of_graphs(kind) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE,
+              T{}};
     return {CUDA_SUCCESS, object->handle<T>()};
   }
-  // The stream an operation goes to, with the legacy ordering in place (stream_order.h). Ask right before the operation.
+  // The stream an operation goes to, with the legacy ordering in place (stream_order.h). Ask right
+  // before the operation.
   StreamOp stream_op(uint64_t untrusted_id, StreamUse use = StreamUse::kWork);
-  // An upload went to `stream` whose synchronous call returns before the GPU has the bytes. If it is a legacy stream's, work of the
-  // client's other streams that comes later waits for them. For uploads that have nothing but uploads before them, or these streams
-  // would wait for more.
+  // An upload went to `stream` whose synchronous call returns before the GPU has the bytes. If it
+  // is a legacy stream's, work of the client's other streams that comes later waits for them. For
+  // uploads that have nothing but uploads before them, or these streams would wait for more.
   void uploaded(StreamState& stream);
-  // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping, a module's variable.
+  // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping,
+  // a module's variable.
   CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool write);
 
-  // The context share of the record; context 0, of a thread without one, counts as the primary of the GPU that the session worked on last: what other
-  // GPUs do is not its business. nullptr: no such context.
+  // The context share of the record; context 0, of a thread without one, counts as the primary of
+  // the GPU that the session worked on last: what other GPUs do is not its business. nullptr: no
+  // such context.
   ContextShare* context();
   ContextShare* context(uint32_t untrusted_number);
   CUresult create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags);
@@ -223,20 +240,26 @@ class Session {
   void make_green(uint32_t number, CUgreenCtx green, CUcontext context);
   // Resources and descriptions of SMs, as the driver gave them; ids count from 1.
   DevResources& dev_resources() { return dev_resources_; }
-  // Frees everything made in the context; the created ones are then unknown, the primary ones start anew.
+  // Frees everything made in the context; the created ones are then unknown, the primary ones start
+  // anew.
   void sweep_context(uint32_t number, bool forget);
   CUresult make_current(uint32_t gpu) { return make_current(gpu, nullptr); }
-  CUresult make_current(const ContextShare& share) { return make_current(share.gpu, share.driver_context); }
+  CUresult make_current(const ContextShare& share) {
+    return make_current(share.gpu, share.driver_context);
+  }
 
   // Streams that may be capturing: the legacy ordering asks the driver only then.
   void capture_started() { ++captures_; }
   void capture_ended() { captures_ -= captures_ != 0; }
   bool captures() const { return captures_ != 0; }
 
-  // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are checked by the caller.
+  // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are
+  // checked by the caller.
   CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }
   uint64_t& word(uint32_t word) { return segment_.word(word); }
-  CUdeviceptr chunk_state_address(uint32_t chunk) const { return registered_ + shared::chunk_state_offset(chunk); }
+  CUdeviceptr chunk_state_address(uint32_t chunk) const {
+    return registered_ + shared::chunk_state_offset(chunk);
+  }
   // How many chunks there are: all once the client asked for them (tubeMoreChunks).
   uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
   CUresult take_more_chunks();
@@ -249,47 +272,59 @@ class Session {
 
   // Ends the session: the client broke the protocol. `text` goes to the log.
   void poison(abi::PoisonReason reason, const char* text);
-  // stream_op() for a launch. A plain one goes through launch_in_run() when `in_run` is set (coalesced.cc).
+  // stream_op() for a launch. A plain one goes through launch_in_run() when `in_run` is set
+  // (coalesced.cc).
   StreamOp launch_op(uint64_t untrusted_stream, bool plain);
-  CUresult launch_in_run(const StreamOp& op, const PlainLaunch& launch, std::span<const std::byte> parameters);
+  CUresult launch_in_run(const StreamOp& op, const PlainLaunch& launch,
+                         std::span<const std::byte> parameters);
   // Makes the held launches of all streams.
   void end_runs();
   // The same, and drops the graphs of kernels that are about to go or change.
   void forget_runs();
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
-  // Launches through `launch`, with what the kernels may write (wire::kKernelPrints, ...) accounted for (handle_output.cc).
-  CUresult launch_writing(const StreamOp& op, uint32_t writes, const std::function<CUresult()>& launch, LaunchTurn turn);
+  // Launches through `launch`, with what the kernels may write (wire::kKernelPrints, ...) accounted
+  // for (handle_output.cc).
+  CUresult launch_writing(const StreamOp& op, uint32_t writes,
+                          const std::function<CUresult()>& launch, LaunchTurn turn);
   // What kernels of the client's graphs may write; grows with each captured or added node.
   uint32_t graph_writes() const { return graph_writes_; }
   void graph_gains(uint32_t writes) { graph_writes_ |= writes; }
-  // Kernels of the client's graphs whose first launch anywhere is yet to come: an instance brings their code to the GPU (module_state.h).
+  // Kernels of the client's graphs whose first launch anywhere is yet to come: an instance brings
+  // their code to the GPU (module_state.h).
   struct NewCode {
     bool any = false;          // since the last instance was made or changed
     uint32_t local_bytes = 0;  // the most of any that ever came
   };
   NewCode& graph_code() { return graph_code_; }
-  // Some kernel that may have failed an assertion was not known to have ended. Meaningful when the context has died.
+  // Some kernel that may have failed an assertion was not known to have ended. Meaningful when the
+  // context has died.
   bool may_have_asserted();
   std::string& assertion_text() { return assertion_text_; }
   bool take_assertion_turn() { return !std::exchange(assertion_told_, true); }
   // Whether there are nodes of graphs, in a graph, an instance or a capture.
-  bool has_graphs() const { return captures() || objects_.count(wire::Kind::kGraph) != 0 || objects_.count(wire::Kind::kGraphExec) != 0; }
+  bool has_graphs() const {
+    return captures() || objects_.count(wire::Kind::kGraph) != 0 ||
+           objects_.count(wire::Kind::kGraphExec) != 0;
+  }
   // Storage of unloaded modules' managed variables (managed_variables.h).
   std::vector<uint64_t>& left_variables() { return left_variables_; }
-  // Frees an object of `kind` with the driver and forgets it (teardown.cc). CUDA_ERROR_INVALID_HANDLE when unknown.
+  // Frees an object of `kind` with the driver and forgets it (teardown.cc).
+  // CUDA_ERROR_INVALID_HANDLE when unknown.
   CUresult destroy_object(wire::Kind kind, uint64_t untrusted_id);
   // Frees device memory when the stream gets there; looks for memory whose time has come.
   CUresult free_behind(StreamState& stream, CUdeviceptr untrusted_address);
   void collect_deferred();
-  // Waits until the client's streams are idle: false when they are not within `timeout_ms`. `release`: nobody answers
-  // their waits any more, so they are let pass until the end.
+  // Waits until the client's streams are idle: false when they are not within `timeout_ms`.
+  // `release`: nobody answers their waits any more, so they are let pass until the end.
   bool wait_idle(uint32_t timeout_ms, bool release = false);
-  // Unmaps the buffers of external memory that were mapped in the context (handle_external_objects.cc).
+  // Unmaps the buffers of external memory that were mapped in the context
+  // (handle_external_objects.cc).
   void free_external_buffers(uint32_t context);
   // A stream was told to wait for a value in the client's memory.
   void remember_wait(PendingWait wait);
   // It was told to wait for semaphores of another API.
-  void remember_external_wait(const StreamOp& op, std::span<const uint64_t> semaphores, std::span<const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> params) {
+  void remember_external_wait(const StreamOp& op, std::span<const uint64_t> semaphores,
+                              std::span<const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> params) {
     external_waits_.add(driver(), op.stream, op.state->context, semaphores, params);
   }
 
@@ -361,8 +396,9 @@ class Session {
   Stats stats_;
   std::unique_ptr<RecordTrace> trace_ = RecordTrace::from_environment();
   std::vector<StreamState*> run_streams_;  // that have a coalescer
-  std::vector<StreamState*> open_runs_;    // to which a launch came since all runs ended last (StreamState::run_open)
-  std::vector<StreamState*> holding_;      // whose coalescer holds launches, the longest first
+  std::vector<StreamState*>
+      open_runs_;  // to which a launch came since all runs ended last (StreamState::run_open)
+  std::vector<StreamState*> holding_;  // whose coalescer holds launches, the longest first
   uint32_t captures_ = 0;
   uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
   StreamState* upload_stream_ = nullptr;
@@ -390,9 +426,11 @@ class Session {
   std::atomic<bool> poisoned_{false};
   std::atomic<bool> work_is_over_{false};
   std::atomic<bool> unfinished_{false};
-  std::atomic<bool> abandoned_{false};  // GPU work did not end: memory, slot and segment stay for good
+  std::atomic<bool> abandoned_{
+      false};  // GPU work did not end: memory, slot and segment stay for good
   std::atomic<uint32_t> gpu_{0};
-  uint32_t home_ = 0;                   // the primary context of the GPU of the last record that had one; 0: none had
+  uint32_t home_ =
+      0;  // the primary context of the GPU of the last record that had one; 0: none had
   std::atomic<uint32_t> used_gpus_{0};  // bit per GPU
   std::atomic<const std::string*> last_kernel_{nullptr};
   uint64_t started_ns_ = 0;

@@ -8,17 +8,24 @@ namespace tube::proxy {
 
 bool is_capturing(const Driver& driver, CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-bool StreamOrder::capturing(const StreamState& stream, bool captures) const { return captures && is_capturing(driver_, stream.stream); }
+bool StreamOrder::capturing(const StreamState& stream, bool captures) const {
+  return captures && is_capturing(driver_, stream.stream);
+}
 
-// `waiter` waits for everything in `waited` so far. The event is recorded anew each time: a wait keeps the record it saw.
+// `waiter` waits for everything in `waited` so far. The event is recorded anew each time: a wait
+// keeps the record it saw.
 CUresult StreamOrder::join(StreamState& waiter, StreamState& waited) {
   if (waited.join == nullptr) {
-    if (CUresult error = driver_.cuEventCreate(&waited.join, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+    if (CUresult error = driver_.cuEventCreate(&waited.join, CU_EVENT_DISABLE_TIMING);
+        error != CUDA_SUCCESS)
+      return error;
   }
-  if (CUresult error = driver_.cuEventRecord(waited.join, waited.stream); error != CUDA_SUCCESS) return error;
+  if (CUresult error = driver_.cuEventRecord(waited.join, waited.stream); error != CUDA_SUCCESS)
+    return error;
   return driver_.cuStreamWaitEvent(waiter.stream, waited.join, 0);
 }
 
@@ -31,7 +38,8 @@ CUresult StreamOrder::before_legacy(StreamState& legacy, bool captures) {
       continue;
     }
     stream->dirty = false;
-    if (CUresult error = join(legacy, *stream); error != CUDA_SUCCESS && first == CUDA_SUCCESS) first = error;
+    if (CUresult error = join(legacy, *stream); error != CUDA_SUCCESS && first == CUDA_SUCCESS)
+      first = error;
   }
   dirty_.resize(kept);
   return first;
@@ -40,20 +48,26 @@ CUresult StreamOrder::before_legacy(StreamState& legacy, bool captures) {
 CUresult StreamOrder::before_blocking(StreamState& stream, StreamState& legacy) {
   stream.seen_epoch = epoch_;
   epoch_seen_ = true;
-  return position_held_ && legacy.join != nullptr ? driver_.cuStreamWaitEvent(stream.stream, legacy.join, 0) : join(stream, legacy);
+  return position_held_ && legacy.join != nullptr
+             ? driver_.cuStreamWaitEvent(stream.stream, legacy.join, 0)
+             : join(stream, legacy);
 }
 
 CUresult StreamOrder::hold_position(StreamState& legacy) {
-  if (position_held_ || epoch_ == 0) return CUDA_SUCCESS;  // in epoch 0 nobody waits for the legacy stream
+  if (position_held_ || epoch_ == 0)
+    return CUDA_SUCCESS;  // in epoch 0 nobody waits for the legacy stream
   if (legacy.join == nullptr) {
-    if (CUresult error = driver_.cuEventCreate(&legacy.join, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+    if (CUresult error = driver_.cuEventCreate(&legacy.join, CU_EVENT_DISABLE_TIMING);
+        error != CUDA_SUCCESS)
+      return error;
   }
   const CUresult error = driver_.cuEventRecord(legacy.join, legacy.stream);
   position_held_ = error == CUDA_SUCCESS;
   return error;
 }
 
-CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures) {
+CUresult StreamOrder::before(StreamState& stream, StreamState* legacy, StreamUse use,
+                             bool captures) {
   if (stream.legacy) {
     CUresult error = CUDA_SUCCESS;
     if (use == StreamUse::kMarker && !dirty_.empty()) error = hold_position(stream);

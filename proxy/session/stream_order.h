@@ -1,18 +1,22 @@
-// The legacy default stream's implicit ordering, rebuilt among the streams of one client and one context.
+// The legacy default stream's implicit ordering, rebuilt among the streams of one client and one
+// context.
 //
-// CUDA: work on the legacy stream waits for all earlier work on the context's blocking streams, and later work on a
-// blocking stream waits for it. In the shared context every stream is non-blocking (decision 8), so functions never wait
-// for each other; the rule is put back with events here, lazily:
+// CUDA: work on the legacy stream waits for all earlier work on the context's blocking streams, and
+// later work on a blocking stream waits for it. In the shared context every stream is non-blocking
+// (decision 8), so functions never wait for each other; the rule is put back with events here,
+// lazily:
 //
-//   an operation on a blocking stream marks it dirty        (it has work that the legacy stream has not waited for)
-//   an operation on the legacy stream waits for each dirty stream, then starts a new epoch
-//   an operation on a blocking stream that has not seen the present epoch waits for the legacy stream once
+//   an operation on a blocking stream marks it dirty        (it has work that the legacy stream has
+//   not waited for) an operation on the legacy stream waits for each dirty stream, then starts a
+//   new epoch an operation on a blocking stream that has not seen the present epoch waits for the
+//   legacy stream once
 //
-// A marker, and a stream that goes away, add waits to the legacy stream that are nobody else's: before the first of them the
-// position behind the legacy stream's own work is recorded, and blocking streams wait for that.
+// A marker, and a stream that goes away, add waits to the legacy stream that are nobody else's:
+// before the first of them the position behind the legacy stream's own work is recorded, and
+// blocking streams wait for that.
 //
-// A client that uses one kind only pays two compares and no driver call. Streams that are being captured are exempt, as
-// CUDA demands. Session thread only.
+// A client that uses one kind only pays two compares and no driver call. Streams that are being
+// captured are exempt, as CUDA demands. Session thread only.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +43,15 @@ struct StreamState final : ObjectState {
 
   std::unique_ptr<Coalescer> runs;  // of plain launches; made with the first one
   bool run_open = false;            // there was one since all runs ended last
-  bool attributes = false;          // the client set some, which a graph's kernels would not take from the stream
-  uint64_t capture = 0;             // the driver's number of the capture that began on it and has not ended; 0: none
-  CUgraph captured = nullptr;       // what it makes
+  bool attributes =
+      false;  // the client set some, which a graph's kernels would not take from the stream
+  uint64_t capture =
+      0;  // the driver's number of the capture that began on it and has not ended; 0: none
+  CUgraph captured = nullptr;  // what it makes
 
-  CUevent uploaded = nullptr;  // legacy: behind its last upload (Session::uploaded); made when first needed
-  uint64_t uploads_seen = 0;   // of the client's uploads, how many its work already comes behind
+  CUevent uploaded =
+      nullptr;  // legacy: behind its last upload (Session::uploaded); made when first needed
+  uint64_t uploads_seen = 0;  // of the client's uploads, how many its work already comes behind
 
   // stream_order
   bool dirty = false;
@@ -56,7 +63,8 @@ struct StreamState final : ObjectState {
   uint64_t last_kernel = 0;  // id
 
   CUevent printed = nullptr;  // device_output.h; made when first needed
-  // The last record that may make an assertion fail, and the last one behind whose work the GPU writes a progress word.
+  // The last record that may make an assertion fail, and the last one behind whose work the GPU
+  // writes a progress word.
   uint64_t last_assert = 0;  // sequences
   uint64_t marked = 0;
   uint32_t mark_word = 0;
@@ -71,23 +79,25 @@ struct StreamState final : ObjectState {
 // Asks the driver; what it cannot answer counts as capturing. Any thread.
 bool is_capturing(const Driver& driver, CUstream stream);
 
-// What an operation means for the order. A marker (progress word, query) on a blocking stream orders nothing.
+// What an operation means for the order. A marker (progress word, query) on a blocking stream
+// orders nothing.
 enum class StreamUse : uint32_t { kWork, kMarker };
 
 class StreamOrder {
  public:
   explicit StreamOrder(const Driver& driver) : driver_(driver) {}
 
-  // Puts the waits in front of an operation on `stream`. `legacy` is the context's stand-in, nullptr when it was never
-  // used. `captures`: some stream of the client may be capturing, so ask the driver before touching one.
+  // Puts the waits in front of an operation on `stream`. `legacy` is the context's stand-in,
+  // nullptr when it was never used. `captures`: some stream of the client may be capturing, so ask
+  // the driver before touching one.
   CUresult before(StreamState& stream, StreamState* legacy, StreamUse use, bool captures);
   // Will before() ask the driver about other streams than `stream`?
   bool concerns_others(const StreamState& stream, const StreamState* legacy) const {
     if (stream.legacy) return !dirty_.empty();
     return stream.blocking() && stream.seen_epoch != epoch_ && legacy != nullptr;
   }
-  // The stream goes away: its work must still count for the legacy stream, and, since synchronising a context asks the
-  // streams that are left, that of a non-blocking stream too.
+  // The stream goes away: its work must still count for the legacy stream, and, since synchronising
+  // a context asks the streams that are left, that of a non-blocking stream too.
   CUresult retire(StreamState& stream, StreamState* legacy, bool captures);
 
  private:
@@ -95,12 +105,15 @@ class StreamOrder {
   bool capturing(const StreamState& stream, bool captures) const;
   CUresult before_legacy(StreamState& legacy, bool captures);
   CUresult before_blocking(StreamState& stream, StreamState& legacy);
-  // Remembers in legacy.join where its own work ends, before something is put behind it that only the legacy stream waits for.
+  // Remembers in legacy.join where its own work ends, before something is put behind it that only
+  // the legacy stream waits for.
   CUresult hold_position(StreamState& legacy);
 
   const Driver& driver_;
-  uint64_t epoch_ = 0;          // grows with the legacy stream's first operation after somebody saw the last epoch
-  bool epoch_seen_ = true;      // some blocking stream waited for the present epoch: the next legacy work starts another
+  uint64_t epoch_ =
+      0;  // grows with the legacy stream's first operation after somebody saw the last epoch
+  bool epoch_seen_ = true;  // some blocking stream waited for the present epoch: the next legacy
+                            // work starts another
   bool position_held_ = false;  // legacy.join stands behind its last own work
   std::vector<StreamState*> dirty_;
 };

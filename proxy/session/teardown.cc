@@ -1,19 +1,21 @@
 // Giving back what a client owned: at its end, when it destroys a context, and object by object.
 //
-// Order at the end: let every wait of the client's streams pass (host functions and values that never come), wait for its
-// streams for a bounded time, then free graphs before events, events before streams, streams before modules, and memory
-// last. If the GPU does not come idle in time, whatever it may still use stays allocated on purpose and is logged:
-// freeing memory under a running kernel would break other functions. Its streams are handed to the janitor, which waits for them (janitor.h).
+// Order at the end: let every wait of the client's streams pass (host functions and values that
+// never come), wait for its streams for a bounded time, then free graphs before events, events
+// before streams, streams before modules, and memory last. If the GPU does not come idle in time,
+// whatever it may still use stays allocated on purpose and is logged: freeing memory under a
+// running kernel would break other functions. Its streams are handed to the janitor, which waits
+// for them (janitor.h).
 #include <poll.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/code/image_store.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/code/image_store.h"
 #include "proxy/gpu/janitor.h"
 #include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
@@ -35,7 +37,8 @@ constexpr wire::Kind kTeardownOrder[] = {
     wire::Kind::kGreenContext,
 };
 
-// What work that may never end may use, or what the driver destroys only behind all work of the context. The streams are the janitor's then.
+// What work that may never end may use, or what the driver destroys only behind all work of the
+// context. The streams are the janitor's then.
 bool stays_behind_work(wire::Kind kind) {
   switch (kind) {
     case wire::Kind::kGraphExec:
@@ -70,21 +73,28 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
     case wire::Kind::kStream: return driver.cuStreamDestroy_v2(object.handle<CUstream>());
     case wire::Kind::kEvent: return driver.cuEventDestroy_v2(object.handle<CUevent>());
     // A child graph, or the graph of a capture in progress, belongs to another object.
-    case wire::Kind::kGraph: return object.owner == 0 ? driver.cuGraphDestroy(object.handle<CUgraph>()) : CUDA_SUCCESS;
+    case wire::Kind::kGraph:
+      return object.owner == 0 ? driver.cuGraphDestroy(object.handle<CUgraph>()) : CUDA_SUCCESS;
     case wire::Kind::kGraphExec: return driver.cuGraphExecDestroy(object.handle<CUgraphExec>());
-    case wire::Kind::kMemHandle: return driver.cuMemRelease(object.handle<CUmemGenericAllocationHandle>());
+    case wire::Kind::kMemHandle:
+      return driver.cuMemRelease(object.handle<CUmemGenericAllocationHandle>());
     case wire::Kind::kMemPool: return driver.cuMemPoolDestroy(object.handle<CUmemoryPool>());
     case wire::Kind::kLink: return driver.cuLinkDestroy(object.handle<CUlinkState>());
     case wire::Kind::kArray: return driver.cuArrayDestroy(object.handle<CUarray>());
-    case wire::Kind::kMipmappedArray: return driver.cuMipmappedArrayDestroy(object.handle<CUmipmappedArray>());
+    case wire::Kind::kMipmappedArray:
+      return driver.cuMipmappedArrayDestroy(object.handle<CUmipmappedArray>());
     case wire::Kind::kUserObject: {
       const uint64_t own = static_cast<const UserObjectState&>(*object.state).own;
-      return own == 0 ? CUDA_SUCCESS : driver.cuUserObjectRelease(object.handle<CUuserObject>(), static_cast<unsigned>(own));
+      return own == 0 ? CUDA_SUCCESS
+                      : driver.cuUserObjectRelease(object.handle<CUuserObject>(),
+                                                   static_cast<unsigned>(own));
     }
     case wire::Kind::kGreenContext: return driver.cuGreenCtxDestroy(object.handle<CUgreenCtx>());
     case wire::Kind::kTexRef: return driver.cuTexRefDestroy(object.handle<CUtexref>());
-    case wire::Kind::kExternalMemory: return driver.cuDestroyExternalMemory(object.handle<CUexternalMemory>());
-    case wire::Kind::kExternalSemaphore: return driver.cuDestroyExternalSemaphore(object.handle<CUexternalSemaphore>());
+    case wire::Kind::kExternalMemory:
+      return driver.cuDestroyExternalMemory(object.handle<CUexternalMemory>());
+    case wire::Kind::kExternalSemaphore:
+      return driver.cuDestroyExternalSemaphore(object.handle<CUexternalSemaphore>());
     case wire::Kind::kTexObject: return driver.cuTexObjectDestroy(object.handle<CUtexObject>());
     case wire::Kind::kSurfObject: return driver.cuSurfObjectDestroy(object.handle<CUsurfObject>());
     case wire::Kind::kLibrary:  // given back, see destroy_object
@@ -108,8 +118,10 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
     auto& stream = static_cast<StreamState&>(*object->state);
     if (ContextShare* share = context(stream.context); share != nullptr) {
       // A query would break a capture that it has joined, which goes on without it.
-      const bool asks = share->legacy == nullptr && !(captures() && is_capturing(driver(), stream.stream));
-      if (asks && driver().cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY) (void)make_legacy(*share);
+      const bool asks =
+          share->legacy == nullptr && !(captures() && is_capturing(driver(), stream.stream));
+      if (asks && driver().cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY)
+        (void)make_legacy(*share);
       (void)share->order.retire(stream, share->legacy.get(), captures());
     }
     if (stream.capture != 0) {  // which ends with it
@@ -121,9 +133,11 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
     if (stream.printed != nullptr) driver().cuEventDestroy_v2(stream.printed);
   }
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) forget_runs();
-  const bool shared_event = kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
+  const bool shared_event =
+      kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
   const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
-  if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray) objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
+  if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray)
+    objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
   if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
   if (kind == wire::Kind::kGraphExec) graph_memory_.drop_owner(*this, {kind, untrusted_id});
   std::shared_ptr<LoadedModule> module, before;
@@ -141,10 +155,11 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   return error;
 }
 
-// Host functions that nobody will run any more: every wait of a stream on a word of this client is satisfied. The value
-// is the largest that a cyclic comparison still counts as reached.
+// Host functions that nobody will run any more: every wait of a stream on a word of this client is
+// satisfied. The value is the largest that a cyclic comparison still counts as reached.
 void Session::release_waiters() {
-  for (uint32_t word = 0; word < abi::kWordCount; ++word) shared::store_word(segment_.word(word), abi::kWordReleased);
+  for (uint32_t word = 0; word < abi::kWordCount; ++word)
+    shared::store_word(segment_.word(word), abi::kWordReleased);
 }
 
 void Session::let_waits_pass() {
@@ -163,17 +178,21 @@ void Session::remember_wait(PendingWait wait) {
 // Its partner had as long as everything else to answer.
 void Session::release_external_waits() {
   std::map<uint32_t, CUstream> streams;
-  external_waits_.release(driver(), limits::kTeardownMs, [&](uint32_t number, uint64_t id, uint64_t value) {
-    const Object* semaphore = objects_.find(wire::Kind::kExternalSemaphore, id);
-    ContextShare* share = context(number);
-    if (semaphore == nullptr || share == nullptr || make_current(*share) != CUDA_SUCCESS) return;
-    CUstream& stream = streams[number];
-    if (stream == nullptr && driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
-    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS params{};
-    params.params.fence.value = value;
-    const auto handle = semaphore->handle<CUexternalSemaphore>();
-    (void)driver().cuSignalExternalSemaphoresAsync(&handle, &params, 1, stream);
-  });
+  external_waits_.release(
+      driver(), limits::kTeardownMs, [&](uint32_t number, uint64_t id, uint64_t value) {
+        const Object* semaphore = objects_.find(wire::Kind::kExternalSemaphore, id);
+        ContextShare* share = context(number);
+        if (semaphore == nullptr || share == nullptr || make_current(*share) != CUDA_SUCCESS)
+          return;
+        CUstream& stream = streams[number];
+        if (stream == nullptr &&
+            driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+          return;
+        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS params{};
+        params.params.fence.value = value;
+        const auto handle = semaphore->handle<CUexternalSemaphore>();
+        (void)driver().cuSignalExternalSemaphoresAsync(&handle, &params, 1, stream);
+      });
   for (const auto& [number, stream] : streams) driver().cuStreamDestroy_v2(stream);
 }
 
@@ -193,7 +212,9 @@ void Session::end_captures() {
 CUresult Session::free_behind(StreamState& stream, CUdeviceptr untrusted_address) {
   collect_deferred();
   CUevent event = nullptr;
-  if (CUresult error = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING); error != CUDA_SUCCESS) return error;
+  if (CUresult error = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+      error != CUDA_SUCCESS)
+    return error;
   CUresult error = driver().cuEventRecord(event, stream.stream);
   if (error == CUDA_SUCCESS) error = memory_.retire(untrusted_address);
   if (error != CUDA_SUCCESS) {
@@ -223,8 +244,9 @@ bool Session::wait_idle(uint32_t timeout_ms, bool release) {
   auto idle = [&](CUstream stream, uint32_t gpu) {
     uint32_t pause_ms = 0;
     while (true) {
-      if (release) release_waiters();                                 // again: a graph writes its step's word anew at every launch
-      if (captures() && is_capturing(driver(), stream)) return true;  // a query would break the capture
+      if (release) release_waiters();  // again: a graph writes its step's word anew at every launch
+      if (captures() && is_capturing(driver(), stream))
+        return true;  // a query would break the capture
       const CUresult state = driver().cuStreamQuery(stream);
       report_if_sticky(gpu, state);
       if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead
@@ -248,7 +270,8 @@ void Session::sweep_kind(wire::Kind kind, uint32_t context) {
   for (uint64_t id : objects_.ids(kind)) {
     Object* object = objects_.find(kind, id);
     if (object == nullptr) continue;  // went with its owner
-    if (context == DeviceMemory::kAllContexts || object->context == context) (void)destroy_object(kind, id);
+    if (context == DeviceMemory::kAllContexts || object->context == context)
+      (void)destroy_object(kind, id);
   }
 }
 
@@ -259,7 +282,9 @@ void Session::sweep_context(uint32_t number, bool forget) {
   (void)make_current(*share);
   collect_deferred();
   external_waits_.forget(driver(), number);
-  if (!wait_idle(limits::kTeardownMs)) log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(), number);
+  if (!wait_idle(limits::kTeardownMs))
+    log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(),
+             number);
   free_external_buffers(number);
   for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
   drop_legacy(*share);
@@ -311,7 +336,8 @@ void Session::drop_green(ContextShare& share) {
   share.driver_context = nullptr;
 }
 
-// Nobody can say when this work ends, but a stream whether it has: while one has not, no call that waits for the context must begin without need.
+// Nobody can say when this work ends, but a stream whether it has: while one has not, no call that
+// waits for the context must begin without need.
 void Session::leave_streams() {
   std::vector<CUstream> left;
   const auto leave = [&](StreamState& stream) {
@@ -321,7 +347,8 @@ void Session::leave_streams() {
   for (auto& [number, share] : contexts_) {
     if (share.legacy != nullptr) leave(*share.legacy);
   }
-  for (uint64_t id : objects_.ids(wire::Kind::kStream)) leave(static_cast<StreamState&>(*objects_.find(wire::Kind::kStream, id)->state));
+  for (uint64_t id : objects_.ids(wire::Kind::kStream))
+    leave(static_cast<StreamState&>(*objects_.find(wire::Kind::kStream, id)->state));
   run_streams_.clear();
   if (shared_.janitor != nullptr) shared_.janitor->stand_behind(left);
 }
@@ -342,14 +369,16 @@ void Session::give_segment_back() {
 // Nobody answers any more what the client's streams wait for. False: some work does not end.
 bool Session::come_idle() {
   const auto reach = [this](const PendingWait& wait) {
-    if (check_device_range(wait.address, wait.bytes, true) != CUDA_SUCCESS) return PendingWaits::Reach::kNone;
+    if (check_device_range(wait.address, wait.bytes, true) != CUDA_SUCCESS)
+      return PendingWaits::Reach::kNone;
     // Only our own sealed memory file is safe to touch from here.
     const bool pinned = ranges_.find(wait.address)->kind == RangeKind::kPinned;
     return pinned ? PendingWaits::Reach::kHost : PendingWaits::Reach::kGpu;
   };
   waits_.release(
       driver(), limits::kTeardownMs, [this] { return wait_idle(0, true); }, reach);
-  // At once: natively such a wait is gone with its program, and others may be about to enter the driver behind it.
+  // At once: natively such a wait is gone with its program, and others may be about to enter the
+  // driver behind it.
   bool idle = wait_idle(external_waits_.count() != 0 ? 0 : limits::kTeardownMs, true);
   if (!idle && external_waits_.count() != 0) {
     release_external_waits();
@@ -372,7 +401,8 @@ void Session::teardown() {
   record_ = nullptr;
   end_runs();
   (void)make_current(thread_gpu_ == 0xffffffffu ? 0 : thread_gpu_);
-  unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0), std::memory_order_relaxed);
+  unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0),
+                    std::memory_order_relaxed);
   release_waiters();
   end_captures();
   const bool idle = come_idle();
@@ -392,7 +422,8 @@ void Session::teardown() {
       driver().cuMemUnmap(range.base, range.bytes);
       ranges_.erase(range.base);
     }
-    for (const auto& [base, bytes] : reservations_) shared_.memory.unreserve(client_.window, base, bytes);
+    for (const auto& [base, bytes] : reservations_)
+      shared_.memory.unreserve(client_.window, base, bytes);
     reservations_.clear();
     sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
     imports_.close_all(DeviceMemory::kAllContexts);
@@ -402,8 +433,10 @@ void Session::teardown() {
     host_pages_.close();
     give_segment_back();
   } else {
-    log_error("function '%s' (pid %d) is gone but its GPU work does not end: %lu bytes of device memory and %lu of pinned memory stay taken",
-              client_.name.c_str(), client_.pid, memory_.bytes(), pinned_.bytes());
+    log_error(
+        "function '%s' (pid %d) is gone but its GPU work does not end: %lu bytes of device memory "
+        "and %lu of pinned memory stay taken",
+        client_.name.c_str(), client_.pid, memory_.bytes(), pinned_.bytes());
     abandoned_.store(true, std::memory_order_relaxed);
     pinned_.abandon();
     host_pages_.abandon();

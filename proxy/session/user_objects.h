@@ -1,8 +1,9 @@
-// The client's user objects: the driver counts their references (a graph's, its clones', its instances'), and when the last
-// one goes its own thread tells the client, through a word of the segment, to run the destructor there.
+// The client's user objects: the driver counts their references (a graph's, its clones', its
+// instances'), and when the last one goes its own thread tells the client, through a word of the
+// segment, to run the destructor there.
 //
-// The driver's handle is used only while a reference is known to keep it alive: the client's own, or one of a living graph.
-// All but the destructor's way runs on the session's thread.
+// The driver's handle is used only while a reference is known to keep it alive: the client's own,
+// or one of a living graph. All but the destructor's way runs on the session's thread.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ struct UserObjectEnd {
 
 struct UserObjectState final : ObjectState {
   std::shared_ptr<UserObjectEnd> end;
-  uint64_t own = 0;                     // references that the client holds
-  std::map<uint64_t, uint64_t> graphs;  // that graphs hold, by id; those that are gone count for nothing
+  uint64_t own = 0;  // references that the client holds
+  std::map<uint64_t, uint64_t>
+      graphs;  // that graphs hold, by id; those that are gone count for nothing
 };
 
 // Member of a session, declared behind its segment.

@@ -1,4 +1,5 @@
-// CUDA arrays and mipmapped arrays: plain pitched memory, rows one behind the other, slices (or layers) one behind the other.
+// CUDA arrays and mipmapped arrays: plain pitched memory, rows one behind the other, slices (or
+// layers) one behind the other.
 #pragma once
 
 #include "sim/machine/state.h"

@@ -1,7 +1,8 @@
 // Contexts: the per-thread stack, primary contexts, limits, synchronisation.
 //
-// Primary contexts are one object per device and stay the same handle for the life of the process, inactive while nobody
-// retains them. A reset clears a sticky error: what the real driver needs a new process for is one call here.
+// Primary contexts are one object per device and stay the same handle for the life of the process,
+// inactive while nobody retains them. A reset clears a sticky error: what the real driver needs a
+// new process for is one call here.
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
@@ -22,11 +23,17 @@ void set_default_limits(Context* c) {
 CUresult settle_limit(const Context& c, CUlimit limit, size_t* value) {
   constexpr size_t kStackMax = 512 << 10;
   switch (limit) {
-    case CU_LIMIT_STACK_SIZE: *value = (*value + 15) / 16 * 16; return *value > kStackMax ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case CU_LIMIT_PRINTF_FIFO_SIZE: *value = std::max<size_t>(*value, 512 << 10); return CUDA_SUCCESS;
+    case CU_LIMIT_STACK_SIZE:
+      *value = (*value + 15) / 16 * 16;
+      return *value > kStackMax ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_PRINTF_FIFO_SIZE:
+      *value = std::max<size_t>(*value, 512 << 10);
+      return CUDA_SUCCESS;
     case CU_LIMIT_MALLOC_HEAP_SIZE: *value = std::max<size_t>(*value, 4 << 20); return CUDA_SUCCESS;
-    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: return c.device->spec.sm >= 90 ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
-    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY: return *value > 128 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    case CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH:
+      return c.device->spec.sm >= 90 ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
+    case CU_LIMIT_MAX_L2_FETCH_GRANULARITY:
+      return *value > 128 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     case CU_LIMIT_SHMEM_SIZE:
     case CU_LIMIT_CIG_ENABLED: return CUDA_ERROR_NOT_PERMITTED;
     case CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: return CUDA_ERROR_UNSUPPORTED_LIMIT;
@@ -147,7 +154,8 @@ SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   return CUDA_SUCCESS;
 }
 
-// The first versions of the three: one release too many is no error, a reset drops the references, flags wait for the next context.
+// The first versions of the three: one release too many is no error, a reset drops the references,
+// flags wait for the next context.
 SIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
   SIM_ENTER(kInit);
   const CUresult r = release_primary(dev, End::kRelease);
@@ -207,17 +215,21 @@ SIM_API CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice de
   return create(pctx, flags, dev, kWideApi);
 }
 
-SIM_API CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams, unsigned int flags, CUdevice dev) {
+SIM_API CUresult cuCtxCreate_v3(CUcontext* pctx, CUexecAffinityParam* paramsArray, int numParams,
+                                unsigned int flags, CUdevice dev) {
   SIM_ENTER(kInit);
   if (numParams > 0 && paramsArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (numParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
   return create(pctx, flags, dev, kWideApi);
 }
 
-SIM_API CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev) {
+SIM_API CUresult cuCtxCreate_v4(CUcontext* pctx, CUctxCreateParams* ctxCreateParams,
+                                unsigned int flags, CUdevice dev) {
   SIM_ENTER(kInit);
-  if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams > 0) return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
-  if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (ctxCreateParams != nullptr && ctxCreateParams->numExecAffinityParams > 0)
+    return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+  if (ctxCreateParams != nullptr && ctxCreateParams->cigParams != nullptr)
+    return CUDA_ERROR_NOT_SUPPORTED;
   return create(pctx, flags, dev, kWideApi);
 }
 
@@ -381,7 +393,8 @@ SIM_API CUresult cuCtxGetLimit(size_t* pvalue, CUlimit limit) {
   if (pvalue == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (limit < 0 || limit >= CU_LIMIT_MAX) return CUDA_ERROR_INVALID_VALUE;
   if (limit == CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED) return CUDA_ERROR_UNSUPPORTED_LIMIT;
-  if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH && c->device->spec.sm >= 90) return CUDA_ERROR_UNSUPPORTED_LIMIT;
+  if (limit == CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH && c->device->spec.sm >= 90)
+    return CUDA_ERROR_UNSUPPORTED_LIMIT;
   *pvalue = c->limits[static_cast<size_t>(limit)];
   return CUDA_SUCCESS;
 }
@@ -410,7 +423,8 @@ SIM_API CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {
 
 SIM_API CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {
   SIM_ENTER_CONTEXT(c);
-  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) return CUDA_ERROR_INVALID_VALUE;
+  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+    return CUDA_ERROR_INVALID_VALUE;
   (void)c;
   return CUDA_SUCCESS;
 }

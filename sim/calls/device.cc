@@ -33,9 +33,12 @@ std::string uuid_text(const CUuuid& u) {
   return text;
 }
 
-bool names_uuid(const std::string& item) { return item.rfind("GPU-", 0) == 0 || item.rfind("MIG-", 0) == 0; }
+bool names_uuid(const std::string& item) {
+  return item.rfind("GPU-", 0) == 0 || item.rfind("MIG-", 0) == 0;
+}
 
-// -1: the item names no device, and the list ends here. What comes behind a whole UUID does not count.
+// -1: the item names no device, and the list ends here. What comes behind a whole UUID does not
+// count.
 int match_uuid(const std::string& item, const TopologySpec& spec, const std::vector<int>& order) {
   int found = -1;
   const std::string digits = item.substr(4, 36);
@@ -56,15 +59,18 @@ int match_index(const std::string& item, const std::vector<int>& order) {
   return order[static_cast<size_t>(index)];
 }
 
-// CUDA_ERROR_INVALID_DEVICE for an unknown order and for a device named twice; a list is all indices or all UUIDs.
+// CUDA_ERROR_INVALID_DEVICE for an unknown order and for a device named twice; a list is all
+// indices or all UUIDs.
 CUresult visible_devices(const TopologySpec& spec, std::vector<int>* visible) {
   std::vector<int> order;
   for (size_t i = 0; i < spec.devices.size(); ++i) order.push_back(static_cast<int>(i));
   const char* by = std::getenv("CUDA_DEVICE_ORDER");
   bool pci = by != nullptr && std::strcmp(by, "PCI_BUS_ID") == 0;
-  if (by != nullptr && !pci && std::strcmp(by, "FASTEST_FIRST") != 0) return CUDA_ERROR_INVALID_DEVICE;
+  if (by != nullptr && !pci && std::strcmp(by, "FASTEST_FIRST") != 0)
+    return CUDA_ERROR_INVALID_DEVICE;
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
-    const DeviceSpec &x = spec.devices[static_cast<size_t>(a)], &y = spec.devices[static_cast<size_t>(b)];
+    const DeviceSpec &x = spec.devices[static_cast<size_t>(a)],
+                     &y = spec.devices[static_cast<size_t>(b)];
     if (pci) return x.pci_bus < y.pci_bus;
     return x.sm != y.sm ? x.sm > y.sm : x.sm_count > y.sm_count;  // fastest first
   });
@@ -78,9 +84,12 @@ CUresult visible_devices(const TopologySpec& spec, std::vector<int>* visible) {
   for (std::string item; std::getline(in, item, ',');) {
     item.erase(0, item.find_first_not_of(" \t"));
     if (visible->empty()) uuids = names_uuid(item);
-    int p = uuids != names_uuid(item) ? -1 : uuids ? match_uuid(item, spec, order) : match_index(item, order);
+    int p = uuids != names_uuid(item) ? -1
+            : uuids                   ? match_uuid(item, spec, order)
+                                      : match_index(item, order);
     if (p < 0) break;
-    if (std::find(visible->begin(), visible->end(), p) != visible->end()) return CUDA_ERROR_INVALID_DEVICE;
+    if (std::find(visible->begin(), visible->end(), p) != visible->end())
+      return CUDA_ERROR_INVALID_DEVICE;
     visible->push_back(p);
   }
   return visible->empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
@@ -209,8 +218,10 @@ SIM_API CUresult cuDeviceGetProperties(CUdevprop* prop, CUdevice dev) {
     return v;
   };
   *prop = {get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
-           {get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
-           {get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
+           {get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y),
+            get(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)},
+           {get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X), get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y),
+            get(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)},
            get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK),
            get(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY),
            get(CU_DEVICE_ATTRIBUTE_WARP_SIZE),
@@ -225,7 +236,8 @@ SIM_API CUresult cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   SIM_ENTER(kInit);
   if (pciBusId == nullptr || len < 13) return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(d, dev);
-  std::snprintf(pciBusId, static_cast<size_t>(len), "0000:%02X:00.0", static_cast<unsigned>(d->spec.pci_bus) & 0xff);
+  std::snprintf(pciBusId, static_cast<size_t>(len), "0000:%02X:00.0",
+                static_cast<unsigned>(d->spec.pci_bus) & 0xff);
   return CUDA_SUCCESS;
 }
 
@@ -267,9 +279,12 @@ static bool plain_format(CUarray_format format) {
   }
 }
 
-SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements, CUarray_format format, unsigned numChannels, CUdevice dev) {
+SIM_API CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t* maxWidthInElements,
+                                                    CUarray_format format, unsigned numChannels,
+                                                    CUdevice dev) {
   SIM_ENTER(kInit);
-  if (maxWidthInElements == nullptr || (numChannels != 1 && numChannels != 2 && numChannels != 4) || !plain_format(format))
+  if (maxWidthInElements == nullptr || (numChannels != 1 && numChannels != 2 && numChannels != 4) ||
+      !plain_format(format))
     return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(d, dev);
   (void)d;
@@ -296,18 +311,22 @@ SIM_API CUresult cuDeviceCanAccessPeer(int* canAccessPeer, CUdevice dev, CUdevic
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
+SIM_API CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attrib,
+                                         CUdevice srcDevice, CUdevice dstDevice) {
   SIM_ENTER(kInit);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_DEVICE(a, srcDevice);
   SIM_DEVICE(b, dstDevice);
   if (a == b) return CUDA_ERROR_INVALID_DEVICE;
-  if (attrib < 1 || attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED) return CUDA_ERROR_INVALID_VALUE;
+  if (attrib < 1 || attrib > CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED)
+    return CUDA_ERROR_INVALID_VALUE;
   bool nvlink = state().fabric->nvlink(a->physical, b->physical) > 0;
   switch (attrib) {
     case CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: *value = nvlink ? 0 : 1; break;
     case CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED:
-    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: *value = peer_capable(state(), *a, *b) ? 1 : 0; break;
+    case CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED:
+      *value = peer_capable(state(), *a, *b) ? 1 : 0;
+      break;
     case CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: *value = nvlink ? 1 : 0; break;
     case CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED: *value = 0; break;
   }

@@ -7,7 +7,8 @@
 
 namespace tube::sim {
 
-// Makes State::devices from the topology: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are applied here.
+// Makes State::devices from the topology: CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are applied
+// here.
 void make_devices(State& s, const TopologySpec& spec, std::string* error);
 
 // False for an id the driver does not know.

@@ -15,7 +15,8 @@ namespace {
 
 enum class Lookup : uint8_t { kFound, kUnknown, kTooOld };
 
-// A per-thread request for a name that has per-thread forms considers only those; otherwise only the plain ones.
+// A per-thread request for a name that has per-thread forms considers only those; otherwise only
+// the plain ones.
 Lookup find(const char* name, int version, bool per_thread, void** symbol) {
   *symbol = nullptr;
   bool known = false, has_per_thread = false;
@@ -28,15 +29,19 @@ Lookup find(const char* name, int version, bool per_thread, void** symbol) {
   bool want = per_thread && has_per_thread;
   for (size_t i = 0; i < kProcTableSize; ++i) {
     const ProcEntry& e = kProcTable[i];
-    if (e.per_thread == want && e.version <= version && std::strcmp(e.base, name) == 0) *symbol = e.symbol;
+    if (e.per_thread == want && e.version <= version && std::strcmp(e.base, name) == 0)
+      *symbol = e.symbol;
   }
   return *symbol == nullptr ? Lookup::kTooOld : Lookup::kFound;
 }
 
-CUresult get(const char* symbol, void** pfn, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  if (symbol == nullptr || pfn == nullptr || flags > 3 || version > kDriverVersion) return CUDA_ERROR_INVALID_VALUE;
+CUresult get(const char* symbol, void** pfn, int version, cuuint64_t flags,
+             CUdriverProcAddressQueryResult* status) {
+  if (symbol == nullptr || pfn == nullptr || flags > 3 || version > kDriverVersion)
+    return CUDA_ERROR_INVALID_VALUE;
   if (version < 0) version = kDriverVersion;  // a version is unsigned to the driver
-  Lookup result = find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, pfn);
+  Lookup result =
+      find(symbol, version, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0, pfn);
   if (status != nullptr) {
     *status = result == Lookup::kFound     ? CU_GET_PROC_ADDRESS_SUCCESS
               : result == Lookup::kUnknown ? CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND
@@ -51,7 +56,8 @@ CUresult get(const char* symbol, void** pfn, int version, cuuint64_t flags, CUdr
 
 using namespace tube::sim;
 
-SIM_API CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags) {
+SIM_API CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersion,
+                                  cuuint64_t flags) {
   SIM_ENTER(kNothing);
   if (pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   void* found = nullptr;
@@ -60,13 +66,15 @@ SIM_API CUresult cuGetProcAddress(const char* symbol, void** pfn, int cudaVersio
   return r;
 }
 
-SIM_API CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cuuint64_t flags,
+SIM_API CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion,
+                                     cuuint64_t flags,
                                      CUdriverProcAddressQueryResult* symbolStatus) {
   SIM_ENTER(kNothing);
   return get(symbol, pfn, cudaVersion, flags, symbolStatus);
 }
 
-// None of NVIDIA's private tables exists here; the CUDA runtime needs some of them and therefore cannot start.
+// None of NVIDIA's private tables exists here; the CUDA runtime needs some of them and therefore
+// cannot start.
 SIM_API CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
   SIM_ENTER(kNothing);
   if (ppExportTable == nullptr || pExportTableId == nullptr) return CUDA_ERROR_INVALID_VALUE;

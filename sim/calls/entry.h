@@ -1,4 +1,5 @@
-// How programs find entry points: cuGetProcAddress's table, per-thread-stream scopes, and the unsupported rest.
+// How programs find entry points: cuGetProcAddress's table, per-thread-stream scopes, and the
+// unsupported rest.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,8 @@
 
 namespace tube::sim {
 
-// `base` asked at `version` or later gives `symbol`. Generated; sorted by base, then per_thread, then version.
+// `base` asked at `version` or later gives `symbol`. Generated; sorted by base, then per_thread,
+// then version.
 struct ProcEntry {
   const char* base;
   int version;

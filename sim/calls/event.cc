@@ -3,28 +3,32 @@
 #include <chrono>
 #include <thread>
 
+#include "sim/calls/ipc.h"
 #include "sim/graphs/capture.h"
 #include "sim/machine/hold.h"
-#include "sim/calls/ipc.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 
 namespace tube::sim {
 namespace {
 
-constexpr unsigned kEventFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+constexpr unsigned kEventFlags =
+    CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
 CUresult record(CUevent handle, CUstream hStream, unsigned flags, Context* context) {
   State& s = state();
-  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Lock lock(s.mutex);
   auto* event = live<Event>(s, handle, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
-  if (base_context(event->context) != base_context(stream->context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (base_context(event->context) != base_context(stream->context))
+    return CUDA_ERROR_INVALID_HANDLE;
   if (!stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
-  if (stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) == 0) return capture_event(stream, event);
+  if (stream->capture && (flags & CU_EVENT_RECORD_EXTERNAL) == 0)
+    return capture_event(stream, event);
   return issue(lock, stream, EventRecordWork{event});
 }
 
@@ -34,7 +38,8 @@ CUresult elapsed(float* out, CUevent hStart, CUevent hEnd) {
   Lock lock(s.mutex);
   auto *start = live<Event>(s, hStart, Kind::kEvent), *end = live<Event>(s, hEnd, Kind::kEvent);
   if (start == nullptr || end == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    return CUDA_ERROR_INVALID_HANDLE;
   if (start->context->device != end->context->device) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->fence || !end->fence) return CUDA_ERROR_INVALID_HANDLE;
   if (!start->fence->done || !end->fence->done) return CUDA_ERROR_NOT_READY;
@@ -43,7 +48,8 @@ CUresult elapsed(float* out, CUevent hStart, CUevent hEnd) {
   return CUDA_SUCCESS;
 }
 
-// No fence tells when another process's record is reached: look, with a growing pause. Without the lock.
+// No fence tells when another process's record is reached: look, with a growing pause. Without the
+// lock.
 void wait_shared(const SharedEvent& shared, const Context& context) {
   const uint64_t record = shared.last();
   auto pause = std::chrono::microseconds(5);
@@ -55,7 +61,8 @@ void wait_shared(const SharedEvent& shared, const Context& context) {
 
 // Breaks the capture; one that is over or broken says nothing of the event any more.
 CUresult ask_captured(const State& s, const Event* event) {
-  const bool running = std::find(s.captures.begin(), s.captures.end(), event->capture) != s.captures.end();
+  const bool running =
+      std::find(s.captures.begin(), s.captures.end(), event->capture) != s.captures.end();
   if (!running || event->capture->invalid != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   event->capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   return CUDA_ERROR_CAPTURED_EVENT;
@@ -67,7 +74,8 @@ CUresult ask_captured(const State& s, const Event* event) {
 CUresult record_context_event(Lock& lock, Context* context, CUevent handle) {
   State& s = state();
   auto* event = live<Event>(s, handle, Kind::kEvent);
-  if (event == nullptr || base_context(event->context) != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (event == nullptr || base_context(event->context) != base_context(context))
+    return CUDA_ERROR_INVALID_HANDLE;
   for (Stream* stream : context->streams)
     if (CUresult r = check_not_capturing(stream)) return r;
   Op op;
@@ -108,11 +116,13 @@ using namespace tube::sim;
 SIM_API CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {
   SIM_ENTER_CONTEXT(context);
   if (phEvent == nullptr || (Flags & ~kEventFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (Flags & CU_EVENT_DISABLE_TIMING) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   SharedEventPtr shared;
-  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (shared = make_shared_event()) == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  if ((Flags & CU_EVENT_INTERPROCESS) != 0 && (shared = make_shared_event()) == nullptr)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   auto* event = new Event;
   event->context = context;
   event->flags = Flags;
@@ -145,7 +155,8 @@ SIM_API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
 }
 
 SIM_API CUresult cuEventQuery(CUevent hEvent) {
-  if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // before everything else, cuInit included
+  if (hEvent == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;  // before everything else, cuInit included
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
@@ -195,7 +206,9 @@ SIM_API CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent) {
   Lock lock(s.mutex);
   auto* context = live<Context>(s, hCtx, Kind::kContext);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  if (const auto* event = live<Event>(s, hEvent, Kind::kEvent); event != nullptr && event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto* event = live<Event>(s, hEvent, Kind::kEvent);
+      event != nullptr && event->context != context)
+    return CUDA_ERROR_INVALID_HANDLE;
   return record_context_event(lock, context, hEvent);
 }
 
@@ -204,5 +217,6 @@ SIM_API CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   State& s = state();
   Lock lock(s.mutex);
   auto* context = live<Context>(s, hCtx, Kind::kContext);
-  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : wait_context_event(lock, context, hEvent);
+  return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT
+                            : wait_context_event(lock, context, hEvent);
 }

@@ -39,10 +39,12 @@ bool reserved_is_zero(const Desc& desc) {
 }
 
 // Memory of [offset, offset + bytes) of the file, entered in the map. With the lock held.
-CUresult map_part(State& s, Context* context, const ExternalMemory& memory, uint64_t offset, uint64_t bytes, uint64_t* base) {
+CUresult map_part(State& s, Context* context, const ExternalMemory& memory, uint64_t offset,
+                  uint64_t bytes, uint64_t* base) {
   if (offset > memory.bytes || bytes > memory.bytes - offset) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t first = offset / kPage * kPage, length = offset - first + bytes;
-  void* p = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, static_cast<off_t>(first));
+  void* p = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd,
+                 static_cast<off_t>(first));
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.base = reinterpret_cast<uint64_t>(p) + (offset - first);
@@ -61,14 +63,18 @@ bool is_semaphore(int fd) {
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
   const ssize_t n = readlink(path, target, sizeof target);
   constexpr char kName[] = "/memfd:tube-sim-semaphore";
-  if (n < static_cast<ssize_t>(sizeof kName - 1) || std::memcmp(target, kName, sizeof kName - 1) != 0) return false;
+  if (n < static_cast<ssize_t>(sizeof kName - 1) ||
+      std::memcmp(target, kName, sizeof kName - 1) != 0)
+    return false;
   struct stat st;
   const int seals = fcntl(fd, F_GET_SEALS);
-  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 && static_cast<uint64_t>(st.st_size) >= kPage;
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &st) == 0 &&
+         static_cast<uint64_t>(st.st_size) >= kPage;
 }
 
 // The semaphores of a call; empty when one of them is none.
-std::vector<std::shared_ptr<Semaphore>> find_all(State& s, const CUexternalSemaphore* list, unsigned count) {
+std::vector<std::shared_ptr<Semaphore>> find_all(State& s, const CUexternalSemaphore* list,
+                                                 unsigned count) {
   std::vector<std::shared_ptr<Semaphore>> found;
   for (unsigned i = 0; i < count; ++i) {
     const auto* semaphore = live<ExternalSemaphore>(s, list[i], Kind::kExternalSemaphore);
@@ -101,15 +107,18 @@ Op wait_op(std::shared_ptr<Semaphore> semaphore, uint64_t value) {
 }
 
 template <class Params, class MakeOp>
-CUresult operate(Context* context, const CUexternalSemaphore* list, const Params* params, unsigned count, CUstream handle, MakeOp make) {
+CUresult operate(Context* context, const CUexternalSemaphore* list, const Params* params,
+                 unsigned count, CUstream handle, MakeOp make) {
   if (list == nullptr || params == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   const auto semaphores = find_all(state(), list, count);
   if (semaphores.empty()) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // no such nodes here
-  for (unsigned i = 0; i < count; ++i) append(lock, stream, make(semaphores[i], params[i].params.fence.value));
+  if (stream->capture != nullptr)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // no such nodes here
+  for (unsigned i = 0; i < count; ++i)
+    append(lock, stream, make(semaphores[i], params[i].params.fence.value));
   return CUDA_SUCCESS;
 }
 
@@ -124,11 +133,16 @@ void release_external(const Range& range) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuImportExternalMemory(CUexternalMemory* extMem_out, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* d) {
+SIM_API CUresult cuImportExternalMemory(CUexternalMemory* extMem_out,
+                                        const CUDA_EXTERNAL_MEMORY_HANDLE_DESC* d) {
   SIM_ENTER(kContext);
-  if (extMem_out != nullptr && d != nullptr && d->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD) return CUDA_ERROR_NOT_SUPPORTED;
-  if (extMem_out == nullptr || d == nullptr || d->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || d->size == 0) return CUDA_ERROR_INVALID_VALUE;
-  if ((d->flags & ~unsigned{CUDA_EXTERNAL_MEMORY_DEDICATED}) != 0 || !reserved_is_zero(*d)) return CUDA_ERROR_INVALID_VALUE;
+  if (extMem_out != nullptr && d != nullptr && d->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (extMem_out == nullptr || d == nullptr ||
+      d->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD || d->size == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if ((d->flags & ~unsigned{CUDA_EXTERNAL_MEMORY_DEDICATED}) != 0 || !reserved_is_zero(*d))
+    return CUDA_ERROR_INVALID_VALUE;
   auto memory = std::make_unique<ExternalMemory>();
   if (!duplicate_exported(d->handle.fd, &memory->fd, &memory->bytes, &memory->device)) {
     if (d->handle.fd >= 0) close(d->handle.fd);  // the driver takes it, whatever it is
@@ -143,12 +157,14 @@ SIM_API CUresult cuImportExternalMemory(CUexternalMemory* extMem_out, const CUDA
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* d) {
+SIM_API CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternalMemory extMem,
+                                                 const CUDA_EXTERNAL_MEMORY_BUFFER_DESC* d) {
   SIM_ENTER_CONTEXT(context);
   State& s = state();
   Lock lock(s.mutex);
   const auto* memory = live<ExternalMemory>(s, extMem, Kind::kExternalMemory);
-  if (devPtr == nullptr || d == nullptr || memory == nullptr || d->flags != 0 || d->size == 0 || !reserved_is_zero(*d))
+  if (devPtr == nullptr || d == nullptr || memory == nullptr || d->flags != 0 || d->size == 0 ||
+      !reserved_is_zero(*d))
     return CUDA_ERROR_INVALID_VALUE;
   uint64_t base = 0;
   if (CUresult r = map_part(s, context, *memory, d->offset, d->size, &base)) return r;
@@ -156,8 +172,9 @@ SIM_API CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr* devPtr, CUexternal
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUexternalMemory extMem,
-                                                         const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* d) {
+SIM_API CUresult
+cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipmap, CUexternalMemory extMem,
+                                        const CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC* d) {
   SIM_ENTER_CONTEXT(context);
   State& s = state();
   ExternalMemory* memory = nullptr;
@@ -167,7 +184,9 @@ SIM_API CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray* mipma
   }
   if (mipmap == nullptr || d == nullptr || memory == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return create_mipmapped(context, mipmap, d->arrayDesc, d->numLevels,
-                          [&](uint64_t bytes, uint64_t* base) { return map_part(s, context, *memory, d->offset, bytes, base); });
+                          [&](uint64_t bytes, uint64_t* base) {
+                            return map_part(s, context, *memory, d->offset, bytes, base);
+                          });
 }
 
 SIM_API CUresult cuDestroyExternalMemory(CUexternalMemory extMem) {
@@ -175,13 +194,17 @@ SIM_API CUresult cuDestroyExternalMemory(CUexternalMemory extMem) {
   return destroy_live<ExternalMemory>(extMem, Kind::kExternalMemory, CUDA_ERROR_INVALID_VALUE);
 }
 
-SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out, const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC* d) {
+SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out,
+                                           const CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC* d) {
   SIM_ENTER(kContext);
-  if (extSem_out == nullptr || d == nullptr || d->flags != 0 || !reserved_is_zero(*d)) return CUDA_ERROR_INVALID_VALUE;
+  if (extSem_out == nullptr || d == nullptr || d->flags != 0 || !reserved_is_zero(*d))
+    return CUDA_ERROR_INVALID_VALUE;
   const bool timeline = d->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
-  if (!timeline && d->type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD) return CUDA_ERROR_INVALID_VALUE;
+  if (!timeline && d->type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD)
+    return CUDA_ERROR_INVALID_VALUE;
   if (timeline && d->handle.fd < 0) return CUDA_ERROR_INVALID_VALUE;
-  if (!is_semaphore(d->handle.fd)) return CUDA_ERROR_UNKNOWN;  // unlike memory's, the descriptor stays the caller's
+  if (!is_semaphore(d->handle.fd))
+    return CUDA_ERROR_UNKNOWN;  // unlike memory's, the descriptor stays the caller's
   void* p = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, d->handle.fd, 0);
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   auto semaphore = std::make_unique<ExternalSemaphore>();
@@ -195,19 +218,23 @@ SIM_API CUresult cuImportExternalSemaphore(CUexternalSemaphore* extSem_out, cons
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore* extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS* paramsArray,
-                                                 unsigned int numExtSems, CUstream stream) {
+SIM_API CUresult
+cuSignalExternalSemaphoresAsync(const CUexternalSemaphore* extSemArray,
+                                const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS* paramsArray,
+                                unsigned int numExtSems, CUstream stream) {
   SIM_ENTER_STREAM(context, stream);
   return operate(context, extSemArray, paramsArray, numExtSems, stream, signal_op);
 }
 
-SIM_API CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore* extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* paramsArray,
-                                               unsigned int numExtSems, CUstream stream) {
+SIM_API CUresult cuWaitExternalSemaphoresAsync(
+    const CUexternalSemaphore* extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS* paramsArray,
+    unsigned int numExtSems, CUstream stream) {
   SIM_ENTER_STREAM(context, stream);
   return operate(context, extSemArray, paramsArray, numExtSems, stream, wait_op);
 }
 
 SIM_API CUresult cuDestroyExternalSemaphore(CUexternalSemaphore extSem) {
   SIM_ENTER(kContext);
-  return destroy_live<ExternalSemaphore>(extSem, Kind::kExternalSemaphore, CUDA_ERROR_INVALID_VALUE);
+  return destroy_live<ExternalSemaphore>(extSem, Kind::kExternalSemaphore,
+                                         CUDA_ERROR_INVALID_VALUE);
 }

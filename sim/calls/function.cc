@@ -8,7 +8,9 @@
 
 namespace tube::sim {
 
-uint32_t registers_of(const ptx::Kernel& kernel) { return std::clamp<uint32_t>(kernel.registers, 8, 255); }
+uint32_t registers_of(const ptx::Kernel& kernel) {
+  return std::clamp<uint32_t>(kernel.registers, 8, 255);
+}
 
 uint32_t max_threads_of(const ptx::Kernel& kernel) {
   uint32_t limit = 1024;
@@ -23,35 +25,46 @@ uint32_t max_dynamic_shared(const Function& f, const Device& device) {
   return limit - std::min(limit, f.kernel->static_shared_bytes);
 }
 
-CUresult get_function_attribute(const Function& f, const Device& device, CUfunction_attribute attribute, int* value) {
+CUresult get_function_attribute(const Function& f, const Device& device,
+                                CUfunction_attribute attribute, int* value) {
   const ptx::Kernel& k = *f.kernel;
   switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = static_cast<int>(max_threads_of(k)); break;
-    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = static_cast<int>(k.static_shared_bytes); break;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = static_cast<int>(max_threads_of(k));
+      break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *value = static_cast<int>(k.static_shared_bytes);
+      break;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *value = 0; break;
     case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = static_cast<int>(k.local_bytes); break;
     case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = static_cast<int>(registers_of(k)); break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = device.spec.sm; break;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: *value = 0; break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = static_cast<int>(max_dynamic_shared(f, device)); break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = static_cast<int>(max_dynamic_shared(f, device));
+      break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = f.carveout; break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: *value = f.cluster_must_be_set; break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: *value = f.cluster_width; break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: *value = f.cluster_height; break;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: *value = f.cluster_depth; break;
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: *value = f.non_portable_cluster; break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      *value = f.non_portable_cluster;
+      break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *value = f.cluster_policy; break;
     default: return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
 
-CUresult set_function_attribute(Function& f, const Device& device, CUfunction_attribute attribute, int value) {
+CUresult set_function_attribute(Function& f, const Device& device, CUfunction_attribute attribute,
+                                int value) {
   int optin = sm_limits(device.spec.sm).shared_per_block_optin;
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-      if (value < 0 || value > optin - static_cast<int>(f.kernel->static_shared_bytes)) return CUDA_ERROR_INVALID_VALUE;
+      if (value < 0 || value > optin - static_cast<int>(f.kernel->static_shared_bytes))
+        return CUDA_ERROR_INVALID_VALUE;
       f.max_dynamic_shared = value;
       return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
@@ -61,9 +74,12 @@ CUresult set_function_attribute(Function& f, const Device& device, CUfunction_at
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: f.cluster_width = value; return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: f.cluster_height = value; return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: f.cluster_depth = value; return CUDA_SUCCESS;
-    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: f.non_portable_cluster = value; return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
+      f.non_portable_cluster = value;
+      return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      if (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING) return CUDA_ERROR_INVALID_VALUE;
+      if (value < 0 || value > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING)
+        return CUDA_ERROR_INVALID_VALUE;
       f.cluster_policy = value;
       return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
@@ -139,14 +155,16 @@ SIM_API CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
   SIM_ENTER_HANDLE(context);
   SIM_FUNCTION(f, hfunc);
   (void)f;
-  return config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  return config < 0 || config > CU_FUNC_CACHE_PREFER_EQUAL ? CUDA_ERROR_INVALID_VALUE
+                                                           : CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuFuncSetSharedMemConfig(CUfunction hfunc, CUsharedconfig config) {
   SIM_ENTER_HANDLE(context);
   SIM_FUNCTION(f, hfunc);
   (void)f;
-  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE) return CUDA_ERROR_INVALID_VALUE;
+  if (config < 0 || config > CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
@@ -167,7 +185,8 @@ SIM_API CUresult cuFuncGetName(const char** name, CUfunction hfunc) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+SIM_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t* paramOffset,
+                                    size_t* paramSize) {
   SIM_ENTER_HANDLE(context);
   if (func == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_FUNCTION(f, func);
@@ -190,7 +209,8 @@ SIM_API CUresult cuFuncLoad(CUfunction function) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev) {
+SIM_API CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUkernel kernel,
+                                      CUdevice dev) {
   SIM_ENTER(kInit);
   if (pi == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
@@ -202,9 +222,12 @@ SIM_API CUresult cuKernelGetAttribute(int* pi, CUfunction_attribute attrib, CUke
   return get_function_attribute(*f, *device, attrib, pi);
 }
 
-SIM_API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev) {
+SIM_API CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
+                                      CUdevice dev) {
   SIM_ENTER(kInit);
-  return for_kernel(kernel, dev, [=](Function& f, Device& d) { return set_function_attribute(f, d, attrib, val); });
+  return for_kernel(kernel, dev, [=](Function& f, Device& d) {
+    return set_function_attribute(f, d, attrib, val);
+  });
 }
 
 SIM_API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
@@ -213,7 +236,8 @@ SIM_API CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CU
   return for_kernel(kernel, dev, [](Function&, Device&) { return CUDA_SUCCESS; });
 }
 
-SIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset, size_t* paramSize) {
+SIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t* paramOffset,
+                                      size_t* paramSize) {
   SIM_ENTER(kInit);
   if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();

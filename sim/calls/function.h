@@ -6,8 +6,10 @@
 
 namespace tube::sim {
 
-CUresult get_function_attribute(const Function& f, const Device& device, CUfunction_attribute attribute, int* value);
-CUresult set_function_attribute(Function& f, const Device& device, CUfunction_attribute attribute, int value);
+CUresult get_function_attribute(const Function& f, const Device& device,
+                                CUfunction_attribute attribute, int* value);
+CUresult set_function_attribute(Function& f, const Device& device, CUfunction_attribute attribute,
+                                int value);
 CUresult get_param_info(const Function& f, size_t index, size_t* offset, size_t* size);
 
 uint32_t registers_of(const ptx::Kernel& kernel);

@@ -1,9 +1,10 @@
 // Green contexts: parts of a device's SMs, and contexts that run on such a part.
 //
-// A part is a run of SMs of one device, named in CUdevResource's inner bytes together with where it came from. The
-// arithmetic is the documented one: groups of the asked size rounded up to the alignment, as many as fit, the rest
-// remaining. A green context is a context beside the device's primary one, with streams and modules of its own but the
-// primary's memory, printf buffer and peers (base_context). Kernels run as fast as anywhere: only the counts are simulated.
+// A part is a run of SMs of one device, named in CUdevResource's inner bytes together with where it
+// came from. The arithmetic is the documented one: groups of the asked size rounded up to the
+// alignment, as many as fit, the rest remaining. A green context is a context beside the device's
+// primary one, with streams and modules of its own but the primary's memory, printf buffer and
+// peers (base_context). Kernels run as fast as anywhere: only the counts are simulated.
 #include <algorithm>
 #include <cstring>
 
@@ -49,7 +50,8 @@ uint32_t granularity(const Device& device, bool ignore_coscheduling) {
   return device.spec.sm >= 80 && !ignore_coscheduling ? 4 : 2;
 }
 
-CUdevResource make_resource(const Device& device, Origin origin, uint32_t first, uint32_t count, uint64_t split) {
+CUdevResource make_resource(const Device& device, Origin origin, uint32_t first, uint32_t count,
+                            uint64_t split) {
   CUdevResource r;
   std::memset(&r, 0, sizeof r);
   r.type = CU_DEV_RESOURCE_TYPE_SM;
@@ -60,7 +62,9 @@ CUdevResource make_resource(const Device& device, Origin origin, uint32_t first,
   return r;
 }
 
-CUdevResource whole(const Device& device) { return make_resource(device, Origin::kWhole, 0, static_cast<uint32_t>(device.spec.sm_count), 0); }
+CUdevResource whole(const Device& device) {
+  return make_resource(device, Origin::kWhole, 0, static_cast<uint32_t>(device.spec.sm_count), 0);
+}
 
 CUresult check_type(const CUdevResource* out, CUdevResourceType type) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -70,20 +74,27 @@ CUresult check_type(const CUdevResource* out, CUdevResourceType type) {
 CUresult check_input(const CUdevResource& r, Inner* inner) {
   if (r.type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
   *inner = inner_of(r);
-  return inner->magic == kMagic && device_at(static_cast<CUdevice>(inner->device)) != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_RESOURCE_TYPE;
+  return inner->magic == kMagic && device_at(static_cast<CUdevice>(inner->device)) != nullptr
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_RESOURCE_TYPE;
 }
 
-GreenContext* find_green(State& s, CUgreenCtx handle) { return live<GreenContext>(s, handle, Kind::kGreenContext); }
+GreenContext* find_green(State& s, CUgreenCtx handle) {
+  return live<GreenContext>(s, handle, Kind::kGreenContext);
+}
 
 }  // namespace
 
-Context* base_context(Context* context) { return context->green == nullptr ? context : context->device->primary; }
+Context* base_context(Context* context) {
+  return context->green == nullptr ? context : context->device->primary;
+}
 
 }  // namespace tube::sim
 
 using namespace tube::sim;
 
-SIM_API CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource* resource, CUdevResourceType type) {
+SIM_API CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource* resource,
+                                        CUdevResourceType type) {
   SIM_ENTER(kInit);
   const Device* device = device_at(dev);
   if (device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -92,7 +103,8 @@ SIM_API CUresult cuDeviceGetDevResource(CUdevice dev, CUdevResource* resource, C
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CUdevResourceType type) {
+SIM_API CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource,
+                                     CUdevResourceType type) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
@@ -103,7 +115,8 @@ SIM_API CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CU
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource, CUdevResourceType type) {
+SIM_API CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource,
+                                          CUdevResourceType type) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
@@ -114,18 +127,21 @@ SIM_API CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resour
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups, const CUdevResource* input, CUdevResource* remaining,
+SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
+                                             const CUdevResource* input, CUdevResource* remaining,
                                              unsigned int useFlags, unsigned int minCount) {
   SIM_ENTER(kInit);
   if (nbGroups == nullptr || input == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Inner inner;
   if (CUresult r = check_input(*input, &inner)) return r;
-  if (inner.origin != Origin::kWhole) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;  // first make a green context of it
+  if (inner.origin != Origin::kWhole)
+    return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;  // first make a green context of it
   if (result != nullptr && *nbGroups == 0) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   const Device& device = *device_at(static_cast<CUdevice>(inner.device));
-  const uint32_t step = granularity(device, (useFlags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0);
+  const uint32_t step =
+      granularity(device, (useFlags & CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING) != 0);
   const uint32_t count = input->sm.smCount;
   if (minCount > count) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
   const uint32_t size = std::max(step, (minCount + step - 1) / step * step);
@@ -137,25 +153,31 @@ SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int
   }
   groups = std::min(groups, *nbGroups);
   const uint64_t split = s.new_id();
-  for (uint32_t i = 0; i < groups; ++i) result[i] = make_resource(device, Origin::kGroup, inner.first + i * size, size, split);
+  for (uint32_t i = 0; i < groups; ++i)
+    result[i] = make_resource(device, Origin::kGroup, inner.first + i * size, size, split);
   *nbGroups = groups;
   if (remaining == nullptr) return CUDA_SUCCESS;
   std::memset(remaining, 0, sizeof *remaining);
   const uint32_t rest = count - groups * size;
-  if (rest != 0) *remaining = make_resource(device, Origin::kRemaining, inner.first + groups * size, rest, split);
+  if (rest != 0)
+    *remaining =
+        make_resource(device, Origin::kRemaining, inner.first + groups * size, rest, split);
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources, unsigned int nbResources) {
+SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResource* resources,
+                                           unsigned int nbResources) {
   SIM_ENTER(kInit);
-  if (phDesc == nullptr || resources == nullptr || nbResources == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (phDesc == nullptr || resources == nullptr || nbResources == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Inner first;
   if (CUresult r = check_input(resources[0], &first)) return r;
   uint32_t count = 0;
   for (unsigned i = 0; i < nbResources; ++i) {
     Inner inner;
     if (CUresult r = check_input(resources[i], &inner)) return r;
-    if (inner.device != first.device || (nbResources != 1 && inner.origin == Origin::kWhole)) return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    if (inner.device != first.device || (nbResources != 1 && inner.origin == Origin::kWhole))
+      return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
     count += resources[i].sm.smCount;
   }
   State& s = state();
@@ -163,13 +185,15 @@ SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* phDesc, CUdevResou
   auto* description = new Description;
   description->device = first.device;
   // Split again, it counts as whole: a green context's resource may be.
-  description->resource = make_resource(*device_at(static_cast<CUdevice>(first.device)), Origin::kWhole, first.first, count, 0);
+  description->resource = make_resource(*device_at(static_cast<CUdevice>(first.device)),
+                                        Origin::kWhole, first.first, count, 0);
   s.live.emplace(description, Kind::kResourceDescription);
   *phDesc = reinterpret_cast<CUdevResourceDesc>(description);
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+SIM_API CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUdevice dev,
+                                  unsigned int flags) {
   SIM_ENTER(kInit);
   if (phCtx == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
   Device* device = device_at(dev);
@@ -179,7 +203,9 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx* phCtx, CUdevResourceDesc desc, CUd
   State& s = state();
   Lock lock(s.mutex);
   const auto* description = live<Description>(s, desc, Kind::kResourceDescription);
-  const bool fits = desc == nullptr || (description != nullptr && description->device == static_cast<uint32_t>(device->ordinal));
+  const bool fits =
+      desc == nullptr ||
+      (description != nullptr && description->device == static_cast<uint32_t>(device->ordinal));
   if (!fits) {
     lock.unlock();
     cuDevicePrimaryCtxRelease_v2(dev);
@@ -245,7 +271,8 @@ SIM_API CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent) {
   State& s = state();
   Lock lock(s.mutex);
   const GreenContext* green = find_green(s, hCtx);
-  return green == nullptr ? CUDA_ERROR_INVALID_CONTEXT : record_context_event(lock, green->context, hEvent);
+  return green == nullptr ? CUDA_ERROR_INVALID_CONTEXT
+                          : record_context_event(lock, green->context, hEvent);
 }
 
 SIM_API CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
@@ -253,36 +280,44 @@ SIM_API CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent) {
   State& s = state();
   Lock lock(s.mutex);
   const GreenContext* green = find_green(s, hCtx);
-  return green == nullptr ? CUDA_ERROR_INVALID_CONTEXT : wait_context_event(lock, green->context, hEvent);
+  return green == nullptr ? CUDA_ERROR_INVALID_CONTEXT
+                          : wait_context_event(lock, green->context, hEvent);
 }
 
-SIM_API CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags, int priority) {
+SIM_API CUresult cuGreenCtxStreamCreate(CUstream* phStream, CUgreenCtx greenCtx, unsigned int flags,
+                                        int priority) {
   SIM_ENTER(kInit);
   if (phStream == nullptr || flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   const GreenContext* green = find_green(s, greenCtx);
   if (green == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  *phStream = reinterpret_cast<CUstream>(add_stream(s, green->context, flags, std::clamp(priority, -5, 0)));
+  *phStream =
+      reinterpret_cast<CUstream>(add_stream(s, green->context, flags, std::clamp(priority, -5, 0)));
   return CUDA_SUCCESS;
 }
 
-static CUresult stream_contexts(const char* call, CUstream hStream, CUcontext* context_out, CUgreenCtx* green_out) {
+static CUresult stream_contexts(const char* call, CUstream hStream, CUcontext* context_out,
+                                CUgreenCtx* green_out) {
   Context* current = nullptr;
   if (CUresult r = enter_stream(call, hStream, &current)) return r;
-  if (current->green != nullptr && hStream == CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
+  if (current->green != nullptr && hStream == CU_STREAM_PER_THREAD)
+    return CUDA_ERROR_INVALID_HANDLE;
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, current, hStream, &stream)) return r;
-  if (context_out != nullptr) *context_out = reinterpret_cast<CUcontext>(base_context(stream->context));
+  if (context_out != nullptr)
+    *context_out = reinterpret_cast<CUcontext>(base_context(stream->context));
   if (green_out != nullptr) *green_out = reinterpret_cast<CUgreenCtx>(stream->context->green);
   return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext* pCtx, CUgreenCtx* pGreenCtx) {
-  return pCtx == nullptr ? CUDA_ERROR_INVALID_VALUE : stream_contexts(__func__, hStream, pCtx, pGreenCtx);
+  return pCtx == nullptr ? CUDA_ERROR_INVALID_VALUE
+                         : stream_contexts(__func__, hStream, pCtx, pGreenCtx);
 }
 
 SIM_API CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx* phCtx) {
-  return phCtx == nullptr ? CUDA_ERROR_INVALID_VALUE : stream_contexts(__func__, hStream, nullptr, phCtx);
+  return phCtx == nullptr ? CUDA_ERROR_INVALID_VALUE
+                          : stream_contexts(__func__, hStream, nullptr, phCtx);
 }

@@ -34,7 +34,8 @@ struct Handle {
   int32_t device;   // index in the topology
   int32_t reserved[3];
 };
-static_assert(sizeof(Handle) == sizeof(CUipcMemHandle) && sizeof(Handle) == sizeof(CUipcEventHandle));
+static_assert(sizeof(Handle) == sizeof(CUipcMemHandle) &&
+              sizeof(Handle) == sizeof(CUipcEventHandle));
 
 template <typename Opaque>
 Opaque pack(const Handle& handle) {
@@ -88,15 +89,21 @@ Device* device_of(State& s, int physical) {
 }
 
 uint64_t first_page(uint64_t address) { return address / kPage * kPage; }
-uint64_t page_bytes(uint64_t address, uint64_t bytes) { return (address + bytes + kPage - 1) / kPage * kPage - first_page(address); }
+uint64_t page_bytes(uint64_t address, uint64_t bytes) {
+  return (address + bytes + kPage - 1) / kPage * kPage - first_page(address);
+}
 
-CUresult map_import(State& s, const Handle& handle, const Device& device, Context* context, CUdeviceptr* out) {
+CUresult map_import(State& s, const Handle& handle, const Device& device, Context* context,
+                    CUdeviceptr* out) {
   int fd = open_file(handle);
   if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
   struct stat st;
   uint64_t start = first_page(handle.offset), bytes = page_bytes(handle.offset, handle.bytes);
-  bool fits = fstat(fd, &st) == 0 && handle.bytes != 0 && start + bytes > start && start + bytes <= static_cast<uint64_t>(st.st_size);
-  void* p = fits ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(start)) : MAP_FAILED;
+  bool fits = fstat(fd, &st) == 0 && handle.bytes != 0 && start + bytes > start &&
+              start + bytes <= static_cast<uint64_t>(st.st_size);
+  void* p = fits ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                        static_cast<off_t>(start))
+                 : MAP_FAILED;
   close(fd);
   if (p == MAP_FAILED) return fits ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_INVALID_VALUE;
   Range range;
@@ -112,11 +119,14 @@ CUresult map_import(State& s, const Handle& handle, const Device& device, Contex
   return CUDA_SUCCESS;
 }
 
-CUresult open_memory(CUdeviceptr* out, const CUipcMemHandle& opaque, unsigned flags, Context* context) {
+CUresult open_memory(CUdeviceptr* out, const CUipcMemHandle& opaque, unsigned flags,
+                     Context* context) {
   Handle handle{};
-  if (out == nullptr || (flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!unpack(opaque, kMemoryMagic, &handle)) return CUDA_ERROR_INVALID_VALUE;
-  if (handle.pid == getpid()) return CUDA_ERROR_INVALID_CONTEXT;  // only another process may open it
+  if (handle.pid == getpid())
+    return CUDA_ERROR_INVALID_CONTEXT;  // only another process may open it
   State& s = state();
   Lock lock(s.mutex);
   Device* device = device_of(s, handle.device);
@@ -153,13 +163,15 @@ SharedEvent::~SharedEvent() {
 
 void SharedEvent::reach(uint64_t record) {
   uint64_t now = words->reached.load(std::memory_order_relaxed);
-  while (now < record && !words->reached.compare_exchange_weak(now, record, std::memory_order_acq_rel)) {
+  while (now < record &&
+         !words->reached.compare_exchange_weak(now, record, std::memory_order_acq_rel)) {
   }
 }
 
 SharedEventPtr make_shared_event() {
   int fd = memfd_create("tube-sim-event", MFD_CLOEXEC);
-  if (fd < 0 && errno == EMFILE && raise_fd_limit()) fd = memfd_create("tube-sim-event", MFD_CLOEXEC);
+  if (fd < 0 && errno == EMFILE && raise_fd_limit())
+    fd = memfd_create("tube-sim-event", MFD_CLOEXEC);
   if (fd < 0) return nullptr;
   if (ftruncate(fd, kPage) != 0) {
     close(fd);
@@ -183,11 +195,13 @@ SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   State& s = state();
   Lock lock(s.mutex);
   auto range = s.map.find(dptr);
-  if (!range || range->kind != RangeKind::kDevice || range->freeing) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->kind != RangeKind::kDevice || range->freeing)
+    return CUDA_ERROR_INVALID_VALUE;
   int fd = -1;
   Handle handle{};
   handle.magic = kMemoryMagic;
-  if (!backing_of(range->base, &fd, &handle.offset) || !name_file(fd, &handle)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!backing_of(range->base, &fd, &handle.offset) || !name_file(fd, &handle))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   handle.bytes = range->requested;
   handle.id = range->id;
   handle.device = s.devices[static_cast<size_t>(range->device)]->physical;
@@ -200,7 +214,8 @@ SIM_API CUresult cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, u
   return open_memory(pdptr, handle, Flags, context);
 }
 
-SIM_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+SIM_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr* pdptr, CUipcMemHandle handle,
+                                       unsigned int Flags) {
   SIM_ENTER_CONTEXT(context);
   return open_memory(pdptr, handle, Flags, context);
 }
@@ -215,7 +230,8 @@ SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr) {
   imports().erase(it);
   if (CUresult r = synchronize(lock, context)) return r;
   auto gone = s.map.remove(dptr);
-  // A kernel of another context may still hold a stale pointer; then the pages stay until the process ends.
+  // A kernel of another context may still hold a stale pointer; then the pages stay until the
+  // process ends.
   if (gone && !memory_in_use(lock)) release_import(*gone);
   return CUDA_SUCCESS;
 }
@@ -229,7 +245,8 @@ SIM_API CUresult cuIpcGetEventHandle(CUipcEventHandle* pHandle, CUevent hEvent) 
   if (event == nullptr || event->shared == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   Handle handle{};
   handle.magic = kEventMagic;
-  if (!name_file(event->shared->fd, &handle)) return CUDA_ERROR_INVALID_HANDLE;  // opened from elsewhere itself
+  if (!name_file(event->shared->fd, &handle))
+    return CUDA_ERROR_INVALID_HANDLE;  // opened from elsewhere itself
   *pHandle = pack<CUipcEventHandle>(handle);
   return CUDA_SUCCESS;
 }

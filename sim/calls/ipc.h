@@ -1,8 +1,10 @@
-// What crosses processes on the simulator: the state of an interprocess event, and memory opened from elsewhere.
+// What crosses processes on the simulator: the state of an interprocess event, and memory opened
+// from elsewhere.
 //
-// A handle of cuIpcGetMemHandle or cuIpcGetEventHandle names a memory file by its owner's process and descriptor number;
-// whoever opens it goes through /proc/PID/fd, so the kernel checks that the user may. The file stays alive as long as
-// anybody has it mapped; a handle whose owner is gone opens nothing.
+// A handle of cuIpcGetMemHandle or cuIpcGetEventHandle names a memory file by its owner's process
+// and descriptor number; whoever opens it goes through /proc/PID/fd, so the kernel checks that the
+// user may. The file stays alive as long as anybody has it mapped; a handle whose owner is gone
+// opens nothing.
 #pragma once
 
 #include <atomic>
@@ -13,7 +15,8 @@
 
 namespace tube::sim {
 
-// One page that all openers share: how often the event was recorded, and which of these records the GPU has reached.
+// One page that all openers share: how often the event was recorded, and which of these records the
+// GPU has reached.
 struct SharedEvent {
   struct Words {
     std::atomic<uint64_t> recorded;
@@ -29,7 +32,9 @@ struct SharedEvent {
 
   uint64_t record() { return words->recorded.fetch_add(1, std::memory_order_acq_rel) + 1; }
   uint64_t last() const { return words->recorded.load(std::memory_order_acquire); }
-  bool reached(uint64_t record) const { return words->reached.load(std::memory_order_acquire) >= record; }
+  bool reached(uint64_t record) const {
+    return words->reached.load(std::memory_order_acquire) >= record;
+  }
   void reach(uint64_t record);
 };
 using SharedEventPtr = std::shared_ptr<SharedEvent>;

@@ -1,16 +1,17 @@
-// Launches: argument packing, the driver's synchronous limit checks, and the run on a worker through the interpreter.
+// Launches: argument packing, the driver's synchronous limit checks, and the run on a worker
+// through the interpreter.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
+#include "sim/calls/function.h"
+#include "sim/calls/occupancy.h"
+#include "sim/calls/texture.h"
 #include "sim/graphs/capture.h"
 #include "sim/graphs/conditional.h"
-#include "sim/calls/function.h"
 #include "sim/machine/heap.h"
 #include "sim/machine/hold.h"
-#include "sim/calls/occupancy.h"
 #include "sim/machine/state.h"
-#include "sim/calls/texture.h"
 #include "sim/machine/work.h"
 
 namespace tube::sim {
@@ -18,12 +19,14 @@ namespace {
 
 std::atomic<uint64_t> next_grid{1};
 
-// What one grid can touch: the address map as seen by its context. Runs on a worker, without State::mutex.
+// What one grid can touch: the address map as seen by its context. Runs on a worker, without
+// State::mutex.
 class GridMemory final : public ptx::Memory {
  public:
   explicit GridMemory(Context* context) : context_(context), who_(accessor_of(*context, false)) {}
 
-  std::byte* translate(uint64_t address, uint64_t size, bool write, uint64_t* begin, uint64_t* end) override {
+  std::byte* translate(uint64_t address, uint64_t size, bool write, uint64_t* begin,
+                       uint64_t* end) override {
     if (!state().map.accessible(address, size, write, who_, begin, end)) return nullptr;
     return reinterpret_cast<std::byte*>(address);
   }
@@ -57,8 +60,12 @@ class GridMemory final : public ptx::Memory {
     release_range(s, *gone);
   }
 
-  void set_conditional(uint64_t handle, uint32_t value) override { sim::set_conditional(handle, value); }
-  std::shared_ptr<const ptx::Texture> texture(uint64_t handle) override { return find_texture(handle); }
+  void set_conditional(uint64_t handle, uint32_t value) override {
+    sim::set_conditional(handle, value);
+  }
+  std::shared_ptr<const ptx::Texture> texture(uint64_t handle) override {
+    return find_texture(handle);
+  }
 
   void print(std::string_view text) override {
     bool full = false;
@@ -110,15 +117,18 @@ CUresult check_geometry(const KernelWork& w, const Device& device) {
   static constexpr uint32_t kBlock[3] = {1024, 1024, 64};
   for (int i = 0; i < 3; ++i) {
     size_t n = static_cast<size_t>(i);
-    if (w.grid[n] == 0 || w.grid[n] > kGrid[i] || w.block[n] == 0 || w.block[n] > kBlock[i]) return CUDA_ERROR_INVALID_VALUE;
+    if (w.grid[n] == 0 || w.grid[n] > kGrid[i] || w.block[n] == 0 || w.block[n] > kBlock[i])
+      return CUDA_ERROR_INVALID_VALUE;
   }
   const Function& f = *w.function;
   uint64_t threads = uint64_t{w.block[0]} * w.block[1] * w.block[2];
   if (threads > 1024) return CUDA_ERROR_INVALID_VALUE;
-  if (f.kernel->max_threads != 0 && threads > f.kernel->max_threads) return CUDA_ERROR_INVALID_VALUE;
+  if (f.kernel->max_threads != 0 && threads > f.kernel->max_threads)
+    return CUDA_ERROR_INVALID_VALUE;
   if (threads > max_threads_of(*f.kernel)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
   const auto& required = f.kernel->required_block;
-  if (required[0] != 0 && (w.block[0] != required[0] || w.block[1] != std::max(required[1], 1u) || w.block[2] != std::max(required[2], 1u)))
+  if (required[0] != 0 && (w.block[0] != required[0] || w.block[1] != std::max(required[1], 1u) ||
+                           w.block[2] != std::max(required[2], 1u)))
     return CUDA_ERROR_INVALID_VALUE;
   if (w.shared_bytes > max_dynamic_shared(f, device)) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
@@ -136,9 +146,12 @@ CUresult check_cluster(const KernelWork& w, const Device& device) {
 }
 
 CUresult check_window(const CUaccessPolicyWindow& w) {
-  const bool hit = w.hitProp >= CU_ACCESS_PROPERTY_NORMAL && w.hitProp <= CU_ACCESS_PROPERTY_PERSISTING;
-  const bool miss = w.missProp == CU_ACCESS_PROPERTY_NORMAL || w.missProp == CU_ACCESS_PROPERTY_STREAMING;
-  return hit && miss && w.hitRatio >= 0.0f && w.hitRatio <= 1.0f ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const bool hit =
+      w.hitProp >= CU_ACCESS_PROPERTY_NORMAL && w.hitProp <= CU_ACCESS_PROPERTY_PERSISTING;
+  const bool miss =
+      w.missProp == CU_ACCESS_PROPERTY_NORMAL || w.missProp == CU_ACCESS_PROPERTY_STREAMING;
+  return hit && miss && w.hitRatio >= 0.0f && w.hitRatio <= 1.0f ? CUDA_SUCCESS
+                                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult check_event(CUevent handle) {
@@ -152,17 +165,27 @@ CUresult check_event(CUevent handle) {
 CUresult check_attribute(const CUlaunchAttribute& a) {
   constexpr unsigned kDomains = 4;
   switch (static_cast<int>(a.id)) {
-    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY: return CUDA_ERROR_INVALID_VALUE;  // a stream's, not a launch's
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+      return CUDA_ERROR_INVALID_VALUE;  // a stream's, not a launch's
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: return check_window(a.value.accessPolicyWindow);
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-      return a.value.clusterSchedulingPolicyPreference > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT: return check_event(a.value.programmaticEvent.event);
-    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT: return check_event(a.value.launchCompletionEvent.event);
+      return a.value.clusterSchedulingPolicyPreference > CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING
+                 ? CUDA_ERROR_INVALID_VALUE
+                 : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+      return check_event(a.value.programmaticEvent.event);
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+      return check_event(a.value.launchCompletionEvent.event);
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-      return a.value.memSyncDomain > CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      return a.value.memSyncDomain > CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE ? CUDA_ERROR_INVALID_VALUE
+                                                                      : CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-      return a.value.memSyncDomainMap.default_ >= kDomains || a.value.memSyncDomainMap.remote >= kDomains ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return a.value.sharedMemCarveout > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      return a.value.memSyncDomainMap.default_ >= kDomains ||
+                     a.value.memSyncDomainMap.remote >= kDomains
+                 ? CUDA_ERROR_INVALID_VALUE
+                 : CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+      return a.value.sharedMemCarveout > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     default: return CUDA_SUCCESS;
   }
 }
@@ -189,16 +212,19 @@ CUresult apply_attributes(KernelWork& w, const CUlaunchAttribute* attrs, unsigne
   return CUDA_SUCCESS;
 }
 
-// Events named by launch attributes are recorded behind the kernel: later than a GPU may, never earlier.
-void record_attribute_events(Lock& lock, Stream* stream, const std::vector<CUlaunchAttribute>& attributes) {
+// Events named by launch attributes are recorded behind the kernel: later than a GPU may, never
+// earlier.
+void record_attribute_events(Lock& lock, Stream* stream,
+                             const std::vector<CUlaunchAttribute>& attributes) {
   for (const CUlaunchAttribute& a : attributes) {
     CUevent handle = nullptr;
     CUgraphEdgeData edge{};
     if (a.id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) {
       handle = a.value.programmaticEvent.event;
       edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
-      edge.from_port =
-          a.value.programmaticEvent.triggerAtBlockStart != 0 ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+      edge.from_port = a.value.programmaticEvent.triggerAtBlockStart != 0
+                           ? CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
+                           : CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
     } else if (a.id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT) {
       handle = a.value.launchCompletionEvent.event;
       edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
@@ -210,7 +236,8 @@ void record_attribute_events(Lock& lock, Stream* stream, const std::vector<CUlau
   }
 }
 
-CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream stream_handle, void** params, void** extra) {
+CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream stream_handle,
+                void** params, void** extra) {
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, stream_handle, &stream)) return r;
@@ -220,7 +247,8 @@ CUresult launch(Context* context, CUfunction handle, KernelWork work, CUstream s
   if (CUresult r = pack_params(work, params, extra)) return r;
   if (CUresult r = check_kernel(lock, stream->context, work)) return refuse_in_capture(stream, r);
   if (!stream->capture) prepare_launch(lock, stream->context, *work.function->kernel);
-  if (live<Function>(state(), work.function, Kind::kFunction) == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
+  if (live<Function>(state(), work.function, Kind::kFunction) == nullptr)
+    return CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
   auto attributes = work.attributes;
   if (CUresult r = issue(lock, stream, std::move(work))) return r;
   record_attribute_events(lock, stream, attributes);
@@ -245,8 +273,11 @@ CUresult pack_params(KernelWork& work, void** params, void** extra) {
     size_t size = 0;
     if (CUresult r = unpack_extra(extra, &buffer, &size)) return r;
     // Fewer bytes than the kernel takes are enough for the driver; the rest is not defined.
-    if ((size == 0 && kernel.param_bytes > 0) || size > kMaxParamBytes || (size > 0 && buffer == nullptr)) return CUDA_ERROR_INVALID_VALUE;
-    if (kernel.param_bytes > 0) std::memcpy(out->data(), buffer, std::min<size_t>(size, kernel.param_bytes));
+    if ((size == 0 && kernel.param_bytes > 0) || size > kMaxParamBytes ||
+        (size > 0 && buffer == nullptr))
+      return CUDA_ERROR_INVALID_VALUE;
+    if (kernel.param_bytes > 0)
+      std::memcpy(out->data(), buffer, std::min<size_t>(size, kernel.param_bytes));
     return CUDA_SUCCESS;
   }
   if (kernel.params.empty()) return CUDA_SUCCESS;
@@ -260,13 +291,16 @@ CUresult pack_params(KernelWork& work, void** params, void** extra) {
 
 CUresult check_kernel(Lock&, Context* context, const KernelWork& w) {
   const Device& device = *context->device;
-  if (base_context(w.function->module->context) != base_context(context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (base_context(w.function->module->context) != base_context(context))
+    return CUDA_ERROR_INVALID_HANDLE;
   if (CUresult r = check_geometry(w, device)) return r;
   if (CUresult r = check_cluster(w, device)) return r;
   if (w.cooperative) {
     uint32_t threads = w.block[0] * w.block[1] * w.block[2];
-    int64_t fit = int64_t{blocks_per_sm(*w.function, device, threads, w.shared_bytes)} * device.spec.sm_count;
-    if (static_cast<int64_t>(uint64_t{w.grid[0]} * w.grid[1] * w.grid[2]) > fit) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    int64_t fit =
+        int64_t{blocks_per_sm(*w.function, device, threads, w.shared_bytes)} * device.spec.sm_count;
+    if (static_cast<int64_t>(uint64_t{w.grid[0]} * w.grid[1] * w.grid[2]) > fit)
+      return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   }
   return CUDA_SUCCESS;
 }
@@ -279,7 +313,8 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
   std::shared_ptr<std::atomic<bool>> cancel;
   {
     Lock lock(s.mutex);
-    if (live<Function>(s, w.function, Kind::kFunction) == nullptr) return CUDA_ERROR_INVALID_HANDLE;  // module unloaded
+    if (live<Function>(s, w.function, Kind::kFunction) == nullptr)
+      return CUDA_ERROR_INVALID_HANDLE;  // module unloaded
     code = w.function->module->code.module;
     kernel = w.function->kernel;
     variables = w.function->module->variables;
@@ -299,11 +334,13 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
   GridMemory memory(context);
   MemoryScope scope;
   ptx::Fault fault = ptx::launch(*code, *kernel, config, memory);
-  if (fault.kind == ptx::Fault::Kind::kNone || fault.kind == ptx::Fault::Kind::kCancelled) return CUDA_SUCCESS;
+  if (fault.kind == ptx::Fault::Kind::kNone || fault.kind == ptx::Fault::Kind::kCancelled)
+    return CUDA_SUCCESS;
   flush_prints(context);  // no call on a failed context does it any more
   // An assertion's line is the driver's own; everything else is the simulator's to explain.
   if (fault.kind == ptx::Fault::Kind::kAssert) std::fprintf(stderr, "%s\n", fault.message.c_str());
-  else std::fprintf(stderr, "tube sim: kernel %s: %s\n", kernel->name.c_str(), fault.message.c_str());
+  else
+    std::fprintf(stderr, "tube sim: kernel %s: %s\n", kernel->name.c_str(), fault.message.c_str());
   return fault_code(fault.kind);
 }
 
@@ -311,8 +348,10 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                                unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
+SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                unsigned int gridDimZ, unsigned int blockDimX,
+                                unsigned int blockDimY, unsigned int blockDimZ,
+                                unsigned int sharedMemBytes, CUstream hStream, void** kernelParams,
                                 void** extra) {
   SIM_ENTER_STREAM(context, hStream);
   KernelWork work;
@@ -322,7 +361,8 @@ SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
   return launch(context, f, std::move(work), hStream, kernelParams, extra);
 }
 
-SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra) {
+SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** kernelParams,
+                                  void** extra) {
   SIM_ENTER_STREAM(context, config != nullptr ? config->hStream : nullptr);
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   KernelWork work;
@@ -333,9 +373,11 @@ SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, vo
   return launch(context, f, std::move(work), config->hStream, kernelParams, extra);
 }
 
-SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                                           unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                                           void** kernelParams) {
+SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
+                                           unsigned int gridDimY, unsigned int gridDimZ,
+                                           unsigned int blockDimX, unsigned int blockDimY,
+                                           unsigned int blockDimZ, unsigned int sharedMemBytes,
+                                           CUstream hStream, void** kernelParams) {
   SIM_ENTER_STREAM(context, hStream);
   KernelWork work;
   work.grid = {gridDimX, gridDimY, gridDimZ};
@@ -356,7 +398,8 @@ SIM_API CUresult cuFuncSetBlockShape(CUfunction hfunc, int x, int y, int z) {
   SIM_ENTER_CONTEXT(context);
   Function* f = nullptr;
   if (CUresult r = legacy_function(hfunc, context, &f)) return r;
-  if (x <= 0 || y <= 0 || z <= 0 || x > 1024 || y > 1024 || z > 64 || int64_t{x} * y * z > 1024) return CUDA_ERROR_INVALID_VALUE;
+  if (x <= 0 || y <= 0 || z <= 0 || x > 1024 || y > 1024 || z > 64 || int64_t{x} * y * z > 1024)
+    return CUDA_ERROR_INVALID_VALUE;
   f->legacy_block = {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z)};
   return CUDA_SUCCESS;
 }
@@ -382,7 +425,8 @@ SIM_API CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned i
   SIM_ENTER_CONTEXT(context);
   Function* f = nullptr;
   if (CUresult r = legacy_function(hfunc, context, &f)) return r;
-  if (offset < 0 || ptr == nullptr || numbytes > kMaxParamBytes || static_cast<unsigned>(offset) > kMaxParamBytes - numbytes)
+  if (offset < 0 || ptr == nullptr || numbytes > kMaxParamBytes ||
+      static_cast<unsigned>(offset) > kMaxParamBytes - numbytes)
     return CUDA_ERROR_INVALID_VALUE;
   size_t end = static_cast<size_t>(offset) + numbytes;
   if (f->legacy_params.size() < end) f->legacy_params.resize(end);
@@ -390,10 +434,15 @@ SIM_API CUresult cuParamSetv(CUfunction hfunc, int offset, void* ptr, unsigned i
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) { return cuParamSetv(hfunc, offset, &value, sizeof value); }
-SIM_API CUresult cuParamSetf(CUfunction hfunc, int offset, float value) { return cuParamSetv(hfunc, offset, &value, sizeof value); }
+SIM_API CUresult cuParamSeti(CUfunction hfunc, int offset, unsigned int value) {
+  return cuParamSetv(hfunc, offset, &value, sizeof value);
+}
+SIM_API CUresult cuParamSetf(CUfunction hfunc, int offset, float value) {
+  return cuParamSetv(hfunc, offset, &value, sizeof value);
+}
 
-static CUresult legacy_launch(CUfunction hfunc, int width, int height, CUstream stream, Context* context) {
+static CUresult legacy_launch(CUfunction hfunc, int width, int height, CUstream stream,
+                              Context* context) {
   Function* f = nullptr;
   if (CUresult r = legacy_function(hfunc, context, &f)) return r;
   if (width <= 0 || height <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -403,7 +452,8 @@ static CUresult legacy_launch(CUfunction hfunc, int width, int height, CUstream 
   work.shared_bytes = f->legacy_shared;
   size_t size = f->legacy_params.size();
   if (size > f->kernel->param_bytes) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, f->legacy_params.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, f->legacy_params.data(),
+                   CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
   return launch(context, hfunc, std::move(work), stream, nullptr, extra);
 }
 
@@ -415,7 +465,8 @@ SIM_API CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height) {
   SIM_ENTER_CONTEXT(context);
   return legacy_launch(f, grid_width, grid_height, nullptr, context);
 }
-SIM_API CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream) {
+SIM_API CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height,
+                                   CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return legacy_launch(f, grid_width, grid_height, hStream, context);
 }
@@ -426,26 +477,33 @@ static CUresult check_devices(Context* context, const CUDA_LAUNCH_PARAMS* list, 
   uint64_t seen = 0;
   for (unsigned i = 0; i < count; ++i) {
     const CUDA_LAUNCH_PARAMS& p = list[i];
-    if (p.hStream == nullptr || p.hStream == CU_STREAM_LEGACY || p.hStream == CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_HANDLE;
+    if (p.hStream == nullptr || p.hStream == CU_STREAM_LEGACY || p.hStream == CU_STREAM_PER_THREAD)
+      return CUDA_ERROR_INVALID_HANDLE;
     Stream* stream = nullptr;
     if (CUresult r = resolve_stream(lock, context, p.hStream, &stream)) return r;
     uint64_t bit = 1ull << stream->context->device->ordinal;
     if ((seen & bit) != 0) return CUDA_ERROR_INVALID_DEVICE;
     seen |= bit;
-    if (p.gridDimX != list->gridDimX || p.gridDimY != list->gridDimY || p.gridDimZ != list->gridDimZ || p.blockDimX != list->blockDimX ||
-        p.blockDimY != list->blockDimY || p.blockDimZ != list->blockDimZ || p.sharedMemBytes != list->sharedMemBytes)
+    if (p.gridDimX != list->gridDimX || p.gridDimY != list->gridDimY ||
+        p.gridDimZ != list->gridDimZ || p.blockDimX != list->blockDimX ||
+        p.blockDimY != list->blockDimY || p.blockDimZ != list->blockDimZ ||
+        p.sharedMemBytes != list->sharedMemBytes)
       return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList, unsigned int numDevices, unsigned int flags) {
+SIM_API CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS* launchParamsList,
+                                                      unsigned int numDevices, unsigned int flags) {
   SIM_ENTER_CONTEXT(context);
-  if (launchParamsList == nullptr || numDevices == 0 || (flags & ~3u) != 0 || numDevices > state().devices.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (launchParamsList == nullptr || numDevices == 0 || (flags & ~3u) != 0 ||
+      numDevices > state().devices.size())
+    return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_devices(context, launchParamsList, numDevices)) return r;
   for (unsigned i = 0; i < numDevices; ++i) {
     const CUDA_LAUNCH_PARAMS& p = launchParamsList[i];
-    if (CUresult r = cuLaunchCooperativeKernel(p.function, p.gridDimX, p.gridDimY, p.gridDimZ, p.blockDimX, p.blockDimY, p.blockDimZ,
+    if (CUresult r = cuLaunchCooperativeKernel(p.function, p.gridDimX, p.gridDimY, p.gridDimZ,
+                                               p.blockDimX, p.blockDimY, p.blockDimZ,
                                                p.sharedMemBytes, p.hStream, p.kernelParams))
       return r;
   }
@@ -457,5 +515,6 @@ SIM_API CUresult cuParamSetTexRef(CUfunction hfunc, int texunit, CUtexref hTexRe
   Function* f = nullptr;
   if (CUresult r = legacy_function(hfunc, context, &f)) return r;
   if (hTexRef == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return texunit != CU_PARAM_TR_DEFAULT ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;  // binding happens through the module
+  return texunit != CU_PARAM_TR_DEFAULT ? CUDA_ERROR_INVALID_VALUE
+                                        : CUDA_SUCCESS;  // binding happens through the module
 }

@@ -9,8 +9,11 @@
 namespace tube::sim {
 namespace {
 
-// Natively an image is looked into at the library's first use, unless everything is loaded eagerly: what is none is told then.
-bool told_at_first_use(CUresult error) { return error == CUDA_ERROR_INVALID_IMAGE && state().loading_mode == CU_MODULE_LAZY_LOADING; }
+// Natively an image is looked into at the library's first use, unless everything is loaded eagerly:
+// what is none is told then.
+bool told_at_first_use(CUresult error) {
+  return error == CUDA_ERROR_INVALID_IMAGE && state().loading_mode == CU_MODULE_LAZY_LOADING;
+}
 
 void make_kernels(State& s, Library* library) {
   for (const ptx::Kernel& kernel : library->code.module->kernels()) {
@@ -22,22 +25,26 @@ void make_kernels(State& s, Library* library) {
   }
 }
 
-CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count, CUjit_option* jit, void** jit_values, unsigned option_count,
-              CUlibraryOption* options) {
+CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count, CUjit_option* jit,
+              void** jit_values, unsigned option_count, CUlibraryOption* options) {
   if (out == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < option_count; ++i)
-    if (options == nullptr || options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS) return CUDA_ERROR_INVALID_VALUE;
+    if (options == nullptr || options[i] < 0 || options[i] >= CU_LIBRARY_NUM_OPTIONS)
+      return CUDA_ERROR_INVALID_VALUE;
   JitOptions log;
   if (CUresult r = parse_jit_options(jit_count, jit, jit_values, &log)) return r;
   State& s = state();
-  // Loaded for the oldest device in the list would be wrong for newer entries only; all devices of a preset are equal.
-  int sm = current_context() != nullptr ? current_context()->device->spec.sm : s.devices[0]->spec.sm;
+  // Loaded for the oldest device in the list would be wrong for newer entries only; all devices of
+  // a preset are equal.
+  int sm =
+      current_context() != nullptr ? current_context()->device->spec.sm : s.devices[0]->spec.sm;
   Code compiled;
   std::string error;
   CUresult r = compile_image(code, size, sm, &compiled, &error);
   report_jit(log, error);
   if (r != CUDA_SUCCESS && !told_at_first_use(r)) {
-    if (log.error == nullptr && !error.empty()) std::fprintf(stderr, "tube sim: library not loaded: %s\n", error.c_str());
+    if (log.error == nullptr && !error.empty())
+      std::fprintf(stderr, "tube sim: library not loaded: %s\n", error.c_str());
     return r;
   }
   Lock lock(s.mutex);
@@ -50,7 +57,8 @@ CUresult load(CUlibrary* out, const void* code, size_t size, unsigned jit_count,
   return CUDA_SUCCESS;
 }
 
-CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr* dptr, size_t* bytes, Context* context) {
+CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr* dptr,
+                  size_t* bytes, Context* context) {
   if (name == nullptr || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -59,10 +67,13 @@ CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr*
   if (library->unusable != CUDA_SUCCESS) return library->unusable;
   const auto& variables = library->code.module->variables();
   for (size_t i = 0; i < variables.size(); ++i) {
-    if (variables[i].name != name || (managed && !variables[i].managed) || library->code.placed_as(name) != nullptr) continue;
+    if (variables[i].name != name || (managed && !variables[i].managed) ||
+        library->code.placed_as(name) != nullptr)
+      continue;
     Module* module = nullptr;
     if (context == nullptr && !library->modules.empty()) context = library->modules.begin()->first;
-    if (context == nullptr && managed) context = primary_of(s, device_at(0));  // they belong to none
+    if (context == nullptr && managed)
+      context = primary_of(s, device_at(0));  // they belong to none
     if (context == nullptr) return CUDA_ERROR_NOT_FOUND;
     if (CUresult r = library_module(lock, context, library, &module)) return r;
     if (dptr != nullptr) *dptr = module->variables[i];
@@ -113,7 +124,9 @@ Function* resolve_function(Lock& lock, Context* context, CUfunction handle) {
   Module* module = nullptr;
   if (kernel != nullptr) first_use(lock, context, kernel);
   if (live<Function>(s, handle, Kind::kKernel) != kernel) return nullptr;  // unloaded meanwhile
-  if (kernel == nullptr || context == nullptr || library_module(lock, context, kernel->library, &module) != CUDA_SUCCESS) return nullptr;
+  if (kernel == nullptr || context == nullptr ||
+      library_module(lock, context, kernel->library, &module) != CUDA_SUCCESS)
+    return nullptr;
   return module->functions[kernel->kernel->index].get();
 }
 
@@ -121,24 +134,29 @@ Function* resolve_function(Lock& lock, Context* context, CUfunction handle) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
-                                   unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+SIM_API CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
+                                   void** jitOptionsValues, unsigned int numJitOptions,
+                                   CUlibraryOption* libraryOptions, void** libraryOptionValues,
                                    unsigned int numLibraryOptions) {
   SIM_ENTER(kInit);
   (void)libraryOptionValues;
-  return load(library, code, 0, numJitOptions, jitOptions, jitOptionsValues, numLibraryOptions, libraryOptions);
+  return load(library, code, 0, numJitOptions, jitOptions, jitOptionsValues, numLibraryOptions,
+              libraryOptions);
 }
 
-SIM_API CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName, CUjit_option* jitOptions, void** jitOptionsValues,
-                                       unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
-                                       unsigned int numLibraryOptions) {
+SIM_API CUresult cuLibraryLoadFromFile(CUlibrary* library, const char* fileName,
+                                       CUjit_option* jitOptions, void** jitOptionsValues,
+                                       unsigned int numJitOptions, CUlibraryOption* libraryOptions,
+                                       void** libraryOptionValues, unsigned int numLibraryOptions) {
   SIM_ENTER(kInit);
   (void)libraryOptionValues;
-  if (library == nullptr || fileName == nullptr || *fileName == '\0') return CUDA_ERROR_INVALID_VALUE;
+  if (library == nullptr || fileName == nullptr || *fileName == '\0')
+    return CUDA_ERROR_INVALID_VALUE;
   std::string bytes;
   if (!read_whole_file(fileName, &bytes)) return CUDA_ERROR_FILE_NOT_FOUND;
   if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
-  return load(library, bytes.data(), bytes.size(), numJitOptions, jitOptions, jitOptionsValues, numLibraryOptions, libraryOptions);
+  return load(library, bytes.data(), bytes.size(), numJitOptions, jitOptions, jitOptionsValues,
+              numLibraryOptions, libraryOptions);
 }
 
 SIM_API CUresult cuLibraryUnload(CUlibrary library) {
@@ -190,11 +208,13 @@ SIM_API CUresult cuLibraryGetKernelCount(unsigned int* count, CUlibrary lib) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels, CUlibrary lib) {
+SIM_API CUresult cuLibraryEnumerateKernels(CUkernel* kernels, unsigned int numKernels,
+                                           CUlibrary lib) {
   SIM_ENTER(kInit);
   if (kernels == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_LIBRARY(l, lib);
-  for (unsigned i = 0; i < numKernels && i < l->kernels.size(); ++i) kernels[i] = reinterpret_cast<CUkernel>(l->kernels[i].get());
+  for (unsigned i = 0; i < numKernels && i < l->kernels.size(); ++i)
+    kernels[i] = reinterpret_cast<CUkernel>(l->kernels[i].get());
   return CUDA_SUCCESS;
 }
 
@@ -208,13 +228,15 @@ SIM_API CUresult cuLibraryGetModule(CUmodule* pMod, CUlibrary library) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+SIM_API CUresult cuLibraryGetGlobal(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                                    const char* name) {
   SIM_ENTER_CONTEXT(context);
   return variable(library, name, false, dptr, bytes, context);
 }
 
 // The variables are made when the library is loaded into a first context.
-SIM_API CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library, const char* name) {
+SIM_API CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library,
+                                     const char* name) {
   SIM_ENTER(kInit);
   return variable(library, name, true, dptr, bytes, current_context());
 }

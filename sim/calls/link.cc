@@ -1,4 +1,5 @@
-// cuLink*: collects PTX texts; Complete checks that they link and returns an image that this driver can load.
+// cuLink*: collects PTX texts; Complete checks that they link and returns an image that this driver
+// can load.
 #include <cstring>
 
 #include "sim/calls/module.h"
@@ -28,17 +29,20 @@ CUresult take_input(Linker& linker, CUjitInputType type, const void* data, size_
     linker.texts.push_back(std::move(text));
     return CUDA_SUCCESS;
   }
-  if (type == CU_JIT_INPUT_LIBRARY) return CUDA_SUCCESS;  // cudadevrt: its functions are the interpreter's own
+  if (type == CU_JIT_INPUT_LIBRARY)
+    return CUDA_SUCCESS;  // cudadevrt: its functions are the interpreter's own
   std::string why, text = ptx::find_ptx(data, size, linker.sm, &why);
   if (!text.empty()) {
     linker.texts.push_back(std::move(text));
     return CUDA_SUCCESS;
   }
   report_jit(linker.log, why);
-  return type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
+  return type == CU_JIT_INPUT_CUBIN || type == CU_JIT_INPUT_FATBINARY ? CUDA_ERROR_NO_BINARY_FOR_GPU
+                                                                      : CUDA_ERROR_INVALID_IMAGE;
 }
 
-CUresult create(Context* context, unsigned count, CUjit_option* options, void** values, CUlinkState* out) {
+CUresult create(Context* context, unsigned count, CUjit_option* options, void** values,
+                CUlinkState* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto linker = std::make_unique<Linker>();
   linker->sm = context->device->spec.sm;
@@ -52,7 +56,8 @@ CUresult create(Context* context, unsigned count, CUjit_option* options, void** 
 }
 
 CUresult add(CUlinkState handle, CUjitInputType type, const void* data, size_t size) {
-  if (data == nullptr || size == 0 || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || size == 0 || type < 0 || type >= CU_JIT_NUM_INPUT_TYPES)
+    return CUDA_ERROR_INVALID_VALUE;
   if (type == CU_JIT_INPUT_NVVM) return CUDA_ERROR_NOT_SUPPORTED;
   State& s = state();
   Lock lock(s.mutex);
@@ -73,28 +78,33 @@ CUresult add_file(CUlinkState handle, CUjitInputType type, const char* path) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuLinkCreate(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
+SIM_API CUresult cuLinkCreate(unsigned int numOptions, CUjit_option* options, void** optionValues,
+                              CUlinkState* stateOut) {
   SIM_ENTER_CONTEXT(context);
   return create(context, numOptions, options, optionValues, stateOut);
 }
-SIM_API CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options, void** optionValues, CUlinkState* stateOut) {
+SIM_API CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option* options,
+                                 void** optionValues, CUlinkState* stateOut) {
   SIM_ENTER_CONTEXT(context);
   return create(context, numOptions, options, optionValues, stateOut);
 }
-SIM_API CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int, CUjit_option*, void**) {
+SIM_API CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void* data, size_t size,
+                               const char*, unsigned int, CUjit_option*, void**) {
   SIM_ENTER(kHandle);
   return add(handle, type, data, size);
 }
-SIM_API CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size, const char*, unsigned int, CUjit_option*,
-                                  void**) {
+SIM_API CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void* data, size_t size,
+                                  const char*, unsigned int, CUjit_option*, void**) {
   SIM_ENTER(kHandle);
   return add(handle, type, data, size);
 }
-SIM_API CUresult cuLinkAddFile(CUlinkState handle, CUjitInputType type, const char* path, unsigned int, CUjit_option*, void**) {
+SIM_API CUresult cuLinkAddFile(CUlinkState handle, CUjitInputType type, const char* path,
+                               unsigned int, CUjit_option*, void**) {
   SIM_ENTER(kHandle);
   return add_file(handle, type, path);
 }
-SIM_API CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path, unsigned int, CUjit_option*, void**) {
+SIM_API CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char* path,
+                                  unsigned int, CUjit_option*, void**) {
   SIM_ENTER(kHandle);
   return add_file(handle, type, path);
 }
@@ -113,7 +123,8 @@ SIM_API CUresult cuLinkComplete(CUlinkState handle, void** cubinOut, size_t* siz
   std::vector<std::string_view> views(linker->texts.begin(), linker->texts.end());
   ptx::CompileResult result = ptx::link(views);
   if (result.module == nullptr) {
-    report_jit(linker->log, "line " + std::to_string(result.error.line) + ": " + result.error.message + ": " + result.error.instruction);
+    report_jit(linker->log, "line " + std::to_string(result.error.line) + ": " +
+                                result.error.message + ": " + result.error.instruction);
     return CUDA_ERROR_INVALID_PTX;
   }
   linker->image = pack_linked(linker->texts, result.module->variables());

@@ -1,5 +1,6 @@
-// Managed memory: one address for host and devices, which in the simulator all memory has. It never moves: advice and prefetches are
-// checked and remembered (protocol/managed_ranges.h), discards leave the bytes. Codes are those of a device with concurrent access.
+// Managed memory: one address for host and devices, which in the simulator all memory has. It never
+// moves: advice and prefetches are checked and remembered (protocol/managed_ranges.h), discards
+// leave the bytes. Codes are those of a device with concurrent access.
 #include "sim/calls/managed.h"
 
 #include "protocol/managed_ranges.h"
@@ -18,17 +19,20 @@ uint32_t device_count() { return static_cast<uint32_t>(state().devices.size()); 
 
 CUresult check_range(CUdeviceptr p, size_t count) {
   auto range = state().map.find(p);
-  const bool good = count > 0 && range && range->kind == RangeKind::kManaged && count <= range->requested - (p - range->base);
+  const bool good = count > 0 && range && range->kind == RangeKind::kManaged &&
+                    count <= range->requested - (p - range->base);
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult advise(CUdeviceptr p, size_t count, CUmem_advise advice, const CUmemLocation& location, CUresult no_device) {
+CUresult advise(CUdeviceptr p, size_t count, CUmem_advise advice, const CUmemLocation& location,
+                CUresult no_device) {
   if (CUresult r = check_range(p, count)) return r;
   Lock lock(state().mutex);
   return ranges().advise(p, count, advice, location, device_count(), no_device);
 }
 
-CUresult prefetch(Context* context, CUdeviceptr p, size_t count, const CUmemLocation& location, unsigned flags, CUstream handle) {
+CUresult prefetch(Context* context, CUdeviceptr p, size_t count, const CUmemLocation& location,
+                  unsigned flags, CUstream handle) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
   Stream* stream = nullptr;
@@ -37,9 +41,10 @@ CUresult prefetch(Context* context, CUdeviceptr p, size_t count, const CUmemLoca
   return ranges().prefetch(p, count, location, device_count());
 }
 
-CUresult check_batch(Lock& lock, Context* context, const CUdeviceptr* pointers, const size_t* sizes, size_t count, unsigned long long flags,
-                     CUstream handle) {
-  if (pointers == nullptr || sizes == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+CUresult check_batch(Lock& lock, Context* context, const CUdeviceptr* pointers, const size_t* sizes,
+                     size_t count, unsigned long long flags, CUstream handle) {
+  if (pointers == nullptr || sizes == nullptr || count == 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   if (stream == context->legacy_stream) return CUDA_ERROR_INVALID_VALUE;
@@ -49,11 +54,14 @@ CUresult check_batch(Lock& lock, Context* context, const CUdeviceptr* pointers, 
   return CUDA_SUCCESS;
 }
 
-CUresult prefetch_batch(Context* context, CUdeviceptr* pointers, size_t* sizes, size_t count, CUmemLocation* locations, size_t* starts, size_t number,
+CUresult prefetch_batch(Context* context, CUdeviceptr* pointers, size_t* sizes, size_t count,
+                        CUmemLocation* locations, size_t* starts, size_t number,
                         unsigned long long flags, CUstream handle) {
   Lock lock(state().mutex);
   if (CUresult r = check_batch(lock, context, pointers, sizes, count, flags, handle)) return r;
-  if (locations == nullptr || !managed::good_starts(starts, number, count, managed::Repeats::kAllowed)) return CUDA_ERROR_INVALID_VALUE;
+  if (locations == nullptr ||
+      !managed::good_starts(starts, number, count, managed::Repeats::kAllowed))
+    return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < number; ++i) {
     if (CUresult r = managed::check_location(locations[i], device_count())) return r;
   }
@@ -84,64 +92,85 @@ SIM_API CUresult cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
+SIM_API CUresult cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                             CUdevice device) {
   SIM_ENTER(kContext);
-  return advise(devPtr, count, advice, tube::managed::location_of(device), CUDA_ERROR_INVALID_DEVICE);
+  return advise(devPtr, count, advice, tube::managed::location_of(device),
+                CUDA_ERROR_INVALID_DEVICE);
 }
-SIM_API CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
+SIM_API CUresult cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice,
+                                CUmemLocation location) {
   SIM_ENTER(kContext);
   return advise(devPtr, count, advice, location, CUDA_ERROR_INVALID_VALUE);
 }
-SIM_API CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
+SIM_API CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice,
+                                    CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return prefetch(context, devPtr, count, tube::managed::location_of(dstDevice), 0, hStream);
 }
-SIM_API CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
+SIM_API CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location,
+                                       unsigned int flags, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return prefetch(context, devPtr, count, location, flags, hStream);
 }
-SIM_API CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
-                                         size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
+SIM_API CUresult cuMemPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                         CUmemLocation* prefetchLocs, size_t* prefetchLocIdxs,
+                                         size_t numPrefetchLocs, unsigned long long flags,
+                                         CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
-  return prefetch_batch(context, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+  return prefetch_batch(context, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                        numPrefetchLocs, flags, hStream);
 }
-SIM_API CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, unsigned long long flags, CUstream hStream) {
+SIM_API CUresult cuMemDiscardBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                        unsigned long long flags, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   Lock lock(state().mutex);
   return check_batch(lock, context, dptrs, sizes, count, flags, hStream);
 }
-SIM_API CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count, CUmemLocation* prefetchLocs,
-                                                   size_t* prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, CUstream hStream) {
+SIM_API CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr* dptrs, size_t* sizes, size_t count,
+                                                   CUmemLocation* prefetchLocs,
+                                                   size_t* prefetchLocIdxs, size_t numPrefetchLocs,
+                                                   unsigned long long flags, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
-  return prefetch_batch(context, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream);
+  return prefetch_batch(context, dptrs, sizes, count, prefetchLocs, prefetchLocIdxs,
+                        numPrefetchLocs, flags, hStream);
 }
 
-SIM_API CUresult cuMemRangeGetAttribute(void* data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
+SIM_API CUresult cuMemRangeGetAttribute(void* data, size_t dataSize,
+                                        CUmem_range_attribute attribute, CUdeviceptr devPtr,
+                                        size_t count) {
   SIM_ENTER(kContext);
   if (CUresult r = check_range(devPtr, count)) return r;
   Lock lock(state().mutex);
   return ranges().attribute(data, dataSize, attribute, devPtr, count);
 }
-SIM_API CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_attribute* attributes, size_t numAttributes, CUdeviceptr devPtr,
-                                         size_t count) {
+SIM_API CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes,
+                                         CUmem_range_attribute* attributes, size_t numAttributes,
+                                         CUdeviceptr devPtr, size_t count) {
   SIM_ENTER(kContext);
-  if (data == nullptr || dataSizes == nullptr || attributes == nullptr || numAttributes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (data == nullptr || dataSizes == nullptr || attributes == nullptr || numAttributes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_range(devPtr, count)) return r;
   Lock lock(state().mutex);
   for (size_t i = 0; i < numAttributes; ++i) {
-    if (CUresult r = ranges().attribute(data[i], dataSizes[i], attributes[i], devPtr, count)) return r;
+    if (CUresult r = ranges().attribute(data[i], dataSizes[i], attributes[i], devPtr, count))
+      return r;
   }
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
+SIM_API CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
+                                        unsigned int flags) {
   SIM_ENTER_STREAM(context, hStream);
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
-  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE) return CUDA_ERROR_INVALID_VALUE;
-  if (flags == CU_MEM_ATTACH_SINGLE && stream == context->legacy_stream) return CUDA_ERROR_INVALID_VALUE;
+  if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST && flags != CU_MEM_ATTACH_SINGLE)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (flags == CU_MEM_ATTACH_SINGLE && stream == context->legacy_stream)
+    return CUDA_ERROR_INVALID_VALUE;
   auto range = state().map.find(dptr);
-  if (!range || range->kind != RangeKind::kManaged || range->base != dptr) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->kind != RangeKind::kManaged || range->base != dptr)
+    return CUDA_ERROR_INVALID_VALUE;
   return length == 0 || length == range->requested ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

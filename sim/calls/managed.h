@@ -1,4 +1,5 @@
-// Managed memory is device memory of the simulator that never moves; this is what is remembered about it (managed.cc).
+// Managed memory is device memory of the simulator that never moves; this is what is remembered
+// about it (managed.cc).
 #pragma once
 
 #include "sim/machine/state.h"

@@ -1,7 +1,8 @@
 // cuMemcpy*: each call describes its copy as a CUDA_MEMCPY3D and hands it to copy().
 //
-// Waiting follows NVIDIA's "API synchronization behavior": synchronous forms wait unless both sides are device memory;
-// asynchronous forms take the bytes of a pageable source at once, and wait when the destination is pageable.
+// Waiting follows NVIDIA's "API synchronization behavior": synchronous forms wait unless both sides
+// are device memory; asynchronous forms take the bytes of a pageable source at once, and wait when
+// the destination is pageable.
 #include <cstring>
 
 #include "sim/graphs/capture.h"
@@ -22,8 +23,10 @@ bool pageable(const void* p) {
 
 // Pinned or registered memory named by its device address.
 bool touches_host_memory(const CUDA_MEMCPY3D& c) {
-  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE && !pageable(reinterpret_cast<const void*>(c.srcDevice))) ||
-         (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && !pageable(reinterpret_cast<const void*>(c.dstDevice)));
+  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE &&
+          !pageable(reinterpret_cast<const void*>(c.srcDevice))) ||
+         (c.dstMemoryType == CU_MEMORYTYPE_DEVICE &&
+          !pageable(reinterpret_cast<const void*>(c.dstDevice)));
 }
 
 // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of either side.
@@ -32,7 +35,8 @@ bool touches_waiting_memory(const CUDA_MEMCPY3D& c) {
     auto range = state().map.find(p);
     return range && range->sync_memops;
   };
-  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE && waiting(c.srcDevice)) || (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && waiting(c.dstDevice));
+  return (c.srcMemoryType == CU_MEMORYTYPE_DEVICE && waiting(c.srcDevice)) ||
+         (c.dstMemoryType == CU_MEMORYTYPE_DEVICE && waiting(c.dstDevice));
 }
 
 CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
@@ -42,18 +46,21 @@ CUresult copy(Context* context, CUDA_MEMCPY3D c, CUstream handle, Sync sync) {
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   if (CUresult r = check_capture_valid(stream)) return r;
   if (CUresult r = check_copy(stream->context, c)) return r;
-  bool from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST, to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST;
+  bool from_host = c.srcMemoryType == CU_MEMORYTYPE_HOST,
+       to_host = c.dstMemoryType == CU_MEMORYTYPE_HOST;
   bool captured = stream->capture != nullptr;
   CopyWork work;
   work.copy = c;
   bool block =
-      sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY || touches_host_memory(c) || touches_waiting_memory(c));
+      sync == Sync::kSync && (from_host || to_host || c.srcMemoryType == CU_MEMORYTYPE_ARRAY ||
+                              touches_host_memory(c) || touches_waiting_memory(c));
   if (c.WidthInBytes != 0 && c.Height != 0 && c.Depth != 0 && !captured) {
     if (from_host && pageable(c.srcHost) && !block) {
       lock.unlock();
       stage_source(work);
       lock.lock();
-      if (handle != nullptr && live<Stream>(s, handle, Kind::kStream) != stream && stream != context->legacy_stream && !stream->per_thread)
+      if (handle != nullptr && live<Stream>(s, handle, Kind::kStream) != stream &&
+          stream != context->legacy_stream && !stream->per_thread)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another thread destroyed the stream meanwhile
     }
     if (to_host && pageable(c.dstHost)) block = true;
@@ -150,14 +157,16 @@ CUresult check_peers(CUcontext dst, CUcontext src) {
   State& s = state();
   Lock lock(s.mutex);
   // NULL stands for the current context.
-  bool good =
-      (dst == nullptr || live<Context>(s, dst, Kind::kContext) != nullptr) && (src == nullptr || live<Context>(s, src, Kind::kContext) != nullptr);
+  bool good = (dst == nullptr || live<Context>(s, dst, Kind::kContext) != nullptr) &&
+              (src == nullptr || live<Context>(s, src, Kind::kContext) != nullptr);
   return good ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 }  // namespace
 
-CUresult copy_async(Context* context, const CUDA_MEMCPY3D& c, CUstream stream) { return copy(context, c, stream, Sync::kAsync); }
+CUresult copy_async(Context* context, const CUDA_MEMCPY3D& c, CUstream stream) {
+  return copy(context, c, stream, Sync::kAsync);
+}
 
 }  // namespace tube::sim
 
@@ -165,17 +174,21 @@ using namespace tube::sim;
 
 SIM_API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
-  return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), nullptr, Sync::kSync);
+  return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), nullptr,
+              Sync::kSync);
 }
-SIM_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+SIM_API CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount,
+                               CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
-  return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), hStream, Sync::kAsync);
+  return copy(context, device_to_device(dst, src, ByteCount, CU_MEMORYTYPE_UNIFIED), hStream,
+              Sync::kAsync);
 }
 SIM_API CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   return copy(context, host_to_device(dstDevice, srcHost, ByteCount), nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream) {
+SIM_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount,
+                                      CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return copy(context, host_to_device(dstDevice, srcHost, ByteCount), hStream, Sync::kAsync);
 }
@@ -183,76 +196,95 @@ SIM_API CUresult cuMemcpyDtoH_v2(void* dstHost, CUdeviceptr srcDevice, size_t By
   SIM_ENTER_CONTEXT(context);
   return copy(context, device_to_host(dstHost, srcDevice, ByteCount), nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+SIM_API CUresult cuMemcpyDtoHAsync_v2(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                      CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return copy(context, device_to_host(dstHost, srcDevice, ByteCount), hStream, Sync::kAsync);
 }
 SIM_API CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
-  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), nullptr, Sync::kSync);
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE),
+              nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream) {
+SIM_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
+                                      size_t ByteCount, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
-  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE),
+              hStream, Sync::kAsync);
 }
 
-SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount) {
+SIM_API CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
+                              CUcontext srcContext, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   if (CUresult r = check_peers(dstContext, srcContext)) return r;
-  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), nullptr, Sync::kSync);
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE),
+              nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
+SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
+                                   CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
                                    CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   if (CUresult r = check_peers(dstContext, srcContext)) return r;
-  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE), hStream, Sync::kAsync);
+  return copy(context, device_to_device(dstDevice, srcDevice, ByteCount, CU_MEMORYTYPE_DEVICE),
+              hStream, Sync::kAsync);
 }
 
-SIM_API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice, size_t ByteCount) {
+SIM_API CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevice,
+                                 size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   CUDA_MEMCPY3D c = to_array(flat(ByteCount), dstArray, dstOffset);
   c.srcMemoryType = CU_MEMORYTYPE_DEVICE;
   c.srcDevice = srcDevice;
   return copy(context, c, nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+SIM_API CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffset,
+                                 size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   CUDA_MEMCPY3D c = from_array(flat(ByteCount), srcArray, srcOffset);
   c.dstMemoryType = CU_MEMORYTYPE_DEVICE;
   c.dstDevice = dstDevice;
   return copy(context, c, nullptr, Sync::kSync);
 }
-static CUresult host_to_array(Context* context, CUarray array, size_t offset, const void* host, size_t bytes, CUstream stream, Sync sync) {
+static CUresult host_to_array(Context* context, CUarray array, size_t offset, const void* host,
+                              size_t bytes, CUstream stream, Sync sync) {
   CUDA_MEMCPY3D c = to_array(flat(bytes), array, offset);
   c.srcMemoryType = CU_MEMORYTYPE_HOST;
   c.srcHost = host;
   return copy(context, c, stream, sync);
 }
-static CUresult array_to_host(Context* context, void* host, CUarray array, size_t offset, size_t bytes, CUstream stream, Sync sync) {
+static CUresult array_to_host(Context* context, void* host, CUarray array, size_t offset,
+                              size_t bytes, CUstream stream, Sync sync) {
   CUDA_MEMCPY3D c = from_array(flat(bytes), array, offset);
   c.dstMemoryType = CU_MEMORYTYPE_HOST;
   c.dstHost = host;
   return copy(context, c, stream, sync);
 }
-SIM_API CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount) {
+SIM_API CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                                 size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   return host_to_array(context, dstArray, dstOffset, srcHost, ByteCount, nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost, size_t ByteCount, CUstream hStream) {
+SIM_API CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void* srcHost,
+                                      size_t ByteCount, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return host_to_array(context, dstArray, dstOffset, srcHost, ByteCount, hStream, Sync::kAsync);
 }
-SIM_API CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+SIM_API CUresult cuMemcpyAtoH_v2(void* dstHost, CUarray srcArray, size_t srcOffset,
+                                 size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
   return array_to_host(context, dstHost, srcArray, srcOffset, ByteCount, nullptr, Sync::kSync);
 }
-SIM_API CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream) {
+SIM_API CUresult cuMemcpyAtoHAsync_v2(void* dstHost, CUarray srcArray, size_t srcOffset,
+                                      size_t ByteCount, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return array_to_host(context, dstHost, srcArray, srcOffset, ByteCount, hStream, Sync::kAsync);
 }
-SIM_API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+SIM_API CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray,
+                                 size_t srcOffset, size_t ByteCount) {
   SIM_ENTER_CONTEXT(context);
-  return copy(context, to_array(from_array(flat(ByteCount), srcArray, srcOffset), dstArray, dstOffset), nullptr, Sync::kSync);
+  return copy(context,
+              to_array(from_array(flat(ByteCount), srcArray, srcOffset), dstArray, dstOffset),
+              nullptr, Sync::kSync);
 }
 
 SIM_API CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D* pCopy) {

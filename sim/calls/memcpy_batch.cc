@@ -1,4 +1,5 @@
-// Batches of copies: the whole list is checked before the first copy is issued, each then goes its ordinary way.
+// Batches of copies: the whole list is checked before the first copy is issued, each then goes its
+// ordinary way.
 #include "protocol/managed_ranges.h"
 #include "sim/machine/copy.h"
 #include "sim/machine/state.h"
@@ -18,7 +19,8 @@ CUresult check_stream(Context* context, CUstream handle) {
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
-  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the capture stays good
+  if (stream->capture != nullptr)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the capture stays good
   return stream == stream->context->legacy_stream ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -32,14 +34,18 @@ CUDA_MEMCPY3D flat(CUdeviceptr dst, CUdeviceptr src, size_t bytes) {
   return c;
 }
 
-CUresult batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attributes, size_t* starts,
-               size_t number, size_t* failed, CUstream stream) {
+CUresult batch(Context* context, CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+               CUmemcpyAttributes* attributes, size_t* starts, size_t number, size_t* failed,
+               CUstream stream) {
   *failed = kNoIndex;
-  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attributes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (!managed::good_starts(starts, number, count, managed::Repeats::kRefused)) return CUDA_ERROR_INVALID_VALUE;
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || count == 0 || attributes == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!managed::good_starts(starts, number, count, managed::Repeats::kRefused))
+    return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_stream(context, stream)) return r;
   for (size_t i = 0; i < number; ++i)
-    if (!good_order(attributes[i].srcAccessOrder, attributes[i].flags)) return CUDA_ERROR_INVALID_VALUE;
+    if (!good_order(attributes[i].srcAccessOrder, attributes[i].flags))
+      return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
     *failed = i;
     if (dsts[i] == 0 || srcs[i] == 0 || sizes[i] == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -98,15 +104,17 @@ CUDA_MEMCPY3D as_copy(const CUDA_MEMCPY3D_BATCH_OP& op, uint64_t element) {
   return c;
 }
 
-CUresult batch_3d(Context* context, size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed, unsigned long long flags, CUstream stream) {
+CUresult batch_3d(Context* context, size_t count, const CUDA_MEMCPY3D_BATCH_OP* ops, size_t* failed,
+                  unsigned long long flags, CUstream stream) {
   *failed = kNoIndex;
   if (ops == nullptr || count == 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_stream(context, stream)) return r;
   for (size_t i = 0; i < count; ++i) {
     const CUDA_MEMCPY3D_BATCH_OP& op = ops[i];
     *failed = i;
-    if (op.extent.width == 0 || op.extent.height == 0 || op.extent.depth == 0 || !good_order(op.srcAccessOrder, op.flags) ||
-        !good_operand(op.src, op.extent) || !good_operand(op.dst, op.extent))
+    if (op.extent.width == 0 || op.extent.height == 0 || op.extent.depth == 0 ||
+        !good_order(op.srcAccessOrder, op.flags) || !good_operand(op.src, op.extent) ||
+        !good_operand(op.dst, op.extent))
       return CUDA_ERROR_INVALID_VALUE;
   }
   for (size_t i = 0; i < count; ++i) {
@@ -128,27 +136,33 @@ CUresult tell(CUresult result, size_t failed, size_t* out) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
+SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
+                                    size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
                                     size_t numAttrs, size_t* failIdx, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
-  CUresult r = batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
+  CUresult r =
+      batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
   return tell(r, failed, failIdx);
 }
-SIM_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes, size_t count, CUmemcpyAttributes* attrs,
-                                       size_t* attrsIdxs, size_t numAttrs, CUstream hStream) {
+SIM_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* dsts, CUdeviceptr* srcs, size_t* sizes,
+                                       size_t count, CUmemcpyAttributes* attrs, size_t* attrsIdxs,
+                                       size_t numAttrs, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
-  if (hStream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // even where it means the thread's own stream
+  if (hStream == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;  // even where it means the thread's own stream
   return batch(context, dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, &failed, hStream);
 }
-SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, size_t* failIdx, unsigned long long flags, CUstream hStream) {
+SIM_API CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                      size_t* failIdx, unsigned long long flags, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   CUresult r = batch_3d(context, numOps, opList, &failed, flags, hStream);
   return tell(r, failed, failIdx);
 }
-SIM_API CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList, unsigned long long flags, CUstream hStream) {
+SIM_API CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP* opList,
+                                         unsigned long long flags, CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   size_t failed = 0;
   if (hStream == nullptr) return CUDA_ERROR_INVALID_VALUE;

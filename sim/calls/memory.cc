@@ -6,9 +6,9 @@
 #include <cstdio>
 
 #include "sim/calls/device.h"
-#include "sim/machine/heap.h"
 #include "sim/calls/managed.h"
 #include "sim/calls/mempool.h"
+#include "sim/machine/heap.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 
@@ -30,15 +30,16 @@ CUresult allocate_memory(Context* context, uint64_t bytes, RangeKind kind, CUdev
 
 namespace {
 
-// cuMemFree waits for the whole context, as the real driver does; pool memory goes back without that.
+// cuMemFree waits for the whole context, as the real driver does; pool memory goes back without
+// that.
 CUresult free_memory(Context* context, CUdeviceptr dptr) {
   if (dptr == 0) return CUDA_SUCCESS;
   State& s = state();
   Lock lock(s.mutex);
   auto range = s.map.find(dptr);
   if (!range || range->base != dptr || range->freeing) return CUDA_ERROR_INVALID_VALUE;
-  if ((range->kind != RangeKind::kDevice && range->kind != RangeKind::kManaged && range->kind != RangeKind::kPool &&
-       range->kind != RangeKind::kExternal) ||
+  if ((range->kind != RangeKind::kDevice && range->kind != RangeKind::kManaged &&
+       range->kind != RangeKind::kPool && range->kind != RangeKind::kExternal) ||
       range->of_module)
     return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_capture_unsafe(s)) return r;
@@ -47,7 +48,8 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
     if (CUresult r = quiesce(lock, owner)) return r;
   if (owner != context && context != nullptr)
     if (CUresult r = quiesce(lock, context)) return r;
-  if (GraphAllocation* of_graph = graph_allocation(dptr); of_graph != nullptr) {  // the address stays the node's
+  if (GraphAllocation* of_graph = graph_allocation(dptr);
+      of_graph != nullptr) {  // the address stays the node's
     if (!of_graph->allocated) return CUDA_ERROR_INVALID_VALUE;
     of_graph->allocated = false;
     return CUDA_SUCCESS;
@@ -63,9 +65,10 @@ CUresult free_memory(Context* context, CUdeviceptr dptr) {
   return CUDA_SUCCESS;
 }
 
-constexpr unsigned kHostAllocFlags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-constexpr unsigned kRegisterFlags =
-    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
+constexpr unsigned kHostAllocFlags =
+    CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+constexpr unsigned kRegisterFlags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
+                                    CU_MEMHOSTREGISTER_IOMEMORY | CU_MEMHOSTREGISTER_READ_ONLY;
 
 CUresult host_alloc(Context* context, void** pp, size_t bytes, unsigned flags) {
   if (pp == nullptr || (flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -111,16 +114,21 @@ CUresult host_register(Context* context, void* p, size_t bytes, unsigned flags) 
   if (p == nullptr || bytes == 0 || (flags & ~kRegisterFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t base = reinterpret_cast<uint64_t>(p);
   int read_only = 0;
-  device_attribute(*context->device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED, &read_only);
+  device_attribute(*context->device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
+                   &read_only);
   State& s = state();
   Lock lock(s.mutex);
   if (CUresult r = check_capture_unsafe(s)) return r;
-  if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && read_only == 0) return CUDA_ERROR_NOT_SUPPORTED;
-  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0) return CUDA_ERROR_INVALID_VALUE;  // there is no such memory here
+  if ((flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0 && read_only == 0)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & CU_MEMHOSTREGISTER_IOMEMORY) != 0)
+    return CUDA_ERROR_INVALID_VALUE;  // there is no such memory here
   if (base + bytes < base) return CUDA_ERROR_INVALID_VALUE;
   if (auto there = s.map.intersecting(base, bytes); !there.empty())
-    return there.back().kind == RangeKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_ERROR_INVALID_VALUE;
-  if (!pages_accessible(base, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0)) return CUDA_ERROR_INVALID_VALUE;
+    return there.back().kind == RangeKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+                                                       : CUDA_ERROR_INVALID_VALUE;
+  if (!pages_accessible(base, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0))
+    return CUDA_ERROR_INVALID_VALUE;
   Range range;
   range.base = base;
   range.size = range.requested = bytes;
@@ -139,8 +147,10 @@ std::optional<Range> host_range(const void* p) {
   return range;
 }
 
-CUresult alloc_pitch(Context* context, CUdeviceptr* dptr, size_t* pitch, size_t width, size_t height, unsigned element) {
-  if (dptr == nullptr || pitch == nullptr || width == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
+CUresult alloc_pitch(Context* context, CUdeviceptr* dptr, size_t* pitch, size_t width,
+                     size_t height, unsigned element) {
+  if (dptr == nullptr || pitch == nullptr || width == 0 || height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (element != 4 && element != 8 && element != 16) return CUDA_ERROR_INVALID_VALUE;
   uint64_t row = (width + 511) / 512 * 512;
   if (row < width || height > UINT64_MAX / row) return CUDA_ERROR_INVALID_VALUE;
@@ -171,7 +181,8 @@ SIM_API CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   return allocate_memory(context, bytesize, RangeKind::kDevice, dptr);
 }
 
-SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes) {
+SIM_API CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInBytes,
+                                    size_t Height, unsigned int ElementSizeBytes) {
   SIM_ENTER_CONTEXT(context);
   return alloc_pitch(context, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
 }
@@ -186,7 +197,8 @@ SIM_API CUresult cuMemGetAddressRange_v2(CUdeviceptr* pbase, size_t* psize, CUde
   SIM_ENTER_CONTEXT(context);
   (void)context;
   auto range = state().map.find(dptr);
-  if (!range || (range->kind == RangeKind::kMapped && range->readable == 0)) return CUDA_ERROR_NOT_FOUND;
+  if (!range || (range->kind == RangeKind::kMapped && range->readable == 0))
+    return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = range->base;
   if (psize != nullptr) *psize = range->requested;
   return CUDA_SUCCESS;
@@ -210,7 +222,8 @@ SIM_API CUresult cuMemFreeHost(void* p) {
   Lock lock(s.mutex);
   if (CUresult r = check_capture_unsafe(s)) return r;
   auto range = s.map.find(reinterpret_cast<uint64_t>(p));
-  if (!range || range->base != reinterpret_cast<uint64_t>(p) || range->kind != RangeKind::kHost) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->base != reinterpret_cast<uint64_t>(p) || range->kind != RangeKind::kHost)
+    return CUDA_ERROR_INVALID_VALUE;
   Context* owner = range->context != nullptr ? range->context : context;
   if (owner != nullptr)
     if (CUresult r = quiesce(lock, owner)) return r;
@@ -237,7 +250,8 @@ SIM_API CUresult cuMemHostUnregister(void* p) {
   Lock lock(s.mutex);
   auto range = s.map.find(reinterpret_cast<uint64_t>(p));
   if (!range) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-  if (range->kind != RangeKind::kRegistered || range->base != reinterpret_cast<uint64_t>(p)) return CUDA_ERROR_INVALID_VALUE;
+  if (range->kind != RangeKind::kRegistered || range->base != reinterpret_cast<uint64_t>(p))
+    return CUDA_ERROR_INVALID_VALUE;
   // Work that still uses the pages must be through before the program may unmap them.
   if (CUresult r = quiesce(lock, range->context != nullptr ? range->context : context)) return r;
   s.map.remove(range->base);
@@ -257,7 +271,8 @@ SIM_API CUresult cuMemHostGetFlags(unsigned int* pFlags, void* p) {
   SIM_ENTER_CONTEXT(context);
   (void)context;
   auto range = state().map.find(reinterpret_cast<uint64_t>(p));
-  if (pFlags == nullptr || !range || (!range->is_host() && range->kind != RangeKind::kManaged)) return CUDA_ERROR_INVALID_VALUE;
+  if (pFlags == nullptr || !range || (!range->is_host() && range->kind != RangeKind::kManaged))
+    return CUDA_ERROR_INVALID_VALUE;
   *pFlags = range->host_flags;
   return CUDA_SUCCESS;
 }

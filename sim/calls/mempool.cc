@@ -1,20 +1,21 @@
 // Memory pools and stream-ordered allocation.
 //
-// The address exists as soon as cuMemAllocAsync returns, which is stricter memory accounting than a real pool needs and
-// never wrong. cuMemFreeAsync marks the range; it goes back when the stream gets there. Nothing is cached for reuse, so
-// the release threshold is only remembered.
+// The address exists as soon as cuMemAllocAsync returns, which is stricter memory accounting than a
+// real pool needs and never wrong. cuMemFreeAsync marks the range; it goes back when the stream
+// gets there. Nothing is cached for reuse, so the release threshold is only remembered.
 #include <algorithm>
 #include <unordered_map>
 
-#include "sim/machine/heap.h"
 #include "sim/calls/mempool.h"
+#include "sim/machine/heap.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 
 namespace tube::sim {
 namespace {
 
-CUresult alloc_async(Context* context, CUdeviceptr* dptr, size_t bytes, Pool* pool, bool default_pool, CUstream handle) {
+CUresult alloc_async(Context* context, CUdeviceptr* dptr, size_t bytes, Pool* pool,
+                     bool default_pool, CUstream handle) {
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -60,7 +61,8 @@ CUresult free_async(Context* context, CUdeviceptr dptr, CUstream handle) {
     of_graph->allocated = false;
     return issue(lock, stream, EmptyWork{});
   }
-  if (range->kind != RangeKind::kPool && range->kind != RangeKind::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  if (range->kind != RangeKind::kPool && range->kind != RangeKind::kDevice)
+    return CUDA_ERROR_INVALID_VALUE;
   work.return_to_pool = true;
   s.map.update(dptr, [](Range& r) { r.freeing = true; });
   return issue(lock, stream, work);
@@ -75,11 +77,16 @@ CUresult pool_of(CUmemoryPool handle, Pool** pool) {
 
 // The driver's pools grow by this much. Nothing is kept back here, the figures behave as if.
 constexpr uint64_t kReservedUnit = 32u << 20;
-static uint64_t whole_units(uint64_t bytes) { return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit; }
-static void shrink(Pool* pool, uint64_t keep) { pool->reserved = std::max(whole_units(pool->used), std::min(pool->reserved, keep)); }
+static uint64_t whole_units(uint64_t bytes) {
+  return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit;
+}
+static void shrink(Pool* pool, uint64_t keep) {
+  pool->reserved = std::max(whole_units(pool->used), std::min(pool->reserved, keep));
+}
 
 CUresult pool_allocate(State& s, Pool* pool, uint64_t bytes, CUdeviceptr* dptr) {
-  if (pool->props.maxSize != 0 && pool->used + bytes > pool->props.maxSize) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (pool->props.maxSize != 0 && pool->used + bytes > pool->props.maxSize)
+    return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.requested = bytes;
   range.kind = RangeKind::kPool;
@@ -145,7 +152,8 @@ SIM_API CUresult cuMemAllocAsync(CUdeviceptr* dptr, size_t bytesize, CUstream hS
   SIM_ENTER_STREAM(context, hStream);
   return alloc_async(context, dptr, bytesize, nullptr, true, hStream);
 }
-SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* dptr, size_t bytesize, CUmemoryPool pool,
+                                         CUstream hStream) {
   SIM_ENTER_STREAM(context, hStream);
   return alloc_async(context, dptr, bytesize, reinterpret_cast<Pool*>(pool), false, hStream);
 }
@@ -156,7 +164,9 @@ SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
 
 SIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolProps) {
   SIM_ENTER(kInit);
-  if (pool == nullptr || poolProps == nullptr || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (pool == nullptr || poolProps == nullptr ||
+      poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (poolProps->location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
   if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   Device* device = device_at(poolProps->location.id);
@@ -164,7 +174,9 @@ SIM_API CUresult cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* poolP
   for (unsigned char byte : poolProps->reserved)
     if (byte != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto types = static_cast<unsigned>(poolProps->handleTypes);
-  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) !=
+      0)
+    return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   if (CUresult r = check_capture_unsafe(s)) return r;
@@ -209,10 +221,18 @@ SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute at
   if (CUresult r = pool_of(pool, &p)) return r;
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
-    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES: p->reuse_event = *static_cast<int*>(value); break;
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC: p->reuse_opportunistic = *static_cast<int*>(value); break;
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: p->reuse_internal = *static_cast<int*>(value); break;
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: p->release_threshold = *static_cast<cuuint64_t*>(value); break;
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+      p->reuse_event = *static_cast<int*>(value);
+      break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+      p->reuse_opportunistic = *static_cast<int*>(value);
+      break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+      p->reuse_internal = *static_cast<int*>(value);
+      break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      p->release_threshold = *static_cast<cuuint64_t*>(value);
+      break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
       if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
       p->reserved_high = p->reserved;
@@ -260,9 +280,13 @@ SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* ma
     if (device_at(map[i].location.id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
     if (map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ) return CUDA_ERROR_NOT_SUPPORTED;
     uint64_t bit = 1ull << map[i].location.id;
-    if (map[i].location.id == p->device->ordinal && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return CUDA_ERROR_INVALID_DEVICE;
-    p->readable = map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->readable | bit : p->readable & ~bit;
-    p->writable = map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? p->writable | bit : p->writable & ~bit;
+    if (map[i].location.id == p->device->ordinal &&
+        map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return CUDA_ERROR_INVALID_DEVICE;
+    p->readable =
+        map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE ? p->readable | bit : p->readable & ~bit;
+    p->writable =
+        map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? p->writable | bit : p->writable & ~bit;
   }
   s.map.for_each([p](Range& r) {
     if (r.pool != p) return;
@@ -272,12 +296,14 @@ SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc* ma
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool, CUmemLocation* location) {
+SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags* flags, CUmemoryPool memPool,
+                                    CUmemLocation* location) {
   SIM_ENTER(kInit);
   Lock lock(state().mutex);
   Pool* p = nullptr;
   if (CUresult r = pool_of(memPool, &p)) return r;
-  if (flags == nullptr || location == nullptr || device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (flags == nullptr || location == nullptr || device_at(location->id) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t bit = 1ull << location->id;
   *flags = (p->writable & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
            : (p->readable & bit) != 0 ? CU_MEM_ACCESS_FLAGS_PROT_READ
@@ -319,22 +345,27 @@ SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
 }
 
 static CUresult check_location(const CUmemLocation* location, CUmemAllocationType type) {
-  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
+  if (location == nullptr || type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      location->type == CU_MEM_LOCATION_TYPE_INVALID)
+    return CUDA_ERROR_INVALID_VALUE;
   if (location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   if (device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
-SIM_API CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location, CUmemAllocationType type) {
+SIM_API CUresult cuMemGetDefaultMemPool(CUmemoryPool* pool_out, CUmemLocation* location,
+                                        CUmemAllocationType type) {
   SIM_ENTER(kInit);
   if (CUresult r = check_location(location, type)) return r;
   return get_pool(pool_out, location->id, true);
 }
-SIM_API CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location, CUmemAllocationType type) {
+SIM_API CUresult cuMemGetMemPool(CUmemoryPool* pool, CUmemLocation* location,
+                                 CUmemAllocationType type) {
   SIM_ENTER(kInit);
   if (CUresult r = check_location(location, type)) return r;
   return get_pool(pool, location->id, false);
 }
-SIM_API CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type, CUmemoryPool pool) {
+SIM_API CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType type,
+                                 CUmemoryPool pool) {
   SIM_ENTER(kInit);
   if (CUresult r = check_location(location, type)) return r;
   return set_pool(location->id, pool);
@@ -342,9 +373,11 @@ SIM_API CUresult cuMemSetMemPool(CUmemLocation* location, CUmemAllocationType ty
 
 // Pool memory is this process's own and cannot be shared: only the checks are the driver's.
 static CUresult check_handle_type(CUmemAllocationHandleType type, unsigned long long flags) {
-  return flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return flags == 0 && type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? CUDA_SUCCESS
+                                                                        : CUDA_ERROR_INVALID_VALUE;
 }
-SIM_API CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+SIM_API CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool pool,
+                                                  CUmemAllocationHandleType handleType,
                                                   unsigned long long flags) {
   SIM_ENTER(kInit);
   Lock lock(state().mutex);
@@ -354,7 +387,9 @@ SIM_API CUresult cuMemPoolExportToShareableHandle(void* handle_out, CUmemoryPool
   if (CUresult r = check_handle_type(handleType, flags)) return r;
   return p->props.handleTypes == handleType ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
-SIM_API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void*, CUmemAllocationHandleType handleType, unsigned long long flags) {
+SIM_API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void*,
+                                                    CUmemAllocationHandleType handleType,
+                                                    unsigned long long flags) {
   SIM_ENTER(kInit);
   if (pool_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_handle_type(handleType, flags)) return r;
@@ -363,9 +398,11 @@ SIM_API CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool* pool_out, void
 SIM_API CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData* shareData_out, CUdeviceptr ptr) {
   SIM_ENTER(kContext);
   auto range = state().map.find(ptr);
-  if (shareData_out == nullptr || !range || range->kind != RangeKind::kPool || range->base != ptr) return CUDA_ERROR_INVALID_VALUE;
+  if (shareData_out == nullptr || !range || range->kind != RangeKind::kPool || range->base != ptr)
+    return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
-  const bool shareable = live<Pool>(state(), range->pool, Kind::kPool) != nullptr && range->pool->props.handleTypes != CU_MEM_HANDLE_TYPE_NONE;
+  const bool shareable = live<Pool>(state(), range->pool, Kind::kPool) != nullptr &&
+                         range->pool->props.handleTypes != CU_MEM_HANDLE_TYPE_NONE;
   return shareable ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuMemPoolImportPointer(CUdeviceptr*, CUmemoryPool, CUmemPoolPtrExportData*) {

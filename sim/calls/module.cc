@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/calls/managed.h"
 #include "sim/machine/heap.h"
 #include "sim/machine/hold.h"
-#include "sim/calls/managed.h"
 
 namespace tube::sim {
 namespace {
@@ -38,7 +38,8 @@ void fill_variables(Module* module) {
   }
 }
 
-CUresult load(Context* context, CUmodule* out, const void* image, size_t size, unsigned count, CUjit_option* options, void** values) {
+CUresult load(Context* context, CUmodule* out, const void* image, size_t size, unsigned count,
+              CUjit_option* options, void** values) {
   if (out == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
   flush_prints(context);
   JitOptions jit;
@@ -48,7 +49,8 @@ CUresult load(Context* context, CUmodule* out, const void* image, size_t size, u
   CUresult r = compile_image(image, size, context->device->spec.sm, &code, &error);
   report_jit(jit, error);
   if (r != CUDA_SUCCESS) {
-    if (jit.error == nullptr && !error.empty()) std::fprintf(stderr, "tube sim: module not loaded: %s\n", error.c_str());
+    if (jit.error == nullptr && !error.empty())
+      std::fprintf(stderr, "tube sim: module not loaded: %s\n", error.c_str());
     return r;
   }
   State& s = state();
@@ -71,10 +73,12 @@ CUresult find_variable(const Module& module, const char* name, CUdeviceptr* dptr
   return CUDA_ERROR_NOT_FOUND;
 }
 
-// The driver brings each kernel to the GPU when it is first asked for, unless it loads eagerly. A library's may be there already.
+// The driver brings each kernel to the GPU when it is first asked for, unless it loads eagerly. A
+// library's may be there already.
 void first_lookup(Lock& lock, Function* f) {
   const Module& module = *f->module;
-  const bool in_use = module.library != nullptr && module.library->kernels[f->kernel->index]->used_in.contains(module.context);
+  const bool in_use = module.library != nullptr &&
+                      module.library->kernels[f->kernel->index]->used_in.contains(module.context);
   if (f->looked_up || in_use || state().loading_mode == CU_MODULE_EAGER_LOADING) return;
   f->looked_up = true;
   hold(lock, module.context);
@@ -138,7 +142,8 @@ SIM_API CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   SIM_ENTER_CONTEXT(context);
   if (module == nullptr || fname == nullptr || *fname == '\0') return CUDA_ERROR_INVALID_VALUE;
   std::string bytes;
-  if (!read_whole_file(fname, &bytes)) return access(fname, F_OK) == 0 ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_FILE_NOT_FOUND;
+  if (!read_whole_file(fname, &bytes))
+    return access(fname, F_OK) == 0 ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_FILE_NOT_FOUND;
   if (bytes.empty()) return CUDA_ERROR_INVALID_IMAGE;
   return load(context, module, bytes.data(), bytes.size(), 0, nullptr, nullptr);
 }
@@ -148,7 +153,8 @@ SIM_API CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return load(context, module, image, 0, 0, nullptr, nullptr);
 }
 
-SIM_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions, CUjit_option* options, void** optionValues) {
+SIM_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned int numOptions,
+                                    CUjit_option* options, void** optionValues) {
   SIM_ENTER_CONTEXT(context);
   return load(context, module, image, 0, numOptions, options, optionValues);
 }
@@ -207,20 +213,24 @@ SIM_API CUresult cuModuleGetFunctionCount(unsigned int* count, CUmodule mod) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions, CUmodule mod) {
+SIM_API CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned int numFunctions,
+                                            CUmodule mod) {
   SIM_ENTER(kHandle);
   if (functions == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* module = live<Module>(s, mod, Kind::kModule);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  for (unsigned i = 0; i < numFunctions && i < module->functions.size(); ++i) functions[i] = reinterpret_cast<CUfunction>(module->functions[i].get());
+  for (unsigned i = 0; i < numFunctions && i < module->functions.size(); ++i)
+    functions[i] = reinterpret_cast<CUfunction>(module->functions[i].get());
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod, const char* name) {
+SIM_API CUresult cuModuleGetGlobal_v2(CUdeviceptr* dptr, size_t* bytes, CUmodule hmod,
+                                      const char* name) {
   SIM_ENTER(kHandle);
-  if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  if (name == nullptr || *name == '\0' || (dptr == nullptr && bytes == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto* module = live<Module>(s, hmod, Kind::kModule);

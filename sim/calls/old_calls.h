@@ -1,5 +1,6 @@
-// Calls of the API from before CUDA 3.2, whose sizes and device addresses have 32 bits. They work in contexts of cuCtxCreate's first form
-// only (H200, 13.0), whose memory lies where such addresses reach.
+// Calls of the API from before CUDA 3.2, whose sizes and device addresses have 32 bits. They work
+// in contexts of cuCtxCreate's first form only (H200, 13.0), whose memory lies where such addresses
+// reach.
 #pragma once
 
 #include "sim/machine/state.h"
@@ -17,7 +18,8 @@ CUresult in_old_context(Wide wide) {
   return r;
 }
 
-// An address or a size that the later form answered. CUDA_ERROR_INVALID_VALUE where the answer has more than 32 bits.
+// An address or a size that the later form answered. CUDA_ERROR_INVALID_VALUE where the answer has
+// more than 32 bits.
 template <class From>
 CUresult narrow(From from, unsigned* to) {
   if (to == nullptr) return CUDA_SUCCESS;

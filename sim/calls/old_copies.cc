@@ -1,6 +1,7 @@
-// The ABI from before CUDA 3.2 of arrays, copies and memsets. Such calls want a context of cuCtxCreate's first form: in every other one the
-// driver answers CUDA_ERROR_INVALID_CONTEXT (H200, driver 580). Describing an array looks for the array first. Of arrays, and of copies
-// with a description, nothing is done in such a context either: nobody is known to have one.
+// The ABI from before CUDA 3.2 of arrays, copies and memsets. Such calls want a context of
+// cuCtxCreate's first form: in every other one the driver answers CUDA_ERROR_INVALID_CONTEXT (H200,
+// driver 580). Describing an array looks for the array first. Of arrays, and of copies with a
+// description, nothing is done in such a context either: nobody is known to have one.
 #include "sim/calls/array.h"
 #include "sim/calls/old_calls.h"
 
@@ -41,7 +42,8 @@ SIM_API CUresult cuMemcpyDtoD(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned i
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemcpyDtoD_v2(dst, src, bytes); });
 }
-SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int bytes, CUstream stream) {
+SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dst, CUdeviceptr_v1 src, unsigned int bytes,
+                                   CUstream stream) {
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemcpyDtoDAsync_v2(dst, src, bytes, stream); });
 }
@@ -49,7 +51,8 @@ SIM_API CUresult cuMemcpyDtoH(void* dst, CUdeviceptr_v1 src, unsigned int bytes)
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemcpyDtoH_v2(dst, src, bytes); });
 }
-SIM_API CUresult cuMemcpyDtoHAsync(void* dst, CUdeviceptr_v1 src, unsigned int bytes, CUstream stream) {
+SIM_API CUresult cuMemcpyDtoHAsync(void* dst, CUdeviceptr_v1 src, unsigned int bytes,
+                                   CUstream stream) {
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemcpyDtoHAsync_v2(dst, src, bytes, stream); });
 }
@@ -65,7 +68,8 @@ SIM_API CUresult cuMemcpyHtoD(CUdeviceptr_v1 dst, const void* src, unsigned int 
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemcpyHtoD_v2(dst, src, bytes); });
 }
-SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dst, const void* src, unsigned int bytes, CUstream stream) {
+SIM_API CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dst, const void* src, unsigned int bytes,
+                                   CUstream stream) {
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemcpyHtoDAsync_v2(dst, src, bytes, stream); });
 }
@@ -102,15 +106,18 @@ SIM_API CUresult cuMemsetD32(CUdeviceptr_v1 dst, unsigned int value, unsigned in
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemsetD32_v2(dst, value, count); });
 }
-SIM_API CUresult cuMemsetD2D8(CUdeviceptr_v1 dst, unsigned int pitch, unsigned char value, unsigned int width, unsigned int height) {
+SIM_API CUresult cuMemsetD2D8(CUdeviceptr_v1 dst, unsigned int pitch, unsigned char value,
+                              unsigned int width, unsigned int height) {
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemsetD2D8_v2(dst, pitch, value, width, height); });
 }
-SIM_API CUresult cuMemsetD2D16(CUdeviceptr_v1 dst, unsigned int pitch, unsigned short value, unsigned int width, unsigned int height) {
+SIM_API CUresult cuMemsetD2D16(CUdeviceptr_v1 dst, unsigned int pitch, unsigned short value,
+                               unsigned int width, unsigned int height) {
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemsetD2D16_v2(dst, pitch, value, width, height); });
 }
-SIM_API CUresult cuMemsetD2D32(CUdeviceptr_v1 dst, unsigned int pitch, unsigned int value, unsigned int width, unsigned int height) {
+SIM_API CUresult cuMemsetD2D32(CUdeviceptr_v1 dst, unsigned int pitch, unsigned int value,
+                               unsigned int width, unsigned int height) {
   SIM_ENTER(kInit);
   return in_old_context([&] { return cuMemsetD2D32_v2(dst, pitch, value, width, height); });
 }
@@ -128,7 +135,8 @@ SIM_API CUresult cuTexRefSetAddress(unsigned int*, CUtexref, CUdeviceptr_v1, uns
   SIM_ENTER(kInit);
   return CUDA_ERROR_INVALID_CONTEXT;
 }
-SIM_API CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1*, CUdeviceptr_v1, unsigned int) {
+SIM_API CUresult cuTexRefSetAddress2D(CUtexref, const CUDA_ARRAY_DESCRIPTOR_v1*, CUdeviceptr_v1,
+                                      unsigned int) {
   SIM_ENTER(kInit);
   return CUDA_ERROR_INVALID_CONTEXT;
 }

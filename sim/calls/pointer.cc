@@ -12,7 +12,8 @@ CUresult give(void* data, T value) {
   return CUDA_SUCCESS;
 }
 
-// For mapped memory the range attributes are the reservation's, the mapping attributes the mapping's.
+// For mapped memory the range attributes are the reservation's, the mapping attributes the
+// mapping's.
 CUresult range_attribute(void* data, const Range& r, bool start) {
   uint64_t base = r.base, size = r.requested;
   if (r.kind == RangeKind::kMapped) {
@@ -23,9 +24,13 @@ CUresult range_attribute(void* data, const Range& r, bool start) {
 }
 
 // What the driver would map for it: whole pages of host memory, blocks of 2 MiB of device memory.
-uint64_t mapping_unit(const Range& r) { return r.kind == RangeKind::kMapped ? 1 : r.is_host() ? 4096 : kGranularity; }
+uint64_t mapping_unit(const Range& r) {
+  return r.kind == RangeKind::kMapped ? 1 : r.is_host() ? 4096 : kGranularity;
+}
 uint64_t mapping_first(const Range& r) { return r.base / mapping_unit(r) * mapping_unit(r); }
-uint64_t mapping_end(const Range& r) { return (r.base + r.requested + mapping_unit(r) - 1) / mapping_unit(r) * mapping_unit(r); }
+uint64_t mapping_end(const Range& r) {
+  return (r.base + r.requested + mapping_unit(r) - 1) / mapping_unit(r) * mapping_unit(r);
+}
 
 CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdeviceptr ptr) {
   State& s = state();
@@ -34,25 +39,37 @@ CUresult known(void* data, CUpointer_attribute attribute, const Range& r, CUdevi
       Context* c = r.kind == RangeKind::kManaged && r.of_module ? nullptr : r.context;
       return give(data, reinterpret_cast<CUcontext>(c));
     }
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: return give<unsigned>(data, r.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return give<unsigned>(data, r.is_host() ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return give<CUdeviceptr>(data, ptr);
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!r.is_host() && r.kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
       return give(data, reinterpret_cast<void*>(ptr));
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-      if (r.kind != RangeKind::kDevice && r.kind != RangeKind::kSymbol && r.kind != RangeKind::kManaged) return CUDA_ERROR_INVALID_VALUE;
-      s.map.update(r.base, [](Range& there) { there.sync_memops = true; });  // asking has this effect on a real driver
+      if (r.kind != RangeKind::kDevice && r.kind != RangeKind::kSymbol &&
+          r.kind != RangeKind::kManaged)
+        return CUDA_ERROR_INVALID_VALUE;
+      s.map.update(r.base, [](Range& there) {
+        there.sync_memops = true;
+      });  // asking has this effect on a real driver
       return give(data, CUDA_POINTER_ATTRIBUTE_P2P_TOKENS{});
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return give<unsigned>(data, r.sync_memops || r.kind == RangeKind::kManaged ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      return give<unsigned>(data, r.sync_memops || r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_BUFFER_ID: return give<unsigned long long>(data, r.id);
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return give<unsigned>(data, r.kind == RangeKind::kManaged ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-      return give<int>(data, r.kind == RangeKind::kImported && r.context != nullptr ? r.context->device->ordinal : r.device);
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return give<unsigned>(data, r.kind == RangeKind::kDevice ? 1 : 0);
+      return give<int>(data, r.kind == RangeKind::kImported && r.context != nullptr
+                                 ? r.context->device->ordinal
+                                 : r.device);
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      return give<unsigned>(data, r.kind == RangeKind::kDevice ? 1 : 0);
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: return range_attribute(data, r, true);
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE: return range_attribute(data, r, false);
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: return give(data, reinterpret_cast<void*>(mapping_first(r)));
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE: return give<size_t>(data, mapping_end(r) - mapping_first(r));
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+      return give(data, reinterpret_cast<void*>(mapping_first(r)));
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+      return give<size_t>(data, mapping_end(r) - mapping_first(r));
     case CU_POINTER_ATTRIBUTE_MAPPED: return give<unsigned>(data, 1);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: return give<uint64_t>(data, 0);
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: return give<unsigned>(data, 0);
@@ -94,7 +111,9 @@ CUresult unknown(void* data, CUpointer_attribute attribute) {
   }
 }
 
-bool valid(CUpointer_attribute a) { return a >= CU_POINTER_ATTRIBUTE_CONTEXT && a <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE; }
+bool valid(CUpointer_attribute a) {
+  return a >= CU_POINTER_ATTRIBUTE_CONTEXT && a <= CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE;
+}
 
 }  // namespace
 }  // namespace tube::sim
@@ -109,21 +128,26 @@ SIM_API CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute
   return known(data, attribute, *range, ptr);
 }
 
-SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr) {
+SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute* attributes,
+                                        void** data, CUdeviceptr ptr) {
   SIM_ENTER(kInit);
-  if (attributes == nullptr || data == nullptr || numAttributes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (attributes == nullptr || data == nullptr || numAttributes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   auto range = state().map.find(ptr);
   for (unsigned i = 0; i < numAttributes; ++i) {
     if (!valid(attributes[i]) || data[i] == nullptr) return CUDA_ERROR_INVALID_VALUE;
     // An attribute that does not apply reads as zero here; only the single query fails.
-    if (!range || known(data[i], attributes[i], *range, ptr) != CUDA_SUCCESS) unknown(data[i], attributes[i]);
+    if (!range || known(data[i], attributes[i], *range, ptr) != CUDA_SUCCESS)
+      unknown(data[i], attributes[i]);
   }
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute, CUdeviceptr ptr) {
+SIM_API CUresult cuPointerSetAttribute(const void* value, CUpointer_attribute attribute,
+                                       CUdeviceptr ptr) {
   SIM_ENTER(kInit);
-  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) return CUDA_ERROR_INVALID_VALUE;
+  if (value == nullptr || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS)
+    return CUDA_ERROR_INVALID_VALUE;
   bool on = *static_cast<const unsigned*>(value) != 0;
   bool found = state().map.update(ptr, [on](Range& r) { r.sync_memops = on; });
   return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/calls/ipc.h"
 #include "sim/graphs/capture.h"
 #include "sim/machine/hold.h"
-#include "sim/calls/ipc.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 
@@ -21,7 +21,8 @@ Stream* make_stream(State& s, Context* context, unsigned flags, int priority) {
   stream->lane->context = context;
   stream->lane->priority = priority;
   stream->lane->blocking = stream->blocking();
-  std::erase_if(context->lanes, [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+  std::erase_if(context->lanes,
+                [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
   context->lanes.push_back(stream->lane);
   return stream;
 }
@@ -40,7 +41,8 @@ Stream* per_thread_stream(State& s, Context* context) {
 CUresult enter_stream(const char* call, CUstream handle, Context** context) {
   if (CUresult entered = enter(call, Need::kHandle, context)) return entered;
   if (*context != nullptr) return CUDA_SUCCESS;
-  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) return CUDA_ERROR_INVALID_CONTEXT;
+  if (handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD)
+    return CUDA_ERROR_INVALID_CONTEXT;
   State& s = state();
   Lock lock(s.mutex);
   const Stream* stream = live<Stream>(s, handle, Kind::kStream);
@@ -58,9 +60,11 @@ Stream* add_stream(State& s, Context* context, unsigned flags, int priority) {
 
 CUresult resolve_stream(Lock&, Context* current, CUstream handle, Stream** stream) {
   State& s = state();
-  const bool is_default = handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
+  const bool is_default =
+      handle == nullptr || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD;
   if (is_default && current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  bool per_thread = handle == CU_STREAM_PER_THREAD || (handle == nullptr && thread().per_thread_default);
+  bool per_thread =
+      handle == CU_STREAM_PER_THREAD || (handle == nullptr && thread().per_thread_default);
   if (per_thread) {
     *stream = per_thread_stream(s, current);
     return CUDA_SUCCESS;
@@ -80,7 +84,8 @@ FencePtr append(Lock& lock, Stream* stream, Op op) {
     for (auto& lane : context->lanes)
       if (lane->blocking && lane->tail && !lane->tail->done) op.waits.push_back(lane->tail);
   } else if (stream->blocking()) {
-    if (context->legacy->tail && !context->legacy->tail->done) op.waits.push_back(context->legacy->tail);
+    if (context->legacy->tail && !context->legacy->tail->done)
+      op.waits.push_back(context->legacy->tail);
   }
   if (FencePtr barrier = barrier_of(context)) op.waits.push_back(std::move(barrier));
   return submit(lock, stream->lane, std::move(op));
@@ -89,7 +94,8 @@ FencePtr append(Lock& lock, Stream* stream, Op op) {
 CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence) {
   State& s = state();
   Context* context = stream->context;
-  if (auto* w = std::get_if<EventWaitWork>(&work); w != nullptr && w->event->capture) return capture_wait(s, stream, w->event);
+  if (auto* w = std::get_if<EventWaitWork>(&work); w != nullptr && w->event->capture)
+    return capture_wait(s, stream, w->event);
   if (stream->capture) return capture_work(lock, stream, std::move(work));
   if (stream == context->legacy_stream)
     if (CUresult r = check_legacy_capture(s, context)) return r;
@@ -111,7 +117,8 @@ CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence) {
     Op op;
     if (SharedEventPtr shared = w->event->shared) {
       const uint64_t ticket = shared->last();
-      if (!shared->reached(ticket)) op.condition = [shared, ticket] { return shared->reached(ticket); };
+      if (!shared->reached(ticket))
+        op.condition = [shared, ticket] { return shared->reached(ticket); };
     } else if (w->event->fence && !w->event->fence->done) {
       op.waits.push_back(w->event->fence);
     }
@@ -140,7 +147,8 @@ using namespace tube::sim;
 
 static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
   Context* context = current_context();
-  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   if (context->streams.size() >= context->stream_room) {
@@ -153,7 +161,8 @@ static CUresult create_stream(CUstream* out, unsigned flags, int priority) {
 }
 
 SIM_API CUresult cuStreamCreate(CUstream* phStream, unsigned int Flags) {
-  if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;  // before everything else, cuInit included
+  if (phStream == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;  // before everything else, cuInit included
   SIM_ENTER(kContext);
   return create_stream(phStream, Flags, 0);
 }
@@ -169,15 +178,17 @@ SIM_API CUresult cuStreamDestroy_v2(CUstream hStream) {
   Lock lock(s.mutex);
   auto* stream = live<Stream>(s, hStream, Kind::kStream);
   if (stream == nullptr)
-    return hStream == nullptr || hStream == CU_STREAM_LEGACY || hStream == CU_STREAM_PER_THREAD ? CUDA_ERROR_INVALID_HANDLE
-                                                                                                : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return hStream == nullptr || hStream == CU_STREAM_LEGACY || hStream == CU_STREAM_PER_THREAD
+               ? CUDA_ERROR_INVALID_HANDLE
+               : CUDA_ERROR_CONTEXT_IS_DESTROYED;
   // Returns at once; the lane drains by itself.
   forget_capture(s, stream);
   Context* context = stream->context;
   std::erase(context->streams, stream);
   s.live.erase(stream);
   delete stream;
-  std::erase_if(context->lanes, [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+  std::erase_if(context->lanes,
+                [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
   return CUDA_SUCCESS;
 }
 
@@ -243,7 +254,8 @@ SIM_API CUresult cuStreamSynchronize(CUstream hStream) {
 
 SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   SIM_ON_STREAM(hStream);
-  if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   auto* event = live<Event>(state(), hEvent, Kind::kEvent);
   if (event == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (!stream->capture && (Flags & CU_EVENT_WAIT_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
@@ -265,7 +277,8 @@ SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void* userData)
   return issue(lock, stream, work);
 }
 
-SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags) {
+SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void* userData,
+                                     unsigned int flags) {
   SIM_ON_STREAM(hStream);
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_not_capturing(stream)) return r;
@@ -284,20 +297,25 @@ SIM_API CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr, CUstreamAttrValue* value_out) {
+SIM_API CUresult cuStreamGetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                      CUstreamAttrValue* value_out) {
   SIM_ON_STREAM(hStream);
   if (value_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::memset(value_out, 0, sizeof *value_out);
   auto it = stream->attributes.find(attr);
   if (it != stream->attributes.end()) *value_out = it->second;
   else if (attr == CU_LAUNCH_ATTRIBUTE_PRIORITY) value_out->priority = stream->priority;
-  else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY) value_out->syncPolicy = static_cast<CUsynchronizationPolicy>(-1);  // never set
+  else if (attr == CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY)
+    value_out->syncPolicy = static_cast<CUsynchronizationPolicy>(-1);  // never set
   else if (attr == CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP) value_out->memSyncDomainMap = {0, 1};
-  else if (attr != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW && attr != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN) return CUDA_ERROR_INVALID_VALUE;
+  else if (attr != CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW &&
+           attr != CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, const CUstreamAttrValue* value) {
+SIM_API CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr,
+                                      const CUstreamAttrValue* value) {
   SIM_ON_STREAM(hStream);
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (static_cast<int>(attr)) {
@@ -306,7 +324,9 @@ SIM_API CUresult cuStreamSetAttribute(CUstream hStream, CUstreamAttrID attr, con
       stream->lane->priority = stream->priority;
       break;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-      if (value->syncPolicy < CU_SYNC_POLICY_AUTO || value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC) return CUDA_ERROR_INVALID_VALUE;
+      if (value->syncPolicy < CU_SYNC_POLICY_AUTO ||
+          value->syncPolicy > CU_SYNC_POLICY_BLOCKING_SYNC)
+        return CUDA_ERROR_INVALID_VALUE;
       break;
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:

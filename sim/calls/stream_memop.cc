@@ -1,8 +1,10 @@
-// Stream memory operations: write a word when the stream gets there, or hold the stream until a word has a value.
+// Stream memory operations: write a word when the stream gets there, or hold the stream until a
+// word has a value.
 //
-// Words may lie in device memory or in registered host memory that another process maps, so a wait can only poll; the
-// engine's poller does that (5 us to 500 us between looks). Stores are release, loads acquire, as on the real device,
-// where a write without the NO_MEMORY_BARRIER flag is ordered after everything before it in the stream.
+// Words may lie in device memory or in registered host memory that another process maps, so a wait
+// can only poll; the engine's poller does that (5 us to 500 us between looks). Stores are release,
+// loads acquire, as on the real device, where a write without the NO_MEMORY_BARRIER flag is ordered
+// after everything before it in the stream.
 #include "sim/graphs/capture.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
@@ -13,7 +15,9 @@ namespace {
 bool compare(uint64_t word, uint64_t value, unsigned flags, bool wide) {
   switch (flags & 3u) {
     case CU_STREAM_WAIT_VALUE_GEQ:
-      return wide ? static_cast<int64_t>(word - value) >= 0 : static_cast<int32_t>(static_cast<uint32_t>(word) - static_cast<uint32_t>(value)) >= 0;
+      return wide ? static_cast<int64_t>(word - value) >= 0
+                  : static_cast<int32_t>(static_cast<uint32_t>(word) -
+                                         static_cast<uint32_t>(value)) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ: return word == value;
     case CU_STREAM_WAIT_VALUE_AND: return (word & value) != 0;
     default: return wide ? ~(word | value) != 0 : static_cast<uint32_t>(~(word | value)) != 0;
@@ -26,7 +30,8 @@ Op wait_op(const CUstreamBatchMemOpParams& p) {
   unsigned flags = p.waitValue.flags;
   Op op;
   op.condition = [=] {
-    if (!state().map.find(address)) return true;  // freed under the stream: do not touch, do not hang
+    if (!state().map.find(address))
+      return true;  // freed under the stream: do not touch, do not hang
     uint64_t word = wide ? __atomic_load_n(reinterpret_cast<uint64_t*>(address), __ATOMIC_ACQUIRE)
                          : __atomic_load_n(reinterpret_cast<uint32_t*>(address), __ATOMIC_ACQUIRE);
     return compare(word, value, flags, wide);
@@ -41,7 +46,9 @@ Op write_op(const CUstreamBatchMemOpParams& p) {
   op.body = [=]() -> CUresult {
     if (!state().map.find(address)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (wide) __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELEASE);
-    else __atomic_store_n(reinterpret_cast<uint32_t*>(address), static_cast<uint32_t>(value), __ATOMIC_RELEASE);
+    else
+      __atomic_store_n(reinterpret_cast<uint32_t*>(address), static_cast<uint32_t>(value),
+                       __ATOMIC_RELEASE);
     return CUDA_SUCCESS;
   };
   return op;
@@ -76,12 +83,14 @@ CUresult check_mem_ops(Context* context, const CUstreamBatchMemOpParams* ops, un
       default: return CUDA_ERROR_INVALID_VALUE;
     }
     uint64_t address = ops[i].waitValue.address;
-    bool write = ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    bool write = ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                 ops[i].operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
     if (address % width != 0) return CUDA_ERROR_INVALID_VALUE;
     const unsigned flags = ops[i].waitValue.flags;
     if (!write && (flags & CU_STREAM_WAIT_VALUE_FLUSH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     if (write ? flags != 0 : (flags & ~3u) != 0) return CUDA_ERROR_INVALID_VALUE;
-    if (!state().map.accessible(address, width, write, accessor_of(*context, true), &begin, &end)) return CUDA_ERROR_INVALID_VALUE;
+    if (!state().map.accessible(address, width, write, accessor_of(*context, true), &begin, &end))
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
@@ -90,16 +99,21 @@ std::vector<Op> make_ops(Context* context, const Work& work) {
   std::vector<Op> ops;
   if (auto* w = std::get_if<MemOpWork>(&work)) {
     for (auto& p : w->ops) {
-      bool waits = p.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 || p.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
-      bool writes = p.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 || p.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
+      bool waits = p.operation == CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
+                   p.operation == CU_STREAM_MEM_OP_WAIT_VALUE_64;
+      bool writes = p.operation == CU_STREAM_MEM_OP_WRITE_VALUE_32 ||
+                    p.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
       ops.push_back(waits ? wait_op(p) : writes ? write_op(p) : Op{});
     }
     return ops;
   }
   Op op;
-  if (auto* k = std::get_if<KernelWork>(&work)) op.body = [context, w = *k] { return run_kernel(context, w); };
-  else if (auto* c = std::get_if<CopyWork>(&work)) op.body = [context, w = *c] { return run_copy(context, w); };
-  else if (auto* m = std::get_if<MemsetWork>(&work)) op.body = [context, w = *m] { return run_memset(context, w); };
+  if (auto* k = std::get_if<KernelWork>(&work))
+    op.body = [context, w = *k] { return run_kernel(context, w); };
+  else if (auto* c = std::get_if<CopyWork>(&work))
+    op.body = [context, w = *c] { return run_copy(context, w); };
+  else if (auto* m = std::get_if<MemsetWork>(&work))
+    op.body = [context, w = *m] { return run_memset(context, w); };
   else if (auto* h = std::get_if<HostWork>(&work)) op = host_op(context, *h);
   else if (auto* f = std::get_if<FreeWork>(&work); f != nullptr && f->return_to_pool)
     op.body = [address = f->address] { return finish_pool_free(address); };
@@ -111,7 +125,8 @@ std::vector<Op> make_ops(Context* context, const Work& work) {
 
 using namespace tube::sim;
 
-static CUresult mem_ops(CUstream hStream, unsigned count, const CUstreamBatchMemOpParams* params, Context* context) {
+static CUresult mem_ops(CUstream hStream, unsigned count, const CUstreamBatchMemOpParams* params,
+                        Context* context) {
   Lock lock(state().mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
@@ -122,7 +137,8 @@ static CUresult mem_ops(CUstream hStream, unsigned count, const CUstreamBatchMem
   return issue(lock, stream, std::move(work));
 }
 
-static CUresult one_mem_op(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr addr, uint64_t value, unsigned flags, Context* context) {
+static CUresult one_mem_op(CUstream stream, CUstreamBatchMemOpType operation, CUdeviceptr addr,
+                           uint64_t value, unsigned flags, Context* context) {
   CUstreamBatchMemOpParams p{};
   p.operation = operation;
   p.waitValue.operation = operation;  // wait and write have one layout
@@ -153,11 +169,13 @@ SIM_OLD_MEM_OP(cuStreamWriteValue32, cuuint32_t)
 SIM_OLD_MEM_OP(cuStreamWriteValue64, cuuint64_t)
 SIM_MEM_OP(cuStreamWriteValue64_v2, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
 
-SIM_API CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams*, unsigned int) {
+SIM_API CUresult cuStreamBatchMemOp(CUstream, unsigned int, CUstreamBatchMemOpParams*,
+                                    unsigned int) {
   SIM_ENTER(kContext);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
-SIM_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
+SIM_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count,
+                                       CUstreamBatchMemOpParams* paramArray, unsigned int flags) {
   SIM_ENTER_STREAM(context, stream);
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return mem_ops(stream, count, paramArray, context);

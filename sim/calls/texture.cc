@@ -1,7 +1,8 @@
-// cuTexObject* and cuSurfObject*: checks by cuda.h's words, and what the interpreter needs to read or write by handle.
+// cuTexObject* and cuSurfObject*: checks by cuda.h's words, and what the interpreter needs to read
+// or write by handle.
 //
-// A handle is a number that counts up: kernels hold it, and nothing may guess at it. Views in block-compressed formats are
-// refused.
+// A handle is a number that counts up: kernels hold it, and nothing may guess at it. Views in
+// block-compressed formats are refused.
 #include "sim/calls/texture.h"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ CUresult destroy(uint64_t handle, bool surface) {
   if (handle == 0) return CUDA_SUCCESS;
   std::lock_guard guard(registry().mutex);
   const auto it = registry().entries.find(handle);
-  if (it == registry().entries.end() || it->second.surface != surface) return CUDA_ERROR_INVALID_VALUE;
+  if (it == registry().entries.end() || it->second.surface != surface)
+    return CUDA_ERROR_INVALID_VALUE;
   registry().entries.erase(it);
   return CUDA_SUCCESS;
 }
@@ -69,7 +71,8 @@ unsigned number(const E& value) {
   return n;
 }
 
-// False: no plain format. `always` says that its integers are read as fractions whatever the texture says.
+// False: no plain format. `always` says that its integers are read as fractions whatever the
+// texture says.
 bool set_format(ptx::Texture& t, CUarray_format format, unsigned channels, bool* always) {
   const uint32_t bytes = array_element_bytes(static_cast<uint32_t>(format), channels);
   if (bytes == 0) return false;
@@ -82,7 +85,10 @@ bool set_format(ptx::Texture& t, CUarray_format format, unsigned channels, bool*
     case CU_AD_FORMAT_SIGNED_INT8:
     case CU_AD_FORMAT_SIGNED_INT16:
     case CU_AD_FORMAT_SIGNED_INT32: t.component = Component::kSigned; break;
-    default: t.component = format >= CU_AD_FORMAT_SNORM_INT8X1 && *always ? Component::kSigned : Component::kUnsigned; break;
+    default:
+      t.component = format >= CU_AD_FORMAT_SNORM_INT8X1 && *always ? Component::kSigned
+                                                                   : Component::kUnsigned;
+      break;
   }
   return true;
 }
@@ -92,7 +98,9 @@ ptx::TextureLevel level_of(const Array& a) {
   level.address = a.base;
   level.width = static_cast<uint32_t>(a.desc.Width);
   level.height = static_cast<uint32_t>(a.rows);
-  level.depth = (a.desc.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0 ? 1 : static_cast<uint32_t>(a.slices);
+  level.depth = (a.desc.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0
+                    ? 1
+                    : static_cast<uint32_t>(a.slices);
   level.row_bytes = a.row_bytes;
   level.slice_bytes = a.row_bytes * a.rows;
   return level;
@@ -100,7 +108,9 @@ ptx::TextureLevel level_of(const Array& a) {
 
 bool set_shape(ptx::Texture& t, const CUDA_ARRAY3D_DESCRIPTOR& d, bool* always) {
   t.cube = (d.Flags & CUDA_ARRAY3D_CUBEMAP) != 0;
-  t.layers = (d.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0 ? static_cast<uint32_t>(d.Depth) : 0;
+  t.layers = (d.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP)) != 0
+                 ? static_cast<uint32_t>(d.Depth)
+                 : 0;
   return set_format(t, d.Format, d.NumChannels, always);
 }
 
@@ -111,17 +121,22 @@ CUresult linear_resource(const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bool* alw
   if (p.devPtr == 0 || p.devPtr % 512 != 0 || elements > 268435456) return CUDA_ERROR_INVALID_VALUE;
   if (!state().map.find(p.devPtr)) return CUDA_ERROR_INVALID_VALUE;
   t.buffer = true;
-  t.levels.push_back({p.devPtr, static_cast<uint32_t>(elements), 1, 1, p.sizeInBytes, p.sizeInBytes});
+  t.levels.push_back(
+      {p.devPtr, static_cast<uint32_t>(elements), 1, 1, p.sizeInBytes, p.sizeInBytes});
   return CUDA_SUCCESS;
 }
 
 CUresult pitch2d_resource(const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bool* always) {
   const auto& p = d.res.pitch2D;
   if (!set_format(t, p.format, p.numChannels, always)) return CUDA_ERROR_INVALID_VALUE;
-  if (p.devPtr == 0 || p.devPtr % 512 != 0 || p.pitchInBytes % 32 != 0 || p.width == 0 || p.height == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (p.width > 131072 || p.height > 65000 || p.pitchInBytes > 2097120) return CUDA_ERROR_INVALID_VALUE;
+  if (p.devPtr == 0 || p.devPtr % 512 != 0 || p.pitchInBytes % 32 != 0 || p.width == 0 ||
+      p.height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (p.width > 131072 || p.height > 65000 || p.pitchInBytes > 2097120)
+    return CUDA_ERROR_INVALID_VALUE;
   if (!state().map.find(p.devPtr)) return CUDA_ERROR_INVALID_VALUE;
-  t.levels.push_back({p.devPtr, static_cast<uint32_t>(p.width), static_cast<uint32_t>(p.height), 1, p.pitchInBytes, p.pitchInBytes * p.height});
+  t.levels.push_back({p.devPtr, static_cast<uint32_t>(p.width), static_cast<uint32_t>(p.height), 1,
+                      p.pitchInBytes, p.pitchInBytes * p.height});
   return CUDA_SUCCESS;
 }
 
@@ -147,13 +162,15 @@ CUresult set_resource(State& s, const CUDA_RESOURCE_DESC& d, ptx::Texture& t, bo
   }
 }
 
-// CU_RES_VIEW_FORMAT_*: groups of three (1, 2, 4 channels) in this order, then block-compressed ones.
+// CU_RES_VIEW_FORMAT_*: groups of three (1, 2, 4 channels) in this order, then block-compressed
+// ones.
 bool set_view_format(ptx::Texture& t, unsigned format) {
   static constexpr struct {
     Component component;
     uint32_t bytes;
-  } kGroups[] = {{Component::kUnsigned, 1}, {Component::kSigned, 1}, {Component::kUnsigned, 2}, {Component::kSigned, 2},
-                 {Component::kUnsigned, 4}, {Component::kSigned, 4}, {Component::kHalf, 2},     {Component::kFloat, 4}};
+  } kGroups[] = {{Component::kUnsigned, 1}, {Component::kSigned, 1},   {Component::kUnsigned, 2},
+                 {Component::kSigned, 2},   {Component::kUnsigned, 4}, {Component::kSigned, 4},
+                 {Component::kHalf, 2},     {Component::kFloat, 4}};
   if (format < CU_RES_VIEW_FORMAT_UINT_1X8 || format > CU_RES_VIEW_FORMAT_FLOAT_4X32) return false;
   const auto group = kGroups[(format - 1) / 3];
   const uint32_t channels = 1u << (format - 1) % 3;
@@ -165,12 +182,18 @@ bool set_view_format(ptx::Texture& t, unsigned format) {
 }
 
 CUresult set_view(const CUDA_RESOURCE_DESC& d, const CUDA_RESOURCE_VIEW_DESC& v, ptx::Texture& t) {
-  if (d.resType != CU_RESOURCE_TYPE_ARRAY && d.resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) return CUDA_SUCCESS;  // memory has no views
-  if (number(v.format) >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 && number(v.format) <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7) return CUDA_ERROR_NOT_SUPPORTED;
-  if (number(v.format) != CU_RES_VIEW_FORMAT_NONE && !set_view_format(t, number(v.format))) return CUDA_ERROR_INVALID_VALUE;
+  if (d.resType != CU_RESOURCE_TYPE_ARRAY && d.resType != CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)
+    return CUDA_SUCCESS;  // memory has no views
+  if (number(v.format) >= CU_RES_VIEW_FORMAT_UNSIGNED_BC1 &&
+      number(v.format) <= CU_RES_VIEW_FORMAT_UNSIGNED_BC7)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (number(v.format) != CU_RES_VIEW_FORMAT_NONE && !set_view_format(t, number(v.format)))
+    return CUDA_ERROR_INVALID_VALUE;
   if (v.width != t.levels[0].width) return CUDA_ERROR_INVALID_VALUE;
-  if (v.firstMipmapLevel > v.lastMipmapLevel || v.lastMipmapLevel >= t.levels.size()) return CUDA_ERROR_INVALID_VALUE;
-  if (v.firstLayer > v.lastLayer || v.lastLayer >= std::max(t.layers, 1u)) return CUDA_ERROR_INVALID_VALUE;
+  if (v.firstMipmapLevel > v.lastMipmapLevel || v.lastMipmapLevel >= t.levels.size())
+    return CUDA_ERROR_INVALID_VALUE;
+  if (v.firstLayer > v.lastLayer || v.lastLayer >= std::max(t.layers, 1u))
+    return CUDA_ERROR_INVALID_VALUE;
   t.levels = {t.levels.begin() + v.firstMipmapLevel, t.levels.begin() + v.lastMipmapLevel + 1};
   for (ptx::TextureLevel& level : t.levels) level.address += v.firstLayer * level.slice_bytes;
   if (t.layers != 0) t.layers = v.lastLayer - v.firstLayer + 1;
@@ -178,9 +201,11 @@ CUresult set_view(const CUDA_RESOURCE_DESC& d, const CUDA_RESOURCE_VIEW_DESC& v,
 }
 
 CUresult set_sampling(const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) {
-  constexpr unsigned kKnown =
-      CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES | CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | CU_TRSF_SEAMLESS_CUBEMAP;
-  if ((d.flags & ~kKnown) != 0 || number(d.filterMode) > 1 || number(d.mipmapFilterMode) > 1) return CUDA_ERROR_INVALID_VALUE;
+  constexpr unsigned kKnown = CU_TRSF_READ_AS_INTEGER | CU_TRSF_NORMALIZED_COORDINATES |
+                              CU_TRSF_SRGB | CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION |
+                              CU_TRSF_SEAMLESS_CUBEMAP;
+  if ((d.flags & ~kKnown) != 0 || number(d.filterMode) > 1 || number(d.mipmapFilterMode) > 1)
+    return CUDA_ERROR_INVALID_VALUE;
   for (int i = 0; i < 3; ++i) {
     if (number(d.addressMode[i]) > CU_TR_ADDRESS_MODE_BORDER) return CUDA_ERROR_INVALID_VALUE;
     t.address[i] = static_cast<ptx::Texture::Address>(number(d.addressMode[i]));
@@ -188,8 +213,10 @@ CUresult set_sampling(const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) 
   t.normalized_coordinates = (d.flags & CU_TRSF_NORMALIZED_COORDINATES) != 0;
   if ((d.flags & CU_TRSF_SEAMLESS_CUBEMAP) != 0 && !t.cube) return CUDA_ERROR_INVALID_VALUE;
   const bool integer = t.component == Component::kUnsigned || t.component == Component::kSigned;
-  t.normalized_read = integer && (always || (t.component_bytes < 4 && (d.flags & CU_TRSF_READ_AS_INTEGER) == 0));
-  t.srgb = (d.flags & CU_TRSF_SRGB) != 0 && t.normalized_read && t.component == Component::kUnsigned && t.component_bytes == 1;
+  t.normalized_read =
+      integer && (always || (t.component_bytes < 4 && (d.flags & CU_TRSF_READ_AS_INTEGER) == 0));
+  t.srgb = (d.flags & CU_TRSF_SRGB) != 0 && t.normalized_read &&
+           t.component == Component::kUnsigned && t.component_bytes == 1;
   t.linear_filter = d.filterMode == CU_TR_FILTER_MODE_LINEAR && !t.buffer;
   t.linear_mipmap = d.mipmapFilterMode == CU_TR_FILTER_MODE_LINEAR && t.levels.size() > 1;
   // A cube is clamped at the edges of its faces and always addressed by direction.
@@ -207,11 +234,13 @@ CUresult set_sampling(const CUDA_TEXTURE_DESC& d, bool always, ptx::Texture& t) 
 CUresult check_reach(const Context& context, const CUDA_RESOURCE_DESC& d) {
   if (number(d.resType) != CU_RESOURCE_TYPE_ARRAY) return CUDA_SUCCESS;
   const auto* array = live<Array>(state(), d.res.array.hArray, Kind::kArray);
-  return array == nullptr || reaches(context, array->context) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  return array == nullptr || reaches(context, array->context) ? CUDA_SUCCESS
+                                                              : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 
-CUresult make_texture(const Context* context, const CUDA_RESOURCE_DESC* resource, const CUDA_TEXTURE_DESC* texture,
-                      const CUDA_RESOURCE_VIEW_DESC* view, Entry* entry) {
+CUresult make_texture(const Context* context, const CUDA_RESOURCE_DESC* resource,
+                      const CUDA_TEXTURE_DESC* texture, const CUDA_RESOURCE_VIEW_DESC* view,
+                      Entry* entry) {
   if (resource == nullptr || texture == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto meaning = std::make_shared<ptx::Texture>();
   bool always = false;
@@ -233,7 +262,8 @@ CUresult make_texture(const Context* context, const CUDA_RESOURCE_DESC* resource
 }
 
 CUresult make_surface(const Context* context, const CUDA_RESOURCE_DESC* resource, Entry* entry) {
-  if (resource == nullptr || number(resource->resType) != CU_RESOURCE_TYPE_ARRAY) return CUDA_ERROR_INVALID_VALUE;
+  if (resource == nullptr || number(resource->resType) != CU_RESOURCE_TYPE_ARRAY)
+    return CUDA_ERROR_INVALID_VALUE;
   auto meaning = std::make_shared<ptx::Texture>();
   bool always = false;
   Lock lock(state().mutex);
@@ -256,14 +286,16 @@ std::shared_ptr<const ptx::Texture> find_texture(uint64_t handle) {
 
 void forget_textures(const Context* context) {
   std::lock_guard guard(registry().mutex);
-  std::erase_if(registry().entries, [&](const auto& entry) { return entry.second.context == context; });
+  std::erase_if(registry().entries,
+                [&](const auto& entry) { return entry.second.context == context; });
 }
 
 }  // namespace tube::sim
 
 using namespace tube::sim;
 
-SIM_API CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc, const CUDA_TEXTURE_DESC* pTexDesc,
+SIM_API CUresult cuTexObjectCreate(CUtexObject* pTexObject, const CUDA_RESOURCE_DESC* pResDesc,
+                                   const CUDA_TEXTURE_DESC* pTexDesc,
                                    const CUDA_RESOURCE_VIEW_DESC* pResViewDesc) {
   SIM_ENTER_CONTEXT(context);
   if (pTexObject == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -295,7 +327,8 @@ SIM_API CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* pTexDesc, CUtexObj
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc, CUtexObject texObject) {
+SIM_API CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* pResViewDesc,
+                                                CUtexObject texObject) {
   SIM_ENTER(kContext);
   Entry entry;
   if (pResViewDesc == nullptr || !find(texObject, false, &entry)) return CUDA_ERROR_INVALID_VALUE;
@@ -317,7 +350,8 @@ SIM_API CUresult cuSurfObjectDestroy(CUsurfObject surfObject) {
   return destroy(surfObject, true);
 }
 
-SIM_API CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc, CUsurfObject surfObject) {
+SIM_API CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* pResDesc,
+                                             CUsurfObject surfObject) {
   SIM_ENTER(kContext);
   Entry entry;
   if (pResDesc == nullptr || !find(surfObject, true, &entry)) return CUDA_ERROR_INVALID_VALUE;

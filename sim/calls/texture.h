@@ -1,12 +1,12 @@
-// Texture and surface objects: handles that kernels hold. The registry has a lock of its own (a leaf), because kernels look
-// handles up while they run.
+// Texture and surface objects: handles that kernels hold. The registry has a lock of its own (a
+// leaf), because kernels look handles up while they run.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
-#include "sim/ptx/texture.h"
 #include "sim/machine/state.h"
+#include "sim/ptx/texture.h"
 
 namespace tube::sim {
 

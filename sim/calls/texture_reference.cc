@@ -1,4 +1,5 @@
-// Texture and surface references. No module here has one; those of cuTexRefCreate are records (protocol/texture_reference.h).
+// Texture and surface references. No module here has one; those of cuTexRefCreate are records
+// (protocol/texture_reference.h).
 #include "protocol/texture_reference.h"
 
 #include <new>
@@ -24,7 +25,9 @@ CUresult with(CUtexref handle, F f) {
 }
 
 // An address or none.
-bool device_address(CUdeviceptr address) { return address == 0 || state().map.find(address).has_value(); }
+bool device_address(CUdeviceptr address) {
+  return address == 0 || state().map.find(address).has_value();
+}
 
 }  // namespace
 }  // namespace tube::sim
@@ -36,13 +39,15 @@ SIM_API CUresult cuModuleGetTexRef(CUtexref* pTexRef, CUmodule hmod, const char*
   SIM_ENTER(kHandle);
   if (pTexRef == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
-  return live<Module>(state(), hmod, Kind::kModule) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
+  return live<Module>(state(), hmod, Kind::kModule) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                                                               : CUDA_ERROR_NOT_FOUND;
 }
 SIM_API CUresult cuModuleGetSurfRef(CUsurfref* pSurfRef, CUmodule hmod, const char* name) {
   SIM_ENTER(kHandle);
   if (pSurfRef == nullptr || name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
-  return live<Module>(state(), hmod, Kind::kModule) == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND;
+  return live<Module>(state(), hmod, Kind::kModule) == nullptr ? CUDA_ERROR_INVALID_HANDLE
+                                                               : CUDA_ERROR_NOT_FOUND;
 }
 // No call makes a surface reference.
 SIM_API CUresult cuSurfRefSetArray(CUsurfref, CUarray, unsigned int) {
@@ -75,27 +80,33 @@ SIM_API CUresult cuTexRefSetArray(CUtexref hTexRef, CUarray hArray, unsigned int
   SIM_ENTER(kHandle);
   return with(hTexRef, [&](TextureReference& t) {
     const auto* array = live<Array>(state(), hArray, Kind::kArray);
-    return array == nullptr ? CUDA_ERROR_INVALID_HANDLE : t.bind_array(hArray, Flags, array->desc.Format, array->desc.NumChannels);
+    return array == nullptr
+               ? CUDA_ERROR_INVALID_HANDLE
+               : t.bind_array(hArray, Flags, array->desc.Format, array->desc.NumChannels);
   });
 }
-SIM_API CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray, unsigned int) {
+SIM_API CUresult cuTexRefSetMipmappedArray(CUtexref hTexRef, CUmipmappedArray hMipmappedArray,
+                                           unsigned int) {
   SIM_ENTER(kHandle);
   return with(hTexRef, [&](TextureReference& t) {
     const bool known = live<Mipmap>(state(), hMipmappedArray, Kind::kMipmap) != nullptr;
     return known ? t.bind_mipmapped(hMipmappedArray) : CUDA_ERROR_INVALID_HANDLE;
   });
 }
-SIM_API CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr, size_t) {
+SIM_API CUresult cuTexRefSetAddress_v2(size_t* ByteOffset, CUtexref hTexRef, CUdeviceptr dptr,
+                                       size_t) {
   SIM_ENTER(kHandle);
   if (!device_address(dptr)) return CUDA_ERROR_INVALID_VALUE;
   return with(hTexRef, [&](TextureReference& t) { return t.bind_address(ByteOffset, dptr); });
 }
-SIM_API CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr, size_t Pitch) {
+SIM_API CUresult cuTexRefSetAddress2D_v3(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc,
+                                         CUdeviceptr dptr, size_t Pitch) {
   SIM_ENTER(kHandle);
   if (!device_address(dptr)) return CUDA_ERROR_INVALID_VALUE;
   return with(hTexRef, [&](TextureReference& t) { return t.bind_address_2d(desc, dptr, Pitch); });
 }
-SIM_API CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc, CUdeviceptr dptr, size_t Pitch) {
+SIM_API CUresult cuTexRefSetAddress2D_v2(CUtexref hTexRef, const CUDA_ARRAY_DESCRIPTOR* desc,
+                                         CUdeviceptr dptr, size_t Pitch) {
   SIM_ENTER(kHandle);
   return ::cuTexRefSetAddress2D_v3(hTexRef, desc, dptr, Pitch);
 }
@@ -119,9 +130,12 @@ SIM_API CUresult cuTexRefSetMipmapLevelBias(CUtexref hTexRef, float bias) {
   SIM_ENTER(kHandle);
   return with(hTexRef, [&](TextureReference& t) { return t.set_bias(bias); });
 }
-SIM_API CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp, float maxMipmapLevelClamp) {
+SIM_API CUresult cuTexRefSetMipmapLevelClamp(CUtexref hTexRef, float minMipmapLevelClamp,
+                                             float maxMipmapLevelClamp) {
   SIM_ENTER(kHandle);
-  return with(hTexRef, [&](TextureReference& t) { return t.set_clamp(minMipmapLevelClamp, maxMipmapLevelClamp); });
+  return with(hTexRef, [&](TextureReference& t) {
+    return t.set_clamp(minMipmapLevelClamp, maxMipmapLevelClamp);
+  });
 }
 SIM_API CUresult cuTexRefSetMaxAnisotropy(CUtexref hTexRef, unsigned int maxAniso) {
   SIM_ENTER(kHandle);
@@ -168,9 +182,12 @@ SIM_API CUresult cuTexRefGetMipmapLevelBias(float* pbias, CUtexref hTexRef) {
   SIM_ENTER(kHandle);
   return with(hTexRef, [&](TextureReference& t) { return t.bias(pbias); });
 }
-SIM_API CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp, float* pmaxMipmapLevelClamp, CUtexref hTexRef) {
+SIM_API CUresult cuTexRefGetMipmapLevelClamp(float* pminMipmapLevelClamp,
+                                             float* pmaxMipmapLevelClamp, CUtexref hTexRef) {
   SIM_ENTER(kHandle);
-  return with(hTexRef, [&](TextureReference& t) { return t.clamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp); });
+  return with(hTexRef, [&](TextureReference& t) {
+    return t.clamp(pminMipmapLevelClamp, pmaxMipmapLevelClamp);
+  });
 }
 SIM_API CUresult cuTexRefGetMaxAnisotropy(int* pmaxAniso, CUtexref hTexRef) {
   SIM_ENTER(kHandle);

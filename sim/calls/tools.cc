@@ -1,6 +1,8 @@
-// Calls of debuggers and monitors: core dump settings, the error log, budget notifications, checkpoints.
+// Calls of debuggers and monitors: core dump settings, the error log, budget notifications,
+// checkpoints.
 //
-// The error log is the place for the driver's remarks about a call that failed; the simulator makes none, so it stays empty.
+// The error log is the place for the driver's remarks about a call that failed; the simulator makes
+// none, so it stays empty.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -36,21 +38,26 @@ SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void* value, 
   auto it = tools().local.find(context);
   return (it == tools().local.end() ? tools().global : it->second).get(attrib, value, size, true);
 }
-SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
+SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void* value,
+                                              size_t* size) {
   std::lock_guard guard(tools().mutex);
   return tools().global.get(attrib, value, size, false);
 }
 SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void* value, size_t* size) {
   SIM_ENTER_CONTEXT(context);
   std::lock_guard guard(tools().mutex);
-  return tools().local.try_emplace(context, tools().global).first->second.set(attrib, value, size, true);
+  return tools()
+      .local.try_emplace(context, tools().global)
+      .first->second.set(attrib, value, size, true);
 }
-SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, size_t* size) {
+SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value,
+                                              size_t* size) {
   std::lock_guard guard(tools().mutex);
   return tools().global.set(attrib, value, size, false);
 }
 
-SIM_API CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void*, CUlogsCallbackHandle* callback_out) {
+SIM_API CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void*,
+                                        CUlogsCallbackHandle* callback_out) {
   if (callbackFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::lock_guard guard(tools().mutex);
   void* handle = new char;
@@ -60,15 +67,19 @@ SIM_API CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void*, CUlo
 }
 SIM_API CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
   std::lock_guard guard(tools().mutex);
-  return std::erase(tools().log_callbacks, static_cast<void*>(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return std::erase(tools().log_callbacks, static_cast<void*>(callback)) != 0
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int) {
   if (iterator_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *iterator_out = 0;
   return CUDA_SUCCESS;
 }
-SIM_API CUresult cuLogsDumpToMemory(CUlogIterator*, char* buffer, size_t* size, unsigned int flags) {
-  if (buffer == nullptr || size == nullptr || flags != 0 || *size == 0) return CUDA_ERROR_INVALID_VALUE;
+SIM_API CUresult cuLogsDumpToMemory(CUlogIterator*, char* buffer, size_t* size,
+                                    unsigned int flags) {
+  if (buffer == nullptr || size == nullptr || flags != 0 || *size == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   *size = 0;  // and nothing written, not even an end
   return CUDA_SUCCESS;
 }
@@ -85,7 +96,8 @@ SIM_API CUresult cuDeviceGetNvSciSyncAttributes(void* nvSciSyncAttrList, CUdevic
   return nvSciSyncAttrList == nullptr ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-SIM_API CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc, void*, CUasyncCallbackHandle* callback) {
+SIM_API CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback callbackFunc,
+                                                   void*, CUasyncCallbackHandle* callback) {
   SIM_ENTER(kInit);
   if (callbackFunc == nullptr || callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
@@ -95,16 +107,20 @@ SIM_API CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallb
   *callback = static_cast<CUasyncCallbackHandle>(handle);
   return CUDA_SUCCESS;
 }
-SIM_API CUresult cuDeviceUnregisterAsyncNotification(CUdevice device, CUasyncCallbackHandle callback) {
+SIM_API CUresult cuDeviceUnregisterAsyncNotification(CUdevice device,
+                                                     CUasyncCallbackHandle callback) {
   SIM_ENTER(kInit);
   if (callback == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (device_at(device) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   std::lock_guard guard(tools().mutex);
-  return std::erase(tools().notified, static_cast<void*>(callback)) != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return std::erase(tools().notified, static_cast<void*>(callback)) != 0 ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Answers of a driver whose process is running and was never locked.
-static CUresult checkpoint(int pid, CUresult own) { return pid == static_cast<int>(getpid()) ? own : CUDA_ERROR_OPERATING_SYSTEM; }
+static CUresult checkpoint(int pid, CUresult own) {
+  return pid == static_cast<int>(getpid()) ? own : CUDA_ERROR_OPERATING_SYSTEM;
+}
 SIM_API CUresult cuCheckpointProcessGetState(int pid, CUprocessState* state) {
   SIM_ENTER(kInit);
   if (state == nullptr) return CUDA_ERROR_INVALID_VALUE;

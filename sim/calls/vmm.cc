@@ -1,9 +1,10 @@
 // Virtual memory management: reservations, physical handles, mappings, access.
 //
-// A reservation is a PROT_NONE mapping of the host; a handle is a memfd (so it can be exported as a POSIX fd and mapped
-// at two addresses); mapping is mmap of one over the other. Access rights are kept in the address map and checked there:
-// the host mapping itself is always writable, so that a refused access is an error and never a crash. What is unmapped
-// while kernels run becomes anonymous memory instead of PROT_NONE, for the same reason.
+// A reservation is a PROT_NONE mapping of the host; a handle is a memfd (so it can be exported as a
+// POSIX fd and mapped at two addresses); mapping is mmap of one over the other. Access rights are
+// kept in the address map and checked there: the host mapping itself is always writable, so that a
+// refused access is an error and never a crash. What is unmapped while kernels run becomes
+// anonymous memory instead of PROT_NONE, for the same reason.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -53,14 +54,18 @@ Vmm& vmm() {
 }
 
 CUresult check_prop(const CUmemAllocationProp* prop, Device** device) {
-  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  if (prop == nullptr || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
   const auto types = static_cast<unsigned>(prop->requestedHandleTypes);
-  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((types & ~unsigned{CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR | CU_MEM_HANDLE_TYPE_FABRIC}) !=
+      0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type == CU_MEM_LOCATION_TYPE_INVALID) return CUDA_ERROR_INVALID_VALUE;
   if (prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   *device = device_at(prop->location.id);
   if (*device == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  return (types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;  // this user has no IMEX channel
+  return (types & CU_MEM_HANDLE_TYPE_FABRIC) != 0 ? CUDA_ERROR_NOT_PERMITTED
+                                                  : CUDA_SUCCESS;  // this user has no IMEX channel
 }
 
 int create_file(int device, uint64_t size) {
@@ -135,15 +140,19 @@ bool reservation_of(uint64_t address, uint64_t* base, uint64_t* size) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option) {
+SIM_API CUresult cuMemGetAllocationGranularity(size_t* granularity, const CUmemAllocationProp* prop,
+                                               CUmemAllocationGranularity_flags option) {
   SIM_ENTER(kInit);
   // Any location will do, even one that cuMemCreate then refuses.
-  if (granularity == nullptr || prop == nullptr || option < 0 || option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED) return CUDA_ERROR_INVALID_VALUE;
+  if (granularity == nullptr || prop == nullptr || option < 0 ||
+      option > CU_MEM_ALLOC_GRANULARITY_RECOMMENDED)
+    return CUDA_ERROR_INVALID_VALUE;
   *granularity = kGranularity;
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags) {
+SIM_API CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t alignment,
+                                     CUdeviceptr addr, unsigned long long flags) {
   SIM_ENTER(kInit);
   if (ptr == nullptr || size == 0 || !aligned(size) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((alignment & (alignment - 1)) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -151,7 +160,8 @@ SIM_API CUresult cuMemAddressReserve(CUdeviceptr* ptr, size_t size, size_t align
   int map_flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   uint64_t base = 0;
   if (addr != 0 && addr % align == 0) {
-    void* p = mmap(reinterpret_cast<void*>(addr), size, PROT_NONE, map_flags | MAP_FIXED_NOREPLACE, -1, 0);
+    void* p = mmap(reinterpret_cast<void*>(addr), size, PROT_NONE, map_flags | MAP_FIXED_NOREPLACE,
+                   -1, 0);
     if (p == reinterpret_cast<void*>(addr)) base = addr;
     else if (p != MAP_FAILED) munmap(p, size);
   }
@@ -176,17 +186,20 @@ SIM_API CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size) {
   Lock lock(s.mutex);
   auto it = vmm().reservations.find(ptr);
   if (it == vmm().reservations.end() || it->second != size) return CUDA_ERROR_INVALID_VALUE;
-  if (!s.map.intersecting(ptr, size).empty()) return CUDA_ERROR_INVALID_VALUE;  // something is still mapped
+  if (!s.map.intersecting(ptr, size).empty())
+    return CUDA_ERROR_INVALID_VALUE;  // something is still mapped
   vmm().reservations.erase(it);
   // Kernels that run now may hold stale pointers; then the pages stay until the process ends.
   if (!memory_in_use(lock)) munmap(reinterpret_cast<void*>(ptr), size);
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size, const CUmemAllocationProp* prop, unsigned long long flags) {
+SIM_API CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
+                             const CUmemAllocationProp* prop, unsigned long long flags) {
   SIM_ENTER(kInit);
   Device* device = nullptr;
-  if (handle == nullptr || size == 0 || !aligned(size) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || size == 0 || !aligned(size) || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_prop(prop, &device)) return r;
   Lock lock(state().mutex);
   if (!account(*device, size)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -209,17 +222,20 @@ SIM_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
+SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags) {
   SIM_ENTER(kInit);
   if (size == 0 || !aligned(ptr) || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   auto it = vmm().handles.find(handle);
   if (it == vmm().handles.end() || !inside_reservation(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
-  if (offset != 0 || size != it->second.physical->size) return CUDA_ERROR_NOT_SUPPORTED;  // the whole of it, or nothing
+  if (offset != 0 || size != it->second.physical->size)
+    return CUDA_ERROR_NOT_SUPPORTED;  // the whole of it, or nothing
   if (!s.map.intersecting(ptr, size).empty()) return CUDA_ERROR_INVALID_VALUE;
   auto& physical = it->second.physical;
-  void* p = mmap(reinterpret_cast<void*>(ptr), size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->fd, 0);
+  void* p = mmap(reinterpret_cast<void*>(ptr), size, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED | MAP_NORESERVE, physical->fd, 0);
   if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.base = ptr;
@@ -244,15 +260,18 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     if (r.base < ptr || r.end() > ptr + size) return CUDA_ERROR_INVALID_VALUE;
   for (const Range& r : ranges) s.map.remove(r.base);
   int protection = memory_in_use(lock) ? PROT_READ | PROT_WRITE : PROT_NONE;
-  mmap(reinterpret_cast<void*>(ptr), size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  mmap(reinterpret_cast<void*>(ptr), size, protection,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count) {
+SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,
+                                size_t count) {
   SIM_ENTER(kInit);
   if (desc == nullptr || count == 0 || size == 0) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
+    if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE &&
+        desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READ &&
         desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
       return CUDA_ERROR_INVALID_VALUE;
     if (desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST) continue;
@@ -266,7 +285,8 @@ SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
   for (const Range& range : ranges) {
     s.map.update(range.base, [desc, count](Range& r) {
       for (size_t i = 0; i < count; ++i) {
-        bool read = desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE, write = desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        bool read = desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE,
+             write = desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         if (desc[i].location.type == CU_MEM_LOCATION_TYPE_HOST) {
           r.host_access = read;
           continue;
@@ -280,11 +300,13 @@ SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessD
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr ptr) {
+SIM_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location,
+                                CUdeviceptr ptr) {
   SIM_ENTER(kInit);
   if (flags == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto range = state().map.find(ptr);
-  if (!range || range->kind != RangeKind::kMapped || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+  if (!range || range->kind != RangeKind::kMapped || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+    return CUDA_ERROR_INVALID_VALUE;
   if (device_at(location->id) == nullptr) return CUDA_ERROR_INVALID_DEVICE;
   uint64_t bit = 1ull << location->id;
   *flags = (range->writable & bit) != 0   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -293,7 +315,9 @@ SIM_API CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* 
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle,
+                                              CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType,
                                               unsigned long long flags) {
   SIM_ENTER(kInit);
   if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -301,18 +325,23 @@ SIM_API CUresult cuMemExportToShareableHandle(void* shareableHandle, CUmemGeneri
   Lock lock(state().mutex);
   auto it = vmm().handles.find(handle);
   if (it == vmm().handles.end()) return CUDA_ERROR_INVALID_VALUE;
-  if (it->second.physical->prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  if (it->second.physical->prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
   int fd = fcntl(it->second.physical->fd, F_DUPFD_CLOEXEC, 0);
-  if (fd < 0 && errno == EMFILE && raise_fd_limit()) fd = fcntl(it->second.physical->fd, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0 && errno == EMFILE && raise_fd_limit())
+    fd = fcntl(it->second.physical->fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   *static_cast<int*>(shareableHandle) = fd;
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* osHandle, CUmemAllocationHandleType shHandleType) {
+SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle,
+                                                void* osHandle,
+                                                CUmemAllocationHandleType shHandleType) {
   SIM_ENTER(kInit);
   if (handle == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC) return CUDA_ERROR_NOT_SUPPORTED;  // this user has no IMEX channel
+  if (shHandleType == CU_MEM_HANDLE_TYPE_FABRIC)
+    return CUDA_ERROR_NOT_SUPPORTED;  // this user has no IMEX channel
   if (shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   int fd = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
   Device* device = device_at(device_of_file(fd));
@@ -332,7 +361,8 @@ SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* ha
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop, CUmemGenericAllocationHandle handle) {
+SIM_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* prop,
+                                                        CUmemGenericAllocationHandle handle) {
   SIM_ENTER(kInit);
   if (prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);
@@ -359,8 +389,10 @@ SIM_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handl
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType type, unsigned long long) {
+SIM_API CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr dptr, size_t size,
+                                               CUmemRangeHandleType type, unsigned long long) {
   SIM_ENTER(kContext);
-  if (handle == nullptr || dptr == 0 || size == 0 || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || dptr == 0 || size == 0 || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_NOT_SUPPORTED;  // dma-buf
 }

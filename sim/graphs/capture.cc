@@ -1,5 +1,6 @@
-// Stream capture. Every stream of a capture carries its own tail (the nodes its next node depends on); events carry tails
-// from one stream to another. Errors invalidate the capture; the stream stays capturing until cuStreamEndCapture.
+// Stream capture. Every stream of a capture carries its own tail (the nodes its next node depends
+// on); events carry tails from one stream to another. Errors invalidate the capture; the stream
+// stays capturing until cuStreamEndCapture.
 #include "sim/graphs/capture.h"
 
 #include <algorithm>
@@ -42,7 +43,8 @@ void finish(State& s, const CapturePtr& capture) {
   std::erase(s.captures, capture);
 }
 
-// Whether the origin's tail depends on everything that streams captured. Nodes that the program added itself do not count.
+// Whether the origin's tail depends on everything that streams captured. Nodes that the program
+// added itself do not count.
 bool all_joined(const State& s, const Capture& capture) {
   if (s.live.count(capture.graph) == 0) return true;
   std::vector<const Node*> stack;
@@ -60,11 +62,13 @@ bool all_joined(const State& s, const Capture& capture) {
   return true;
 }
 
-CUresult begin(Context* context, CUstream handle, CUstreamCaptureMode mode, Graph* graph, std::vector<Edge> tail) {
+CUresult begin(Context* context, CUstream handle, CUstreamCaptureMode mode, Graph* graph,
+               std::vector<Edge> tail) {
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
-  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   if (stream == stream->context->legacy_stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
@@ -82,15 +86,18 @@ CUresult begin(Context* context, CUstream handle, CUstreamCaptureMode mode, Grap
   return CUDA_SUCCESS;
 }
 
-CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* graph, const CUgraphNode** dependencies,
-              const CUgraphEdgeData** edges, size_t* count) {
+CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, cuuint64_t* id,
+              CUgraph* graph, const CUgraphNode** dependencies, const CUgraphEdgeData** edges,
+              size_t* count) {
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
-  // A query about the legacy stream is refused but does not invalidate the captures it would depend on.
-  if (stream == stream->context->legacy_stream && legacy_would_depend(s, stream->context)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  // A query about the legacy stream is refused but does not invalidate the captures it would depend
+  // on.
+  if (stream == stream->context->legacy_stream && legacy_would_depend(s, stream->context))
+    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   Capture* capture = stream->capture.get();
   *status = capture == nullptr                 ? CU_STREAM_CAPTURE_STATUS_NONE
             : capture->invalid == CUDA_SUCCESS ? CU_STREAM_CAPTURE_STATUS_ACTIVE
@@ -104,7 +111,8 @@ CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, 
   for (const Edge& e : stream->capture_tail) {
     stream->capture_nodes.push_back(reinterpret_cast<CUgraphNode>(e.node));
     stream->capture_edges.push_back(e.data);
-    if (dependencies != nullptr && edges == nullptr && !is_plain(e.data)) return CUDA_ERROR_LOSSY_QUERY;
+    if (dependencies != nullptr && edges == nullptr && !is_plain(e.data))
+      return CUDA_ERROR_LOSSY_QUERY;
   }
   if (dependencies != nullptr) *dependencies = stream->capture_nodes.data();
   if (edges != nullptr) *edges = stream->capture_edges.data();
@@ -112,8 +120,10 @@ CUresult info(Context* context, CUstream handle, CUstreamCaptureStatus* status, 
   return CUDA_SUCCESS;
 }
 
-CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies, const CUgraphEdgeData* edges, size_t count, unsigned flags) {
-  if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count > 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies,
+                const CUgraphEdgeData* edges, size_t count, unsigned flags) {
+  if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count > 0 && dependencies == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
@@ -128,8 +138,10 @@ CUresult update(Context* context, CUstream handle, CUgraphNode* dependencies, co
     add_to(tail, {node, edges == nullptr ? CUgraphEdgeData{} : edges[i]});
   }
   for (const Edge& e : stream->capture_tail) {
-    const bool kept = std::any_of(tail.begin(), tail.end(), [&e](const Edge& other) { return other.node == e.node; });
-    // What the program takes out need not be joined, as documented; it may have destroyed the node, too.
+    const bool kept = std::any_of(tail.begin(), tail.end(),
+                                  [&e](const Edge& other) { return other.node == e.node; });
+    // What the program takes out need not be joined, as documented; it may have destroyed the node,
+    // too.
     if (!kept && s.live.count(e.node) != 0) e.node->to_be_joined = false;
   }
   stream->capture_tail = std::move(tail);
@@ -146,8 +158,10 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   // The wrong thread's call ends the capture all the same.
-  if (capture->origin != stream && capture->invalid == CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id) result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (capture->origin != stream && capture->invalid == CUDA_SUCCESS)
+    result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != thread().id)
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   else if (capture->invalid != CUDA_SUCCESS) result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (!all_joined(s, *capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED) return invalidate(*capture, result);
@@ -163,8 +177,11 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
 CUresult capture_work(Lock&, Stream* stream, Work work) {
   Capture& capture = *stream->capture;
   if (capture.invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  std::erase_if(stream->capture_tail, [](const Edge& e) { return !state().live.contains(e.node); });  // the program destroyed it
-  Node* node = append_node(state(), capture.graph, stream->context, std::move(work), stream->capture_tail);
+  std::erase_if(stream->capture_tail, [](const Edge& e) {
+    return !state().live.contains(e.node);
+  });  // the program destroyed it
+  Node* node =
+      append_node(state(), capture.graph, stream->context, std::move(work), stream->capture_tail);
   // Who joins the node joins what is before it.
   for (const Edge& e : stream->capture_tail) e.node->to_be_joined = false;
   node->to_be_joined = true;
@@ -187,7 +204,8 @@ CUresult capture_wait(State& s, Stream* stream, Event* event) {
   bool active = std::find(s.captures.begin(), s.captures.end(), capture) != s.captures.end();
   if (!active) return CUDA_ERROR_INVALID_VALUE;  // that capture has ended
   if (capture->invalid != CUDA_SUCCESS) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  if (stream == stream->context->legacy_stream) return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  if (stream == stream->context->legacy_stream)
+    return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   if (stream->capture && stream->capture != capture) {
     invalidate(*stream->capture, CUDA_SUCCESS);
     return invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
@@ -212,19 +230,25 @@ CUresult check_legacy_capture(State& s, Context* context) {
   CUresult result = CUDA_SUCCESS;
   for (auto& capture : s.captures)
     for (Stream* stream : capture->streams)
-      if (stream->context == context && stream->blocking()) result = invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+      if (stream->context == context && stream->blocking())
+        result = invalidate(*capture, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   return result;
 }
 
 CUresult check_capture_valid(const Stream* stream) {
-  return stream->capture && stream->capture->invalid != CUDA_SUCCESS ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
+  return stream->capture && stream->capture->invalid != CUDA_SUCCESS
+             ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+             : CUDA_SUCCESS;
 }
 
-CUresult refuse_in_capture(Stream* stream, CUresult error) { return stream->capture ? invalidate(*stream->capture, error) : error; }
+CUresult refuse_in_capture(Stream* stream, CUresult error) {
+  return stream->capture ? invalidate(*stream->capture, error) : error;
+}
 
 CUresult check_not_capturing(Stream* stream) {
   if (stream->capture) return invalidate(*stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-  if (stream == stream->context->legacy_stream) return check_legacy_capture(state(), stream->context);
+  if (stream == stream->context->legacy_stream)
+    return check_legacy_capture(state(), stream->context);
   return CUDA_SUCCESS;
 }
 
@@ -241,8 +265,10 @@ SIM_API CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode m
   return begin(context, hStream, mode, nullptr, {});
 }
 
-SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData*,
-                                             size_t numDependencies, CUstreamCaptureMode mode) {
+SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                             const CUgraphNode* dependencies,
+                                             const CUgraphEdgeData*, size_t numDependencies,
+                                             CUstreamCaptureMode mode) {
   SIM_ENTER_STREAM(context, hStream);
   Graph* graph = nullptr;
   std::vector<Edge> tail;
@@ -250,7 +276,8 @@ SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
     State& s = state();
     Lock lock(s.mutex);
     graph = live_graph(s, hGraph);
-    if (graph == nullptr || (numDependencies > 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+    if (graph == nullptr || (numDependencies > 0 && dependencies == nullptr))
+      return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < numDependencies; ++i) {
       Node* node = live_node(s, dependencies[i]);
       if (node == nullptr || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
@@ -276,25 +303,37 @@ SIM_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus* ca
   SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus, nullptr, nullptr, nullptr, nullptr, nullptr);
 }
-SIM_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out) {
+SIM_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                        cuuint64_t* id_out) {
   SIM_ENTER_STREAM(context, hStream);
   return info(context, hStream, captureStatus_out, id_out, nullptr, nullptr, nullptr, nullptr);
 }
-SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                                           const CUgraphNode** dependencies_out, size_t* numDependencies_out) {
+SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream hStream,
+                                           CUstreamCaptureStatus* captureStatus_out,
+                                           cuuint64_t* id_out, CUgraph* graph_out,
+                                           const CUgraphNode** dependencies_out,
+                                           size_t* numDependencies_out) {
   SIM_ENTER_STREAM(context, hStream);
-  return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr, numDependencies_out);
+  return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr,
+              numDependencies_out);
 }
-SIM_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                                           const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out) {
+SIM_API CUresult cuStreamGetCaptureInfo_v3(CUstream hStream,
+                                           CUstreamCaptureStatus* captureStatus_out,
+                                           cuuint64_t* id_out, CUgraph* graph_out,
+                                           const CUgraphNode** dependencies_out,
+                                           const CUgraphEdgeData** edgeData_out,
+                                           size_t* numDependencies_out) {
   SIM_ENTER_STREAM(context, hStream);
-  return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
+  return info(context, hStream, captureStatus_out, id_out, graph_out, dependencies_out,
+              edgeData_out, numDependencies_out);
 }
-SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies, size_t numDependencies, unsigned int flags) {
+SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode* dependencies,
+                                                   size_t numDependencies, unsigned int flags) {
   SIM_ENTER_STREAM(context, hStream);
   return update(context, hStream, dependencies, nullptr, numDependencies, flags);
 }
-SIM_API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+SIM_API CUresult cuStreamUpdateCaptureDependencies_v2(CUstream hStream, CUgraphNode* dependencies,
+                                                      const CUgraphEdgeData* dependencyData,
                                                       size_t numDependencies, unsigned int flags) {
   SIM_ENTER_STREAM(context, hStream);
   return update(context, hStream, dependencies, dependencyData, numDependencies, flags);

@@ -24,8 +24,9 @@ Handles& handles() {
 }
 
 bool allowed_in_body(CUgraphNodeType type) {
-  return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY || type == CU_GRAPH_NODE_TYPE_GRAPH ||
-         type == CU_GRAPH_NODE_TYPE_MEMSET || type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
+  return type == CU_GRAPH_NODE_TYPE_KERNEL || type == CU_GRAPH_NODE_TYPE_EMPTY ||
+         type == CU_GRAPH_NODE_TYPE_GRAPH || type == CU_GRAPH_NODE_TYPE_MEMSET ||
+         type == CU_GRAPH_NODE_TYPE_MEMCPY || type == CU_GRAPH_NODE_TYPE_CONDITIONAL;
 }
 
 CUresult check_body(const Graph& graph) {
@@ -60,7 +61,8 @@ void collect(const Graph& graph, std::vector<uint64_t>* out) {
 
 void set_conditional(uint64_t handle, uint32_t value) {
   std::lock_guard locked(handles().mutex);
-  if (auto found = handles().by_number.find(handle); found != handles().by_number.end()) found->second.value = value;
+  if (auto found = handles().by_number.find(handle); found != handles().by_number.end())
+    found->second.value = value;
 }
 
 CUresult conditional_work(CUDA_CONDITIONAL_NODE_PARAMS* p, Work* work) {
@@ -89,7 +91,8 @@ CUresult conditional_work(CUDA_CONDITIONAL_NODE_PARAMS* p, Work* work) {
 const Graph* chosen_body(const ConditionalWork& work) {
   std::lock_guard locked(handles().mutex);
   const uint32_t value = handles().by_number[work.handle].value;
-  if (work.type == CU_GRAPH_COND_TYPE_SWITCH) return value < work.bodies.size() ? work.bodies[value] : nullptr;
+  if (work.type == CU_GRAPH_COND_TYPE_SWITCH)
+    return value < work.bodies.size() ? work.bodies[value] : nullptr;
   if (value != 0) return work.bodies[0];
   return work.type == CU_GRAPH_COND_TYPE_IF && work.bodies.size() == 2 ? work.bodies[1] : nullptr;
 }
@@ -129,10 +132,13 @@ CUresult check_bodies(const Graph& graph) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph, CUcontext ctx, unsigned int defaultLaunchValue,
+SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out,
+                                                CUgraph hGraph, CUcontext ctx,
+                                                unsigned int defaultLaunchValue,
                                                 unsigned int flags) {
   SIM_ENTER(kInit);
-  if (pHandle_out == nullptr || flags > CU_GRAPH_COND_ASSIGN_DEFAULT) return CUDA_ERROR_INVALID_VALUE;
+  if (pHandle_out == nullptr || flags > CU_GRAPH_COND_ASSIGN_DEFAULT)
+    return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
   const Graph* graph = live_graph(s, hGraph);
@@ -140,6 +146,7 @@ SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandl
   if (live<Context>(s, ctx, Kind::kContext) == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   std::lock_guard locked(handles().mutex);
   *pHandle_out = handles().next++;
-  handles().by_number[*pHandle_out] = {defaultLaunchValue, defaultLaunchValue, flags == CU_GRAPH_COND_ASSIGN_DEFAULT, false, graph->id};
+  handles().by_number[*pHandle_out] = {defaultLaunchValue, defaultLaunchValue,
+                                       flags == CU_GRAPH_COND_ASSIGN_DEFAULT, false, graph->id};
   return CUDA_SUCCESS;
 }

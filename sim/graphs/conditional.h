@@ -1,6 +1,8 @@
-// Conditional graph nodes: a handle's value, set by kernels, decides which body graph a node runs, and how often.
+// Conditional graph nodes: a handle's value, set by kernels, decides which body graph a node runs,
+// and how often.
 //
-// Values belong to handles, not to instances: launches of one graph follow each other anyway. Any thread.
+// Values belong to handles, not to instances: launches of one graph follow each other anyway. Any
+// thread.
 #pragma once
 
 #include <cstdint>

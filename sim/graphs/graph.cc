@@ -1,4 +1,5 @@
-// The graph itself: nodes, edges, copies, order. And the calls that look at or change the structure.
+// The graph itself: nodes, edges, copies, order. And the calls that look at or change the
+// structure.
 #include "sim/graphs/graph.h"
 
 #include <algorithm>
@@ -69,7 +70,9 @@ template <typename Wanted>
 static bool any_node(const Graph& graph, Wanted wanted) {
   for (auto& node : graph.nodes) {
     if (wanted(node->type())) return true;
-    if (auto* child = std::get_if<ChildWork>(&node->work); child != nullptr && any_node(*child->graph, wanted)) return true;
+    if (auto* child = std::get_if<ChildWork>(&node->work);
+        child != nullptr && any_node(*child->graph, wanted))
+      return true;
     if (auto* conditional = std::get_if<ConditionalWork>(&node->work))
       for (const Graph* body : conditional->bodies)
         if (any_node(*body, wanted)) return true;
@@ -78,7 +81,9 @@ static bool any_node(const Graph& graph, Wanted wanted) {
 }
 
 bool has_memory_nodes(const Graph& graph) {
-  return any_node(graph, [](CUgraphNodeType t) { return t == CU_GRAPH_NODE_TYPE_MEM_ALLOC || t == CU_GRAPH_NODE_TYPE_MEM_FREE; });
+  return any_node(graph, [](CUgraphNodeType t) {
+    return t == CU_GRAPH_NODE_TYPE_MEM_ALLOC || t == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  });
 }
 bool has_conditional_nodes(const Graph& graph) {
   return any_node(graph, [](CUgraphNodeType t) { return t == CU_GRAPH_NODE_TYPE_CONDITIONAL; });
@@ -94,7 +99,8 @@ static void destroy_node(State& s, Node* node) {
 void destroy_graph(State& s, Graph* graph) {
   for (auto& node : graph->nodes) destroy_node(s, node.get());
   for (auto& [object, count] : graph->objects) {
-    // Destructors run on the calling thread, as with CU_USER_OBJECT_NO_DESTRUCTOR_SYNC; they may not call CUDA.
+    // Destructors run on the calling thread, as with CU_USER_OBJECT_NO_DESTRUCTOR_SYNC; they may
+    // not call CUDA.
     release_user_object(object, count);
   }
   s.live.erase(graph);
@@ -115,7 +121,8 @@ bool disconnect(Node* from, Node* to) {
   return gone != 0;
 }
 
-Node* append_node(State& s, Graph* graph, Context* context, Work work, const std::vector<Edge>& dependencies) {
+Node* append_node(State& s, Graph* graph, Context* context, Work work,
+                  const std::vector<Edge>& dependencies) {
   auto node = std::make_unique<Node>();
   node->id = s.new_id();
   node->graph = graph;
@@ -127,17 +134,21 @@ Node* append_node(State& s, Graph* graph, Context* context, Work work, const std
   return graph->nodes.back().get();
 }
 
-CUresult add_node(State& s, Graph* graph, Context* context, Work work, const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
+CUresult add_node(State& s, Graph* graph, Context* context, Work work,
+                  const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
                   Node** out) {
   if (count > 0 && dependencies == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<Node*> before;
   for (size_t i = 0; i < count; ++i) {
     Node* d = live_node(s, dependencies[i]);
-    if (d == nullptr || d->graph != graph || std::find(before.begin(), before.end(), d) != before.end()) return CUDA_ERROR_INVALID_VALUE;
+    if (d == nullptr || d->graph != graph ||
+        std::find(before.begin(), before.end(), d) != before.end())
+      return CUDA_ERROR_INVALID_VALUE;
     before.push_back(d);
   }
   Node* node = append_node(s, graph, context, std::move(work), {});
-  for (size_t i = 0; i < count; ++i) connect(before[i], node, data == nullptr ? CUgraphEdgeData{} : data[i]);
+  for (size_t i = 0; i < count; ++i)
+    connect(before[i], node, data == nullptr ? CUgraphEdgeData{} : data[i]);
   *out = node;
   return CUDA_SUCCESS;
 }
@@ -171,12 +182,14 @@ using namespace tube::sim;
   Node* variable = live_node(s, handle); \
   if (variable == nullptr) return CUDA_ERROR_INVALID_VALUE
 
-// The "count in, count out" convention: a null array asks for the count; a longer array is cleared at its end.
+// The "count in, count out" convention: a null array asks for the count; a longer array is cleared
+// at its end.
 template <typename Get>
 static CUresult list_nodes(CUgraphNode* out, size_t* count, size_t available, Get get) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (out != nullptr) {
-    for (size_t i = 0; i < *count; ++i) out[i] = i < available ? reinterpret_cast<CUgraphNode>(get(i)) : nullptr;
+    for (size_t i = 0; i < *count; ++i)
+      out[i] = i < available ? reinterpret_cast<CUgraphNode>(get(i)) : nullptr;
     if (*count < available) return CUDA_SUCCESS;
   }
   *count = available;
@@ -211,7 +224,8 @@ SIM_API CUresult cuGraphClone(CUgraph* phGraphClone, CUgraph originalGraph) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph) {
+SIM_API CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOriginalNode,
+                                        CUgraph hClonedGraph) {
   SIM_ENTER(kInit);
   if (phNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_GRAPH(graph, hClonedGraph);
@@ -228,7 +242,8 @@ SIM_API CUresult cuGraphNodeFindInClone(CUgraphNode* phNode, CUgraphNode hOrigin
 SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes) {
   SIM_ENTER(kInit);
   SIM_GRAPH(graph, hGraph);
-  return list_nodes(nodes, numNodes, graph->nodes.size(), [graph](size_t i) { return graph->nodes[i].get(); });
+  return list_nodes(nodes, numNodes, graph->nodes.size(),
+                    [graph](size_t i) { return graph->nodes[i].get(); });
 }
 
 SIM_API CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes) {
@@ -240,7 +255,8 @@ SIM_API CUresult cuGraphGetRootNodes(CUgraph hGraph, CUgraphNode* rootNodes, siz
   return list_nodes(rootNodes, numRootNodes, roots.size(), [&roots](size_t i) { return roots[i]; });
 }
 
-static CUresult get_edges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data, size_t* count, bool lossy) {
+static CUresult get_edges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* data,
+                          size_t* count, bool lossy) {
   if (count == nullptr || (from == nullptr) != (to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   SIM_GRAPH(graph, hGraph);
   size_t n = 0, room = from == nullptr ? 0 : *count;
@@ -260,16 +276,19 @@ static CUresult get_edges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CU
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, size_t* numEdges) {
+SIM_API CUresult cuGraphGetEdges(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to,
+                                 size_t* numEdges) {
   SIM_ENTER(kInit);
   return get_edges(hGraph, from, to, nullptr, numEdges, true);
 }
-SIM_API CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData, size_t* numEdges) {
+SIM_API CUresult cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode* from, CUgraphNode* to,
+                                    CUgraphEdgeData* edgeData, size_t* numEdges) {
   SIM_ENTER(kInit);
   return get_edges(hGraph, from, to, edgeData, numEdges, false);
 }
 
-static CUresult neighbours(CUgraphNode handle, bool incoming, CUgraphNode* out, CUgraphEdgeData* data, size_t* count) {
+static CUresult neighbours(CUgraphNode handle, bool incoming, CUgraphNode* out,
+                           CUgraphEdgeData* data, size_t* count) {
   if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
   SIM_NODE(node, handle);
   const auto& edges = incoming ? node->in : node->out;
@@ -278,51 +297,63 @@ static CUresult neighbours(CUgraphNode handle, bool incoming, CUgraphNode* out, 
   return list_nodes(out, count, edges.size(), [&edges](size_t i) { return edges[i].node; });
 }
 
-SIM_API CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies, size_t* numDependencies) {
+SIM_API CUresult cuGraphNodeGetDependencies(CUgraphNode hNode, CUgraphNode* dependencies,
+                                            size_t* numDependencies) {
   SIM_ENTER(kInit);
   return neighbours(hNode, true, dependencies, nullptr, numDependencies);
 }
-SIM_API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies, CUgraphEdgeData* edgeData, size_t* numDependencies) {
+SIM_API CUresult cuGraphNodeGetDependencies_v2(CUgraphNode hNode, CUgraphNode* dependencies,
+                                               CUgraphEdgeData* edgeData, size_t* numDependencies) {
   SIM_ENTER(kInit);
   return neighbours(hNode, true, dependencies, edgeData, numDependencies);
 }
-SIM_API CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes, size_t* numDependentNodes) {
+SIM_API CUresult cuGraphNodeGetDependentNodes(CUgraphNode hNode, CUgraphNode* dependentNodes,
+                                              size_t* numDependentNodes) {
   SIM_ENTER(kInit);
   return neighbours(hNode, false, dependentNodes, nullptr, numDependentNodes);
 }
-SIM_API CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes, CUgraphEdgeData* edgeData,
+SIM_API CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode hNode, CUgraphNode* dependentNodes,
+                                                 CUgraphEdgeData* edgeData,
                                                  size_t* numDependentNodes) {
   SIM_ENTER(kInit);
   return neighbours(hNode, false, dependentNodes, edgeData, numDependentNodes);
 }
 
-static CUresult change_edges(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* data, size_t count, bool add) {
+static CUresult change_edges(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to,
+                             const CUgraphEdgeData* data, size_t count, bool add) {
   SIM_GRAPH(graph, hGraph);
   if (count > 0 && (from == nullptr || to == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (!add && has_memory_nodes(*graph)) return CUDA_ERROR_NOT_SUPPORTED;
   for (size_t i = 0; i < count; ++i) {
     Node *a = live_node(s, from[i]), *b = live_node(s, to[i]);
-    if (a == nullptr || b == nullptr || a->graph != graph || b->graph != graph || a == b) return CUDA_ERROR_INVALID_VALUE;
-    bool changed = add ? connect(a, b, data == nullptr ? CUgraphEdgeData{} : data[i]) : disconnect(a, b);
+    if (a == nullptr || b == nullptr || a->graph != graph || b->graph != graph || a == b)
+      return CUDA_ERROR_INVALID_VALUE;
+    bool changed =
+        add ? connect(a, b, data == nullptr ? CUgraphEdgeData{} : data[i]) : disconnect(a, b);
     if (!changed) return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, size_t numDependencies) {
+SIM_API CUresult cuGraphAddDependencies(CUgraph hGraph, const CUgraphNode* from,
+                                        const CUgraphNode* to, size_t numDependencies) {
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, nullptr, numDependencies, true);
 }
-SIM_API CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* edgeData,
+SIM_API CUresult cuGraphAddDependencies_v2(CUgraph hGraph, const CUgraphNode* from,
+                                           const CUgraphNode* to, const CUgraphEdgeData* edgeData,
                                            size_t numDependencies) {
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, edgeData, numDependencies, true);
 }
-SIM_API CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, size_t numDependencies) {
+SIM_API CUresult cuGraphRemoveDependencies(CUgraph hGraph, const CUgraphNode* from,
+                                           const CUgraphNode* to, size_t numDependencies) {
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, nullptr, numDependencies, false);
 }
-SIM_API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* edgeData,
+SIM_API CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode* from,
+                                              const CUgraphNode* to,
+                                              const CUgraphEdgeData* edgeData,
                                               size_t numDependencies) {
   SIM_ENTER(kInit);
   return change_edges(hGraph, from, to, edgeData, numDependencies, false);
@@ -335,7 +366,8 @@ SIM_API CUresult cuGraphDestroyNode(CUgraphNode hNode) {
   while (!node->in.empty()) disconnect(node->in.back().node, node);
   while (!node->out.empty()) disconnect(node, node->out.back().node);
   destroy_node(s, node);
-  std::erase_if(node->graph->nodes, [node](const std::unique_ptr<Node>& n) { return n.get() == node; });
+  std::erase_if(node->graph->nodes,
+                [node](const std::unique_ptr<Node>& n) { return n.get() == node; });
   return CUDA_SUCCESS;
 }
 
@@ -355,9 +387,11 @@ SIM_API CUresult cuGraphDebugDotPrint(CUgraph hGraph, const char* path, unsigned
   if (f == nullptr) return CUDA_ERROR_OPERATING_SYSTEM;
   std::fprintf(f, "digraph graph_%llu {\n", static_cast<unsigned long long>(graph->id));
   for (auto& n : graph->nodes) {
-    std::fprintf(f, "  n%llu [label=\"type %d\"];\n", static_cast<unsigned long long>(n->id), n->type());
+    std::fprintf(f, "  n%llu [label=\"type %d\"];\n", static_cast<unsigned long long>(n->id),
+                 n->type());
     for (const Edge& e : n->out)
-      std::fprintf(f, "  n%llu -> n%llu;\n", static_cast<unsigned long long>(n->id), static_cast<unsigned long long>(e.node->id));
+      std::fprintf(f, "  n%llu -> n%llu;\n", static_cast<unsigned long long>(n->id),
+                   static_cast<unsigned long long>(e.node->id));
   }
   std::fprintf(f, "}\n");
   std::fclose(f);

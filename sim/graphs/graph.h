@@ -1,7 +1,8 @@
 // Graphs: nodes are Work with edges; an executable graph is a private copy that can be launched.
 //
-// Nodes are made by the cuGraphAdd* calls and by stream capture. Instantiation copies the graph; the copy remembers, by
-// node id, which original node each of its nodes came from, for the cuGraphExec*SetParams calls.
+// Nodes are made by the cuGraphAdd* calls and by stream capture. Instantiation copies the graph;
+// the copy remembers, by node id, which original node each of its nodes came from, for the
+// cuGraphExec*SetParams calls.
 #pragma once
 
 #include <map>
@@ -55,14 +56,17 @@ Graph* make_graph(State& s);
 Graph* copy_graph(State& s, const Graph& from);
 void destroy_graph(State& s, Graph* graph);
 
-// Whether such a node is in the graph, or in a child graph or body of it: the driver neither copies these nor takes them apart.
+// Whether such a node is in the graph, or in a child graph or body of it: the driver neither copies
+// these nor takes them apart.
 bool has_memory_nodes(const Graph& graph);
 bool has_conditional_nodes(const Graph& graph);
 
 // Adds a node behind `dependencies`; null edge data means plain edges.
-CUresult add_node(State& s, Graph* graph, Context* context, Work work, const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
+CUresult add_node(State& s, Graph* graph, Context* context, Work work,
+                  const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
                   Node** node);
-Node* append_node(State& s, Graph* graph, Context* context, Work work, const std::vector<Edge>& dependencies);
+Node* append_node(State& s, Graph* graph, Context* context, Work work,
+                  const std::vector<Edge>& dependencies);
 bool connect(Node* from, Node* to, const CUgraphEdgeData& data);  // false: already connected
 bool disconnect(Node* from, Node* to);
 
@@ -78,14 +82,18 @@ Node* find_in_exec(GraphExec* exec, const Node& original);
 void release_user_object(UserObject* object, uint64_t count);
 
 // Work from the typed node parameters, checked as the driver does at the call. With the lock held.
-CUresult kernel_work(Lock& lock, Context* context, const CUDA_KERNEL_NODE_PARAMS_v2& p, Work* work, Context** owner);
+CUresult kernel_work(Lock& lock, Context* context, const CUDA_KERNEL_NODE_PARAMS_v2& p, Work* work,
+                     Context** owner);
 CUresult copy_work(Context* context, const CUDA_MEMCPY3D& p, Work* work);
 CUresult memset_work(Context* context, const CUDA_MEMSET_NODE_PARAMS& p, Work* work);
 CUresult mem_op_work(Context* context, const CUDA_BATCH_MEM_OP_NODE_PARAMS& p, Work* work);
-CUresult generic_work(Lock& lock, Context* context, CUgraphNodeParams* p, Work* work, Context** owner);
+CUresult generic_work(Lock& lock, Context* context, CUgraphNodeParams* p, Work* work,
+                      Context** owner);
 
 inline Graph* live_graph(State& s, CUgraph handle) { return live<Graph>(s, handle, Kind::kGraph); }
 inline Node* live_node(State& s, CUgraphNode handle) { return live<Node>(s, handle, Kind::kNode); }
-inline GraphExec* live_exec(State& s, CUgraphExec handle) { return live<GraphExec>(s, handle, Kind::kGraphExec); }
+inline GraphExec* live_exec(State& s, CUgraphExec handle) {
+  return live<GraphExec>(s, handle, Kind::kGraphExec);
+}
 
 }  // namespace tube::sim

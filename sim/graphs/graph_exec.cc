@@ -1,16 +1,17 @@
 // Executable graphs: instantiation, launch, update.
 //
-// A launch turns every node into operations on a lane. A chain of single-successor nodes shares one lane, so a straight
-// graph costs what a stream costs; branches run at the same time. The launching stream gets one operation in front (what
-// the roots wait for) and one behind (which waits for the leaves).
+// A launch turns every node into operations on a lane. A chain of single-successor nodes shares one
+// lane, so a straight graph costs what a stream costs; branches run at the same time. The launching
+// stream gets one operation in front (what the roots wait for) and one behind (which waits for the
+// leaves).
 #include <algorithm>
 #include <cstring>
 
+#include "sim/calls/mempool.h"
 #include "sim/graphs/capture.h"
 #include "sim/graphs/conditional.h"
 #include "sim/graphs/graph.h"
 #include "sim/machine/hold.h"
-#include "sim/calls/mempool.h"
 
 namespace tube::sim {
 namespace {
@@ -26,9 +27,11 @@ struct Done {
   FencePtr fence;
 };
 
-void start_graph(Launch& launch, const Graph& graph, const FencePtr& start, std::vector<FencePtr>* leaves);
+void start_graph(Launch& launch, const Graph& graph, const FencePtr& start,
+                 std::vector<FencePtr>* leaves);
 
-Op first_op(const Node& node, const FencePtr& start, const std::unordered_map<const Node*, Done>& done, LanePtr* lane) {
+Op first_op(const Node& node, const FencePtr& start,
+            const std::unordered_map<const Node*, Done>& done, LanePtr* lane) {
   Op op;
   for (const Edge& e : node.in) {
     const Done& d = done.at(e.node);
@@ -39,7 +42,8 @@ Op first_op(const Node& node, const FencePtr& start, const std::unordered_map<co
   return op;
 }
 
-// On a worker: runs the chosen body to its end, again and again for a loop. A body's nodes start like those of any graph.
+// On a worker: runs the chosen body to its end, again and again for a loop. A body's nodes start
+// like those of any graph.
 CUresult run_conditional(Context* context, int priority, const ConditionalWork& work) {
   Lock lock(state().mutex);
   Launch launch{lock, context, priority};
@@ -47,12 +51,15 @@ CUresult run_conditional(Context* context, int priority, const ConditionalWork& 
     std::vector<FencePtr> leaves;
     start_graph(launch, *body, nullptr, &leaves);
     for (const FencePtr& leaf : leaves) wait(lock, leaf);
-    if (work.type != CU_GRAPH_COND_TYPE_WHILE || context->error.load() != CUDA_SUCCESS || context->cancel->load()) break;
+    if (work.type != CU_GRAPH_COND_TYPE_WHILE || context->error.load() != CUDA_SUCCESS ||
+        context->cancel->load())
+      break;
   }
   return CUDA_SUCCESS;
 }
 
-Done start_node(Launch& launch, const Node& node, const FencePtr& start, const std::unordered_map<const Node*, Done>& done) {
+Done start_node(Launch& launch, const Node& node, const FencePtr& start,
+                const std::unordered_map<const Node*, Done>& done) {
   LanePtr lane;
   Op head = first_op(node, start, done, &lane);
   if (!lane) {
@@ -60,9 +67,11 @@ Done start_node(Launch& launch, const Node& node, const FencePtr& start, const s
     lane->context = node.context != nullptr ? node.context : launch.context;
     lane->priority = launch.priority;
   }
-  if (auto* wait_for = std::get_if<EventWaitWork>(&node.work); wait_for != nullptr && node.enabled) {
+  if (auto* wait_for = std::get_if<EventWaitWork>(&node.work);
+      wait_for != nullptr && node.enabled) {
     bool alive = live<Event>(state(), wait_for->event, Kind::kEvent) != nullptr;
-    if (alive && wait_for->event->fence && !wait_for->event->fence->done) head.waits.push_back(wait_for->event->fence);
+    if (alive && wait_for->event->fence && !wait_for->event->fence->done)
+      head.waits.push_back(wait_for->event->fence);
   }
   FencePtr last;
   if (auto* child = std::get_if<ChildWork>(&node.work)) {
@@ -71,9 +80,12 @@ Done start_node(Launch& launch, const Node& node, const FencePtr& start, const s
     start_graph(launch, *child->graph, entry, &tail.waits);
     last = submit(launch.lock, lane, std::move(tail));
   } else if (auto* conditional = std::get_if<ConditionalWork>(&node.work)) {
-    head.body = [context = lane->context, priority = lane->priority, conditional] { return run_conditional(context, priority, *conditional); };
+    head.body = [context = lane->context, priority = lane->priority, conditional] {
+      return run_conditional(context, priority, *conditional);
+    };
     last = submit(launch.lock, lane, std::move(head));
-  } else if (!node.enabled || std::holds_alternative<EventWaitWork>(node.work) || std::holds_alternative<EventRecordWork>(node.work)) {
+  } else if (!node.enabled || std::holds_alternative<EventWaitWork>(node.work) ||
+             std::holds_alternative<EventRecordWork>(node.work)) {
     last = submit(launch.lock, lane, std::move(head));
   } else {
     bool first = true;
@@ -84,11 +96,14 @@ Done start_node(Launch& launch, const Node& node, const FencePtr& start, const s
     }
   }
   auto* record = std::get_if<EventRecordWork>(&node.work);
-  if (record != nullptr && node.enabled && live<Event>(state(), record->event, Kind::kEvent) != nullptr) record->event->fence = last;
+  if (record != nullptr && node.enabled &&
+      live<Event>(state(), record->event, Kind::kEvent) != nullptr)
+    record->event->fence = last;
   return {lane, last};
 }
 
-void start_graph(Launch& launch, const Graph& graph, const FencePtr& start, std::vector<FencePtr>* leaves) {
+void start_graph(Launch& launch, const Graph& graph, const FencePtr& start,
+                 std::vector<FencePtr>* leaves) {
   std::unordered_map<const Node*, Done> done;
   for (Node* node : topological(graph)) {
     Done d = start_node(launch, *node, start, done);
@@ -103,7 +118,8 @@ bool fills_closed_memory(const Graph& graph) {
     const auto* fill = std::get_if<MemsetWork>(&node->work);
     if (fill == nullptr) return false;
     const auto range = state().map.find(fill->params.dst);
-    return range && range->kind == RangeKind::kMapped && check_memset(node->context, fill->params) != CUDA_SUCCESS;
+    return range && range->kind == RangeKind::kMapped &&
+           check_memset(node->context, fill->params) != CUDA_SUCCESS;
   });
 }
 
@@ -121,7 +137,9 @@ CUresult check_instantiable(const Graph& graph, Node** bad, CUgraphInstantiateRe
 // Memory that a graph allocates has one address: one instance at a time.
 bool has_instance(State& s, const Graph& graph) {
   for (const auto& [object, kind] : s.live)
-    if (kind == Kind::kGraphExec && static_cast<const GraphExec*>(object)->graph->origin == graph.id) return true;
+    if (kind == Kind::kGraphExec &&
+        static_cast<const GraphExec*>(object)->graph->origin == graph.id)
+      return true;
   return false;
 }
 
@@ -141,17 +159,19 @@ void collect_needs(State& s, const Graph& graph, NeedsByContext* needs) {
   }
 }
 
-constexpr unsigned long long kFlags =
-    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+constexpr unsigned long long kFlags = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                      CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                      CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
 
-CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags, Context* context, CUgraphNode* bad_out,
-                     CUgraphInstantiateResult* why) {
+CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags, Context* context,
+                     CUgraphNode* bad_out, CUgraphInstantiateResult* why) {
   CUgraphInstantiateResult ignored;
   if (why != nullptr) *why = CUDA_GRAPH_INSTANTIATE_ERROR;
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if ((flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0) return CUDA_ERROR_NOT_SUPPORTED;
   // Only the call with parameters says on which stream to upload.
-  if ((flags & ~(why == nullptr ? kFlags & ~CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD : kFlags)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if ((flags & ~(why == nullptr ? kFlags & ~CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD : kFlags)) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (why == nullptr) why = &ignored;
   *why = CUDA_GRAPH_INSTANTIATE_ERROR;
   State& s = state();
@@ -162,7 +182,8 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   Node* bad = nullptr;
   CUresult r = check_instantiable(*graph, &bad, why);
   if (bad_out != nullptr) *bad_out = reinterpret_cast<CUgraphNode>(bad);
-  if (r == CUDA_SUCCESS && has_memory_nodes(*graph) && has_instance(s, *graph)) r = CUDA_ERROR_NOT_SUPPORTED;
+  if (r == CUDA_SUCCESS && has_memory_nodes(*graph) && has_instance(s, *graph))
+    r = CUDA_ERROR_NOT_SUPPORTED;
   if (r != CUDA_SUCCESS) return r;
   GraphExec* exec = make_exec(s, *graph, flags, context);
   NeedsByContext needs;
@@ -175,13 +196,16 @@ CUresult instantiate(CUgraphExec* out, CUgraph handle, unsigned long long flags,
   return CUDA_SUCCESS;
 }
 
-bool same_attributes(const Node& a, const Node& b) { return a.in.size() == b.in.size() && a.out.size() == b.out.size(); }
+bool same_attributes(const Node& a, const Node& b) {
+  return a.in.size() == b.in.size() && a.out.size() == b.out.size();
+}
 
 // Position by position: same node types, same edges, same functions' context.
 CUgraphExecUpdateResult compare(const Graph& have, const Graph& want, Node** bad, Node** bad_from) {
   if (have.nodes.size() != want.nodes.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
   std::unordered_map<const Node*, size_t> index;
-  for (size_t i = 0; i < have.nodes.size(); ++i) index[have.nodes[i].get()] = index[want.nodes[i].get()] = i;
+  for (size_t i = 0; i < have.nodes.size(); ++i)
+    index[have.nodes[i].get()] = index[want.nodes[i].get()] = i;
   for (size_t i = 0; i < have.nodes.size(); ++i) {
     const Node &a = *have.nodes[i], &b = *want.nodes[i];
     *bad = want.nodes[i].get();
@@ -199,9 +223,11 @@ CUgraphExecUpdateResult compare(const Graph& have, const Graph& want, Node** bad
       auto result = compare(*child_a->graph, *child_b->graph, bad, bad_from);
       if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
     }
-    auto *choice_a = std::get_if<ConditionalWork>(&a.work), *choice_b = std::get_if<ConditionalWork>(&b.work);
+    auto *choice_a = std::get_if<ConditionalWork>(&a.work),
+         *choice_b = std::get_if<ConditionalWork>(&b.work);
     if (choice_a == nullptr) continue;
-    if (choice_a->type != choice_b->type || choice_a->bodies.size() != choice_b->bodies.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    if (choice_a->type != choice_b->type || choice_a->bodies.size() != choice_b->bodies.size())
+      return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     for (size_t body = 0; body < choice_a->bodies.size(); ++body) {
       auto result = compare(*choice_a->bodies[body], *choice_b->bodies[body], bad, bad_from);
       if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
@@ -222,8 +248,10 @@ void take_works(Graph& have, const Graph& want) {
   for (size_t i = 0; i < have.nodes.size(); ++i) {
     Node& a = *have.nodes[i];
     a.origin = want.nodes[i]->id;
-    if (auto* child = std::get_if<ChildWork>(&a.work)) take_works(*child->graph, *std::get<ChildWork>(want.nodes[i]->work).graph);
-    else if (auto* conditional = std::get_if<ConditionalWork>(&a.work)) take_bodies(*conditional, std::get<ConditionalWork>(want.nodes[i]->work));
+    if (auto* child = std::get_if<ChildWork>(&a.work))
+      take_works(*child->graph, *std::get<ChildWork>(want.nodes[i]->work).graph);
+    else if (auto* conditional = std::get_if<ConditionalWork>(&a.work))
+      take_bodies(*conditional, std::get<ConditionalWork>(want.nodes[i]->work));
     else a.work = want.nodes[i]->work;
   }
 }
@@ -266,17 +294,21 @@ static Node* find_copy(const Graph& graph, uint64_t origin) {
   return nullptr;
 }
 
-Node* find_in_exec(GraphExec* exec, const Node& original) { return find_copy(*exec->graph, original.id); }
+Node* find_in_exec(GraphExec* exec, const Node& original) {
+  return find_copy(*exec->graph, original.id);
+}
 
 namespace {
 
-// A launch may not allocate what an earlier one allocated and nobody freed, unless it frees that itself.
+// A launch may not allocate what an earlier one allocated and nobody freed, unless it frees that
+// itself.
 CUresult check_memory(const Graph& graph, bool frees_itself) {
   for (auto& node : graph.nodes) {
     if (auto* child = std::get_if<ChildWork>(&node->work))
       if (CUresult r = check_memory(*child->graph, frees_itself)) return r;
     auto* alloc = std::get_if<AllocWork>(&node->work);
-    if (alloc != nullptr && alloc->memory->allocated && !frees_itself) return CUDA_ERROR_INVALID_VALUE;
+    if (alloc != nullptr && alloc->memory->allocated && !frees_itself)
+      return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
 }
@@ -295,7 +327,9 @@ void account_memory(const Graph& graph) {
 CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
   State& s = state();
   if (CUresult r = check_not_capturing(stream)) return r;
-  if (CUresult r = check_memory(*exec->graph, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0)) return r;
+  if (CUresult r = check_memory(
+          *exec->graph, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0))
+    return r;
   account_memory(*exec->graph);
   Op entry;
   if (auto handles = defaulted_handles(*exec->graph); !handles.empty()) {
@@ -320,24 +354,30 @@ CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+SIM_API CUresult cuGraphInstantiate(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                    CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
   SIM_ENTER_CONTEXT(context);
   if (logBuffer != nullptr && bufferSize > 0) logBuffer[0] = '\0';
   return instantiate(phGraphExec, hGraph, 0, context, phErrorNode, nullptr);
 }
-SIM_API CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph, CUgraphNode* phErrorNode, char* logBuffer, size_t bufferSize) {
+SIM_API CUresult cuGraphInstantiate_v2(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                       CUgraphNode* phErrorNode, char* logBuffer,
+                                       size_t bufferSize) {
   SIM_ENTER_CONTEXT(context);
   if (logBuffer != nullptr && bufferSize > 0) logBuffer[0] = '\0';
   return instantiate(phGraphExec, hGraph, 0, context, phErrorNode, nullptr);
 }
-SIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph, unsigned long long flags) {
+SIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                             unsigned long long flags) {
   SIM_ENTER_CONTEXT(context);
   return instantiate(phGraphExec, hGraph, flags, context, nullptr, nullptr);
 }
-SIM_API CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
+SIM_API CUresult cuGraphInstantiateWithParams(CUgraphExec* phGraphExec, CUgraph hGraph,
+                                              CUDA_GRAPH_INSTANTIATE_PARAMS* params) {
   SIM_ENTER_CONTEXT(context);
   if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return instantiate(phGraphExec, hGraph, params->flags, context, &params->hErrNode_out, &params->result_out);
+  return instantiate(phGraphExec, hGraph, params->flags, context, &params->hErrNode_out,
+                     &params->result_out);
 }
 
 SIM_API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) {
@@ -346,7 +386,8 @@ SIM_API CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t* flags) 
   Lock lock(s.mutex);
   GraphExec* exec = live_exec(s, hGraphExec);
   if (exec == nullptr || flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *flags = exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;  // the others are not told (H200, 13.0)
+  *flags = exec->flags &
+           CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;  // the others are not told (H200, 13.0)
   return CUDA_SUCCESS;
 }
 
@@ -356,7 +397,8 @@ SIM_API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
   Lock lock(s.mutex);
   Stream* stream = nullptr;
   if (CUresult r = resolve_stream(lock, context, hStream, &stream)) return r;
-  return live_exec(s, hGraphExec) == nullptr ? CUDA_ERROR_INVALID_VALUE : check_not_capturing(stream);
+  return live_exec(s, hGraphExec) == nullptr ? CUDA_ERROR_INVALID_VALUE
+                                             : check_not_capturing(stream);
 }
 
 SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream) {
@@ -385,7 +427,9 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode* hErrorNode_out, CUgraphExecUpdateResult* updateResult_out) {
+SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
+                                   CUgraphNode* hErrorNode_out,
+                                   CUgraphExecUpdateResult* updateResult_out) {
   SIM_ENTER_HANDLE(context);
   (void)context;
   CUgraphExecUpdateResultInfo info{};
@@ -395,7 +439,8 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
   if (updateResult_out != nullptr) *updateResult_out = info.result;
   return r;
 }
-SIM_API CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo) {
+SIM_API CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                                      CUgraphExecUpdateResultInfo* resultInfo) {
   SIM_ENTER_HANDLE(context);
   (void)context;
   return update(hGraphExec, hGraph, resultInfo);
@@ -409,11 +454,13 @@ static CUresult enabled_node(CUgraphExec hGraphExec, CUgraphNode hNode, Node** n
   *node = find_in_exec(exec, *original);
   if (*node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeType t = (*node)->type();
-  bool can = t == CU_GRAPH_NODE_TYPE_KERNEL || t == CU_GRAPH_NODE_TYPE_MEMSET || t == CU_GRAPH_NODE_TYPE_MEMCPY;
+  bool can = t == CU_GRAPH_NODE_TYPE_KERNEL || t == CU_GRAPH_NODE_TYPE_MEMSET ||
+             t == CU_GRAPH_NODE_TYPE_MEMCPY;
   return can ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-SIM_API CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled) {
+SIM_API CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int isEnabled) {
   SIM_ENTER(kInit);
   Lock lock(state().mutex);
   Node* node = nullptr;
@@ -422,7 +469,8 @@ SIM_API CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int* isEnabled) {
+SIM_API CUresult cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                       unsigned int* isEnabled) {
   SIM_ENTER(kInit);
   if (isEnabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Lock lock(state().mutex);

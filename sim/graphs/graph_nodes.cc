@@ -1,4 +1,5 @@
-// The typed calls of graph nodes: add, get, set, and set in an executable graph. All go through generic_work().
+// The typed calls of graph nodes: add, get, set, and set in an executable graph. All go through
+// generic_work().
 #include <algorithm>
 #include <cstring>
 
@@ -8,8 +9,8 @@
 namespace tube::sim {
 namespace {
 
-CUresult add(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* data, size_t count,
-             CUgraphNodeParams* params) {
+CUresult add(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies,
+             const CUgraphEdgeData* data, size_t count, CUgraphNodeParams* params) {
   if (out == nullptr || params == nullptr) return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -22,7 +23,8 @@ CUresult add(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies, 
   auto* child = std::get_if<ChildWork>(&work);
   Graph* copy = child == nullptr ? nullptr : child->graph;
   auto* conditional = std::get_if<ConditionalWork>(&work);
-  const std::vector<Graph*> bodies = conditional == nullptr ? std::vector<Graph*>{} : conditional->bodies;
+  const std::vector<Graph*> bodies =
+      conditional == nullptr ? std::vector<Graph*>{} : conditional->bodies;
   if (CUresult r = add_node(s, graph, owner, std::move(work), dependencies, data, count, &node)) {
     bool moved = copy != nullptr && params->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
     if (moved) copy->child = false;  // still the caller's
@@ -41,18 +43,21 @@ CUresult set(Lock& lock, Node* node, CUgraphNodeParams* params) {
   Context* owner = nullptr;
   if (CUresult r = generic_work(lock, node->context, params, &work, &owner)) return r;
   if (auto* old = std::get_if<ChildWork>(&node->work)) destroy_graph(state(), old->graph);
-  if (auto* kernel = std::get_if<KernelWork>(&work)) kernel->attributes = std::get<KernelWork>(node->work).attributes;
+  if (auto* kernel = std::get_if<KernelWork>(&work))
+    kernel->attributes = std::get<KernelWork>(node->work).attributes;
   node->work = std::move(work);
   node->context = owner;
   return CUDA_SUCCESS;
 }
 
-// An instance's copy stays with the kind of memory it was made with: a context's and the host's on one hand, pools' and mapped on the
-// other. Of what is not known, nothing is said.
+// An instance's copy stays with the kind of memory it was made with: a context's and the host's on
+// one hand, pools' and mapped on the other. Of what is not known, nothing is said.
 bool other_backing(const State& s, const CUDA_MEMCPY3D& old, const CUDA_MEMCPY3D& now) {
-  const auto mapped = [&](CUmemorytype type, const void* host, CUdeviceptr device) -> std::optional<bool> {
+  const auto mapped = [&](CUmemorytype type, const void* host,
+                          CUdeviceptr device) -> std::optional<bool> {
     if (type == CU_MEMORYTYPE_ARRAY) return std::nullopt;
-    const std::optional<Range> range = s.map.find(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device);
+    const std::optional<Range> range =
+        s.map.find(type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : device);
     if (!range) return std::nullopt;
     switch (range->kind) {
       case RangeKind::kPool:
@@ -63,9 +68,13 @@ bool other_backing(const State& s, const CUDA_MEMCPY3D& old, const CUDA_MEMCPY3D
       default: return std::nullopt;
     }
   };
-  const auto differ = [](std::optional<bool> a, std::optional<bool> b) { return a && b && *a != *b; };
-  return differ(mapped(old.srcMemoryType, old.srcHost, old.srcDevice), mapped(now.srcMemoryType, now.srcHost, now.srcDevice)) ||
-         differ(mapped(old.dstMemoryType, old.dstHost, old.dstDevice), mapped(now.dstMemoryType, now.dstHost, now.dstDevice));
+  const auto differ = [](std::optional<bool> a, std::optional<bool> b) {
+    return a && b && *a != *b;
+  };
+  return differ(mapped(old.srcMemoryType, old.srcHost, old.srcDevice),
+                mapped(now.srcMemoryType, now.srcHost, now.srcDevice)) ||
+         differ(mapped(old.dstMemoryType, old.dstHost, old.dstDevice),
+                mapped(now.dstMemoryType, now.dstHost, now.dstDevice));
 }
 
 CUresult set_node(CUgraphNode hNode, CUgraphNodeParams* params) {
@@ -84,10 +93,12 @@ CUresult set_exec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* param
   Node* node = find_in_exec(exec, *original);
   if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const auto* copy = std::get_if<CopyWork>(&node->work);
-  if (copy != nullptr && params->type == CU_GRAPH_NODE_TYPE_MEMCPY && other_backing(s, copy->copy, params->memcpy.copyParams))
+  if (copy != nullptr && params->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
+      other_backing(s, copy->copy, params->memcpy.copyParams))
     return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = set(lock, node, params)) return r;
-  if (auto* kernel = std::get_if<KernelWork>(&node->work)) provide_local(lock, node->context, kernel->function->kernel->local_bytes);
+  if (auto* kernel = std::get_if<KernelWork>(&node->work))
+    provide_local(lock, node->context, kernel->function->kernel->local_bytes);
   return CUDA_SUCCESS;
 }
 
@@ -152,7 +163,8 @@ CUresult get_kernel(CUgraphNode hNode, K* out) {
   if (work == nullptr || out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Node* node = live_node(s, hNode);
   node->param_pointers.clear();
-  for (const auto& p : work->function->kernel->params) node->param_pointers.push_back(work->params.data() + p.offset);
+  for (const auto& p : work->function->kernel->params)
+    node->param_pointers.push_back(work->params.data() + p.offset);
   CUDA_KERNEL_NODE_PARAMS_v2 full{};
   full.func = reinterpret_cast<CUfunction>(work->function);
   full.kern = work->kernel;
@@ -184,12 +196,14 @@ CUresult get_event(CUgraphNode hNode, bool record, CUevent* out) {
 
 using namespace tube::sim;
 
-// `entry` is the parameter list common to all Add calls; `build` makes a CUgraphNodeParams named p from the rest.
+// `entry` is the parameter list common to all Add calls; `build` makes a CUgraphNodeParams named p
+// from the rest.
 #define SIM_ADD(build)         \
   SIM_ENTER(kInit);            \
   CUgraphNodeParams p = build; \
   return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, &p)
-#define SIM_ADD_ARGS CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
+#define SIM_ADD_ARGS \
+  CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies
 #define SIM_REQUIRE(pointer) \
   if ((pointer) == nullptr) return CUDA_ERROR_INVALID_VALUE
 
@@ -201,11 +215,13 @@ SIM_API CUresult cuGraphAddKernelNode_v2(SIM_ADD_ARGS, const CUDA_KERNEL_NODE_PA
   SIM_REQUIRE(nodeParams);
   SIM_ADD(wrap_kernel(*nodeParams));
 }
-SIM_API CUresult cuGraphAddMemcpyNode(SIM_ADD_ARGS, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+SIM_API CUresult cuGraphAddMemcpyNode(SIM_ADD_ARGS, const CUDA_MEMCPY3D* copyParams,
+                                      CUcontext ctx) {
   SIM_REQUIRE(copyParams);
   SIM_ADD(wrap_copy(*copyParams, ctx));
 }
-SIM_API CUresult cuGraphAddMemsetNode(SIM_ADD_ARGS, const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx) {
+SIM_API CUresult cuGraphAddMemsetNode(SIM_ADD_ARGS, const CUDA_MEMSET_NODE_PARAMS* memsetParams,
+                                      CUcontext ctx) {
   SIM_REQUIRE(memsetParams);
   SIM_ADD(wrap_memset(*memsetParams, ctx));
 }
@@ -213,11 +229,18 @@ SIM_API CUresult cuGraphAddHostNode(SIM_ADD_ARGS, const CUDA_HOST_NODE_PARAMS* n
   SIM_REQUIRE(nodeParams);
   SIM_ADD(wrap_host(*nodeParams));
 }
-SIM_API CUresult cuGraphAddChildGraphNode(SIM_ADD_ARGS, CUgraph childGraph) { SIM_ADD(wrap_child(childGraph)); }
+SIM_API CUresult cuGraphAddChildGraphNode(SIM_ADD_ARGS, CUgraph childGraph) {
+  SIM_ADD(wrap_child(childGraph));
+}
 SIM_API CUresult cuGraphAddEmptyNode(SIM_ADD_ARGS) { SIM_ADD(of_type(CU_GRAPH_NODE_TYPE_EMPTY)); }
-SIM_API CUresult cuGraphAddEventRecordNode(SIM_ADD_ARGS, CUevent event) { SIM_ADD(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event)); }
-SIM_API CUresult cuGraphAddEventWaitNode(SIM_ADD_ARGS, CUevent event) { SIM_ADD(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event)); }
-SIM_API CUresult cuGraphAddBatchMemOpNode(SIM_ADD_ARGS, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphAddEventRecordNode(SIM_ADD_ARGS, CUevent event) {
+  SIM_ADD(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
+}
+SIM_API CUresult cuGraphAddEventWaitNode(SIM_ADD_ARGS, CUevent event) {
+  SIM_ADD(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
+}
+SIM_API CUresult cuGraphAddBatchMemOpNode(SIM_ADD_ARGS,
+                                          const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_ADD(wrap_mem_ops(*nodeParams));
 }
@@ -240,8 +263,10 @@ SIM_API CUresult cuGraphAddNode(SIM_ADD_ARGS, CUgraphNodeParams* nodeParams) {
   SIM_ENTER(kInit);
   return add(phGraphNode, hGraph, dependencies, nullptr, numDependencies, nodeParams);
 }
-SIM_API CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
-                                   size_t numDependencies, CUgraphNodeParams* nodeParams) {
+SIM_API CUresult cuGraphAddNode_v2(CUgraphNode* phGraphNode, CUgraph hGraph,
+                                   const CUgraphNode* dependencies,
+                                   const CUgraphEdgeData* dependencyData, size_t numDependencies,
+                                   CUgraphNodeParams* nodeParams) {
   SIM_ENTER(kInit);
   return add(phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams);
 }
@@ -260,24 +285,29 @@ SIM_API CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams* node
   SIM_REQUIRE(nodeParams);
   return set_node(hNode, nodeParams);
 }
-SIM_API CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams) {
+SIM_API CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                          CUgraphNodeParams* nodeParams) {
   SIM_ENTER(kInit);
   SIM_REQUIRE(nodeParams);
   return set_exec(hGraphExec, hNode, nodeParams);
 }
-SIM_API CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+SIM_API CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode,
+                                            const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_kernel(*nodeParams));
 }
-SIM_API CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode hNode,
+                                               const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_kernel(*nodeParams));
 }
-SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET_EXEC(wrap_kernel(*nodeParams));
 }
-SIM_API CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                   const CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET_EXEC(wrap_kernel(*nodeParams));
 }
@@ -285,43 +315,57 @@ SIM_API CUresult cuGraphMemcpyNodeSetParams(CUgraphNode hNode, const CUDA_MEMCPY
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_copy(*nodeParams, nullptr));
 }
-SIM_API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
+SIM_API CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_MEMCPY3D* copyParams, CUcontext ctx) {
   SIM_REQUIRE(copyParams);
   SIM_SET_EXEC(wrap_copy(*copyParams, ctx));
 }
-SIM_API CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphMemsetNodeSetParams(CUgraphNode hNode,
+                                            const CUDA_MEMSET_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_memset(*nodeParams, nullptr));
 }
-SIM_API CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_MEMSET_NODE_PARAMS* memsetParams,
+SIM_API CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_MEMSET_NODE_PARAMS* memsetParams,
                                                 CUcontext ctx) {
   SIM_REQUIRE(memsetParams);
   SIM_SET_EXEC(wrap_memset(*memsetParams, ctx));
 }
-SIM_API CUresult cuGraphHostNodeSetParams(CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphHostNodeSetParams(CUgraphNode hNode,
+                                          const CUDA_HOST_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_host(*nodeParams));
 }
-SIM_API CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                              const CUDA_HOST_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET_EXEC(wrap_host(*nodeParams));
 }
-SIM_API CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph) {
+SIM_API CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                    CUgraph childGraph) {
   SIM_SET_EXEC(wrap_child(childGraph));
 }
-SIM_API CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) { SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event)); }
-SIM_API CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+SIM_API CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
+}
+SIM_API CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                    CUevent event) {
   SIM_SET_EXEC(wrap_event(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event));
 }
-SIM_API CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) { SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event)); }
-SIM_API CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode, CUevent event) {
+SIM_API CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode hNode, CUevent event) {
+  SIM_SET(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
+}
+SIM_API CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                  CUevent event) {
   SIM_SET_EXEC(wrap_event(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event));
 }
-SIM_API CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode hNode,
+                                                const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET(wrap_mem_ops(*nodeParams));
 }
-SIM_API CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphExecBatchMemOpNodeSetParams(
+    CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams) {
   SIM_REQUIRE(nodeParams);
   SIM_SET_EXEC(wrap_mem_ops(*nodeParams));
 }
@@ -333,11 +377,13 @@ SIM_API CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec hGraphExec, CUgr
   auto* work = work_of<type>(s, hNode); \
   if (work == nullptr || (out) == nullptr) return CUDA_ERROR_INVALID_VALUE
 
-SIM_API CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
+SIM_API CUresult cuGraphKernelNodeGetParams(CUgraphNode hNode,
+                                            CUDA_KERNEL_NODE_PARAMS_v1* nodeParams) {
   SIM_ENTER(kInit);
   return get_kernel(hNode, nodeParams);
 }
-SIM_API CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode, CUDA_KERNEL_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode hNode,
+                                               CUDA_KERNEL_NODE_PARAMS* nodeParams) {
   SIM_ENTER(kInit);
   return get_kernel(hNode, nodeParams);
 }
@@ -346,7 +392,8 @@ SIM_API CUresult cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D* no
   *nodeParams = work->copy;
   return CUDA_SUCCESS;
 }
-SIM_API CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode, CUDA_MEMSET_NODE_PARAMS* nodeParams) {
+SIM_API CUresult cuGraphMemsetNodeGetParams(CUgraphNode hNode,
+                                            CUDA_MEMSET_NODE_PARAMS* nodeParams) {
   SIM_GET(MemsetWork, nodeParams);
   *nodeParams = work->params;
   return CUDA_SUCCESS;
@@ -369,13 +416,15 @@ SIM_API CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode hNode, CUevent* event_
   SIM_ENTER(kInit);
   return get_event(hNode, false, event_out);
 }
-SIM_API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode, CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
+SIM_API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode hNode,
+                                                CUDA_BATCH_MEM_OP_NODE_PARAMS* nodeParams_out) {
   SIM_GET(MemOpWork, nodeParams_out);
-  *nodeParams_out = {reinterpret_cast<CUcontext>(live_node(s, hNode)->context), static_cast<unsigned>(work->ops.size()), work->ops.data(),
-                     work->flags};
+  *nodeParams_out = {reinterpret_cast<CUcontext>(live_node(s, hNode)->context),
+                     static_cast<unsigned>(work->ops.size()), work->ops.data(), work->flags};
   return CUDA_SUCCESS;
 }
-SIM_API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
+SIM_API CUresult cuGraphMemAllocNodeGetParams(CUgraphNode hNode,
+                                              CUDA_MEM_ALLOC_NODE_PARAMS* params_out) {
   SIM_GET(AllocWork, params_out);
   *params_out = work->params;
   return CUDA_SUCCESS;
@@ -398,7 +447,8 @@ SIM_API CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode dst, CUgraphNode sr
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, CUkernelNodeAttrValue* value_out) {
+SIM_API CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                               CUkernelNodeAttrValue* value_out) {
   SIM_GET(KernelWork, value_out);
   std::memset(value_out, 0, sizeof *value_out);
   for (const CUlaunchAttribute& a : work->attributes)
@@ -406,10 +456,12 @@ SIM_API CUresult cuGraphKernelNodeGetAttribute(CUgraphNode hNode, CUkernelNodeAt
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr, const CUkernelNodeAttrValue* value) {
+SIM_API CUresult cuGraphKernelNodeSetAttribute(CUgraphNode hNode, CUkernelNodeAttrID attr,
+                                               const CUkernelNodeAttrValue* value) {
   SIM_GET(KernelWork, value);
   if (attr == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) work->cooperative = value->cooperative != 0;
-  if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) work->cluster = {value->clusterDim.x, value->clusterDim.y, value->clusterDim.z};
+  if (attr == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+    work->cluster = {value->clusterDim.x, value->clusterDim.y, value->clusterDim.z};
   std::erase_if(work->attributes, [attr](const CUlaunchAttribute& a) { return a.id == attr; });
   CUlaunchAttribute a{};
   a.id = attr;

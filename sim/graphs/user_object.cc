@@ -1,6 +1,7 @@
 // cuUserObject*: reference-counted program objects that graphs can keep alive.
 //
-// The destructor callback runs on a thread of its own, since the last reference may go while State::mutex is held.
+// The destructor callback runs on a thread of its own, since the last reference may go while
+// State::mutex is held.
 #include <thread>
 
 #include "sim/graphs/graph.h"
@@ -19,9 +20,11 @@ void release_user_object(UserObject* object, uint64_t count) {
 
 using namespace tube::sim;
 
-SIM_API CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount, unsigned int flags) {
+SIM_API CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destroy,
+                                    unsigned int initialRefcount, unsigned int flags) {
   SIM_ENTER(kInit);
-  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 || flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 ||
+      flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
     return CUDA_ERROR_INVALID_VALUE;
   State& s = state();
   Lock lock(s.mutex);
@@ -51,13 +54,15 @@ SIM_API CUresult cuUserObjectRelease(CUuserObject object, unsigned int count) {
   return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
+SIM_API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count,
+                                         unsigned int flags) {
   SIM_ENTER(kInit);
   State& s = state();
   Lock lock(s.mutex);
   Graph* g = live_graph(s, graph);
   auto* o = live<UserObject>(s, object, Kind::kUserObject);
-  if (g == nullptr || o == nullptr || count == 0 || flags > CU_GRAPH_USER_OBJECT_MOVE) return CUDA_ERROR_INVALID_VALUE;
+  if (g == nullptr || o == nullptr || count == 0 || flags > CU_GRAPH_USER_OBJECT_MOVE)
+    return CUDA_ERROR_INVALID_VALUE;
   g->objects[o] += count;
   if (flags != CU_GRAPH_USER_OBJECT_MOVE) o->count += count;
   return CUDA_SUCCESS;

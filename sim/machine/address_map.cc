@@ -1,4 +1,5 @@
-// Ordered map of ranges. A run of adjacent accessible ranges is walked to the right only as far as an access needs.
+// Ordered map of ranges. A run of adjacent accessible ranges is walked to the right only as far as
+// an access needs.
 #include "sim/machine/address_map.h"
 
 #include <mutex>
@@ -15,7 +16,8 @@ bool allowed(const Range& r, bool write, const Accessor& who) {
     case RangeKind::kImported:
     case RangeKind::kExternal: return who.dma || r.device == who.device || (who.peers & owner) != 0;
     case RangeKind::kPool:
-      if (r.freeing) return true;  // valid for work ordered before the free; the stream keeps that order
+      if (r.freeing)
+        return true;  // valid for work ordered before the free; the stream keeps that order
       return who.dma || ((write ? r.writable : r.readable) & bit) != 0;
     case RangeKind::kMapped: {
       uint64_t mask = write ? r.writable : r.readable;
@@ -30,7 +32,9 @@ bool allowed(const Range& r, bool write, const Accessor& who) {
 
 }  // namespace
 
-Range* AddressMap::at(uint64_t address) { return const_cast<Range*>(static_cast<const AddressMap*>(this)->at(address)); }
+Range* AddressMap::at(uint64_t address) {
+  return const_cast<Range*>(static_cast<const AddressMap*>(this)->at(address));
+}
 
 const Range* AddressMap::at(uint64_t address) const {
   auto it = ranges_.upper_bound(address);
@@ -70,11 +74,13 @@ std::vector<Range> AddressMap::intersecting(uint64_t address, uint64_t size) con
   std::vector<Range> found;
   auto it = ranges_.upper_bound(address);
   if (it != ranges_.begin() && std::prev(it)->second.end() > address) --it;
-  for (; it != ranges_.end() && (it->first <= address || it->first - address < size); ++it) found.push_back(it->second);
+  for (; it != ranges_.end() && (it->first <= address || it->first - address < size); ++it)
+    found.push_back(it->second);
   return found;
 }
 
-bool AddressMap::accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin, uint64_t* end) const {
+bool AddressMap::accessible(uint64_t address, uint64_t size, bool write, const Accessor& who,
+                            uint64_t* begin, uint64_t* end) const {
   std::shared_lock lock(mutex_);
   auto it = ranges_.upper_bound(address);
   if (it == ranges_.begin()) return false;
@@ -87,8 +93,10 @@ bool AddressMap::accessible(uint64_t address, uint64_t size, bool write, const A
     const Range& before = it->second;
     ++it;
     if (it == ranges_.end() || it->first != *end || !allowed(it->second, write, who)) return false;
-    // A copy may span mappings of one reservation, but not two allocations that happen to be neighbours.
-    if (who.dma && (before.kind != it->second.kind || before.kind != RangeKind::kMapped)) return false;
+    // A copy may span mappings of one reservation, but not two allocations that happen to be
+    // neighbours.
+    if (who.dma && (before.kind != it->second.kind || before.kind != RangeKind::kMapped))
+      return false;
     *end = it->second.end();
   }
   return true;

@@ -1,8 +1,9 @@
 // Who owns which simulated device address, and who may touch it.
 //
-// A device address is a host address of this process (so a copy engine is memcpy), but only ranges entered here are
-// device memory: everything else faults a kernel and fails a copy. Ranges never overlap. Lookup is a binary search in an
-// ordered map; the PTX interpreter caches what it gets back. Own lock, taken last (rank below State::mutex).
+// A device address is a host address of this process (so a copy engine is memcpy), but only ranges
+// entered here are device memory: everything else faults a kernel and fails a copy. Ranges never
+// overlap. Lookup is a binary search in an ordered map; the PTX interpreter caches what it gets
+// back. Own lock, taken last (rank below State::mutex).
 #pragma once
 
 #include <cstddef>
@@ -85,8 +86,10 @@ class AddressMap {
     change(*range);
     return true;
   }
-  // Is every byte accessible? Adjacent ranges count as one (for copy engines: only mapped ones). On success *begin, *end span the accessible run.
-  bool accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin, uint64_t* end) const;
+  // Is every byte accessible? Adjacent ranges count as one (for copy engines: only mapped ones). On
+  // success *begin, *end span the accessible run.
+  bool accessible(uint64_t address, uint64_t size, bool write, const Accessor& who, uint64_t* begin,
+                  uint64_t* end) const;
   template <typename F>
   void for_each(F change) {
     std::unique_lock lock(mutex_);

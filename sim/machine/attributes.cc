@@ -1,5 +1,6 @@
-// Every CUdevice_attribute of cuda.h 13.0. Values of the three modelled generations (Volta, Ampere, Hopper) follow NVIDIA's
-// published compute capability tables; what no table gives is a plausible constant.
+// Every CUdevice_attribute of cuda.h 13.0. Values of the three modelled generations (Volta, Ampere,
+// Hopper) follow NVIDIA's published compute capability tables; what no table gives is a plausible
+// constant.
 #include "sim/calls/device.h"
 
 namespace tube::sim {
@@ -39,10 +40,12 @@ bool texture_attribute(int id, int* value) {
     int id, value;
   };
   static constexpr Entry kTable[] = {
-      {21, 131072}, {22, 131072},  {23, 65536}, {24, 16384},  {25, 16384}, {26, 16384}, {27, 32768}, {28, 32768},     {29, 2048},
-      {42, 32768},  {43, 2048},    {44, 1},     {45, 32768},  {46, 32768}, {47, 8192},  {48, 8192},  {49, 32768},     {52, 32768},
-      {53, 32768},  {54, 2046},    {55, 32768}, {56, 131072}, {57, 65536}, {58, 16384}, {59, 16384}, {60, 16384},     {61, 32768},
-      {62, 2048},   {63, 32768},   {64, 32768}, {65, 2048},   {66, 32768}, {67, 32768}, {68, 2046},  {69, 268435456}, {70, 131072},
+      {21, 131072}, {22, 131072},  {23, 65536}, {24, 16384},  {25, 16384},     {26, 16384},
+      {27, 32768},  {28, 32768},   {29, 2048},  {42, 32768},  {43, 2048},      {44, 1},
+      {45, 32768},  {46, 32768},   {47, 8192},  {48, 8192},   {49, 32768},     {52, 32768},
+      {53, 32768},  {54, 2046},    {55, 32768}, {56, 131072}, {57, 65536},     {58, 16384},
+      {59, 16384},  {60, 16384},   {61, 32768}, {62, 2048},   {63, 32768},     {64, 32768},
+      {65, 2048},   {66, 32768},   {67, 32768}, {68, 2046},   {69, 268435456}, {70, 131072},
       {71, 65000},  {72, 2097120}, {73, 32768}, {74, 32768},  {77, 32768},
   };
   for (const Entry& e : kTable) {
@@ -63,7 +66,9 @@ bool machine_attribute(const Device& device, int id, int* value) {
     case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID: *value = 0; return true;
     case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: *value = d.memory_clock_khz; return true;
     case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH: *value = d.bus_width_bits; return true;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE: *value = d.sm >= 90 ? 62914560 : d.sm >= 80 ? 41943040 : 6291456; return true;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = d.sm >= 90 ? 62914560 : d.sm >= 80 ? 41943040 : 6291456;
+      return true;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = d.sm / 10; return true;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = d.sm % 10; return true;
     case CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD_GROUP_ID: *value = device.ordinal; return true;
@@ -79,16 +84,30 @@ bool limit_attribute(const Device& device, int id, int* value) {
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: *value = l.shared_per_block; return true;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK: *value = 65536; return true;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR: *value = l.max_threads; return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: *value = l.shared_per_sm; return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      *value = l.shared_per_sm;
+      return true;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: *value = l.registers; return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = l.shared_per_block_optin; return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
+      *value = l.shared_per_block_optin;
+      return true;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR: *value = l.max_blocks; return true;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: *value = l.reserved_shared; return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE: *value = device.spec.sm >= 80 ? 31457280 : 0; return true;
-    case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE: *value = device.spec.sm >= 80 ? 134217728 : 0; return true;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      *value = l.reserved_shared;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
+      *value = device.spec.sm >= 80 ? 31457280 : 0;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_MAX_ACCESS_POLICY_WINDOW_SIZE:
+      *value = device.spec.sm >= 80 ? 134217728 : 0;
+      return true;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
-    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED: *value = device.spec.sm >= 90 ? 1 : 0; return true;
-    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT: *value = device.spec.sm >= 90 ? 4 : 1; return true;
+    case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:
+      *value = device.spec.sm >= 90 ? 1 : 0;
+      return true;
+    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
+      *value = device.spec.sm >= 90 ? 4 : 1;
+      return true;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_FUNCTION_POINTERS: *value = 1; return true;
     default: return false;
   }
@@ -126,7 +145,8 @@ bool support_attribute(int id, int* value) {
 
 bool device_attribute(const Device& device, CUdevice_attribute attribute, int* value) {
   int id = static_cast<int>(attribute);
-  if (machine_attribute(device, id, value) || limit_attribute(device, id, value) || texture_attribute(id, value) || support_attribute(id, value)) {
+  if (machine_attribute(device, id, value) || limit_attribute(device, id, value) ||
+      texture_attribute(id, value) || support_attribute(id, value)) {
     return true;
   }
   if (id < 1 || id >= CU_DEVICE_ATTRIBUTE_MAX) return false;

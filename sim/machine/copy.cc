@@ -1,7 +1,8 @@
 // The copy engine: what a copy is checked for at the call, and how it runs on the stream.
 //
-// Every copy is a CUDA_MEMCPY3D. A device address is a host address, so a row is one memmove. Sides of type UNIFIED are
-// resolved to host or device at the call. The bandwidth model charges the bytes to the links between the two places.
+// Every copy is a CUDA_MEMCPY3D. A device address is a host address, so a row is one memmove. Sides
+// of type UNIFIED are resolved to host or device at the call. The bandwidth model charges the bytes
+// to the links between the two places.
 #include <cstring>
 
 #include "sim/calls/array.h"
@@ -21,17 +22,23 @@ struct Side {
 };
 
 // Bytes from the first to behind the last one touched.
-uint64_t extent(const Side& side, const CUDA_MEMCPY3D& c) { return (c.Depth - 1) * side.slice + (c.Height - 1) * side.pitch + c.WidthInBytes; }
+uint64_t extent(const Side& side, const CUDA_MEMCPY3D& c) {
+  return (c.Depth - 1) * side.slice + (c.Height - 1) * side.pitch + c.WidthInBytes;
+}
 
 CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, Side* side) {
   CUmemorytype type = source ? c.srcMemoryType : c.dstMemoryType;
-  uint64_t x = source ? c.srcXInBytes : c.dstXInBytes, y = source ? c.srcY : c.dstY, z = source ? c.srcZ : c.dstZ;
+  uint64_t x = source ? c.srcXInBytes : c.dstXInBytes, y = source ? c.srcY : c.dstY,
+           z = source ? c.srcZ : c.dstZ;
   uint64_t pitch = source ? c.srcPitch : c.dstPitch, height = source ? c.srcHeight : c.dstHeight;
   if (type == CU_MEMORYTYPE_ARRAY) {
     auto* array = live<Array>(state(), source ? c.srcArray : c.dstArray, Kind::kArray);
     if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-    const auto outside = [](uint64_t at, uint64_t length, uint64_t size) { return at > size || length > size - at; };
-    if (outside(x, c.WidthInBytes, array->row_bytes) || outside(y, c.Height, array->rows) || outside(z, c.Depth, array->slices))
+    const auto outside = [](uint64_t at, uint64_t length, uint64_t size) {
+      return at > size || length > size - at;
+    };
+    if (outside(x, c.WidthInBytes, array->row_bytes) || outside(y, c.Height, array->rows) ||
+        outside(z, c.Depth, array->slices))
       return CUDA_ERROR_INVALID_VALUE;
     side->pitch = array->row_bytes;
     side->slice = array->row_bytes * array->rows;
@@ -41,25 +48,34 @@ CUresult make_side(bool source, const CUDA_MEMCPY3D& c, const Context& context, 
   }
   side->pitch = pitch != 0 ? pitch : x + c.WidthInBytes;
   side->slice = side->pitch * (height != 0 ? height : c.Height + y);
-  if (c.Height > 1 && (side->pitch < c.WidthInBytes || side->pitch - c.WidthInBytes < x)) return CUDA_ERROR_INVALID_VALUE;
-  if (c.Depth > 1 && height != 0 && (height < c.Height || height - c.Height < y)) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t start = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(source ? c.srcHost : c.dstHost) : (source ? c.srcDevice : c.dstDevice);
+  if (c.Height > 1 && (side->pitch < c.WidthInBytes || side->pitch - c.WidthInBytes < x))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (c.Depth > 1 && height != 0 && (height < c.Height || height - c.Height < y))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t start = type == CU_MEMORYTYPE_HOST
+                       ? reinterpret_cast<uint64_t>(source ? c.srcHost : c.dstHost)
+                       : (source ? c.srcDevice : c.dstDevice);
   if (start == 0) return CUDA_ERROR_INVALID_VALUE;
   side->base = start + z * side->slice + y * side->pitch + x;
   if (type == CU_MEMORYTYPE_HOST) {
     // Memory that CUDA knows is known to its end only.
     auto known = state().map.find(side->base);
-    bool past_end = known && known->is_host() && extent(*side, c) > known->base + known->requested - side->base;
+    bool past_end =
+        known && known->is_host() && extent(*side, c) > known->base + known->requested - side->base;
     return past_end ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   }
   uint64_t begin = 0, end = 0;
-  if (!state().map.accessible(side->base, extent(*side, c), !source, accessor_of(context, true), &begin, &end)) return CUDA_ERROR_INVALID_VALUE;
+  if (!state().map.accessible(side->base, extent(*side, c), !source, accessor_of(context, true),
+                              &begin, &end))
+    return CUDA_ERROR_INVALID_VALUE;
   auto range = state().map.find(side->base);
-  if (range && !range->is_host()) side->place = state().devices[static_cast<size_t>(range->device)]->physical;
+  if (range && !range->is_host())
+    side->place = state().devices[static_cast<size_t>(range->device)]->physical;
   return CUDA_SUCCESS;
 }
 
-// UNIFIED becomes HOST or DEVICE by asking the address map; false when the address is a bad device one.
+// UNIFIED becomes HOST or DEVICE by asking the address map; false when the address is a bad device
+// one.
 void resolve_unified(CUDA_MEMCPY3D& c) {
   AddressMap& map = state().map;
   if (c.srcMemoryType == CU_MEMORYTYPE_UNIFIED) {
@@ -82,35 +98,41 @@ void resolve_unified(CUDA_MEMCPY3D& c) {
 
 void move_bytes(const Side& to, const Side& from, const CUDA_MEMCPY3D& c) {
   if (c.Height == 1 && c.Depth == 1) {
-    std::memmove(reinterpret_cast<void*>(to.base), reinterpret_cast<void*>(from.base), c.WidthInBytes);
+    std::memmove(reinterpret_cast<void*>(to.base), reinterpret_cast<void*>(from.base),
+                 c.WidthInBytes);
     return;
   }
   for (uint64_t z = 0; z < c.Depth; ++z)
     for (uint64_t y = 0; y < c.Height; ++y)
       std::memmove(reinterpret_cast<void*>(to.base + z * to.slice + y * to.pitch),
-                   reinterpret_cast<void*>(from.base + z * from.slice + y * from.pitch), c.WidthInBytes);
+                   reinterpret_cast<void*>(from.base + z * from.slice + y * from.pitch),
+                   c.WidthInBytes);
 }
 
 bool valid_type(CUmemorytype t) { return t >= CU_MEMORYTYPE_HOST && t <= CU_MEMORYTYPE_UNIFIED; }
 
 bool sane_extent(const CUDA_MEMCPY3D& c) {
   constexpr uint64_t kMax = 1ull << 46;  // keeps every product below in 64 bits
-  return c.WidthInBytes < kMax && c.Height < (1ull << 31) && c.Depth < (1ull << 31) && c.srcPitch < kMax && c.dstPitch < kMax &&
-         c.srcHeight < (1ull << 31) && c.dstHeight < (1ull << 31);
+  return c.WidthInBytes < kMax && c.Height < (1ull << 31) && c.Depth < (1ull << 31) &&
+         c.srcPitch < kMax && c.dstPitch < kMax && c.srcHeight < (1ull << 31) &&
+         c.dstHeight < (1ull << 31);
 }
 
 }  // namespace
 
 CUresult check_copy(Context* context, CUDA_MEMCPY3D& c) {
-  if (!valid_type(c.srcMemoryType) || !valid_type(c.dstMemoryType) || !sane_extent(c)) return CUDA_ERROR_INVALID_VALUE;
+  if (!valid_type(c.srcMemoryType) || !valid_type(c.dstMemoryType) || !sane_extent(c))
+    return CUDA_ERROR_INVALID_VALUE;
   // Of memory the driver asks no level.
-  if ((c.srcLOD != 0 && c.srcMemoryType == CU_MEMORYTYPE_ARRAY) || (c.dstLOD != 0 && c.dstMemoryType == CU_MEMORYTYPE_ARRAY))
+  if ((c.srcLOD != 0 && c.srcMemoryType == CU_MEMORYTYPE_ARRAY) ||
+      (c.dstLOD != 0 && c.dstMemoryType == CU_MEMORYTYPE_ARRAY))
     return CUDA_ERROR_INVALID_VALUE;
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_SUCCESS;
   const auto dead = [](CUmemorytype type, CUarray array) {
     return type == CU_MEMORYTYPE_ARRAY && live<Array>(state(), array, Kind::kArray) == nullptr;
   };
-  if (dead(c.srcMemoryType, c.srcArray) || dead(c.dstMemoryType, c.dstArray)) return CUDA_ERROR_INVALID_VALUE;
+  if (dead(c.srcMemoryType, c.srcArray) || dead(c.dstMemoryType, c.dstArray))
+    return CUDA_ERROR_INVALID_VALUE;
   resolve_unified(c);
   Side from, to;
   if (CUresult r = make_side(true, c, *context, &from)) return r;
@@ -144,16 +166,20 @@ void stage_source(CopyWork& work) {
   work.staging = std::make_shared<std::vector<std::byte>>(c.WidthInBytes * c.Height * c.Depth);
   uint64_t pitch = c.srcPitch != 0 ? c.srcPitch : c.srcXInBytes + c.WidthInBytes;
   uint64_t slice = pitch * (c.srcHeight != 0 ? c.srcHeight : c.Height + c.srcY);
-  Side from{reinterpret_cast<uint64_t>(c.srcHost) + c.srcZ * slice + c.srcY * pitch + c.srcXInBytes, pitch, slice, -1};
-  Side to{reinterpret_cast<uint64_t>(work.staging->data()), c.WidthInBytes, c.WidthInBytes * c.Height, -1};
+  Side from{reinterpret_cast<uint64_t>(c.srcHost) + c.srcZ * slice + c.srcY * pitch + c.srcXInBytes,
+            pitch, slice, -1};
+  Side to{reinterpret_cast<uint64_t>(work.staging->data()), c.WidthInBytes,
+          c.WidthInBytes * c.Height, -1};
   move_bytes(to, from, c);
 }
 
 CUresult check_memset(Context* context, const CUDA_MEMSET_NODE_PARAMS& p) {
-  if (p.elementSize != 1 && p.elementSize != 2 && p.elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
+  if (p.elementSize != 1 && p.elementSize != 2 && p.elementSize != 4)
+    return CUDA_ERROR_INVALID_VALUE;
   if (p.dst % p.elementSize != 0) return CUDA_ERROR_INVALID_VALUE;
   if (p.width == 0 || p.height == 0) return CUDA_SUCCESS;
-  if (p.width > (1ull << 46) || p.height > (1ull << 31) || p.pitch > (1ull << 46)) return CUDA_ERROR_INVALID_VALUE;
+  if (p.width > (1ull << 46) || p.height > (1ull << 31) || p.pitch > (1ull << 46))
+    return CUDA_ERROR_INVALID_VALUE;
   uint64_t row = p.width * p.elementSize;
   if (p.height > 1 && p.pitch < row) return CUDA_ERROR_INVALID_VALUE;
   uint64_t begin = 0, end = 0, bytes = (p.height - 1) * p.pitch + row;
@@ -172,7 +198,8 @@ CUresult run_memset(Context* context, const MemsetWork& work) {
       std::memset(row, static_cast<int>(p.value & 0xff), p.width);
       continue;
     }
-    for (uint64_t x = 0; x < p.width; ++x) std::memcpy(row + x * p.elementSize, &p.value, p.elementSize);
+    for (uint64_t x = 0; x < p.width; ++x)
+      std::memcpy(row + x * p.elementSize, &p.value, p.elementSize);
   }
   return CUDA_SUCCESS;
 }

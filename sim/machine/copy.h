@@ -5,7 +5,8 @@
 
 namespace tube::sim {
 
-// Takes the bytes of a host source now, so that the program may reuse it when the call returns. Without the lock.
+// Takes the bytes of a host source now, so that the program may reuse it when the call returns.
+// Without the lock.
 void stage_source(CopyWork& work);
 
 // A copy as cuMemcpy3DAsync issues it (memcpy.cc). Without the lock.

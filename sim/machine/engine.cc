@@ -1,4 +1,5 @@
-// The scheduler. advance() moves a lane as far as it can go; everything that can unblock a lane ends in a call to it.
+// The scheduler. advance() moves a lane as far as it can go; everything that can unblock a lane
+// ends in a call to it.
 #include "sim/machine/engine.h"
 
 #include <pthread.h>
@@ -111,7 +112,8 @@ void make_ready(const LanePtr& lane) {
 // True when a context failed: conditions are then dropped so that nothing hangs.
 bool satisfied(const LanePtr& lane) {
   Op& op = lane->queue.front();
-  return lane->context->error.load() != CUDA_SUCCESS || lane->context->cancel->load() || op.condition();
+  return lane->context->error.load() != CUDA_SUCCESS || lane->context->cancel->load() ||
+         op.condition();
 }
 
 void poller() {

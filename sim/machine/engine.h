@@ -1,12 +1,15 @@
 // How simulated work runs: fences, operations, lanes and the pool of workers that executes them.
 //
-// A Lane is an ordered queue (one per stream; one short-lived lane per graph node). Only its head may run, and only when
-// every fence it waits for is done. Ready heads go to a pool that always has a worker to spare, so an operation that
-// never ends (a kernel spinning on a flag, a host function waiting for a person) blocks its own lane and nothing else.
-// An operation without a body (event record, event wait) is completed in place by whoever made it ready. Conditions on
-// memory (cuStreamWaitValue) are watched by one poller thread with a growing pause, woken early by every completion.
+// A Lane is an ordered queue (one per stream; one short-lived lane per graph node). Only its head
+// may run, and only when every fence it waits for is done. Ready heads go to a pool that always has
+// a worker to spare, so an operation that never ends (a kernel spinning on a flag, a host function
+// waiting for a person) blocks its own lane and nothing else. An operation without a body (event
+// record, event wait) is completed in place by whoever made it ready. Conditions on memory
+// (cuStreamWaitValue) are watched by one poller thread with a growing pause, woken early by every
+// completion.
 //
-// All of this is guarded by State::mutex; bodies run without it. Threads block every signal and are never joined.
+// All of this is guarded by State::mutex; bodies run without it. Threads block every signal and are
+// never joined.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +36,11 @@ using FencePtr = std::shared_ptr<Fence>;
 
 struct Op {
   std::vector<FencePtr> waits;
-  std::function<CUresult()> body;   // without the lock; an error becomes the context's sticky error
-  std::function<bool()> condition;  // without the lock, cheap, must not block; then body (if any) runs
-  bool run_on_error = false;        // body runs though the context has failed (stream callbacks)
-  FencePtr fence;                   // made by submit() when empty
+  std::function<CUresult()> body;  // without the lock; an error becomes the context's sticky error
+  std::function<bool()>
+      condition;              // without the lock, cheap, must not block; then body (if any) runs
+  bool run_on_error = false;  // body runs though the context has failed (stream callbacks)
+  FencePtr fence;             // made by submit() when empty
 };
 
 struct Lane : std::enable_shared_from_this<Lane> {
@@ -58,7 +62,8 @@ FencePtr submit(Lock& lock, const LanePtr& lane, Op op);
 // Blocks until done. Call with the lock held; it is dropped while waiting.
 void wait(Lock& lock, const FencePtr& fence);
 
-// Whether bodies access memory right now: what they found mapped must stay mapped. A body enters the scope before it looks.
+// Whether bodies access memory right now: what they found mapped must stay mapped. A body enters
+// the scope before it looks.
 bool memory_in_use(Lock& lock);
 struct MemoryScope {
   MemoryScope();

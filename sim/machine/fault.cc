@@ -1,5 +1,5 @@
-// Fault injection. Rules are parsed once and never change; each keeps its own atomic call counter, so a call costs one
-// load while no rule is set and one string comparison per rule otherwise.
+// Fault injection. Rules are parsed once and never change; each keeps its own atomic call counter,
+// so a call costs one load while no rule is set and one string comparison per rule otherwise.
 #include "sim/machine/fault.h"
 
 #include <atomic>
@@ -58,7 +58,8 @@ bool parse_rule(std::string_view text, Fabric* fabric) {
     else if (key == "bandwidth") bandwidth = number;
     else return false;
   }
-  if (link >= 0) return bandwidth > 0 && fabric->set_bandwidth(static_cast<size_t>(link), bandwidth);
+  if (link >= 0)
+    return bandwidth > 0 && fabric->set_bandwidth(static_cast<size_t>(link), bandwidth);
   if (rule->call.empty() || (rule->error == 0) == (rule->fault == 0)) return false;
   rules->push_back(std::move(rule));
   return true;
@@ -73,7 +74,8 @@ void load_faults(const char* text, Fabric* fabric, std::string* error) {
     size_t semicolon = rest.find(';');
     std::string_view one = rest.substr(0, semicolon);
     rest = semicolon == std::string_view::npos ? std::string_view() : rest.substr(semicolon + 1);
-    if (!one.empty() && !parse_rule(one, fabric)) *error = "TUBE_SIM_FAULT: not understood: " + std::string(one);
+    if (!one.empty() && !parse_rule(one, fabric))
+      *error = "TUBE_SIM_FAULT: not understood: " + std::string(one);
   }
   armed.store(!rules->empty(), std::memory_order_release);
 }

@@ -1,10 +1,11 @@
-// From node parameters to Work, with the checks the driver makes when a node is added or changed; and back.
+// From node parameters to Work, with the checks the driver makes when a node is added or changed;
+// and back.
 #include <algorithm>
 #include <cstring>
 
+#include "sim/calls/mempool.h"
 #include "sim/graphs/conditional.h"
 #include "sim/graphs/graph.h"
-#include "sim/calls/mempool.h"
 
 namespace tube::sim {
 namespace {
@@ -41,9 +42,12 @@ CUresult child_work(const CUDA_CHILD_GRAPH_NODE_PARAMS& p, Work* work) {
 CUresult alloc_work(CUDA_MEM_ALLOC_NODE_PARAMS* p, Work* work) {
   State& s = state();
   const CUmemLocation& where = p->poolProps.location;
-  if (p->bytesize == 0 || p->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || device_at(where.id) == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult r = pool_allocate(s, device_at(where.id)->default_pool, p->bytesize, &p->dptr)) return r;
+  if (p->bytesize == 0 || p->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (where.type != CU_MEM_LOCATION_TYPE_DEVICE || device_at(where.id) == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult r = pool_allocate(s, device_at(where.id)->default_pool, p->bytesize, &p->dptr))
+    return r;
   AllocWork alloc;
   alloc.params = *p;
   alloc.params.accessDescs = nullptr;
@@ -63,7 +67,8 @@ CUresult free_work(CUdeviceptr address, Work* work) {
 
 }  // namespace
 
-CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS_v2& p, Work* work, Context** owner) {
+CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS_v2& p, Work* work,
+                     Context** owner) {
   if (CUresult r = choose_context(current, p.ctx, owner)) return r;
   CUfunction handle = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   KernelWork k;
@@ -76,13 +81,15 @@ CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS
   if (CUresult r = check_kernel(lock, *owner, k)) return r;
   if (CUresult r = pack_params(k, p.kernelParams, p.extra)) return r;
   // A launch takes more bytes than there are parameters, a node does not.
-  if (p.extra != nullptr && packed_bytes(p.extra) > k.function->kernel->param_bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (p.extra != nullptr && packed_bytes(p.extra) > k.function->kernel->param_bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   *work = std::move(k);
   return CUDA_SUCCESS;
 }
 
 CUresult copy_work(Context* context, const CUDA_MEMCPY3D& p, Work* work) {
-  if (p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0) return CUDA_ERROR_INVALID_VALUE;  // a call with it copies nothing, a node may not
+  if (p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0)
+    return CUDA_ERROR_INVALID_VALUE;  // a call with it copies nothing, a node may not
   CopyWork c;
   c.copy = p;
   if (CUresult r = check_copy(context, c.copy)) return r;
@@ -105,7 +112,8 @@ CUresult mem_op_work(Context* context, const CUDA_BATCH_MEM_OP_NODE_PARAMS& p, W
   return CUDA_SUCCESS;
 }
 
-CUresult generic_work(Lock& lock, Context* current, CUgraphNodeParams* p, Work* work, Context** owner) {
+CUresult generic_work(Lock& lock, Context* current, CUgraphNodeParams* p, Work* work,
+                      Context** owner) {
   *owner = current;
   switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
@@ -142,7 +150,8 @@ CUresult generic_work(Lock& lock, Context* current, CUgraphNodeParams* p, Work* 
     }
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: {
       if (CUresult r = choose_context(current, p->memOp.ctx, owner)) return r;
-      return mem_op_work(*owner, {p->memOp.ctx, p->memOp.count, p->memOp.paramArray, p->memOp.flags}, work);
+      return mem_op_work(*owner,
+                         {p->memOp.ctx, p->memOp.count, p->memOp.paramArray, p->memOp.flags}, work);
     }
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
       CUDA_MEM_ALLOC_NODE_PARAMS v1;

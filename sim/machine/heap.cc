@@ -28,7 +28,8 @@ using Pieces = std::map<uint64_t, uint64_t>;  // base -> size, never adjacent
 struct Arena {
   Pieces plain;
   Pieces shareable;
-  std::map<uint64_t, Backing> backings;  // mappings of memory files: another process may open them (ipc.cc)
+  std::map<uint64_t, Backing>
+      backings;  // mappings of memory files: another process may open them (ipc.cc)
 };
 
 Arena& arena() {
@@ -44,9 +45,11 @@ uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
 uint64_t map_pages(uint64_t bytes, uint64_t align, int flags = 0) {
   uint64_t slack = align > 4096 ? align : 0;
-  void* p = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
+  void* p = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
   if (p == MAP_FAILED) return 0;
-  uint64_t start = reinterpret_cast<uint64_t>(p), base = slack == 0 ? start : round_up(start, align);
+  uint64_t start = reinterpret_cast<uint64_t>(p),
+           base = slack == 0 ? start : round_up(start, align);
   if (base > start) munmap(p, base - start);
   uint64_t end = start + bytes + slack;
   if (end > base + bytes) munmap(reinterpret_cast<void*>(base + bytes), end - base - bytes);
@@ -55,7 +58,8 @@ uint64_t map_pages(uint64_t bytes, uint64_t align, int flags = 0) {
 
 int create_memory_file(uint64_t bytes) {
   int fd = memfd_create("tube-sim-heap", MFD_CLOEXEC);
-  if (fd < 0 && errno == EMFILE && raise_fd_limit()) fd = memfd_create("tube-sim-heap", MFD_CLOEXEC);
+  if (fd < 0 && errno == EMFILE && raise_fd_limit())
+    fd = memfd_create("tube-sim-heap", MFD_CLOEXEC);
   if (fd < 0) return -1;
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     close(fd);
@@ -68,13 +72,14 @@ int create_memory_file(uint64_t bytes) {
   return high;
 }
 
-// Device memory: of a shareable kind pages of a memory file, so that it can be opened elsewhere. Without a file (no
-// descriptors left) plain memory does.
+// Device memory: of a shareable kind pages of a memory file, so that it can be opened elsewhere.
+// Without a file (no descriptors left) plain memory does.
 uint64_t map_device_pages(uint64_t bytes, RangeKind kind, bool low = false) {
   uint64_t base = map_pages(bytes, kGranularity, low ? MAP_32BIT : 0);
   int fd = base == 0 || !shareable(kind) ? -1 : create_memory_file(bytes);
   if (fd < 0) return base;
-  void* p = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0);
+  void* p = mmap(reinterpret_cast<void*>(base), bytes, PROT_READ | PROT_WRITE,
+                 MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0);
   if (p == MAP_FAILED) {
     close(fd);
     return base;
@@ -156,7 +161,8 @@ CUresult allocate_range(State& s, Range range, uint64_t align, uint64_t* base) {
   if (range.requested > device.spec.memory_bytes) return CUDA_ERROR_OUT_OF_MEMORY;
   range.size = round_up(range.requested == 0 ? 1 : range.requested, kAllocAlign);
   if (!account(device, range.size)) return CUDA_ERROR_OUT_OF_MEMORY;
-  const bool low = range.context != nullptr && range.context->api_version < kWideApi;  // addresses of 32 bits
+  const bool low =
+      range.context != nullptr && range.context->api_version < kWideApi;  // addresses of 32 bits
   range.direct = low || range.size >= kDirect;
   if (range.direct) {
     range.base = map_device_pages(round_up(range.size, 4096), range.kind, low);

@@ -35,7 +35,8 @@ FencePtr barrier_of(Context* of) {
 void note_loaded(Context* of, const ptx::Module& code) {
   Context* context = base_context(of);
   KernelNeeds most;
-  for (const ptx::Kernel& kernel : code.kernels()) most = std::max(most, KernelNeeds{kernel.prints, kernel.stack_bytes});
+  for (const ptx::Kernel& kernel : code.kernels())
+    most = std::max(most, KernelNeeds{kernel.prints, kernel.stack_bytes});
   if (most <= context->loaded) return;
   context->loaded = most;
   context->unsettled = true;

@@ -1,12 +1,16 @@
-// Calls that hold the GPU: they return at once, but whatever is submitted to the context afterwards, in whatever stream, stands until all
-// that was submitted before is done. Beside a stream that waits for a value, that is until the value comes (measured on an H200, decision 9).
+// Calls that hold the GPU: they return at once, but whatever is submitted to the context
+// afterwards, in whatever stream, stands until all that was submitted before is done. Beside a
+// stream that waits for a value, that is until the value comes (measured on an H200, decision 9).
 //
-// A context remembers what the driver has prepared on the GPU for its kernels, and a launch that finds something missing holds or blocks:
-// - Unsettled, as a context is with another stack limit, and once a module needs more than any before it: the next launch holds. A new one is
-//   not: each case of conformance that holds a stream and then launches for the first time went on.
+// A context remembers what the driver has prepared on the GPU for its kernels, and a launch that
+// finds something missing holds or blocks:
+// - Unsettled, as a context is with another stack limit, and once a module needs more than any
+//   before it: the next launch holds. A new one is not: each case of conformance that holds a
+//   stream and then launches for the first time went on.
 // - No kernel that prints has been launched: the first one holds.
 // - Its kernel needs more local memory than any before: it blocks, like everything in quiesce().
-// Instantiating a graph with such kernels does the same, launching it nothing. A green context has all of this in common with its primary one.
+// Instantiating a graph with such kernels does the same, launching it nothing. A green context has
+// all of this in common with its primary one.
 //
 // All functions: with State::mutex held.
 #pragma once
@@ -25,9 +29,11 @@ void note_loaded(Context* context, const ptx::Module& code);
 // Makes the next launch hold.
 void unsettle(Context* context);
 
-// A kernel is to run: holds when it is the first since the context was unsettled, or the first that prints.
+// A kernel is to run: holds when it is the first since the context was unsettled, or the first that
+// prints.
 void hold_for_kernel(Lock& lock, Context* context, bool prints);
-// The same for its local memory, per thread: blocks when no kernel before needed as much. Takes and drops the lock.
+// The same for its local memory, per thread: blocks when no kernel before needed as much. Takes and
+// drops the lock.
 void provide_local(Lock& lock, Context* context, uint32_t bytes);
 // Both, for a launch; what is about to be unloaded may be gone then. Takes and drops the lock.
 void prepare_launch(Lock& lock, Context* context, const ptx::Kernel& kernel);

@@ -32,12 +32,14 @@ struct FatbinHeader {
 size_t elf_size(const char* p) {
   Elf64_Ehdr header;
   std::memcpy(&header, p, sizeof header);
-  uint64_t size = std::max<uint64_t>(header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize,
-                                     header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize);
+  uint64_t size =
+      std::max<uint64_t>(header.e_phoff + uint64_t{header.e_phnum} * header.e_phentsize,
+                         header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize);
   for (unsigned i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr section;
     std::memcpy(&section, p + header.e_shoff + i * sizeof section, sizeof section);
-    if (section.sh_type != SHT_NOBITS) size = std::max<uint64_t>(size, section.sh_offset + section.sh_size);
+    if (section.sh_type != SHT_NOBITS)
+      size = std::max<uint64_t>(size, section.sh_offset + section.sh_size);
   }
   return size;
 }
@@ -70,7 +72,8 @@ CUresult compile_image(const void* image, size_t size, int sm, Code* code, std::
   std::string text;
   uint32_t magic = 0;
   size_t known = size != 0 ? size : image_size(image);
-  if (size == 0 && *static_cast<const char*>(image) == '\0') return CUDA_ERROR_INVALID_IMAGE;  // an empty text
+  if (size == 0 && *static_cast<const char*>(image) == '\0')
+    return CUDA_ERROR_INVALID_IMAGE;  // an empty text
   if (known >= 4) std::memcpy(&magic, image, sizeof magic);
   ptx::CompileResult result;
   if (unpack_linked(image, known, &texts, &code->placed)) {
@@ -78,8 +81,10 @@ CUresult compile_image(const void* image, size_t size, int sm, Code* code, std::
   } else {
     text = ptx::find_ptx(image, magic == kWrapperMagic ? size : known, sm, error);
     if (text.empty()) {
-      bool container = magic == kWrapperMagic || magic == kFatbinMagic || known < 4 || std::memcmp(image, ELFMAG, SELFMAG) == 0;
-      bool malformed = error->find("malformed") != std::string::npos || error->find("truncated") != std::string::npos;
+      bool container = magic == kWrapperMagic || magic == kFatbinMagic || known < 4 ||
+                       std::memcmp(image, ELFMAG, SELFMAG) == 0;
+      bool malformed = error->find("malformed") != std::string::npos ||
+                       error->find("truncated") != std::string::npos;
       return container && !malformed ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
     }
     result = ptx::compile(text);
@@ -90,11 +95,13 @@ CUresult compile_image(const void* image, size_t size, int sm, Code* code, std::
     return CUDA_ERROR_INVALID_PTX;
   }
   if (result.module->isa_version() > kNewestPtx) {
-    *error = "PTX " + std::to_string(result.module->isa_version() / 10) + "." + std::to_string(result.module->isa_version() % 10);
+    *error = "PTX " + std::to_string(result.module->isa_version() / 10) + "." +
+             std::to_string(result.module->isa_version() % 10);
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }
   if (result.module->target_sm() > sm) {
-    *error = "the PTX is for sm_" + std::to_string(result.module->target_sm()) + ", the device is sm_" + std::to_string(sm);
+    *error = "the PTX is for sm_" + std::to_string(result.module->target_sm()) +
+             ", the device is sm_" + std::to_string(sm);
     return CUDA_ERROR_INVALID_PTX;
   }
   code->module = std::move(result.module);
@@ -104,7 +111,8 @@ CUresult compile_image(const void* image, size_t size, int sm, Code* code, std::
 CUresult parse_jit_options(unsigned count, CUjit_option* options, void** values, JitOptions* out) {
   if (count > 0 && (options == nullptr || values == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; ++i) {
-    size_t number = reinterpret_cast<size_t>(values[i]) & 0xffffffffu;  // sizes are unsigned ints in a pointer's place
+    size_t number = reinterpret_cast<size_t>(values[i]) &
+                    0xffffffffu;  // sizes are unsigned ints in a pointer's place
     switch (options[i]) {
       case CU_JIT_INFO_LOG_BUFFER: out->info = static_cast<char*>(values[i]); break;
       case CU_JIT_ERROR_LOG_BUFFER: out->error = static_cast<char*>(values[i]); break;

@@ -15,11 +15,23 @@ constexpr uint64_t kAddress64 = 2;  // the type of the slots' relocations
 constexpr uint64_t kValueAlign = 16;
 
 // The sections, in the order of their headers; the last six only when there are managed variables.
-enum Section : uint16_t { kNull, kSectionNames, kText, kSymbolNames, kSymbols, kInitial, kZero, kSlots, kRelocations, kAllSections };
+enum Section : uint16_t {
+  kNull,
+  kSectionNames,
+  kText,
+  kSymbolNames,
+  kSymbols,
+  kInitial,
+  kZero,
+  kSlots,
+  kRelocations,
+  kAllSections
+};
 
 class Writer {
  public:
-  void add(Section index, const char* name, uint32_t type, uint64_t flags, const std::string& bytes, uint64_t size) {
+  void add(Section index, const char* name, uint32_t type, uint64_t flags, const std::string& bytes,
+           uint64_t size) {
     Elf64_Shdr& s = headers_[index];
     s.sh_name = static_cast<uint32_t>(names_.size());
     names_.append(name).push_back('\0');
@@ -90,8 +102,10 @@ void add_managed(Writer& writer, const std::vector<ptx::Variable>& variables) {
       zero_bytes += (v.size + kValueAlign - 1) / kValueAlign * kValueAlign;
     } else {
       symbol.st_value = initial.size();
-      initial.append(reinterpret_cast<const char*>(v.image.data()), std::min<uint64_t>(v.image.size(), v.size));
-      initial.resize(symbol.st_value + (v.size + kValueAlign - 1) / kValueAlign * kValueAlign, '\0');
+      initial.append(reinterpret_cast<const char*>(v.image.data()),
+                     std::min<uint64_t>(v.image.size(), v.size));
+      initial.resize(symbol.st_value + (v.size + kValueAlign - 1) / kValueAlign * kValueAlign,
+                     '\0');
     }
     ++count;
     append(&symbols, symbol);
@@ -102,10 +116,13 @@ void add_managed(Writer& writer, const std::vector<ptx::Variable>& variables) {
   writer.add(kSymbols, ".symtab", SHT_SYMTAB, 0, symbols, symbols.size());
   writer.header(kSymbols).sh_link = kSymbolNames;
   writer.header(kSymbols).sh_entsize = sizeof(Elf64_Sym);
-  writer.add(kInitial, ".nv.global.init", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, initial, initial.size());
+  writer.add(kInitial, ".nv.global.init", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, initial,
+             initial.size());
   writer.add(kZero, ".nv.global", SHT_NOBITS, SHF_ALLOC | SHF_WRITE, "", zero_bytes);
-  writer.add(kSlots, ".nv.constant4", SHT_PROGBITS, SHF_ALLOC, std::string(count * 8, '\0'), count * 8);
-  writer.add(kRelocations, ".rela.nv.constant4", SHT_RELA, SHF_INFO_LINK, relocations, relocations.size());
+  writer.add(kSlots, ".nv.constant4", SHT_PROGBITS, SHF_ALLOC, std::string(count * 8, '\0'),
+             count * 8);
+  writer.add(kRelocations, ".rela.nv.constant4", SHT_RELA, SHF_INFO_LINK, relocations,
+             relocations.size());
   writer.header(kRelocations).sh_link = kSymbols;
   writer.header(kRelocations).sh_info = kSlots;
   writer.header(kRelocations).sh_entsize = sizeof(Elf64_Rela);
@@ -115,16 +132,20 @@ class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : elf_(bytes) {}
   bool has(Section index) const {
-    return elf_.good() && (elf_.sections() == kText + 1 || elf_.sections() == kAllSections) && index < elf_.sections();
+    return elf_.good() && (elf_.sections() == kText + 1 || elf_.sections() == kAllSections) &&
+           index < elf_.sections();
   }
   // Empty when it does not lie in the image.
   std::span<const std::byte> section(Section index) const {
     Elf64_Shdr s;
-    return elf_.section(index, &s) && s.sh_type != SHT_NOBITS ? bytes().subspan(s.sh_offset, s.sh_size) : std::span<const std::byte>{};
+    return elf_.section(index, &s) && s.sh_type != SHT_NOBITS
+               ? bytes().subspan(s.sh_offset, s.sh_size)
+               : std::span<const std::byte>{};
   }
   bool named(Section index, std::string_view name) const {
     Elf64_Shdr s, strings;
-    return elf_.section(index, &s) && elf_.section(kSectionNames, &strings) && image::ElfNames(elf_, strings).at(s.sh_name) == name;
+    return elf_.section(index, &s) && elf_.section(kSectionNames, &strings) &&
+           image::ElfNames(elf_, strings).at(s.sh_name) == name;
   }
   std::span<const std::byte> bytes() const { return elf_.bytes(); }
 
@@ -152,7 +173,8 @@ void find_placed(const Reader& reader, std::vector<PlacedVariable>* placed) {
 
 }  // namespace
 
-std::string pack_linked(const std::vector<std::string>& texts, const std::vector<ptx::Variable>& variables) {
+std::string pack_linked(const std::vector<std::string>& texts,
+                        const std::vector<ptx::Variable>& variables) {
   std::string body;
   for (const std::string& t : texts) {
     append(&body, uint64_t{t.size()});
@@ -164,7 +186,8 @@ std::string pack_linked(const std::vector<std::string>& texts, const std::vector
   return writer.finish();
 }
 
-bool unpack_linked(const void* image, size_t size, std::vector<std::string_view>* texts, std::vector<PlacedVariable>* placed) {
+bool unpack_linked(const void* image, size_t size, std::vector<std::string_view>* texts,
+                   std::vector<PlacedVariable>* placed) {
   const Reader reader({static_cast<const std::byte*>(image), size});
   if (!reader.has(kText) || !reader.named(kText, kTexts)) return false;
   const auto body = reader.section(kText);

@@ -1,5 +1,5 @@
-// cuMemset*: twelve calls, one memset description. Synchronous forms are asynchronous to the host on device memory and
-// wait on host memory, as on the real driver.
+// cuMemset*: twelve calls, one memset description. Synchronous forms are asynchronous to the host
+// on device memory and wait on host memory, as on the real driver.
 #include "sim/graphs/capture.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
@@ -7,8 +7,8 @@
 namespace tube::sim {
 namespace {
 
-CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height, CUstream handle,
-              bool sync) {
+CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, unsigned element,
+              size_t width, size_t height, CUstream handle, bool sync) {
   State& s = state();
   Lock lock(s.mutex);
   Stream* stream = nullptr;
@@ -18,12 +18,15 @@ CUresult fill(Context* context, CUdeviceptr dst, size_t pitch, unsigned value, u
   MemsetWork work;
   work.params = {dst, pitch, value, element, width, height};
   auto range = s.map.find(dst);
-  const bool later = range && range->kind == RangeKind::kMapped && stream->capture != nullptr;  // looked at when it is instantiated
+  const bool later = range && range->kind == RangeKind::kMapped &&
+                     stream->capture != nullptr;  // looked at when it is instantiated
   if (CUresult r = later ? CUDA_SUCCESS : check_memset(stream->context, work.params)) return r;
-  if (range && range->kind == RangeKind::kDevice && !reaches(*stream->context, range->context)) return CUDA_ERROR_INVALID_VALUE;
+  if (range && range->kind == RangeKind::kDevice && !reaches(*stream->context, range->context))
+    return CUDA_ERROR_INVALID_VALUE;
   FencePtr fence;
   if (CUresult r = issue(lock, stream, work, &fence)) return r;
-  bool host = range && (range->is_host() || range->kind == RangeKind::kManaged || range->sync_memops);
+  bool host =
+      range && (range->is_host() || range->kind == RangeKind::kManaged || range->sync_memops);
   if (!sync || !host) return CUDA_SUCCESS;
   wait(lock, fence);
   return stream->context->error.load();
@@ -47,14 +50,16 @@ SIM_MEMSET(cuMemsetD8_v2, cuMemsetD8Async, unsigned char, 1)
 SIM_MEMSET(cuMemsetD16_v2, cuMemsetD16Async, unsigned short, 2)
 SIM_MEMSET(cuMemsetD32_v2, cuMemsetD32Async, unsigned int, 4)
 
-#define SIM_MEMSET_2D(sync_name, async_name, type, element)                                                                        \
-  SIM_API CUresult sync_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height) {                    \
-    SIM_ENTER_CONTEXT(context);                                                                                                    \
-    return fill(context, dstDevice, dstPitch, value, element, Width, Height, nullptr, true);                                       \
-  }                                                                                                                                \
-  SIM_API CUresult async_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, size_t Height, CUstream hStream) { \
-    SIM_ENTER_STREAM(context, hStream);                                                                                            \
-    return fill(context, dstDevice, dstPitch, value, element, Width, Height, hStream, false);                                      \
+#define SIM_MEMSET_2D(sync_name, async_name, type, element)                                     \
+  SIM_API CUresult sync_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width,  \
+                             size_t Height) {                                                   \
+    SIM_ENTER_CONTEXT(context);                                                                 \
+    return fill(context, dstDevice, dstPitch, value, element, Width, Height, nullptr, true);    \
+  }                                                                                             \
+  SIM_API CUresult async_name(CUdeviceptr dstDevice, size_t dstPitch, type value, size_t Width, \
+                              size_t Height, CUstream hStream) {                                \
+    SIM_ENTER_STREAM(context, hStream);                                                         \
+    return fill(context, dstDevice, dstPitch, value, element, Width, Height, hStream, false);   \
   }
 SIM_MEMSET_2D(cuMemsetD2D8_v2, cuMemsetD2D8Async, unsigned char, 1)
 SIM_MEMSET_2D(cuMemsetD2D16_v2, cuMemsetD2D16Async, unsigned short, 2)

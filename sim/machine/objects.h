@@ -1,7 +1,9 @@
-// The driver's objects, one struct each. Handles are their addresses; the State keeps the set of live ones.
+// The driver's objects, one struct each. Handles are their addresses; the State keeps the set of
+// live ones.
 //
-// Everything here is guarded by State::mutex unless it says otherwise. Contexts are never deleted (a few hundred bytes
-// each), because other threads may hold one on their stack after it was destroyed and must then get error 709.
+// Everything here is guarded by State::mutex unless it says otherwise. Contexts are never deleted
+// (a few hundred bytes each), because other threads may hold one on their stack after it was
+// destroyed and must then get error 709.
 #pragma once
 
 #include <array>
@@ -17,8 +19,8 @@
 #include "base/cuda_api.h"
 #include "sim/machine/engine.h"
 #include "sim/machine/linked_image.h"
-#include "sim/ptx/ptx.h"
 #include "sim/machine/topology.h"
+#include "sim/ptx/ptx.h"
 
 namespace tube::sim {
 
@@ -35,7 +37,8 @@ inline constexpr uint64_t kGranularity = 2ull << 20;  // cuMemGetAllocationGranu
 inline constexpr uint64_t kAllocAlign = 512;          // what a real driver rounds cuMemAlloc to
 inline constexpr int kMaxDevices = 64;                // access masks are 64 bits
 inline constexpr int kDriverVersion = 13000;
-inline constexpr unsigned kWideApi = 3020;  // contexts of an earlier API have 32-bit sizes and addresses (old_calls.h)
+inline constexpr unsigned kWideApi =
+    3020;  // contexts of an earlier API have 32-bit sizes and addresses (old_calls.h)
 inline constexpr uint32_t kMaxParamBytes = 32764;
 
 struct Device {
@@ -44,7 +47,8 @@ struct Device {
   DeviceSpec spec;
   CUuuid uuid{};
   Context* primary = nullptr;
-  CUresult broken = CUDA_SUCCESS;  // a fault ended the primary context: this process cannot have it again
+  CUresult broken =
+      CUDA_SUCCESS;  // a fault ended the primary context: this process cannot have it again
   Pool* default_pool = nullptr;
   Pool* current_pool = nullptr;
   std::atomic<uint64_t> used_bytes{0};
@@ -57,7 +61,8 @@ struct KernelNeeds {
   auto operator<=>(const KernelNeeds&) const = default;
 };
 
-// Places for streams, which the driver makes anew with an idle context only: so many at first, and so many more each time (H200).
+// Places for streams, which the driver makes anew with an idle context only: so many at first, and
+// so many more each time (H200).
 inline constexpr size_t kFirstStreams = 36;
 inline constexpr size_t kMoreStreams = 86;
 
@@ -73,9 +78,10 @@ struct Context {
   unsigned flags = 0;
   unsigned api_version = kWideApi;
   int attach_count = 1;
-  std::atomic<CUresult> error{CUDA_SUCCESS};                                               // sticky
-  std::shared_ptr<std::atomic<bool>> cancel = std::make_shared<std::atomic<bool>>(false);  // stops running kernels
-  std::atomic<uint64_t> peers{0};                                                          // bit per device: cuCtxEnablePeerAccess
+  std::atomic<CUresult> error{CUDA_SUCCESS};  // sticky
+  std::shared_ptr<std::atomic<bool>> cancel =
+      std::make_shared<std::atomic<bool>>(false);  // stops running kernels
+  std::atomic<uint64_t> peers{0};                  // bit per device: cuCtxEnablePeerAccess
   LanePtr legacy;
   Stream* legacy_stream = nullptr;         // what stream 0 and 1 mean
   std::map<uint64_t, Stream*> per_thread;  // by Thread::id
@@ -116,7 +122,9 @@ struct Edge {
   Node* node = nullptr;
   CUgraphEdgeData data{};
 };
-inline bool is_plain(const CUgraphEdgeData& data) { return data.from_port == 0 && data.to_port == 0 && data.type == 0; }
+inline bool is_plain(const CUgraphEdgeData& data) {
+  return data.from_port == 0 && data.to_port == 0 && data.type == 0;
+}
 
 struct Stream {
   uint64_t id = 0;
@@ -136,9 +144,10 @@ struct Stream {
 struct Event {
   Context* context = nullptr;
   unsigned flags = 0;
-  FencePtr fence;                       // null: never recorded
-  std::shared_ptr<SharedEvent> shared;  // CU_EVENT_INTERPROCESS: the state that all processes see (ipc.h)
-  CapturePtr capture;                   // recorded into a capture
+  FencePtr fence;  // null: never recorded
+  std::shared_ptr<SharedEvent>
+      shared;          // CU_EVENT_INTERPROCESS: the state that all processes see (ipc.h)
+  CapturePtr capture;  // recorded into a capture
   std::vector<Edge> capture_deps;
 };
 
@@ -184,8 +193,10 @@ struct Module {
 // cuLibrary: an image that gets a module in each context on first use.
 struct Library {
   Code code;
-  CUresult unusable = CUDA_SUCCESS;                // what its first use answers: an image that loading did not look into
-  std::vector<std::unique_ptr<Function>> kernels;  // CUkernel handles; .kernel and .library set, .module null
+  CUresult unusable =
+      CUDA_SUCCESS;  // what its first use answers: an image that loading did not look into
+  std::vector<std::unique_ptr<Function>>
+      kernels;  // CUkernel handles; .kernel and .library set, .module null
   std::unordered_map<Context*, Module*> modules;
   std::vector<std::byte> image;
 };
@@ -211,14 +222,17 @@ struct Array {
   uint64_t base = 0;  // in the address map
 };
 
-// Per thread; allocated on first use, freed by a pthread key (never for the main thread, whose atexit handlers call us).
+// Per thread; allocated on first use, freed by a pthread key (never for the main thread, whose
+// atexit handlers call us).
 struct Thread {
   uint64_t id = 0;
   std::vector<Context*> stack;
   CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  bool per_thread_default = false;  // inside a _ptsz/_ptds entry: stream 0 means CU_STREAM_PER_THREAD
-  bool in_old_call = false;         // inside a call of before kWideApi, which does its work with a later one
-  bool in_callback = false;         // a host function may not call CUDA
+  bool per_thread_default =
+      false;  // inside a _ptsz/_ptds entry: stream 0 means CU_STREAM_PER_THREAD
+  bool in_old_call =
+      false;  // inside a call of before kWideApi, which does its work with a later one
+  bool in_callback = false;  // a host function may not call CUDA
 };
 
 }  // namespace tube::sim

@@ -13,12 +13,12 @@
 
 #include "base/tube_note.h"
 #include "sim/calls/array.h"
-#include "sim/graphs/capture.h"
 #include "sim/calls/device.h"
-#include "sim/machine/fault.h"
-#include "sim/machine/heap.h"
 #include "sim/calls/module.h"
 #include "sim/calls/texture.h"
+#include "sim/graphs/capture.h"
+#include "sim/machine/fault.h"
+#include "sim/machine/heap.h"
 
 TUBE_IDENTITY_NOTE();
 
@@ -28,7 +28,8 @@ namespace {
 std::atomic<State*> the_state{nullptr};
 std::atomic<bool> forked{false};
 std::atomic<uint64_t> next_thread{1};
-thread_local Thread* this_thread = nullptr;  // a plain pointer: no thread_local destructor runs before atexit handlers
+thread_local Thread* this_thread =
+    nullptr;  // a plain pointer: no thread_local destructor runs before atexit handlers
 pthread_key_t thread_key;
 
 void free_thread(void* p) { delete static_cast<Thread*>(p); }
@@ -36,7 +37,10 @@ void free_thread(void* p) { delete static_cast<Thread*>(p); }
 }  // namespace
 
 State& state() { return *the_state.load(std::memory_order_acquire); }
-bool initialized() { return the_state.load(std::memory_order_acquire) != nullptr && !forked.load(std::memory_order_relaxed); }
+bool initialized() {
+  return the_state.load(std::memory_order_acquire) != nullptr &&
+         !forked.load(std::memory_order_relaxed);
+}
 
 Thread& thread() {
   if (this_thread == nullptr) {
@@ -61,7 +65,8 @@ CUresult initialize() {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   s->launch_blocking = blocking != nullptr && std::strcmp(blocking, "0") != 0 && *blocking != '\0';
   const char* loading = std::getenv("CUDA_MODULE_LOADING");
-  if (loading != nullptr && strcasecmp(loading, "EAGER") == 0) s->loading_mode = CU_MODULE_EAGER_LOADING;
+  if (loading != nullptr && strcasecmp(loading, "EAGER") == 0)
+    s->loading_mode = CU_MODULE_EAGER_LOADING;
   if (!error.empty()) std::fprintf(stderr, "tube sim: %s\n", error.c_str());
   pthread_key_create(&thread_key, &free_thread);
   pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
@@ -88,14 +93,16 @@ static bool is_wide_form(const char* call) {
       "cuTexRefSetAddress_v2", "cuTexRefSetAddress2D_v2", "cuTexRefSetAddress2D_v3", "cuTexRefGetAddress_v2",
   };
   // clang-format on
-  return std::any_of(std::begin(kCalls), std::end(kCalls), [call](const char* wide) { return std::strcmp(call, wide) == 0; });
+  return std::any_of(std::begin(kCalls), std::end(kCalls),
+                     [call](const char* wide) { return std::strcmp(call, wide) == 0; });
 }
 
 CUresult enter(const char* call, Need need, Context** current) {
   if (need != Need::kNothing && !initialized()) return CUDA_ERROR_NOT_INITIALIZED;
   Injected injected = count_call(call);
   if (injected.error != CUDA_SUCCESS) return injected.error;
-  if (need != Need::kNothing && state().init_result != CUDA_SUCCESS) return CUDA_ERROR_NOT_INITIALIZED;
+  if (need != Need::kNothing && state().init_result != CUDA_SUCCESS)
+    return CUDA_ERROR_NOT_INITIALIZED;
   if (need != Need::kNothing && thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   if (need == Need::kNothing || need == Need::kInit) return CUDA_SUCCESS;
   Context* context = current_context();
@@ -107,7 +114,8 @@ CUresult enter(const char* call, Need need, Context** current) {
     context->error.compare_exchange_strong(none, injected.fault);
   }
   if (current != nullptr) *current = context;
-  if (context->api_version < kWideApi && !thread().in_old_call && is_wide_form(call)) return CUDA_ERROR_INVALID_CONTEXT;
+  if (context->api_version < kWideApi && !thread().in_old_call && is_wide_form(call))
+    return CUDA_ERROR_INVALID_CONTEXT;
   return context->error.load();
 }
 
@@ -135,7 +143,8 @@ CUresult synchronize(Lock& lock, Context* context) {
   if (context->legacy->tail) tails.push_back(context->legacy->tail);
   for (auto& fence : tails) wait(lock, fence);
   // Lanes of destroyed streams are kept only until they drain.
-  std::erase_if(context->lanes, [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
+  std::erase_if(context->lanes,
+                [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
   lock.unlock();
   flush_prints(context);
   lock.lock();
@@ -161,7 +170,8 @@ CUresult quiesce(Lock& lock, Context* of) {
 
 bool reaches(const Context& from, const Context* owner) {
   if (owner == nullptr || owner->device == from.device) return true;
-  return (base_context(const_cast<Context*>(&from))->peers.load() >> owner->device->ordinal & 1) != 0;
+  return (base_context(const_cast<Context*>(&from))->peers.load() >> owner->device->ordinal & 1) !=
+         0;
 }
 
 void wait_for_quiescing(Lock& lock, Context* of) {
@@ -187,7 +197,8 @@ void flush_prints(Context* of) {
 // An event ends with its context.
 static void forget_events(State& s, const Context* context) {
   for (auto it = s.live.begin(); it != s.live.end();) {
-    auto* event = it->second == Kind::kEvent ? static_cast<Event*>(const_cast<void*>(it->first)) : nullptr;
+    auto* event =
+        it->second == Kind::kEvent ? static_cast<Event*>(const_cast<void*>(it->first)) : nullptr;
     const bool gone = event != nullptr && event->context == context;
     it = gone ? s.live.erase(it) : std::next(it);
     if (gone) delete event;
@@ -196,7 +207,8 @@ static void forget_events(State& s, const Context* context) {
 
 void tear_down(Lock& lock, Context* context) {
   State& s = state();
-  if (context->primary && context->error.load() != CUDA_SUCCESS) context->device->broken = context->error.load();
+  if (context->primary && context->error.load() != CUDA_SUCCESS)
+    context->device->broken = context->error.load();
   context->cancel->store(true);
   for (Stream* stream : context->streams) forget_capture(s, stream);
   synchronize(lock, context);
@@ -218,7 +230,8 @@ void tear_down(Lock& lock, Context* context) {
   if (context->primary) {
     for (auto& [object, kind] : s.live) {
       if (kind != Kind::kContext) continue;
-      static_cast<Context*>(const_cast<void*>(object))->peers.fetch_and(~(1ull << context->device->ordinal));
+      static_cast<Context*>(const_cast<void*>(object))
+          ->peers.fetch_and(~(1ull << context->device->ordinal));
     }
   }
   reset_context(s, context);
@@ -247,7 +260,8 @@ CUresult check_capture_unsafe(State& s) {
   CUresult result = CUDA_SUCCESS;
   for (auto& capture : s.captures) {
     bool own = capture->thread == t.id && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    bool global = t.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL && capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+    bool global = t.capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                  capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
     if (!own && !global) continue;
     if (capture->invalid == CUDA_SUCCESS) capture->invalid = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;

@@ -1,7 +1,8 @@
 // The whole simulated driver: one State per process, made by the first cuInit, leaked on purpose.
 //
-// Programs call the driver from atexit handlers and from threads that outlive main, so nothing here has a destructor
-// that runs at exit. After fork the child's copy is dead: every call answers CUDA_ERROR_NOT_INITIALIZED.
+// Programs call the driver from atexit handlers and from threads that outlive main, so nothing here
+// has a destructor that runs at exit. After fork the child's copy is dead: every call answers
+// CUDA_ERROR_NOT_INITIALIZED.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,8 @@ struct State {
   uint64_t next_id = 1;
   std::vector<CapturePtr> captures;
   bool launch_blocking = false;
-  CUresult init_result = CUDA_SUCCESS;  // what cuInit answers; after a failure every other call answers NOT_INITIALIZED
+  CUresult init_result = CUDA_SUCCESS;  // what cuInit answers; after a failure every other call
+                                        // answers NOT_INITIALIZED
   CUmoduleLoadingMode loading_mode = CU_MODULE_LAZY_LOADING;
 
   uint64_t new_id() { return next_id++; }
@@ -60,32 +62,36 @@ struct State {
 State& state();
 Thread& thread();
 
-// What a call needs before it may start.
-// kHandle: a current context is not needed (the handle knows its own), but one that is there must be well.
+// What a call needs before it may start. kHandle: a current context is not needed (the handle knows
+// its own), but one that is there must be well.
 enum class Need : uint8_t { kNothing, kInit, kHandle, kContext };
 
-// Every entry point starts with this: counts the call for fault injection, checks initialisation, the current context
-// and its sticky error. `current` receives the context for Need::kContext, and for Need::kHandle the one that is there or null.
+// Every entry point starts with this: counts the call for fault injection, checks initialisation,
+// the current context and its sticky error. `current` receives the context for Need::kContext, and
+// for Need::kHandle the one that is there or null.
 CUresult enter(const char* call, Need need, Context** current = nullptr);
-// For calls that give something back: they need no current context, but a dead one answers its code. `current` may stay nullptr.
+// For calls that give something back: they need no current context, but a dead one answers its
+// code. `current` may stay nullptr.
 CUresult enter_to_free(const char* call, Context** current);
 #define SIM_ENTER(need)                                                                           \
   do {                                                                                            \
     if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::need)) return entered; \
   } while (0)
-#define SIM_ENTER_CONTEXT(variable)                                                                              \
-  ::tube::sim::Context* variable = nullptr;                                                                      \
-  do {                                                                                                           \
-    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kContext, &variable)) return entered; \
+#define SIM_ENTER_CONTEXT(variable)                                                              \
+  ::tube::sim::Context* variable = nullptr;                                                      \
+  do {                                                                                           \
+    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kContext, &variable)) \
+      return entered;                                                                            \
   } while (0)
 
-#define SIM_ENTER_HANDLE(variable)                                                                              \
-  ::tube::sim::Context* variable = nullptr;                                                                     \
-  do {                                                                                                          \
-    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kHandle, &variable)) return entered; \
+#define SIM_ENTER_HANDLE(variable)                                                              \
+  ::tube::sim::Context* variable = nullptr;                                                     \
+  do {                                                                                          \
+    if (CUresult entered = ::tube::sim::enter(__func__, ::tube::sim::Need::kHandle, &variable)) \
+      return entered;                                                                           \
   } while (0)
-// For a call on a stream: `variable` is the current context or, without one, the stream's own. CUDA_ERROR_INVALID_CONTEXT when
-// the default streams are meant and there is none.
+// For a call on a stream: `variable` is the current context or, without one, the stream's own.
+// CUDA_ERROR_INVALID_CONTEXT when the default streams are meant and there is none.
 CUresult enter_stream(const char* call, CUstream stream, Context** context);
 #define SIM_ENTER_STREAM(variable, stream)                                                         \
   ::tube::sim::Context* variable = nullptr;                                                        \
@@ -125,15 +131,17 @@ Accessor accessor_of(const Context& context, bool dma);
 Context* make_context(State& s, Device* device, bool primary);
 // The device's primary context, which nobody needs to have retained. With the lock held.
 Context* primary_of(State& s, Device* device);
-// The context whose memory, printf buffer and peers this one has: a green one's primary, or itself (green.cc).
+// The context whose memory, printf buffer and peers this one has: a green one's primary, or itself
+// (green.cc).
 Context* base_context(Context* context);
 // Whether `from` has been let reach memory of `owner`: on one device always.
 bool reaches(const Context& from, const Context* owner);
 
 // Waits for all work of the context; returns its sticky error. Takes and drops the lock.
 CUresult synchronize(Lock& lock, Context* context);  // nothing to do for null
-// The same for calls that the driver makes with an idle context only (code and memory that come or go): no kernel is launched
-// by anybody meanwhile, and green contexts are waited for with their primary. Takes and drops the lock.
+// The same for calls that the driver makes with an idle context only (code and memory that come or
+// go): no kernel is launched by anybody meanwhile, and green contexts are waited for with their
+// primary. Takes and drops the lock.
 CUresult quiesce(Lock& lock, Context* context);
 // Before a launch: waits until no such call is waiting. Takes and drops the lock.
 void wait_for_quiescing(Lock& lock, Context* context);
@@ -146,9 +154,11 @@ bool reservation_of(uint64_t address, uint64_t* base, uint64_t* size);
 // Frees everything that belongs to the context (streams, modules, memory). With the lock held.
 void tear_down(Lock& lock, Context* context);
 
-// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture forbids this kind of call now; invalidates that capture.
+// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture forbids this kind of call now; invalidates
+// that capture.
 CUresult check_capture_unsafe(State& s);
-// The same for synchronising a whole context: no stream of it may be capturing, whatever the mode. With the lock held.
+// The same for synchronising a whole context: no stream of it may be capturing, whatever the mode.
+// With the lock held.
 CUresult check_context_idle_of_captures(State& s, const Context* context);
 
 // Sets up device list and faults once; used by cuInit.

@@ -55,8 +55,9 @@ TopologySpec dgx_v100() {
   }
   t.switch_bytes_per_s = 12.5e9;
   // The hybrid cube mesh of that machine: device pair, number of 25 GB/s links.
-  static constexpr int kLinks[][3] = {{0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},
-                                      {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2}};
+  static constexpr int kLinks[][3] = {
+      {0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2}, {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},
+      {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1}, {4, 7, 2}, {5, 6, 2}, {5, 7, 1}, {6, 7, 2}};
   for (auto& l : kLinks) t.nvlinks.push_back({l[0], l[1], l[2] * 25e9});
   return t;
 }
@@ -89,7 +90,8 @@ TopologySpec four_a10() {
 TopologySpec one() {
   TopologySpec t;
   DeviceSpec d = h200();
-  d.memory_bytes = 8ull << 30;  // small, so that running out is easy to test; only accounted, not touched
+  d.memory_bytes =
+      8ull << 30;  // small, so that running out is easy to test; only accounted, not touched
   t.devices.push_back(d);
   return t;
 }
@@ -139,20 +141,25 @@ bool parse_line(const std::string& line, TopologySpec* spec) {
   if (word == "nvlink") {
     NvLink link;
     std::string bandwidth;
-    if (!(in >> link.a >> link.b >> bandwidth) || !parse_double(bandwidth, &link.bytes_per_s)) return false;
+    if (!(in >> link.a >> link.b >> bandwidth) || !parse_double(bandwidth, &link.bytes_per_s))
+      return false;
     spec->nvlinks.push_back(link);
     return true;
   }
   std::string value;
-  if (word == "switch_uplink") return (in >> value) && parse_double(value, &spec->switch_bytes_per_s);
+  if (word == "switch_uplink")
+    return (in >> value) && parse_double(value, &spec->switch_bytes_per_s);
   if (word == "pcie_p2p") return static_cast<bool>(in >> spec->pcie_p2p);
   return false;
 }
 
 // TUBE_SIM_COUNT, _MEMORY, _SM, _SMS, _NAME, _PCIE: applied to every device.
 bool apply_settings(TopologySpec* spec, std::string* error) {
-  static constexpr const char* kSettings[][2] = {
-      {"TUBE_SIM_MEMORY", "memory"}, {"TUBE_SIM_SM", "sm"}, {"TUBE_SIM_SMS", "sms"}, {"TUBE_SIM_NAME", "name"}, {"TUBE_SIM_PCIE", "pcie"}};
+  static constexpr const char* kSettings[][2] = {{"TUBE_SIM_MEMORY", "memory"},
+                                                 {"TUBE_SIM_SM", "sm"},
+                                                 {"TUBE_SIM_SMS", "sms"},
+                                                 {"TUBE_SIM_NAME", "name"},
+                                                 {"TUBE_SIM_PCIE", "pcie"}};
   bool good = true;
   if (const char* count = std::getenv("TUBE_SIM_COUNT")) {
     int n = std::atoi(count);
@@ -254,7 +261,8 @@ Fabric::Fabric(const TopologySpec& spec) : pcie_p2p_(spec.pcie_p2p) {
     switches = std::max(switches, d.pcie_switch + 1);
   }
   for (int s = 0; s < switches && spec.switch_bytes_per_s > 0; ++s)
-    uplinks_.push_back({add(-2 - s, -1, spec.switch_bytes_per_s), add(-1, -2 - s, spec.switch_bytes_per_s)});
+    uplinks_.push_back(
+        {add(-2 - s, -1, spec.switch_bytes_per_s), add(-1, -2 - s, spec.switch_bytes_per_s)});
   for (const NvLink& l : spec.nvlinks) {
     add(l.a, l.b, l.bytes_per_s);
     add(l.b, l.a, l.bytes_per_s);
@@ -296,10 +304,12 @@ std::vector<Link*> Fabric::path(int from, int to) const {
   std::vector<Link*> links;
   if (from >= 0) {
     links.push_back(find(from, -1));
-    if (!uplinks_.empty()) links.push_back(uplinks_[static_cast<size_t>(switch_of_[static_cast<size_t>(from)])].first);
+    if (!uplinks_.empty())
+      links.push_back(uplinks_[static_cast<size_t>(switch_of_[static_cast<size_t>(from)])].first);
   }
   if (to >= 0) {
-    if (!uplinks_.empty()) links.push_back(uplinks_[static_cast<size_t>(switch_of_[static_cast<size_t>(to)])].second);
+    if (!uplinks_.empty())
+      links.push_back(uplinks_[static_cast<size_t>(switch_of_[static_cast<size_t>(to)])].second);
     links.push_back(find(-1, to));
   }
   return links;
@@ -309,7 +319,8 @@ void Fabric::transfer(int from, int to, uint64_t bytes) {
   if (!real_time_ || bytes == 0) return;
   timespec ts;
   clock_gettime(CLOCK_MONOTONIC, &ts);
-  uint64_t now = static_cast<uint64_t>(ts.tv_sec) * 1000000000ull + static_cast<uint64_t>(ts.tv_nsec);
+  uint64_t now =
+      static_cast<uint64_t>(ts.tv_sec) * 1000000000ull + static_cast<uint64_t>(ts.tv_nsec);
   uint64_t end = now;
   for (Link* link : path(from, to)) {
     double rate = link->bytes_per_s.load(std::memory_order_relaxed);

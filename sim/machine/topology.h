@@ -1,7 +1,8 @@
 // What the simulated machine looks like: devices, and the links between them and the host.
 //
-// Chosen once, at cuInit, from TUBE_SIM_TOPOLOGY (a preset's name or a file) and overridden by single TUBE_SIM_*
-// settings; see sim/README.md for both. Immutable afterwards, except for what fault injection does to a bandwidth.
+// Chosen once, at cuInit, from TUBE_SIM_TOPOLOGY (a preset's name or a file) and overridden by
+// single TUBE_SIM_* settings; see sim/README.md for both. Immutable afterwards, except for what
+// fault injection does to a bandwidth.
 #pragma once
 
 #include <atomic>
@@ -30,7 +31,8 @@ struct DeviceSpec {
 struct Link {
   int from = 0, to = 0;  // device index; -1 is the host
   std::atomic<double> bytes_per_s{0};
-  std::atomic<uint64_t> free_at_ns{0};  // TUBE_SIM_TIME=real: when the last accepted byte is through
+  std::atomic<uint64_t> free_at_ns{
+      0};  // TUBE_SIM_TIME=real: when the last accepted byte is through
 };
 
 struct NvLink {
@@ -45,7 +47,8 @@ struct TopologySpec {
   bool pcie_p2p = true;           // peers without NVLink reach each other over PCIe
 };
 
-// Reads the environment. On a malformed file or setting *error gets one line and the default is used.
+// Reads the environment. On a malformed file or setting *error gets one line and the default is
+// used.
 TopologySpec load_topology(std::string* error);
 bool find_preset(const std::string& name, TopologySpec* spec);
 bool parse_topology(const std::string& text, TopologySpec* spec, std::string* error);
@@ -56,7 +59,8 @@ bool parse_bytes(const std::string& text, uint64_t* bytes);
 class Fabric {
  public:
   explicit Fabric(const TopologySpec& spec);
-  // Takes as long as moving so many bytes would; returns at once unless TUBE_SIM_TIME=real. -1 is the host.
+  // Takes as long as moving so many bytes would; returns at once unless TUBE_SIM_TIME=real. -1 is
+  // the host.
   void transfer(int from, int to, uint64_t bytes);
   // Bytes per second between two devices, 0 when they have no NVLink.
   double nvlink(int a, int b) const;

@@ -1,7 +1,9 @@
-// What a stream can be asked to do, as plain values: the common form of stream calls, captured nodes and graph nodes.
+// What a stream can be asked to do, as plain values: the common form of stream calls, captured
+// nodes and graph nodes.
 //
-// A stream call builds one Work and hands it to issue(), which either appends it to the stream (an Op of the engine) or,
-// while the stream is capturing, adds it to the captured graph. A graph launch turns each node's Work into an Op.
+// A stream call builds one Work and hands it to issue(), which either appends it to the stream (an
+// Op of the engine) or, while the stream is capturing, adds it to the captured graph. A graph
+// launch turns each node's Work into an Op.
 #pragma once
 
 #include <memory>
@@ -68,17 +70,20 @@ struct ConditionalWork {
 struct GraphAllocation;
 struct AllocWork {
   CUDA_MEM_ALLOC_NODE_PARAMS params{};
-  std::shared_ptr<GraphAllocation> memory;  // keeps the address alive as long as any graph has the node
+  std::shared_ptr<GraphAllocation>
+      memory;  // keeps the address alive as long as any graph has the node
 };
 struct FreeWork {
   CUdeviceptr address = 0;
   bool return_to_pool = false;  // cuMemFreeAsync outside a graph
 };
 
-using Work = std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork, EventRecordWork, EventWaitWork, MemOpWork, ChildWork, AllocWork,
-                          FreeWork, ConditionalWork>;
+using Work =
+    std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork, EventRecordWork,
+                 EventWaitWork, MemOpWork, ChildWork, AllocWork, FreeWork, ConditionalWork>;
 
-// Stream 0, 1, 2 or a handle, in the given current context. CUDA_ERROR_INVALID_HANDLE (400) or a context's error.
+// Stream 0, 1, 2 or a handle, in the given current context. CUDA_ERROR_INVALID_HANDLE (400) or a
+// context's error.
 CUresult resolve_stream(Lock& lock, Context* current, CUstream handle, Stream** stream);
 
 // A stream of the program's own. With the lock held.
@@ -94,7 +99,8 @@ CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence = nullptr)
 // Appends to the stream with the implicit ordering of the legacy stream. No capture.
 FencePtr append(Lock& lock, Stream* stream, Op op);
 
-// The operations of a piece of work, to be run in order on one lane (not for events, graphs of graphs).
+// The operations of a piece of work, to be run in order on one lane (not for events, graphs of
+// graphs).
 std::vector<Op> make_ops(Context* context, const Work& work);
 
 CUresult run_kernel(Context* context, const KernelWork& work);
@@ -113,7 +119,8 @@ CUresult check_copy(Context* context, CUDA_MEMCPY3D& copy);
 CUresult check_memset(Context* context, const CUDA_MEMSET_NODE_PARAMS& params);
 CUresult check_mem_ops(Context* context, const CUstreamBatchMemOpParams* ops, unsigned count);
 
-// The function of a CUfunction or CUkernel handle, loaded in the context; null when the handle is neither.
+// The function of a CUfunction or CUkernel handle, loaded in the context; null when the handle is
+// neither.
 Function* resolve_function(Lock& lock, Context* context, CUfunction handle);
 
 }  // namespace tube::sim

@@ -1,5 +1,5 @@
-// What the parser makes of one PTX text: declarations and function bodies as lists of statements, names unresolved.
-// Views point into the text.
+// What the parser makes of one PTX text: declarations and function bodies as lists of statements,
+// names unresolved. Views point into the text.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,17 @@
 
 namespace tube::sim::ptx {
 
-enum class Space : uint8_t { kNone, kReg, kSpecial, kConst, kGlobal, kLocal, kParam, kShared, kGeneric };
+enum class Space : uint8_t {
+  kNone,
+  kReg,
+  kSpecial,
+  kConst,
+  kGlobal,
+  kLocal,
+  kParam,
+  kShared,
+  kGeneric
+};
 
 struct Operand {
   enum class Kind : uint8_t {
@@ -75,7 +85,15 @@ struct VariableDecl {
 struct FunctionDecl;
 
 struct Statement {
-  enum class Kind : uint8_t { kInstruction, kLabel, kOpen, kClose, kVariable, kTargets, kPrototype };
+  enum class Kind : uint8_t {
+    kInstruction,
+    kLabel,
+    kOpen,
+    kClose,
+    kVariable,
+    kTargets,
+    kPrototype
+  };
   Kind kind = Kind::kInstruction;
   int line = 0;
   std::string_view at;     // where it starts in the text

@@ -1,4 +1,5 @@
-// Function-level lowering: scopes, names, labels, guards; the instructions themselves are built by the ops_*.cc families.
+// Function-level lowering: scopes, names, labels, guards; the instructions themselves are built by
+// the ops_*.cc families.
 #include "sim/ptx/builder.h"
 
 #include <algorithm>
@@ -11,7 +12,8 @@
 namespace tube::sim::ptx {
 namespace {
 
-// A small array costs no local memory on a GPU: ptxas spreads one of 64 bytes over registers (control_flow of tests/programs, sm_90).
+// A small array costs no local memory on a GPU: ptxas spreads one of 64 bytes over registers
+// (control_flow of tests/programs, sm_90).
 constexpr uint64_t kKeptInRegisters = 64;
 
 constexpr uint64_t kMaxFrame = 512u << 10;
@@ -77,7 +79,8 @@ uint64_t Builder::new_frame_bytes(uint64_t size, uint32_t align) {
 
 void Builder::bind(std::string_view name, const Binding& binding) {
   if (name.empty()) return;
-  if (!scopes_.back().names.emplace(name, binding).second) fail("'" + std::string(name) + "' is declared twice");
+  if (!scopes_.back().names.emplace(name, binding).second)
+    fail("'" + std::string(name) + "' is declared twice");
 }
 
 void Builder::formals() {
@@ -123,7 +126,8 @@ void Builder::declare(const VariableDecl& variable) {
   binding.size = variable.bytes();
   switch (variable.space) {
     case Space::kReg: {
-      if (variable.type == Type::kB128 || variable.vector != 1) fail("128-bit and vector registers are not supported");
+      if (variable.type == Type::kB128 || variable.vector != 1)
+        fail("128-bit and vector registers are not supported");
       binding.kind = variable.range != 0 ? Binding::Kind::kRange : Binding::Kind::kRegister;
       binding.range = variable.range;
       const Class cls = storage_class(variable.type);
@@ -137,7 +141,8 @@ void Builder::declare(const VariableDecl& variable) {
     case Space::kParam:
       binding.kind = Binding::Kind::kLocal;
       binding.offset = new_frame_bytes(variable.bytes(), variable.alignment());
-      if (variable.space == Space::kLocal && variable.bytes() > kKeptInRegisters) out_.stack_bytes += static_cast<uint32_t>(variable.bytes());
+      if (variable.space == Space::kLocal && variable.bytes() > kKeptInRegisters)
+        out_.stack_bytes += static_cast<uint32_t>(variable.bytes());
       break;
     case Space::kShared: {
       binding.kind = Binding::Kind::kShared;
@@ -202,15 +207,19 @@ void Builder::close_scope() {
 }
 
 void Builder::label_target(Inst& in, std::string_view label) {
-  scopes_.back().fixups.push_back({static_cast<size_t>(&in - out_.code.data()), SIZE_MAX, label, current_});
+  scopes_.back().fixups.push_back(
+      {static_cast<size_t>(&in - out_.code.data()), SIZE_MAX, label, current_});
 }
 
-void Builder::list_label(uint32_t list_index, std::string_view label) { scopes_.back().fixups.push_back({0, list_index, label, current_}); }
+void Builder::list_label(uint32_t list_index, std::string_view label) {
+  scopes_.back().fixups.push_back({0, list_index, label, current_});
+}
 
 const std::vector<std::string_view>* Builder::targets(std::string_view label) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->directives.find(label);
-    if (found != scope->directives.end() && found->second->kind == Statement::Kind::kTargets) return &found->second->targets;
+    if (found != scope->directives.end() && found->second->kind == Statement::Kind::kTargets)
+      return &found->second->targets;
   }
   return nullptr;
 }
@@ -218,7 +227,8 @@ const std::vector<std::string_view>* Builder::targets(std::string_view label) {
 const FunctionDecl* Builder::prototype(std::string_view label) {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
     const auto found = scope->directives.find(label);
-    if (found != scope->directives.end() && found->second->prototype != nullptr) return found->second->prototype.get();
+    if (found != scope->directives.end() && found->second->prototype != nullptr)
+      return found->second->prototype.get();
   }
   return nullptr;
 }
@@ -230,10 +240,13 @@ void Builder::statement(const Statement& statement) {
     case Statement::Kind::kClose: close_scope(); return;
     case Statement::Kind::kVariable: declare(statement.variable); return;
     case Statement::Kind::kLabel:
-      if (!scopes_.back().labels.emplace(statement.label, out_.code.size()).second) fail("label used twice");
+      if (!scopes_.back().labels.emplace(statement.label, out_.code.size()).second)
+        fail("label used twice");
       return;
     case Statement::Kind::kTargets:
-    case Statement::Kind::kPrototype: scopes_.back().directives[statement.label] = &statement; return;
+    case Statement::Kind::kPrototype:
+      scopes_.back().directives[statement.label] = &statement;
+      return;
     case Statement::Kind::kInstruction: break;
   }
   const Instruction& in = statement.instruction;
@@ -244,7 +257,8 @@ void Builder::statement(const Statement& statement) {
   guard_ = kNoSlot;
   if (!in.guard.empty()) {
     Binding binding;
-    if (!find(in.guard, &binding) || binding.kind != Binding::Kind::kRegister || binding.type != Type::kPred)
+    if (!find(in.guard, &binding) || binding.kind != Binding::Kind::kRegister ||
+        binding.type != Type::kPred)
       fail("'" + std::string(in.guard) + "' is not a predicate");
     guard_ = binding.slot;
   }
@@ -257,7 +271,8 @@ void Builder::statement(const Statement& statement) {
 void Builder::run() {
   formals();
   for (const Statement& each : decl_.body)
-    if (each.kind == Statement::Kind::kTargets || each.kind == Statement::Kind::kPrototype) scopes_.front().directives.emplace(each.label, &each);
+    if (each.kind == Statement::Kind::kTargets || each.kind == Statement::Kind::kPrototype)
+      scopes_.front().directives.emplace(each.label, &each);
   for (const Statement& each : decl_.body) statement(each);
   guard_ = kNoSlot;
   current_ = nullptr;
@@ -334,7 +349,8 @@ int32_t Builder::constant(uint64_t bits, Class cls) {
 
 int32_t Builder::relocated(ConstReloc::Kind kind, uint32_t index, uint64_t addend) {
   for (const ConstReloc& reloc : out_.relocs)
-    if (reloc.kind == kind && reloc.index == index && reloc.addend == addend) return static_cast<int32_t>(~reloc.unit);
+    if (reloc.kind == kind && reloc.index == index && reloc.addend == addend)
+      return static_cast<int32_t>(~reloc.unit);
   ConstReloc reloc;
   reloc.kind = kind;
   reloc.index = index;
@@ -342,7 +358,8 @@ int32_t Builder::relocated(ConstReloc::Kind kind, uint32_t index, uint64_t adden
   reloc.unit = static_cast<uint32_t>(out_.consts.size() / kLanes);
   out_.consts.resize(out_.consts.size() + 2 * kLanes);
   out_.relocs.push_back(reloc);
-  if (kind == ConstReloc::Kind::kShared && std::find(out_.shared.begin(), out_.shared.end(), index) == out_.shared.end())
+  if (kind == ConstReloc::Kind::kShared &&
+      std::find(out_.shared.begin(), out_.shared.end(), index) == out_.shared.end())
     out_.shared.push_back(index);
   return static_cast<int32_t>(~reloc.unit);
 }
@@ -383,206 +400,6 @@ int32_t Builder::widen(int32_t slot, Class from, Class to, bool sign) {
   in.d = wide;
   in.a = slot;
   return wide;
-}
-
-uint64_t Builder::immediate(const Operand& operand) {
-  if (operand.kind != Operand::Kind::kInt) fail("expected an integer constant");
-  return operand.value;
-}
-
-uint64_t Builder::literal(const Operand& operand, Type type) {
-  if (operand.kind == Operand::Kind::kInt) {
-    if (type == Type::kPred) return operand.value != 0 ? UINT32_MAX : 0;
-    if (type == Type::kF32) return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(operand.value)));
-    if (type == Type::kF64) return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(operand.value)));
-    return type_bits(type) == 16 ? operand.value & 0xffff : operand.value;
-  }
-  const double number = operand.kind == Operand::Kind::kF64 ? std::bit_cast<double>(operand.value)
-                                                            : static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(operand.value)));
-  switch (type_bits(type)) {
-    case 64: return operand.kind == Operand::Kind::kF64 ? operand.value : std::bit_cast<uint64_t>(number);
-    case 32: return operand.kind == Operand::Kind::kF32 ? operand.value : std::bit_cast<uint32_t>(static_cast<float>(number));
-    case 16: return narrow(number, type == Type::kBf16 ? kBfloatFormat : kHalfFormat, Round::kNearest);
-    default: fail("a float constant does not fit here");
-  }
-}
-
-Type Builder::register_type(const Operand& operand) {
-  Binding binding;
-  if (operand.kind != Operand::Kind::kName || !find(operand.name, &binding) || binding.kind != Binding::Kind::kRegister) return Type::kNone;
-  return binding.type;
-}
-
-int32_t Builder::special(const Operand& operand, Type type) {
-  uint8_t mode = 0;
-  Type given = Type::kNone;
-  if (!special_register(operand.name, operand.component, &mode, &given)) return kNoSlot;
-  const int32_t slot = temporary(type_class(given));
-  Inst& in = before(read_special);
-  in.d = slot;
-  in.mode = mode;
-  if (type_class(type) == type_class(given)) return slot;
-  return widen(slot, type_class(given), type_class(type), false);
-}
-
-// The address of a variable or function as a value.
-int32_t Builder::symbol(const Operand& operand, std::string_view name, uint64_t offset, Type type) {
-  Binding binding;
-  int32_t slot = kNoSlot;
-  if (find(name, &binding)) {
-    switch (binding.kind) {
-      case Binding::Kind::kLocal: {
-        slot = temporary(Class::k64);
-        Inst& in = before(frame_address);
-        in.d = slot;
-        in.imm = binding.offset + offset;
-        break;
-      }
-      case Binding::Kind::kParam: return constant(binding.offset + offset, type_class(type));
-      case Binding::Kind::kShared: slot = relocated(ConstReloc::Kind::kShared, binding.index, offset); break;
-      case Binding::Kind::kGlobal: slot = relocated(ConstReloc::Kind::kVariable, binding.index, offset); break;
-      case Binding::Kind::kRegister:
-      case Binding::Kind::kRange: fail("expected a variable");
-    }
-  } else {
-    const Symbol* const found = module_.find(unit_, name);
-    if (found == nullptr) fail("unknown name '" + std::string(operand.name) + "'");
-    switch (found->kind) {
-      case Symbol::Kind::kVariable: slot = relocated(ConstReloc::Kind::kVariable, found->index, offset); break;
-      case Symbol::Kind::kShared: slot = relocated(ConstReloc::Kind::kShared, found->index, offset); break;
-      case Symbol::Kind::kFunction:
-        out_.takes_address.push_back(found->index);
-        slot = constant(function_address(found->index) + offset, Class::k64);
-        break;
-    }
-  }
-  return type_class(type) == Class::k64 ? slot : widen(slot, Class::k64, Class::k32, false);
-}
-
-int32_t Builder::source(const Operand& operand, Type type) {
-  const Class cls = type_class(type);
-  switch (operand.kind) {
-    case Operand::Kind::kInt:
-    case Operand::Kind::kF32:
-    case Operand::Kind::kF64: return constant(literal(operand, type), cls);
-    case Operand::Kind::kName: break;
-    case Operand::Kind::kAddress:
-    case Operand::Kind::kVector:
-    case Operand::Kind::kList:
-    case Operand::Kind::kPair:
-    case Operand::Kind::kSink: fail("expected a register or a constant");
-  }
-  if (operand.negated) return predicate_source(operand);
-  Binding binding;
-  if (find(operand.name, &binding) && binding.kind == Binding::Kind::kRegister) {
-    if (!operand.component.empty() || operand.value != 0) fail("register with a suffix");
-    const Class have = storage_class(binding.type);
-    if (have == cls) return binding.slot;
-    if (have == Class::k64 && cls == Class::k32) return widen(binding.slot, have, cls, false);
-    fail("register '" + std::string(operand.name) + "' of type ." + type_name(binding.type) + " where ." + type_name(type) + " is needed");
-  }
-  if (operand.name.starts_with('%')) {
-    const int32_t slot = special(operand, type);
-    if (slot != kNoSlot) return slot;
-    std::string full(operand.name);
-    if (!operand.component.empty()) full.append(".").append(operand.component);
-    fail("unknown register '" + full + "'");
-  }
-  return symbol(operand, operand.name, operand.value, type);
-}
-
-int32_t Builder::predicate_source(const Operand& operand) {
-  if (!operand.negated) return source(operand, Type::kPred);
-  Operand plain = operand;
-  plain.negated = false;
-  const int32_t slot = temporary(Class::kPred);
-  const int32_t from = source(plain, Type::kPred);
-  Inst& in = before(not_predicate);
-  in.d = slot;
-  in.a = from;
-  return slot;
-}
-
-int32_t Builder::target(const Operand& operand, Type type) {
-  const Class cls = type_class(type);
-  if (operand.kind == Operand::Kind::kSink) return temporary(cls);
-  Binding binding;
-  if (operand.kind != Operand::Kind::kName || !find(operand.name, &binding) || binding.kind != Binding::Kind::kRegister)
-    fail("expected a register as destination");
-  const Class have = storage_class(binding.type);
-  if (have == cls) return binding.slot;
-  if (have != Class::k64 || cls != Class::k32)
-    fail("register '" + std::string(operand.name) + "' of type ." + type_name(binding.type) + " where ." + type_name(type) + " is needed");
-  const int32_t slot = temporary(cls);
-  Inst in;
-  in.run = widen_handler(cls, have, is_signed(type));
-  in.guard = guard_;
-  in.guard_not = current_->instruction.guard_not;
-  in.line = current_->line;
-  in.d = binding.slot;
-  in.a = slot;
-  after_.push_back(in);
-  return slot;
-}
-
-Address Builder::address(const Operand& operand, Space space) {
-  if (operand.kind != Operand::Kind::kAddress || !operand.elements.empty()) fail("expected an address in brackets");
-  Address out;
-  out.offset = operand.value;
-  if (operand.name.empty()) {
-    out.kernel_param = space == Space::kParam && decl_.entry;
-    return out;
-  }
-  Binding binding;
-  if (find(operand.name, &binding)) {
-    switch (binding.kind) {
-      case Binding::Kind::kRegister: {
-        const Class have = storage_class(binding.type);
-        if (have == Class::kPred) fail("a predicate is no address");
-        out.base = have == Class::k64 ? binding.slot : widen(binding.slot, have, Class::k64, false);
-        out.kernel_param = space == Space::kParam && decl_.entry;
-        return out;
-      }
-      case Binding::Kind::kLocal:
-        out.frame = true;
-        out.offset += binding.offset;
-        return out;
-      case Binding::Kind::kParam:
-        out.kernel_param = true;
-        out.offset += binding.offset;
-        return out;
-      case Binding::Kind::kShared:
-      case Binding::Kind::kGlobal:
-      case Binding::Kind::kRange: break;
-    }
-  }
-  out.base = symbol(operand, operand.name, 0, Type::kU64);
-  return out;
-}
-
-const Symbol* Builder::find_symbol(std::string_view name) { return module_.find(unit_, name); }
-
-CallSite& Builder::call_site(Inst& in) {
-  in.target = static_cast<uint32_t>(out_.calls.size());
-  out_.calls.emplace_back();
-  return out_.calls.back();
-}
-
-Actual Builder::actual(const Operand& operand, const VariableDecl* formal) {
-  Actual out;
-  Binding binding;
-  if (operand.kind == Operand::Kind::kName && find(operand.name, &binding) && binding.kind == Binding::Kind::kLocal) {
-    out.offset = static_cast<uint32_t>(binding.offset);
-    out.size = static_cast<uint32_t>(binding.size);
-    return out;
-  }
-  Type type = register_type(operand);
-  if (type == Type::kNone) type = formal != nullptr ? formal->type : Type::kB64;
-  out.in_param = false;
-  out.cls = type_class(type);
-  out.size = out.cls == Class::k64 ? 8 : 4;
-  out.slot = source(operand, type);
-  return out;
 }
 
 }  // namespace tube::sim::ptx

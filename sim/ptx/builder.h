@@ -1,8 +1,9 @@
-// What the instruction families use to turn one parsed instruction into IR: modifiers, operands, slots, emission.
+// What the instruction families use to turn one parsed instruction into IR: modifiers, operands,
+// slots, emission.
 //
-// A family (ops_*.cc) registers a build function per mnemonic. It consumes the modifiers it knows with has() and type(),
-// fetches operand slots, and emits. finish() then complains about any modifier nobody consumed, so that nothing unknown
-// passes silently. All functions throw Failure.
+// A family (ops_*.cc) registers a build function per mnemonic. It consumes the modifiers it knows
+// with has() and type(), fetches operand slots, and emits. finish() then complains about any
+// modifier nobody consumed, so that nothing unknown passes silently. All functions throw Failure.
 #pragma once
 
 #include <string>
@@ -88,7 +89,8 @@ class Builder {
 
   // Appends an instruction under the statement's guard; before() appends one without guard.
   Inst& emit(Handler handler);
-  Inst& emit(Handler handler, int32_t d, int32_t a = kNoSlot, int32_t b = kNoSlot, int32_t c = kNoSlot);
+  Inst& emit(Handler handler, int32_t d, int32_t a = kNoSlot, int32_t b = kNoSlot,
+             int32_t c = kNoSlot);
   Inst& before(Handler handler);
   void label_target(Inst& in, std::string_view label);  // resolved when its scope closes
   void list_label(uint32_t list_index, std::string_view label);

@@ -1,4 +1,5 @@
-// Warps: the instruction loop, splitting and merging of fragments, calls, waiting. See exec.h for the idea.
+// Warps: the instruction loop, splitting and merging of fragments, calls, waiting. See exec.h for
+// the idea.
 #include "sim/ptx/exec.h"
 
 #include <algorithm>
@@ -6,25 +7,31 @@
 namespace tube::sim::ptx {
 namespace {
 
-// Turns of a spinning loop before a fragment gives way, and of any loop before the launch looks at `cancel`.
+// Turns of a spinning loop before a fragment gives way, and of any loop before the launch looks at
+// `cancel`.
 constexpr uint32_t kSpinTurns = 16;
 constexpr uint32_t kQuantum = 1u << 16;
 
-void copy_value(Warp& warp, uint32_t lanes, const Frame& from, const Actual& source, const Frame& to, const Formal& target) {
+void copy_value(Warp& warp, uint32_t lanes, const Frame& from, const Actual& source,
+                const Frame& to, const Formal& target) {
   const uint32_t size = std::min(source.size, target.size);
   for_lanes(lanes, [&](unsigned lane) {
     uint64_t value = 0;
     std::byte* const base = warp.local + size_t{lane} * warp.local_stride;
     if (source.in_param && target.in_param) {
-      std::memmove(base + to.local_base + target.offset, base + from.local_base + source.offset, size);
+      std::memmove(base + to.local_base + target.offset, base + from.local_base + source.offset,
+                   size);
       return;
     }
     const auto words = [&](const Frame& frame, int32_t slot) {
       return slot >= 0 ? frame.regs + size_t{static_cast<uint32_t>(slot)} * kLanes
-                       : const_cast<uint32_t*>(frame.consts) + size_t{static_cast<uint32_t>(~slot)} * kLanes;
+                       : const_cast<uint32_t*>(frame.consts) +
+                             size_t{static_cast<uint32_t>(~slot)} * kLanes;
     };
-    if (source.in_param) std::memcpy(&value, base + from.local_base + source.offset, std::min(size, 8u));
-    else if (source.cls == Class::k64) value = reinterpret_cast<uint64_t*>(words(from, source.slot))[lane];
+    if (source.in_param)
+      std::memcpy(&value, base + from.local_base + source.offset, std::min(size, 8u));
+    else if (source.cls == Class::k64)
+      value = reinterpret_cast<uint64_t*>(words(from, source.slot))[lane];
     else if (source.cls == Class::k32) value = words(from, source.slot)[lane];
     else value = words(from, source.slot)[0] >> lane & 1;
     if (target.in_param) {
@@ -40,9 +47,13 @@ void copy_value(Warp& warp, uint32_t lanes, const Frame& from, const Actual& sou
   });
 }
 
-Formal as_formal(const Actual& actual) { return {actual.in_param, actual.offset, actual.slot, actual.cls, actual.size}; }
+Formal as_formal(const Actual& actual) {
+  return {actual.in_param, actual.offset, actual.slot, actual.cls, actual.size};
+}
 
-Actual as_actual(const Formal& formal) { return {formal.in_param, formal.offset, formal.slot, formal.cls, formal.size}; }
+Actual as_actual(const Formal& formal) {
+  return {formal.in_param, formal.offset, formal.slot, formal.cls, formal.size};
+}
 
 }  // namespace
 
@@ -103,7 +114,8 @@ void Warp::call(const Inst& in, uint32_t lanes, uint32_t function) {
   const Function& callee = launch->module.functions[function];
   const CallSite& site = frame->function->calls[in.target];
   const uint32_t base = local_base + frame->function->frame_bytes;
-  if (base + callee.frame_bytes > local_stride) return fault(Fault::Kind::kIllegalAddress, in, kLocalWindow + base, "call stack exhausted");
+  if (base + callee.frame_bytes > local_stride)
+    return fault(Fault::Kind::kIllegalAddress, in, kLocalWindow + base, "call stack exhausted");
   Frame* const child = launch->new_frame(callee);
   child->parent = frame;  // takes over the fragment's reference
   child->site = &site;
@@ -111,7 +123,8 @@ void Warp::call(const Inst& in, uint32_t lanes, uint32_t function) {
   child->local_base = base;
   child->depth = frame->depth + 1;
   const size_t count = std::min(site.args.size(), callee.params.size());
-  for (size_t i = 0; i < count; ++i) copy_value(*this, lanes, *frame, site.args[i], *child, callee.params[i]);
+  for (size_t i = 0; i < count; ++i)
+    copy_value(*this, lanes, *frame, site.args[i], *child, callee.params[i]);
   Fragment fragment;
   fragment.mask = lanes;
   fragment.frame = child;
@@ -127,7 +140,9 @@ void Warp::ret(uint32_t lanes) {
   Frame* const parent = child->parent;
   const std::vector<Formal>& returns = child->function->returns;
   const size_t count = std::min(child->site->returns.size(), returns.size());
-  for (size_t i = 0; i < count; ++i) copy_value(*this, lanes, *child, as_actual(returns[i]), *parent, as_formal(child->site->returns[i]));
+  for (size_t i = 0; i < count; ++i)
+    copy_value(*this, lanes, *child, as_actual(returns[i]), *parent,
+               as_formal(child->site->returns[i]));
   ++parent->refs;
   Fragment fragment;
   fragment.pc = child->return_pc;
@@ -171,7 +186,8 @@ void Warp::fault(Fault::Kind kind, const Inst& in, uint64_t address, std::string
 
 bool Warp::runnable() const {
   if (mask != 0) return true;
-  return std::any_of(others.begin(), others.end(), [](const Fragment& f) { return f.wait == Wait::kNone; });
+  return std::any_of(others.begin(), others.end(),
+                     [](const Fragment& f) { return f.wait == Wait::kNone; });
 }
 
 void Warp::merge() {
@@ -225,9 +241,10 @@ bool Warp::reschedule() {
       continue;
     }
     const Fragment& chosen = others[best];
-    if (gave_way                                        ? candidate.stamp < chosen.stamp
-        : candidate.frame->depth != chosen.frame->depth ? candidate.frame->depth > chosen.frame->depth
-                                                        : candidate.pc < chosen.pc)
+    if (gave_way ? candidate.stamp < chosen.stamp
+        : candidate.frame->depth != chosen.frame->depth
+            ? candidate.frame->depth > chosen.frame->depth
+            : candidate.pc < chosen.pc)
       best = i;
   }
   if (best == others.size()) return resolve_split_sync() && reschedule();
@@ -240,12 +257,14 @@ bool Warp::reschedule() {
     return false;
   }
   for (const Fragment& other : others)
-    if (other.wait <= Wait::kSync && other.frame->depth == frame->depth) limit = std::min(limit, other.pc);
+    if (other.wait <= Wait::kSync && other.frame->depth == frame->depth)
+      limit = std::min(limit, other.pc);
   return true;
 }
 
-// Lanes wait for each other with the same kind of operation at different places (a compiler duplicated the code).
-// Where no data is exchanged (bar.warp.sync: mode 1) they may simply go on together.
+// Lanes wait for each other with the same kind of operation at different places (a compiler
+// duplicated the code). Where no data is exchanged (bar.warp.sync: mode 1) they may simply go on
+// together.
 bool Warp::resolve_split_sync() {
   uint32_t waiting = 0;
   for (const Fragment& fragment : others)
@@ -257,7 +276,8 @@ bool Warp::resolve_split_sync() {
     resume(fragment);
     const uint32_t* members = slot32(*this, fragment.inst->a);
     bool complete = true;
-    for_lanes(fragment.mask, [&](unsigned lane) { complete &= (members[lane] & live & ~waiting) == 0; });
+    for_lanes(fragment.mask,
+              [&](unsigned lane) { complete &= (members[lane] & live & ~waiting) == 0; });
     mask = 0;
     if (!complete) continue;
     ++fragment.pc;

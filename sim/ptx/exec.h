@@ -1,13 +1,15 @@
 // The machine that runs a grid: launch, block, warp, fragment.
 //
-// A warp executes 32 lanes at once. Lanes that agree on program counter and call frame form a fragment; a divergent
-// branch splits the fragment. The deepest call, then the lowest program counter runs first, so that lanes meet again
-// where compilers lay out their join points; two fragments that meet are merged. Reconvergence is only an optimisation:
-// an operation with a member mask (.sync) waits until all live members stand at it, whatever the order they arrive in,
-// so any interleaving is right. A fragment that spins on memory (an atomic or volatile access in each turn of a loop)
-// gives way to the others of its warp, then to other warps, so locks between lanes make progress.
-// Blocks run one after another; those of a cluster, or the whole grid of a cooperative launch, run together.
-// One thread runs a launch; nothing here is shared except device memory itself, where atomics are host atomics.
+// A warp executes 32 lanes at once. Lanes that agree on program counter and call frame form a
+// fragment; a divergent branch splits the fragment. The deepest call, then the lowest program
+// counter runs first, so that lanes meet again where compilers lay out their join points; two
+// fragments that meet are merged. Reconvergence is only an optimisation: an operation with a member
+// mask (.sync) waits until all live members stand at it, whatever the order they arrive in, so any
+// interleaving is right. A fragment that spins on memory (an atomic or volatile access in each turn
+// of a loop) gives way to the others of its warp, then to other warps, so locks between lanes make
+// progress. Blocks run one after another; those of a cluster, or the whole grid of a cooperative
+// launch, run together. One thread runs a launch; nothing here is shared except device memory
+// itself, where atomics are host atomics.
 #pragma once
 
 #include <bit>
@@ -147,21 +149,25 @@ struct Launch {
   Range last[2];  // [write]
   Range cache[2][8];
   unsigned victim[2] = {};
-  std::vector<std::vector<uint32_t>> patched;  // constant pools with this launch's addresses, by function
+  std::vector<std::vector<uint32_t>>
+      patched;  // constant pools with this launch's addresses, by function
   std::vector<const uint32_t*> pools;
   std::vector<std::vector<uint32_t*>> free_regs;  // by function
   std::vector<std::unique_ptr<uint32_t[]>> reg_memory;
   std::vector<Frame*> free_frames;
   std::vector<std::unique_ptr<Frame>> frame_memory;
   std::vector<std::byte> workspace;
-  std::vector<std::pair<uint64_t, std::shared_ptr<const Texture>>> textures;  // asked for, by handle; a few
+  std::vector<std::pair<uint64_t, std::shared_ptr<const Texture>>>
+      textures;  // asked for, by handle; a few
 
   Launch(const ModuleImpl& m, const Kernel& k, const LaunchConfig& c, Memory& mem);
   bool prepare();
   void run_grid();
   Frame* new_frame(const Function& function);
   void release(Frame* frame);
-  bool cancelled() const { return config.cancel != nullptr && config.cancel->load(std::memory_order_relaxed); }
+  bool cancelled() const {
+    return config.cancel != nullptr && config.cancel->load(std::memory_order_relaxed);
+  }
 
   // What a texture or surface handle means, nullptr when it names none.
   const Texture* texture(uint64_t handle);
@@ -207,7 +213,8 @@ inline std::byte* resolve(Warp& warp, uint64_t address, uint32_t size, unsigned 
   if constexpr (S == Space::kGlobal) return warp.launch->global(address, size, write);
   if constexpr (S == Space::kParam) {
     const LaunchConfig& config = warp.launch->config;
-    if (write || address >= config.params_size || config.params_size - address < size) return nullptr;
+    if (write || address >= config.params_size || config.params_size - address < size)
+      return nullptr;
     return const_cast<std::byte*>(config.params) + address;
   }
   const uint64_t offset = address & ~kWindowMask;
@@ -220,10 +227,13 @@ inline std::byte* resolve(Warp& warp, uint64_t address, uint32_t size, unsigned 
 }
 
 inline uint32_t* slot32(const Warp& warp, int32_t slot) {
-  return slot >= 0 ? warp.regs + size_t{static_cast<uint32_t>(slot)} * kLanes
-                   : const_cast<uint32_t*>(warp.consts) + size_t{static_cast<uint32_t>(~slot)} * kLanes;
+  return slot >= 0
+             ? warp.regs + size_t{static_cast<uint32_t>(slot)} * kLanes
+             : const_cast<uint32_t*>(warp.consts) + size_t{static_cast<uint32_t>(~slot)} * kLanes;
 }
-inline uint64_t* slot64(const Warp& warp, int32_t slot) { return reinterpret_cast<uint64_t*>(slot32(warp, slot)); }
+inline uint64_t* slot64(const Warp& warp, int32_t slot) {
+  return reinterpret_cast<uint64_t*>(slot32(warp, slot));
+}
 inline uint32_t predicate(const Warp& warp, int32_t slot) { return *slot32(warp, slot); }
 inline void set_predicate(Warp& warp, int32_t slot, uint32_t mask, uint32_t value) {
   if (slot == kNoSlot) return;
@@ -231,8 +241,8 @@ inline void set_predicate(Warp& warp, int32_t slot, uint32_t mask, uint32_t valu
   word = (word & ~mask) | (value & mask);
 }
 
-// Calls f(lane) for each lane in mask, in order. With all 32 present the loop can be vectorised: f may touch only its
-// own lane of any register.
+// Calls f(lane) for each lane in mask, in order. With all 32 present the loop can be vectorised: f
+// may touch only its own lane of any register.
 template <class F>
 inline __attribute__((always_inline)) void for_lanes(uint32_t mask, F&& f) {
   if (mask == UINT32_MAX) {
@@ -241,7 +251,8 @@ inline __attribute__((always_inline)) void for_lanes(uint32_t mask, F&& f) {
 #endif
     for (unsigned lane = 0; lane < kLanes; ++lane) f(lane);
   } else {
-    for (uint32_t rest = mask; rest != 0; rest &= rest - 1) f(static_cast<unsigned>(std::countr_zero(rest)));
+    for (uint32_t rest = mask; rest != 0; rest &= rest - 1)
+      f(static_cast<unsigned>(std::countr_zero(rest)));
   }
 }
 

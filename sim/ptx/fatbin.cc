@@ -1,7 +1,8 @@
-// Finds PTX in a module image: text, the wrapper that cudart hands over (both versions), or a bare fatbin (image/fatbin.h).
+// Finds PTX in a module image: text, the wrapper that cudart hands over (both versions), or a bare
+// fatbin (image/fatbin.h).
 //
-// Where the caller has only a pointer (size 0) the headers' own sizes are the limit: such an image comes from the program
-// itself.
+// Where the caller has only a pointer (size 0) the headers' own sizes are the limit: such an image
+// comes from the program itself.
 #include "image/fatbin.h"
 
 #include <cstring>
@@ -62,6 +63,22 @@ void trim(std::string* text) {
 
 }  // namespace
 
+namespace {
+
+// The first four bytes. Text of unknown size may be shorter: it is read until a byte is zero.
+uint32_t magic_of(const std::byte* data, bool known_size) {
+  unsigned char first[4] = {};
+  for (size_t i = 0; i < 4; ++i) {
+    std::memcpy(&first[i], data + i, 1);
+    if (!known_size && first[i] == 0) break;
+  }
+  uint32_t magic = 0;
+  std::memcpy(&magic, first, sizeof(magic));
+  return magic;
+}
+
+}  // namespace
+
 std::string find_ptx(const void* bytes, size_t size, int sm, std::string* why) {
   std::string ignored;
   if (why == nullptr) why = &ignored;
@@ -70,22 +87,12 @@ std::string find_ptx(const void* bytes, size_t size, int sm, std::string* why) {
     *why = "no image";
     return {};
   }
-  const auto* const data = static_cast<const std::byte*>(bytes);
-  uint32_t magic = 0;
-  if (size == 0) {
-    // Text may be shorter than a magic number: look byte by byte until one differs.
-    unsigned char first[4] = {};
-    for (size_t i = 0; i < 4; ++i) {
-      std::memcpy(&first[i], data + i, 1);
-      if (first[i] == 0) break;
-    }
-    std::memcpy(&magic, first, sizeof(magic));
-  } else if (size < sizeof(magic)) {
+  if (size != 0 && size < sizeof(uint32_t)) {
     *why = "the image is too short";
     return {};
-  } else {
-    std::memcpy(&magic, data, sizeof(magic));
   }
+  const auto* const data = static_cast<const std::byte*>(bytes);
+  const uint32_t magic = magic_of(data, size != 0);
   Best best;
   if (magic == kWrapperMagic) {
     Wrapper wrapper;
@@ -118,7 +125,9 @@ std::string find_ptx(const void* bytes, size_t size, int sm, std::string* why) {
   if (!best.text.empty()) return best.text;
   if (!best.trouble.empty()) *why = best.trouble;
   else if (best.too_new) *why = "only PTX for newer devices than sm_" + std::to_string(sm);
-  else if (best.cubin) *why = "only machine code (a cubin), no PTX: build with -gencode arch=compute_NN,code=compute_NN";
+  else if (best.cubin)
+    *why =
+        "only machine code (a cubin), no PTX: build with -gencode arch=compute_NN,code=compute_NN";
   else *why = "the image holds no PTX";
   return {};
 }

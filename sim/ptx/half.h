@@ -9,8 +9,9 @@ namespace tube::sim::ptx {
 
 enum class Round : uint8_t { kNearest, kZero, kDown, kUp, kAway };
 
-// A value rounded to `mantissa` fraction bits and the exponent range of a small float format, packed.
-// Overflow goes to infinity, or to the largest finite value where the rounding direction says so.
+// A value rounded to `mantissa` fraction bits and the exponent range of a small float format,
+// packed. Overflow goes to infinity, or to the largest finite value where the rounding direction
+// says so.
 struct SmallFormat {
   int exponent_bits;
   int mantissa_bits;
@@ -57,16 +58,24 @@ inline uint16_t narrow(double value, SmallFormat format, Round round) {
   }
   if (round_up(round, negative, (kept & 1) != 0, rest, half)) ++kept;
   // kept holds the hidden bit: adding it to the exponent field carries as it should
-  const uint64_t field = kept >> format.mantissa_bits != 0 ? (static_cast<uint64_t>(exponent + bias - 1) << format.mantissa_bits) + kept : kept;
+  const uint64_t field =
+      kept >> format.mantissa_bits != 0
+          ? (static_cast<uint64_t>(exponent + bias - 1) << format.mantissa_bits) + kept
+          : kept;
   if (field >= infinity) {
-    const bool saturates = round == Round::kZero || (round == Round::kDown && !negative) || (round == Round::kUp && negative);
+    const bool saturates = round == Round::kZero || (round == Round::kDown && !negative) ||
+                           (round == Round::kUp && negative);
     return static_cast<uint16_t>(sign | (saturates ? infinity - 1 : infinity));
   }
   return static_cast<uint16_t>(sign | field);
 }
 
-inline uint16_t float_to_half(float value, Round round = Round::kNearest) { return narrow(value, kHalfFormat, round); }
-inline uint16_t float_to_bfloat(float value, Round round = Round::kNearest) { return narrow(value, kBfloatFormat, round); }
+inline uint16_t float_to_half(float value, Round round = Round::kNearest) {
+  return narrow(value, kHalfFormat, round);
+}
+inline uint16_t float_to_bfloat(float value, Round round = Round::kNearest) {
+  return narrow(value, kBfloatFormat, round);
+}
 
 inline float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
@@ -78,6 +87,8 @@ inline float half_to_float(uint16_t half) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(tiny) | sign);
 }
 
-inline float bfloat_to_float(uint16_t value) { return std::bit_cast<float>(static_cast<uint32_t>(value) << 16); }
+inline float bfloat_to_float(uint16_t value) {
+  return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
+}
 
 }  // namespace tube::sim::ptx

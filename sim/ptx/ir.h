@@ -1,9 +1,10 @@
-// The checked form of a PTX module: instructions with their handler and register slots resolved, nothing looked up by
-// name at run time.
+// The checked form of a PTX module: instructions with their handler and register slots resolved,
+// nothing looked up by name at run time.
 //
-// A slot names 32 lanes of one register. Slots >= 0 count 128-byte units from the frame's registers; a 64-bit register
-// takes two units; a predicate keeps one lane mask in the first word. Slots < 0 are constants: unit ~slot of the
-// function's constant pool, which repeats each constant for 32 lanes so that handlers need not tell them apart.
+// A slot names 32 lanes of one register. Slots >= 0 count 128-byte units from the frame's
+// registers; a 64-bit register takes two units; a predicate keeps one lane mask in the first word.
+// Slots < 0 are constants: unit ~slot of the function's constant pool, which repeats each constant
+// for 32 lanes so that handlers need not tell them apart.
 #pragma once
 
 #include <climits>
@@ -18,7 +19,8 @@ namespace tube::sim::ptx {
 
 struct Warp;
 struct Inst;
-// Executes one instruction for the lanes in `mask` (never 0). The program counter already points behind it.
+// Executes one instruction for the lanes in `mask` (never 0). The program counter already points
+// behind it.
 using Handler = void (*)(Warp& warp, const Inst& in, uint32_t mask);
 
 constexpr int32_t kNoSlot = INT_MIN;
@@ -75,7 +77,8 @@ struct Function {
   uint32_t index = 0;
   bool entry = false;
   bool has_body = false;
-  Handler builtin = nullptr;  // device runtime functions: called with the caller's warp and call instruction
+  Handler builtin =
+      nullptr;  // device runtime functions: called with the caller's warp and call instruction
   std::vector<Inst> code;
   std::vector<int32_t> lists;
   std::vector<uint32_t> consts;
@@ -122,15 +125,19 @@ class ModuleImpl final : public Module {
   std::vector<KernelInfo> infos;  // same order as kernels_
 };
 
-// Generic addresses: global memory as it is (user addresses stay below 2^47), everything else in a window above.
+// Generic addresses: global memory as it is (user addresses stay below 2^47), everything else in a
+// window above.
 constexpr uint64_t kSharedWindow = uint64_t{1} << 48;
 constexpr uint64_t kLocalWindow = uint64_t{2} << 48;
 constexpr uint64_t kParamWindow = uint64_t{3} << 48;
-constexpr uint64_t kWorkspaceWindow = uint64_t{4} << 48;  // the grid barrier of a cooperative launch
+constexpr uint64_t kWorkspaceWindow = uint64_t{4}
+                                      << 48;  // the grid barrier of a cooperative launch
 constexpr uint64_t kCodeWindow = uint64_t{5} << 48;
 constexpr uint64_t kWindowMask = ~((uint64_t{1} << 48) - 1);
 constexpr unsigned kClusterShift = 24;  // shared::cluster addresses carry rank + 1 here
 
-inline uint64_t function_address(uint32_t index) { return kCodeWindow + (uint64_t{index} + 1) * 16; }
+inline uint64_t function_address(uint32_t index) {
+  return kCodeWindow + (uint64_t{index} + 1) * 16;
+}
 
 }  // namespace tube::sim::ptx

@@ -1,4 +1,5 @@
-// Grids and blocks: constant pools with this launch's addresses, block scheduling, barriers, the memory cache.
+// Grids and blocks: constant pools with this launch's addresses, block scheduling, barriers, the
+// memory cache.
 #include <sched.h>
 #include <cfenv>
 
@@ -22,8 +23,10 @@ bool Launch::prepare() {
   };
   uint64_t threads = 1;
   for (int i = 0; i < 3; ++i) {
-    if (config.grid[i] == 0 || config.block[i] == 0 || config.cluster[i] == 0) return bad("a dimension is zero");
-    if (config.grid[i] % config.cluster[i] != 0) return bad("the grid is not a multiple of the cluster");
+    if (config.grid[i] == 0 || config.block[i] == 0 || config.cluster[i] == 0)
+      return bad("a dimension is zero");
+    if (config.grid[i] % config.cluster[i] != 0)
+      return bad("the grid is not a multiple of the cluster");
     threads *= config.block[i];
   }
   if (threads > 1024) return bad("more than 1024 threads in a block");
@@ -33,7 +36,8 @@ bool Launch::prepare() {
   // Dynamic shared memory starts where the compiler of the module aligned it.
   for (size_t i = 0; i < module.shared.size(); ++i)
     if (module.shared[i].dynamic && info.shared_offset[i] != UINT64_MAX)
-      shared_bytes = std::max<uint32_t>(shared_bytes, static_cast<uint32_t>(info.shared_offset[i]) + config.dynamic_shared_bytes);
+      shared_bytes = std::max<uint32_t>(
+          shared_bytes, static_cast<uint32_t>(info.shared_offset[i]) + config.dynamic_shared_bytes);
   for (const uint32_t index : info.reachable) {
     const Function& function = module.functions[index];
     if (function.relocs.empty()) {
@@ -42,7 +46,9 @@ bool Launch::prepare() {
     }
     std::vector<uint32_t> pool = function.consts;
     for (const ConstReloc& reloc : function.relocs) {
-      const uint64_t base = reloc.kind == ConstReloc::Kind::kVariable ? config.variable_addresses[reloc.index] : info.shared_offset[reloc.index];
+      const uint64_t base = reloc.kind == ConstReloc::Kind::kVariable
+                                ? config.variable_addresses[reloc.index]
+                                : info.shared_offset[reloc.index];
       const uint64_t value = base + reloc.addend;
       auto* const lanes = reinterpret_cast<uint64_t*>(pool.data() + size_t{reloc.unit} * kLanes);
       std::fill(lanes, lanes + kLanes, value);
@@ -114,7 +120,9 @@ void Block::arrive(uint32_t barrier, uint32_t threads, uint32_t expected) {
 void Block::check_barriers() {
   for (uint32_t i = 0; i < std::size(barriers); ++i) {
     const Barrier& barrier = barriers[i];
-    if (barrier.arrived != 0 && barrier.arrived >= (barrier.expected != 0 ? barrier.expected : live)) release(i);
+    if (barrier.arrived != 0 &&
+        barrier.arrived >= (barrier.expected != 0 ? barrier.expected : live))
+      release(i);
   }
 }
 
@@ -147,8 +155,10 @@ void Launch::start_block(Block& block, uint64_t index) {
   const uint64_t cx = config.grid[0] / cluster[0], cy = config.grid[1] / cluster[1];
   block.launch = this;
   block.id[0] = static_cast<uint32_t>(cluster_index % cx * cluster[0] + rank % cluster[0]);
-  block.id[1] = static_cast<uint32_t>(cluster_index / cx % cy * cluster[1] + rank / cluster[0] % cluster[1]);
-  block.id[2] = static_cast<uint32_t>(cluster_index / cx / cy * cluster[2] + rank / cluster[0] / cluster[1]);
+  block.id[1] =
+      static_cast<uint32_t>(cluster_index / cx % cy * cluster[1] + rank / cluster[0] % cluster[1]);
+  block.id[2] =
+      static_cast<uint32_t>(cluster_index / cx / cy * cluster[2] + rank / cluster[0] / cluster[1]);
   block.cluster_rank = rank;
   block.live = block_threads;
   block.shared.assign(shared_bytes, std::byte{0});
@@ -161,7 +171,8 @@ void Launch::start_block(Block& block, uint64_t index) {
     warp->launch = this;
     warp->local_stride = info.local_capacity;
     if (info.local_capacity != 0) {
-      reg_memory.push_back(std::make_unique<uint32_t[]>(size_t{info.local_capacity} * kLanes / sizeof(uint32_t)));
+      reg_memory.push_back(
+          std::make_unique<uint32_t[]>(size_t{info.local_capacity} * kLanes / sizeof(uint32_t)));
       warp->local = reinterpret_cast<std::byte*>(reg_memory.back().get());
     }
     for (uint32_t lane = 0; lane < kLanes; ++lane) {
@@ -214,7 +225,9 @@ bool Launch::run_blocks() {
       result.message = "all threads of a block wait for threads that will not come";
       return false;
     }
-    if (only_spins) sched_yield();  // everyone waits for memory that someone else writes: the host, or another launch
+    if (only_spins)
+      sched_yield();  // everyone waits for memory that someone else writes: the host, or another
+                      // launch
   }
 }
 
@@ -236,8 +249,10 @@ void Launch::run_grid() {
   }
 }
 
-Fault launch(const Module& module, const Kernel& kernel, const LaunchConfig& config, Memory& memory) {
-  // The caller's thread may flush denormals or round otherwise; device arithmetic must not depend on it.
+Fault launch(const Module& module, const Kernel& kernel, const LaunchConfig& config,
+             Memory& memory) {
+  // The caller's thread may flush denormals or round otherwise; device arithmetic must not depend
+  // on it.
   std::fenv_t environment;
   std::fegetenv(&environment);
   std::fesetenv(FE_DFL_ENV);

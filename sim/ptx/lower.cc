@@ -1,4 +1,5 @@
-// Module-level lowering. Symbols first, then variables' images, then bodies, then what each kernel reaches.
+// Module-level lowering. Symbols first, then variables' images, then bodies, then what each kernel
+// reaches.
 #include "sim/ptx/lower.h"
 
 #include <algorithm>
@@ -17,16 +18,23 @@ constexpr uint64_t kMaxParams = 32764;
 
 uint64_t align_up(uint64_t value, uint64_t align) { return (value + align - 1) / align * align; }
 
-bool is_global(const VariableDecl& decl) { return decl.visible || decl.is_extern || decl.weak || decl.common; }
+bool is_global(const VariableDecl& decl) {
+  return decl.visible || decl.is_extern || decl.weak || decl.common;
+}
 
 uint64_t element_bits(const InitValue& value, Type type) {
   if (value.kind == InitValue::Kind::kInt) {
-    if (type == Type::kF32) return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(value.value)));
-    if (type == Type::kF64) return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value.value)));
+    if (type == Type::kF32)
+      return std::bit_cast<uint32_t>(static_cast<float>(static_cast<int64_t>(value.value)));
+    if (type == Type::kF64)
+      return std::bit_cast<uint64_t>(static_cast<double>(static_cast<int64_t>(value.value)));
     return value.value;
   }
-  double number = value.kind == InitValue::Kind::kF64 ? std::bit_cast<double>(value.value) : std::bit_cast<float>(static_cast<uint32_t>(value.value));
-  if (type == Type::kF64 || type == Type::kB64) return value.kind == InitValue::Kind::kF64 ? value.value : std::bit_cast<uint64_t>(number);
+  double number = value.kind == InitValue::Kind::kF64
+                      ? std::bit_cast<double>(value.value)
+                      : std::bit_cast<float>(static_cast<uint32_t>(value.value));
+  if (type == Type::kF64 || type == Type::kB64)
+    return value.kind == InitValue::Kind::kF64 ? value.value : std::bit_cast<uint64_t>(number);
   if (type == Type::kF16) return float_to_half(static_cast<float>(number));
   if (value.kind == InitValue::Kind::kF32) return value.value;
   return std::bit_cast<uint32_t>(static_cast<float>(number));
@@ -34,7 +42,8 @@ uint64_t element_bits(const InitValue& value, Type type) {
 
 }  // namespace
 
-void ModuleLowering::fail(const Unit& unit, int line, std::string_view at, const std::string& message) {
+void ModuleLowering::fail(const Unit& unit, int line, std::string_view at,
+                          const std::string& message) {
   throw Failure{{line, statement_text(unit.text, at), message}};
 }
 
@@ -48,7 +57,9 @@ const Symbol* ModuleLowering::find(const Unit& unit, std::string_view name) cons
   return found != global_.end() ? &found->second : nullptr;
 }
 
-Symbol& ModuleLowering::global_or_local(const Unit& unit, std::string_view name, bool global) { return global ? global_[name] : local_[&unit][name]; }
+Symbol& ModuleLowering::global_or_local(const Unit& unit, std::string_view name, bool global) {
+  return global ? global_[name] : local_[&unit][name];
+}
 
 uint32_t ModuleLowering::add_variable(const VariableDecl& decl, std::string name) {
   Variable out;
@@ -83,7 +94,8 @@ void ModuleLowering::declare_variable(const Unit& unit, const VariableDecl& decl
     symbol.index = shared ? add_shared(decl) : add_variable(decl, std::string(decl.name));
     symbol.variable = &decl;
   } else if (symbol.kind != kind) {
-    fail(unit, decl.line, decl.name, "'" + std::string(decl.name) + "' is declared twice as different things");
+    fail(unit, decl.line, decl.name,
+         "'" + std::string(decl.name) + "' is declared twice as different things");
   }
   if (!defines) return;
   if (symbol.defined && !(decl.weak || decl.common || symbol.weak || dynamic))
@@ -123,12 +135,14 @@ void ModuleLowering::declare_function(const Unit& unit, const FunctionDecl& decl
     bodies_.push_back(nullptr);
     body_units_.push_back(nullptr);
   } else if (symbol.kind != Symbol::Kind::kFunction) {
-    fail(unit, decl.line, decl.at, "'" + std::string(decl.name) + "' is declared twice as different things");
+    fail(unit, decl.line, decl.at,
+         "'" + std::string(decl.name) + "' is declared twice as different things");
   }
   if (!decl.has_body) return;
   if (bodies_[symbol.index] != nullptr) {
     if (decl.weak) return;
-    if (!bodies_[symbol.index]->weak) fail(unit, decl.line, decl.at, "function '" + std::string(decl.name) + "' is defined twice");
+    if (!bodies_[symbol.index]->weak)
+      fail(unit, decl.line, decl.at, "function '" + std::string(decl.name) + "' is defined twice");
   }
   symbol.function = &decl;
   symbol.defined = true;
@@ -143,7 +157,8 @@ void ModuleLowering::declare(const Unit& unit) {
   for (const FunctionDecl& decl : unit.functions) declare_function(unit, decl);
   for (const auto& [alias, target] : unit.aliases) {
     const Symbol* const found = find(unit, target);
-    if (found == nullptr || found->kind != Symbol::Kind::kFunction) fail(unit, 0, alias, "alias of an unknown function");
+    if (found == nullptr || found->kind != Symbol::Kind::kFunction)
+      fail(unit, 0, alias, "alias of an unknown function");
     const Symbol copy = *found;
     if (global_.contains(alias)) global_[alias] = copy;
     else local_[&unit][alias] = copy;
@@ -153,7 +168,8 @@ void ModuleLowering::declare(const Unit& unit) {
 // The image of a variable: constants in place, addresses as relocations, code addresses as numbers.
 void ModuleLowering::image(const Unit& unit, const VariableDecl& decl, Variable& out) {
   const uint32_t width = type_bytes(decl.type);
-  if (decl.init.size() > (uint64_t{1} << 30) / std::max(1u, width)) fail(unit, decl.line, decl.name, "image too large");
+  if (decl.init.size() > (uint64_t{1} << 30) / std::max(1u, width))
+    fail(unit, decl.line, decl.name, "image too large");
   out.image.resize(decl.init.size() * width);
   for (size_t i = 0; i < decl.init.size(); ++i) {
     const InitValue& value = decl.init[i];
@@ -164,24 +180,29 @@ void ModuleLowering::image(const Unit& unit, const VariableDecl& decl, Variable&
       continue;
     }
     const Symbol* const symbol = find(unit, value.symbol);
-    if (symbol == nullptr) fail(unit, decl.line, decl.name, "unknown symbol '" + std::string(value.symbol) + "'");
-    if (symbol->kind == Symbol::Kind::kShared) fail(unit, decl.line, decl.name, "the address of a shared variable is not a constant");
+    if (symbol == nullptr)
+      fail(unit, decl.line, decl.name, "unknown symbol '" + std::string(value.symbol) + "'");
+    if (symbol->kind == Symbol::Kind::kShared)
+      fail(unit, decl.line, decl.name, "the address of a shared variable is not a constant");
     // 0xFF(s), 0xFF00(s), ...: the bytes of one address, written one by one
     const bool bytes = value.mask != 0 && width == 1;
     const uint64_t span = bytes ? 8 : width;
     if (bytes && value.mask != 0xff) {
       const unsigned shift = static_cast<unsigned>(std::countr_zero(value.mask));
-      if (shift % 8 != 0 || i < shift / 8) fail(unit, decl.line, decl.name, "unsupported address mask");
+      if (shift % 8 != 0 || i < shift / 8)
+        fail(unit, decl.line, decl.name, "unsupported address mask");
       continue;  // part of the group begun at mask 0xFF
     }
-    if (span < 4 || (i * width) + span > out.size) fail(unit, decl.line, decl.name, "address does not fit here");
+    if (span < 4 || (i * width) + span > out.size)
+      fail(unit, decl.line, decl.name, "address does not fit here");
     if (symbol->kind == Symbol::Kind::kFunction) {
       const uint64_t address = function_address(symbol->index) + value.value;
       for (uint64_t k = 0; k < std::min<uint64_t>(span, 8) && i * width + k < out.image.size(); ++k)
         at[k] = static_cast<std::byte>(address >> (8 * k));
       continue;
     }
-    out.relocations.push_back({i * width, symbol->index, value.value, static_cast<uint32_t>(std::min<uint64_t>(span, 8))});
+    out.relocations.push_back({i * width, symbol->index, value.value,
+                               static_cast<uint32_t>(std::min<uint64_t>(span, 8))});
   }
 }
 
@@ -209,13 +230,17 @@ void ModuleLowering::reach(uint32_t function, std::vector<bool>& seen) const {
       // Any function whose address is in reach of anyone: virtual tables are plain memory.
       indirect = true;
       for (uint32_t i = 0; i < module_->functions.size(); ++i)
-        if (!module_->functions[i].entry && (module_->functions[i].has_body || module_->functions[i].builtin)) work.push_back(i);
+        if (!module_->functions[i].entry &&
+            (module_->functions[i].has_body || module_->functions[i].builtin))
+          work.push_back(i);
     }
   }
 }
 
-// Bytes of local memory the deepest chain of calls takes. `depths` remembers: -1 not seen, -2 being visited.
-uint32_t ModuleLowering::stack_depth(uint32_t function, std::vector<int64_t>& depths, int level, bool* unbounded) const {
+// Bytes of local memory the deepest chain of calls takes. `depths` remembers: -1 not seen, -2 being
+// visited.
+uint32_t ModuleLowering::stack_depth(uint32_t function, std::vector<int64_t>& depths, int level,
+                                     bool* unbounded) const {
   if (depths[function] >= 0) return static_cast<uint32_t>(depths[function]);
   const Function& body = module_->functions[function];
   if (body.calls_indirect) *unbounded = true;
@@ -225,7 +250,8 @@ uint32_t ModuleLowering::stack_depth(uint32_t function, std::vector<int64_t>& de
   }
   depths[function] = -2;
   uint32_t deepest = 0;
-  for (const uint32_t callee : body.callees) deepest = std::max(deepest, stack_depth(callee, depths, level + 1, unbounded));
+  for (const uint32_t callee : body.callees)
+    deepest = std::max(deepest, stack_depth(callee, depths, level + 1, unbounded));
   depths[function] = body.frame_bytes + deepest;
   return body.frame_bytes + deepest;
 }
@@ -241,7 +267,8 @@ void ModuleLowering::kernel(const FunctionDecl& decl, uint32_t function) {
   uint64_t offset = 0;
   for (const VariableDecl& param : decl.params) {
     offset = align_up(offset, std::max(1u, param.alignment()));
-    out.params.push_back({std::string(param.name), static_cast<uint32_t>(offset), static_cast<uint32_t>(param.bytes()), param.alignment()});
+    out.params.push_back({std::string(param.name), static_cast<uint32_t>(offset),
+                          static_cast<uint32_t>(param.bytes()), param.alignment()});
     offset += param.bytes();
   }
   out.param_bytes = static_cast<uint32_t>(offset);
@@ -259,8 +286,10 @@ void ModuleLowering::kernel(const FunctionDecl& decl, uint32_t function) {
     if (!seen[i]) continue;
     info.reachable.push_back(i);
     out.stack_bytes += module_->functions[i].stack_bytes;
-    if (module_->functions[i].builtin != nullptr && module_->functions[i].name == "vprintf") out.prints = true;
-    used.insert(used.end(), module_->functions[i].shared.begin(), module_->functions[i].shared.end());
+    if (module_->functions[i].builtin != nullptr && module_->functions[i].name == "vprintf")
+      out.prints = true;
+    used.insert(used.end(), module_->functions[i].shared.begin(),
+                module_->functions[i].shared.end());
   }
   for (const uint32_t index : used) {
     const SharedVariable& variable = module_->shared[index];
@@ -307,7 +336,8 @@ std::shared_ptr<ModuleImpl> ModuleLowering::run() {
     }
   }
   for (uint32_t i = 0; i < module_->functions.size(); ++i)
-    if (!module_->functions[i].has_body) module_->functions[i].builtin = device_runtime(module_->functions[i].name);
+    if (!module_->functions[i].has_body)
+      module_->functions[i].builtin = device_runtime(module_->functions[i].name);
   for (const Unit& unit : units_) lower(unit);
   for (size_t i = 0; i < definitions_.size(); ++i) {
     const auto& [unit, decl] = definitions_[i];
@@ -315,7 +345,8 @@ std::shared_ptr<ModuleImpl> ModuleLowering::run() {
   }
   for (const auto& [name, symbol] : global_) {
     if (symbol.kind == Symbol::Kind::kVariable && !symbol.defined)
-      throw Failure{{symbol.variable->line, std::string(name), "extern variable that nothing defines"}};
+      throw Failure{
+          {symbol.variable->line, std::string(name), "extern variable that nothing defines"}};
   }
   kernels();
   return module_;

@@ -1,4 +1,5 @@
-// Module-level lowering: symbols of all texts, variables with their images, function indices, kernel layouts.
+// Module-level lowering: symbols of all texts, variables with their images, function indices,
+// kernel layouts.
 #pragma once
 
 #include <string>
@@ -31,7 +32,8 @@ class ModuleLowering {
   uint32_t add_variable(const VariableDecl& decl, std::string name);
   uint32_t add_shared(const VariableDecl& decl);
   void image(const Unit& unit, const VariableDecl& decl, Variable& out);
-  [[noreturn]] static void fail(const Unit& unit, int line, std::string_view at, const std::string& message);
+  [[noreturn]] static void fail(const Unit& unit, int line, std::string_view at,
+                                const std::string& message);
 
  private:
   void declare(const Unit& unit);
@@ -42,7 +44,8 @@ class ModuleLowering {
   void kernels();
   void kernel(const FunctionDecl& decl, uint32_t function);
   void reach(uint32_t function, std::vector<bool>& seen) const;
-  uint32_t stack_depth(uint32_t function, std::vector<int64_t>& depths, int level, bool* unbounded) const;
+  uint32_t stack_depth(uint32_t function, std::vector<int64_t>& depths, int level,
+                       bool* unbounded) const;
 
   const std::vector<Unit>& units_;
   std::shared_ptr<ModuleImpl> module_ = std::make_shared<ModuleImpl>();
@@ -50,7 +53,8 @@ class ModuleLowering {
   std::unordered_map<const Unit*, std::unordered_map<std::string_view, Symbol>> local_;
   std::vector<const FunctionDecl*> bodies_;  // by function
   std::vector<const Unit*> body_units_;
-  std::vector<std::pair<const Unit*, const VariableDecl*>> definitions_;  // by variable, null for function-scope ones
+  std::vector<std::pair<const Unit*, const VariableDecl*>>
+      definitions_;  // by variable, null for function-scope ones
 };
 
 }  // namespace tube::sim::ptx

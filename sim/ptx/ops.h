@@ -1,4 +1,5 @@
-// Typed access to register slots for the instruction families, and what the families offer each other.
+// Typed access to register slots for the instruction families, and what the families offer each
+// other.
 #pragma once
 
 #include <cmath>
@@ -44,7 +45,8 @@ void binary(Warp& w, const Inst& in, uint32_t mask) {
   auto* const d = words<D>(w, in.d);
   const auto* const a = words<A>(w, in.a);
   const auto* const b = words<B>(w, in.b);
-  for_lanes(mask, [=](unsigned i) { d[i] = to_word<D>(F::op(from_word<A>(a[i]), from_word<B>(b[i]))); });
+  for_lanes(mask,
+            [=](unsigned i) { d[i] = to_word<D>(F::op(from_word<A>(a[i]), from_word<B>(b[i]))); });
 }
 
 template <class F, class D, class A, class B, class C>
@@ -53,7 +55,9 @@ void ternary(Warp& w, const Inst& in, uint32_t mask) {
   const auto* const a = words<A>(w, in.a);
   const auto* const b = words<B>(w, in.b);
   const auto* const c = words<C>(w, in.c);
-  for_lanes(mask, [=](unsigned i) { d[i] = to_word<D>(F::op(from_word<A>(a[i]), from_word<B>(b[i]), from_word<C>(c[i]))); });
+  for_lanes(mask, [=](unsigned i) {
+    d[i] = to_word<D>(F::op(from_word<A>(a[i]), from_word<B>(b[i]), from_word<C>(c[i])));
+  });
 }
 
 // The handler for an integer type; bit types count as unsigned. Null for other types.
@@ -109,8 +113,12 @@ Handler ternary_integer(Type type) {
 template <class T>
 using Wrap = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
-inline float flush(float value) { return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value; }
-inline float canonical(float value) { return value != value ? std::bit_cast<float>(0x7fffffffu) : value; }
+inline float flush(float value) {
+  return std::fabs(value) < 0x1p-126f ? std::copysign(0.0f, value) : value;
+}
+inline float canonical(float value) {
+  return value != value ? std::bit_cast<float>(0x7fffffffu) : value;
+}
 inline double canonical(double value) { return value; }
 template <class T>
 inline T saturate(T value) {
@@ -120,10 +128,12 @@ inline T saturate(T value) {
 enum class Arith : uint8_t { kAdd, kSub, kMul, kFma, kDiv, kMin, kMax, kAbs, kNeg };
 void build_float(Builder& b, Arith op, Type type);  // ops_float.cc: f32, f64
 void build_half(Builder& b, Arith op, Type type);   // ops_half.cc: f16, bf16 and their pairs
-inline bool is_half(Type type) { return type == Type::kF16 || type == Type::kF16x2 || type == Type::kBf16 || type == Type::kBf16x2; }
+inline bool is_half(Type type) {
+  return type == Type::kF16 || type == Type::kF16x2 || type == Type::kBf16 || type == Type::kBf16x2;
+}
 
-// The rounding direction of arithmetic on the host; restores nearest on leaving. Values that must be computed inside
-// go through volatile variables, so that the compiler keeps them there.
+// The rounding direction of arithmetic on the host; restores nearest on leaving. Values that must
+// be computed inside go through volatile variables, so that the compiler keeps them there.
 class RoundingScope {
  public:
   explicit RoundingScope(Round round);

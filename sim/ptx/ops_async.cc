@@ -1,7 +1,9 @@
-// cp.async and mbarrier: copies happen at once, so waiting for them never waits; barriers keep their own state word.
+// cp.async and mbarrier: copies happen at once, so waiting for them never waits; barriers keep
+// their own state word.
 //
-// An mbarrier's 64 bits: phase in bit 63, expected arrivals in bits 40-59, pending arrivals in bits 20-39, transaction
-// bytes (biased by 2^19) in bits 0-19. Programs treat the word as opaque. A phase ends when pending and bytes are zero.
+// An mbarrier's 64 bits: phase in bit 63, expected arrivals in bits 40-59, pending arrivals in bits
+// 20-39, transaction bytes (biased by 2^19) in bits 0-19. Programs treat the word as opaque. A
+// phase ends when pending and bytes are zero.
 #include <algorithm>
 
 #include "sim/ptx/ops.h"
@@ -9,11 +11,16 @@
 namespace tube::sim::ptx {
 namespace {
 
-constexpr uint64_t kField = (uint64_t{1} << 20) - 1, kNoBytes = uint64_t{1} << 19, kPhase = uint64_t{1} << 63;
+constexpr uint64_t kField = (uint64_t{1} << 20) - 1, kNoBytes = uint64_t{1} << 19,
+                   kPhase = uint64_t{1} << 63;
 
 struct Mbarrier {
   uint64_t phase, expected, pending, bytes;
-  explicit Mbarrier(uint64_t word) : phase(word & kPhase), expected(word >> 40 & kField), pending(word >> 20 & kField), bytes(word & kField) {}
+  explicit Mbarrier(uint64_t word)
+      : phase(word & kPhase),
+        expected(word >> 40 & kField),
+        pending(word >> 20 & kField),
+        bytes(word & kField) {}
   uint64_t word() const { return phase | expected << 40 | pending << 20 | bytes; }
   void settle() {
     if (pending != 0 || bytes != kNoBytes) return;
@@ -23,18 +30,24 @@ struct Mbarrier {
 };
 
 // A lane's shared (or generic) address; the space is in mode bit 7, frame-relative never.
-std::byte* at_lane(Warp& w, const Inst& in, int32_t slot, uint64_t offset, uint32_t size, unsigned lane, bool shared, bool write) {
+std::byte* at_lane(Warp& w, const Inst& in, int32_t slot, uint64_t offset, uint32_t size,
+                   unsigned lane, bool shared, bool write) {
   const uint64_t address = (slot == kNoSlot ? 0 : slot64(w, slot)[lane]) + offset;
   std::byte* const at = address % (size < 16 ? size : 16) != 0 ? nullptr
-                        : shared                               ? resolve<Space::kShared>(w, address & ~kWindowMask, size, lane, write)
-                                                               : resolve<Space::kGeneric>(w, address, size, lane, write);
-  if (at == nullptr) w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in an asynchronous operation");
+                        : shared
+                            ? resolve<Space::kShared>(w, address & ~kWindowMask, size, lane, write)
+                            : resolve<Space::kGeneric>(w, address, size, lane, write);
+  if (at == nullptr)
+    w.fault(Fault::Kind::kIllegalAddress, in, address,
+            "illegal address in an asynchronous operation");
   return at;
 }
 
-// cp.async: a: destination (imm), b: source, offset in Function::lists; count: bytes; c: source size or none
+// cp.async: a: destination (imm), b: source, offset in Function::lists; count: bytes; c: source
+// size or none
 void copy_async(Warp& w, const Inst& in, uint32_t mask) {
-  const uint64_t offset = static_cast<uint64_t>(static_cast<int64_t>(w.frame->function->lists[in.target]));
+  const uint64_t offset =
+      static_cast<uint64_t>(static_cast<int64_t>(w.frame->function->lists[in.target]));
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
     std::byte* const to = at_lane(w, in, in.a, in.imm, in.count, i, true, true);
@@ -45,7 +58,8 @@ void copy_async(Warp& w, const Inst& in, uint32_t mask) {
     if (bytes != 0) {
       const uint64_t address = (in.b == kNoSlot ? 0 : slot64(w, in.b)[i]) + offset;
       const std::byte* const from = resolve<Space::kGeneric>(w, address, bytes, i, false);
-      if (from == nullptr) return w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in cp.async");
+      if (from == nullptr)
+        return w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in cp.async");
       std::memcpy(to, from, bytes);
     }
     std::memset(to + bytes, 0, in.count - bytes);
@@ -54,9 +68,21 @@ void copy_async(Warp& w, const Inst& in, uint32_t mask) {
 
 void nothing(Warp&, const Inst&, uint32_t) {}
 
-enum class Bar : uint8_t { kInit, kInval, kArrive, kArriveDrop, kExpect, kTest, kTestParity, kTry, kTryParity, kPending };
+enum class Bar : uint8_t {
+  kInit,
+  kInval,
+  kArrive,
+  kArriveDrop,
+  kExpect,
+  kTest,
+  kTestParity,
+  kTry,
+  kTryParity,
+  kPending
+};
 
-// mode: Bar; a/imm: barrier; b: count, bytes, state or parity; d: state or result; mode2 bit 0: shared, 1: expect_tx too
+// mode: Bar; a/imm: barrier; b: count, bytes, state or parity; d: state or result; mode2 bit 0:
+// shared, 1: expect_tx too
 void mbarrier(Warp& w, const Inst& in, uint32_t mask) {
   const auto op = static_cast<Bar>(in.mode);
   uint32_t result = 0;
@@ -112,7 +138,8 @@ struct PendingCount {
   static uint32_t op(uint64_t state) { return static_cast<uint32_t>(Mbarrier(state).pending); }
 };
 
-// cp.async.mbarrier.arrive: the copies are done, so it arrives; without .noinc the arrival was not counted before
+// cp.async.mbarrier.arrive: the copies are done, so it arrives; without .noinc the arrival was not
+// counted before
 void copy_arrive(Warp& w, const Inst& in, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
@@ -138,15 +165,20 @@ void copy_bulk(Warp& w, const Inst& in, uint32_t mask) {
     if (bytes == 0) continue;
     const bool to_shared = (in.mode & 1) != 0, from_shared = (in.mode & 2) != 0;
     const uint64_t to_address = (in.a == kNoSlot ? 0 : slot64(w, in.a)[i]) + in.imm;
-    const uint64_t from_address = (in.b == kNoSlot ? 0 : slot64(w, in.b)[i]) + static_cast<uint64_t>(int64_t{lists[0]});
-    std::byte* const to = to_shared ? shared_memory(w, to_address & ~kWindowMask, bytes) : resolve<Space::kGeneric>(w, to_address, bytes, i, true);
-    const std::byte* const from =
-        from_shared ? shared_memory(w, from_address & ~kWindowMask, bytes) : resolve<Space::kGeneric>(w, from_address, bytes, i, false);
+    const uint64_t from_address =
+        (in.b == kNoSlot ? 0 : slot64(w, in.b)[i]) + static_cast<uint64_t>(int64_t{lists[0]});
+    std::byte* const to = to_shared ? shared_memory(w, to_address & ~kWindowMask, bytes)
+                                    : resolve<Space::kGeneric>(w, to_address, bytes, i, true);
+    const std::byte* const from = from_shared
+                                      ? shared_memory(w, from_address & ~kWindowMask, bytes)
+                                      : resolve<Space::kGeneric>(w, from_address, bytes, i, false);
     if (to == nullptr || from == nullptr)
-      return w.fault(Fault::Kind::kIllegalAddress, in, to == nullptr ? to_address : from_address, "illegal address in cp.async.bulk");
+      return w.fault(Fault::Kind::kIllegalAddress, in, to == nullptr ? to_address : from_address,
+                     "illegal address in cp.async.bulk");
     std::memcpy(to, from, bytes);
     if (in.e == kNoSlot) continue;
-    std::byte* const at = at_lane(w, in, in.e, static_cast<uint64_t>(int64_t{lists[1]}), 8, i, true, true);
+    std::byte* const at =
+        at_lane(w, in, in.e, static_cast<uint64_t>(int64_t{lists[1]}), 8, i, true, true);
     if (at == nullptr) return;
     uint64_t word = 0;
     std::memcpy(&word, at, 8);
@@ -210,7 +242,8 @@ void build_cp(Builder& b) {
   b.count(3, hint ? 5 : 4);
   const uint64_t bytes = b.immediate(b.operand(2));
   if (bytes != 4 && bytes != 8 && bytes != 16) b.fail("cp.async copies 4, 8 or 16 bytes");
-  const Address to = b.address(b.operand(0), Space::kShared), from = b.address(b.operand(1), Space::kGlobal);
+  const Address to = b.address(b.operand(0), Space::kShared),
+                from = b.address(b.operand(1), Space::kGlobal);
   int32_t size = kNoSlot, ignore = kNoSlot;
   if (b.operands() - (hint ? 1 : 0) == 4) {
     if (b.register_type(b.operand(3)) == Type::kPred) ignore = b.predicate_source(b.operand(3));
@@ -256,8 +289,10 @@ void build_mbarrier(Builder& b) {
   if (tests) d = b.target(at++, Type::kPred);
   else if (arrives && b.operand(0).kind != Operand::Kind::kAddress) d = b.target(at++, Type::kB64);
   const Address address = b.address(b.operand(at++), Space::kShared);
-  if (at < b.operands()) argument = b.source(at++, op == Bar::kTest || op == Bar::kTry ? Type::kB64 : Type::kU32);
-  if (at < b.operands() && (op == Bar::kTry || op == Bar::kTryParity)) b.source(at++, Type::kU32);  // time limit
+  if (at < b.operands())
+    argument = b.source(at++, op == Bar::kTest || op == Bar::kTry ? Type::kB64 : Type::kU32);
+  if (at < b.operands() && (op == Bar::kTry || op == Bar::kTryParity))
+    b.source(at++, Type::kU32);  // time limit
   if (at != b.operands() || (tests && argument == kNoSlot)) b.fail("wrong number of operands");
   Inst& in = b.emit(mbarrier, d, address.base, argument);
   in.imm = address.offset;

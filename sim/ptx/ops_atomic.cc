@@ -1,5 +1,5 @@
-// atom and red. Lanes act one after another, each with one host atomic, so kernels of other launches and the host
-// itself see whole updates.
+// atom and red. Lanes act one after another, each with one host atomic, so kernels of other
+// launches and the host itself see whole updates.
 #include "sim/ptx/ops.h"
 
 namespace tube::sim::ptx {
@@ -44,21 +44,29 @@ T update(Op op, Type type, T old, T b, T c) {
   if constexpr (sizeof(T) == 4) {
     if (type == Type::kF32) {
       const float x = std::bit_cast<float>(old), y = std::bit_cast<float>(b);
-      return std::bit_cast<uint32_t>(canonical(op == Op::kAdd ? x + y : op == Op::kMin ? float_min(x, y) : float_max(x, y)));
+      return std::bit_cast<uint32_t>(canonical(op == Op::kAdd   ? x + y
+                                               : op == Op::kMin ? float_min(x, y)
+                                                                : float_max(x, y)));
     }
     if (is_half(type))
-      return static_cast<uint32_t>(half_update(op, bf, static_cast<uint16_t>(old), static_cast<uint16_t>(b))) |
-             static_cast<uint32_t>(half_update(op, bf, static_cast<uint16_t>(old >> 16), static_cast<uint16_t>(b >> 16))) << 16;
+      return static_cast<uint32_t>(
+                 half_update(op, bf, static_cast<uint16_t>(old), static_cast<uint16_t>(b))) |
+             static_cast<uint32_t>(half_update(op, bf, static_cast<uint16_t>(old >> 16),
+                                               static_cast<uint16_t>(b >> 16)))
+                 << 16;
   }
   if constexpr (sizeof(T) == 8) {
     if (type == Type::kF64) {
       const double x = std::bit_cast<double>(old), y = std::bit_cast<double>(b);
-      return std::bit_cast<uint64_t>(op == Op::kAdd ? x + y : op == Op::kMin ? float_min(x, y) : float_max(x, y));
+      return std::bit_cast<uint64_t>(op == Op::kAdd   ? x + y
+                                     : op == Op::kMin ? float_min(x, y)
+                                                      : float_max(x, y));
     }
   }
   if (op == Op::kAdd) return static_cast<T>(old + b);
   const bool sign = is_signed(type);
-  if (op == Op::kMin) return sign ? static_cast<T>(minimum(static_cast<S>(old), static_cast<S>(b))) : minimum(old, b);
+  if (op == Op::kMin)
+    return sign ? static_cast<T>(minimum(static_cast<S>(old), static_cast<S>(b))) : minimum(old, b);
   return sign ? static_cast<T>(maximum(static_cast<S>(old), static_cast<S>(b))) : maximum(old, b);
 }
 
@@ -74,14 +82,18 @@ void atomic(Warp& w, const Inst& in, uint32_t mask) {
   w.touched_sync = true;
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
-    const uint64_t address = (base != nullptr ? base[i] : 0) + in.imm + ((in.mode2 & 1) != 0 ? w.local_base : 0);
-    if (address % sizeof(T) != 0) return w.fault(Fault::Kind::kMisalignedAddress, in, address, "misaligned atomic");
+    const uint64_t address =
+        (base != nullptr ? base[i] : 0) + in.imm + ((in.mode2 & 1) != 0 ? w.local_base : 0);
+    if (address % sizeof(T) != 0)
+      return w.fault(Fault::Kind::kMisalignedAddress, in, address, "misaligned atomic");
     std::byte* const at = resolve<S>(w, address, sizeof(T), i, true);
-    if (at == nullptr) return w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in atomic");
+    if (at == nullptr)
+      return w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in atomic");
     T* const word = reinterpret_cast<T*>(at);
     const T x = static_cast<T>(b[i]), y = c != nullptr ? static_cast<T>(c[i]) : T{0};
     T old = __atomic_load_n(word, __ATOMIC_SEQ_CST);
-    while (!__atomic_compare_exchange_n(word, &old, update<T>(op, type, old, x, y), true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    while (!__atomic_compare_exchange_n(word, &old, update<T>(op, type, old, x, y), true,
+                                        __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     }
     if (d != nullptr) d[i] = old;
   }
@@ -97,9 +109,10 @@ Handler for_space(Space space) {
 }
 
 Op take_op(Builder& b) {
-  static constexpr std::pair<std::string_view, Op> kNames[] = {{"and", Op::kAnd}, {"or", Op::kOr},   {"xor", Op::kXor}, {"exch", Op::kExch},
-                                                               {"cas", Op::kCas}, {"add", Op::kAdd}, {"inc", Op::kInc}, {"dec", Op::kDec},
-                                                               {"min", Op::kMin}, {"max", Op::kMax}};
+  static constexpr std::pair<std::string_view, Op> kNames[] = {
+      {"and", Op::kAnd}, {"or", Op::kOr},   {"xor", Op::kXor}, {"exch", Op::kExch},
+      {"cas", Op::kCas}, {"add", Op::kAdd}, {"inc", Op::kInc}, {"dec", Op::kDec},
+      {"min", Op::kMin}, {"max", Op::kMax}};
   for (const auto& [name, op] : kNames)
     if (b.has(name)) return op;
   b.fail("unknown atomic operation");

@@ -113,8 +113,10 @@ struct Prmt { static uint32_t op(uint32_t a, uint32_t b, uint32_t c) { return pe
 // clang-format on
 // The special modes select by the two low bits of c; mode: f4e, b4e, rc8, ecl, ecr, rc16
 void prmt_mode(Warp& w, const Inst& in, uint32_t mask) {
-  static constexpr uint16_t kControl[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123}, {0x0000, 0x1111, 0x2222, 0x3333},
-                                              {0x3210, 0x3211, 0x3222, 0x3333}, {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
+  static constexpr uint16_t kControl[6][4] = {
+      {0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
+      {0x0000, 0x1111, 0x2222, 0x3333}, {0x3210, 0x3211, 0x3222, 0x3333},
+      {0x0000, 0x1110, 0x2210, 0x3210}, {0x1010, 0x3232, 0x1010, 0x3232}};
   uint32_t* const d = slot32(w, in.d);
   const uint32_t *a = slot32(w, in.a), *b = slot32(w, in.b), *c = slot32(w, in.c);
   for_lanes(mask, [&](unsigned i) { d[i] = permute(a[i], b[i], kControl[in.mode][c[i] & 3]); });
@@ -129,7 +131,8 @@ void lop3(Warp& w, const Inst& in, uint32_t mask) {
     uint32_t out = 0;
     for (unsigned k = 0; k < 8; ++k) {
       if ((table >> k & 1) == 0) continue;
-      out |= ((k & 4) != 0 ? a[i] : ~a[i]) & ((k & 2) != 0 ? b[i] : ~b[i]) & ((k & 1) != 0 ? c[i] : ~c[i]);
+      out |= ((k & 4) != 0 ? a[i] : ~a[i]) & ((k & 2) != 0 ? b[i] : ~b[i]) &
+             ((k & 1) != 0 ? c[i] : ~c[i]);
     }
     d[i] = out;
     if (out != 0) any |= 1u << i;
@@ -189,7 +192,9 @@ void build_not(Builder& b) {
   const Type type = b.type();
   b.count(2);
   const int32_t x = b.source(1, type);
-  const Handler handler = type == Type::kPred ? not_predicate : is_bits(type) ? unary_integer<Not>(type) : nullptr;
+  const Handler handler = type == Type::kPred ? not_predicate
+                          : is_bits(type)     ? unary_integer<Not>(type)
+                                              : nullptr;
   if (handler == nullptr) b.fail("expected .pred, .b16, .b32 or .b64");
   b.emit(handler, b.target(0, type), x);
 }
@@ -221,7 +226,8 @@ void build_shf(Builder& b) {
   else if (!b.has("wrap")) b.fail("expected .clamp or .wrap");
   if (b.type() != Type::kB32) b.fail("expected .b32");
   b.count(4);
-  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32), n = b.source(3, Type::kU32);
+  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32),
+                n = b.source(3, Type::kU32);
   b.emit(funnel, b.target(0, Type::kB32), x, y, n).mode = mode;
 }
 
@@ -231,14 +237,16 @@ void build_count(Builder& b) {
   b.count(2);
   if (type_bits(type) != 32 && type_bits(type) != 64) b.fail("expected a 32- or 64-bit type");
   const int32_t x = b.source(1, type);
-  b.emit(type_bits(type) == 64 ? unary<F, uint32_t, uint64_t> : unary<F, uint32_t, uint32_t>, b.target(0, Type::kU32), x);
+  b.emit(type_bits(type) == 64 ? unary<F, uint32_t, uint64_t> : unary<F, uint32_t, uint32_t>,
+         b.target(0, Type::kU32), x);
 }
 
 void build_brev(Builder& b) {
   const Type type = b.type();
   b.count(2);
   const int32_t x = b.source(1, type);
-  b.emit(type_bits(type) == 64 ? unary<Brev, uint64_t, uint64_t> : unary<Brev, uint32_t, uint32_t>, b.target(0, type), x);
+  b.emit(type_bits(type) == 64 ? unary<Brev, uint64_t, uint64_t> : unary<Brev, uint32_t, uint32_t>,
+         b.target(0, type), x);
 }
 
 template <bool Shift>
@@ -288,7 +296,8 @@ void build_prmt(Builder& b) {
   if (b.type() != Type::kB32) b.fail("expected .b32");
   static constexpr std::string_view kModes[] = {"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"};
   b.count(4);
-  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32), z = b.source(3, Type::kB32);
+  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32),
+                z = b.source(3, Type::kB32);
   const int32_t d = b.target(0, Type::kB32);
   for (uint8_t i = 0; i < std::size(kModes); ++i) {
     if (!b.has(kModes[i])) continue;
@@ -303,7 +312,8 @@ void build_lop3(Builder& b) {
   if (b.type() != Type::kB32) b.fail("expected .b32");
   b.count(combine != 0 ? 6 : 5);
   int32_t p = kNoSlot, q = kNoSlot, d = kNoSlot;
-  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32), z = b.source(3, Type::kB32);
+  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32),
+                z = b.source(3, Type::kB32);
   const uint64_t table = b.immediate(b.operand(4));
   if (combine != 0) {
     const Operand& pair = b.operand(0);
@@ -324,7 +334,8 @@ void build_lop3(Builder& b) {
 void build_fns(Builder& b) {
   if (b.type() != Type::kB32) b.fail("expected .b32");
   b.count(4);
-  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32), z = b.source(3, Type::kS32);
+  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32),
+                z = b.source(3, Type::kS32);
   b.emit(ternary<Fns, uint32_t, uint32_t, uint32_t, int32_t>, b.target(0, Type::kB32), x, y, z);
 }
 
@@ -334,8 +345,9 @@ void build_bmsk(Builder& b) {
   if (b.type() != Type::kB32) b.fail("expected .b32");
   b.count(3);
   const int32_t x = b.source(1, Type::kU32), y = b.source(2, Type::kU32);
-  b.emit(clamp ? binary<BmskOp<true>, uint32_t, uint32_t, uint32_t> : binary<BmskOp<false>, uint32_t, uint32_t, uint32_t>, b.target(0, Type::kB32), x,
-         y);
+  b.emit(clamp ? binary<BmskOp<true>, uint32_t, uint32_t, uint32_t>
+               : binary<BmskOp<false>, uint32_t, uint32_t, uint32_t>,
+         b.target(0, Type::kB32), x, y);
 }
 
 }  // namespace

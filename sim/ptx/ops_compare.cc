@@ -1,10 +1,26 @@
-// set, setp, selp, slct: comparisons of all types, ordered and unordered, combined with a predicate.
+// set, setp, selp, slct: comparisons of all types, ordered and unordered, combined with a
+// predicate.
 #include "sim/ptx/ops.h"
 
 namespace tube::sim::ptx {
 namespace {
 
-enum class Cmp : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNan };
+enum class Cmp : uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan
+};
 enum class Combine : uint8_t { kNone, kAnd, kOr, kXor };
 
 template <class F>
@@ -50,14 +66,16 @@ float half_at(uint32_t word, bool bf, bool high, bool ftz) {
   return bf ? bfloat_to_float(bits) : half_to_float(bits);
 }
 
-// mode: Cmp. mode2: bits 0-1 Combine, bit 2 ftz. imm: Type of the operands. `high` picks the upper half of a pair.
+// mode: Cmp. mode2: bits 0-1 Combine, bit 2 ftz. imm: Type of the operands. `high` picks the upper
+// half of a pair.
 uint32_t compare_operands(Warp& w, const Inst& in, uint32_t mask, bool high) {
   const Cmp op = static_cast<Cmp>(in.mode);
   const bool ftz = (in.mode2 & 4) != 0;
   const auto as = [&]<class T>(T) {
     const auto *a = words<T>(w, in.a), *b = words<T>(w, in.b);
     return compare(
-        op, mask, [=](unsigned i) { return from_word<T>(a[i]); }, [=](unsigned i) { return from_word<T>(b[i]); });
+        op, mask, [=](unsigned i) { return from_word<T>(a[i]); },
+        [=](unsigned i) { return from_word<T>(b[i]); });
   };
   switch (static_cast<Type>(in.imm)) {
     case Type::kB16:
@@ -74,14 +92,16 @@ uint32_t compare_operands(Warp& w, const Inst& in, uint32_t mask, bool high) {
       if (!ftz) return as(float{});
       const auto *a = slot32(w, in.a), *b = slot32(w, in.b);
       return compare(
-          op, mask, [=](unsigned i) { return flush(std::bit_cast<float>(a[i])); }, [=](unsigned i) { return flush(std::bit_cast<float>(b[i])); });
+          op, mask, [=](unsigned i) { return flush(std::bit_cast<float>(a[i])); },
+          [=](unsigned i) { return flush(std::bit_cast<float>(b[i])); });
     }
     default: {
       const auto type = static_cast<Type>(in.imm);
       const bool bf = type == Type::kBf16 || type == Type::kBf16x2;
       const auto *a = slot32(w, in.a), *b = slot32(w, in.b);
       return compare(
-          op, mask, [=](unsigned i) { return half_at(a[i], bf, high, ftz); }, [=](unsigned i) { return half_at(b[i], bf, high, ftz); });
+          op, mask, [=](unsigned i) { return half_at(a[i], bf, high, ftz); },
+          [=](unsigned i) { return half_at(b[i], bf, high, ftz); });
     }
   }
 }
@@ -102,7 +122,8 @@ void setp(Warp& w, const Inst& in, uint32_t mask) {
   const uint32_t value = compare_operands(w, in, mask, false);
   uint32_t second = 0;
   if (in.p != kNoSlot) {
-    const uint32_t other = is_pair(static_cast<Type>(in.imm)) ? compare_operands(w, in, mask, true) : ~value;
+    const uint32_t other =
+        is_pair(static_cast<Type>(in.imm)) ? compare_operands(w, in, mask, true) : ~value;
     second = combine(w, in, other);
   }
   set_predicate(w, in.d, mask, combine(w, in, value));
@@ -148,9 +169,11 @@ void slct(Warp& w, const Inst& in, uint32_t mask) {
 
 Cmp take_comparison(Builder& b) {
   static constexpr std::pair<std::string_view, Cmp> kNames[] = {
-      {"eq", Cmp::kEq},   {"ne", Cmp::kNe},   {"lt", Cmp::kLt},   {"le", Cmp::kLe},   {"gt", Cmp::kGt},   {"ge", Cmp::kGe},
-      {"lo", Cmp::kLt},   {"ls", Cmp::kLe},   {"hi", Cmp::kGt},   {"hs", Cmp::kGe},   {"equ", Cmp::kEqu}, {"neu", Cmp::kNeu},
-      {"ltu", Cmp::kLtu}, {"leu", Cmp::kLeu}, {"gtu", Cmp::kGtu}, {"geu", Cmp::kGeu}, {"num", Cmp::kNum}, {"nan", Cmp::kNan}};
+      {"eq", Cmp::kEq},   {"ne", Cmp::kNe},   {"lt", Cmp::kLt},   {"le", Cmp::kLe},
+      {"gt", Cmp::kGt},   {"ge", Cmp::kGe},   {"lo", Cmp::kLt},   {"ls", Cmp::kLe},
+      {"hi", Cmp::kGt},   {"hs", Cmp::kGe},   {"equ", Cmp::kEqu}, {"neu", Cmp::kNeu},
+      {"ltu", Cmp::kLtu}, {"leu", Cmp::kLeu}, {"gtu", Cmp::kGtu}, {"geu", Cmp::kGeu},
+      {"num", Cmp::kNum}, {"nan", Cmp::kNan}};
   for (const auto& [name, op] : kNames)
     if (b.has(name)) return op;
   b.fail("expected a comparison");
@@ -163,9 +186,11 @@ Combine take_combine(Builder& b) {
   return Combine::kNone;
 }
 
-// For ordered comparisons of integers "ne" must not look at NaN: compare() treats a == a as true there anyway.
+// For ordered comparisons of integers "ne" must not look at NaN: compare() treats a == a as true
+// there anyway.
 void check_type(Builder& b, Type type, Cmp op) {
-  const bool known = is_float(type) || is_pair(type) || (is_integer(type) && type_bits(type) >= 16 && type_bits(type) <= 64);
+  const bool known = is_float(type) || is_pair(type) ||
+                     (is_integer(type) && type_bits(type) >= 16 && type_bits(type) <= 64);
   if (!known) b.fail("type ." + std::string(type_name(type)) + " cannot be compared");
   if (is_integer(type) && op >= Cmp::kEqu) b.fail("unordered comparison of integers");
 }
@@ -230,7 +255,8 @@ void build_selp(Builder& b) {
   const Type type = b.type();
   b.count(4);
   const int32_t x = b.source(1, type), y = b.source(2, type), p = b.predicate_source(b.operand(3));
-  b.emit(type_class(type) == Class::k64 ? selp<uint64_t> : selp<uint32_t>, b.target(0, type), x, y, p);
+  b.emit(type_class(type) == Class::k64 ? selp<uint64_t> : selp<uint32_t>, b.target(0, type), x, y,
+         p);
 }
 
 void build_slct(Builder& b) {
@@ -240,7 +266,11 @@ void build_slct(Builder& b) {
   if (by != Type::kS32 && by != Type::kF32) b.fail("expected .s32 or .f32");
   b.count(4);
   const int32_t x = b.source(1, type), y = b.source(2, type), z = b.source(3, by);
-  b.emit(type_class(type) == Class::k64 ? slct<uint64_t> : slct<uint32_t>, b.target(0, type), x, y, z).mode = by == Type::kS32 ? 0 : ftz ? 2 : 1;
+  b.emit(type_class(type) == Class::k64 ? slct<uint64_t> : slct<uint32_t>, b.target(0, type), x, y,
+         z)
+      .mode = by == Type::kS32 ? 0
+              : ftz            ? 2
+                               : 1;
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ void brx(Warp& w, const Inst& in, uint32_t mask) {
   const uint32_t index = a[std::countr_zero(mask)];
   uint32_t same = 0;
   for_lanes(mask, [&](unsigned i) { same |= static_cast<uint32_t>(a[i] == index) << i; });
-  if (index >= in.imm) return w.fault(Fault::Kind::kInvalidPc, in, index, "branch index out of range");
+  if (index >= in.imm)
+    return w.fault(Fault::Kind::kInvalidPc, in, index, "branch index out of range");
   const auto again = static_cast<uint32_t>(&in - w.code);
   const auto target = static_cast<uint32_t>(w.frame->function->lists[in.target + index]);
   w.leave(mask & ~same, again);
@@ -26,11 +27,14 @@ void exit_lanes(Warp& w, const Inst&, uint32_t mask) { w.exit(mask); }
 void enter(Warp& w, const Inst& in, uint32_t mask, uint32_t function) {
   const Function& callee = w.launch->module.functions[function];
   if (callee.builtin != nullptr) callee.builtin(w, in, mask);
-  else if (!callee.has_body) w.fault(Fault::Kind::kInvalidPc, in, function, "call of a function without a body");
+  else if (!callee.has_body)
+    w.fault(Fault::Kind::kInvalidPc, in, function, "call of a function without a body");
   else w.call(in, mask, function);
 }
 
-void call_direct(Warp& w, const Inst& in, uint32_t mask) { enter(w, in, mask, w.frame->function->calls[in.target].function); }
+void call_direct(Warp& w, const Inst& in, uint32_t mask) {
+  enter(w, in, mask, w.frame->function->calls[in.target].function);
+}
 
 void call_indirect(Warp& w, const Inst& in, uint32_t mask) {
   const uint64_t* const a = slot64(w, in.a);
@@ -38,8 +42,8 @@ void call_indirect(Warp& w, const Inst& in, uint32_t mask) {
   uint32_t same = 0;
   for_lanes(mask, [&](unsigned i) { same |= static_cast<uint32_t>(a[i] == address) << i; });
   const uint64_t index = (address - kCodeWindow) / 16 - 1;
-  if ((address & kWindowMask) != kCodeWindow || address % 16 != 0 || index >= w.launch->module.functions.size() ||
-      w.launch->module.functions[index].entry)
+  if ((address & kWindowMask) != kCodeWindow || address % 16 != 0 ||
+      index >= w.launch->module.functions.size() || w.launch->module.functions[index].entry)
     return w.fault(Fault::Kind::kInvalidPc, in, address, "call of an address that is no function");
   w.leave(mask & ~same, static_cast<uint32_t>(&in - w.code));
   enter(w, in, same, static_cast<uint32_t>(index));
@@ -88,23 +92,28 @@ void build_call(Builder& b) {
     if (at < b.operands()) decl = b.prototype(b.operand(at++).name);
   } else {
     symbol = b.find_symbol(callee.name);
-    if (symbol == nullptr || symbol->kind != Symbol::Kind::kFunction) b.fail("unknown function '" + std::string(callee.name) + "'");
+    if (symbol == nullptr || symbol->kind != Symbol::Kind::kFunction)
+      b.fail("unknown function '" + std::string(callee.name) + "'");
     decl = symbol->function;
     if (at < b.operands()) ++at;  // a prototype or target list may stand here
     const Function& target = b.module().module().functions[symbol->index];
-    if (!target.has_body && target.builtin == nullptr) b.fail("function '" + std::string(callee.name) + "' is extern and nothing defines it");
+    if (!target.has_body && target.builtin == nullptr)
+      b.fail("function '" + std::string(callee.name) + "' is extern and nothing defines it");
     if (target.entry) b.fail("a kernel cannot be called");
   }
   if (at != b.operands()) b.fail("too many operands");
   CallSite site;
-  const auto gather = [&](const Operand* list, const std::vector<VariableDecl>* formals, std::vector<Actual>& out) {
+  const auto gather = [&](const Operand* list, const std::vector<VariableDecl>* formals,
+                          std::vector<Actual>& out) {
     if (list == nullptr) return;
     for (size_t i = 0; i < list->elements.size(); ++i)
-      out.push_back(b.actual(list->elements[i], formals != nullptr && i < formals->size() ? &(*formals)[i] : nullptr));
+      out.push_back(b.actual(list->elements[i],
+                             formals != nullptr && i < formals->size() ? &(*formals)[i] : nullptr));
   };
   gather(args, decl != nullptr ? &decl->params : nullptr, site.args);
   gather(returns, decl != nullptr ? &decl->returns : nullptr, site.returns);
-  if (decl != nullptr && (site.args.size() != decl->params.size() || site.returns.size() != decl->returns.size()))
+  if (decl != nullptr &&
+      (site.args.size() != decl->params.size() || site.returns.size() != decl->returns.size()))
     b.fail("arguments do not match the function");
   if (symbol != nullptr) {
     site.function = symbol->index;
@@ -124,7 +133,8 @@ void bar(Warp& w, const Inst& in, uint32_t mask) {
   const uint32_t id = slot32(w, in.a)[first];
   const uint32_t threads = in.b == kNoSlot ? 0 : slot32(w, in.b)[first];
   Block& block = *w.block;
-  if (id >= std::size(block.barriers)) return w.fault(Fault::Kind::kIllegalInstruction, in, id, "barrier out of range");
+  if (id >= std::size(block.barriers))
+    return w.fault(Fault::Kind::kIllegalInstruction, in, id, "barrier out of range");
   const auto count = static_cast<uint32_t>(std::popcount(mask));
   if (in.mode != 0) {
     block.barriers[id].trues += static_cast<uint32_t>(std::popcount(predicate(w, in.c) & mask));

@@ -1,5 +1,5 @@
-// cvt between all types. Integer to integer, and the float conversions compilers emit most, have their own handlers;
-// the rest goes through one general routine: read exactly, round once, clamp.
+// cvt between all types. Integer to integer, and the float conversions compilers emit most, have
+// their own handlers; the rest goes through one general routine: read exactly, round once, clamp.
 #include <algorithm>
 
 #include "sim/ptx/ops.h"
@@ -67,7 +67,8 @@ struct Value {
 
 Value read(const Warp& w, int32_t slot, Type type, unsigned lane) {
   Value out;
-  const uint64_t raw = type_class(type) == Class::k64 ? slot64(w, slot)[lane] : slot32(w, slot)[lane];
+  const uint64_t raw =
+      type_class(type) == Class::k64 ? slot64(w, slot)[lane] : slot32(w, slot)[lane];
   out.is_float = true;
   switch (type) {
     case Type::kF64: out.number = std::bit_cast<double>(raw); return out;
@@ -131,7 +132,8 @@ uint64_t pack_float(double value, Type to, Round round, uint8_t flags) {
   }
 }
 
-// 64-bit integers above 2^53 reach the small formats through a double whose last bit remembers what was cut.
+// 64-bit integers above 2^53 reach the small formats through a double whose last bit remembers what
+// was cut.
 double magnitude_as_double(uint64_t magnitude) {
   if (magnitude >> 53 == 0) return static_cast<double>(magnitude);
   const unsigned cut = 64 - static_cast<unsigned>(std::countl_zero(magnitude)) - 53;
@@ -160,7 +162,8 @@ uint64_t integer_to_float(const Value& value, Type to, Round round, uint8_t flag
   return pack_float(value.negative ? -number : number, to, round, flags);
 }
 
-// A float clamps to the integer's range; NaN becomes 0, or 1 << (bits - 1) when either side has 64 bits.
+// A float clamps to the integer's range; NaN becomes 0, or 1 << (bits - 1) when either side has 64
+// bits.
 uint64_t float_to_integer(double value, Type from, Type to, Round round) {
   const unsigned bits = type_bits(to);
   if (std::isnan(value)) return from != Type::kF64 && bits != 64 ? 0 : uint64_t{1} << (bits - 1);
@@ -171,7 +174,8 @@ uint64_t float_to_integer(double value, Type from, Type to, Round round) {
     if (value < -top) return ~((uint64_t{1} << (bits - 1)) - 1);
     return static_cast<uint64_t>(static_cast<int64_t>(value));
   }
-  if (value >= std::ldexp(1.0, static_cast<int>(bits))) return bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1;
+  if (value >= std::ldexp(1.0, static_cast<int>(bits)))
+    return bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1;
   return value <= 0 ? 0 : static_cast<uint64_t>(value);
 }
 
@@ -196,12 +200,14 @@ void general(Warp& w, const Inst& in, uint32_t mask) {
     Value value = read(w, in.a, from, i);
     uint64_t out = 0;
     if (value.is_float) {
-      if ((in.mode2 & kFtz) != 0 && from == Type::kF32 && std::fabs(value.number) < 0x1p-126) value.number = std::copysign(0.0, value.number);
+      if ((in.mode2 & kFtz) != 0 && from == Type::kF32 && std::fabs(value.number) < 0x1p-126)
+        value.number = std::copysign(0.0, value.number);
       if (is_integer(to)) {
         out = float_to_integer(value.number, from, to, round);
       } else {
         if ((in.mode2 & kIntegral) != 0) value.number = to_integral(value.number, round);
-        out = pack_float(value.number, to, (in.mode2 & kIntegral) != 0 ? Round::kNearest : round, in.mode2);
+        out = pack_float(value.number, to, (in.mode2 & kIntegral) != 0 ? Round::kNearest : round,
+                         in.mode2);
       }
     } else if (is_integer(to)) {
       out = clamp_integer(value, to);
@@ -274,11 +280,14 @@ void convert8(Warp& w, const Inst& in, uint32_t mask) {
     } else {
       low = widen8(static_cast<uint8_t>(a[i]), e5m2);
       high = widen8(static_cast<uint8_t>(a[i] >> 8), e5m2);
-      const auto half = [&](double v) -> uint32_t { return narrow(relu && v < 0 ? 0 : v, kHalfFormat, Round::kNearest); };
+      const auto half = [&](double v) -> uint32_t {
+        return narrow(relu && v < 0 ? 0 : v, kHalfFormat, Round::kNearest);
+      };
       d[i] = half(low) | half(high) << 16;
       return;
     }
-    d[i] = static_cast<uint32_t>(narrow8(low, e5m2, relu)) | static_cast<uint32_t>(narrow8(high, e5m2, relu)) << 8;
+    d[i] = static_cast<uint32_t>(narrow8(low, e5m2, relu)) |
+           static_cast<uint32_t>(narrow8(high, e5m2, relu)) << 8;
   });
 }
 
@@ -407,7 +416,9 @@ void build_cvta(Builder& b) {
   b.count(2);
   const int32_t x = b.source(1, type);
   const int32_t d = b.target(0, type);
-  b.emit(to ? binary<CvtaTo, uint64_t, uint64_t, uint64_t> : binary<Cvta, uint64_t, uint64_t, uint64_t>, d, x, b.constant(window, Class::k64));
+  b.emit(to ? binary<CvtaTo, uint64_t, uint64_t, uint64_t>
+            : binary<Cvta, uint64_t, uint64_t, uint64_t>,
+         d, x, b.constant(window, Class::k64));
 }
 
 void isspacep(Warp& w, const Inst& in, uint32_t mask) {
@@ -433,7 +444,8 @@ void build_isspacep(Builder& b) {
   } else if (b.has("shared::cluster")) window = kSharedWindow;
   else if (b.has("local")) window = kLocalWindow;
   else if (b.any("param", "param::entry")) window = kParamWindow;
-  else if (b.has("const")) window = UINT64_MAX;  // constants share the global range: never answered as const
+  else if (b.has("const"))
+    window = UINT64_MAX;  // constants share the global range: never answered as const
   else b.fail("expected a state space");
   b.count(2);
   const int32_t x = b.source(1, Type::kU64);

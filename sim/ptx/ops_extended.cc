@@ -1,6 +1,8 @@
-// Extended precision: add.cc, addc, sub.cc, subc, mad.cc, madc. The carry flag is one bit a lane in the warp.
+// Extended precision: add.cc, addc, sub.cc, subc, mad.cc, madc. The carry flag is one bit a lane in
+// the warp.
 //
-// Registered over add, sub and mad: the .cc modifier decides, everything else goes to the plain builders.
+// Registered over add, sub and mad: the .cc modifier decides, everything else goes to the plain
+// builders.
 #include "sim/ptx/ops.h"
 
 namespace tube::sim::ptx {
@@ -44,13 +46,15 @@ void extended(Warp& w, const Inst& in, uint32_t mask) {
 
 void build(Builder& b, uint8_t mode) {
   const Type type = b.type();
-  if (!is_integer(type) || type_bits(type) < 32 || type_bits(type) > 64) b.fail("expected a 32- or 64-bit integer type");
+  if (!is_integer(type) || type_bits(type) < 32 || type_bits(type) > 64)
+    b.fail("expected a 32- or 64-bit integer type");
   const bool mad = (mode & 8) != 0;
   if (mad && b.has("hi")) mode |= 16;
   else if (mad && !b.has("lo")) b.fail("expected .hi or .lo");
   b.count(mad ? 4 : 3);
   const int32_t x = b.source(1, type), y = b.source(2, type), z = mad ? b.source(3, type) : kNoSlot;
-  Inst& in = b.emit(type_bits(type) == 64 ? extended<uint64_t> : extended<uint32_t>, b.target(0, type), x, y, z);
+  Inst& in = b.emit(type_bits(type) == 64 ? extended<uint64_t> : extended<uint32_t>,
+                    b.target(0, type), x, y, z);
   in.mode = mode;
   in.mode2 = is_signed(type);
 }

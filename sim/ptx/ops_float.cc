@@ -1,5 +1,6 @@
-// f32 and f64 arithmetic. IEEE results bit for bit as the hardware gives them: fused multiply-add, directed rounding,
-// .ftz, .sat, and NaN as 0x7fffffff for f32. Division .full and .approx is computed exactly (the hardware may differ).
+// f32 and f64 arithmetic. IEEE results bit for bit as the hardware gives them: fused multiply-add,
+// directed rounding, .ftz, .sat, and NaN as 0x7fffffff for f32. Division .full and .approx is
+// computed exactly (the hardware may differ).
 #include <cfenv>
 
 #include "sim/ptx/ops.h"
@@ -82,7 +83,8 @@ void directed(Warp& w, const Inst& in, uint32_t mask) {
   }
 }
 
-// Fused multiply-add: with the CPU's instruction where it has one, else through the library; same results either way.
+// Fused multiply-add: with the CPU's instruction where it has one, else through the library; same
+// results either way.
 #define TUBE_FMA_BODY(FMA)                                                           \
   auto* const d = words<T>(w, in.d);                                                 \
   const auto *a = words<T>(w, in.a), *b = words<T>(w, in.b), *c = words<T>(w, in.c); \
@@ -113,7 +115,8 @@ __attribute__((target("avx2,fma"))) void fma_instruction(Warp& w, const Inst& in
 template <class T, bool Ftz, bool Sat>
 Handler fma_handler() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2")) return fma_instruction<T, Ftz, Sat>;
+  if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2"))
+    return fma_instruction<T, Ftz, Sat>;
 #endif
   return fma_library<T, Ftz, Sat>;
 }
@@ -151,11 +154,17 @@ template <bool Greater>
 Handler min_max(Type type, bool ftz, bool nan, bool xorsign) {
   if (type == Type::kF64) return two<MinMax<false, false, false, Greater>, double>();
   if (xorsign) {
-    if (nan) return ftz ? two<MinMax<true, true, true, Greater>, float>() : two<MinMax<false, true, true, Greater>, float>();
-    return ftz ? two<MinMax<true, false, true, Greater>, float>() : two<MinMax<false, false, true, Greater>, float>();
+    if (nan)
+      return ftz ? two<MinMax<true, true, true, Greater>, float>()
+                 : two<MinMax<false, true, true, Greater>, float>();
+    return ftz ? two<MinMax<true, false, true, Greater>, float>()
+               : two<MinMax<false, false, true, Greater>, float>();
   }
-  if (nan) return ftz ? two<MinMax<true, true, false, Greater>, float>() : two<MinMax<false, true, false, Greater>, float>();
-  return ftz ? two<MinMax<true, false, false, Greater>, float>() : two<MinMax<false, false, false, Greater>, float>();
+  if (nan)
+    return ftz ? two<MinMax<true, true, false, Greater>, float>()
+               : two<MinMax<false, true, false, Greater>, float>();
+  return ftz ? two<MinMax<true, false, false, Greater>, float>()
+             : two<MinMax<false, false, false, Greater>, float>();
 }
 
 template <bool Ftz>
@@ -178,7 +187,8 @@ void build_min_max(Builder& b, bool greater, Type type) {
   if (xorsign && !b.has("abs")) b.fail("expected .xorsign.abs");
   b.count(3);
   const int32_t x = b.source(1, type), y = b.source(2, type);
-  b.emit(greater ? min_max<true>(type, ftz, nan, xorsign) : min_max<false>(type, ftz, nan, xorsign), b.target(0, type), x, y);
+  b.emit(greater ? min_max<true>(type, ftz, nan, xorsign) : min_max<false>(type, ftz, nan, xorsign),
+         b.target(0, type), x, y);
 }
 
 void build_sign(Builder& b, bool negate, Type type) {
@@ -202,7 +212,8 @@ void build_fma(Builder& b, Type type, Round round, bool ftz, bool sat) {
     if (ftz) handler = sat ? fma_handler<float, true, true>() : fma_handler<float, true, false>();
     else handler = sat ? fma_handler<float, false, true>() : fma_handler<float, false, false>();
   }
-  if (round != Round::kNearest) handler = type == Type::kF64 ? directed<Arith::kFma, double> : directed<Arith::kFma, float>;
+  if (round != Round::kNearest)
+    handler = type == Type::kF64 ? directed<Arith::kFma, double> : directed<Arith::kFma, float>;
   Inst& in = b.emit(handler, d, x, y, z);
   in.mode = static_cast<uint8_t>(round);
   in.mode2 = static_cast<uint8_t>((ftz ? 1 : 0) | (sat ? 2 : 0));
@@ -213,7 +224,8 @@ void build_two(Builder& b, Type type, Round round, bool ftz, bool sat) {
   b.count(3);
   const int32_t x = b.source(1, type), y = b.source(2, type);
   Handler handler = pick<Op>(type, ftz, sat);
-  if (round != Round::kNearest) handler = type == Type::kF64 ? directed<Op, double> : directed<Op, float>;
+  if (round != Round::kNearest)
+    handler = type == Type::kF64 ? directed<Op, double> : directed<Op, float>;
   Inst& in = b.emit(handler, b.target(0, type), x, y);
   in.mode = static_cast<uint8_t>(round);
   in.mode2 = static_cast<uint8_t>((ftz ? 1 : 0) | (sat ? 2 : 0));

@@ -1,6 +1,6 @@
-// f16, bf16 and their pairs. Every operation is computed wider and rounded once: in double, where a product of two
-// halves is exact; the sum of a fused multiply-add is first rounded to odd, so that the second rounding sees what the
-// first one lost.
+// f16, bf16 and their pairs. Every operation is computed wider and rounded once: in double, where a
+// product of two halves is exact; the sum of a fused multiply-add is first rounded to odd, so that
+// the second rounding sees what the first one lost.
 #include "sim/ptx/ops.h"
 
 namespace tube::sim::ptx {
@@ -45,7 +45,8 @@ uint16_t lane(const Inst& in, uint16_t a, uint16_t b, uint16_t c) {
   else out = half_arith(op, bf, a, b, c);
   if (xorsign && !std::isnan(widen(bf, out))) out = static_cast<uint16_t>((out & 0x7fff) | sign);
   if (ftz) out = flush_half(out, bf);
-  if ((in.mode2 & 8) != 0) out = narrow(saturate(widen(bf, out)), bf ? kBfloatFormat : kHalfFormat, Round::kNearest);
+  if ((in.mode2 & 8) != 0)
+    out = narrow(saturate(widen(bf, out)), bf ? kBfloatFormat : kHalfFormat, Round::kNearest);
   if ((in.mode2 & 16) != 0 && !std::isnan(widen(bf, out)) && (out & 0x8000) != 0) out = 0;
   return out;
 }
@@ -59,9 +60,13 @@ void half_operation(Warp& w, const Inst& in, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
     const uint32_t x = a[i], y = b[i], z = c[i];
-    uint32_t out = lane(in, static_cast<uint16_t>(x), static_cast<uint16_t>(y), static_cast<uint16_t>(z));
+    uint32_t out =
+        lane(in, static_cast<uint16_t>(x), static_cast<uint16_t>(y), static_cast<uint16_t>(z));
     if (pair)
-      out |= static_cast<uint32_t>(lane(in, static_cast<uint16_t>(x >> 16), static_cast<uint16_t>(y >> 16), static_cast<uint16_t>(z >> 16))) << 16;
+      out |= static_cast<uint32_t>(lane(in, static_cast<uint16_t>(x >> 16),
+                                        static_cast<uint16_t>(y >> 16),
+                                        static_cast<uint16_t>(z >> 16)))
+             << 16;
     d[i] = out;
   }
 }
@@ -89,7 +94,8 @@ void build_half(Builder& b, Arith op, Type type) {
   const bool bf = type == Type::kBf16 || type == Type::kBf16x2;
   const bool pair = type == Type::kF16x2 || type == Type::kBf16x2;
   if (op == Arith::kDiv) b.fail("div has no 16-bit form");
-  const bool arithmetic = op == Arith::kAdd || op == Arith::kSub || op == Arith::kMul || op == Arith::kFma;
+  const bool arithmetic =
+      op == Arith::kAdd || op == Arith::kSub || op == Arith::kMul || op == Arith::kFma;
   if (arithmetic) b.has("rn");
   uint8_t mode2 = static_cast<uint8_t>((bf ? 1 : 0) | (pair ? 2 : 0));
   if (b.has("ftz")) mode2 |= 4;

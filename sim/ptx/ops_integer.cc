@@ -1,4 +1,5 @@
-// Integer arithmetic of all widths. Division by zero answers all ones (remainder: the dividend), as the hardware does.
+// Integer arithmetic of all widths. Division by zero answers all ones (remainder: the dividend), as
+// the hardware does.
 #include <algorithm>
 #include <limits>
 
@@ -101,7 +102,8 @@ void dot(Warp& w, const Inst& in, uint32_t mask) {
   for_lanes(mask, [&](unsigned i) {
     int64_t sum = c[i];
     for (unsigned k = 0; k < Parts; ++k)
-      sum += piece(a[i], Parts == 4 ? 8 : 16, k, in.mode & 1) * piece(b[i], 8, Parts == 2 && (in.mode & 4) != 0 ? k + 2 : k, in.mode & 2);
+      sum += piece(a[i], Parts == 4 ? 8 : 16, k, in.mode & 1) *
+             piece(b[i], 8, Parts == 2 && (in.mode & 4) != 0 ? k + 2 : k, in.mode & 2);
     d[i] = static_cast<uint32_t>(sum);
   });
 }
@@ -123,7 +125,8 @@ Handler pair_handler(Type type) {
 }
 
 void emit2(Builder& b, Handler handler, Type type) {
-  if (handler == nullptr) b.fail("type ." + std::string(type_name(type)) + " is not supported here");
+  if (handler == nullptr)
+    b.fail("type ." + std::string(type_name(type)) + " is not supported here");
   b.count(3);
   const int32_t x = b.source(1, type), y = b.source(2, type);
   const int32_t d = b.target(0, type);
@@ -131,14 +134,16 @@ void emit2(Builder& b, Handler handler, Type type) {
 }
 
 void emit1(Builder& b, Handler handler, Type type) {
-  if (handler == nullptr) b.fail("type ." + std::string(type_name(type)) + " is not supported here");
+  if (handler == nullptr)
+    b.fail("type ." + std::string(type_name(type)) + " is not supported here");
   b.count(2);
   const int32_t x = b.source(1, type);
   b.emit(handler, b.target(0, type), x);
 }
 
 void emit3(Builder& b, Handler handler, Type type) {
-  if (handler == nullptr) b.fail("type ." + std::string(type_name(type)) + " is not supported here");
+  if (handler == nullptr)
+    b.fail("type ." + std::string(type_name(type)) + " is not supported here");
   b.count(4);
   const int32_t x = b.source(1, type), y = b.source(2, type), z = b.source(3, type);
   b.emit(handler, b.target(0, type), x, y, z);
@@ -157,7 +162,8 @@ void add_sub(Builder& b, Arith op) {
   const Type type = b.type();
   if (as_float(b, op, type)) return;
   if (type == Type::kU16x2 || type == Type::kS16x2) return emit2(b, pair_handler<F>(type), type);
-  if (b.has("sat")) return emit2(b, type == Type::kS32 ? binary<FSat, int32_t, int32_t, int32_t> : nullptr, type);
+  if (b.has("sat"))
+    return emit2(b, type == Type::kS32 ? binary<FSat, int32_t, int32_t, int32_t> : nullptr, type);
   emit2(b, binary_integer<F>(type), type);
 }
 
@@ -192,7 +198,10 @@ void build_mad(Builder& b) {
   const Type type = b.type();
   if (as_float(b, Arith::kFma, type)) return;
   if (b.has("hi")) {
-    if (b.has("sat")) return emit3(b, type == Type::kS32 ? ternary<MadHiSat, int32_t, int32_t, int32_t, int32_t> : nullptr, type);
+    if (b.has("sat"))
+      return emit3(
+          b, type == Type::kS32 ? ternary<MadHiSat, int32_t, int32_t, int32_t, int32_t> : nullptr,
+          type);
     return emit3(b, ternary_integer<MadHi>(type), type);
   }
   if (b.has("lo")) return emit3(b, ternary_integer<MadLo>(type), type);
@@ -202,8 +211,10 @@ void build_mad(Builder& b) {
   const int32_t x = b.source(1, type), y = b.source(2, type), z = b.source(3, wide);
   const int32_t d = b.target(0, wide);
   Handler handler = ternary<MadWide<int64_t>, int64_t, int32_t, int32_t, int64_t>;
-  if (type == Type::kU32) handler = ternary<MadWide<uint64_t>, uint64_t, uint32_t, uint32_t, uint64_t>;
-  if (type == Type::kU16) handler = ternary<MadWide<uint32_t>, uint32_t, uint16_t, uint16_t, uint32_t>;
+  if (type == Type::kU32)
+    handler = ternary<MadWide<uint64_t>, uint64_t, uint32_t, uint32_t, uint64_t>;
+  if (type == Type::kU16)
+    handler = ternary<MadWide<uint32_t>, uint32_t, uint16_t, uint16_t, uint32_t>;
   if (type == Type::kS16) handler = ternary<MadWide<int32_t>, int32_t, int16_t, int16_t, int32_t>;
   b.emit(handler, d, x, y, z);
 }
@@ -214,7 +225,8 @@ void build_24(Builder& b) {
   const bool hi = b.has("hi");
   if (!hi && !b.has("lo")) b.fail("expected .hi or .lo");
   if (type != Type::kU32 && type != Type::kS32) b.fail("expected .u32 or .s32");
-  if constexpr (Mad) emit3(b, hi ? ternary_integer<F<true>>(type) : ternary_integer<F<false>>(type), type);
+  if constexpr (Mad)
+    emit3(b, hi ? ternary_integer<F<true>>(type) : ternary_integer<F<false>>(type), type);
   else emit2(b, hi ? binary_integer<F<true>>(type) : binary_integer<F<false>>(type), type);
 }
 
@@ -250,7 +262,8 @@ void build_dot(Builder& b) {
   if (type_bits(first) != 32 || type_bits(second) != 32) b.fail("expected .u32 or .s32");
   mode |= static_cast<uint8_t>((is_signed(first) ? 1 : 0) | (is_signed(second) ? 2 : 0));
   b.count(4);
-  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32), z = b.source(3, Type::kB32);
+  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32),
+                z = b.source(3, Type::kB32);
   b.emit(dot<Parts>, b.target(0, Type::kB32), x, y, z).mode = mode;
 }
 

@@ -1,5 +1,5 @@
-// rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh, testp, copysign. The .approx forms are computed in double and rounded once,
-// which is closer than the hardware; .rn and the directed forms are exact.
+// rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh, testp, copysign. The .approx forms are computed in
+// double and rounded once, which is closer than the hardware; .rn and the directed forms are exact.
 #include <cfenv>
 
 #include "sim/ptx/ops.h"
@@ -45,7 +45,9 @@ void approx64(Warp& w, const Inst& in, uint32_t mask) {
   const auto* const a = words<double>(w, in.a);
   for_lanes(mask, [&](unsigned i) {
     uint64_t bits = a[i] & ~uint64_t{UINT32_MAX};
-    const auto flushed = [](uint64_t v) { return (v >> 52 & 0x7ff) == 0 ? v & uint64_t{1} << 63 : v; };
+    const auto flushed = [](uint64_t v) {
+      return (v >> 52 & 0x7ff) == 0 ? v & uint64_t{1} << 63 : v;
+    };
     if (in.mode2 != 0) bits = flushed(bits);
     const double y = evaluate(Op, std::bit_cast<double>(bits));
     uint64_t out = std::bit_cast<uint64_t>(y);
@@ -82,10 +84,13 @@ void approx_half(Warp& w, const Inst& in, uint32_t mask) {
   const bool bf = (in.mode2 & 1) != 0;
   const auto one = [&](uint32_t bits) -> uint32_t {
     const auto half = static_cast<uint16_t>(bits);
-    return narrow(evaluate(static_cast<Math>(in.mode), bf ? bfloat_to_float(half) : half_to_float(half)), bf ? kBfloatFormat : kHalfFormat,
-                  Round::kNearest);
+    return narrow(
+        evaluate(static_cast<Math>(in.mode), bf ? bfloat_to_float(half) : half_to_float(half)),
+        bf ? kBfloatFormat : kHalfFormat, Round::kNearest);
   };
-  for_lanes(mask, [&](unsigned i) { d[i] = (in.mode2 & 2) != 0 ? one(a[i]) | one(a[i] >> 16) << 16 : one(a[i]); });
+  for_lanes(mask, [&](unsigned i) {
+    d[i] = (in.mode2 & 2) != 0 ? one(a[i]) | one(a[i] >> 16) << 16 : one(a[i]);
+  });
 }
 
 template <Math Op>
@@ -100,7 +105,8 @@ void build_approx(Builder& b) {
     if (Op != Math::kTanh && Op != Math::kEx2) b.fail("type not supported here");
     Inst& in = b.emit(approx_half, d, x);
     in.mode = static_cast<uint8_t>(Op);
-    in.mode2 = static_cast<uint8_t>((type == Type::kBf16 || type == Type::kBf16x2 ? 1 : 0) | (type == Type::kF16x2 || type == Type::kBf16x2 ? 2 : 0));
+    in.mode2 = static_cast<uint8_t>((type == Type::kBf16 || type == Type::kBf16x2 ? 1 : 0) |
+                                    (type == Type::kF16x2 || type == Type::kBf16x2 ? 2 : 0));
     return;
   }
   if (!approx) b.fail("expected .approx");
@@ -149,7 +155,8 @@ void test_property(Warp& w, const Inst& in, uint32_t mask) {
 }
 
 void build_testp(Builder& b) {
-  static constexpr std::string_view kNames[] = {"finite", "infinite", "number", "notanumber", "normal", "subnormal"};
+  static constexpr std::string_view kNames[] = {"finite",     "infinite", "number",
+                                                "notanumber", "normal",   "subnormal"};
   const Type type = b.type();
   if (type != Type::kF32 && type != Type::kF64) b.fail("expected .f32 or .f64");
   b.count(2);
@@ -175,7 +182,9 @@ void build_copysign(Builder& b) {
   if (type != Type::kF32 && type != Type::kF64) b.fail("expected .f32 or .f64");
   b.count(3);
   const int32_t x = b.source(1, type), y = b.source(2, type);
-  b.emit(type == Type::kF64 ? binary<CopySign, double, double, double> : binary<CopySign, float, float, float>, b.target(0, type), x, y);
+  b.emit(type == Type::kF64 ? binary<CopySign, double, double, double>
+                            : binary<CopySign, float, float, float>,
+         b.target(0, type), x, y);
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Matrix fragments: mma.sync (f16, bf16, tf32, f64, s8/u8), ldmatrix, stmatrix, movmatrix.
 //
-// All 32 lanes hold a piece of each matrix, laid out as the PTX ISA draws it. A multiplication gathers whole matrices,
-// computes every element in order of k, and scatters. Products are exact in double; sums of f32 results are rounded to
-// f32 once at the end, where the hardware's order and width of accumulation are not specified.
+// All 32 lanes hold a piece of each matrix, laid out as the PTX ISA draws it. A multiplication
+// gathers whole matrices, computes every element in order of k, and scatters. Products are exact in
+// double; sums of f32 results are rounded to f32 once at the end, where the hardware's order and
+// width of accumulation are not specified.
 #include <vector>
 
 #include "sim/ptx/ops.h"
@@ -14,21 +15,29 @@ struct Shape {
   uint32_t m, n, k;
 };
 
-// Element `index` of the registers a lane holds for a matrix; registers are slots of 32 bits, or 64 for f64.
+// Element `index` of the registers a lane holds for a matrix; registers are slots of 32 bits, or 64
+// for f64.
 double element(const Warp& w, const int32_t* slots, Type type, unsigned index, unsigned lane) {
   switch (type) {
     case Type::kF64: return std::bit_cast<double>(slot64(w, slots[index])[lane]);
     case Type::kF32: return std::bit_cast<float>(slot32(w, slots[index])[lane]);
     case Type::kTf32: return std::bit_cast<float>(slot32(w, slots[index])[lane] & ~0x1fffu);
     case Type::kS32: return static_cast<int32_t>(slot32(w, slots[index])[lane]);
-    case Type::kS8: return static_cast<int8_t>(slot32(w, slots[index / 4])[lane] >> (index % 4 * 8));
-    case Type::kU8: return static_cast<uint8_t>(slot32(w, slots[index / 4])[lane] >> (index % 4 * 8));
-    case Type::kBf16: return bfloat_to_float(static_cast<uint16_t>(slot32(w, slots[index / 2])[lane] >> (index % 2 * 16)));
-    default: return half_to_float(static_cast<uint16_t>(slot32(w, slots[index / 2])[lane] >> (index % 2 * 16)));
+    case Type::kS8:
+      return static_cast<int8_t>(slot32(w, slots[index / 4])[lane] >> (index % 4 * 8));
+    case Type::kU8:
+      return static_cast<uint8_t>(slot32(w, slots[index / 4])[lane] >> (index % 4 * 8));
+    case Type::kBf16:
+      return bfloat_to_float(
+          static_cast<uint16_t>(slot32(w, slots[index / 2])[lane] >> (index % 2 * 16)));
+    default:
+      return half_to_float(
+          static_cast<uint16_t>(slot32(w, slots[index / 2])[lane] >> (index % 2 * 16)));
   }
 }
 
-// Where element `index` of lane's A, B or C piece stands. `per` is elements side by side in one register.
+// Where element `index` of lane's A, B or C piece stands. `per` is elements side by side in one
+// register.
 struct Place {
   uint32_t row, column;
 };
@@ -38,8 +47,12 @@ Place place_a(const Shape& s, unsigned per, unsigned index, unsigned lane) {
   const unsigned reg = index / per;
   return {group + (reg % 2) * 8, thread * per + index % per + (reg / 2) * 4 * per};
 }
-Place place_b(unsigned per, unsigned index, unsigned lane) { return {lane % 4 * per + index % per + index / per * 4 * per, lane / 4}; }
-Place place_c(unsigned index, unsigned lane) { return {lane / 4 + index / 2 * 8, lane % 4 * 2 + index % 2}; }
+Place place_b(unsigned per, unsigned index, unsigned lane) {
+  return {lane % 4 * per + index % per + index / per * 4 * per, lane / 4};
+}
+Place place_c(unsigned index, unsigned lane) {
+  return {lane / 4 + index / 2 * 8, lane % 4 * 2 + index % 2};
+}
 
 unsigned side_by_side(Type type) {
   switch (type_bits(type)) {
@@ -56,7 +69,8 @@ struct MmaPlan {
 
 // imm: m | n << 8 | k << 16 | types from bit 24; target: slots of d, a, b, c one after another
 MmaPlan plan_of(const Inst& in) {
-  return {{static_cast<uint32_t>(in.imm & 0xff), static_cast<uint32_t>(in.imm >> 8 & 0xff), static_cast<uint32_t>(in.imm >> 16 & 0xff)},
+  return {{static_cast<uint32_t>(in.imm & 0xff), static_cast<uint32_t>(in.imm >> 8 & 0xff),
+           static_cast<uint32_t>(in.imm >> 16 & 0xff)},
           static_cast<Type>(in.imm >> 24 & 0xff),
           static_cast<Type>(in.imm >> 32 & 0xff),
           static_cast<Type>(in.imm >> 40 & 0xff),
@@ -108,10 +122,13 @@ void mma(Warp& w, const Inst& in, uint32_t mask) {
       const double value = sum[size_t{at.row} * s.n + at.column];
       switch (plan.d) {
         case Type::kF64: slot64(w, d[i])[lane] = std::bit_cast<uint64_t>(value); break;
-        case Type::kF32: slot32(w, d[i])[lane] = to_word(canonical(static_cast<float>(value))); break;
+        case Type::kF32:
+          slot32(w, d[i])[lane] = to_word(canonical(static_cast<float>(value)));
+          break;
         case Type::kS32: {
           double kept = value;
-          if (in.mode2 != 0) kept = kept > INT32_MAX ? INT32_MAX : kept < INT32_MIN ? INT32_MIN : kept;
+          if (in.mode2 != 0)
+            kept = kept > INT32_MAX ? INT32_MAX : kept < INT32_MIN ? INT32_MIN : kept;
           slot32(w, d[i])[lane] = static_cast<uint32_t>(static_cast<int64_t>(kept));
           break;
         }
@@ -126,19 +143,23 @@ void mma(Warp& w, const Inst& in, uint32_t mask) {
 }
 
 Shape take_shape(Builder& b) {
-  static constexpr std::pair<std::string_view, Shape> kShapes[] = {{"m16n8k4", {16, 8, 4}},   {"m16n8k8", {16, 8, 8}}, {"m16n8k16", {16, 8, 16}},
-                                                                   {"m16n8k32", {16, 8, 32}}, {"m8n8k4", {8, 8, 4}},   {"m8n8k16", {8, 8, 16}}};
+  static constexpr std::pair<std::string_view, Shape> kShapes[] = {
+      {"m16n8k4", {16, 8, 4}},   {"m16n8k8", {16, 8, 8}}, {"m16n8k16", {16, 8, 16}},
+      {"m16n8k32", {16, 8, 32}}, {"m8n8k4", {8, 8, 4}},   {"m8n8k16", {8, 8, 16}}};
   for (const auto& [name, shape] : kShapes)
     if (b.has(name)) return shape;
   b.fail("unsupported matrix shape");
 }
 
-void take_slots(Builder& b, const Operand& operand, Type type, unsigned count, bool target, std::vector<int32_t>* out) {
+void take_slots(Builder& b, const Operand& operand, Type type, unsigned count, bool target,
+                std::vector<int32_t>* out) {
   const std::vector<Operand> one{operand};
-  const std::vector<Operand>& elements = operand.kind == Operand::Kind::kVector ? operand.elements : one;
+  const std::vector<Operand>& elements =
+      operand.kind == Operand::Kind::kVector ? operand.elements : one;
   if (elements.size() != count) b.fail("a fragment needs " + std::to_string(count) + " registers");
   const Type word = type == Type::kF64 ? Type::kF64 : Type::kB32;
-  for (const Operand& element : elements) out->push_back(target ? b.target(element, word) : b.source(element, word));
+  for (const Operand& element : elements)
+    out->push_back(target ? b.target(element, word) : b.source(element, word));
 }
 
 void build_mma(Builder& b) {
@@ -149,12 +170,13 @@ void build_mma(Builder& b) {
   const bool saturates = b.has("satfinite");
   MmaPlan plan{s, b.type(), b.type(), b.type(), b.type()};
   const bool integer = plan.a == Type::kS8 || plan.a == Type::kU8;
-  const bool fine = plan.a == Type::kF64    ? plan.b == Type::kF64 && plan.d == Type::kF64 && s.m * s.k >= 32
-                    : integer               ? plan.d == Type::kS32 && s.k >= 16
-                    : plan.a == Type::kTf32 ? plan.d == Type::kF32 && s.m == 16 && s.k <= 8
-                    : plan.a == Type::kBf16 ? plan.d == Type::kF32 && s.m == 16 && (s.k == 8 || s.k == 16)
-                    : plan.a == Type::kF16  ? s.m == 16 && (s.k == 8 || s.k == 16)
-                                            : false;
+  const bool fine =
+      plan.a == Type::kF64    ? plan.b == Type::kF64 && plan.d == Type::kF64 && s.m * s.k >= 32
+      : integer               ? plan.d == Type::kS32 && s.k >= 16
+      : plan.a == Type::kTf32 ? plan.d == Type::kF32 && s.m == 16 && s.k <= 8
+      : plan.a == Type::kBf16 ? plan.d == Type::kF32 && s.m == 16 && (s.k == 8 || s.k == 16)
+      : plan.a == Type::kF16  ? s.m == 16 && (s.k == 8 || s.k == 16)
+                              : false;
   if (!fine || plan.c != plan.d) b.fail("unsupported matrix types");
   b.count(4);
   std::vector<int32_t> slots;
@@ -164,13 +186,14 @@ void build_mma(Builder& b) {
   take_slots(b, b.operand(3), plan.c, registers(s, plan.c, s.m, s.n), false, &slots);
   Inst& in = b.emit(mma);
   in.mode2 = saturates;
-  in.imm = s.m | s.n << 8 | static_cast<uint64_t>(s.k) << 16 | static_cast<uint64_t>(plan.d) << 24 | static_cast<uint64_t>(plan.a) << 32 |
-           static_cast<uint64_t>(plan.b) << 40 | static_cast<uint64_t>(plan.c) << 48;
+  in.imm = s.m | s.n << 8 | static_cast<uint64_t>(s.k) << 16 | static_cast<uint64_t>(plan.d) << 24 |
+           static_cast<uint64_t>(plan.a) << 32 | static_cast<uint64_t>(plan.b) << 40 |
+           static_cast<uint64_t>(plan.c) << 48;
   in.target = b.list(slots);
 }
 
-// ldmatrix, stmatrix: 8x8 matrices of 16-bit elements; lane 8j+r holds the address of row r of matrix j.
-// mode2: bit 0 transposed, bit 1 store; count: matrices
+// ldmatrix, stmatrix: 8x8 matrices of 16-bit elements; lane 8j+r holds the address of row r of
+// matrix j. mode2: bit 0 transposed, bit 1 store; count: matrices
 void matrix_rows(Warp& w, const Inst& in, uint32_t mask) {
   if ((w.live & ~mask) != 0) return w.park(in, mask, Wait::kSync, 0);
   const int32_t* const slots = w.frame->function->lists.data() + in.target;
@@ -181,8 +204,11 @@ void matrix_rows(Warp& w, const Inst& in, uint32_t mask) {
         if ((in.mode2 & 1) != 0) std::swap(row, column);
         const uint64_t base = in.a == kNoSlot ? 0 : slot64(w, in.a)[8 * j + row];
         const uint64_t address = (base & ~kWindowMask) + in.imm + column * 2;
-        std::byte* const at = (address - column * 2) % 16 == 0 ? shared_memory(w, address, 2) : nullptr;
-        if (at == nullptr) return w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in a matrix access");
+        std::byte* const at =
+            (address - column * 2) % 16 == 0 ? shared_memory(w, address, 2) : nullptr;
+        if (at == nullptr)
+          return w.fault(Fault::Kind::kIllegalAddress, in, address,
+                         "illegal address in a matrix access");
         uint32_t& word = slot32(w, slots[j])[lane];
         uint16_t value = 0;
         if ((in.mode2 & 2) != 0) {

@@ -1,7 +1,9 @@
-// ld, st, ldu, prefetch and the cache hints. One handler per element width and state space, up to eight elements.
+// ld, st, ldu, prefetch and the cache hints. One handler per element width and state space, up to
+// eight elements.
 //
-// Every access is checked: alignment, then the range the caller's Memory answers with. Cache operators, eviction hints
-// and memory orders change nothing here: one thread runs the launch, and host memory is coherent.
+// Every access is checked: alignment, then the range the caller's Memory answers with. Cache
+// operators, eviction hints and memory orders change nothing here: one thread runs the launch, and
+// host memory is coherent.
 #include "sim/ptx/ops.h"
 
 namespace tube::sim::ptx {
@@ -10,12 +12,16 @@ namespace {
 constexpr uint8_t kFrameRelative = 1, kSynchronising = 2;
 
 inline uint64_t lane_address(const Warp& w, const Inst& in, const uint64_t* base, unsigned lane) {
-  return (base != nullptr ? base[lane] : 0) + in.imm + ((in.mode & kFrameRelative) != 0 ? w.local_base : 0);
+  return (base != nullptr ? base[lane] : 0) + in.imm +
+         ((in.mode & kFrameRelative) != 0 ? w.local_base : 0);
 }
 
-[[gnu::noinline]] void bad_address(Warp& w, const Inst& in, uint64_t address, uint64_t size, const char* what) {
-  if (address % size != 0) w.fault(Fault::Kind::kMisalignedAddress, in, address, std::string("misaligned ") + what);
-  else w.fault(Fault::Kind::kIllegalAddress, in, address, std::string("illegal address in ") + what);
+[[gnu::noinline]] void bad_address(Warp& w, const Inst& in, uint64_t address, uint64_t size,
+                                   const char* what) {
+  if (address % size != 0)
+    w.fault(Fault::Kind::kMisalignedAddress, in, address, std::string("misaligned ") + what);
+  else
+    w.fault(Fault::Kind::kIllegalAddress, in, address, std::string("illegal address in ") + what);
 }
 
 template <class T, Space S, bool Vector>
@@ -29,7 +35,8 @@ void load(Warp& w, const Inst& in, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
     const uint64_t address = lane_address(w, in, base, i);
-    const std::byte* const at = (address & (size - 1)) == 0 ? resolve<S>(w, address, size, i, false) : nullptr;
+    const std::byte* const at =
+        (address & (size - 1)) == 0 ? resolve<S>(w, address, size, i, false) : nullptr;
     if (at == nullptr) [[unlikely]]
       return bad_address(w, in, address, size, "load");
     for (uint32_t k = 0; k < count; ++k) {
@@ -49,7 +56,8 @@ void store(Warp& w, const Inst& in, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
     const uint64_t address = lane_address(w, in, base, i);
-    std::byte* const at = (address & (size - 1)) == 0 ? resolve<S>(w, address, size, i, true) : nullptr;
+    std::byte* const at =
+        (address & (size - 1)) == 0 ? resolve<S>(w, address, size, i, true) : nullptr;
     if (at == nullptr) [[unlikely]]
       return bad_address(w, in, address, size, "store");
     for (uint32_t k = 0; k < count; ++k) {
@@ -63,7 +71,8 @@ void store(Warp& w, const Inst& in, uint32_t mask) {
 template <class T>
 void load_parameter(Warp& w, const Inst& in, uint32_t mask) {
   const std::byte* const at = resolve<Space::kParam>(w, in.imm, sizeof(T), 0, false);
-  if (at == nullptr || in.imm % sizeof(T) != 0) return bad_address(w, in, in.imm, sizeof(T), "parameter load");
+  if (at == nullptr || in.imm % sizeof(T) != 0)
+    return bad_address(w, in, in.imm, sizeof(T), "parameter load");
   T value;
   std::memcpy(&value, at, sizeof(T));
   auto* const d = words<T>(w, in.d);
@@ -90,8 +99,12 @@ Handler for_space(Space space, bool vector) {
 template <bool Store>
 Handler access_handler(Type type, Space space, bool vector) {
   switch (type_bits(type)) {
-    case 8: return is_signed(type) ? for_space<int8_t, Store>(space, vector) : for_space<uint8_t, Store>(space, vector);
-    case 16: return is_signed(type) ? for_space<int16_t, Store>(space, vector) : for_space<uint16_t, Store>(space, vector);
+    case 8:
+      return is_signed(type) ? for_space<int8_t, Store>(space, vector)
+                             : for_space<uint8_t, Store>(space, vector);
+    case 16:
+      return is_signed(type) ? for_space<int16_t, Store>(space, vector)
+                             : for_space<uint16_t, Store>(space, vector);
     case 32: return for_space<uint32_t, Store>(space, vector);
     case 64: return for_space<uint64_t, Store>(space, vector);
     default: return nullptr;
@@ -116,12 +129,14 @@ Space take_space(Builder& b) {
   return Space::kGeneric;
 }
 
-// Consumes memory order, scope, cache and prefetch modifiers. True when the access may be part of a spin.
+// Consumes memory order, scope, cache and prefetch modifiers. True when the access may be part of a
+// spin.
 bool take_qualifiers(Builder& b) {
   const bool sync = b.any("volatile", "relaxed", "acquire", "release", "mmio");
   b.any("weak", "cta", "cluster", "gpu", "sys", "nc", "unified");
   b.any("ca", "cg", "cs", "lu", "cv", "wb", "wt");
-  b.any("L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate");
+  b.any("L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last",
+        "L1::no_allocate");
   b.any("L2::evict_normal", "L2::evict_first", "L2::evict_last");
   b.any("L2::64B", "L2::128B", "L2::256B");
   return sync;
@@ -136,12 +151,14 @@ uint32_t take_vector(Builder& b) {
 void finish_address(Inst& in, const Address& address, bool sync) {
   in.a = address.base;
   in.imm = address.offset;
-  in.mode = static_cast<uint8_t>((address.frame ? kFrameRelative : 0) | (sync ? kSynchronising : 0));
+  in.mode =
+      static_cast<uint8_t>((address.frame ? kFrameRelative : 0) | (sync ? kSynchronising : 0));
 }
 
 // Where a .param or generic access really goes.
 Space effective(Builder& b, Space space, const Address& address) {
-  if (space == Space::kParam) return address.kernel_param && b.decl().entry ? Space::kParam : Space::kLocal;
+  if (space == Space::kParam)
+    return address.kernel_param && b.decl().entry ? Space::kParam : Space::kLocal;
   if (space == Space::kGeneric && address.frame) return Space::kLocal;
   if (space == Space::kGeneric && address.kernel_param) return Space::kParam;
   return space;
@@ -154,7 +171,8 @@ void build_access(Builder& b) {
   const Space space = take_space(b);
   const uint32_t vector = take_vector(b);
   const Type type = b.type();
-  if (type == Type::kPred || type_bits(type) > 64 || type_bits(type) * vector > 256) b.fail("unsupported width");
+  if (type == Type::kPred || type_bits(type) > 64 || type_bits(type) * vector > 256)
+    b.fail("unsupported width");
   b.count(hint ? 3 : 2);
   if (hint) b.source(2, Type::kB64);
   const Operand& memory = b.operand(Store ? 0 : 1);
@@ -167,9 +185,11 @@ void build_access(Builder& b) {
   const std::vector<Operand> one{data};
   const std::vector<Operand>& elements = data.kind == Operand::Kind::kVector ? data.elements : one;
   if (elements.size() != vector) b.fail("vector does not match its width");
-  for (const Operand& element : elements) slots.push_back(Store ? b.source(element, type) : b.target(element, type));
+  for (const Operand& element : elements)
+    slots.push_back(Store ? b.source(element, type) : b.target(element, type));
   Handler handler = access_handler<Store>(type, where, vector > 1);
-  if (!Store && where == Space::kParam && address.base == kNoSlot && vector == 1) handler = parameter_handler(type);
+  if (!Store && where == Space::kParam && address.base == kNoSlot && vector == 1)
+    handler = parameter_handler(type);
   Inst& in = b.emit(handler);
   finish_address(in, address, sync);
   in.count = static_cast<uint8_t>(vector);
@@ -212,7 +232,8 @@ void getctarank(Warp& w, const Inst& in, uint32_t mask) {
   uint32_t* const d = slot32(w, in.d);
   const auto* const a = words<T>(w, in.a);
   for_lanes(mask, [&](unsigned i) {
-    const auto rank = static_cast<uint32_t>((static_cast<uint64_t>(a[i]) & ~kWindowMask) >> kClusterShift);
+    const auto rank =
+        static_cast<uint32_t>((static_cast<uint64_t>(a[i]) & ~kWindowMask) >> kClusterShift);
     d[i] = rank == 0 ? w.block->cluster_rank : rank - 1;
   });
 }
@@ -230,7 +251,8 @@ void build_getctarank(Builder& b) {
   const Type type = b.type();
   b.count(2);
   const int32_t x = b.source(1, type);
-  b.emit(type_class(type) == Class::k64 ? getctarank<uint64_t> : getctarank<uint32_t>, b.target(0, Type::kU32), x);
+  b.emit(type_class(type) == Class::k64 ? getctarank<uint64_t> : getctarank<uint32_t>,
+         b.target(0, Type::kU32), x);
 }
 
 }  // namespace
@@ -239,7 +261,8 @@ void register_memory(BuildTable& table) {
   table["ld"] = build_access<false>;
   table["ldu"] = build_access<false>;
   table["st"] = build_access<true>;
-  for (const char* name : {"prefetch", "prefetchu", "discard", "applypriority"}) table[name] = build_ignored;
+  for (const char* name : {"prefetch", "prefetchu", "discard", "applypriority"})
+    table[name] = build_ignored;
   table["createpolicy"] = build_createpolicy;
   table["mapa"] = build_mapa;
   table["getctarank"] = build_getctarank;

@@ -15,8 +15,12 @@ void move64(Warp& w, const Inst& in, uint32_t mask) {
   const uint64_t* const a = slot64(w, in.a);
   for_lanes(mask, [=](unsigned i) { d[i] = a[i]; });
 }
-void move_predicate(Warp& w, const Inst& in, uint32_t mask) { set_predicate(w, in.d, mask, predicate(w, in.a)); }
-void not_predicate(Warp& w, const Inst& in, uint32_t mask) { set_predicate(w, in.d, mask, ~predicate(w, in.a)); }
+void move_predicate(Warp& w, const Inst& in, uint32_t mask) {
+  set_predicate(w, in.d, mask, predicate(w, in.a));
+}
+void not_predicate(Warp& w, const Inst& in, uint32_t mask) {
+  set_predicate(w, in.d, mask, ~predicate(w, in.a));
+}
 
 void frame_address(Warp& w, const Inst& in, uint32_t mask) {
   uint64_t* const d = slot64(w, in.d);
@@ -141,7 +145,8 @@ uint64_t nanoseconds() {
   return static_cast<uint64_t>(now.tv_sec) * 1000000000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Cycles since an arbitrary start: the time at 1 GHz is close enough for programs that measure or wait.
+// Cycles since an arbitrary start: the time at 1 GHz is close enough for programs that measure or
+// wait.
 uint64_t cycles() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -154,13 +159,18 @@ uint64_t uniform(const Warp& w, Special which) {
   const LaunchConfig& config = w.launch->config;
   const auto at = static_cast<unsigned>(which);
   const auto axis = [&](Special first) { return at - static_cast<unsigned>(first); };
-  const auto in = [&](Special first) { return at >= static_cast<unsigned>(first) && axis(first) < 3; };
+  const auto in = [&](Special first) {
+    return at >= static_cast<unsigned>(first) && axis(first) < 3;
+  };
   if (in(Special::kNtidX)) return config.block[axis(Special::kNtidX)];
   if (in(Special::kCtaidX)) return block.id[axis(Special::kCtaidX)];
   if (in(Special::kNctaidX)) return config.grid[axis(Special::kNctaidX)];
-  if (in(Special::kClusteridX)) return block.id[axis(Special::kClusteridX)] / config.cluster[axis(Special::kClusteridX)];
-  if (in(Special::kNclusteridX)) return config.grid[axis(Special::kNclusteridX)] / config.cluster[axis(Special::kNclusteridX)];
-  if (in(Special::kClusterCtaidX)) return block.id[axis(Special::kClusterCtaidX)] % config.cluster[axis(Special::kClusterCtaidX)];
+  if (in(Special::kClusteridX))
+    return block.id[axis(Special::kClusteridX)] / config.cluster[axis(Special::kClusteridX)];
+  if (in(Special::kNclusteridX))
+    return config.grid[axis(Special::kNclusteridX)] / config.cluster[axis(Special::kNclusteridX)];
+  if (in(Special::kClusterCtaidX))
+    return block.id[axis(Special::kClusterCtaidX)] % config.cluster[axis(Special::kClusterCtaidX)];
   if (in(Special::kClusterNctaidX)) return config.cluster[axis(Special::kClusterNctaidX)];
   const uint64_t cluster_size = uint64_t{config.cluster[0]} * config.cluster[1] * config.cluster[2];
   switch (which) {
@@ -169,7 +179,9 @@ uint64_t uniform(const Warp& w, Special which) {
     case Special::kIsExplicitCluster: return cluster_size > 1 ? UINT32_MAX : 0;
     case Special::kWarpid: return w.index;
     case Special::kNwarpid: return 64;
-    case Special::kSmid: return (block.id[0] + uint64_t{block.id[1]} * config.grid[0]) % (config.sm_count != 0 ? config.sm_count : 1);
+    case Special::kSmid:
+      return (block.id[0] + uint64_t{block.id[1]} * config.grid[0]) %
+             (config.sm_count != 0 ? config.sm_count : 1);
     case Special::kNsmid: return config.sm_count;
     case Special::kGridid: return config.grid_id;
     case Special::kClock:
@@ -192,11 +204,14 @@ uint64_t uniform(const Warp& w, Special which) {
 
 Handler widen_handler(Class from, Class to, bool sign) {
   if (from == Class::k64) return unary<Low, uint32_t, uint64_t>;
-  if (to == Class::k64) return sign ? static_cast<Handler>(unary<Sign, int64_t, int32_t>) : unary<Zero, uint64_t, uint32_t>;
+  if (to == Class::k64)
+    return sign ? static_cast<Handler>(unary<Sign, int64_t, int32_t>)
+                : unary<Zero, uint64_t, uint32_t>;
   return move32;
 }
 
-bool special_register(std::string_view name, std::string_view component, uint8_t* mode, Type* type) {
+bool special_register(std::string_view name, std::string_view component, uint8_t* mode,
+                      Type* type) {
   *type = Type::kU32;
   for (const VectorName& vector : kVectors) {
     if (name != vector.text) continue;
@@ -217,9 +232,12 @@ bool special_register(std::string_view name, std::string_view component, uint8_t
     *type = row.type;
     return true;
   }
-  const bool counter = name.starts_with("%envreg") || name.starts_with("%pm") || name.starts_with("%reserved_smem_offset_");
+  const bool counter = name.starts_with("%envreg") || name.starts_with("%pm") ||
+                       name.starts_with("%reserved_smem_offset_");
   if (!counter) return false;
-  *mode = static_cast<uint8_t>(name == "%envreg1" ? Special::kEnvreg1 : name == "%envreg2" ? Special::kEnvreg2 : Special::kZero);
+  *mode = static_cast<uint8_t>(name == "%envreg1"   ? Special::kEnvreg1
+                               : name == "%envreg2" ? Special::kEnvreg2
+                                                    : Special::kZero);
   if (name.ends_with("_64")) *type = Type::kU64;
   return true;
 }
@@ -238,13 +256,17 @@ void read_special(Warp& w, const Inst& in, uint32_t mask) {
     case Special::kMaskLe: return lanes([](unsigned i) { return (1u << i) | ((1u << i) - 1); });
     case Special::kMaskGt: return lanes([](unsigned i) { return ~((1u << i) | ((1u << i) - 1)); });
     case Special::kMaskGe: return lanes([](unsigned i) { return ~((1u << i) - 1); });
-    case Special::kIsExplicitCluster: return set_predicate(w, in.d, mask, static_cast<uint32_t>(uniform(w, which)));
+    case Special::kIsExplicitCluster:
+      return set_predicate(w, in.d, mask, static_cast<uint32_t>(uniform(w, which)));
     default: break;
   }
   const uint64_t value = uniform(w, which);
-  const bool wide = which == Special::kGridid || which == Special::kClock64 || which == Special::kGlobaltimer;
-  if (which == Special::kClock || which == Special::kClock64 || which == Special::kGlobaltimer || which == Special::kGlobaltimerLo)
-    w.touched_sync = true;  // loops that wait for time to pass give way like loops that wait for memory
+  const bool wide =
+      which == Special::kGridid || which == Special::kClock64 || which == Special::kGlobaltimer;
+  if (which == Special::kClock || which == Special::kClock64 || which == Special::kGlobaltimer ||
+      which == Special::kGlobaltimerLo)
+    w.touched_sync =
+        true;  // loops that wait for time to pass give way like loops that wait for memory
   if (wide) {
     uint64_t* const d64 = slot64(w, in.d);
     for_lanes(mask, [=](unsigned i) { d64[i] = value; });
@@ -277,7 +299,8 @@ void unpack(Warp& w, const Inst& in, uint32_t mask) {
     const uint64_t value = in.mode2 != 0 ? slot64(w, in.a)[i] : slot32(w, in.a)[i];
     for (unsigned k = 0; k < in.count; ++k) {
       const uint64_t part = value >> (k * in.mode);
-      slot32(w, list[k])[i] = static_cast<uint32_t>(in.mode == 32 ? part : part & ((1u << in.mode) - 1));
+      slot32(w, list[k])[i] =
+          static_cast<uint32_t>(in.mode == 32 ? part : part & ((1u << in.mode) - 1));
     }
   });
 }
@@ -286,7 +309,8 @@ Type part_type(Builder& b, Type type, size_t parts) {
   const uint32_t bits = type_bits(type);
   if (parts == 2 && bits == 64) return Type::kB32;
   if ((parts == 2 && bits == 32) || (parts == 4 && bits == 64)) return Type::kB16;
-  if ((parts == 2 && bits == 16) || (parts == 4 && bits == 32) || (parts == 8 && bits == 64)) return Type::kB8;
+  if ((parts == 2 && bits == 16) || (parts == 4 && bits == 32) || (parts == 8 && bits == 64))
+    return Type::kB8;
   b.fail("vector does not match the type");
 }
 

@@ -1,6 +1,7 @@
 // suld, sust, sured: surfaces, as plain bytes (.b). x counts bytes, y and z rows and slices.
 //
-// Outside the surface .trap faults, .clamp goes to the nearest element, .zero reads zero and drops what is written.
+// Outside the surface .trap faults, .clamp goes to the nearest element, .zero reads zero and drops
+// what is written.
 #include <algorithm>
 
 #include "sim/ptx/ops.h"
@@ -17,10 +18,12 @@ struct Geometry {
   uint32_t dimensions;
   bool layered;
 };
-constexpr Geometry kGeometries[] = {{"1d", 1, false}, {"2d", 2, false}, {"3d", 3, false}, {"a1d", 1, true}, {"a2d", 2, true}};
+constexpr Geometry kGeometries[] = {
+    {"1d", 1, false}, {"2d", 2, false}, {"3d", 3, false}, {"a1d", 1, true}, {"a2d", 2, true}};
 
 // Host memory behind one lane's element of `bytes` bytes; nullptr: outside (*drop) or a fault.
-// Inst: mode is the geometry, mode2 what happens outside, e the list of layer and three coordinates.
+// Inst: mode is the geometry, mode2 what happens outside, e the list of layer and three
+// coordinates.
 std::byte* element(Warp& w, const Inst& in, unsigned lane, uint32_t bytes, bool write, bool* drop) {
   *drop = false;
   const uint64_t handle = slot64(w, in.a)[lane] + in.imm;
@@ -33,25 +36,32 @@ std::byte* element(Warp& w, const Inst& in, unsigned lane, uint32_t bytes, bool 
   const TextureLevel& level = t->levels[0];
   const int32_t* const slots = w.frame->function->lists.data() + in.e;
   const int64_t row = int64_t{level.width} * t->element_bytes();
-  const int64_t last[4] = {g.layered ? int64_t{t->layers} - 1 : 0, row - bytes, int64_t{level.height} - 1, int64_t{level.depth} - 1};
+  const int64_t last[4] = {g.layered ? int64_t{t->layers} - 1 : 0, row - bytes,
+                           int64_t{level.height} - 1, int64_t{level.depth} - 1};
   int64_t at[4] = {};
   for (uint32_t d = g.layered ? 0 : 1; d <= g.dimensions; ++d) {
     at[d] = static_cast<int32_t>(slot32(w, slots[d])[lane]);
     if (at[d] >= 0 && at[d] <= last[d]) continue;
     switch (static_cast<Outside>(in.mode2)) {
-      case Outside::kClamp: at[d] = std::clamp<int64_t>(at[d], 0, std::max<int64_t>(last[d], 0)); break;
+      case Outside::kClamp:
+        at[d] = std::clamp<int64_t>(at[d], 0, std::max<int64_t>(last[d], 0));
+        break;
       case Outside::kZero: *drop = true; return nullptr;
-      case Outside::kTrap: w.fault(Fault::Kind::kIllegalAddress, in, handle, "surface access outside its bounds"); return nullptr;
+      case Outside::kTrap:
+        w.fault(Fault::Kind::kIllegalAddress, in, handle, "surface access outside its bounds");
+        return nullptr;
     }
   }
-  const uint64_t address = level.address + static_cast<uint64_t>(at[0] + at[3]) * level.slice_bytes + static_cast<uint64_t>(at[2]) * level.row_bytes +
-                           static_cast<uint64_t>(at[1]);
+  const uint64_t address =
+      level.address + static_cast<uint64_t>(at[0] + at[3]) * level.slice_bytes +
+      static_cast<uint64_t>(at[2]) * level.row_bytes + static_cast<uint64_t>(at[1]);
   if (address % std::min(bytes, t->element_bytes()) != 0) {
     w.fault(Fault::Kind::kMisalignedAddress, in, address, "misaligned surface access");
     return nullptr;
   }
   std::byte* const host = w.launch->global(address, bytes, write);
-  if (host == nullptr) w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in a surface access");
+  if (host == nullptr)
+    w.fault(Fault::Kind::kIllegalAddress, in, address, "illegal address in a surface access");
   return host;
 }
 
@@ -79,7 +89,9 @@ void access(Warp& w, const Inst& in, uint32_t mask) {
 template <class T>
 T combine(Reduce op, T old, T value) {
   switch (op) {
-    case Reduce::kAdd: return static_cast<T>(static_cast<std::make_unsigned_t<T>>(old) + static_cast<std::make_unsigned_t<T>>(value));
+    case Reduce::kAdd:
+      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(old) +
+                            static_cast<std::make_unsigned_t<T>>(value));
     case Reduce::kMin: return std::min(old, value);
     case Reduce::kMax: return std::max(old, value);
     case Reduce::kAnd: return static_cast<T>(old & value);
@@ -102,11 +114,13 @@ void reduce(Warp& w, const Inst& in, uint32_t mask) {
     T wanted;
     do {
       wanted = combine(static_cast<Reduce>(in.count), old, from_word<T>(values[lane]));
-    } while (!__atomic_compare_exchange_n(host, &old, wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    } while (
+        !__atomic_compare_exchange_n(host, &old, wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   }
 }
 
-// ---- building ---------------------------------------------------------------------------------------------------------
+// ---- building
+// ---------------------------------------------------------------------------------------------------------
 
 uint8_t take_geometry(Builder& b) {
   for (uint8_t i = 0; i < std::size(kGeometries); ++i)
@@ -127,20 +141,24 @@ struct Where {
   uint32_t list;
 };
 Where take_where(Builder& b, const Operand& operand, const Geometry& g) {
-  if (operand.kind != Operand::Kind::kAddress || operand.elements.size() != 1) b.fail("expected [handle, coordinates]");
+  if (operand.kind != Operand::Kind::kAddress || operand.elements.size() != 1)
+    b.fail("expected [handle, coordinates]");
   Operand handle = operand;
   handle.elements.clear();
   Where out;
   out.handle = b.address(handle, Space::kGlobal);
-  if (out.handle.base == kNoSlot || out.handle.frame || out.handle.kernel_param) b.fail("expected a register with a surface handle");
+  if (out.handle.base == kNoSlot || out.handle.frame || out.handle.kernel_param)
+    b.fail("expected a register with a surface handle");
   const Operand& coordinates = operand.elements[0];
   const std::vector<Operand> one{coordinates};
-  const std::vector<Operand>& given = coordinates.kind == Operand::Kind::kVector ? coordinates.elements : one;
+  const std::vector<Operand>& given =
+      coordinates.kind == Operand::Kind::kVector ? coordinates.elements : one;
   const size_t first = g.layered ? 1 : 0;
   if (given.size() < g.dimensions + first) b.fail("too few coordinates");
   const int32_t zero = b.constant(0, Class::k32);
   std::vector<int32_t> slots{g.layered ? b.source(given[0], Type::kU32) : zero};
-  for (uint32_t d = 0; d < 3; ++d) slots.push_back(d < g.dimensions ? b.source(given[d + first], Type::kS32) : zero);
+  for (uint32_t d = 0; d < 3; ++d)
+    slots.push_back(d < g.dimensions ? b.source(given[d + first], Type::kS32) : zero);
   out.list = b.list(slots);
   return out;
 }
@@ -181,7 +199,8 @@ void build_access(Builder& b) {
   const std::vector<Operand>& elements = data.kind == Operand::Kind::kVector ? data.elements : one;
   if (elements.size() != vector) b.fail("vector does not match its width");
   std::vector<int32_t> slots;
-  for (const Operand& each : elements) slots.push_back(Store ? b.source(each, type) : b.target(each, type));
+  for (const Operand& each : elements)
+    slots.push_back(Store ? b.source(each, type) : b.target(each, type));
   const uint32_t list = b.list(slots);
   Inst& in = b.emit(handler);
   finish(in, where, geometry, outside);
@@ -203,7 +222,8 @@ void build_reduce(Builder& b) {
   const Where where = take_where(b, b.operand(0), kGeometries[geometry]);
   const int32_t value = b.source(1, type);
   const bool wide = type_bits(type) == 64;
-  Inst& in = b.emit(is_signed(type) ? (wide ? reduce<int64_t> : reduce<int32_t>) : (wide ? reduce<uint64_t> : reduce<uint32_t>));
+  Inst& in = b.emit(is_signed(type) ? (wide ? reduce<int64_t> : reduce<int32_t>)
+                                    : (wide ? reduce<uint64_t> : reduce<uint32_t>));
   finish(in, where, geometry, outside);
   in.b = value;
   in.count = op;

@@ -1,5 +1,6 @@
-// tex, tld4, txq: reading textures by handle. The handle is a 64-bit register (bindless mode, the only one that compilers
-// still use); depth comparison, offsets, samplers of their own and multisampled textures are refused when the module loads.
+// tex, tld4, txq: reading textures by handle. The handle is a 64-bit register (bindless mode, the
+// only one that compilers still use); depth comparison, offsets, samplers of their own and
+// multisampled textures are refused when the module loads.
 #include <algorithm>
 
 #include "sim/ptx/ops.h"
@@ -13,8 +14,10 @@ struct Geometry {
   uint32_t dimensions;  // coordinates besides the layer; a cube's direction has three
   bool layered, cube;
 };
-constexpr Geometry kGeometries[] = {{"1d", 1, false, false}, {"2d", 2, false, false},  {"3d", 3, false, false}, {"a1d", 1, true, false},
-                                    {"a2d", 2, true, false}, {"cube", 3, false, true}, {"acube", 3, true, true}};
+constexpr Geometry kGeometries[] = {{"1d", 1, false, false}, {"2d", 2, false, false},
+                                    {"3d", 3, false, false}, {"a1d", 1, true, false},
+                                    {"a2d", 2, true, false}, {"cube", 3, false, true},
+                                    {"acube", 3, true, true}};
 
 // Inst::mode2
 constexpr uint8_t kInteger = 1, kLevel = 2, kGradient = 4;
@@ -31,20 +34,26 @@ Slots slots_of(const Warp& w, const Inst& in) {
   return {list, list + 4, list + 5, list + 8};
 }
 
-float float_at(const Warp& w, int32_t slot, unsigned lane) { return std::bit_cast<float>(slot32(w, slot)[lane]); }
+float float_at(const Warp& w, int32_t slot, unsigned lane) {
+  return std::bit_cast<float>(slot32(w, slot)[lane]);
+}
 
 [[gnu::noinline]] void no_texture(Warp& w, const Inst& in, uint64_t handle) {
   w.fault(Fault::Kind::kIllegalAddress, in, handle, "no texture has this handle");
 }
 
 // How much of the first level a step covers, as a level of detail (isotropic).
-float level_of_gradient(const Warp& w, const Texture& t, const Geometry& g, const int32_t* extra, unsigned lane) {
-  const float size[3] = {static_cast<float>(t.levels[0].width), static_cast<float>(t.levels[0].height), static_cast<float>(t.levels[0].depth)};
+float level_of_gradient(const Warp& w, const Texture& t, const Geometry& g, const int32_t* extra,
+                        unsigned lane) {
+  const float size[3] = {static_cast<float>(t.levels[0].width),
+                         static_cast<float>(t.levels[0].height),
+                         static_cast<float>(t.levels[0].depth)};
   float longest = 0;
   for (int direction = 0; direction < 2; ++direction) {
     float sum = 0;
     for (uint32_t d = 0; d < g.dimensions; ++d) {
-      const float step = float_at(w, extra[direction * 3 + static_cast<int>(d)], lane) * (t.normalized_coordinates ? size[d] : 1.0f);
+      const float step = float_at(w, extra[direction * 3 + static_cast<int>(d)], lane) *
+                         (t.normalized_coordinates ? size[d] : 1.0f);
       sum += step * step;
     }
     longest = std::max(longest, sum);
@@ -52,7 +61,8 @@ float level_of_gradient(const Warp& w, const Texture& t, const Geometry& g, cons
   return longest > 0 ? 0.5f * std::log2(longest) : 0;
 }
 
-TexturePoint point_of(const Warp& w, const Inst& in, const Slots& slots, const Texture& t, unsigned lane) {
+TexturePoint point_of(const Warp& w, const Inst& in, const Slots& slots, const Texture& t,
+                      unsigned lane) {
   const Geometry& g = kGeometries[in.mode];
   TexturePoint p;
   p.dimensions = g.dimensions;
@@ -67,7 +77,8 @@ TexturePoint point_of(const Warp& w, const Inst& in, const Slots& slots, const T
   }
   if ((in.mode2 & kLevel) != 0) {
     const uint32_t bits = slot32(w, slots.extra[0])[lane];
-    p.level = p.integer ? static_cast<float>(static_cast<int32_t>(bits)) : std::bit_cast<float>(bits);
+    p.level =
+        p.integer ? static_cast<float>(static_cast<int32_t>(bits)) : std::bit_cast<float>(bits);
   }
   if ((in.mode2 & kGradient) != 0) p.level = level_of_gradient(w, t, g, slots.extra, lane);
   return p;
@@ -86,13 +97,16 @@ void fetch(Warp& w, const Inst& in, uint32_t mask) {
     const TexturePoint p = point_of(w, in, slots, *t, lane);
     uint32_t out[4] = {};
     uint64_t bad = 0;
-    const bool good = Gather ? gather(*w.launch, *t, p, in.count, out, &bad) : sample(*w.launch, *t, p, out, &bad);
-    if (!good) return w.fault(Fault::Kind::kIllegalAddress, in, bad, "illegal address in a texture fetch");
+    const bool good = Gather ? gather(*w.launch, *t, p, in.count, out, &bad)
+                             : sample(*w.launch, *t, p, out, &bad);
+    if (!good)
+      return w.fault(Fault::Kind::kIllegalAddress, in, bad, "illegal address in a texture fetch");
     for (int i = 0; i < 4; ++i) slot32(w, slots.out[i])[lane] = out[i];
   }
 }
 
-// ---- building ---------------------------------------------------------------------------------------------------------
+// ---- building
+// ---------------------------------------------------------------------------------------------------------
 
 uint8_t take_geometry(Builder& b) {
   for (uint8_t i = 0; i < std::size(kGeometries); ++i)
@@ -106,43 +120,51 @@ const std::vector<Operand>& elements_of(const Operand& operand, std::vector<Oper
   return *one;
 }
 
-// [handle, {coordinates}]: the handle's slot into `in`, the coordinates behind the outputs in `slots`.
+// [handle, {coordinates}]: the handle's slot into `in`, the coordinates behind the outputs in
+// `slots`.
 Address handle_operand(Builder& b, const Operand& operand) {
-  if (operand.kind != Operand::Kind::kAddress || operand.elements.size() != 1) b.fail("expected [handle, coordinates]");
+  if (operand.kind != Operand::Kind::kAddress || operand.elements.size() != 1)
+    b.fail("expected [handle, coordinates]");
   Operand handle = operand;
   handle.elements.clear();
   const Address address = b.address(handle, Space::kGlobal);
-  if (address.base == kNoSlot || address.frame || address.kernel_param) b.fail("expected a register with a texture handle");
+  if (address.base == kNoSlot || address.frame || address.kernel_param)
+    b.fail("expected a register with a texture handle");
   return address;
 }
 
-void add_coordinates(Builder& b, const Operand& operand, const Geometry& g, Type type, std::vector<int32_t>* slots) {
+void add_coordinates(Builder& b, const Operand& operand, const Geometry& g, Type type,
+                     std::vector<int32_t>* slots) {
   std::vector<Operand> one;
   const std::vector<Operand>& given = elements_of(operand, &one);
   const size_t first = g.layered ? 1 : 0;
   if (given.size() < g.dimensions + first) b.fail("too few coordinates");
   const int32_t zero = b.constant(0, Class::k32);
   slots->push_back(g.layered ? b.source(given[0], Type::kU32) : zero);
-  for (uint32_t d = 0; d < 3; ++d) slots->push_back(d < g.dimensions ? b.source(given[d + first], type) : zero);
+  for (uint32_t d = 0; d < 3; ++d)
+    slots->push_back(d < g.dimensions ? b.source(given[d + first], type) : zero);
 }
 
 void add_outputs(Builder& b, const Operand& operand, Type type, std::vector<int32_t>* slots) {
   std::vector<Operand> one;
   const std::vector<Operand>& given = elements_of(operand, &one);
   if (given.size() != 1 && given.size() != 4) b.fail("expected four destinations");
-  for (size_t i = 0; i < 4; ++i) slots->push_back(i < given.size() ? b.target(given[i], type) : b.temporary(Class::k32));
+  for (size_t i = 0; i < 4; ++i)
+    slots->push_back(i < given.size() ? b.target(given[i], type) : b.temporary(Class::k32));
 }
 
 void add_gradient(Builder& b, size_t index, const Geometry& g, std::vector<int32_t>* slots) {
   std::vector<Operand> one;
   const std::vector<Operand>& given = elements_of(b.operand(index), &one);
   if (given.size() < g.dimensions) b.fail("too few gradient components");
-  for (uint32_t d = 0; d < 3; ++d) slots->push_back(d < g.dimensions ? b.source(given[d], Type::kF32) : b.constant(0, Class::k32));
+  for (uint32_t d = 0; d < 3; ++d)
+    slots->push_back(d < g.dimensions ? b.source(given[d], Type::kF32) : b.constant(0, Class::k32));
 }
 
 Type take_result(Builder& b) {
   const Type type = b.type();
-  if (type != Type::kF32 && type != Type::kU32 && type != Type::kS32) b.fail("unsupported result type of a texture fetch");
+  if (type != Type::kF32 && type != Type::kU32 && type != Type::kS32)
+    b.fail("unsupported result type of a texture fetch");
   return type;
 }
 
@@ -171,7 +193,8 @@ void build_tex(Builder& b) {
   in.imm = handle.offset;
   in.target = list;
   in.mode = geometry;
-  in.mode2 = static_cast<uint8_t>((coordinate == Type::kS32 ? kInteger : 0) | (level ? kLevel : 0) | (gradient ? kGradient : 0));
+  in.mode2 = static_cast<uint8_t>((coordinate == Type::kS32 ? kInteger : 0) | (level ? kLevel : 0) |
+                                  (gradient ? kGradient : 0));
 }
 
 void build_tld4(Builder& b) {
@@ -200,9 +223,11 @@ void build_tld4(Builder& b) {
   in.count = component;
 }
 
-// ---- txq, suq: what a handle's texture is --------------------------------------------------------------------------------
+// ---- txq, suq: what a handle's texture is
+// --------------------------------------------------------------------------------
 
-constexpr std::string_view kQueries[] = {"width", "height", "depth", "array_size", "num_mipmap_levels", "normalized_coords"};
+constexpr std::string_view kQueries[] = {
+    "width", "height", "depth", "array_size", "num_mipmap_levels", "normalized_coords"};
 
 uint32_t answer(const Texture& t, uint8_t query, uint32_t level) {
   if (level >= t.levels.size()) return 0;
@@ -238,7 +263,8 @@ void build_query(Builder& b) {
   const Operand& where = b.operand(1);
   if (where.kind != Operand::Kind::kAddress || !where.elements.empty()) b.fail("expected [handle]");
   const Address handle = b.address(where, Space::kGlobal);
-  if (handle.base == kNoSlot || handle.frame || handle.kernel_param) b.fail("expected a register with a handle");
+  if (handle.base == kNoSlot || handle.frame || handle.kernel_param)
+    b.fail("expected a register with a handle");
   const int32_t detail = level ? b.source(2, Type::kU32) : kNoSlot;
   const int32_t out = b.target(0, Type::kB32);
   Inst& in = b.emit(query);

@@ -1,8 +1,9 @@
-// Operations among the lanes of a warp: shfl, vote, match, redux, elect, activemask, bar.warp.sync, cluster barriers.
+// Operations among the lanes of a warp: shfl, vote, match, redux, elect, activemask, bar.warp.sync,
+// cluster barriers.
 //
-// A .sync operation runs for the lanes whose live members all stand here; the others are parked at this very
-// instruction and run it again when more lanes have come (or members have exited). Forms without .sync, from before
-// sm_70, work among the lanes that run together.
+// A .sync operation runs for the lanes whose live members all stand here; the others are parked at
+// this very instruction and run it again when more lanes have come (or members have exited). Forms
+// without .sync, from before sm_70, work among the lanes that run together.
 #include "sim/ptx/ops.h"
 
 namespace tube::sim::ptx {
@@ -19,7 +20,9 @@ uint32_t gathered(Warp& w, const Inst& in, uint32_t mask, const uint32_t* member
   return ready;
 }
 
-uint32_t members_of(const Warp& w, const Inst& in, uint32_t mask, unsigned lane) { return in.e == kNoSlot ? mask : slot32(w, in.e)[lane] & mask; }
+uint32_t members_of(const Warp& w, const Inst& in, uint32_t mask, unsigned lane) {
+  return in.e == kNoSlot ? mask : slot32(w, in.e)[lane] & mask;
+}
 
 // mode2: 0 up, 1 down, 2 bfly, 3 idx; e: members, or none
 void shfl(Warp& w, const Inst& in, uint32_t mask) {
@@ -123,7 +126,8 @@ void redux(Warp& w, const Inst& in, uint32_t mask) {
     uint32_t sum = values[i];
     for (members &= ~(1u << i); members != 0; members &= members - 1) {
       const uint32_t v = values[std::countr_zero(members)];
-      const bool less = in.count != 0 ? static_cast<int32_t>(v) < static_cast<int32_t>(sum) : v < sum;
+      const bool less =
+          in.count != 0 ? static_cast<int32_t>(v) < static_cast<int32_t>(sum) : v < sum;
       switch (static_cast<Reduce>(in.mode2)) {
         case Reduce::kAdd: sum += v; break;
         case Reduce::kMin: sum = less ? v : sum; break;
@@ -158,7 +162,9 @@ void activemask(Warp& w, const Inst& in, uint32_t mask) {
   for_lanes(mask, [=](unsigned i) { d[i] = mask; });
 }
 
-void warp_barrier(Warp& w, const Inst& in, uint32_t mask) { gathered(w, in, mask, slot32(w, in.a)); }
+void warp_barrier(Warp& w, const Inst& in, uint32_t mask) {
+  gathered(w, in, mask, slot32(w, in.a));
+}
 
 void cluster_arrive(Warp& w, const Inst&, uint32_t mask) {
   Cluster& cluster = w.launch->clusters[w.block->cluster_first];
@@ -172,7 +178,9 @@ void cluster_arrive(Warp& w, const Inst&, uint32_t mask) {
 void cluster_wait(Warp& w, const Inst& in, uint32_t mask) {
   const Cluster& cluster = w.launch->clusters[w.block->cluster_first];
   uint32_t early = 0;
-  for_lanes(mask, [&](unsigned i) { early |= static_cast<uint32_t>(w.cluster_phase[i] == cluster.phase) << i; });
+  for_lanes(mask, [&](unsigned i) {
+    early |= static_cast<uint32_t>(w.cluster_phase[i] == cluster.phase) << i;
+  });
   if (early == 0) return;
   // Looks again when the other warps have had their turn.
   w.leave(mask & ~early, w.pc);
@@ -192,11 +200,16 @@ void split_pair(Builder& b, const Operand& out, Type first, int32_t* d, int32_t*
 
 void build_shfl(Builder& b) {
   const bool sync = b.has("sync");
-  const uint8_t mode = b.has("up") ? 0 : b.has("down") ? 1 : b.has("bfly") ? 2 : b.has("idx") ? 3 : 9;
+  const uint8_t mode = b.has("up")     ? 0
+                       : b.has("down") ? 1
+                       : b.has("bfly") ? 2
+                       : b.has("idx")  ? 3
+                                       : 9;
   if (mode == 9) b.fail("expected .up, .down, .bfly or .idx");
   if (b.type() != Type::kB32) b.fail("expected .b32");
   b.count(sync ? 5 : 4);
-  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kU32), z = b.source(3, Type::kU32);
+  const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kU32),
+                z = b.source(3, Type::kU32);
   const int32_t e = sync ? b.source(4, Type::kU32) : kNoSlot;
   int32_t d = kNoSlot, p = kNoSlot;
   split_pair(b, b.operand(0), Type::kB32, &d, &p);
@@ -208,7 +221,11 @@ void build_shfl(Builder& b) {
 
 void build_vote(Builder& b) {
   const bool sync = b.has("sync");
-  const uint8_t mode = b.has("all") ? 0 : b.has("any") ? 1 : b.has("uni") ? 2 : b.has("ballot") ? 3 : 9;
+  const uint8_t mode = b.has("all")      ? 0
+                       : b.has("any")    ? 1
+                       : b.has("uni")    ? 2
+                       : b.has("ballot") ? 3
+                                         : 9;
   if (mode == 9) b.fail("expected .all, .any, .uni or .ballot");
   const Type type = b.type();
   if (type != (mode == 3 ? Type::kB32 : Type::kPred)) b.fail("wrong type");
@@ -237,8 +254,9 @@ void build_match(Builder& b) {
 }
 
 void build_redux(Builder& b) {
-  static constexpr std::pair<std::string_view, Reduce> kNames[] = {{"add", Reduce::kAdd}, {"min", Reduce::kMin}, {"max", Reduce::kMax},
-                                                                   {"and", Reduce::kAnd}, {"or", Reduce::kOr},   {"xor", Reduce::kXor}};
+  static constexpr std::pair<std::string_view, Reduce> kNames[] = {
+      {"add", Reduce::kAdd}, {"min", Reduce::kMin}, {"max", Reduce::kMax},
+      {"and", Reduce::kAnd}, {"or", Reduce::kOr},   {"xor", Reduce::kXor}};
   if (!b.has("sync")) b.fail("expected .sync");
   for (const auto& [name, op] : kNames) {
     if (!b.has(name)) continue;

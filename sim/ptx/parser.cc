@@ -42,8 +42,12 @@ uint64_t Parser::integer(const char* what) {
 
 void Parser::fail(const std::string& message) {
   const Token& token = peek();
-  throw Failure{{token.line, statement_text(text_, statement_at_.data() != nullptr ? statement_at_ : token.text),
-                 message + (token.kind == Tok::kEnd ? " before the end of the text" : ", found '" + std::string(token.text.substr(0, 60)) + "'")}};
+  throw Failure{
+      {token.line,
+       statement_text(text_, statement_at_.data() != nullptr ? statement_at_ : token.text),
+       message + (token.kind == Tok::kEnd
+                      ? " before the end of the text"
+                      : ", found '" + std::string(token.text.substr(0, 60)) + "'")}};
 }
 
 Unit Parser::run() {
@@ -73,7 +77,8 @@ Unit Parser::run() {
         function(unit, prefix.is_extern, prefix.visible, prefix.weak, false);
       } else {
         VariableDecl variable = prefix;
-        if (!state_space(variable) || variable.space == Space::kReg || variable.space == Space::kParam || variable.space == Space::kLocal)
+        if (!state_space(variable) || variable.space == Space::kReg ||
+            variable.space == Space::kParam || variable.space == Space::kLocal)
           fail("expected a function or a .global, .const or .shared variable");
         variables(unit.variables, variable, false);
         expect(';');
@@ -99,7 +104,9 @@ void Parser::target(Unit& unit) {
   } while (accept(','));
 }
 
-bool Parser::debug_directive() const { return is_dot("file") || is_dot("loc") || is_dot("section") || is_dot("pragma"); }
+bool Parser::debug_directive() const {
+  return is_dot("file") || is_dot("loc") || is_dot("section") || is_dot("pragma");
+}
 
 void Parser::skip_debug() {
   if (accept_dot("section")) {
@@ -128,8 +135,9 @@ VariableDecl Parser::linkage() {
 }
 
 bool Parser::state_space(VariableDecl& out) {
-  static constexpr std::pair<std::string_view, Space> kSpaces[] = {{"reg", Space::kReg},     {"global", Space::kGlobal}, {"const", Space::kConst},
-                                                                   {"local", Space::kLocal}, {"shared", Space::kShared}, {"param", Space::kParam}};
+  static constexpr std::pair<std::string_view, Space> kSpaces[] = {
+      {"reg", Space::kReg},     {"global", Space::kGlobal}, {"const", Space::kConst},
+      {"local", Space::kLocal}, {"shared", Space::kShared}, {"param", Space::kParam}};
   if (peek().kind != Tok::kDot) return false;
   for (const auto& [name, space] : kSpaces) {
     if (peek().text != name) continue;
@@ -147,8 +155,10 @@ void Parser::variables(std::vector<VariableDecl>& out, const VariableDecl& prefi
   for (;;) {
     if (accept_dot("align")) {
       const uint64_t align = integer("an alignment");
-      if (!std::has_single_bit(align) || align > kMaxAlign) fail("an alignment must be a power of two");
-      if (!base.pointer) base.align = static_cast<uint32_t>(align);  // after .ptr it speaks of the pointee
+      if (!std::has_single_bit(align) || align > kMaxAlign)
+        fail("an alignment must be a power of two");
+      if (!base.pointer)
+        base.align = static_cast<uint32_t>(align);  // after .ptr it speaks of the pointee
     } else if (accept_dot("attribute")) {
       expect('(');
       while (!is(')') && peek().kind != Tok::kEnd) base.managed |= take().text == "managed";
@@ -183,7 +193,8 @@ void Parser::variables(std::vector<VariableDecl>& out, const VariableDecl& prefi
         variable.elements = variable.init.size() / variable.vector;
         variable.unsized = false;
       }
-      if (variable.init.size() > variable.elements * variable.vector) fail("more initialisers than elements");
+      if (variable.init.size() > variable.elements * variable.vector)
+        fail("more initialisers than elements");
     }
     out.push_back(std::move(variable));
   } while (!formal && accept(','));
@@ -206,7 +217,8 @@ void Parser::array_suffix(VariableDecl& out) {
     }
     const uint64_t count = integer("an array size");
     expect(']');
-    if (count > kMaxBytes || (count != 0 && out.elements > kMaxBytes / count)) fail("array too large");
+    if (count > kMaxBytes || (count != 0 && out.elements > kMaxBytes / count))
+      fail("array too large");
     out.elements *= count;
   }
   if (out.unsized && out.space != Space::kParam) out.elements = 0;
@@ -283,11 +295,14 @@ void Parser::function_attributes(FunctionDecl& out) {
   for (;;) {
     if (accept_dot("maxntid")) dimensions(out.max_threads);
     else if (accept_dot("reqntid")) dimensions(out.required_threads);
-    else if (accept_dot("minnctapersm") || accept_dot("maxnctapersm") || accept_dot("maxnreg") || accept_dot("abi_preserve") ||
-             accept_dot("abi_preserve_control") || accept_dot("maxclusterrank"))
+    else if (accept_dot("minnctapersm") || accept_dot("maxnctapersm") || accept_dot("maxnreg") ||
+             accept_dot("abi_preserve") || accept_dot("abi_preserve_control") ||
+             accept_dot("maxclusterrank"))
       integer("a number");
     else if (accept_dot("reqnctapercluster")) dimensions(ignored);
-    else if (accept_dot("explicitcluster") || accept_dot("noreturn") || accept_dot("blocksareclusters")) continue;
+    else if (accept_dot("explicitcluster") || accept_dot("noreturn") ||
+             accept_dot("blocksareclusters"))
+      continue;
     else if (is_dot("pragma")) skip_debug();
     else if (accept_dot("attribute")) {
       expect('(');
@@ -305,7 +320,9 @@ std::vector<VariableDecl> Parser::formals() {
   if (!accept('(')) return out;
   while (!accept(')')) {
     VariableDecl variable;
-    if (!state_space(variable) || (variable.space != Space::kParam && variable.space != Space::kReg)) fail("expected .param or .reg");
+    if (!state_space(variable) ||
+        (variable.space != Space::kParam && variable.space != Space::kReg))
+      fail("expected .param or .reg");
     variables(out, variable, true);
     if (!is(')')) expect(',');
   }

@@ -1,5 +1,5 @@
-// Recursive-descent parser over the token list; parser.cc has the module level, parser_body.cc what stands in functions.
-// A Parser is used once, on one thread. All functions throw Failure.
+// Recursive-descent parser over the token list; parser.cc has the module level, parser_body.cc what
+// stands in functions. A Parser is used once, on one thread. All functions throw Failure.
 #pragma once
 
 #include <string>
@@ -15,10 +15,16 @@ class Parser {
 
  private:
   // Tokens
-  const Token& peek(size_t ahead = 0) const { return tokens_[at_ + ahead < tokens_.size() ? at_ + ahead : tokens_.size() - 1]; }
+  const Token& peek(size_t ahead = 0) const {
+    return tokens_[at_ + ahead < tokens_.size() ? at_ + ahead : tokens_.size() - 1];
+  }
   const Token& take() { return tokens_[at_ + 1 < tokens_.size() ? at_++ : at_]; }
-  bool is(char punct, size_t ahead = 0) const { return peek(ahead).kind == Tok::kPunct && peek(ahead).punct == punct; }
-  bool is_dot(std::string_view name) const { return peek().kind == Tok::kDot && peek().text == name; }
+  bool is(char punct, size_t ahead = 0) const {
+    return peek(ahead).kind == Tok::kPunct && peek(ahead).punct == punct;
+  }
+  bool is_dot(std::string_view name) const {
+    return peek().kind == Tok::kDot && peek().text == name;
+  }
   bool accept(char punct);
   bool accept_dot(std::string_view name);
   void expect(char punct);

@@ -1,6 +1,7 @@
 // What stands inside a function: statements, operands, constant expressions.
 //
-// Scopes are kept as open and close statements; names are resolved by the lowering, which sees them in order.
+// Scopes are kept as open and close statements; names are resolved by the lowering, which sees them
+// in order.
 #include <bit>
 
 #include "sim/ptx/parser.h"
@@ -66,7 +67,8 @@ void Parser::statement(FunctionDecl& out) {
   out.body.push_back(std::move(statement));
 }
 
-// name: .branchtargets a, b;   name: .calltargets f, g;   name: .callprototype (ret) _ (params) .noreturn;
+// name: .branchtargets a, b;   name: .calltargets f, g;   name: .callprototype (ret) _ (params)
+// .noreturn;
 void Parser::labelled_directive(Statement& out) {
   if (accept_dot("branchtargets") || accept_dot("calltargets")) {
     out.kind = Statement::Kind::kTargets;
@@ -183,8 +185,9 @@ int Parser::binary_level(std::string* op) const {
   static constexpr struct {
     const char* text;
     int level;
-  } kOperators[] = {{"||", 1}, {"&&", 2}, {"==", 6}, {"!=", 6}, {"<=", 7}, {">=", 7}, {"<<", 8}, {">>", 8}, {"|", 3},
-                    {"^", 4},  {"&", 5},  {"<", 7},  {">", 7},  {"+", 9},  {"-", 9},  {"*", 10}, {"/", 10}, {"%", 10}};
+  } kOperators[] = {{"||", 1}, {"&&", 2}, {"==", 6}, {"!=", 6}, {"<=", 7}, {">=", 7},
+                    {"<<", 8}, {">>", 8}, {"|", 3},  {"^", 4},  {"&", 5},  {"<", 7},
+                    {">", 7},  {"+", 9},  {"-", 9},  {"*", 10}, {"/", 10}, {"%", 10}};
   if (peek().kind != Tok::kPunct) return 0;
   for (const auto& candidate : kOperators) {
     const std::string_view text = candidate.text;
@@ -214,8 +217,12 @@ Parser::Constant Parser::expression(int depth, int level) {
     if (op == "+") left.value = a + b;
     else if (op == "-") left.value = a - b;
     else if (op == "*") left.value = a * b;
-    else if (op == "/") left.value = overflow ? a : static_cast<uint64_t>(static_cast<int64_t>(a) / static_cast<int64_t>(b));
-    else if (op == "%") left.value = overflow ? 0 : static_cast<uint64_t>(static_cast<int64_t>(a) % static_cast<int64_t>(b));
+    else if (op == "/")
+      left.value =
+          overflow ? a : static_cast<uint64_t>(static_cast<int64_t>(a) / static_cast<int64_t>(b));
+    else if (op == "%")
+      left.value =
+          overflow ? 0 : static_cast<uint64_t>(static_cast<int64_t>(a) % static_cast<int64_t>(b));
     else if (op == "<<") left.value = b < 64 ? a << b : 0;
     else if (op == ">>") left.value = b < 64 ? a >> b : 0;
     else if (op == "&") left.value = a & b;

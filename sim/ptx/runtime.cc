@@ -1,8 +1,8 @@
-// The device runtime functions that PTX calls without defining them: vprintf, malloc, free, __assertfail,
-// cudaGraphSetConditional.
+// The device runtime functions that PTX calls without defining them: vprintf, malloc, free,
+// __assertfail, cudaGraphSetConditional.
 //
-// Their arguments are .param variables of the caller's frame. printf formats here, on the host: the format string and
-// the packed arguments are read lane by lane, in lane order.
+// Their arguments are .param variables of the caller's frame. printf formats here, on the host: the
+// format string and the packed arguments are read lane by lane, in lane order.
 #include <cstdio>
 #include <string>
 
@@ -18,7 +18,9 @@ uint64_t argument(const Warp& w, const Inst& in, size_t index, unsigned lane) {
   if (index >= site.args.size()) return 0;
   const Actual& actual = site.args[index];
   uint64_t value = 0;
-  if (actual.in_param) std::memcpy(&value, w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset, actual.size < 8 ? actual.size : 8);
+  if (actual.in_param)
+    std::memcpy(&value, w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset,
+                actual.size < 8 ? actual.size : 8);
   else if (actual.cls == Class::k64) value = slot64(w, actual.slot)[lane];
   else value = slot32(w, actual.slot)[lane];
   return value;
@@ -28,7 +30,9 @@ void answer(Warp& w, const Inst& in, unsigned lane, uint64_t value) {
   const CallSite& site = w.frame->function->calls[in.target];
   if (site.returns.empty()) return;
   const Actual& actual = site.returns[0];
-  if (actual.in_param) std::memcpy(w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset, &value, actual.size < 8 ? actual.size : 8);
+  if (actual.in_param)
+    std::memcpy(w.local + size_t{lane} * w.local_stride + w.local_base + actual.offset, &value,
+                actual.size < 8 ? actual.size : 8);
   else if (actual.cls == Class::k64) slot64(w, actual.slot)[lane] = value;
   else slot32(w, actual.slot)[lane] = static_cast<uint32_t>(value);
 }
@@ -91,8 +95,10 @@ void append(std::string* out, const std::string& spec, Values... values) {
   out->append(large.data(), static_cast<size_t>(length));
 }
 
-// One conversion. `spec` is "%-08" and so on without length and letter; false when an argument cannot be read.
-bool convert(Warp& w, unsigned lane, Arguments& args, const std::string& spec, bool wide, char letter, std::string* out) {
+// One conversion. `spec` is "%-08" and so on without length and letter; false when an argument
+// cannot be read.
+bool convert(Warp& w, unsigned lane, Arguments& args, const std::string& spec, bool wide,
+             char letter, std::string* out) {
   switch (letter) {
     case 'd':
     case 'i':
@@ -104,7 +110,8 @@ bool convert(Warp& w, unsigned lane, Arguments& args, const std::string& spec, b
       int32_t narrow_value = 0;
       if (wide ? !args.next(&value) : !args.next(&narrow_value)) return false;
       const bool sign = letter == 'd' || letter == 'i';
-      if (!wide) value = sign ? narrow_value : static_cast<long long>(static_cast<uint32_t>(narrow_value));
+      if (!wide)
+        value = sign ? narrow_value : static_cast<long long>(static_cast<uint32_t>(narrow_value));
       append(out, spec + "ll" + letter, value);
       return true;
     }
@@ -144,7 +151,8 @@ bool convert(Warp& w, unsigned lane, Arguments& args, const std::string& spec, b
   }
 }
 
-bool format(Warp& w, unsigned lane, const std::string& text, uint64_t arguments, std::string* out, int* conversions) {
+bool format(Warp& w, unsigned lane, const std::string& text, uint64_t arguments, std::string* out,
+            int* conversions) {
   Arguments args(w, arguments, lane);
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
@@ -168,7 +176,8 @@ bool format(Warp& w, unsigned lane, const std::string& text, uint64_t arguments,
         wide = true;
       } else if (c == 'h' || c == 'L') {
         continue;
-      } else if ((c >= '0' && c <= '9') || c == '-' || c == '+' || c == ' ' || c == '#' || c == '.') {
+      } else if ((c >= '0' && c <= '9') || c == '-' || c == '+' || c == ' ' || c == '#' ||
+                 c == '.') {
         if (spec.size() < 32) spec += c;
       } else {
         break;
@@ -186,8 +195,10 @@ void vprintf_lanes(Warp& w, const Inst& in, uint32_t mask) {
     const auto lane = static_cast<unsigned>(std::countr_zero(rest));
     std::string text, out;
     int conversions = 0;
-    if (!read_string(w, argument(w, in, 0, lane), lane, &text) || !format(w, lane, text, argument(w, in, 1, lane), &out, &conversions))
-      return w.fault(Fault::Kind::kIllegalAddress, in, argument(w, in, 1, lane), "illegal address in printf");
+    if (!read_string(w, argument(w, in, 0, lane), lane, &text) ||
+        !format(w, lane, text, argument(w, in, 1, lane), &out, &conversions))
+      return w.fault(Fault::Kind::kIllegalAddress, in, argument(w, in, 1, lane),
+                     "illegal address in printf");
     w.launch->memory.print(out);
     answer(w, in, lane, static_cast<uint64_t>(conversions));
   }
@@ -220,9 +231,11 @@ void assert_lanes(Warp& w, const Inst& in, uint32_t mask) {
   read_string(w, argument(w, in, 1, lane), lane, &file);
   read_string(w, argument(w, in, 3, lane), lane, &function);
   const Block& block = *w.block;
-  std::string text = file + ":" + std::to_string(argument(w, in, 2, lane) & UINT32_MAX) + ": " + function + ": block: [";
+  std::string text = file + ":" + std::to_string(argument(w, in, 2, lane) & UINT32_MAX) + ": " +
+                     function + ": block: [";
   for (int i = 0; i < 3; ++i) text += std::to_string(block.id[i]) + (i < 2 ? "," : "], thread: [");
-  for (int i = 0; i < 3; ++i) text += std::to_string(w.tid[i][lane]) + (i < 2 ? "," : "] Assertion `");
+  for (int i = 0; i < 3; ++i)
+    text += std::to_string(w.tid[i][lane]) + (i < 2 ? "," : "] Assertion `");
   w.fault(Fault::Kind::kAssert, in, 0, text + message + "` failed.");
 }
 
@@ -230,7 +243,8 @@ void assert_lanes(Warp& w, const Inst& in, uint32_t mask) {
 void set_conditional_lanes(Warp& w, const Inst& in, uint32_t mask) {
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(rest));
-    w.launch->memory.set_conditional(argument(w, in, 0, lane), static_cast<uint32_t>(argument(w, in, 1, lane)));
+    w.launch->memory.set_conditional(argument(w, in, 0, lane),
+                                     static_cast<uint32_t>(argument(w, in, 1, lane)));
   }
 }
 

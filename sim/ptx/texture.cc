@@ -20,11 +20,14 @@ struct Texel {
   uint32_t u[4] = {};
 };
 
-float from_srgb(float c) { return c <= 0.04045f ? c / 12.92f : std::pow((c + 0.055f) / 1.055f, 2.4f); }
+float from_srgb(float c) {
+  return c <= 0.04045f ? c / 12.92f : std::pow((c + 0.055f) / 1.055f, 2.4f);
+}
 
 class Reader {
  public:
-  Reader(Launch& launch, const Texture& texture, const TextureLevel& level, uint32_t dimensions, uint64_t slice)
+  Reader(Launch& launch, const Texture& texture, const TextureLevel& level, uint32_t dimensions,
+         uint64_t slice)
       : launch_(launch), t_(texture), level_(level), dimensions_(dimensions), slice_(slice) {}
 
   // Texel at whole coordinates, address modes applied. False: not readable.
@@ -39,7 +42,8 @@ class Reader {
       }
       at[d] = static_cast<uint64_t>(i);
     }
-    const uint64_t address = level_.address + (slice_ + at[2]) * level_.slice_bytes + at[1] * level_.row_bytes + at[0] * t_.element_bytes();
+    const uint64_t address = level_.address + (slice_ + at[2]) * level_.slice_bytes +
+                             at[1] * level_.row_bytes + at[0] * t_.element_bytes();
     const std::byte* p = launch_.global(address, t_.element_bytes(), false);
     if (p == nullptr) {
       bad = address;
@@ -57,7 +61,8 @@ class Reader {
     if (i >= 0 && i < n) return i;
     if (t_.buffer) return -1;
     // Repeating needs normalised coordinates; otherwise the edge is repeated.
-    if (!t_.normalized_coordinates && mode != Texture::Address::kBorder) mode = Texture::Address::kClamp;
+    if (!t_.normalized_coordinates && mode != Texture::Address::kBorder)
+      mode = Texture::Address::kClamp;
     switch (mode) {
       case Texture::Address::kWrap: return ((i % n) + n) % n;
       case Texture::Address::kClamp: return i < 0 ? 0 : n - 1;
@@ -102,7 +107,9 @@ class Reader {
       case Texture::Component::kSigned: {
         const auto value = static_cast<int32_t>(bits << (32 - width)) >> (32 - width);
         out->u[c] = static_cast<uint32_t>(value);
-        out->f[c] = std::max(static_cast<float>(value) / static_cast<float>((uint64_t{1} << (width - 1)) - 1), -1.0f);
+        out->f[c] = std::max(
+            static_cast<float>(value) / static_cast<float>((uint64_t{1} << (width - 1)) - 1),
+            -1.0f);
         break;
       }
     }
@@ -115,7 +122,8 @@ class Reader {
   uint64_t slice_;
 };
 
-// A coordinate in elements. What is not a number, or far outside, stays within what 64-bit arithmetic holds.
+// A coordinate in elements. What is not a number, or far outside, stays within what 64-bit
+// arithmetic holds.
 double to_elements(const Texture& t, float coordinate, uint32_t size, Texture::Address mode) {
   double u = std::isfinite(coordinate) ? static_cast<double>(coordinate) : 0.0;
   if (t.normalized_coordinates) {
@@ -143,7 +151,8 @@ struct Place {
   float at[3];
 };
 
-// The face that a direction meets and the coordinates on it, by the table of the CUDA programming guide.
+// The face that a direction meets and the coordinates on it, by the table of the CUDA programming
+// guide.
 uint32_t cube_face(const float (&v)[3], float* s, float* t) {
   const float x = v[0], y = v[1], z = v[2], ax = std::fabs(x), ay = std::fabs(y), az = std::fabs(z);
   uint32_t face;
@@ -163,8 +172,10 @@ uint32_t cube_face(const float (&v)[3], float* s, float* t) {
 Place place_of(const Texture& t, const TexturePoint& p, uint32_t level) {
   Place place{&t.levels[level], p.dimensions, 0, {p.at[0], p.at[1], p.at[2]}};
   const uint32_t per_layer = p.cube ? 6 : 1;
-  if (p.layered && t.layers != 0) place.slice = std::min(p.layer, t.layers / per_layer - 1) * per_layer;
-  // A GPU reads a line as an image of one row, at its upper edge: with a border half of it is mixed in.
+  if (p.layered && t.layers != 0)
+    place.slice = std::min(p.layer, t.layers / per_layer - 1) * per_layer;
+  // A GPU reads a line as an image of one row, at its upper edge: with a border half of it is mixed
+  // in.
   if (p.dimensions == 1 && !t.buffer) {
     place.dimensions = 2;
     place.at[1] = 0;
@@ -198,10 +209,12 @@ bool filter(Reader& reader, const Place& place, const double (&u)[3], Texel* out
 
 void elements_of(const Texture& t, const Place& place, double (&u)[3]) {
   const uint32_t size[3] = {place.level->width, place.level->height, place.level->depth};
-  for (uint32_t d = 0; d < place.dimensions; ++d) u[d] = to_elements(t, place.at[d], size[d], t.address[d]);
+  for (uint32_t d = 0; d < place.dimensions; ++d)
+    u[d] = to_elements(t, place.at[d], size[d], t.address[d]);
 }
 
-bool sample_level(Launch& launch, const Texture& t, const TexturePoint& p, uint32_t level, Texel* out, uint64_t* bad) {
+bool sample_level(Launch& launch, const Texture& t, const TexturePoint& p, uint32_t level,
+                  Texel* out, uint64_t* bad) {
   const Place place = place_of(t, p, level);
   Reader reader(launch, t, *place.level, place.dimensions, place.slice);
   bool good;
@@ -214,7 +227,8 @@ bool sample_level(Launch& launch, const Texture& t, const TexturePoint& p, uint3
     if (t.linear_filter && t.reads_float()) {
       good = filter(reader, place, u, out);
     } else {
-      const int64_t index[3] = {static_cast<int64_t>(std::floor(u[0])), static_cast<int64_t>(std::floor(u[1])),
+      const int64_t index[3] = {static_cast<int64_t>(std::floor(u[0])),
+                                static_cast<int64_t>(std::floor(u[1])),
                                 static_cast<int64_t>(std::floor(u[2]))};
       good = reader.read(index, out);
     }
@@ -225,14 +239,18 @@ bool sample_level(Launch& launch, const Texture& t, const TexturePoint& p, uint3
 
 }  // namespace
 
-bool sample(Launch& launch, const Texture& t, const TexturePoint& p, uint32_t (&out)[4], uint64_t* bad) {
+bool sample(Launch& launch, const Texture& t, const TexturePoint& p, uint32_t (&out)[4],
+            uint64_t* bad) {
   const auto last = static_cast<float>(t.levels.size() - 1);
   float level = std::isnan(p.level) ? 0 : p.level;
-  if (t.levels.size() > 1) level = std::clamp(level + t.bias, t.lowest_level, std::max(t.lowest_level, t.highest_level));
+  if (t.levels.size() > 1)
+    level = std::clamp(level + t.bias, t.lowest_level, std::max(t.lowest_level, t.highest_level));
   level = std::clamp(level, 0.0f, last);
   Texel low, high;
   if (!t.linear_mipmap || t.levels.size() == 1) {
-    if (!sample_level(launch, t, p, static_cast<uint32_t>(std::min(std::floor(level + 0.5f), last)), &low, bad)) return false;
+    if (!sample_level(launch, t, p, static_cast<uint32_t>(std::min(std::floor(level + 0.5f), last)),
+                      &low, bad))
+      return false;
   } else {
     const auto below = static_cast<uint32_t>(std::floor(level));
     const auto weight = std::floor((level - static_cast<float>(below)) * kFraction) / kFraction;
@@ -242,11 +260,13 @@ bool sample(Launch& launch, const Texture& t, const TexturePoint& p, uint32_t (&
       for (int c = 0; c < 4; ++c) low.f[c] = low.f[c] * (1 - weight) + high.f[c] * weight;
     }
   }
-  for (int c = 0; c < 4; ++c) out[c] = t.reads_float() ? std::bit_cast<uint32_t>(low.f[c]) : low.u[c];
+  for (int c = 0; c < 4; ++c)
+    out[c] = t.reads_float() ? std::bit_cast<uint32_t>(low.f[c]) : low.u[c];
   return true;
 }
 
-bool gather(Launch& launch, const Texture& t, const TexturePoint& p, uint32_t component, uint32_t (&out)[4], uint64_t* bad) {
+bool gather(Launch& launch, const Texture& t, const TexturePoint& p, uint32_t component,
+            uint32_t (&out)[4], uint64_t* bad) {
   const Place place = place_of(t, p, 0);
   Reader reader(launch, t, *place.level, 2, place.slice);
   double u[3] = {};

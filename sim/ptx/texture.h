@@ -1,8 +1,9 @@
 // What a texture or surface handle means to the interpreter, and how a texture is read.
 //
-// Addresses are device addresses: each texel is asked of the launch's Memory, so memory that went away faults as any access
-// does. Filtering follows the CUDA programming guide's appendix on texture fetching: coordinates become fixed-point numbers
-// with eight fraction bits, so filter weights are multiples of 1/256, and sums are taken in float.
+// Addresses are device addresses: each texel is asked of the launch's Memory, so memory that went
+// away faults as any access does. Filtering follows the CUDA programming guide's appendix on
+// texture fetching: coordinates become fixed-point numbers with eight fraction bits, so filter
+// weights are multiples of 1/256, and sums are taken in float.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ struct Texture {
   enum class Address : uint8_t { kWrap, kClamp, kMirror, kBorder };  // values of CUaddress_mode
 
   std::vector<TextureLevel> levels;  // at least one
-  uint32_t layers = 0;               // of 1D or 2D layered ones and cubemaps (six per cube); 0: not layered
+  uint32_t layers = 0;  // of 1D or 2D layered ones and cubemaps (six per cube); 0: not layered
   bool cube = false;
   bool buffer = false;  // linear memory: fetched by index, outside of it reads zero
   Component component = Component::kFloat;
@@ -38,7 +39,9 @@ struct Texture {
   float border[4] = {};
 
   uint32_t element_bytes() const { return component_bytes * channels; }
-  bool reads_float() const { return normalized_read || component == Component::kHalf || component == Component::kFloat; }
+  bool reads_float() const {
+    return normalized_read || component == Component::kHalf || component == Component::kFloat;
+  }
 };
 
 // Where to read, one lane.
@@ -53,9 +56,13 @@ struct TexturePoint {
   float level = 0;  // of detail, before bias and clamp
 };
 
-// Four 32-bit results as registers take them. False: memory behind a texel cannot be read, *bad says where.
-bool sample(Launch& launch, const Texture& texture, const TexturePoint& point, uint32_t (&out)[4], uint64_t* bad);
-// The four texels that a bilinear filter would read, one component of each, counter-clockwise from (0, 1) as tld4 has them.
-bool gather(Launch& launch, const Texture& texture, const TexturePoint& point, uint32_t component, uint32_t (&out)[4], uint64_t* bad);
+// Four 32-bit results as registers take them. False: memory behind a texel cannot be read, *bad
+// says where.
+bool sample(Launch& launch, const Texture& texture, const TexturePoint& point, uint32_t (&out)[4],
+            uint64_t* bad);
+// The four texels that a bilinear filter would read, one component of each, counter-clockwise from
+// (0, 1) as tld4 has them.
+bool gather(Launch& launch, const Texture& texture, const TexturePoint& point, uint32_t component,
+            uint32_t (&out)[4], uint64_t* bad);
 
 }  // namespace tube::sim::ptx

@@ -8,9 +8,13 @@ namespace tube::sim::ptx {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$'; }
+bool is_alpha(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$';
+}
 bool is_word(char c) { return is_alpha(c) || is_digit(c); }
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\f' || c == '\v'; }
+bool is_space(char c) {
+  return c == ' ' || c == '\t' || c == '\r' || c == '\n' || c == '\f' || c == '\v';
+}
 
 int hex_value(char c) {
   if (is_digit(c)) return c - '0';
@@ -37,10 +41,14 @@ class Lexer {
   }
 
  private:
-  char peek(size_t ahead = 0) const { return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0'; }
+  char peek(size_t ahead = 0) const {
+    return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
+  }
 
   [[noreturn]] void fail(const char* message) {
-    throw Failure{{line_, statement_text(text_, text_.substr(at_ < text_.size() ? at_ : text_.size(), 0)), message}};
+    throw Failure{{line_,
+                   statement_text(text_, text_.substr(at_ < text_.size() ? at_ : text_.size(), 0)),
+                   message}};
   }
 
   void skip_blank() {
@@ -144,7 +152,8 @@ class Lexer {
       while (end < text_.size() && is_digit(text_[end])) ++end;
       const bool exponent = end < text_.size() && (text_[end] == 'e' || text_[end] == 'E');
       if (exponent || (end + 1 < text_.size() && text_[end] == '.' && is_digit(text_[end + 1])) ||
-          (end < text_.size() && text_[end] == '.' && !(end + 1 < text_.size() && is_word(text_[end + 1]))))
+          (end < text_.size() && text_[end] == '.' &&
+           !(end + 1 < text_.size() && is_word(text_[end + 1]))))
         return decimal_float();
     }
     uint64_t value = 0;
@@ -153,7 +162,8 @@ class Lexer {
       const int digit = hex_value(peek());
       if (digit < 0 || static_cast<unsigned>(digit) >= base) break;
       const uint64_t grown = value * base + static_cast<unsigned>(digit);
-      if (value > (UINT64_MAX - static_cast<unsigned>(digit)) / base) fail("integer constant above 64 bits");
+      if (value > (UINT64_MAX - static_cast<unsigned>(digit)) / base)
+        fail("integer constant above 64 bits");
       value = grown;
       any = true;
     }
@@ -168,7 +178,8 @@ class Lexer {
     std::string digits;
     while (at_ < text_.size() && digits.size() < 400) {
       const char c = peek();
-      const bool sign = (c == '+' || c == '-') && !digits.empty() && (digits.back() == 'e' || digits.back() == 'E');
+      const bool sign = (c == '+' || c == '-') && !digits.empty() &&
+                        (digits.back() == 'e' || digits.back() == 'E');
       if (!is_digit(c) && c != '.' && c != 'e' && c != 'E' && !sign) break;
       digits += c;
       ++at_;
@@ -192,7 +203,8 @@ std::string statement_text(std::string_view text, std::string_view at) {
   if (at.data() < text.data() || at.data() > text.data() + text.size()) return {};
   size_t begin = static_cast<size_t>(at.data() - text.data());
   size_t end = begin;
-  while (begin > 0 && text[begin - 1] != ';' && text[begin - 1] != '\n' && text[begin - 1] != '{') --begin;
+  while (begin > 0 && text[begin - 1] != ';' && text[begin - 1] != '\n' && text[begin - 1] != '{')
+    --begin;
   while (end < text.size() && text[end] != ';' && text[end] != '\n') ++end;
   if (end < text.size() && text[end] == ';') ++end;
   if (end - begin > 400) end = begin + 400;

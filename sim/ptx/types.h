@@ -35,7 +35,8 @@ enum class Type : uint8_t {
   kE5m2x2,
 };
 
-// A register file slot holds 32 lanes: one lane mask for predicates, 32 bits a lane up to 32-bit types, else 64.
+// A register file slot holds 32 lanes: one lane mask for predicates, 32 bits a lane up to 32-bit
+// types, else 64.
 enum class Class : uint8_t { kPred, k32, k64 };
 
 Type type_from_name(std::string_view name);  // without the dot; kNone when it is not a type
@@ -51,6 +52,8 @@ inline bool is_signed(Type type) { return type >= Type::kS8 && type <= Type::kS6
 inline bool is_unsigned(Type type) { return type >= Type::kU8 && type <= Type::kU64; }
 inline bool is_bits(Type type) { return type >= Type::kB8 && type <= Type::kB128; }
 inline bool is_integer(Type type) { return type >= Type::kB8 && type <= Type::kS64; }
-inline bool is_float(Type type) { return type == Type::kF16 || type == Type::kBf16 || type == Type::kF32 || type == Type::kF64; }
+inline bool is_float(Type type) {
+  return type == Type::kF16 || type == Type::kBf16 || type == Type::kF32 || type == Type::kF64;
+}
 
 }  // namespace tube::sim::ptx

@@ -1,4 +1,5 @@
-// cuMemcpyBatchAsync and cuMemcpy3DBatchAsync: what is copied, in which order it is read, which arguments are refused.
+// cuMemcpyBatchAsync and cuMemcpy3DBatchAsync: what is copied, in which order it is read, which
+// arguments are refused.
 #include <type_traits>
 
 #include "tests/conformance/case.h"

@@ -1,7 +1,9 @@
-// Two programs on one GPU that know nothing of each other: what one does with code and memory may not stop the other.
+// Two programs on one GPU that know nothing of each other: what one does with code and memory may
+// not stop the other.
 //
-// The first holds one of its streams with a word, and opens it only after it has launched and waited for more work on another
-// stream. Meanwhile the second does one thing for which a driver waits until its context is idle, or behind which it lets everything else wait.
+// The first holds one of its streams with a word, and opens it only after it has launched and
+// waited for more work on another stream. Meanwhile the second does one thing for which a driver
+// waits until its context is idle, or behind which it lets everything else wait.
 #include "tests/conformance/gate.h"
 #include "tests/conformance/two_gpus.h"
 #include "tests/conformance/two_processes.h"
@@ -18,7 +20,8 @@ struct NothingMore {
   void operator()() const {}
 };
 
-// `more` is done while the stream is held, and natively does not wait for it. Before this program opens it.
+// `more` is done while the stream is held, and natively does not wait for it. Before this program
+// opens it.
 template <class More = NothingMore>
 void hold_and_work(Other& other, CUfunction step, More more = {}) {
   DeviceArray<uint32_t> value(std::vector<uint32_t>(32, 0));
@@ -165,7 +168,8 @@ TWO_DEVICES_CASE(a_kernel_of_a_library_is_used_on_the_other_device) {
   hold_and_work(other, module.function("step"));
 }
 
-// As with NCCL: the first program's stream goes on when the second one has worked on its GPU, and meanwhile a call of the first one stands.
+// As with NCCL: the first program's stream goes on when the second one has worked on its GPU, and
+// meanwhile a call of the first one stands.
 TWO_DEVICES_CASE(the_other_gpu_works_while_a_call_stands) {
   Other other([](Link& link) {
     CUcontext context = nullptr;
@@ -270,7 +274,8 @@ CASE(a_program_starts) {
   hold_and_work(other);
 }
 
-// ---- what does not wait itself, but holds whatever comes after it -------------------------------------------------------------
+// ---- what does not wait itself, but holds whatever comes after it
+// -------------------------------------------------------------
 
 CASE(a_modules_kernel_is_looked_up) {
   Other other([](Link& link) {

@@ -1,8 +1,11 @@
-"""Which case or program calls which entry point of the driver: marked by the hook (TUBE_COVERAGE), kept in calls.txt.
+"""Which case or program calls which entry point of the driver: marked by the hook (TUBE_COVERAGE),
+kept in calls.txt.
 
-Every conformance case, every program of tests/programs and the Python clients of tests/e2e/python run through Tube, each with a file of
-its own. A call is credited to the case that calls the fewest different ones: the one that is about it. A row of the file stays as long as
-its case still calls its name, so that the file changes only where something changed. SINCE is the version that first had the call.
+Every conformance case, every program of tests/programs and the Python clients of tests/e2e/python
+run through Tube, each with a file of its own. A call is credited to the case that calls the fewest
+different ones: the one that is about it. A row of the file stays as long as its case still calls
+its name, so that the file changes only where something changed. SINCE is the version that first had
+the call.
 """
 import concurrent.futures
 import itertools
@@ -40,7 +43,11 @@ class Marks:
 
     def called(self):
         """{label: set of names}."""
-        return {label: set(itertools.compress(self.names, path.read_bytes()[1:])) for label, path in self.paths.items()}
+        return {
+            label: set(itertools.compress(self.names,
+                                          path.read_bytes()[1:])
+                      ) for label, path in self.paths.items()
+        }
 
 
 def python_for(layout):
@@ -51,20 +58,28 @@ def python_for(layout):
 def programs(layout):
     """[(label, command)] of what is no conformance case."""
     folder = layout.build / "tests" / "programs"
-    found = [(f"programs/{p.name}", [str(p)]) for p in sorted(folder.iterdir()) if p.is_file() and not p.suffix and os.access(p, os.X_OK)]
-    found = [(label, command + (["20"] if label == "programs/steady_loop" else [])) for label, command in found]
+    found = [(f"programs/{p.name}", [str(p)])
+             for p in sorted(folder.iterdir())
+             if p.is_file() and not p.suffix and os.access(p, os.X_OK)]
+    found = [(label, command + (["20"] if label == "programs/steady_loop" else []))
+             for label, command in found]
     scripts = sorted((tubetest.ROOT / "tests" / "e2e" / "python").glob("*.py"))
     return found + [(f"python/{p.name}", [python_for(layout), str(p)]) for p in scripts]
 
 
 def run_programs(layout, marks, jobs):
     def run(proxy, label, command):
-        env = dict(tubetest.environment(layout, "preload", "sim", proxy, command[0].rpartition("/")[2]), **marks.environment(label.replace("/", "_")))
+        env = dict(
+            tubetest.environment(layout, "preload", "sim", proxy, command[0].rpartition("/")[2]),
+            **marks.environment(label.replace("/", "_")))
         tubetest.run_program(command, env, 60)
 
     chosen = programs(layout)
-    with tubetest.Proxy(layout, "sim") as proxy, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda row: run(proxy, *row), [c for c in chosen if c[0].rpartition("/")[2] not in FAULTING_PROGRAMS]))
+    with tubetest.Proxy(layout,
+                        "sim") as proxy, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(
+            pool.map(lambda row: run(proxy, *row),
+                     [c for c in chosen if c[0].rpartition("/")[2] not in FAULTING_PROGRAMS]))
     for label, command in chosen:
         if label.rpartition("/")[2] in FAULTING_PROGRAMS:
             with tubetest.Proxy(layout, "sim") as proxy:
@@ -78,8 +93,11 @@ def read_rows(path):
 
 
 def best(name, called, labels):
-    """The case that is about the call: of those that call it, the one that calls the fewest different ones; cases before programs."""
-    candidates = [(label in labels, len(names), label) for label, names in called.items() if name in names]
+    """The case that is about the call: of those that call it, the one that calls the fewest
+    different ones; cases before programs."""
+    candidates = [
+        (label in labels, len(names), label) for label, names in called.items() if name in names
+    ]
     return min(candidates)[2] if candidates else None
 
 
@@ -88,17 +106,21 @@ def record(layout, cases, jobs, path, since):
     names = exported_names(layout)
     with tempfile.TemporaryDirectory(prefix="tube-calls-") as folder:
         marks = Marks(folder, names)
-        arms = runner.Arms(layout, "sim", None, "preload", jobs, 20, extra_env=lambda case: marks.environment(case.label))
+        arms = runner.Arms(layout, "sim", None, "preload", jobs, 20,
+                           extra_env=lambda case: marks.environment(case.label))
         _, trouble = arms.tube(cases)
         labels = run_programs(layout, marks, jobs)
         called = marks.called()
     old, rows = read_rows(path), {}
     for name in names:
-        where = next((l for l in called if labels.get(l, l) == old.get(name, ("", ""))[1] and name in called[l]), None)
+        where = next((l for l in called
+                      if labels.get(l, l) == old.get(name, ("", ""))[1] and name in called[l]),
+                     None)
         where = where or best(name, called, labels)
         if where is not None:
             rows[name] = (old.get(name, (since,))[0], labels.get(where, where))
-    path.write_text(HEADER + "".join(f"{name} {first} {where}\n" for name, (first, where) in sorted(rows.items())))
+    path.write_text(HEADER + "".join(
+        f"{name} {first} {where}\n" for name, (first, where) in sorted(rows.items())))
     print(f"{len(rows)} of {len(names)} entry points are called ({len(called)} cases and programs)")
     for line in trouble:
         print(line)

@@ -1,5 +1,6 @@
-// What a thread may call while a stream is being captured: each call once inside of a capture of its own, what it answers and how the
-// capture ends. The rules depend on the capture's mode, on the thread's own mode, and on who calls: the capturing thread or another.
+// What a thread may call while a stream is being captured: each call once inside of a capture of
+// its own, what it answers and how the capture ends. The rules depend on the capture's mode, on the
+// thread's own mode, and on who calls: the capturing thread or another.
 #include <functional>
 #include <thread>
 
@@ -10,7 +11,8 @@ namespace {
 struct Things : Gpu {
   Module module{"kernels.fatbin"};
   CUfunction step = module.function("step");
-  // What nothing orders has data of its own: `apart` is that of work on `other`, which waits for nobody.
+  // What nothing orders has data of its own: `apart` is that of work on `other`, which waits for
+  // nobody.
   DeviceArray<uint32_t> data{std::vector<uint32_t>(64, 1)}, apart{std::vector<uint32_t>(64, 1)};
   CUstream stream = nullptr, other = nullptr, blocking = nullptr;
   CUevent event = nullptr;
@@ -134,7 +136,8 @@ std::vector<Rule> work_rules(Things& t) {
 
 using Rules = std::vector<Rule> (*)(Things&);
 
-// Each rule inside of a capture of `captured` in `mode`, called by this thread or by another that has the same context.
+// Each rule inside of a capture of `captured` in `mode`, called by this thread or by another that
+// has the same context.
 void try_rules(Rules rules, CUstreamCaptureMode mode, bool by_another_thread, bool of_a_blocking_stream = false) {
   Things t;
   const CUstream captured = of_a_blocking_stream ? t.blocking : t.stream;
@@ -199,7 +202,8 @@ CASE(a_thread_local_thread_beside_a_global_capture) {
   SHOW(cuStreamEndCapture(t.stream, &graph));
 }
 
-// ---- streams, events and threads of captures --------------------------------------------------------------------------------
+// ---- streams, events and threads of captures
+// --------------------------------------------------------------------------------
 
 CASE(ended_by_another_thread) {
   for (const CUstreamCaptureMode mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED}) {

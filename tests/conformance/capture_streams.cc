@@ -1,5 +1,6 @@
-// Streams that join a capture and leave it again: by being destroyed, with and without work of their own; events that launches record;
-// what a capture can be asked about edges that are not plain. NCCL captures a collective with all of these.
+// Streams that join a capture and leave it again: by being destroyed, with and without work of
+// their own; events that launches record; what a capture can be asked about edges that are not
+// plain. NCCL captures a collective with all of these.
 #include "tests/conformance/graph.h"
 
 namespace {
@@ -201,7 +202,8 @@ CASE(the_event_of_a_launch_outside_a_capture) {
   print_values("data", c.data.read(), 2);
 }
 
-// A stream that waits for such an event waits for the launch that records it, and that for what is before it.
+// A stream that waits for such an event waits for the launch that records it, and that for what is
+// before it.
 CASE(the_event_of_a_launch_behind_other_work) {
   Captures c;
   for (int i = 0; i < 200; ++i) CU(c.launch(c.stream, 0));
@@ -275,8 +277,9 @@ CASE(edges_of_a_programmatic_event) {
   c.show_end();
 }
 
-// What NCCL does around each collective that it captures: a stream of its own in the capture, ordered with everything else by an
-// event that graphs record and wait for, and the caller's stream going on behind it.
+// What NCCL does around each collective that it captures: a stream of its own in the capture,
+// ordered with everything else by an event that graphs record and wait for, and the caller's stream
+// going on behind it.
 CASE(a_collective_captured) {
   Captures c;
   CUstream live = nullptr, own = nullptr, temporary = nullptr;

@@ -1,4 +1,5 @@
-// The program around a chapter's cases: `PROGRAM --list` prints "KIND NAME [holds_streams]" lines, `PROGRAM NAME` runs that one case.
+// The program around a chapter's cases: `PROGRAM --list` prints "KIND NAME [holds_streams]" lines,
+// `PROGRAM NAME` runs that one case.
 #include "tests/conformance/case.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
-// A kernel that decides what a conditional node does. Linked with the device runtime, which is what sets the value.
+// A kernel that decides what a conditional node does. Linked with the device runtime, which is what
+// sets the value.
 #include <cuda_device_runtime_api.h>
 
 // Counts, and lets the condition hold while the count is below `limit`.

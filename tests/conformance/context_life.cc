@@ -24,8 +24,8 @@ CASE(primary_context_comes_again) {
   printf("sum %u\n", sum);
 }
 namespace {
-// A handle of an earlier life must not work; the codes are the business of the chapters of these calls. Stale streams and events are
-// not shown: the driver crashes on them.
+// A handle of an earlier life must not work; the codes are the business of the chapters of these
+// calls. Stale streams and events are not shown: the driver crashes on them.
 void refused(const char* call, CUresult code) { printf("%s is %s\n", call, code == CUDA_SUCCESS ? "accepted" : "refused"); }
 }  // namespace
 
@@ -174,7 +174,8 @@ CASE(a_capture_ends_with_its_context) {
   SHOW(cuCtxSynchronize());
   compute("the other context");
 }
-// A thread with a stream of its own in a context ends while that context does, and the context's work waits for the thread.
+// A thread with a stream of its own in a context ends while that context does, and the context's
+// work waits for the thread.
 CASE(a_thread_ends_beside_its_context) {
   CU(cuInit(0));
   CUcontext context = nullptr;

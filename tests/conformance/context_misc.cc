@@ -1,7 +1,9 @@
-// Usage counts, settings without effect, events of whole contexts, affinity, notifications, checkpoints.
+// Usage counts, settings without effect, events of whole contexts, affinity, notifications,
+// checkpoints.
 #include "tests/conformance/case.h"
 
-// ---- usage counts -----------------------------------------------------------------------------------------------------
+// ---- usage counts
+// -----------------------------------------------------------------------------------------------------
 
 CASE(attach_and_detach) {
   CU(cuInit(0));
@@ -51,7 +53,8 @@ CASE(attach_a_primary_context) {
   SHOW(cuCtxDetach(context));
 }
 
-// ---- settings of older GPUs ---------------------------------------------------------------------------------------------
+// ---- settings of older GPUs
+// ---------------------------------------------------------------------------------------------
 
 CASE(shared_memory_banks) {
   Gpu gpu;
@@ -91,7 +94,8 @@ CASE(persisting_cache_reset_without_a_context) {
   SHOW(cuCtxResetPersistingL2Cache());
 }
 
-// ---- affinity ---------------------------------------------------------------------------------------------------------
+// ---- affinity
+// ---------------------------------------------------------------------------------------------------------
 
 CASE(affinity_support) {
   CU(cuInit(0));
@@ -146,7 +150,8 @@ CASE(create_with_parameters) {
   SHOW(cuCtxDestroy(context));
 }
 
-// ---- events of a whole context ------------------------------------------------------------------------------------------
+// ---- events of a whole context
+// ------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -258,7 +263,8 @@ CASE(wait_while_capturing) {
   SHOW(cuStreamEndCapture(t.a, &graph));
 }
 
-// ---- notifications, checkpoints, profiler ---------------------------------------------------------------------------------
+// ---- notifications, checkpoints, profiler
+// ---------------------------------------------------------------------------------
 
 CASE(async_notification) {
   CU(cuInit(0));

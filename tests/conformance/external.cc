@@ -1,5 +1,6 @@
-// Memory and semaphores of other APIs, RDMA flushes, decompression, atomics across links: argument checks and what a device without
-// the feature answers. No graphics API is here: what is imported is memory that cuMemCreate made.
+// Memory and semaphores of other APIs, RDMA flushes, decompression, atomics across links: argument
+// checks and what a device without the feature answers. No graphics API is here: what is imported
+// is memory that cuMemCreate made.
 #include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>

@@ -1,4 +1,5 @@
-// Kernels that fault: which code each kind of fault has, when it shows, and that it stays. And what looks like a fault and is none.
+// Kernels that fault: which code each kind of fault has, when it shows, and that it stays. And what
+// looks like a fault and is none.
 #include "tests/conformance/case.h"
 
 namespace {
@@ -83,7 +84,8 @@ CASE(recursion_that_fits) {
   SHOW(cuStreamSynchronize(f.stream));
   printf("%u\n", f.data.read()[0]);
 }
-// What a kernel before the faulting one wrote can be asked for no more; the other functions of a program do not know it.
+// What a kernel before the faulting one wrote can be asked for no more; the other functions of a
+// program do not know it.
 FAULTING_CASE(work_behind_a_fault_is_not_done) {
   Faults f;
   void* pinned = nullptr;

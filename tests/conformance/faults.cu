@@ -1,5 +1,5 @@
-// Kernels that break a rule of the hardware, each in its own way. What they break it with comes from the program, so that no compiler
-// can see it coming.
+// Kernels that break a rule of the hardware, each in its own way. What they break it with comes
+// from the program, so that no compiler can see it coming.
 #include <stdint.h>
 
 extern "C" __global__ void read_word(const unsigned char* from, long long offset, uint32_t* out) {

@@ -3,7 +3,8 @@
 
 #include "tests/conformance/case.h"
 
-// stop() lets a stream wait for a word of pinned memory, open() writes it. Opened at the end at the latest.
+// stop() lets a stream wait for a word of pinned memory, open() writes it. Opened at the end at the
+// latest.
 struct Gate {
   volatile uint32_t* word = nullptr;
   CUdeviceptr pointer = 0;

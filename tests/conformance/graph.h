@@ -1,4 +1,5 @@
-// What the graph chapters share: a graph with a stream to launch it on, and the parameters most cases begin with.
+// What the graph chapters share: a graph with a stream to launch it on, and the parameters most
+// cases begin with.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What streams capture: every kind of operation, what it does at each launch, and what the capture answers while it lasts.
+// What streams capture: every kind of operation, what it does at each launch, and what the capture
+// answers while it lasts.
 #include "tests/conformance/graph.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Parameters of an instance's nodes, changed again and again between launches, as programs do that keep an instance and give it
-// other addresses each step: in which order updates and launches take effect, and what an update in between does to the next.
+// Parameters of an instance's nodes, changed again and again between launches, as programs do that
+// keep an instance and give it other addresses each step: in which order updates and launches take
+// effect, and what an update in between does to the next.
 #include <thread>
 
 #include "tests/conformance/graph.h"

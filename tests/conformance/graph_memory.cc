@@ -1,4 +1,5 @@
-// Memory that graphs allocate: nodes, captured allocations, who frees it, and what the device says of it.
+// Memory that graphs allocate: nodes, captured allocations, who frees it, and what the device says
+// of it.
 #include "tests/conformance/graph.h"
 
 namespace {

@@ -1,4 +1,5 @@
-// Nodes of every type, added by the call of their kind and by the typed one: what they do, and what is refused.
+// Nodes of every type, added by the call of their kind and by the typed one: what they do, and what
+// is refused.
 #include <thread>
 
 #include "tests/conformance/graph.h"

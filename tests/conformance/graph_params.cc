@@ -1,4 +1,5 @@
-// Parameters of graph nodes: read back, changed in the graph, changed in an instance; attributes; nodes switched off.
+// Parameters of graph nodes: read back, changed in the graph, changed in an instance; attributes;
+// nodes switched off.
 #include "tests/conformance/graph.h"
 
 namespace {
@@ -378,7 +379,8 @@ CASE(child_set_in_an_instance) {
   SHOW(cuGraphExecChildGraphNodeSetParams(exec, node, nullptr));
 }
 
-// As XLA does: the child is the node's own from the start, and is changed through the handle that the program kept.
+// As XLA does: the child is the node's own from the start, and is changed through the handle that
+// the program kept.
 CASE(moved_child_set_in_an_instance) {
   GraphGpu gpu;
   DeviceArray<uint32_t> data(std::vector<uint32_t>(64, 0));

@@ -1,4 +1,5 @@
-// Graphs as a whole: edges, order, clones, child graphs as they are listed, instances and their launches.
+// Graphs as a whole: edges, order, clones, child graphs as they are listed, instances and their
+// launches.
 #include "tests/conformance/graph.h"
 
 CASE(create_flags) {

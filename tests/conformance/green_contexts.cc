@@ -1,4 +1,5 @@
-// Green contexts: splitting a device's SMs, contexts on the parts, and what they share with the primary context.
+// Green contexts: splitting a device's SMs, contexts on the parts, and what they share with the
+// primary context.
 #include "tests/conformance/case.h"
 
 namespace {

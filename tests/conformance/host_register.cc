@@ -1,4 +1,5 @@
-// cuMemHostRegister: which memory can be registered, what the GPU then does with it, and what is left afterwards.
+// cuMemHostRegister: which memory can be registered, what the GPU then does with it, and what is
+// left afterwards.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-// The legacy default stream: waits for every blocking stream, and every blocking stream waits for it.
+// The legacy default stream: waits for every blocking stream, and every blocking stream waits for
+// it.
 #include "tests/conformance/gate.h"
 
 CASES_HOLD_STREAMS;

@@ -1,7 +1,9 @@
-// What the chapters of process life share: children that report to their parent, work that proves itself, streams that wait.
+// What the chapters of process life share: children that report to their parent, work that proves
+// itself, streams that wait.
 //
-// Children report through a pipe (in_child), so that the order of the output is fixed. Nothing sleeps: a wait that must last until
-// something else happened is a stream waiting for a value that this something writes (Gate).
+// Children report through a pipe (in_child), so that the order of the output is fixed. Nothing
+// sleeps: a wait that must last until something else happened is a stream waiting for a value that
+// this something writes (Gate).
 #pragma once
 
 #include <sys/wait.h>
@@ -25,7 +27,8 @@ inline int wait_for(pid_t pid) {
   return status;
 }
 
-// Runs `body` in a forked child whose stdout comes back through a pipe; prints it and how the child ended.
+// Runs `body` in a forked child whose stdout comes back through a pipe; prints it and how the child
+// ended.
 template <class Body>
 void in_child(const char* who, Body body) {
   int ends[2];

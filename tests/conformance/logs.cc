@@ -1,4 +1,5 @@
-// The driver's error log: callbacks, iterators, dumps. What it says differs; how the calls behave does not.
+// The driver's error log: callbacks, iterators, dumps. What it says differs; how the calls behave
+// does not.
 #include "tests/conformance/case.h"
 
 namespace {

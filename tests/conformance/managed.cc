@@ -1,4 +1,5 @@
-// Managed memory: allocation, use from both sides, advice, prefetches, range attributes, attachment to streams.
+// Managed memory: allocation, use from both sides, advice, prefetches, range attributes, attachment
+// to streams.
 #include "tests/conformance/case.h"
 
 namespace {

@@ -1,4 +1,5 @@
-// __managed__ variables: host code and kernels use one address, whether the image is machine code, a fatbin or PTX.
+// __managed__ variables: host code and kernels use one address, whether the image is machine code,
+// a fatbin or PTX.
 #include <thread>
 
 #include "tests/conformance/case.h"

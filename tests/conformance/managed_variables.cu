@@ -1,4 +1,5 @@
-// Managed variables: with and without an initial value, small and large, and kernels that reach them in several ways.
+// Managed variables: with and without an initial value, small and large, and kernels that reach
+// them in several ways.
 struct Pair {
   int first;
   double second[3];

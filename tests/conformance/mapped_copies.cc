@@ -1,5 +1,5 @@
-// Copies and fills in memory that the program mapped itself (cuMemMap), while access to it comes and goes: in one mapping, across
-// several, in a graph's nodes, and between two GPUs.
+// Copies and fills in memory that the program mapped itself (cuMemMap), while access to it comes
+// and goes: in one mapping, across several, in a graph's nodes, and between two GPUs.
 #include "tests/conformance/two_gpus.h"
 
 namespace {
@@ -184,7 +184,8 @@ CASE(copy_nodes_are_given_mapped_memory) {
   update(other);
 }
 
-// Every kind of memory as the source that an instance's copy began with, and as the one it is given.
+// Every kind of memory as the source that an instance's copy began with, and as the one it is
+// given.
 CASE(copy_nodes_change_the_kind_of_memory) {
   Gpu gpu;
   CUmemoryPool made = nullptr;

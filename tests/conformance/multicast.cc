@@ -1,5 +1,5 @@
-// Multicast objects. Where the device has none (attribute 0), every call answers so; with several devices behind a switch they could be
-// made, which needs hardware that few machines have.
+// Multicast objects. Where the device has none (attribute 0), every call answers so; with several
+// devices behind a switch they could be made, which needs hardware that few machines have.
 #include "tests/conformance/case.h"
 
 namespace {

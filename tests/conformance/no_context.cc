@@ -1,5 +1,6 @@
-// Calls in a thread without a current context, on objects made with one: many need none, because their handles know theirs.
-// Libraries do this from helper threads (a pin-memory thread, XLA's executor), so each answer must be the driver's.
+// Calls in a thread without a current context, on objects made with one: many need none, because
+// their handles know theirs. Libraries do this from helper threads (a pin-memory thread, XLA's
+// executor), so each answer must be the driver's.
 #include "tests/conformance/case.h"
 
 CASES_HOLD_STREAMS;

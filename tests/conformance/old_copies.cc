@@ -1,5 +1,5 @@
-// The ABI from before CUDA 3.2 of arrays, copies and memsets: 32-bit sizes and device addresses. With an ordinary context the driver
-// turns all of them down.
+// The ABI from before CUDA 3.2 of arrays, copies and memsets: 32-bit sizes and device addresses.
+// With an ordinary context the driver turns all of them down.
 #include "tests/conformance/case.h"
 
 namespace {

@@ -230,7 +230,8 @@ CASE(primary_context_by_its_old_names) {
   SHOW(conformance::symbol_as<decltype(cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease")(0));
 }
 
-// A context of the first call takes the calls of its time only. (Through Tube it is like any other.)
+// A context of the first call takes the calls of its time only. (Through Tube it is like any
+// other.)
 CASE(memory_in_a_context_of_the_first_call) {
   CU(cuInit(0));
   CUcontext context = nullptr;

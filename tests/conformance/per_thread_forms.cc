@@ -1,8 +1,9 @@
-// The _ptsz and _ptds forms: by them stream 0 means the calling thread's own stream. Each is called by its exported name, and does
-// what the plain form does on CU_STREAM_PER_THREAD.
+// The _ptsz and _ptds forms: by them stream 0 means the calling thread's own stream. Each is called
+// by its exported name, and does what the plain form does on CU_STREAM_PER_THREAD.
 //
-// The other way to see which stream was meant: the legacy stream is held at a gate, and work in the thread's stream waits for it while
-// work in a non-blocking stream does not; so the gate is put into another thread's own stream, which neither of them waits for.
+// The other way to see which stream was meant: the legacy stream is held at a gate, and work in the
+// thread's stream waits for it while work in a non-blocking stream does not; so the gate is put
+// into another thread's own stream, which neither of them waits for.
 #include "tests/conformance/gate.h"
 
 #include <thread>
@@ -16,7 +17,8 @@ CASES_HOLD_STREAMS;
 
 namespace {
 
-// A thread's own stream is the same by both ways: an event recorded by the form comes after work put there by name, and only then.
+// A thread's own stream is the same by both ways: an event recorded by the form comes after work
+// put there by name, and only then.
 struct Own {
   Gpu gpu;
   Gate gate;
@@ -27,7 +29,8 @@ struct Own {
     CU(cuStreamCreate(&free_running, CU_STREAM_NON_BLOCKING));
     CU(cuCtxSynchronize());
   }
-  // Puts the gate before work that `form` makes with stream 0, and says whether the work waited for it.
+  // Puts the gate before work that `form` makes with stream 0, and says whether the work waited for
+  // it.
   template <typename Form>
   void waits(const char* name, Form form) {
     *gate.word = 0;

@@ -1,4 +1,5 @@
-// cuPointerGetAttribute, cuPointerGetAttributes, cuPointerSetAttribute and cuMemGetAddressRange, for every kind of memory.
+// cuPointerGetAttribute, cuPointerGetAttributes, cuPointerSetAttribute and cuMemGetAddressRange,
+// for every kind of memory.
 #include <iterator>
 
 #include "tests/conformance/case.h"

@@ -1,4 +1,5 @@
-// Memory pools and stream-ordered allocation: properties, attributes, access, life of allocations, sharing.
+// Memory pools and stream-ordered allocation: properties, attributes, access, life of allocations,
+// sharing.
 #include <unistd.h>
 
 #include "tests/conformance/case.h"

@@ -1,7 +1,8 @@
-"""Runs cases, many at once: natively, and through Tube with one proxy for the ordinary ones and one each for those that end theirs.
+"""Runs cases, many at once: natively, and through Tube with one proxy for the ordinary ones and one
+each for those that end theirs.
 
-A proxy that dies under an ordinary case is started again for the cases after it, and the cases that ran while it died run once more, so
-that one bad case shows as one bad case.
+A proxy that dies under an ordinary case is started again for the cases after it, and the cases that
+ran while it died run once more, so that one bad case shows as one bad case.
 """
 import collections
 import concurrent.futures
@@ -13,7 +14,9 @@ import time
 import tubetest
 
 
-class Case(collections.namedtuple("Case", "chapter kind name program holds_streams", defaults=(False,))):
+class Case(
+        collections.namedtuple("Case", "chapter kind name program holds_streams",
+                               defaults=(False,))):
     """holds_streams: its chapter says CASES_HOLD_STREAMS (case.h)."""
 
     @property
@@ -21,15 +24,19 @@ class Case(collections.namedtuple("Case", "chapter kind name program holds_strea
         return f"{self.chapter}.{self.name}"
 
 
-# Cases at once under one proxy on a driver, where they let streams wait: a context has 32 hardware queues.
+# Cases at once under one proxy on a driver, where they let streams wait: a context has 32 hardware
+# queues.
 HOLDING_JOBS = 4
 
 
 def count_devices(driver):
     """How many GPUs the driver has, asked in a process of its own."""
-    code = ("import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nn = ctypes.c_int(0)\n"
-            "print(n.value if lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(n)) == 0 else 0)")
-    out = subprocess.run([sys.executable, "-c", code, str(driver)], capture_output=True, text=True).stdout.strip()
+    code = (
+        "import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nn = ctypes.c_int(0)\n"
+        "print(n.value if lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(n)) == 0 else 0)"
+    )
+    out = subprocess.run([sys.executable, "-c", code, str(driver)], capture_output=True,
+                         text=True).stdout.strip()
     return int(out) if out.isdigit() else 0
 
 
@@ -48,12 +55,15 @@ class Arms:
 
     def native(self, cases):
         def one(case):
-            env = dict(tubetest.environment(self.layout, "native", self.backend, driver=self.driver), **self.only_devices(case))
+            env = dict(
+                tubetest.environment(self.layout, "native", self.backend, driver=self.driver),
+                **self.only_devices(case))
             return self._run(case, env)
         return self._all(one, cases)
 
     def _run(self, case, env):
-        left = self.timeout if self.deadline is None else min(self.timeout, self.deadline - time.monotonic())
+        left = self.timeout if self.deadline is None else min(self.timeout, self.deadline -
+                                                              time.monotonic())
         if left <= 0:
             return tubetest.Outcome(None, "", "not begun: the time of its chapter is over", 0)
         return tubetest.run_program([str(case.program), case.name], env, left)[0]
@@ -63,7 +73,9 @@ class Arms:
         count = wanted(case.kind)
         if self.backend == "sim":
             return {"TUBE_SIM_COUNT": str(count)}
-        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(count)))} if self.devices > count else {}
+        return {
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, range(count)))
+        } if self.devices > count else {}
 
     def tube(self, cases):
         """({case: outcome}, [trouble with the proxies in words])."""
@@ -86,10 +98,12 @@ class Arms:
     def proxy(self, kind):
         count = wanted(kind)
         extra = {"TUBE_SIM_COUNT": str(count)} if self.backend == "sim" else {}
-        return tubetest.Proxy(self.layout, self.backend, driver=self.driver, extra_env=extra, gpus=",".join(map(str, range(count))))
+        return tubetest.Proxy(self.layout, self.backend, driver=self.driver, extra_env=extra,
+                              gpus=",".join(map(str, range(count))))
 
     def through(self, case, proxy):
-        env = tubetest.environment(self.layout, self.mode, self.backend, proxy, case.name, self.driver)
+        env = tubetest.environment(self.layout, self.mode, self.backend, proxy, case.name,
+                                   self.driver)
         env.update(self.extra_env(case))
         return self._run(case, env)
 
@@ -110,15 +124,17 @@ class Arms:
             again = self._round(left, kind, jobs, outcomes, trouble)
             if not again:
                 return outcomes
-            trouble.append(f"a proxy of the {kind} cases died or its context faulted; among the cases running then: "
-                           + ", ".join(c.label for c in again[:jobs]))
+            trouble.append(
+                f"a proxy of the {kind} cases died or its context faulted; among the cases running then: "
+                + ", ".join(c.label for c in again[:jobs]))
             left = again
         for case in left:
             outcomes[case] = self._alone(case)
         return outcomes
 
     def _round(self, cases, kind, jobs, outcomes, trouble):
-        """Runs the cases under one proxy until it is unwell; returns the cases that must run again."""
+        """Runs the cases under one proxy until it is unwell; returns the cases that must run
+        again."""
         unwell, again, lock = threading.Event(), [], threading.Lock()
 
         def one(case):
@@ -153,7 +169,8 @@ def healthy(proxy):
 
 
 def leftovers(proxy, start, kind):
-    """What the cases left in the proxy, in words; the first client may leave files of the backend open for good."""
+    """What the cases left in the proxy, in words; the first client may leave files of the backend
+    open for good."""
     try:
         now = proxy.counts_back_to(start, 5)
     except (OSError, RuntimeError, ValueError) as error:

@@ -1,4 +1,5 @@
-// Host functions and stream callbacks: when they run, what they see, what waits for them; and captures that cross streams.
+// Host functions and stream callbacks: when they run, what they see, what waits for them; and
+// captures that cross streams.
 #include "tests/conformance/streams.h"
 
 #include <memory>
@@ -39,7 +40,8 @@ void open_gate(void* data) { static_cast<std::atomic<uint32_t>*>(data)->store(1)
 
 }  // namespace
 
-// ---- host functions ---------------------------------------------------------------------------------------------------
+// ---- host functions
+// ---------------------------------------------------------------------------------------------------
 
 CASE(host_functions_of_a_stream_run_in_order) {
   Gpu gpu;
@@ -227,7 +229,8 @@ CASE(many_host_functions_in_many_streams) {
   printf("%d ran\n", ran.load());
 }
 
-// ---- captures across streams ------------------------------------------------------------------------------------------
+// ---- captures across streams
+// ------------------------------------------------------------------------------------------
 
 namespace {
 

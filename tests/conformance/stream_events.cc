@@ -3,7 +3,8 @@
 
 CASES_HOLD_STREAMS;
 
-// ---- events -----------------------------------------------------------------------------------------------------------
+// ---- events
+// -----------------------------------------------------------------------------------------------------------
 
 CASE(event_orders_two_streams) {
   Order o;
@@ -198,7 +199,8 @@ CASE(event_elapsed_time_while_the_stream_is_held) {
   SHOW(cuEventElapsedTime(&ms, start, end));
 }
 
-// ---- flags and priorities ---------------------------------------------------------------------------------------------
+// ---- flags and priorities
+// ---------------------------------------------------------------------------------------------
 
 CASE(stream_flags_as_reported) {
   Gpu gpu;
@@ -249,7 +251,8 @@ CASE(priorities_do_not_change_the_order_in_one_stream) {
   CU(cuStreamDestroy(high));
 }
 
-// ---- values in memory -------------------------------------------------------------------------------------------------
+// ---- values in memory
+// -------------------------------------------------------------------------------------------------
 
 CASE(write_value_and_wait_value_order_two_streams) {
   Order o;
@@ -288,7 +291,8 @@ CASE(wait_value_comparisons) {
     *o.gate.word = c.now;
     Apart held;
     CU(cuStreamWaitValue32(held, o.gate.address, c.wanted, c.flags));
-    // What passes at all passes while a step of another stream is done and waited for; what does not is let through below.
+    // What passes at all passes while a step of another stream is done and waited for; what does
+    // not is let through below.
     bool passes = false;
     for (int i = 0; i < 200 && !passes; ++i) {
       o.step(a, 1, 0);

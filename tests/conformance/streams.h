@@ -1,7 +1,9 @@
-// What the chapters of stream order share: a value that tells in which order steps came, gates, streams and events that end by themselves.
+// What the chapters of stream order share: a value that tells in which order steps came, gates,
+// streams and events that end by themselves.
 //
-// Order is made visible by what kernels leave behind: a value becomes value * factor + addend, which tells the order of two steps.
-// A stream is held by a gate, a word that it waits for; while it is held, cuStreamQuery tells what else is. Nothing sleeps.
+// Order is made visible by what kernels leave behind: a value becomes value * factor + addend,
+// which tells the order of two steps. A stream is held by a gate, a word that it waits for; while
+// it is held, cuStreamQuery tells what else is. Nothing sleeps.
 #pragma once
 
 #include <atomic>

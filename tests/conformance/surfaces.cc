@@ -1,4 +1,5 @@
-// Surface objects: making, describing and ending them, and what kernels read and write through them.
+// Surface objects: making, describing and ending them, and what kernels read and write through
+// them.
 #include "tests/conformance/case.h"
 
 namespace {

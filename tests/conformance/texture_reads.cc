@@ -1,9 +1,11 @@
-// What kernels read through texture objects: formats, filters, address modes, layers, cubes, levels.
+// What kernels read through texture objects: formats, filters, address modes, layers, cubes,
+// levels.
 #include "tests/conformance/texture_kit.h"
 
 using namespace texture_kit;
 
-// ---- reading linear memory ----------------------------------------------------------------------------------------------
+// ---- reading linear memory
+// ----------------------------------------------------------------------------------------------
 
 CASE(fetch_linear) {
   Gpu gpu;
@@ -59,7 +61,8 @@ CASE(fetch_sees_later_writes) {
   print("after", read<float>(m, "fetch_1d_float", t.handle, std::vector<int>{3}));
 }
 
-// ---- reading arrays -----------------------------------------------------------------------------------------------------
+// ---- reading arrays
+// -----------------------------------------------------------------------------------------------------
 
 CASE(point_1d) {
   Gpu gpu;
@@ -411,7 +414,8 @@ CASE(gather_second_component) {
   delete a;
 }
 
-// ---- levels -------------------------------------------------------------------------------------------------------------
+// ---- levels
+// -------------------------------------------------------------------------------------------------------------
 
 namespace {
 // A mipmapped array of three levels, each of one value.

@@ -1,4 +1,5 @@
-// Kernels that read textures and read and write surfaces by handle, one access per thread, results in global memory.
+// Kernels that read textures and read and write surfaces by handle, one access per thread, results
+// in global memory.
 #include <cuda_runtime.h>
 #include <cstdint>
 
@@ -82,7 +83,8 @@ extern "C" __global__ void texture_size(cudaTextureObject_t t, unsigned* out) {
   out[1] = height;
 }
 
-// ---- surfaces -----------------------------------------------------------------------------------------------------------
+// ---- surfaces
+// -----------------------------------------------------------------------------------------------------------
 // Coordinates x are bytes. `mode` of the boundary is a compile-time choice.
 
 extern "C" __global__ void surface_fill_1d(cudaSurfaceObject_t s, unsigned first, int count) {

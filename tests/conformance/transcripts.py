@@ -1,6 +1,7 @@
 """Transcripts of cases: as text, in files, compared.
 
-A transcript is what a case wrote to standard output and, when it is not 0, how it ended. expected/CHAPTER.txt holds one block per case:
+A transcript is what a case wrote to standard output and, when it is not 0, how it ended.
+expected/CHAPTER.txt holds one block per case:
 
   [case_name]
       a line that it printed
@@ -44,7 +45,8 @@ def dump(texts, identity):
     """The text of an expected/ file; texts: {case name: text}."""
     blocks = [f"# Recorded natively on {identity}.\n"]
     for name, text in texts.items():
-        blocks.append(f"[{name}]\n" + "".join(f"{INDENT}{line}".rstrip() + "\n" for line in text.splitlines()))
+        blocks.append(f"[{name}]\n" +
+                      "".join(f"{INDENT}{line}".rstrip() + "\n" for line in text.splitlines()))
     return "\n".join(blocks)
 
 
@@ -73,17 +75,22 @@ def load_list(path):
         words = line.split("#")[0].split(None, 1)
         if len(words) == 2:
             backend, _, reason = words[1].partition(":")
-            found[words[0]] = (backend.strip(), reason.strip()) if backend.strip() in ("sim", "driver") else ("both", words[1].strip())
+            found[words[0]] = (backend.strip(), reason.strip()) if backend.strip() in (
+                "sim", "driver") else ("both", words[1].strip())
     return found
 
 
 def difference(left, right, left_name, right_name):
-    lines = list(difflib.unified_diff(left.splitlines(), right.splitlines(), left_name, right_name, lineterm="", n=2))
-    return "\n".join(lines[:60] + ([f"... {len(lines) - 60} more lines"] if len(lines) > 60 else []))
+    lines = list(
+        difflib.unified_diff(left.splitlines(), right.splitlines(), left_name, right_name,
+                             lineterm="", n=2))
+    return "\n".join(lines[:60] +
+                     ([f"... {len(lines) - 60} more lines"] if len(lines) > 60 else []))
 
 
 class Judge:
-    """Says of each case whether it holds: against the recorded transcript (on the simulated GPU), against the native run (through Tube)."""
+    """Says of each case whether it holds: against the recorded transcript (on the simulated GPU),
+    against the native run (through Tube)."""
 
     def __init__(self, folder, backend):
         self.folder, self.backend = folder, backend
@@ -108,7 +115,8 @@ class Judge:
         if native.code == 1:
             return "broken", f"natively it ends with 1: {normal(native.out)}\nstderr: {native.err[-1500:]}"
         result = self.against_recorded(case, normal(text_of(native)))
-        return self.against_native(case, native, tube) if result is None and tube is not None else result or ("equal", "")
+        return self.against_native(
+            case, native, tube) if result is None and tube is not None else result or ("equal", "")
 
     def against_recorded(self, case, native):
         """None when there is nothing to say against the native run."""
@@ -117,8 +125,11 @@ class Judge:
             return None
         listed = case.label in self.sim_differs
         if native == recorded:
-            return ("listed but equal", "sim_differs.txt names it, but it equals the real GPU's transcript") if listed else None
-        return None if listed else ("not as on a real GPU", difference(recorded, native, "real GPU", "simulated GPU"))
+            return ("listed but equal",
+                    "sim_differs.txt names it, but it equals the real GPU's transcript"
+                   ) if listed else None
+        return None if listed else ("not as on a real GPU",
+                                    difference(recorded, native, "real GPU", "simulated GPU"))
 
     def against_native(self, case, native, tube):
         left, right = normal(text_of(native)), normal(text_of(tube))
@@ -126,9 +137,11 @@ class Judge:
         listed = backend in ("both", self.backend)
         equal = left == right
         if not equal and self.backend == "sim" and case.label in self.sim_differs:
-            equal = right == self.recorded(case)  # Where the simulated GPU is wrong Tube may answer as the driver does.
+            equal = right == self.recorded(
+                case)  # Where the simulated GPU is wrong Tube may answer as the driver does.
         if equal:
-            return ("listed but equal", "tube_differs.txt names it, but it is equal") if listed else ("equal", "")
+            return ("listed but equal",
+                    "tube_differs.txt names it, but it is equal") if listed else ("equal", "")
         if listed:
             return "differs as listed", reason
         text = difference(left, right, "native", "Tube")

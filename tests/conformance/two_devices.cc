@@ -162,7 +162,8 @@ TWO_DEVICES_CASE(library_on_both_devices) {
   SHOW(cuLibraryUnload(library));
 }
 
-// A thread that feeds one GPU may wait for another GPU's thread: freeing waits for its own device only.
+// A thread that feeds one GPU may wait for another GPU's thread: freeing waits for its own device
+// only.
 TWO_DEVICES_CASE(free_does_not_wait_for_the_other_device) {
   TwoGpus gpus;
   const CUdeviceptr flag = gpus.allocate(0, 4096, 0);
@@ -178,7 +179,8 @@ TWO_DEVICES_CASE(free_does_not_wait_for_the_other_device) {
   SHOW(cuMemFree(flag));
 }
 
-// ---- the other device's things, with ours current -------------------------------------------------------------------------
+// ---- the other device's things, with ours current
+// -------------------------------------------------------------------------
 
 TWO_DEVICES_CASE(memory_of_the_other_device) {
   TwoGpus gpus;

@@ -1,6 +1,7 @@
-// A case of two processes. Other forks before any CUDA call and runs a function in the child; the two pass bytes and fds
-// through a socket pair, which is also how they take turns. What the child printed comes out of the parent when it finishes,
-// behind a prefix, so that the transcript does not depend on who was faster.
+// A case of two processes. Other forks before any CUDA call and runs a function in the child; the
+// two pass bytes and fds through a socket pair, which is also how they take turns. What the child
+// printed comes out of the parent when it finishes, behind a prefix, so that the transcript does
+// not depend on who was faster.
 #pragma once
 
 #include <sys/mman.h>

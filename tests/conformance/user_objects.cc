@@ -14,7 +14,8 @@ CUuserObject make(unsigned references = 1, intptr_t number = 1) {
   return object;
 }
 
-// The destructor runs on a thread of the driver, some time after the last reference went; nothing else can be waited for.
+// The destructor runs on a thread of the driver, some time after the last reference went; nothing
+// else can be waited for.
 void wait_for(int count) {
   while (destroyed.load() < count) usleep(100);
   printf("destroyed %d\n", destroyed.load());

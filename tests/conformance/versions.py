@@ -1,7 +1,7 @@
 """Writes versions.gen.h: plain names mean the newest ABI version again, and NAME_v1 the first one.
 
-With every version visible, cuda.h leaves cuMemAlloc the oldest of its kind. This header takes the renaming that an ordinary
-program gets from the same cuda.h. Usage: versions.py CUDA_H OUTPUT
+With every version visible, cuda.h leaves cuMemAlloc the oldest of its kind. This header takes the
+renaming that an ordinary program gets from the same cuda.h. Usage: versions.py CUDA_H OUTPUT
 """
 import pathlib
 import re

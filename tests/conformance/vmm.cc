@@ -1,4 +1,5 @@
-// Virtual memory management: reservations, handles, mappings, access rights, sharing, and what is refused.
+// Virtual memory management: reservations, handles, mappings, access rights, sharing, and what is
+// refused.
 #include <unistd.h>
 
 #include "tests/conformance/case.h"
@@ -318,7 +319,8 @@ CASE(retain_handle_bad_arguments) {
   SHOW(cuMemRetainAllocationHandle(&handle, reinterpret_cast<void*>(plain.pointer)));
 }
 
-// What NCCL's allocator does: it asks for a handle between nodes too and does without when there is no channel for one.
+// What NCCL's allocator does: it asks for a handle between nodes too and does without when there is
+// no channel for one.
 CASE(memory_for_a_communicator) {
   Gpu gpu;
   int fabric = 0, rdma = 0;
@@ -364,7 +366,8 @@ CASE(fabric_handles_without_a_channel) {
   SHOW(cuMemImportFromShareableHandle(&handle, &fabric, CU_MEM_HANDLE_TYPE_FABRIC));
 }
 
-// Memory of a NUMA node, as NCCL asks for it for its proxies' buffers: not there through Tube (docs/limits.md).
+// Memory of a NUMA node, as NCCL asks for it for its proxies' buffers: not there through Tube
+// (docs/limits.md).
 CASE(granularity_of_host_memory) {
   Gpu gpu;
   CUmemAllocationProp prop = device_prop(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);

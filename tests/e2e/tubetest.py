@@ -1,7 +1,9 @@
-"""What the end-to-end, stress and GPU tests share: where the parts are, environments for each arm, one proxy of one's own.
+"""What the end-to-end, stress and GPU tests share: where the parts are, environments for each arm,
+one proxy of one's own.
 
-Works from a build folder (TUBE_BUILD, or build/ in the checkout) and from the bundle. An arm is a way to run a program:
-native (the backend's own libcuda.so.1, no Tube) or through Tube in one of its two load modes. Standard library only.
+Works from a build folder (TUBE_BUILD, or build/ in the checkout) and from the bundle. An arm is a
+way to run a program: native (the backend's own libcuda.so.1, no Tube) or through Tube in one of its
+two load modes. Standard library only.
 """
 import json
 import os
@@ -18,8 +20,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77
 ARMS = ("native", "preload", "library-path")
-DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64",
-                  "/run/nvidia/driver/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib")
+DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu",
+                  "/usr/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib")
 
 
 class Layout:
@@ -27,7 +29,8 @@ class Layout:
 
     def __init__(self, build=None):
         bundled = (ROOT / "bin" / "tubed").exists()
-        self.build = pathlib.Path(build or os.environ.get("TUBE_BUILD") or (ROOT if bundled else ROOT / "build")).resolve()
+        self.build = pathlib.Path(build or os.environ.get("TUBE_BUILD") or
+                                  (ROOT if bundled else ROOT / "build")).resolve()
         if (self.build / "bin" / "tubed").exists():
             self.tubed, self.tubectl = self.build / "bin" / "tubed", self.build / "bin" / "tubectl"
             self.hook, self.sim = self.build / "lib/tube/hook", self.build / "lib/tube/sim"
@@ -36,30 +39,41 @@ class Layout:
             self.hook, self.sim = self.build / "hook/lib", self.build / "sim/lib"
 
     def preload(self, *libraries):
-        """LD_PRELOAD for a program in this build: a sanitizer's runtime comes before everything else."""
+        """LD_PRELOAD for a program in this build: a sanitizer's runtime comes before everything
+        else."""
         marker = self.build / "tests/sanitizer_runtime"
         runtime = marker.read_text().split() if marker.exists() else []
-        return {"LD_PRELOAD": ":".join([*runtime, *map(str, libraries)])} if runtime or libraries else {}
+        return {
+            "LD_PRELOAD": ":".join([*runtime, *map(str, libraries)])
+        } if runtime or libraries else {}
 
     def require(self, *parts):
-        """Ends the program with one line when a part is not built; without arguments: proxy, hook and simulated GPU."""
+        """Ends the program with one line when a part is not built; without arguments: proxy, hook
+        and simulated GPU."""
         for path in parts or (self.tubed, self.hook / "libcuda.so.1", self.sim / "libcuda.so.1"):
             if not path.exists():
-                sys.exit(f"{path} is not built; run ./dev build, or point at a build folder with --build DIR")
+                sys.exit(
+                    f"{path} is not built; run ./dev build, or point at a build folder with --build DIR"
+                )
 
     def commit(self):
         if (self.build / "COMMIT").exists():
             return (self.build / "COMMIT").read_text().strip()
-        out = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
+        out = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True,
+                             text=True)
         return out.stdout.strip() or "unknown"
 
 
 def find_driver():
-    """Path of the real libcuda.so.1, or None. The toolkit's stub and Tube's own libraries have no place in this list."""
+    """Path of the real libcuda.so.1, or None. The toolkit's stub and Tube's own libraries have no
+    place in this list."""
     given = os.environ.get("TUBE_REAL_DRIVER")
     if given:
         return pathlib.Path(given)
-    folders = [f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":") if f and "tube" not in f and "stubs" not in f]
+    folders = [
+        f for f in os.environ.get("LD_LIBRARY_PATH", "").split(":")
+        if f and "tube" not in f and "stubs" not in f
+    ]
     for folder in [*folders, *DRIVER_FOLDERS]:
         path = pathlib.Path(folder) / "libcuda.so.1"
         if path.exists():
@@ -69,12 +83,17 @@ def find_driver():
 
 def base_environment():
     """This process's environment without anything of Tube in it."""
-    return {k: v for k, v in os.environ.items() if not k.startswith("TUBE_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")}
+    return {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith("TUBE_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")
+    }
 
 
 def interpreted(env):
     """For a Python client: the interpreter leaves memory behind, which is no leak of ours."""
-    return dict(env, ASAN_OPTIONS=":".join(filter(None, [env.get("ASAN_OPTIONS"), "detect_leaks=0"])))
+    return dict(env, ASAN_OPTIONS=":".join(filter(None,
+                                                  [env.get("ASAN_OPTIONS"), "detect_leaks=0"])))
 
 
 def environment(layout, arm, backend, proxy=None, function=None, driver=None):
@@ -104,7 +123,8 @@ def environment(layout, arm, backend, proxy=None, function=None, driver=None):
 
 
 class Proxy:
-    """One `tubed` in a runtime folder of its own. Use as a context manager; leaves nothing behind."""
+    """One `tubed` in a runtime folder of its own. Use as a context manager; leaves nothing
+    behind."""
 
     def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus="0"):
         self.layout, self.backend, self.workflow, self.driver, self.gpus = layout, backend, workflow, driver, gpus
@@ -131,14 +151,18 @@ class Proxy:
         if inherited and self.backend == "driver":
             env["LD_LIBRARY_PATH"] = inherited
         read_end, write_end = os.pipe()
-        command = [str(self.layout.tubed), "--workflow", self.workflow, "--gpus", self.gpus, "--backend", self.backend,
-                   "--ready-fd", str(write_end)]
+        command = [
+            str(self.layout.tubed), "--workflow", self.workflow, "--gpus", self.gpus, "--backend",
+            self.backend, "--ready-fd",
+            str(write_end)
+        ]
         if self.backend == "sim":
             command += ["--sim", str(self.layout.sim / "libcuda.so.1")]
         elif self.driver is not None:
             command += ["--driver", str(self.driver)]
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[write_end])
+            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, pass_fds=[write_end])
         os.close(write_end)
         ready, _, _ = select.select([read_end], [], [], timeout_s)
         byte = os.read(read_end, 1) if ready else b""
@@ -160,8 +184,10 @@ class Proxy:
             process.wait()
             status = None
         log = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
-        if any(mark in log for mark in ("WARNING: ThreadSanitizer", "ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:")):
-            raise RuntimeError(f"a sanitizer has something to say about the proxy:\n{self.log_tail()}")
+        if any(mark in log for mark in ("WARNING: ThreadSanitizer", "ERROR: AddressSanitizer",
+                                        "ERROR: LeakSanitizer", "runtime error:")):
+            raise RuntimeError(
+                f"a sanitizer has something to say about the proxy:\n{self.log_tail()}")
         return status
 
     def alive(self):
@@ -173,7 +199,8 @@ class Proxy:
         text = self.log_path.read_text(errors="replace")
         # A sanitizer's report is long, and its first lines say what it is about.
         report = text.find("Sanitizer")
-        return text[max(0, report - 20):report + 20000] if report >= 0 else "\n".join(text.splitlines()[-lines:])
+        return text[max(0, report - 20):report +
+                    20000] if report >= 0 else "\n".join(text.splitlines()[-lines:])
 
     def request(self, verb, timeout_s=30):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
@@ -199,7 +226,8 @@ class Proxy:
         return None
 
     def settled_objects(self, timeout_s=30):
-        """The proxy's counts at a moment when no spare segment (one open file, mapped in three lines) is being made or given back."""
+        """The proxy's counts at a moment when no spare segment (one open file, mapped in three
+        lines) is being made or given back."""
         deadline = time.monotonic() + timeout_s
         while True:
             objects = self.status()["objects"]
@@ -215,21 +243,25 @@ class Proxy:
         return objects["fds"] - objects["spares"]
 
     def wait_empty(self, timeout_s=30):
-        """Returns the status once no function is left; a client's death is noticed by its socket, freeing takes a moment."""
+        """Returns the status once no function is left; a client's death is noticed by its socket,
+        freeing takes a moment."""
         deadline = time.monotonic() + timeout_s
         while True:
             status = self.status()
             if not [f for f in status["functions"] if f.get("state") != "dead"]:
                 return status
             if time.monotonic() > deadline:
-                raise RuntimeError(f"functions still there after {timeout_s} s: {status['functions']}")
+                raise RuntimeError(
+                    f"functions still there after {timeout_s} s: {status['functions']}")
             select.select([], [], [], 0.01)
 
     def wait_unmapped(self, name, timeout_s=30):
-        """Returns once no session of the proxy maps a memory file of this name: a session leaves the status before its segment goes."""
+        """Returns once no session of the proxy maps a memory file of this name: a session leaves
+        the status before its segment goes."""
         deadline = time.monotonic() + timeout_s
         while True:
-            spares, maps = self.settled_objects()["spares"], pathlib.Path("/proc", str(self.process.pid), "maps").read_text()
+            spares, maps = self.settled_objects()["spares"], pathlib.Path(
+                "/proc", str(self.process.pid), "maps").read_text()
             files = {line.split()[4] for line in maps.splitlines() if name in line}
             if len(files) <= spares:
                 return
@@ -238,29 +270,38 @@ class Proxy:
             select.select([], [], [], 0.01)
 
     def counts(self):
-        """Everything that must return to where it was when the clients are gone, as one flat dictionary.
+        """Everything that must return to where it was when the clients are gone, as one flat
+        dictionary.
 
-        Loaded modules are kept out: the proxy may keep an image for the next client (decision 11)."""
+        Loaded modules are kept out: the proxy may keep an image for the next client (decision
+        11)."""
         status = self.wait_empty()
-        counts = {k: v for k, v in status["objects"].items() if k not in ("modules", "kernels", "fds", "spares", "settled")}
+        counts = {
+            k: v
+            for k, v in status["objects"].items()
+            if k not in ("modules", "kernels", "fds", "spares", "settled")
+        }
         counts["memory"] = sum(gpu["memory_used_by_clients"] for gpu in status["gpus"])
         counts["fds"] = self.fd_count()
         return counts
 
     def counts_at_rest(self, timeout_s=20):
-        """counts() to compare with later: taken when nothing of an earlier client is left, not even what goes last."""
+        """counts() to compare with later: taken when nothing of an earlier client is left, not even
+        what goes last."""
         self.wait_unmapped("tube-segment")
         deadline = time.monotonic() + timeout_s
         before = None
         while True:
             now = self.counts()
-            if (now == before and not any(v for k, v in now.items() if k != "fds")) or time.monotonic() > deadline:
+            if (now == before and not any(v for k, v in now.items() if k != "fds")
+               ) or time.monotonic() > deadline:
                 return now
             before = now
             select.select([], [], [], 0.05)
 
     def counts_back_to(self, start, timeout_s=20):
-        """counts(), once they equal `start` or the time is up: freeing what a dead client owned goes on for a moment."""
+        """counts(), once they equal `start` or the time is up: freeing what a dead client owned
+        goes on for a moment."""
         deadline = time.monotonic() + timeout_s
         while True:
             now = self.counts()
@@ -277,12 +318,14 @@ class Outcome:
 
 
 def run_program(command, env, timeout_s, copies=1):
-    """Runs `copies` of the command at once; returns their outcomes. A program that outlasts the time is killed: code None."""
+    """Runs `copies` of the command at once; returns their outcomes. A program that outlasts the
+    time is killed: code None."""
     begin = time.monotonic()
     running = []
     for _ in range(copies):
         out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        running.append((subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err), out, err))
+        running.append((subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out,
+                                         stderr=err), out, err))
     outcomes = []
     for process, out, err in running:
         try:
@@ -293,5 +336,9 @@ def run_program(command, env, timeout_s, copies=1):
             code = None
         out.seek(0)
         err.seek(0)
-        outcomes.append(Outcome(code, out.read().decode(errors="replace"), err.read().decode(errors="replace"), time.monotonic() - begin))
+        outcomes.append(
+            Outcome(code,
+                    out.read().decode(errors="replace"),
+                    err.read().decode(errors="replace"),
+                    time.monotonic() - begin))
     return outcomes

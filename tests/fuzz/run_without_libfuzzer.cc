@@ -1,4 +1,5 @@
-// Drives a fuzz target without libFuzzer (gcc, ordinary test runs): a fixed number of seeded random inputs, then the
+// Drives a fuzz target without libFuzzer (gcc, ordinary test runs): a fixed number of seeded random
+// inputs, then the
 // files named on the command line.   usage: TARGET [--runs N] [--seed S] [FILE ...]
 #include <cstdint>
 #include <cstdio>
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     }
     LLVMFuzzerTestOneInput(input.data(), input.size());
   }
-  std::printf("%llu runs, seed %llu\n", static_cast<unsigned long long>(runs), static_cast<unsigned long long>(seed));
+  std::printf("%llu runs, seed %llu\n", static_cast<unsigned long long>(runs),
+              static_cast<unsigned long long>(seed));
   return 0;
 }

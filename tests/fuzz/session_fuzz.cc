@@ -1,13 +1,16 @@
-// A live session under hostile records: proxy::Session on the simulated GPU, in this process, fed through the real ring.
+// A live session under hostile records: proxy::Session on the simulated GPU, in this process, fed
+// through the real ring.
 //
-// An input is a program: per record one byte that picks the call, one of flags, and bytes for its fields. With the
-// "sensible" flag the fields are bent towards values that get past the first checks (small ids, addresses of memory the
-// session owns, blobs that lie inside the payload); without it they go out as they are. Whatever comes, the session may
-// execute, refuse or poison; it may not crash, leak fds or hand memory to the wrong owner.
+// An input is a program: per record one byte that picks the call, one of flags, and bytes for its
+// fields. With the "sensible" flag the fields are bent towards values that get past the first
+// checks (small ids, addresses of memory the session owns, blobs that lie inside the payload);
+// without it they go out as they are. Whatever comes, the session may execute, refuse or poison; it
+// may not crash, leak fds or hand memory to the wrong owner.
 //
-// One session serves many inputs (making one allocates 70 MiB) and is replaced when it is poisoned; TUBE_FUZZ_FRESH=1
-// makes one per input, to reproduce a finding alone. A helper thread lets the GPU's waits on words pass, because a record
-// may ask a stream to wait for a word that no client will ever write.
+// One session serves many inputs (making one allocates 70 MiB) and is replaced when it is poisoned;
+// TUBE_FUZZ_FRESH=1 makes one per input, to reproduce a finding alone. A helper thread lets the
+// GPU's waits on words pass, because a record may ask a stream to wait for a word that no client
+// will ever write.
 //
 // Needs TUBE_SIM_LIB (the sim's libcuda.so.1).
 #include <dirent.h>
@@ -31,11 +34,11 @@
 #include "protocol/handle_id.h"
 #include "protocol/visit.gen.h"
 #include "protocol/wire.gen.h"
+#include "proxy/code/image_store.h"
+#include "proxy/code/module_cache.h"
 #include "proxy/common/backend.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/code/image_store.h"
 #include "proxy/memory/memory_map.h"
-#include "proxy/code/module_cache.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/ring.h"
@@ -87,8 +90,10 @@ class Sensible {
   void number(const char*, T& field, wire::FieldKind kind) {
     uint64_t value = 0;
     std::memcpy(&value, &field, sizeof(field));
-    if (kind == wire::FieldKind::kId) value = wire::make_id(static_cast<uint32_t>(value & 3), value >> 2 & 1);
-    if (kind == wire::FieldKind::kAddress) value = (value & 1 ? pinned_base_ : device_base_) + (value >> 1 & 0x3ffff0);
+    if (kind == wire::FieldKind::kId)
+      value = wire::make_id(static_cast<uint32_t>(value & 3), value >> 2 & 1);
+    if (kind == wire::FieldKind::kAddress)
+      value = (value & 1 ? pinned_base_ : device_base_) + (value >> 1 & 0x3ffff0);
     if (kind == wire::FieldKind::kNumber && (bytes_.byte() & 7) != 7) value &= 0x7f;
     std::memcpy(&field, &value, sizeof(field));
   }
@@ -121,7 +126,8 @@ class Sensible {
 };
 
 template <class Message>
-void fill(Payload& payload, Bytes& bytes, bool sensible, uint64_t device_base, uint64_t pinned_base) {
+void fill(Payload& payload, Bytes& bytes, bool sensible, uint64_t device_base,
+          uint64_t pinned_base) {
   payload.resize(Message::kFixedBytes);
   bytes.take(payload.data(), payload.size());
   if constexpr (Message::kFixedBytes != 0) {
@@ -133,10 +139,11 @@ void fill(Payload& payload, Bytes& bytes, bool sensible, uint64_t device_base, u
   }
 }
 
-// A stream may wait for a value that nobody writes; the session's end then waits in vain and leaks on purpose
-// (teardown.cc). Known and wanted, and five seconds each.
+// A stream may wait for a value that nobody writes; the session's end then waits in vain and leaks
+// on purpose (teardown.cc). Known and wanted, and five seconds each.
 constexpr bool may_never_end(wire::Call call) {
-  return call == wire::Call::cuStreamWaitValue32_v2 || call == wire::Call::cuStreamWaitValue64_v2 || call == wire::Call::cuStreamBatchMemOp_v2;
+  return call == wire::Call::cuStreamWaitValue32_v2 || call == wire::Call::cuStreamWaitValue64_v2 ||
+         call == wire::Call::cuStreamBatchMemOp_v2;
 }
 
 struct Maker {
@@ -161,8 +168,10 @@ int count_fds() {
 class World {
  public:
   World()
-      : gpus_(driver_), memory_((load(), driver_), gpus_), modules_(driver_, gpus_, true), shared_{driver_, gpus_, memory_, images_, modules_,
-                                                                                                   0,       0,     {},      {}} {
+      : gpus_(driver_),
+        memory_((load(), driver_), gpus_),
+        modules_(driver_, gpus_, true),
+        shared_{driver_, gpus_, memory_, images_, modules_, 0, 0, {}, {}} {
     for (window_ = 0; window_ < windows::kCandidates && !memory_.take_window(window_);) ++window_;
     if (window_ == windows::kCandidates) give_up("no address window is free in this process");
     std::thread([this] { release_waits(); }).detach();
@@ -198,7 +207,8 @@ class World {
     client.name = "fuzzer";
     auto session = std::make_unique<proxy::Session>(shared_, client, UniqueFd(ends[1]));
     if (Status opened = session->open(); !opened.ok()) give_up(opened.error().message.c_str());
-    Result<shared::Segment> segment = shared::Segment::attach(UniqueFd(::dup(session->segment().fd())));
+    Result<shared::Segment> segment =
+        shared::Segment::attach(UniqueFd(::dup(session->segment().fd())));
     if (!segment.ok()) give_up(segment.error().message.c_str());
     std::lock_guard lock(mutex_);
     segment_ = segment.take();
@@ -231,10 +241,12 @@ class World {
     std::abort();
   }
 
-  // What a record may hit: a stream, an event, device and pinned memory. The message structs are the wire's own.
+  // What a record may hit: a stream, an event, device and pinned memory. The message structs are
+  // the wire's own.
   void prologue() {
     const auto post = [&](auto message, uint32_t slot) {
-      abi::RecordHeader* record = begin(static_cast<uint32_t>(decltype(message)::kCall), decltype(message)::kFixedBytes);
+      abi::RecordHeader* record =
+          begin(static_cast<uint32_t>(decltype(message)::kCall), decltype(message)::kFixedBytes);
       record->reply_slot = slot;
       std::memcpy(record + 1, &message, decltype(message)::kFixedBytes);
       end();
@@ -255,7 +267,8 @@ class World {
 
   abi::RecordHeader* begin(uint32_t call, uint32_t payload_bytes) {
     abi::RecordHeader* record = nullptr;
-    if (writer_.reserve(payload_bytes, &record) != shared::WaitResult::kDone) die("the ring is full although it was drained");
+    if (writer_.reserve(payload_bytes, &record) != shared::WaitResult::kDone)
+      die("the ring is full although it was drained");
     calls_.push_back(call);
     record->call = call;
     record->context = 1;
@@ -270,24 +283,29 @@ class World {
     const Maker& maker = kMakers[bytes.byte() % std::size(kMakers)];
     if (may_never_end(maker.call)) return;
     const uint8_t flags = bytes.byte();
-    const bool sensible = (flags & 7) != 7;  // a poisoned session tests little, and a new one is dear
+    const bool sensible =
+        (flags & 7) != 7;  // a poisoned session tests little, and a new one is dear
     Payload payload;
-    maker.fill(payload, bytes, sensible, windows::device_base(window_), windows::pinned_base(window_, 0));
+    maker.fill(payload, bytes, sensible, windows::device_base(window_),
+               windows::pinned_base(window_, 0));
     if ((flags & 0x0f) == 0x0f) payload.resize(payload.size() * (flags >> 4) / 16);
-    abi::RecordHeader* record = begin(static_cast<uint32_t>(maker.call), static_cast<uint32_t>(payload.size()));
+    abi::RecordHeader* record =
+        begin(static_cast<uint32_t>(maker.call), static_cast<uint32_t>(payload.size()));
     if (!payload.empty()) std::memcpy(record + 1, payload.data(), payload.size());
     if ((flags & 0x10) != 0) record->reply_slot = flags & 0x7f;
     if ((flags & 0x60) == 0x60) record->context = flags >> 7;
     end();
   }
 
-  // A wait for a word is satisfied at the latest 20 ms after it began; nothing else depends on this thread's timing.
+  // A wait for a word is satisfied at the latest 20 ms after it began; nothing else depends on this
+  // thread's timing.
   void release_waits() {
     while (true) {
       ::usleep(20000);
       std::lock_guard lock(mutex_);
       if (!segment_.valid()) continue;
-      for (uint32_t word = 0; word < abi::kWordCount; ++word) shared::store_word(segment_.word(word), abi::kWordReleased);
+      for (uint32_t word = 0; word < abi::kWordCount; ++word)
+        shared::store_word(segment_.word(word), abi::kWordReleased);
     }
   }
 

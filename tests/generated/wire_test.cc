@@ -1,6 +1,7 @@
-// Every call and every reply of the protocol: what is written is read back, a truncated or mutated record is noticed or
-// harmless, and each rule of protocol/README.md about blobs and reserved fields is enforced. The calls come from the
-// generated list, so a new description is tested without a new line here.
+// Every call and every reply of the protocol: what is written is read back, a truncated or mutated
+// record is noticed or harmless, and each rule of protocol/README.md about blobs and reserved
+// fields is enforced. The calls come from the generated list, so a new description is tested
+// without a new line here.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -29,7 +30,8 @@ class Random {
   uint64_t state_ = 0x9e3779b97f4a7c15ull;
 };
 
-// Fills every field with its own value and every blob with three elements (a name with seven letters).
+// Fills every field with its own value and every blob with three elements (a name with seven
+// letters).
 class Filler {
  public:
   Filler(Random& random, std::vector<std::byte>& payload) : random_(random), payload_(payload) {}
@@ -46,14 +48,17 @@ class Filler {
   void opaque(const char*, unsigned char (&bytes)[N]) {
     for (unsigned char& byte : bytes) byte = static_cast<unsigned char>(random_.next());
   }
-  void blob(const char*, BlobRef& ref, uint32_t element_bytes, uint32_t) { ref = add(3 * element_bytes); }
+  void blob(const char*, BlobRef& ref, uint32_t element_bytes, uint32_t) {
+    ref = add(3 * element_bytes);
+  }
   void name(const char*, BlobRef& ref) { ref = add(7); }
 
  private:
   BlobRef add(uint32_t bytes) {
     payload_.resize(align8(static_cast<uint32_t>(payload_.size())));
     const BlobRef ref{static_cast<uint32_t>(payload_.size()), bytes};
-    for (uint32_t i = 0; i < bytes; ++i) payload_.push_back(static_cast<std::byte>('a' + random_.next() % 26));
+    for (uint32_t i = 0; i < bytes; ++i)
+      payload_.push_back(static_cast<std::byte>('a' + random_.next() % 26));
     return ref;
   }
 
@@ -77,11 +82,16 @@ struct Blobs {
   void array(const char*, T&) {}
   template <class T>
   void opaque(const char*, T&) {}
-  void blob(const char* field, BlobRef& ref, uint32_t element, uint32_t max) { all.push_back({field, &ref, element, max, false}); }
-  void name(const char* field, BlobRef& ref) { all.push_back({field, &ref, 1, kMaxNameBytes, true}); }
+  void blob(const char* field, BlobRef& ref, uint32_t element, uint32_t max) {
+    all.push_back({field, &ref, element, max, false});
+  }
+  void name(const char* field, BlobRef& ref) {
+    all.push_back({field, &ref, 1, kMaxNameBytes, true});
+  }
 };
 
-// One call's or reply's struct without its type: the rules below are compiled once, not once for each of three hundred types.
+// One call's or reply's struct without its type: the rules below are compiled once, not once for
+// each of three hundred types.
 struct Shape {
   const char* name;
   uint32_t call;  // 0: a reply
@@ -104,7 +114,9 @@ constexpr Shape shape_of(const char* name) {
           X::kFixedBytes,
           [](void* fixed, Filler& filler) { visit(*static_cast<X*>(fixed), filler); },
           [](void* fixed, Blobs& blobs) { visit(*static_cast<X*>(fixed), blobs); },
-          [](std::span<const std::byte> payload, const void* fixed) { return wire::validate(payload, *static_cast<const X*>(fixed)); }};
+          [](std::span<const std::byte> payload, const void* fixed) {
+            return wire::validate(payload, *static_cast<const X*>(fixed));
+          }};
 }
 
 #define TUBE_SHAPES(X) shape_of<X>(#X), shape_of<X::Reply>(#X "_reply"),
@@ -114,7 +126,8 @@ const Shape kShapes[] = {TUBE_FOR_EACH_CALL(TUBE_SHAPES)};
 // Room for the fixed part of any struct, aligned as they are; zeroed.
 class Fixed {
  public:
-  explicit Fixed(const Shape& shape) : words_(shape.fixed_bytes / 8 + 1), bytes_(shape.fixed_bytes) {}
+  explicit Fixed(const Shape& shape)
+      : words_(shape.fixed_bytes / 8 + 1), bytes_(shape.fixed_bytes) {}
   void* data() { return words_.data(); }
   const void* data() const { return words_.data(); }
   void copy_from(std::span<const std::byte> payload) {
@@ -131,7 +144,8 @@ struct Record {
   Fixed fixed;
   std::vector<std::byte> payload;
 
-  Record(const Shape& shape, Random& random) : shape(shape), fixed(shape), payload(shape.fixed_bytes) {
+  Record(const Shape& shape, Random& random)
+      : shape(shape), fixed(shape), payload(shape.fixed_bytes) {
     Filler filler(random, payload);
     shape.fill(fixed.data(), filler);
     if (shape.fixed_bytes != 0) std::memcpy(payload.data(), fixed.data(), shape.fixed_bytes);
@@ -151,14 +165,16 @@ void round_trip(const Shape& shape) {
   Record record(shape, random);
   EXPECT_TRUE(decodes(shape, record.payload));
   EXPECT_EQ(shape.fixed_bytes % 8, 0u);
-  EXPECT_TRUE(shape.validate(record.payload, Fixed(shape).data()) || shape.fixed_bytes == 0) << "empty blobs are valid";
+  EXPECT_TRUE(shape.validate(record.payload, Fixed(shape).data()) || shape.fixed_bytes == 0)
+      << "empty blobs are valid";
 }
 
 void truncation(const Shape& shape) {
   Random random;
   Record record(shape, random);
   for (size_t size = 0; size < record.payload.size(); ++size) {
-    ASSERT_FALSE(decodes(shape, std::span(record.payload).first(size))) << "cut to " << size << " of " << record.payload.size();
+    ASSERT_FALSE(decodes(shape, std::span(record.payload).first(size)))
+        << "cut to " << size << " of " << record.payload.size();
   }
 }
 
@@ -181,12 +197,15 @@ void broken_blobs(const Shape& shape) {
     refuses({good.offset + 4, good.size}, "not aligned");
     refuses({align8(end) + 8, good.size}, "starts behind the end");
     refuses({0xfffffff8u, good.size}, "offset near 4 GiB");
-    refuses({good.offset, 0xfffffff8u / blob.element_bytes * blob.element_bytes}, "size near 4 GiB");
+    refuses({good.offset, 0xfffffff8u / blob.element_bytes * blob.element_bytes},
+            "size near 4 GiB");
     refuses({0xfffffff8u, 0}, "empty, but far away");
     if (blob.element_bytes > 1) refuses({good.offset, good.size - 1}, "half an element");
     if (blob.max_bytes != 0) {
       record.payload.resize(good.offset + blob.max_bytes + 2 * blob.element_bytes, std::byte{'x'});
-      refuses({good.offset, blob.max_bytes / blob.element_bytes * blob.element_bytes + blob.element_bytes}, "over its limit");
+      refuses({good.offset,
+               blob.max_bytes / blob.element_bytes * blob.element_bytes + blob.element_bytes},
+              "over its limit");
       record.payload.resize(end);
     }
     if (blob.is_name) {
@@ -199,15 +218,17 @@ void broken_blobs(const Shape& shape) {
   }
 }
 
-// Bytes changed at random: validate() and the printer may say anything but must stay inside the payload (ASan watches),
-// and whatever is accepted has its blobs in range.
+// Bytes changed at random: validate() and the printer may say anything but must stay inside the
+// payload (ASan watches), and whatever is accepted has its blobs in range.
 void mutation(const Shape& shape) {
   Random random;
   Record record(shape, random);
   if (record.payload.empty()) return;
   for (int round = 0; round < 200; ++round) {
     // on the heap, exactly as long as the record, so that a byte too far is noticed
-    std::vector<std::byte> bytes(record.payload.begin(), record.payload.end() - random.next() % 2 * (random.next() % record.payload.size()));
+    std::vector<std::byte> bytes(
+        record.payload.begin(),
+        record.payload.end() - random.next() % 2 * (random.next() % record.payload.size()));
     for (uint64_t n = 1 + random.next() % 4; n != 0 && !bytes.empty(); --n) {
       bytes[random.next() % bytes.size()] = static_cast<std::byte>(random.next());
     }
@@ -217,7 +238,8 @@ void mutation(const Shape& shape) {
       if (shape.validate(bytes, fixed.data())) {
         Blobs blobs;
         shape.find_blobs(fixed.data(), blobs);
-        for (const Blobs::Entry& blob : blobs.all) ASSERT_LE(uint64_t{blob.ref->offset} + blob.ref->size, bytes.size()) << blob.field;
+        for (const Blobs::Entry& blob : blobs.all)
+          ASSERT_LE(uint64_t{blob.ref->offset} + blob.ref->size, bytes.size()) << blob.field;
       }
     }
     std::string text;

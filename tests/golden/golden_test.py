@@ -1,8 +1,9 @@
-"""The generator on a toolkit of eight functions: its output, byte for byte, and its answer to each kind of mistake.
+"""The generator on a toolkit of eight functions: its output, byte for byte, and its answer to each
+kind of mistake.
 
-golden_test.py GENERATE_PY [--update]
-expected/ holds the output (as .txt: it is data, not source); --update writes it anew, and the diff is then for a person to
-read. bad/NAME.calls is a description with one mistake, bad/NAME.error the line that the generator must say about it.
+golden_test.py GENERATE_PY [--update] expected/ holds the output (as .txt: it is data, not source);
+--update writes it anew, and the diff is then for a person to read. bad/NAME.calls is a description
+with one mistake, bad/NAME.error the line that the generator must say about it.
 """
 import pathlib
 import subprocess
@@ -16,8 +17,14 @@ UPDATE = "--update" in sys.argv
 
 
 def generate(calls, out, *more):
-    return subprocess.run([sys.executable, GENERATE, "--cuda", str(HERE / "toolkit"), "--calls", str(calls), "--lock",
-                           str(HERE / "numbers.lock"), "--tested", str(HERE / "calls.txt"), "--out", str(out), *more], capture_output=True, text=True)
+    return subprocess.run([
+        sys.executable, GENERATE, "--cuda",
+        str(HERE / "toolkit"), "--calls",
+        str(calls), "--lock",
+        str(HERE / "numbers.lock"), "--tested",
+        str(HERE / "calls.txt"), "--out",
+        str(out), *more
+    ], capture_output=True, text=True)
 
 
 class Golden(unittest.TestCase):
@@ -31,7 +38,9 @@ class Golden(unittest.TestCase):
         if UPDATE:
             for name, text in written.items():
                 (HERE / "expected" / f"{name}.txt").write_text(text)
-        approved = {p.name.removesuffix(".txt"): p.read_text() for p in (HERE / "expected").iterdir()}
+        approved = {
+            p.name.removesuffix(".txt"): p.read_text() for p in (HERE / "expected").iterdir()
+        }
         self.assertEqual(sorted(written), sorted(approved))
         for name in sorted(written):
             with self.subTest(file=name):
@@ -42,7 +51,8 @@ class Golden(unittest.TestCase):
             generate(HERE / "calls", folder)
             before = {p.name: p.stat().st_mtime_ns for p in pathlib.Path(folder).iterdir()}
             generate(HERE / "calls", folder)
-            self.assertEqual(before, {p.name: p.stat().st_mtime_ns for p in pathlib.Path(folder).iterdir()})
+            self.assertEqual(before,
+                             {p.name: p.stat().st_mtime_ns for p in pathlib.Path(folder).iterdir()})
 
 
 class Mistakes(unittest.TestCase):
@@ -57,21 +67,29 @@ class Mistakes(unittest.TestCase):
                 result = generate(calls, pathlib.Path(folder) / "out")
                 self.assertEqual(result.stderr, case.with_suffix(".error").read_text())
                 self.assertEqual(result.returncode, 1)
-                self.assertFalse((pathlib.Path(folder) / "out").exists(), "nothing is written after a mistake")
+                self.assertFalse((pathlib.Path(folder) / "out").exists(),
+                                 "nothing is written after a mistake")
 
     def test_a_missing_toolkit_is_named(self):
-        result = subprocess.run([sys.executable, GENERATE, "--cuda", "/nonexistent"], capture_output=True, text=True)
+        result = subprocess.run([sys.executable, GENERATE, "--cuda", "/nonexistent"],
+                                capture_output=True, text=True)
         self.assertEqual(result.returncode, 1)
-        self.assertIn("/nonexistent/include/cuda.h: not found; point at the CUDA toolkit", result.stderr)
+        self.assertIn("/nonexistent/include/cuda.h: not found; point at the CUDA toolkit",
+                      result.stderr)
 
     def test_a_number_used_twice_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             lock = pathlib.Path(folder) / "numbers.lock"
             lock.write_text("tubeAsk 1\ntubeHello 1\n")
-            result = subprocess.run([sys.executable, GENERATE, "--cuda", str(HERE / "toolkit"), "--calls", str(HERE / "calls"),
-                                     "--lock", str(lock)], capture_output=True, text=True)
+            result = subprocess.run([
+                sys.executable, GENERATE, "--cuda",
+                str(HERE / "toolkit"), "--calls",
+                str(HERE / "calls"), "--lock",
+                str(lock)
+            ], capture_output=True, text=True)
             self.assertEqual(result.returncode, 1)
-            self.assertIn("numbers.lock:2: tubeHello: number 1 or the name is used twice", result.stderr)
+            self.assertIn("numbers.lock:2: tubeHello: number 1 or the name is used twice",
+                          result.stderr)
 
 
 if __name__ == "__main__":

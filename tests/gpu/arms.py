@@ -1,4 +1,5 @@
-"""One worker process of a measured item, native or through Tube, driven line by line over its pipes (items/worker.py)."""
+"""One worker process of a measured item, native or through Tube, driven line by line over its pipes
+(items/worker.py)."""
 import json
 import os
 import select
@@ -20,12 +21,14 @@ class Worker:
         self.stderr_path = os.path.join(folder, "stderr.txt")
         self.buffer = b""
         with open(self.stderr_path, "wb") as stderr:
-            self.process = subprocess.Popen(command, env=dict(env, ITEM_OUTPUTS=folder, PYTHONUNBUFFERED="1"), stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, stderr=stderr, cwd=folder)
+            self.process = subprocess.Popen(
+                command, env=dict(env, ITEM_OUTPUTS=folder, PYTHONUNBUFFERED="1"),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, cwd=folder)
         self.pid = self.process.pid
 
     def expect(self, kind, deadline):
-        """The values of the next line `@kind {...}`; other lines are the program's own and are dropped."""
+        """The values of the next line `@kind {...}`; other lines are the program's own and are
+        dropped."""
         while True:
             line, newline, rest = self.buffer.partition(b"\n")
             if newline:
@@ -38,7 +41,8 @@ class Worker:
                 raise WorkerError(f"{self.name}: no answer '{kind}' in time")
             block = os.read(self.process.stdout.fileno(), 1 << 16)
             if not block:
-                raise WorkerError(f"{self.name}: ended with {self.process.wait(30)} before '{kind}'")
+                raise WorkerError(
+                    f"{self.name}: ended with {self.process.wait(30)} before '{kind}'")
             self.buffer += block
 
     def send(self, line):

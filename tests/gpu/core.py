@@ -1,4 +1,5 @@
-"""The core suite: measured items (two workers driven in turns), eight processes through one proxy, programs with printed output."""
+"""The core suite: measured items (two workers driven in turns), eight processes through one proxy,
+programs with printed output."""
 import difflib
 import os
 import pathlib
@@ -30,7 +31,11 @@ EIGHT = 8
 
 def counters(proxy, pid):
     entry = proxy.function(pid)
-    return None if entry is None else {"records": entry["records"], "round_trips": entry["round_trips"], "calls": entry.get("calls", {})}
+    return None if entry is None else {
+        "records": entry["records"],
+        "round_trips": entry["round_trips"],
+        "calls": entry.get("calls", {})
+    }
 
 
 def add_difference(total, before, after):
@@ -49,7 +54,8 @@ def per_step(total, steps):
 
 
 def run_blocks(session, native, tube, steps, deadline):
-    """Blocks in turns, the arm that begins alternating; counters are read outside the timed steps."""
+    """Blocks in turns, the arm that begins alternating; counters are read outside the timed
+    steps."""
     latencies, total = {"native": [], "tube": []}, {}
     cpus = os.sched_getaffinity(0)
     for block in range(session.blocks):
@@ -71,7 +77,8 @@ def compare_outputs(native, tube, native_hashes, tube_hashes):
         if native_hashes.get(name) != tube_hashes.get(name):
             files = [os.path.join(w.folder, name + ".bin") for w in (native, tube)]
             known = all(os.path.exists(f) for f in files)
-            differences.append(f"{name}: {first_difference(*files) if known else 'missing in one arm'}")
+            differences.append(
+                f"{name}: {first_difference(*files) if known else 'missing in one arm'}")
     return differences
 
 
@@ -94,10 +101,12 @@ def measured_item(session, name, result):
         result["result"] = "equal" if not differences else "DIFFERENT"
         result["detail"] = "\n".join(differences)
     except WorkerError as error:
-        # What does not even start natively says nothing about Tube (a package here that does not fit its numpy, say).
+        # What does not even start natively says nothing about Tube (a package here that does not
+        # fit its numpy, say).
         result["result"] = "FAILED" if "seconds_native" in result else "skipped"
         tails = "\n".join(f"{w.name} stderr ends with:\n{w.stderr_tail()}" for w in workers)
-        result["detail"] = f"{error}\n{tails}\nproxy log ends with:\n{session.proxy.log_tail() if session.proxy else '-'}"
+        result[
+            "detail"] = f"{error}\n{tails}\nproxy log ends with:\n{session.proxy.log_tail() if session.proxy else '-'}"
     finally:
         for worker in workers:
             worker.close()
@@ -109,8 +118,10 @@ def start_eight(session, arm, command, deadline):
     workers = []
     try:
         for index in range(EIGHT):
-            launch = session.native(command) if arm == "native" else session.tube(command, f"resnet50-{index}")
-            workers.append(Worker(f"{arm} {index}", *launch, str(session.work / f"eight-{arm}-{index}")))
+            launch = session.native(command) if arm == "native" else session.tube(
+                command, f"resnet50-{index}")
+            workers.append(
+                Worker(f"{arm} {index}", *launch, str(session.work / f"eight-{arm}-{index}")))
         for worker in workers:
             worker.ready(deadline)
     except WorkerError:
@@ -122,7 +133,8 @@ def start_eight(session, arm, command, deadline):
 
 
 def eight_item(session, name, result):
-    """Eight ResNet-50 processes at once: natively (for the memory), then through one fresh proxy; all must agree."""
+    """Eight ResNet-50 processes at once: natively (for the memory), then through one fresh proxy;
+    all must agree."""
     command = [sys.executable, str(HERE / "items" / "resnet50.py"), "half"]
     deadline = session.limit(200)
     session.drop_proxy()
@@ -136,12 +148,17 @@ def eight_item(session, name, result):
             memory[f"{arm}_bytes"] = used
             for worker in workers:
                 worker.send("run 25")
-            latencies[arm] = [[value for worker in workers for value in worker.expect("block", deadline)["latency_ns"]]]
+            latencies[arm] = [[
+                value for worker in workers
+                for value in worker.expect("block", deadline)["latency_ns"]
+            ]]
             outcomes[arm] = [worker.finish(deadline) for worker in workers]
             for worker in workers:
                 worker.close()
         wrong = [i for i, hashes in enumerate(outcomes["tube"]) if hashes != outcomes["native"][0]]
-        wrong_native = [i for i, hashes in enumerate(outcomes["native"]) if hashes != outcomes["native"][0]]
+        wrong_native = [
+            i for i, hashes in enumerate(outcomes["native"]) if hashes != outcomes["native"][0]
+        ]
         result["result"] = "equal" if not wrong and not wrong_native else "DIFFERENT"
         result["detail"] = f"through Tube these differ: {wrong}; natively: {wrong_native}"
         result["latency"] = report.latency(latencies["native"], latencies["tube"])
@@ -156,28 +173,38 @@ def eight_item(session, name, result):
 
 
 def program_item(session, name, result):
-    """A program that prints its results: standard output and exit code are compared. A fault gets a proxy of its own."""
+    """A program that prints its results: standard output and exit code are compared. A fault gets a
+    proxy of its own."""
     folder = "gpu" if name.startswith("cudart_") else "programs"
     command = [str(session.layout.build / "tests" / folder / name)]
     if name == "fault":
         session.drop_proxy()
     native = tubetest.run_program(*session.native(command), session.limit(60) - time.monotonic())[0]
-    tube = tubetest.run_program(*session.tube(command, name), session.limit(60) - time.monotonic())[0]
+    tube = tubetest.run_program(*session.tube(command, name),
+                                session.limit(60) - time.monotonic())[0]
     result.update(seconds_native=native.seconds, seconds_tube=tube.seconds)
     if native.code != EXPECTED_CODE.get(name, 0):
-        result.update(result="FAILED natively", detail=f"exit code {native.code}\n{native.out[-1500:]}\n{native.err[-1500:]}")
+        result.update(result="FAILED natively",
+                      detail=f"exit code {native.code}\n{native.out[-1500:]}\n{native.err[-1500:]}")
     elif (native.code, native.out) == (tube.code, tube.out):
         result["result"] = "equal"
     else:
-        lines = list(difflib.unified_diff(native.out.splitlines(), tube.out.splitlines(), "native", "Tube", lineterm="", n=1))[:60]
-        result.update(result="DIFFERENT", detail=f"exit code {native.code} and {tube.code}\n" + "\n".join(lines) +
-                      f"\nstderr: {tube.err[-1500:]}\nproxy log ends with:\n{session.proxy.log_tail(12)}")
+        lines = list(
+            difflib.unified_diff(native.out.splitlines(), tube.out.splitlines(), "native", "Tube",
+                                 lineterm="", n=1))[:60]
+        result.update(
+            result="DIFFERENT",
+            detail=f"exit code {native.code} and {tube.code}\n" + "\n".join(lines) +
+            f"\nstderr: {tube.err[-1500:]}\nproxy log ends with:\n{session.proxy.log_tail(12)}")
     if name == "fault":
         session.drop_proxy()
 
 
 def importable(module):
-    command = [sys.executable, "-c", f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"]
+    command = [
+        sys.executable, "-c",
+        f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+    ]
     return tubetest.run_program(command, tubetest.base_environment(), 60)[0].code == 0
 
 
@@ -186,9 +213,14 @@ def all_items(session):
     items = [(name, measured_item) for name in MEASURED]
     items.insert(5, ("eight_resnet50", eight_item))
     build = session.layout.build
-    items[6:6] = [(n, program_item) for n in ("cudart_static", "cudart_shared") if (build / "tests/gpu" / n).exists()]
-    programs = sorted(p.name for p in (build / "tests/programs").glob("*") if p.is_file() and not p.suffix and os.access(p, os.X_OK))
-    programs = [p for p in programs if p not in NOT_ALONE and p != "fault"] + (["fault"] if "fault" in programs else [])
+    items[6:6] = [(n, program_item)
+                  for n in ("cudart_static", "cudart_shared")
+                  if (build / "tests/gpu" / n).exists()]
+    programs = sorted(p.name
+                      for p in (build / "tests/programs").glob("*")
+                      if p.is_file() and not p.suffix and os.access(p, os.X_OK))
+    programs = [p for p in programs if p not in NOT_ALONE and p != "fault"
+               ] + (["fault"] if "fault" in programs else [])
     return items + [(p, program_item) for p in programs]
 
 
@@ -202,7 +234,10 @@ def leftovers(session, start):
         now = session.proxy.counts_back_to(start, 3) if start else session.proxy.counts()
     except (OSError, RuntimeError, ValueError) as error:
         return [f"the proxy does not answer well afterwards: {error}"]
-    return [f"left behind: {k} {now[k]} (was {start[k]})" for k in start if k != "fds" and now.get(k) != start[k]] if start else []
+    return [
+        f"left behind: {k} {now[k]} (was {start[k]})" for k in start
+        if k != "fds" and now.get(k) != start[k]
+    ] if start else []
 
 
 def run_item(session, name, function):
@@ -220,7 +255,8 @@ def run_item(session, name, function):
         function(session, name, result)
         result["notes"] = leftovers(session, start)
     except Exception as error:  # One item must not end the run.
-        result["detail"] = f"{type(error).__name__}: {error}\n{session.proxy.log_tail() if session.proxy else ''}"
+        result[
+            "detail"] = f"{type(error).__name__}: {error}\n{session.proxy.log_tail() if session.proxy else ''}"
     result["seconds_item"] = time.monotonic() - begin
     print(f"{name}: {result['result']} ({result['seconds_item']:.1f} s)", flush=True)
     if result["result"] not in ("equal",) and result.get("detail"):

@@ -1,5 +1,6 @@
-// An ordinary CUDA runtime program, as nvcc users write it: built once with the static and once with the shared runtime.
-// Prints values and hashes only, so that its output is the same on every run.
+// An ordinary CUDA runtime program, as nvcc users write it: built once with the static and once
+// with the shared runtime. Prints values and hashes only, so that its output is the same on every
+// run.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -48,14 +49,16 @@ __global__ void share(int by) {
 static unsigned long long hash(const std::vector<float>& values) {
   unsigned long long state = 0xcbf29ce484222325ull;
   const auto* bytes = reinterpret_cast<const unsigned char*>(values.data());
-  for (size_t i = 0; i < values.size() * sizeof(float); ++i) state = (state ^ bytes[i]) * 0x100000001b3ull;
+  for (size_t i = 0; i < values.size() * sizeof(float); ++i)
+    state = (state ^ bytes[i]) * 0x100000001b3ull;
   return state;
 }
 
 static void work(int index, unsigned long long* result) {
   const int count = 100000;
   std::vector<float> x(count), y(count);
-  for (int i = 0; i < count; ++i) x[i] = (float)((i * 7 + index) % 1000) / 1000, y[i] = (float)(i % 13);
+  for (int i = 0; i < count; ++i)
+    x[i] = (float)((i * 7 + index) % 1000) / 1000, y[i] = (float)(i % 13);
   float *dx, *dy, *total;
   cudaStream_t stream;
   RT(cudaStreamCreate(&stream));
@@ -128,7 +131,8 @@ int main() {
   RT(cudaRuntimeGetVersion(&version));
   cudaDeviceProp prop;
   RT(cudaGetDeviceProperties(&prop, 0));
-  printf("runtime %d, devices %d, %s, %d multiprocessors\n", version, count, prop.name, prop.multiProcessorCount);
+  printf("runtime %d, devices %d, %s, %d multiprocessors\n", version, count, prop.name,
+         prop.multiProcessorCount);
   float values[4] = {0.5f, 0.25f, 0.125f, 1.0f};
   RT(cudaMemcpyToSymbol(factors, values, sizeof(values)));
   unsigned long long results[4];

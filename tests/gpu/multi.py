@@ -1,7 +1,9 @@
-"""The suite of what needs several processes or GPUs: each script starts its own processes, all of one arm; what it prints is compared.
+"""The suite of what needs several processes or GPUs: each script starts its own processes, all of
+one arm; what it prints is compared.
 
-A script exits with 77 when the machine has not what it needs, after one line that says so. Both arms run one after the other:
-what hands GPU memory around uses names (sockets, shared memory) that two arms at once might share.
+A script exits with 77 when the machine has not what it needs, after one line that says so. Both
+arms run one after the other: what hands GPU memory around uses names (sockets, shared memory) that
+two arms at once might share.
 """
 import os
 import pathlib
@@ -33,10 +35,12 @@ def names(session):
 
 
 def run_group(command, env, timeout_s):
-    """tubetest.run_program for a program that starts others: what outlasts the time goes together, no child stays behind."""
+    """tubetest.run_program for a program that starts others: what outlasts the time goes together,
+    no child stays behind."""
     begin = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+        process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=out,
+                                   stderr=err, start_new_session=True)
         try:
             code = process.wait(max(0.1, timeout_s))
         except subprocess.TimeoutExpired:
@@ -55,7 +59,8 @@ def keep_whole(folder, name, native, tube, proxy):
     if folder:
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         proxy_log = proxy.log_path.read_text(errors="replace") if proxy.log_path.exists() else ""
-        for part, text in (("native", native.out + native.err), ("tube", tube.out + tube.err), ("proxy", proxy_log)):
+        for part, text in (("native", native.out + native.err), ("tube", tube.out + tube.err),
+                           ("proxy", proxy_log)):
             pathlib.Path(folder, f"{name}.{part}.log").write_text(text)
 
 
@@ -70,7 +75,8 @@ def one(session, name, gpus):
     try:
         native = run_group(*session.native(command), session.limit(limit) - time.monotonic())
         proxy = session.new_proxy(name, gpus=",".join(str(gpu) for gpu in range(needed)))
-        tube = run_group(*session.tube(command, name, proxy), session.limit(limit) - time.monotonic())
+        tube = run_group(*session.tube(command, name, proxy),
+                         session.limit(limit) - time.monotonic())
         result.update(seconds_native=native.seconds, seconds_tube=tube.seconds)
         both = f"exit codes {native.code} and {tube.code}\nnative:\n{native.out[-1500:]}\n{native.err[-1500:]}\n" \
                f"Tube:\n{tube.out[-1500:]}\n{tube.err[-1500:]}\nproxy log ends with:\n{proxy.log_tail(15)}"
@@ -97,5 +103,6 @@ def run_suite(session, chosen, done):
     for name in names(session):
         if chosen(name):
             result = one(session, name, gpus)
-            print(f"multi/{name}: {result['result']} ({result.get('seconds_item', 0):.1f} s)", flush=True)
+            print(f"multi/{name}: {result['result']} ({result.get('seconds_item', 0):.1f} s)",
+                  flush=True)
             done(result)

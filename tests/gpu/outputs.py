@@ -1,8 +1,10 @@
-"""Comparing what two processes wrote: files `CASE.OUTPUT.TYPE` of bytes, and how far apart numbers are when bytes differ.
+"""Comparing what two processes wrote: files `CASE.OUTPUT.TYPE` of bytes, and how far apart numbers
+are when bytes differ.
 
-Equal means equal bytes. Where they are not, the library may be one that differs from itself: then the case is run natively
-again, and the greatest difference between native runs is what the arm through Tube may differ by (DOUBLE: few native runs
-see less than the whole spread). Standard library only; numbers are read with `array` and `struct`.
+Equal means equal bytes. Where they are not, the library may be one that differs from itself: then
+the case is run natively again, and the greatest difference between native runs is what the arm
+through Tube may differ by (DOUBLE: few native runs see less than the whole spread). Standard
+library only; numbers are read with `array` and `struct`.
 """
 import array
 import math
@@ -15,7 +17,11 @@ CODES = {"f32": "f", "f64": "d", "i32": "i", "i64": "q", "u8": "B"}
 
 def files(folder, case):
     """name of output -> path, of one case."""
-    return {path.name[len(case) + 1:]: path for path in pathlib.Path(folder).glob(f"{case}.*") if path.is_file()}
+    return {
+        path.name[len(case) + 1:]: path
+        for path in pathlib.Path(folder).glob(f"{case}.*")
+        if path.is_file()
+    }
 
 
 def numbers(path):
@@ -30,12 +36,14 @@ def numbers(path):
     if kind == "bf16":
         halves = array.array("H")
         halves.frombytes(data[:len(data) // 2 * 2])
-        return struct.unpack(f"<{len(halves)}f", b"".join(b"\0\0" + value.to_bytes(2, "little") for value in halves))
+        return struct.unpack(f"<{len(halves)}f",
+                             b"".join(b"\0\0" + value.to_bytes(2, "little") for value in halves))
     return None
 
 
 def distance(left, right):
-    """The greatest difference between two outputs' elements; infinite for other sizes, text, or where one is not a number."""
+    """The greatest difference between two outputs' elements; infinite for other sizes, text, or
+    where one is not a number."""
     a, b = numbers(left), numbers(right)
     if a is None or b is None or len(a) != len(b):
         return math.inf
@@ -82,13 +90,15 @@ def differences(native, tube, case):
 
 
 def within_native_spread(natives, tube, case, names):
-    """True when each of the named outputs differs between native runs, and through Tube not by more than DOUBLE of that."""
+    """True when each of the named outputs differs between native runs, and through Tube not by more
+    than DOUBLE of that."""
     for name in names:
         paths = [files(folder, case).get(name) for folder in natives]
         mine = files(tube, case).get(name)
         if mine is None or None in paths or len(paths) < 2:
             return False
         spread = max(distance(a, b) for i, a in enumerate(paths) for b in paths[:i])
-        if not 0 < spread < math.inf or min(distance(path, mine) for path in paths) > DOUBLE * spread:
+        if not 0 < spread < math.inf or min(
+                distance(path, mine) for path in paths) > DOUBLE * spread:
             return False
     return True

@@ -1,4 +1,5 @@
-"""What is known of the GPU from outside any measured process: is there one, its name, driver, and memory in use (NVML)."""
+"""What is known of the GPU from outside any measured process: is there one, its name, driver, and
+memory in use (NVML)."""
 import ctypes
 import pathlib
 import subprocess
@@ -6,9 +7,12 @@ import sys
 
 
 def gpu_count(driver):
-    """cuInit and cuDeviceGetCount in a process of their own, so that this one stays free of CUDA; 0 when either fails."""
-    code = ("import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nn = ctypes.c_int(0)\n"
-            "print(n.value if lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(n)) == 0 else 0)")
+    """cuInit and cuDeviceGetCount in a process of their own, so that this one stays free of CUDA; 0
+    when either fails."""
+    code = (
+        "import ctypes, sys\nlib = ctypes.CDLL(sys.argv[1])\nn = ctypes.c_int(0)\n"
+        "print(n.value if lib.cuInit(0) == 0 and lib.cuDeviceGetCount(ctypes.byref(n)) == 0 else 0)"
+    )
     out = subprocess.run([sys.executable, "-c", code, str(driver)], capture_output=True, text=True)
     return int(out.stdout) if out.returncode == 0 and out.stdout.strip().isdigit() else 0
 
@@ -18,7 +22,8 @@ def has_gpu(driver):
 
 
 class Memory(ctypes.Structure):
-    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong),
+                ("used", ctypes.c_ulonglong)]
 
 
 class Nvml:
@@ -33,7 +38,8 @@ class Nvml:
             except OSError:
                 continue
         if self.lib is not None and (self.lib.nvmlInit_v2() != 0 or
-                                     self.lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)) != 0):
+                                     self.lib.nvmlDeviceGetHandleByIndex_v2(
+                                         0, ctypes.byref(self.device)) != 0):
             self.lib = None
 
     def memory_used(self):
@@ -49,17 +55,21 @@ class Nvml:
         if self.lib is None:
             return None
         buffer = ctypes.create_string_buffer(96)
-        return buffer.value.decode() if getattr(self.lib, function)(*args, buffer, 96) == 0 else None
+        return buffer.value.decode() if getattr(self.lib, function)(*args, buffer,
+                                                                    96) == 0 else None
 
     def describe(self):
-        return {"gpu": self.text("nvmlDeviceGetName", self.device) or smi("name") or "unknown",
-                "driver": self.text("nvmlSystemGetDriverVersion") or smi("driver_version") or "unknown"}
+        return {
+            "gpu": self.text("nvmlDeviceGetName", self.device) or smi("name") or "unknown",
+            "driver": self.text("nvmlSystemGetDriverVersion") or smi("driver_version") or "unknown"
+        }
 
 
 def smi(field):
     try:
-        out = subprocess.run(["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits", "-i", "0"],
-                             capture_output=True, text=True, timeout=30)
+        out = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits", "-i", "0"],
+            capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return out.stdout.strip() if out.returncode == 0 else None

@@ -1,4 +1,5 @@
-"""What every suite of tests/gpu/run shares: the parts, the driver, proxies, environments of both arms, folders, the clock."""
+"""What every suite of tests/gpu/run shares: the parts, the driver, proxies, environments of both
+arms, folders, the clock."""
 import pathlib
 import shutil
 import tempfile
@@ -11,7 +12,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Session:
-    """Made once per run. One thread changes `proxy`, the proxy that the core items share; the rest is read by several."""
+    """Made once per run. One thread changes `proxy`, the proxy that the core items share; the rest
+    is read by several."""
 
     def __init__(self, options, driver):
         self.options, self.driver = options, driver
@@ -29,7 +31,8 @@ class Session:
 
     def new_proxy(self, workflow="gpu", gpus="0"):
         """A running proxy; the caller ends it with __exit__."""
-        return tubetest.Proxy(self.layout, "driver", workflow=workflow, driver=self.driver, gpus=gpus).__enter__()
+        return tubetest.Proxy(self.layout, "driver", workflow=workflow, driver=self.driver,
+                              gpus=gpus).__enter__()
 
     def ensure_proxy(self):
         if self.proxy is None or not self.proxy.alive():
@@ -43,19 +46,25 @@ class Session:
             self.proxy = None
 
     def native(self, command):
-        return command, self.fresh_caches(tubetest.environment(self.layout, "native", "driver", driver=self.driver), "native")
+        return command, self.fresh_caches(
+            tubetest.environment(self.layout, "native", "driver", driver=self.driver), "native")
 
     def tube(self, command, function, proxy=None):
         """Through `tubectl run`, as a user would; into the shared proxy when none is given."""
         proxy = proxy or self.ensure_proxy()
         env = tubetest.environment(self.layout, "native", "driver", driver=self.driver)
-        env.update(TUBE_DIR=str(proxy.dir), TUBE_REAL_DRIVER=str(self.driver), TUBE_LOG=self.options.log)
-        return ([str(self.layout.tubectl), "run", "--workflow", proxy.workflow, "--function", function, "--", *command],
-                self.fresh_caches(env, "tube"))
+        env.update(TUBE_DIR=str(proxy.dir), TUBE_REAL_DRIVER=str(self.driver),
+                   TUBE_LOG=self.options.log)
+        return ([
+            str(self.layout.tubectl), "run", "--workflow", proxy.workflow, "--function", function,
+            "--", *command
+        ], self.fresh_caches(env, "tube"))
 
     def fresh_caches(self, env, arm):
-        """Compilers keep caches; each arm has its own, so that neither arm profits from the other's work."""
-        for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH"):
+        """Compilers keep caches; each arm has its own, so that neither arm profits from the other's
+        work."""
+        for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR",
+                     "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH"):
             env[name] = str(self.work / f"cache-{arm}" / name.lower())
         env["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
         return env

@@ -1,4 +1,5 @@
-// Arithmetic whose results IEEE and the PTX manual fix to the bit, warp operations, and control flow with recursion.
+// Arithmetic whose results IEEE and the PTX manual fix to the bit, warp operations, and control
+// flow with recursion.
 #include "common.h"
 
 int main() {
@@ -15,7 +16,8 @@ int main() {
   DeviceArray<int> dints(ints);
 
   DeviceArray<uint32_t> exact(count * 16);
-  LAUNCH(module.function("exact_math"), {8}, {128}, 0, nullptr, dfloats.pointer, dints.pointer, exact.pointer, count);
+  LAUNCH(module.function("exact_math"), {8}, {128}, 0, nullptr, dfloats.pointer, dints.pointer,
+         exact.pointer, count);
   std::vector<uint32_t> rows = exact.read();
   for (int column = 0; column < 16; ++column) {
     std::vector<uint32_t> values(count);
@@ -29,7 +31,8 @@ int main() {
   print_hash("warp operations", warp.read());
 
   DeviceArray<int> flow(count);
-  LAUNCH(module.function("control_flow"), {8}, {128}, 0, nullptr, dints.pointer, flow.pointer, count);
+  LAUNCH(module.function("control_flow"), {8}, {128}, 0, nullptr, dints.pointer, flow.pointer,
+         count);
   print_hash("control flow", flow.read());
   return 0;
 }

@@ -1,5 +1,5 @@
-// What a capturing thread may call: each call once inside a capture of its own, then how the capture ends. And a capture
-// into a graph that exists already.
+// What a capturing thread may call: each call once inside a capture of its own, then how the
+// capture ends. And a capture into a graph that exists already.
 #include "common.h"
 
 #include <functional>
@@ -9,7 +9,8 @@ struct Rule {
   std::function<CUresult()> call;
 };
 
-static void try_rule(const Rule& rule, CUstream stream, CUfunction step, CUdeviceptr data, CUstreamCaptureMode mode) {
+static void try_rule(const Rule& rule, CUstream stream, CUfunction step, CUdeviceptr data,
+                     CUstreamCaptureMode mode) {
   CU(cuStreamBeginCapture(stream, mode));
   LAUNCH(step, {1}, {32}, 0, stream, data, 3u, 1u, 32);
   const CUresult code = rule.call();
@@ -41,7 +42,11 @@ static void rules(const Module& module, CUstreamCaptureMode mode) {
   int value;
   const Rule all[] = {
       {"nothing", [&] { return CUDA_SUCCESS; }},
-      {"cuLibraryLoadFromFile", [&] { return cuLibraryLoadFromFile(&library, path.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0); }},
+      {"cuLibraryLoadFromFile",
+       [&] {
+         return cuLibraryLoadFromFile(&library, path.c_str(), nullptr, nullptr, 0, nullptr, nullptr,
+                                      0);
+       }},
       {"cuModuleLoad", [&] { return cuModuleLoad(&loaded, path.c_str()); }},
       {"cuMemAlloc", [&] { return cuMemAlloc(&memory, 4096); }},
       {"cuMemAllocHost", [&] { return cuMemAllocHost(&pinned, 4096); }},
@@ -49,8 +54,12 @@ static void rules(const Module& module, CUstreamCaptureMode mode) {
       {"cuStreamCreate", [&] { return cuStreamCreate(&made_stream, CU_STREAM_NON_BLOCKING); }},
       {"cuMemGetInfo", [&] { return cuMemGetInfo(&free_bytes, &total_bytes); }},
       {"cuCtxGetLimit", [&] { return cuCtxGetLimit(&limit, CU_LIMIT_STACK_SIZE); }},
-      {"cuFuncGetAttribute", [&] { return cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, step); }},
-      {"cuFuncSetAttribute", [&] { return cuFuncSetAttribute(step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024); }},
+      {"cuFuncGetAttribute",
+       [&] { return cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_NUM_REGS, step); }},
+      {"cuFuncSetAttribute",
+       [&] {
+         return cuFuncSetAttribute(step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1024);
+       }},
       {"cuEventQuery of an ordinary event", [&] { return cuEventQuery(event); }},
       {"cuEventSynchronize of an ordinary event", [&] { return cuEventSynchronize(event); }},
       {"cuStreamQuery of another stream", [&] { return cuStreamQuery(other); }},
@@ -62,8 +71,10 @@ static void rules(const Module& module, CUstreamCaptureMode mode) {
       {"cuMemcpyDtoH", [&] { return cuMemcpyDtoH(&word, data.pointer, 4); }},
       {"cuMemcpyDtoD", [&] { return cuMemcpyDtoD(data.pointer + 64, data.pointer, 4); }},
       {"cuMemsetD32", [&] { return cuMemsetD32(data.pointer, 1, 4); }},
-      {"cuMemsetD32Async on another stream", [&] { return cuMemsetD32Async(data.pointer + 192, 1, 4, other); }},
-      {"launch on the legacy stream", [&] { return try_launch(step, {1}, {32}, 0, nullptr, data.pointer, 3u, 1u, 32); }},
+      {"cuMemsetD32Async on another stream",
+       [&] { return cuMemsetD32Async(data.pointer + 192, 1, 4, other); }},
+      {"launch on the legacy stream",
+       [&] { return try_launch(step, {1}, {32}, 0, nullptr, data.pointer, 3u, 1u, 32); }},
       {"cuMemFree", [&] { return memory == 0 ? CUDA_SUCCESS : cuMemFree(memory); }},
   };
   for (const Rule& rule : all) try_rule(rule, stream, step, data.pointer, mode);
@@ -79,7 +90,8 @@ static void capture_to_graph(const Module& module) {
   CU(cuGraphCreate(&graph, 0));
   CUgraphNode first;
   CU(cuGraphAddEmptyNode(&first, graph, nullptr, 0));
-  CU(cuStreamBeginCaptureToGraph(stream, graph, &first, nullptr, 1, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  CU(cuStreamBeginCaptureToGraph(stream, graph, &first, nullptr, 1,
+                                 CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   LAUNCH(step, {4}, {256}, 0, stream, data.pointer, 3u, 1u, 1000);
   LAUNCH(step, {4}, {256}, 0, stream, data.pointer, 5u, 2u, 1000);
   CUgraph ended = nullptr;

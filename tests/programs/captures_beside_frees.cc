@@ -1,5 +1,6 @@
-// One thread captures on its streams while another allocates and frees, which waits for all streams: neither is in the other's way. What a
-// stream had to do before it joined a capture is waited for all the same.
+// One thread captures on its streams while another allocates and frees, which waits for all
+// streams: neither is in the other's way. What a stream had to do before it joined a capture is
+// waited for all the same.
 #include <thread>
 
 #include "common.h"
@@ -16,7 +17,8 @@ size_t nodes_of(CUgraph graph) {
 }
 
 // Two launches, on a stream that begins the capture and one that joins it.
-CUgraph capture(CUfunction step, CUdeviceptr data, CUstream stream, CUstream joined, CUevent event) {
+CUgraph capture(CUfunction step, CUdeviceptr data, CUstream stream, CUstream joined,
+                CUevent event) {
   CUgraph graph;
   LAUNCH(step, {1}, {kCount}, 0, stream, data, 3u, 1u, kCount);
   LAUNCH(step, {1}, {kCount}, 0, joined, data + kCount * 4, 3u, 1u, kCount);

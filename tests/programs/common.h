@@ -1,8 +1,10 @@
-// What the driver-API test programs share: error checks, loading of the kernels beside the executable, hashes for stdout.
+// What the driver-API test programs share: error checks, loading of the kernels beside the
+// executable, hashes for stdout.
 //
-// A program is an ordinary CUDA driver-API program that knows nothing of Tube. It prints to stdout only what must be
-// the same natively and through Tube: values, hashes of bytes, codes by name. No times, no addresses, no process ids.
-// Kernels come from files beside the executable (fatbins with machine code and PTX, and plain PTX).
+// A program is an ordinary CUDA driver-API program that knows nothing of Tube. It prints to stdout
+// only what must be the same natively and through Tube: values, hashes of bytes, codes by name. No
+// times, no addresses, no process ids. Kernels come from files beside the executable (fatbins with
+// machine code and PTX, and plain PTX).
 #pragma once
 
 #include <cuda.h>
@@ -29,14 +31,17 @@ inline const char* code_name(CUresult code) {
 inline void check(CUresult code, const char* call, const char* file, int line) {
   if (code == CUDA_SUCCESS) return;
   fflush(stdout);
-  fprintf(stderr, "%s:%d: %s: %s (%d)\n", file, line, call, code_name(code), static_cast<int>(code));
+  fprintf(stderr, "%s:%d: %s: %s (%d)\n", file, line, call, code_name(code),
+          static_cast<int>(code));
   exit(1);
 }
 #define CU(call) check((call), #call, __FILE__, __LINE__)
 
 // A call whose code is part of the result.
 #define SHOW(call) show_code(#call, (call))
-inline void show_code(const char* call, CUresult code) { printf("%s -> %s\n", call, code_name(code)); }
+inline void show_code(const char* call, CUresult code) {
+  printf("%s -> %s\n", call, code_name(code));
+}
 
 inline void expect(bool truth, const char* what, const char* file, int line) {
   if (truth) return;
@@ -46,8 +51,8 @@ inline void expect(bool truth, const char* what, const char* file, int line) {
 }
 #define EXPECT(truth) expect((truth), #truth, __FILE__, __LINE__)
 
-// An object that is never destroyed: its context is gone or faulted before it, or the program ends in the middle. Still
-// reachable, so that a leak checker does not take it for lost.
+// An object that is never destroyed: its context is gone or faulted before it, or the program ends
+// in the middle. Still reachable, so that a leak checker does not take it for lost.
 template <typename T, typename... Arguments>
 T* left_behind(Arguments&&... arguments) {
   struct Link {
@@ -73,7 +78,8 @@ uint64_t hash_of(const std::vector<T>& values) {
 }
 template <typename T>
 void print_hash(const char* name, const std::vector<T>& values) {
-  printf("%s: %zu bytes, hash %016llx\n", name, values.size() * sizeof(T), static_cast<unsigned long long>(hash_of(values)));
+  printf("%s: %zu bytes, hash %016llx\n", name, values.size() * sizeof(T),
+         static_cast<unsigned long long>(hash_of(values)));
 }
 
 // Repeatable numbers, the same on every machine.
@@ -118,7 +124,8 @@ inline std::vector<char> read_beside(const char* file) {
   }
   std::vector<char> bytes;
   char block[65536];
-  for (size_t count = 0; (count = fread(block, 1, sizeof(block), stream)) > 0;) bytes.insert(bytes.end(), block, block + count);
+  for (size_t count = 0; (count = fread(block, 1, sizeof(block), stream)) > 0;)
+    bytes.insert(bytes.end(), block, block + count);
   fclose(stream);
   bytes.push_back('\0');
   return bytes;
@@ -159,7 +166,8 @@ struct DeviceArray {
   explicit DeviceArray(size_t size) : count(size) { CU(cuMemAlloc(&pointer, count * sizeof(T))); }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) {
     CU(cuMemcpyHtoD(pointer, values.data(), count * sizeof(T)));
-    // A copy from pageable memory may return before the bytes have arrived, and a non-blocking stream does not wait for it.
+    // A copy from pageable memory may return before the bytes have arrived, and a non-blocking
+    // stream does not wait for it.
     CU(cuStreamSynchronize(nullptr));
   }
   ~DeviceArray() { CU(cuMemFree(pointer)); }
@@ -177,10 +185,13 @@ struct Dim {
   unsigned x = 1, y = 1, z = 1;
 };
 
-// A launch with its arguments by value, as a program would write it by hand with an array of pointers.
+// A launch with its arguments by value, as a program would write it by hand with an array of
+// pointers.
 template <typename... Args>
-CUresult try_launch(CUfunction kernel, Dim grid, Dim block, unsigned shared, CUstream stream, Args... args) {
+CUresult try_launch(CUfunction kernel, Dim grid, Dim block, unsigned shared, CUstream stream,
+                    Args... args) {
   void* pointers[] = {static_cast<void*>(&args)..., nullptr};
-  return cuLaunchKernel(kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, pointers, nullptr);
+  return cuLaunchKernel(kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream,
+                        pointers, nullptr);
 }
 #define LAUNCH(...) check(try_launch(__VA_ARGS__), "cuLaunchKernel", __FILE__, __LINE__)

@@ -1,5 +1,5 @@
-// Copies of many sizes, 1 byte to 64 MiB: synchronous and asynchronous, pageable and pinned, with odd offsets; 2D and 3D;
-// device to device; the unified cuMemcpy.
+// Copies of many sizes, 1 byte to 64 MiB: synchronous and asynchronous, pageable and pinned, with
+// odd offsets; 2D and 3D; device to device; the unified cuMemcpy.
 #include "common.h"
 
 static void one_size(size_t size, CUstream stream) {
@@ -39,7 +39,9 @@ static void one_size(size_t size, CUstream stream) {
   CU(cuMemcpyAsync(b, a, size, stream));
   CU(cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(pinned_out), b, size, stream));
   CU(cuStreamSynchronize(stream));
-  printf("%zu bytes: %016llx\n", size, static_cast<unsigned long long>(hash_bytes(pinned_out, size < (1u << 20) ? size : 1u << 20)));
+  printf(
+      "%zu bytes: %016llx\n", size,
+      static_cast<unsigned long long>(hash_bytes(pinned_out, size < (1u << 20) ? size : 1u << 20)));
   EXPECT(memcmp(pinned_out, source.data(), size) == 0);
 
   CU(cuMemFreeHost(pinned_in));
@@ -59,14 +61,17 @@ static void rectangles() {
   CU(cuMemsetD8(pitched, 0x11, pitch * height));
 
   CUDA_MEMCPY2D in = {};
-  in.srcMemoryType = CU_MEMORYTYPE_HOST, in.srcHost = source.data(), in.srcPitch = 160, in.srcXInBytes = 7, in.srcY = 5;
+  in.srcMemoryType = CU_MEMORYTYPE_HOST, in.srcHost = source.data(), in.srcPitch = 160,
+  in.srcXInBytes = 7, in.srcY = 5;
   in.dstMemoryType = CU_MEMORYTYPE_DEVICE, in.dstDevice = pitched, in.dstPitch = pitch;
   in.WidthInBytes = width, in.Height = height;
   CU(cuMemcpy2D(&in));
   std::vector<unsigned char> target(120 * 50, 0x22);
   CUDA_MEMCPY2D out = {};
-  out.srcMemoryType = CU_MEMORYTYPE_DEVICE, out.srcDevice = pitched, out.srcPitch = pitch, out.srcY = 2;
-  out.dstMemoryType = CU_MEMORYTYPE_HOST, out.dstHost = target.data(), out.dstPitch = 120, out.dstXInBytes = 9, out.dstY = 1;
+  out.srcMemoryType = CU_MEMORYTYPE_DEVICE, out.srcDevice = pitched, out.srcPitch = pitch,
+  out.srcY = 2;
+  out.dstMemoryType = CU_MEMORYTYPE_HOST, out.dstHost = target.data(), out.dstPitch = 120,
+  out.dstXInBytes = 9, out.dstY = 1;
   out.WidthInBytes = width, out.Height = height - 2;
   CU(cuMemcpy2DUnaligned(&out));
   print_hash("2D", target);
@@ -79,8 +84,10 @@ static void rectangles() {
   EXPECT(again == target);
 
   CUDA_MEMCPY3D box = {};
-  box.srcMemoryType = CU_MEMORYTYPE_HOST, box.srcHost = source.data(), box.srcPitch = 20, box.srcHeight = 20;
-  box.dstMemoryType = CU_MEMORYTYPE_DEVICE, box.dstDevice = pitched, box.dstPitch = 16, box.dstHeight = 10;
+  box.srcMemoryType = CU_MEMORYTYPE_HOST, box.srcHost = source.data(), box.srcPitch = 20,
+  box.srcHeight = 20;
+  box.dstMemoryType = CU_MEMORYTYPE_DEVICE, box.dstDevice = pitched, box.dstPitch = 16,
+  box.dstHeight = 10;
   box.WidthInBytes = 13, box.Height = 9, box.Depth = 4;
   CU(cuMemcpy3D(&box));
   std::vector<unsigned char> flat(16 * 10 * 4);
@@ -90,7 +97,8 @@ static void rectangles() {
   for (int z = 0; z < 4; ++z)
     for (int y = 0; y < 9; ++y)
       for (int x = 0; x < 13; ++x)
-        if (z * 160 + y * 16 + x < 600) sum = sum * 31 + flat[static_cast<size_t>(z * 160 + y * 16 + x)];
+        if (z * 160 + y * 16 + x < 600)
+          sum = sum * 31 + flat[static_cast<size_t>(z * 160 + y * 16 + x)];
   printf("3D %016llx\n", sum);
   CU(cuMemFree(pitched));
   CU(cuStreamDestroy(stream));
@@ -100,7 +108,8 @@ int main() {
   Gpu gpu;
   CUstream stream;
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-  const size_t sizes[] = {1, 2, 3, 7, 64, 255, 4095, 4096, 4097, 65536, 65537, 1000003, 2097152, 8388611, 67108864};
+  const size_t sizes[] = {1,    2,     3,     7,       64,      255,     4095,    4096,
+                          4097, 65536, 65537, 1000003, 2097152, 8388611, 67108864};
   for (size_t size : sizes) one_size(size, stream);
   CU(cuStreamDestroy(stream));
   rectangles();

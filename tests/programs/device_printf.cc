@@ -1,4 +1,5 @@
-// printf in a kernel: the text belongs to this process's standard output, at the latest when it synchronises.
+// printf in a kernel: the text belongs to this process's standard output, at the latest when it
+// synchronises.
 #include "common.h"
 
 int main() {
@@ -7,7 +8,8 @@ int main() {
   Module module("globals.fatbin");
   printf("before\n");
   for (int i = 0; i < 3; ++i) {
-    LAUNCH(module.function("say_hello"), {1}, {32}, 0, nullptr, 100 + i, 0.125f * static_cast<float>(i));
+    LAUNCH(module.function("say_hello"), {1}, {32}, 0, nullptr, 100 + i,
+           0.125f * static_cast<float>(i));
     CU(cuCtxSynchronize());
   }
   printf("after\n");

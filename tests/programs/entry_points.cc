@@ -5,15 +5,24 @@ static void look(const char* name, int version, cuuint64_t flags) {
   void* pointer = nullptr;
   CUdriverProcAddressQueryResult status = static_cast<CUdriverProcAddressQueryResult>(77);
   CUresult code = cuGetProcAddress(name, &pointer, version, flags, &status);
-  // For what is not there the documentation allows success with a null pointer as well as an error: callers look at the pointer.
+  // For what is not there the documentation allows success with a null pointer as well as an error:
+  // callers look at the pointer.
   bool found = pointer != nullptr;
-  printf("%s %d %llu: %s, status %d\n", name, version, static_cast<unsigned long long>(flags), found ? code_name(code) : "null",
-         static_cast<int>(status));
+  printf("%s %d %llu: %s, status %d\n", name, version, static_cast<unsigned long long>(flags),
+         found ? code_name(code) : "null", static_cast<int>(status));
 }
 
 int main() {
-  const char* names[] = {"cuInit",           "cuMemAlloc",         "cuMemcpyHtoDAsync", "cuLaunchKernel",         "cuLaunchKernelEx",
-                         "cuGetProcAddress", "cuGraphInstantiate", "cuCtxCreate",       "cuStreamGetCaptureInfo", "cuEventElapsedTime",
+  const char* names[] = {"cuInit",
+                         "cuMemAlloc",
+                         "cuMemcpyHtoDAsync",
+                         "cuLaunchKernel",
+                         "cuLaunchKernelEx",
+                         "cuGetProcAddress",
+                         "cuGraphInstantiate",
+                         "cuCtxCreate",
+                         "cuStreamGetCaptureInfo",
+                         "cuEventElapsedTime",
                          "cuCtxGetDevice"};
   for (const char* name : names)
     for (int version : {2000, 3020, 7000, 9000, 11000, 11040, 12000, 12050, 13000})

@@ -1,4 +1,5 @@
-// Wrong use, and the codes it gives. Every call here fails (or succeeds) at once and leaves the context usable.
+// Wrong use, and the codes it gives. Every call here fails (or succeeds) at once and leaves the
+// context usable.
 #include "common.h"
 
 int main() {
@@ -53,7 +54,8 @@ int main() {
   SHOW(cuMemFree(pointer));
   CUmemorytype type;
   int on_stack = 0;
-  SHOW(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(&on_stack)));
+  SHOW(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                             reinterpret_cast<CUdeviceptr>(&on_stack)));
   SHOW(cuMemFreeHost(&on_stack));
   size_t limit = 0;
   SHOW(cuCtxGetLimit(&limit, static_cast<CUlimit>(1000)));

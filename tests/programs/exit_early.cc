@@ -1,11 +1,13 @@
-// A program that ends with work in flight and nothing freed: its exit code and output must be its own.
+// A program that ends with work in flight and nothing freed: its exit code and output must be its
+// own.
 #include "common.h"
 
 static void at_exit() {
   // Programs do this in their exit handlers and static destructors: it must not crash or hang.
   CUdevice device = 0;
   CUresult code = cuDeviceGet(&device, 0);
-  printf("at exit: %s\n", code == CUDA_SUCCESS || code == CUDA_ERROR_DEINITIALIZED ? "answered" : code_name(code));
+  printf("at exit: %s\n",
+         code == CUDA_SUCCESS || code == CUDA_ERROR_DEINITIALIZED ? "answered" : code_name(code));
 }
 
 int main() {

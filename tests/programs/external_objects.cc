@@ -1,5 +1,6 @@
-// External memory and semaphores. The memory is cuMemCreate's own; for the semaphores the program makes files that only the simulated
-// GPU takes for semaphores: a driver refuses them, and then the program is done.
+// External memory and semaphores. The memory is cuMemCreate's own; for the semaphores the program
+// makes files that only the simulated GPU takes for semaphores: a driver refuses them, and then the
+// program is done.
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -38,7 +39,8 @@ static void timeline(const Module& module) {
   void* mapped = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   EXPECT(mapped != MAP_FAILED);
   auto* value = static_cast<volatile uint64_t*>(mapped);
-  CUexternalSemaphore semaphore = import_semaphore(fd, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
+  CUexternalSemaphore semaphore =
+      import_semaphore(fd, CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
   if (semaphore == nullptr) return;
   printf("the file is the driver's now: %d\n", fcntl(fd, F_GETFD) < 0);
   CUstream one, other;
@@ -49,7 +51,8 @@ static void timeline(const Module& module) {
   for (uint64_t turn = 0; turn < 10; ++turn) {
     CUstream stream = turn % 2 == 0 ? one : other;
     CU(wait(semaphore, turn + 1, stream));
-    LAUNCH(module.function("step"), {4}, {256}, 0, stream, numbers.pointer, 3u, static_cast<unsigned>(turn), count);
+    LAUNCH(module.function("step"), {4}, {256}, 0, stream, numbers.pointer, 3u,
+           static_cast<unsigned>(turn), count);
     CU(signal(semaphore, turn + 2, stream));
   }
   printf("before the first turn: %s\n", code_name(cuStreamQuery(one)));
@@ -64,7 +67,8 @@ static void timeline(const Module& module) {
 }
 
 static void plain() {
-  CUexternalSemaphore semaphore = import_semaphore(semaphore_file(), CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD);
+  CUexternalSemaphore semaphore =
+      import_semaphore(semaphore_file(), CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD);
   if (semaphore == nullptr) return;
   CUstream stream;
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -92,7 +96,8 @@ static void memory() {
     CUDA_EXTERNAL_MEMORY_HANDLE_DESC desc{};
     desc.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
     desc.size = kBytes;
-    CU(cuMemExportToShareableHandle(&desc.handle.fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    CU(cuMemExportToShareableHandle(&desc.handle.fd, handle,
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     CUexternalMemory external = nullptr;
     const CUresult code = cuImportExternalMemory(&external, &desc);
     show_code("import memory", code);

@@ -1,10 +1,12 @@
-// Module variables and constants: initial values, changes by host and by kernels, two instances of one module apart.
+// Module variables and constants: initial values, changes by host and by kernels, two instances of
+// one module apart.
 #include "common.h"
 
 static void show(const Module& module, const char* when) {
   DeviceArray<int> counter(2);
   DeviceArray<float> table(64), weights(16);
-  LAUNCH(module.function("read_state"), {1}, {64}, 0, nullptr, counter.pointer, table.pointer, weights.pointer);
+  LAUNCH(module.function("read_state"), {1}, {64}, 0, nullptr, counter.pointer, table.pointer,
+         weights.pointer);
   std::vector<int> counters = counter.read();
   printf("%s: counter %d, through the pointer %d\n", when, counters[0], counters[1]);
   print_hash(" table", table.read());

@@ -1,6 +1,6 @@
 // Kernels with module state: every client needs an instance of its own.
-#include <cstdio>
 #include <cstdint>
+#include <cstdio>
 
 __device__ int counter = 41;
 __device__ float table[64];
@@ -18,5 +18,6 @@ extern "C" __global__ void read_state(int* out_counter, float* out_table, float*
   if (i < 16) out_weights[i] = weights[i];
 }
 extern "C" __global__ void say_hello(int number, float fraction) {
-  if (threadIdx.x == 0) printf("block %d says %d and %.3f, %s %c %%\n", (int)blockIdx.x, number, fraction, "text", 'x');
+  if (threadIdx.x == 0)
+    printf("block %d says %d and %.3f, %s %c %%\n", (int)blockIdx.x, number, fraction, "text", 'x');
 }

@@ -1,5 +1,5 @@
-// A program that ends in the middle of a graph: its host node leaves by _exit while more launches wait behind it. Whoever
-// executed the graph must not wait for that function for ever.
+// A program that ends in the middle of a graph: its host node leaves by _exit while more launches
+// wait behind it. Whoever executed the graph must not wait for that function for ever.
 #include "common.h"
 
 static void leave(void* data) {

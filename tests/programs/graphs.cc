@@ -5,7 +5,8 @@ static const int kCount = 3000;
 
 static void captured(const Module& module) {
   CUfunction step = module.function("step");
-  DeviceArray<uint32_t> data(std::vector<uint32_t>(kCount, 1)), other(std::vector<uint32_t>(kCount, 2));
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(kCount, 1)),
+      other(std::vector<uint32_t>(kCount, 2));
   CUstream main_stream, side;
   CU(cuStreamCreate(&main_stream, CU_STREAM_NON_BLOCKING));
   CU(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
@@ -43,8 +44,8 @@ static void captured(const Module& module) {
     CU(cuGraphNodeGetType(node, &type));
     if (static_cast<int>(type) < 16) ++kinds[static_cast<int>(type)];
   }
-  printf("nodes %zu: %d kernels, %d copies, %d memsets\n", nodes, kinds[CU_GRAPH_NODE_TYPE_KERNEL], kinds[CU_GRAPH_NODE_TYPE_MEMCPY],
-         kinds[CU_GRAPH_NODE_TYPE_MEMSET]);
+  printf("nodes %zu: %d kernels, %d copies, %d memsets\n", nodes, kinds[CU_GRAPH_NODE_TYPE_KERNEL],
+         kinds[CU_GRAPH_NODE_TYPE_MEMCPY], kinds[CU_GRAPH_NODE_TYPE_MEMSET]);
 
   CUgraphExec exec;
   CU(cuGraphInstantiate(&exec, graph, 0));

@@ -1,5 +1,6 @@
-// Threads that make and destroy objects of every kind side by side: what one destroys, another makes anew, and both are there only
-// once. Each thread checks every code and uses what it made, so an object that ends with another's handle shows.
+// Threads that make and destroy objects of every kind side by side: what one destroys, another
+// makes anew, and both are there only once. Each thread checks every code and uses what it made, so
+// an object that ends with another's handle shows.
 #include <thread>
 
 #include "common.h"
@@ -64,6 +65,7 @@ int main() {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (int t = 0; t < kThreads; ++t) printf("thread %d: %016llx\n", t, static_cast<unsigned long long>(results[t]));
+  for (int t = 0; t < kThreads; ++t)
+    printf("thread %d: %016llx\n", t, static_cast<unsigned long long>(results[t]));
   return 0;
 }

@@ -1,5 +1,5 @@
-// Host functions and stream callbacks: they run once, in order, after the work before and before the work after them.
-// Not inside a captured graph: Tube refuses that for now.
+// Host functions and stream callbacks: they run once, in order, after the work before and before
+// the work after them. Not inside a captured graph: Tube refuses that for now.
 #include "common.h"
 
 #include <pthread.h>
@@ -45,7 +45,8 @@ int main() {
   }
   CU(cuStreamSynchronize(stream));
   for (int i = 0; i < 10; ++i)
-    printf("note %d: at %d, saw %u, status %s\n", i, notes[i].at, notes[i].seen, i % 3 == 2 ? code_name(notes[i].status) : "-");
+    printf("note %d: at %d, saw %u, status %s\n", i, notes[i].at, notes[i].seen,
+           i % 3 == 2 ? code_name(notes[i].status) : "-");
   print_hash("data", data.read());
 
   CU(cuMemFreeHost(pinned));

@@ -68,8 +68,9 @@ static const char* kCallee = R"(
 
 static CUresult load(CUmodule* module, const char* text, size_t* error_bytes) {
   char info[4096] = {}, error[4096] = {};
-  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-                            CU_JIT_LOG_VERBOSE,     CU_JIT_OPTIMIZATION_LEVEL};
+  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER,  CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_LOG_VERBOSE,      CU_JIT_OPTIMIZATION_LEVEL};
   void* values[] = {info,
                     reinterpret_cast<void*>(sizeof(info)),
                     error,
@@ -104,8 +105,10 @@ int main() {
 
   CUlinkState link;
   CU(cuLinkCreate(0, nullptr, nullptr, &link));
-  CU(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCaller), strlen(kCaller) + 1, "caller", 0, nullptr, nullptr));
-  CU(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee), strlen(kCallee) + 1, "callee", 0, nullptr, nullptr));
+  CU(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCaller), strlen(kCaller) + 1,
+                   "caller", 0, nullptr, nullptr));
+  CU(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kCallee), strlen(kCallee) + 1,
+                   "callee", 0, nullptr, nullptr));
   void* image = nullptr;
   size_t size = 0;
   CU(cuLinkComplete(link, &image, &size));

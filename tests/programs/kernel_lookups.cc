@@ -1,4 +1,5 @@
-// Threads that look the kernels of one module up at the same time: each gets all of them, and each works.
+// Threads that look the kernels of one module up at the same time: each gets all of them, and each
+// works.
 #include <barrier>
 #include <thread>
 
@@ -9,8 +10,9 @@ namespace {
 constexpr int kThreads = 4;
 constexpr int kRounds = 40;
 constexpr uint32_t kCount = 32;
-const char* const kNames[] = {"vector_add", "saxpy",      "fill",       "step",     "block_sum", "histogram",
-                              "matmul",     "fill_bytes", "exact_math", "warp_ops", "poke"};
+const char* const kNames[] = {"vector_add", "saxpy",     "fill",   "step",
+                              "block_sum",  "histogram", "matmul", "fill_bytes",
+                              "exact_math", "warp_ops",  "poke"};
 
 // One after the other, and with each a look-up that finds nothing.
 CUfunction look_all_up(CUmodule module) {
@@ -58,6 +60,7 @@ int main() {
     CU(cuModuleUnload(module));
   }
   for (std::thread& thread : threads) thread.join();
-  for (int t = 0; t < kThreads; ++t) printf("thread %d: %016llx\n", t, static_cast<unsigned long long>(results[t]));
+  for (int t = 0; t < kThreads; ++t)
+    printf("thread %d: %016llx\n", t, static_cast<unsigned long long>(results[t]));
   return 0;
 }

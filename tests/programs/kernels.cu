@@ -1,6 +1,7 @@
-// Kernels of the driver-API test programs that need no module state: this image may be shared among clients.
-#include <cuda_fp16.h>
+// Kernels of the driver-API test programs that need no module state: this image may be shared among
+// clients.
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cstdint>
 
 extern "C" __global__ void vector_add(const float* a, const float* b, float* out, int count) {
@@ -25,7 +26,8 @@ extern "C" __global__ void step(uint32_t* data, uint32_t factor, uint32_t addend
 }
 
 // One thread spins over `rounds` of arithmetic, so that an order not enforced would show.
-extern "C" __global__ void slow_step(uint32_t* data, uint32_t factor, uint32_t addend, int count, int rounds) {
+extern "C" __global__ void slow_step(uint32_t* data, uint32_t factor, uint32_t addend, int count,
+                                     int rounds) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   uint32_t value = data[i];
@@ -34,12 +36,14 @@ extern "C" __global__ void slow_step(uint32_t* data, uint32_t factor, uint32_t a
   data[i] = value * factor + addend + (noise == 0x12345678u && rounds < 0 ? 1 : 0);
 }
 
-// Sums per block, through shared memory, then warp shuffles; a fixed order, so floats come out the same everywhere.
+// Sums per block, through shared memory, then warp shuffles; a fixed order, so floats come out the
+// same everywhere.
 extern "C" __global__ void block_sum(const float* in, float* out, int count) {
   extern __shared__ float partial[];
   int thread = threadIdx.x;
   int i = blockIdx.x * blockDim.x * 2 + thread;
-  float sum = (i < count ? in[i] : 0.0f) + (i + (int)blockDim.x < count ? in[i + blockDim.x] : 0.0f);
+  float sum =
+      (i < count ? in[i] : 0.0f) + (i + (int)blockDim.x < count ? in[i + blockDim.x] : 0.0f);
   partial[thread] = sum;
   __syncthreads();
   for (int half = blockDim.x / 2; half >= 32; half /= 2) {
@@ -48,12 +52,14 @@ extern "C" __global__ void block_sum(const float* in, float* out, int count) {
   }
   if (thread < 32) {
     float value = partial[thread];
-    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(0xffffffffu, value, offset);
+    for (int offset = 16; offset > 0; offset /= 2)
+      value += __shfl_down_sync(0xffffffffu, value, offset);
     if (thread == 0) out[blockIdx.x] = value;
   }
 }
 
-extern "C" __global__ void atomic_sum(const int* in, int* sum, unsigned long long* sum64, int* low, int* high, int count) {
+extern "C" __global__ void atomic_sum(const int* in, int* sum, unsigned long long* sum64, int* low,
+                                      int* high, int count) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= count) return;
   atomicAdd(sum, in[i]);
@@ -66,7 +72,8 @@ extern "C" __global__ void histogram(const unsigned char* in, unsigned* bins, in
   __shared__ unsigned local[256];
   for (int i = threadIdx.x; i < 256; i += blockDim.x) local[i] = 0;
   __syncthreads();
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) atomicAdd(&local[in[i]], 1u);
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
+    atomicAdd(&local[in[i]], 1u);
   __syncthreads();
   for (int i = threadIdx.x; i < 256; i += blockDim.x)
     if (local[i] != 0) atomicAdd(&bins[i], local[i]);
@@ -80,8 +87,10 @@ extern "C" __global__ void matmul(const float* a, const float* b, float* c, int 
   int column = blockIdx.x * tile + threadIdx.x;
   float sum = 0.0f;
   for (int k = 0; k < n; k += tile) {
-    as[threadIdx.y][threadIdx.x] = row < n && k + (int)threadIdx.x < n ? a[row * n + k + threadIdx.x] : 0.0f;
-    bs[threadIdx.y][threadIdx.x] = column < n && k + (int)threadIdx.y < n ? b[(k + threadIdx.y) * n + column] : 0.0f;
+    as[threadIdx.y][threadIdx.x] =
+        row < n && k + (int)threadIdx.x < n ? a[row * n + k + threadIdx.x] : 0.0f;
+    bs[threadIdx.y][threadIdx.x] =
+        column < n && k + (int)threadIdx.y < n ? b[(k + threadIdx.y) * n + column] : 0.0f;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < tile; ++i) sum = fmaf(as[threadIdx.y][i], bs[i][threadIdx.x], sum);
@@ -97,7 +106,8 @@ struct Mixed {
   float f[3];
   long long l;
 };
-extern "C" __global__ void mixed_params(char c, Mixed m, short s, const int* in, double d, long long* out) {
+extern "C" __global__ void mixed_params(char c, Mixed m, short s, const int* in, double d,
+                                        long long* out) {
   if (threadIdx.x != 0 || blockIdx.x != 0) return;
   out[0] = c;
   out[1] = m.c;
@@ -118,7 +128,8 @@ extern "C" __global__ void big_params(Big big, int* out) {
   if (i < 900) out[i] = big.values[i] * 3 + 1;
 }
 
-extern "C" __global__ void fill_bytes(unsigned char* out, unsigned char start, unsigned long long count) {
+extern "C" __global__ void fill_bytes(unsigned char* out, unsigned char start,
+                                      unsigned long long count) {
   unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
   if (i < count) out[i] = (unsigned char)(start + i);
 }
@@ -144,9 +155,11 @@ extern "C" __global__ void exact_math(const float* in, const int* ints, uint32_t
   row[10] = __byte_perm(k, ~k, 0x3715);
   row[11] = (uint32_t)(k / (1 + (i & 63))) ^ (uint32_t)(k % (1 + (i & 31)));
   row[12] = __funnelshift_l(k, i, i & 31);
-  row[13] = (uint32_t)(((unsigned long long)(unsigned)k * 0x123456789abcdefull) / (unsigned)(i + 3));
+  row[13] =
+      (uint32_t)(((unsigned long long)(unsigned)k * 0x123456789abcdefull) / (unsigned)(i + 3));
   row[14] = (uint32_t)(int)rintf(x * 1000.0f);
-  half2 h = __hfma2(__floats2half2_rn(x, x * 0.5f), __floats2half2_rn(2.0f, 3.0f), __floats2half2_rn(0.25f, -0.125f));
+  half2 h = __hfma2(__floats2half2_rn(x, x * 0.5f), __floats2half2_rn(2.0f, 3.0f),
+                    __floats2half2_rn(0.25f, -0.125f));
   row[15] = *reinterpret_cast<uint32_t*>(&h);
 }
 
@@ -159,7 +172,8 @@ extern "C" __global__ void warp_ops(const int* in, int* out) {
   row[1] = __shfl_up_sync(0xffffffffu, value, 3);
   row[2] = __shfl_sync(0xffffffffu, value, (lane * 7) & 31, 16);
   row[3] = (int)__ballot_sync(0xffffffffu, value & 1);
-  row[4] = __any_sync(0xffffffffu, value > 1000000) * 2 + __all_sync(0xffffffffu, value >= -2147483647);
+  row[4] =
+      __any_sync(0xffffffffu, value > 1000000) * 2 + __all_sync(0xffffffffu, value >= -2147483647);
   if (lane & 1) {
     row[5] = __shfl_xor_sync(0xaaaaaaaau, value, 2);
   } else {
@@ -190,7 +204,9 @@ extern "C" __global__ void control_flow(const int* in, int* out, int count) {
     case 1: value -= local[(value + 1) & 7]; break;
     case 2: value ^= 0x55; break;
     case 3: value = collatz((value & 63) + 1, 0); break;
-    case 4: while (value > 10) value /= 3; break;
+    case 4:
+      while (value > 10) value /= 3;
+      break;
     case 5: value = local[(i * 5) & 7]; break;
     default: value = -value;
   }
@@ -200,7 +216,9 @@ extern "C" __global__ void control_flow(const int* in, int* out, int count) {
 // Writes through whatever address it is given; with a bad one the context faults.
 extern "C" __global__ void poke(uint32_t* where, uint32_t value) { *where = value; }
 
-extern "C" __global__ void __launch_bounds__(256) bounded(int* out) { out[threadIdx.x] = threadIdx.x; }
+extern "C" __global__ void __launch_bounds__(256) bounded(int* out) {
+  out[threadIdx.x] = threadIdx.x;
+}
 
 extern "C" __global__ void __launch_bounds__(1024) dynamic_shared(int* out, int words) {
   extern __shared__ int room[];

@@ -1,4 +1,5 @@
-// Ways to pass kernel arguments: pointers, a packed buffer, structs with padding, 3600 bytes, launch attributes, cooperative.
+// Ways to pass kernel arguments: pointers, a packed buffer, structs with padding, 3600 bytes,
+// launch attributes, cooperative.
 #include "common.h"
 
 struct Mixed {
@@ -26,7 +27,8 @@ int main() {
     int count;
   } packed = {data.pointer, 3, 4, count};
   size_t size = 20;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
   SHOW(cuLaunchKernel(step, 4, 1, 1, 256, 1, 1, 0, nullptr, nullptr, extra));
   void* one = &packed;
   SHOW(cuLaunchKernel(step, 4, 1, 1, 256, 1, 1, 0, nullptr, &one, extra));
@@ -35,7 +37,8 @@ int main() {
   Mixed m = {'m', 1234.5, -77, {1, 2, 3}, 0x1122334455667788ll};
   DeviceArray<int> in(std::vector<int>{10, 20, 30});
   DeviceArray<long long> out(9);
-  LAUNCH(mixed, {1}, {32}, 0, nullptr, 'c', m, static_cast<short>(-5), in.pointer, 6.789, out.pointer);
+  LAUNCH(mixed, {1}, {32}, 0, nullptr, 'c', m, static_cast<short>(-5), in.pointer, 6.789,
+         out.pointer);
   for (long long value : out.read()) printf("%lld ", value);
   printf("\n");
   for (size_t i = 0; i < 7; ++i) {
@@ -81,7 +84,8 @@ int main() {
   print_hash("3D", data.read());
   SHOW(cuLaunchKernel(nullptr, 1, 1, 1, 1, 1, 1, 0, stream, args, nullptr));
   // Many small launches.
-  for (uint32_t i = 0; i < 2000; ++i) LAUNCH(step, {1}, {32}, 0, stream, data.pointer, 2 * i + 1, i, 32);
+  for (uint32_t i = 0; i < 2000; ++i)
+    LAUNCH(step, {1}, {32}, 0, stream, data.pointer, 2 * i + 1, i, 32);
   CU(cuStreamSynchronize(stream));
   print_hash("many", data.read());
   CU(cuStreamDestroy(stream));

@@ -1,4 +1,5 @@
-// The legacy default stream: it waits for blocking streams and they for it; non-blocking streams stand apart.
+// The legacy default stream: it waits for blocking streams and they for it; non-blocking streams
+// stand apart.
 #include "common.h"
 
 int main() {

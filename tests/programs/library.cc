@@ -1,4 +1,5 @@
-// The context-independent loading interface: cuLibrary, cuKernel, and launches of a CUkernel itself.
+// The context-independent loading interface: cuLibrary, cuKernel, and launches of a CUkernel
+// itself.
 #include "common.h"
 
 #include <algorithm>
@@ -33,16 +34,19 @@ int main() {
   CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, bump, gpu.device));
   printf("max threads %d\n", value);
   CU(cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 4096, bump, gpu.device));
-  CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bump, gpu.device));
+  CU(cuKernelGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bump,
+                          gpu.device));
   printf("dynamic shared %d\n", value);
 
-  for (int i = 0; i < 4; ++i) LAUNCH(reinterpret_cast<CUfunction>(bump), {1}, {32}, 0, nullptr, 100);
+  for (int i = 0; i < 4; ++i)
+    LAUNCH(reinterpret_cast<CUfunction>(bump), {1}, {32}, 0, nullptr, 100);
   CUfunction function;
   CU(cuKernelGetFunction(&function, bump));
   LAUNCH(function, {1}, {32}, 0, nullptr, 7);
   DeviceArray<int> counter(2);
   DeviceArray<float> table(64), weights(16);
-  LAUNCH(reinterpret_cast<CUfunction>(read_state), {1}, {64}, 0, nullptr, counter.pointer, table.pointer, weights.pointer);
+  LAUNCH(reinterpret_cast<CUfunction>(read_state), {1}, {64}, 0, nullptr, counter.pointer,
+         table.pointer, weights.pointer);
   printf("counter %d\n", counter.read()[0]);
 
   CUdeviceptr address = 0;
@@ -62,7 +66,8 @@ int main() {
   SHOW(cuLibraryGetGlobal(&address, &size, library, "no_such_variable"));
   CU(cuLibraryUnload(library));
 
-  CU(cuLibraryLoadFromFile(&library, beside_executable("kernels.fatbin").c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  CU(cuLibraryLoadFromFile(&library, beside_executable("kernels.fatbin").c_str(), nullptr, nullptr,
+                           0, nullptr, nullptr, 0));
   CU(cuLibraryGetKernel(&none, library, "vector_add"));
   CUlibrary owner;
   CU(cuKernelGetLibrary(&owner, none));

@@ -1,5 +1,6 @@
-// Sixty-four threads that load a large image each, at the same moment: its bytes travel as a file beside the calls, and each call has to
-// meet its own. The image is PTX with a long comment, so that it does not fit into a call.
+// Sixty-four threads that load a large image each, at the same moment: its bytes travel as a file
+// beside the calls, and each call has to meet its own. The image is PTX with a long comment, so
+// that it does not fit into a call.
 #include <atomic>
 #include <thread>
 

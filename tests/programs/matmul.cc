@@ -1,4 +1,5 @@
-// Matrix multiplication with 16x16 tiles in shared memory, at a size that is and one that is not a multiple of the tile.
+// Matrix multiplication with 16x16 tiles in shared memory, at a size that is and one that is not a
+// multiple of the tile.
 #include "common.h"
 
 int main() {

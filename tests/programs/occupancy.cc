@@ -1,4 +1,5 @@
-// Function attributes and occupancy. Numbers that depend on the compiler or the chip are checked for sense, not printed.
+// Function attributes and occupancy. Numbers that depend on the compiler or the chip are checked
+// for sense, not printed.
 #include "common.h"
 
 static size_t CUDA_CB words_for(int block) { return static_cast<size_t>(block) * 4; }
@@ -26,13 +27,15 @@ int main() {
   int blocks = 0;
   CU(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, bounded, 256, 0));
   printf("active blocks %s\n", blocks >= 1 && blocks <= 64 ? "sensible" : "odd");
-  CU(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, bounded, 128, 40000, CU_OCCUPANCY_DEFAULT));
+  CU(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&blocks, bounded, 128, 40000,
+                                                          CU_OCCUPANCY_DEFAULT));
   printf("active blocks with 40000 bytes %s\n", blocks >= 1 && blocks <= 8 ? "sensible" : "odd");
   int grid = 0, block = 0;
   CU(cuOccupancyMaxPotentialBlockSize(&grid, &block, bounded, nullptr, 0, 0));
   printf("potential block %s\n", block > 0 && block <= 256 && grid > 0 ? "sensible" : "odd");
   CU(cuOccupancyMaxPotentialBlockSize(&grid, &block, dynamic, words_for, 0, 0));
-  printf("potential block with shared memory by size %s\n", block > 0 && grid > 0 ? "sensible" : "odd");
+  printf("potential block with shared memory by size %s\n",
+         block > 0 && grid > 0 ? "sensible" : "odd");
   size_t room = 0;
   CU(cuOccupancyAvailableDynamicSMemPerBlock(&room, dynamic, 1, 256));
   printf("room %s\n", room >= 32768 ? "sensible" : "odd");
@@ -45,7 +48,9 @@ int main() {
   print_hash("dynamic", out.read());
   CU(cuFuncSetCacheConfig(dynamic, CU_FUNC_CACHE_PREFER_SHARED));
   // Which error it is differs among drivers.
-  printf("more threads than the kernel's bound: %s\n", try_launch(bounded, {1}, {512}, 0, nullptr, out.pointer) == CUDA_SUCCESS ? "ran" : "refused");
+  printf(
+      "more threads than the kernel's bound: %s\n",
+      try_launch(bounded, {1}, {512}, 0, nullptr, out.pointer) == CUDA_SUCCESS ? "ran" : "refused");
   SHOW(try_launch(bounded, {1}, {2048}, 0, nullptr, out.pointer));
   SHOW(try_launch(bounded, {0}, {32}, 0, nullptr, out.pointer));
   SHOW(try_launch(bounded, {1, 70000}, {32}, 0, nullptr, out.pointer));

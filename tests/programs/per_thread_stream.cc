@@ -1,4 +1,5 @@
-// Compiled for the per-thread default stream: stream 0 means one stream per thread (the _ptsz and _ptds entry points).
+// Compiled for the per-thread default stream: stream 0 means one stream per thread (the _ptsz and
+// _ptds entry points).
 #define CUDA_API_PER_THREAD_DEFAULT_STREAM 1
 #include "common.h"
 
@@ -18,7 +19,8 @@ static void* work(void* argument) {
   std::vector<uint32_t> host(count, static_cast<uint32_t>(job->index));
   DeviceArray<uint32_t> data(count);
   CU(cuMemcpyHtoDAsync(data.pointer, host.data(), count * 4, nullptr));
-  for (uint32_t i = 0; i < 30; ++i) LAUNCH(job->slow, {4}, {256}, 0, nullptr, data.pointer, 2 * i + 1, i, count, 20);
+  for (uint32_t i = 0; i < 30; ++i)
+    LAUNCH(job->slow, {4}, {256}, 0, nullptr, data.pointer, 2 * i + 1, i, count, 20);
   CU(cuMemcpyDtoHAsync(host.data(), data.pointer, count * 4, CU_STREAM_PER_THREAD));
   CU(cuStreamSynchronize(nullptr));
   SHOW(cuStreamQuery(nullptr));
@@ -41,6 +43,7 @@ int main() {
     EXPECT(pthread_create(&threads[i], nullptr, work, &jobs[i]) == 0);
   }
   for (pthread_t thread : threads) EXPECT(pthread_join(thread, nullptr) == 0);
-  for (const Job& job : jobs) printf("thread %d: %016llx\n", job.index, static_cast<unsigned long long>(job.hash));
+  for (const Job& job : jobs)
+    printf("thread %d: %016llx\n", job.index, static_cast<unsigned long long>(job.hash));
   return 0;
 }

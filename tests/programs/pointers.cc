@@ -1,4 +1,5 @@
-// What the driver says about addresses: device, inside an allocation, pinned, managed-looking, unknown.
+// What the driver says about addresses: device, inside an allocation, pinned, managed-looking,
+// unknown.
 #include "common.h"
 
 static void describe(const char* what, CUdeviceptr address, CUcontext ours) {
@@ -17,14 +18,19 @@ static void describe(const char* what, CUdeviceptr address, CUcontext ours) {
   SHOW(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, address));
   printf(" device pointer %s\n", device == address ? "same" : device == 0 ? "none" : "other");
   SHOW(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, address));
-  printf(" host pointer %s\n", reinterpret_cast<CUdeviceptr>(host) == address ? "same" : host == nullptr ? "none" : "other");
+  printf(" host pointer %s\n", reinterpret_cast<CUdeviceptr>(host) == address ? "same"
+                               : host == nullptr                              ? "none"
+                                                                              : "other");
   SHOW(cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, address));
   SHOW(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
   SHOW(cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address));
   SHOW(cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address));
-  printf(" managed %u, device %d, at %lld, size %zu\n", managed, ordinal, start == 0 ? -1 : static_cast<long long>(address - start), size);
+  printf(" managed %u, device %d, at %lld, size %zu\n", managed, ordinal,
+         start == 0 ? -1 : static_cast<long long>(address - start), size);
 
-  CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_IS_MANAGED};
+  CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                 CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                 CU_POINTER_ATTRIBUTE_IS_MANAGED};
   type = static_cast<CUmemorytype>(0), ordinal = -9, managed = 9;
   void* values[] = {&type, &ordinal, &managed};
   SHOW(cuPointerGetAttributes(3, names, values, address));
@@ -46,14 +52,16 @@ int main() {
   CUdeviceptr start = 0;
   size_t size = 0;
   SHOW(cuMemGetAddressRange(&start, &size, large + 12345));
-  printf("range: offset %llu, size %zu\n", static_cast<unsigned long long>(large + 12345 - start), size);
+  printf("range: offset %llu, size %zu\n", static_cast<unsigned long long>(large + 12345 - start),
+         size);
   SHOW(cuMemGetAddressRange(&start, &size, 0x1000));
   size_t before = 0, after = 0, total = 0;
   CU(cuMemGetInfo(&before, &total));
   CUdeviceptr more;
   CU(cuMemAlloc(&more, 256 << 20));
   CU(cuMemGetInfo(&after, &total));
-  printf("free memory %s by 256 MiB\n", before - after >= (256u << 20) && before - after < (300u << 20) ? "fell" : "did not fall");
+  printf("free memory %s by 256 MiB\n",
+         before - after >= (256u << 20) && before - after < (300u << 20) ? "fell" : "did not fall");
   CU(cuMemFree(more));
   CU(cuMemFree(small));
   CU(cuMemFree(large));

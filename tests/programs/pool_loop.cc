@@ -1,5 +1,6 @@
-// Loops that allocate and free in stream order, as frameworks do at every step: the same sizes again and again, in several streams, with and
-// without synchronising, streams and pools that end while memory is freed but not yet back, and memory that is needed for something else.
+// Loops that allocate and free in stream order, as frameworks do at every step: the same sizes
+// again and again, in several streams, with and without synchronising, streams and pools that end
+// while memory is freed but not yet back, and memory that is needed for something else.
 #include "common.h"
 
 struct Kernels {
@@ -35,7 +36,8 @@ static void loops(const Kernels& kernels) {
   CU(cuStreamCreate(&streams[1], CU_STREAM_NON_BLOCKING));
   CU(cuStreamCreate(&streams[2], CU_STREAM_DEFAULT));
   uint64_t hash = 0;
-  for (int number = 0; number < 300; ++number) hash = hash * 31 + turn(kernels, streams[number % 3], number, number % 7 != 0);
+  for (int number = 0; number < 300; ++number)
+    hash = hash * 31 + turn(kernels, streams[number % 3], number, number % 7 != 0);
   printf("loops: %016llx\n", static_cast<unsigned long long>(hash));
   CUmemoryPool pool;
   uint64_t used = 1;
@@ -80,7 +82,8 @@ static void pool_that_ends(const Kernels& kernels) {
   printf("pools: %016llx\n", static_cast<unsigned long long>(hash));
 }
 
-// Freed memory must not be in the way. On a large GPU that others use too, this would be too much to ask for.
+// Freed memory must not be in the way. On a large GPU that others use too, this would be too much
+// to ask for.
 static void memory_for_something_else() {
   size_t free = 0, total = 0;
   CU(cuMemGetInfo(&free, &total));

@@ -1,4 +1,5 @@
-// Threads whose kernels print: when one has synchronised, what its own kernel printed is in this process's standard output.
+// Threads whose kernels print: when one has synchronised, what its own kernel printed is in this
+// process's standard output.
 #include <fcntl.h>
 
 #include <thread>
@@ -13,7 +14,9 @@ constexpr int kRounds = 100;
 bool contains(int file, const std::string& text) {
   std::string all;
   char block[65536];
-  for (ssize_t count; (count = pread(file, block, sizeof block, static_cast<off_t>(all.size()))) > 0;) all.append(block, static_cast<size_t>(count));
+  for (ssize_t count;
+       (count = pread(file, block, sizeof block, static_cast<off_t>(all.size()))) > 0;)
+    all.append(block, static_cast<size_t>(count));
   return all.find(text) != std::string::npos;
 }
 

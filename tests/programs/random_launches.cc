@@ -1,8 +1,10 @@
-// Generated programs that repeat themselves, more or less: what launch coalescing must be invisible to. A seed makes a few steps,
-// each a list of launches, copies, memsets, events, stream waits, uploads, downloads, host functions and graph launches over
-// several streams, and plays them again and again with changes: other parameters, operations left out, put in or cut off, long
-// stretches that nothing interrupts, modules loaded anew, attributes changed. Each buffer's last bytes tell of every operation
-// and its place, because the kernels do not commute. Runs once per seed, then from four threads at once.
+// Generated programs that repeat themselves, more or less: what launch coalescing must be invisible
+// to. A seed makes a few steps, each a list of launches, copies, memsets, events, stream waits,
+// uploads, downloads, host functions and graph launches over several streams, and plays them again
+// and again with changes: other parameters, operations left out, put in or cut off, long stretches
+// that nothing interrupts, modules loaded anew, attributes changed. Each buffer's last bytes tell
+// of every operation and its place, because the kernels do not commute. Runs once per seed, then
+// from four threads at once.
 //
 //   random_launches [SEEDS] [FIRST SEED]
 #include <atomic>
@@ -16,7 +18,22 @@ namespace {
 constexpr int kCount = 96;
 constexpr int kStreams = 4;  // two non-blocking, one blocking, the legacy stream
 
-enum class Kind { kStep, kFill, kMemset, kCopy, kPass, kEvent, kUpload, kDownload, kHost, kGraph, kSync, kQuery, kAttribute, kBadLaunch };
+enum class Kind {
+  kStep,
+  kFill,
+  kMemset,
+  kCopy,
+  kPass,
+  kEvent,
+  kUpload,
+  kDownload,
+  kHost,
+  kGraph,
+  kSync,
+  kQuery,
+  kAttribute,
+  kBadLaunch
+};
 
 struct Operation {
   Kind kind = Kind::kStep;
@@ -37,7 +54,8 @@ class Player {
   // `shared`: uses the legacy stream and a blocking one too, which only one player may do.
   Player(uint64_t seed, bool shared) : random_(seed), streams_used_(shared ? kStreams : 2) {
     for (int i = 0; i < streams_used_; ++i) {
-      if (i < 3) CU(cuStreamCreate(&streams_[i], i < 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
+      if (i < 3)
+        CU(cuStreamCreate(&streams_[i], i < 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
       CU(cuEventCreate(&events_[i], i % 2 == 0 ? CU_EVENT_DISABLE_TIMING : CU_EVENT_DEFAULT));
       data_[i] = std::make_unique<DeviceArray<uint32_t>>(std::vector<uint32_t>(2 * kCount, 7 + i));
     }
@@ -72,20 +90,26 @@ class Player {
   uint64_t result() {
     CU(cuCtxSynchronize());
     uint64_t hash = sum_ * 31 + hosts_.load();
-    for (int i = 0; i < streams_used_; ++i) hash = hash * 0x100000001b3ull + hash_of(data_[i]->read());
+    for (int i = 0; i < streams_used_; ++i)
+      hash = hash * 0x100000001b3ull + hash_of(data_[i]->read());
     return hash;
   }
 
  private:
   uint32_t below(uint32_t bound) { return random_.next() % bound; }
-  CUdeviceptr data(int stream) const { return data_[stream >= 2 ? 2 : stream]->pointer; }  // blocking and legacy are in order
+  CUdeviceptr data(int stream) const {
+    return data_[stream >= 2 ? 2 : stream]->pointer;
+  }  // blocking and legacy are in order
 
   Operation any() {
-    static const Kind rare[] = {Kind::kFill, Kind::kMemset, Kind::kCopy, Kind::kPass,  Kind::kEvent,     Kind::kUpload,   Kind::kDownload,
-                                Kind::kHost, Kind::kGraph,  Kind::kSync, Kind::kQuery, Kind::kAttribute, Kind::kBadLaunch};
+    static const Kind rare[] = {Kind::kFill,     Kind::kMemset, Kind::kCopy,     Kind::kPass,
+                                Kind::kEvent,    Kind::kUpload, Kind::kDownload, Kind::kHost,
+                                Kind::kGraph,    Kind::kSync,   Kind::kQuery,    Kind::kAttribute,
+                                Kind::kBadLaunch};
     Operation made;
     made.kind = below(100) < 6 ? rare[below(13)] : below(5) == 0 ? Kind::kFill : Kind::kStep;
-    made.stream = static_cast<int>(below(10) < 7 ? favourite_ : below(static_cast<uint32_t>(streams_used_)));
+    made.stream =
+        static_cast<int>(below(10) < 7 ? favourite_ : below(static_cast<uint32_t>(streams_used_)));
     made.a = 3 + 2 * below(50);
     made.b = below(1000);
     made.wide = below(4) == 0;
@@ -101,7 +125,8 @@ class Player {
     CUgraph graph;
     if (streams_used_ == kStreams) {
       CU(cuStreamBeginCapture(streams_[0], CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-      for (uint32_t i = 0; i < 5; ++i) LAUNCH(kernels_->step, {1}, {kCount}, 0, streams_[0], data(0), 5u, i, kCount);
+      for (uint32_t i = 0; i < 5; ++i)
+        LAUNCH(kernels_->step, {1}, {kCount}, 0, streams_[0], data(0), 5u, i, kCount);
       CU(cuStreamEndCapture(streams_[0], &graph));
     } else {
       CU(cuGraphCreate(&graph, 0));
@@ -173,9 +198,13 @@ class Player {
   void launch(const Operation& o) {
     const Dim grid{o.wide ? 2u : 1u};
     const Dim block{o.wide ? 64u : 96u};
-    if (o.kind == Kind::kFill) LAUNCH(kernels_->fill, grid, {32}, 0, streams_[o.stream], data(o.stream), o.b, 8);
-    else if (o.b % 50 == 0) LAUNCH(kernels_->slow, grid, block, 0, streams_[o.stream], data(o.stream), o.a, o.b, kCount, 2000);
-    else LAUNCH(kernels_->step, grid, block, 0, streams_[o.stream], data(o.stream), o.a, o.b, kCount);
+    if (o.kind == Kind::kFill)
+      LAUNCH(kernels_->fill, grid, {32}, 0, streams_[o.stream], data(o.stream), o.b, 8);
+    else if (o.b % 50 == 0)
+      LAUNCH(kernels_->slow, grid, block, 0, streams_[o.stream], data(o.stream), o.a, o.b, kCount,
+             2000);
+    else
+      LAUNCH(kernels_->step, grid, block, 0, streams_[o.stream], data(o.stream), o.a, o.b, kCount);
   }
 
   void make(const Operation& o) {
@@ -183,9 +212,16 @@ class Player {
     switch (o.kind) {
       case Kind::kStep:
       case Kind::kFill: launch(o); break;
-      case Kind::kMemset: CU(cuMemsetD32Async(data(o.stream) + 4 * (o.a % 64), o.b, 16, stream)); break;
-      case Kind::kCopy: CU(cuMemcpyDtoDAsync(data(o.stream), data(o.stream) + kCount * 4, 4 * (1 + o.a % 32), stream)); break;
-      case Kind::kPass: pass(o.stream, static_cast<int>(o.b % static_cast<uint32_t>(streams_used_))); break;
+      case Kind::kMemset:
+        CU(cuMemsetD32Async(data(o.stream) + 4 * (o.a % 64), o.b, 16, stream));
+        break;
+      case Kind::kCopy:
+        CU(cuMemcpyDtoDAsync(data(o.stream), data(o.stream) + kCount * 4, 4 * (1 + o.a % 32),
+                             stream));
+        break;
+      case Kind::kPass:
+        pass(o.stream, static_cast<int>(o.b % static_cast<uint32_t>(streams_used_)));
+        break;
       case Kind::kEvent:
         CU(cuEventRecord(events_[o.stream], stream));
         if (o.b % 2 == 0) CU(cuEventSynchronize(events_[o.stream]));
@@ -205,16 +241,19 @@ class Player {
       }
       case Kind::kHost:
         CU(cuLaunchHostFunc(
-            stream, [](void* count) { static_cast<std::atomic<uint32_t>*>(count)->fetch_add(1); }, &hosts_));
+            stream, [](void* count) { static_cast<std::atomic<uint32_t>*>(count)->fetch_add(1); },
+            &hosts_));
         break;
       case Kind::kGraph: CU(cuGraphLaunch(graph_, streams_[0])); break;
       case Kind::kSync: CU(cuStreamSynchronize(stream)); break;
       case Kind::kQuery: (void)cuStreamQuery(stream); break;
       case Kind::kAttribute:
-        CU(cuFuncSetAttribute(kernels_->step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(1024 + o.a)));
+        CU(cuFuncSetAttribute(kernels_->step, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                              static_cast<int>(1024 + o.a)));
         break;
       case Kind::kBadLaunch:
-        EXPECT(try_launch(kernels_->step, {1}, {4096}, 0, stream, data(o.stream), 3u, 3u, kCount) == CUDA_ERROR_INVALID_VALUE);
+        EXPECT(try_launch(kernels_->step, {1}, {4096}, 0, stream, data(o.stream), 3u, 3u, kCount) ==
+               CUDA_ERROR_INVALID_VALUE);
         break;
     }
   }
@@ -254,6 +293,7 @@ int main(int argc, char** argv) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (uint64_t result : results) printf("thread: %016llx\n", static_cast<unsigned long long>(result));
+  for (uint64_t result : results)
+    printf("thread: %016llx\n", static_cast<unsigned long long>(result));
   return 0;
 }

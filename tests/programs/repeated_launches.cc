@@ -1,6 +1,7 @@
-// Steps of many small launches, the same kernels again and again: what launch coalescing sends as graphs. Every way in
-// which a step can stop being the same comes once: other parameters, another kernel in the middle, a shorter step, other
-// work between, another stream, a module unloaded and loaded again, a launch that fails.
+// Steps of many small launches, the same kernels again and again: what launch coalescing sends as
+// graphs. Every way in which a step can stop being the same comes once: other parameters, another
+// kernel in the middle, a shorter step, other work between, another stream, a module unloaded and
+// loaded again, a launch that fails.
 #include "common.h"
 
 namespace {
@@ -13,8 +14,12 @@ struct Work {
   CUfunction fill = module.function("fill");
   DeviceArray<uint32_t> data{kCount};
 
-  void one(uint32_t factor, uint32_t addend, CUstream stream) { LAUNCH(step, {1}, {64}, 0, stream, data.pointer, factor, addend, kCount); }
-  void show(const char* what) { printf("%s: %016llx\n", what, static_cast<unsigned long long>(hash_of(data.read()))); }
+  void one(uint32_t factor, uint32_t addend, CUstream stream) {
+    LAUNCH(step, {1}, {64}, 0, stream, data.pointer, factor, addend, kCount);
+  }
+  void show(const char* what) {
+    printf("%s: %016llx\n", what, static_cast<unsigned long long>(hash_of(data.read())));
+  }
 };
 
 void run_steps(Work& w, CUstream stream, const char* name) {
@@ -50,7 +55,8 @@ int main() {
   for (uint32_t step = 0; step < 12; ++step) {
     for (uint32_t i = 0; i < 40; ++i) {
       w.one(3 + i, 7, streams[0]);
-      if (step % 3 == 2 && i == 20) LAUNCH(w.fill, {1}, {32}, 0, streams[0], w.data.pointer, step, 32);
+      if (step % 3 == 2 && i == 20)
+        LAUNCH(w.fill, {1}, {32}, 0, streams[0], w.data.pointer, step, 32);
     }
     CU(cuStreamSynchronize(streams[0]));
   }
@@ -66,7 +72,8 @@ int main() {
     Module again("kernels.fatbin");
     CUfunction step = again.function("step");
     for (uint32_t n = 0; n < 6; ++n) {
-      for (uint32_t i = 0; i < 30; ++i) LAUNCH(step, {1}, {64}, 0, streams[0], w.data.pointer, 3 + i, 1u, kCount);
+      for (uint32_t i = 0; i < 30; ++i)
+        LAUNCH(step, {1}, {64}, 0, streams[0], w.data.pointer, 3 + i, 1u, kCount);
       CU(cuStreamSynchronize(streams[0]));
     }
   }
@@ -75,7 +82,8 @@ int main() {
     for (uint32_t i = 0; i < 20; ++i) {
       w.one(3 + i, 7, streams[0]);
       if (i == 10) {
-        const CUresult r = try_launch(w.step, {1}, {4096}, 0, streams[0], w.data.pointer, 3u, 3u, kCount);
+        const CUresult r =
+            try_launch(w.step, {1}, {4096}, 0, streams[0], w.data.pointer, 3u, 3u, kCount);
         if (step == 0) printf("too many threads -> %s\n", code_name(r));
       }
     }

@@ -1,4 +1,5 @@
-// Threads that reserve addresses, map memory there and give both back, side by side: the same addresses come again, each time as what they are now.
+// Threads that reserve addresses, map memory there and give both back, side by side: the same
+// addresses come again, each time as what they are now.
 #include <thread>
 
 #include "common.h"
@@ -38,7 +39,8 @@ int main() {
       CU(cuCtxSetCurrent(gpu.context));
       CUmemGenericAllocationHandle memory;
       CU(cuMemCreate(&memory, unit, &properties, 0));
-      for (int round = 0; round < kRounds; ++round) units[t] += reserve_and_ask(memory, unit, 2 * unit) / unit;
+      for (int round = 0; round < kRounds; ++round)
+        units[t] += reserve_and_ask(memory, unit, 2 * unit) / unit;
       CU(cuMemRelease(memory));
     });
   }

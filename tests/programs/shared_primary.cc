@@ -1,7 +1,9 @@
-// Threads that each retain the primary context, work in it and release it, so that it ends and begins again and again: who has it has it
-// whole, and what others end before or begin after is theirs.
+// Threads that each retain the primary context, work in it and release it, so that it ends and
+// begins again and again: who has it has it whole, and what others end before or begin after is
+// theirs.
 //
-//   shared_primary [ROUNDS]   40 without it: a real context takes a tenth of a second and more to begin
+//   shared_primary [ROUNDS]   40 without it: a real context takes a tenth of a second and more to
+//   begin
 #include <thread>
 
 #include "common.h"
@@ -48,12 +50,14 @@ int main(int argc, char** argv) {
       const std::vector<unsigned char> bytes = Random(t).bytes(200'000);
       for (uint32_t round = 0; round < rounds; ++round) {
         EXPECT(work(device, t * rounds + round) == t * rounds + round);
-        results[t] ^= hash_bytes(bytes.data(), bytes.size() - round);  // meanwhile it has no context
+        results[t] ^=
+            hash_bytes(bytes.data(), bytes.size() - round);  // meanwhile it has no context
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (uint64_t result : results) printf("meanwhile: %016llx\n", static_cast<unsigned long long>(result));
+  for (uint64_t result : results)
+    printf("meanwhile: %016llx\n", static_cast<unsigned long long>(result));
   unsigned flags;
   int active;
   CU(cuDevicePrimaryCtxGetState(device, &flags, &active));

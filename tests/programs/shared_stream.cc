@@ -1,4 +1,5 @@
-// Two threads feed one stream in turns they agree on: the order in which calls return is the order in which work runs.
+// Two threads feed one stream in turns they agree on: the order in which calls return is the order
+// in which work runs.
 #include "common.h"
 
 #include <pthread.h>
@@ -18,7 +19,8 @@ static void* work(void* argument) {
   CU(cuCtxSetCurrent(context));
   for (int i = self; i < kTurns; i += 2) {
     while (turn.load(std::memory_order_acquire) != i) sched_yield();
-    LAUNCH(step, {2}, {256}, 0, stream, data, static_cast<uint32_t>(2 * i + 1), static_cast<uint32_t>(self + i), kCount);
+    LAUNCH(step, {2}, {256}, 0, stream, data, static_cast<uint32_t>(2 * i + 1),
+           static_cast<uint32_t>(self + i), kCount);
     turn.store(i + 1, std::memory_order_release);
   }
   return nullptr;
@@ -39,7 +41,8 @@ int main() {
   CU(cuStreamSynchronize(stream));
   std::vector<uint32_t> result = array.read();
   uint32_t expected = 1;
-  for (int i = 0; i < kTurns; ++i) expected = expected * (2 * i + 1) + static_cast<uint32_t>(i % 2 + i);
+  for (int i = 0; i < kTurns; ++i)
+    expected = expected * (2 * i + 1) + static_cast<uint32_t>(i % 2 + i);
   EXPECT(result[0] == expected && result[kCount - 1] == expected);
   print_hash("turns", result);
   CU(cuStreamDestroy(stream));

@@ -1,5 +1,6 @@
-// A function that works without end, in steps: the victim of the kill test and a load for others. One argument: how many
-// steps (0: for ever). Prints a line when it has started, and its result when it ends by itself.
+// A function that works without end, in steps: the victim of the kill test and a load for others.
+// One argument: how many steps (0: for ever). Prints a line when it has started, and its result
+// when it ends by itself.
 #include "common.h"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,6 @@
-// Graphs with host functions, launched by one thread, while another makes calls that wait in the driver for all work, and a third launches
-// graphs with host functions and memory: whoever waits for whom, the functions run.
+// Graphs with host functions, launched by one thread, while another makes calls that wait in the
+// driver for all work, and a third launches graphs with host functions and memory: whoever waits
+// for whom, the functions run.
 #include <thread>
 
 #include "common.h"
@@ -10,7 +11,8 @@ constexpr int kRounds = 60;
 
 void count_up(void* counter) { ++*static_cast<std::atomic<int>*>(counter); }
 
-// `functions` host functions one after the other; with memory, an allocation before and its free behind them.
+// `functions` host functions one after the other; with memory, an allocation before and its free
+// behind them.
 CUgraphExec make(CUgraph* graph, int functions, bool memory, std::atomic<int>* counter) {
   CU(cuGraphCreate(graph, 0));
   CUgraphNode last = nullptr;

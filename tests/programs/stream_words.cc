@@ -1,4 +1,5 @@
-// Stream write and wait on words in device and in pinned memory: one stream releases another, the host releases both.
+// Stream write and wait on words in device and in pinned memory: one stream releases another, the
+// host releases both.
 #include "common.h"
 
 #include <sched.h>
@@ -30,9 +31,12 @@ int main() {
   print_hash("released", data.read());
 
   CU(cuStreamWriteValue32(first, host_device + 4, 77, CU_STREAM_WRITE_VALUE_DEFAULT));
-  CU(cuStreamWriteValue64(first, host_device + 8, 0x1122334455667788ull, CU_STREAM_WRITE_VALUE_DEFAULT));
-  while (__atomic_load_n(reinterpret_cast<uint64_t*>(host + 2), __ATOMIC_ACQUIRE) == 0) sched_yield();
-  printf("words %u %llx\n", host[1], static_cast<unsigned long long>(*reinterpret_cast<uint64_t*>(host + 2)));
+  CU(cuStreamWriteValue64(first, host_device + 8, 0x1122334455667788ull,
+                          CU_STREAM_WRITE_VALUE_DEFAULT));
+  while (__atomic_load_n(reinterpret_cast<uint64_t*>(host + 2), __ATOMIC_ACQUIRE) == 0)
+    sched_yield();
+  printf("words %u %llx\n", host[1],
+         static_cast<unsigned long long>(*reinterpret_cast<uint64_t*>(host + 2)));
 
   CUstreamBatchMemOpParams ops[2] = {};
   ops[0].operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;

@@ -1,4 +1,5 @@
-// Streams and events: work ordered across streams by events, queries that end in success, flags and priorities.
+// Streams and events: work ordered across streams by events, queries that end in success, flags and
+// priorities.
 #include "common.h"
 
 int main() {
@@ -22,7 +23,8 @@ int main() {
     CU(cuStreamGetFlags(streams[i], &flags));
     CU(cuStreamGetPriority(streams[i], &priority));
     CU(cuStreamGetCtx(streams[i], &context));
-    printf("stream %d: flags %u, priority %s, context %s\n", i, flags, priority == (i < 3 ? 0 : greatest) ? "as asked" : "other",
+    printf("stream %d: flags %u, priority %s, context %s\n", i, flags,
+           priority == (i < 3 ? 0 : greatest) ? "as asked" : "other",
            context == gpu.context ? "ours" : "other");
   }
 
@@ -32,7 +34,8 @@ int main() {
     CU(cuEventCreate(&done[i], CU_EVENT_DISABLE_TIMING));
     CUstream stream = streams[i % 4];
     if (i > 0) CU(cuStreamWaitEvent(stream, done[i - 1], 0));
-    LAUNCH(slow, {8}, {256}, 0, stream, data.pointer, 3u, static_cast<uint32_t>(i), count, i % 4 == 0 ? 200 : 1);
+    LAUNCH(slow, {8}, {256}, 0, stream, data.pointer, 3u, static_cast<uint32_t>(i), count,
+           i % 4 == 0 ? 200 : 1);
     CU(cuEventRecord(done[i], stream));
   }
   CU(cuEventSynchronize(done[63]));

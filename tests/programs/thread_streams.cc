@@ -1,4 +1,5 @@
-// A thread's own default stream ends with its context, and with the thread; whichever is first, it is only that stream that ends.
+// A thread's own default stream ends with its context, and with the thread; whichever is first, it
+// is only that stream that ends.
 #include <barrier>
 #include <thread>
 

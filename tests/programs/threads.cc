@@ -1,4 +1,5 @@
-// Eight threads, each with its own stream, module lookups, allocations and copies; results gathered in thread order.
+// Eight threads, each with its own stream, module lookups, allocations and copies; results gathered
+// in thread order.
 #include "common.h"
 
 #include <pthread.h>
@@ -25,7 +26,8 @@ static void* work(void* argument) {
   for (int round = 0; round < 20; ++round) {
     DeviceArray<uint32_t> data(kCount);
     CU(cuMemcpyHtoDAsync(data.pointer, host.data(), kCount * 4, stream));
-    for (uint32_t i = 0; i < 5; ++i) LAUNCH(job->step, {16}, {256}, 0, stream, data.pointer, 2 * i + 3, i + job->index, kCount);
+    for (uint32_t i = 0; i < 5; ++i)
+      LAUNCH(job->step, {16}, {256}, 0, stream, data.pointer, 2 * i + 3, i + job->index, kCount);
     CU(cuMemcpyDtoHAsync(host.data(), data.pointer, kCount * 4, stream));
     CU(cuStreamSynchronize(stream));
     hash = hash * 31 + hash_of(host);

@@ -1,5 +1,6 @@
-// Small synchronous uploads and what comes right after them without a wait: kernels on streams that nothing orders behind the
-// legacy stream, another thread, a graph, a download, more uploads to the same bytes. Natively the data is there each time.
+// Small synchronous uploads and what comes right after them without a wait: kernels on streams that
+// nothing orders behind the legacy stream, another thread, a graph, a download, more uploads to the
+// same bytes. Natively the data is there each time.
 #include <thread>
 
 #include "common.h"
@@ -49,7 +50,8 @@ int main() {
   Gpu gpu;
   Work w;
   CUstream streams[3];
-  for (int i = 0; i < 3; ++i) CU(cuStreamCreate(&streams[i], i == 2 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+  for (int i = 0; i < 3; ++i)
+    CU(cuStreamCreate(&streams[i], i == 2 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
   for (uint32_t round = 0; round < kRounds; ++round) {
     w.upload(round);
     w.keep(round, streams[round % 3]);

@@ -1,4 +1,5 @@
-// Vector addition: the smallest whole program. Also an odd size, so that the last block is partly idle.
+// Vector addition: the smallest whole program. Also an odd size, so that the last block is partly
+// idle.
 #include "common.h"
 
 int main() {
@@ -11,7 +12,8 @@ int main() {
     std::vector<float> a = random.floats(count);
     std::vector<float> b = random.floats(count);
     DeviceArray<float> da(a), db(b), out(count);
-    LAUNCH(add, {static_cast<unsigned>((count + 255) / 256)}, {256}, 0, nullptr, da.pointer, db.pointer, out.pointer, count);
+    LAUNCH(add, {static_cast<unsigned>((count + 255) / 256)}, {256}, 0, nullptr, da.pointer,
+           db.pointer, out.pointer, count);
     std::vector<float> result = out.read();
     for (int i = 0; i < count; ++i) EXPECT(result[i] == a[i] + b[i]);
     print_hash("sum", result);

@@ -1,4 +1,5 @@
-// Virtual memory management: reserve, create, map at an offset, access rights, remap behind a fixed address, export.
+// Virtual memory management: reserve, create, map at an offset, access rights, remap behind a fixed
+// address, export.
 #include "common.h"
 
 int main() {
@@ -46,14 +47,16 @@ int main() {
   CU(cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(base + granularity)));
   CUmemAllocationProp got = {};
   CU(cuMemGetAllocationPropertiesFromHandle(&got, again));
-  printf("properties: type %d, location %d/%d\n", static_cast<int>(got.type), static_cast<int>(got.location.type), got.location.id);
+  printf("properties: type %d, location %d/%d\n", static_cast<int>(got.type),
+         static_cast<int>(got.location.type), got.location.id);
   CU(cuMemRelease(again));
 
   int fd = -1;
   CU(cuMemExportToShareableHandle(&fd, first, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   EXPECT(fd >= 0);
   CUmemGenericAllocationHandle imported;
-  CU(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  CU(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(fd);
   CUdeviceptr alias = 0;
   CU(cuMemAddressReserve(&alias, granularity * 2, 0, 0, 0));

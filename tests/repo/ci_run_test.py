@@ -1,4 +1,5 @@
-"""`.ci/run` with a `./dev` that only writes down how it was called: the parts and their order, what is left out and why, what fails it."""
+"""`.ci/run` with a `./dev` that only writes down how it was called: the parts and their order, what
+is left out and why, what fails it."""
 import os
 import pathlib
 import shutil
@@ -30,9 +31,11 @@ def run(**environment):
         (root / "dev").write_text(DEV)
         (root / "dev").chmod(0o755)
         clean = {k: v for k, v in os.environ.items() if k != "CI_MINUTES"}
-        done = subprocess.run([root / ".ci/run"], env=clean | environment, capture_output=True, text=True)
+        done = subprocess.run([root / ".ci/run"], env=clean | environment, capture_output=True,
+                              text=True)
         calls = (root / "calls").read_text().splitlines()
-        return done.returncode, [c.split()[-1] for c in calls if c.startswith("test")], done.stdout + done.stderr
+        return done.returncode, [c.split()[-1] for c in calls if c.startswith("test")
+                                ], done.stdout + done.stderr
 
 
 def expect(condition, text):
@@ -45,8 +48,10 @@ expect(code == 0 and parts == ["test", "asan", "headers", "clang", "tsan"], text
 expect(text.splitlines()[-1] == "5 passed, 0 failed, 0 skipped", text)
 
 code, parts, text = run(FAIL="asan")
-expect(code == 1 and parts[-1] == "tsan", "a failed part fails CI, the parts behind it run all the same: " + text)
-expect("ci: asan     FAILED" in text and text.splitlines()[-1] == "4 passed, 1 failed, 0 skipped", text)
+expect(code == 1 and parts[-1] == "tsan",
+       "a failed part fails CI, the parts behind it run all the same: " + text)
+expect("ci: asan     FAILED" in text and text.splitlines()[-1] == "4 passed, 1 failed, 0 skipped",
+       text)
 
 code, parts, text = run(FAIL="plain")
 expect(code == 1 and "ci: plain    FAILED" in text, text)

@@ -9,8 +9,10 @@ root, build, compiler, flags = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[
 
 
 def compile_alone(name):
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-D_GNU_SOURCE", "-DFMT_HEADER_ONLY=1", '-DTUBE_VERSION="0"', f"-I{root}", f"-I{build}",
-               *flags, "-x", "c++", "-"]
+    command = [
+        compiler, "-std=c++20", "-fsyntax-only", "-D_GNU_SOURCE", "-DFMT_HEADER_ONLY=1",
+        '-DTUBE_VERSION="0"', f"-I{root}", f"-I{build}", *flags, "-x", "c++", "-"
+    ]
     # Twice, so that a missing include guard shows too.
     text = f'#include "{name}"\n#include "{name}"\n'
     done = subprocess.run(command, input=text, capture_output=True, text=True)
@@ -18,7 +20,8 @@ def compile_alone(name):
     return f"{name}: {errors[0] if errors else done.stderr[:200]}" if done.returncode else None
 
 
-names = subprocess.run(["git", "-C", root, "ls-files", *[f"{p}/*.h" for p in PARTS]], capture_output=True, text=True, check=True).stdout.split()
+names = subprocess.run(["git", "-C", root, "ls-files", *[f"{p}/*.h" for p in PARTS]],
+                       capture_output=True, text=True, check=True).stdout.split()
 with concurrent.futures.ThreadPoolExecutor(2) as pool:
     found = [p for p in pool.map(compile_alone, names) if p]
 print("\n".join(found) or f"{len(names)} headers compile alone")

@@ -1,10 +1,13 @@
 """The hook as a file: what it exports, what runs when it is loaded, what it needs.
 
 hook_library.py LIBRARY STUB OBJECT_FOLDER...
-- It exports exactly the names of the toolkit's stub libcuda.so: one fewer and a program fails to start, one more and it may
+- It exports exactly the names of the toolkit's stub libcuda.so: one fewer and a program fails to
+start, one more and it may
   shadow a symbol of the program it is preloaded into.
-- Its own objects have no constructors and register no destructors: driver calls arrive after C++ statics are gone. The one
-  exception is preinit.cc, whose constructor does nothing unless TUBE_PREINIT or TUBE_TRACE_START is set.
+- Its own objects have no constructors and register no destructors: driver calls arrive after C++
+statics are gone. The one
+  exception is preinit.cc, whose constructor does nothing unless TUBE_PREINIT or TUBE_TRACE_START is
+  set.
 - SONAME libcuda.so.1, never unloaded (NODELETE), no shared C++ runtime, no call that throws.
 """
 import pathlib
@@ -12,7 +15,9 @@ import re
 import subprocess
 import sys
 
-NEEDED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
+NEEDED = {
+    "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"
+}
 
 
 def output(*command):
@@ -20,7 +25,11 @@ def output(*command):
 
 
 def exported(library):
-    return {line.split()[-1].split("@")[0] for line in output("nm", "-D", "--defined-only", library).splitlines() if line.strip()}
+    return {
+        line.split()[-1].split("@")[0]
+        for line in output("nm", "-D", "--defined-only", library).splitlines()
+        if line.strip()
+    }
 
 
 def check_exports(library, stub):
@@ -32,7 +41,8 @@ def check_exports(library, stub):
 
 
 def check_undefined(library):
-    for name in re.findall(r" U (_ZN?K?\d*N?4tube\S*)", output("nm", "-D", "--undefined-only", library)):
+    for name in re.findall(r" U (_ZN?K?\d*N?4tube\S*)",
+                           output("nm", "-D", "--undefined-only", library)):
         yield f"a symbol of ours is missing, so it cannot be loaded: {name}"
 
 
@@ -61,6 +71,12 @@ def check_objects(folders):
 
 
 library, stub, folders = sys.argv[1], sys.argv[2], sys.argv[3:]
-found = [*check_exports(library, stub), *check_undefined(library), *check_dynamic(library), *check_objects(folders)]
-print("\n".join(found) or f"the hook exports the driver's {len(exported(library))} names and nothing runs when it is loaded")
+found = [
+    *check_exports(library, stub), *check_undefined(library), *check_dynamic(library),
+    *check_objects(folders)
+]
+print(
+    "\n".join(found) or
+    f"the hook exports the driver's {len(exported(library))} names and nothing runs when it is loaded"
+)
 sys.exit(bool(found))

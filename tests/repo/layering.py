@@ -1,4 +1,5 @@
-"""A part includes only what stands to its right in docs/architecture.md; hook and proxy never include each other."""
+"""A part includes only what stands to its right in docs/architecture.md; hook and proxy never
+include each other."""
 import pathlib
 import re
 import subprocess
@@ -17,12 +18,15 @@ ALLOWED = {
 }
 PARTS = set(ALLOWED) | {"tests", "bench", "examples"}
 # policies/ decides over plain values: it has no GPU, descriptor, thread or clock of its own.
-POLICY_FORBIDDEN = re.compile(r"<(cuda|cuda_runtime|unistd|pthread|time|poll|fcntl|sys/.*)\.h>|<(thread|mutex|chrono|atomic|fstream|iostream)>")
+POLICY_FORBIDDEN = re.compile(
+    r"<(cuda|cuda_runtime|unistd|pthread|time|poll|fcntl|sys/.*)\.h>|<(thread|mutex|chrono|atomic|fstream|iostream)>"
+)
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<][^">]+[">])', re.M)
 
 
 def problems(root):
-    files = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.split()
+    files = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"],
+                           capture_output=True, text=True, check=True).stdout.split()
     for name in files:
         part = name.split("/")[0]
         if part not in ALLOWED or not name.endswith((".h", ".cc")) or not (root / name).exists():

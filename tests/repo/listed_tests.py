@@ -17,7 +17,8 @@ for build in sorted((root / "tests/e2e").glob("*/meson.build")):
         for method in re.findall(r"^    def test_(\w+)\(", script.read_text(), re.M):
             methods += 1
             if f"'{method}'" not in text:
-                missing.append(f"{build.relative_to(root)}: {script.name}'s test_{method} is never run")
+                missing.append(
+                    f"{build.relative_to(root)}: {script.name}'s test_{method} is never run")
 if methods == 0:
     missing.append("no method was looked at: the way in which the tests are named has changed")
 print("\n".join(missing) or f"{methods} methods are all run")

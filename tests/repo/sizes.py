@@ -1,7 +1,8 @@
 """Files stop at 600 lines, functions at 60.
 
-A C++ function is found by its layout: it starts with an unindented line and ends with an unindented brace, which clang-format
-guarantees for everything outside a class body. Python functions are found with ast.
+A C++ function is found by its layout: it starts with an unindented line and ends with an unindented
+brace, which clang-format guarantees for everything outside a class body. Python functions are found
+with ast.
 """
 import ast
 import pathlib
@@ -14,15 +15,19 @@ FUNCTION_LINES = 60
 SOURCES = (".cc", ".h", ".cu", ".py", ".sh", "meson.build")
 # Tables, not logic: their length is that of the thing they list.
 LONG_BY_NATURE = {"protocol/numbers.lock", "LICENSE"}
-# Straight-line client programs: one call after the other, each printed. Cutting them up would hide their order.
+# Straight-line client programs: one call after the other, each printed. Cutting them up would hide
+# their order.
 STRAIGHT_LINE = ("tests/programs/", "tests/conformance/")
-NOT_A_FUNCTION = re.compile(r"^(namespace|struct|class|enum|union|extern|typedef|using|constexpr .*=|const .*=|static .*=|inline constexpr|#|//|template <)")
+NOT_A_FUNCTION = re.compile(
+    r"^(namespace|struct|class|enum|union|extern|typedef|using|constexpr .*=|const .*=|static .*=|inline constexpr|#|//|template <)"
+)
 
 
 def cpp_functions(lines):
     start = None
     for number, line in enumerate(lines, 1):
-        if line[:1].strip() and line[0] not in "}/#)" and not NOT_A_FUNCTION.match(line) and "(" in line:
+        if line[:1].strip(
+        ) and line[0] not in "}/#)" and not NOT_A_FUNCTION.match(line) and "(" in line:
             start = number
         elif line.startswith(("namespace", "struct", "class", "enum", "union")):
             start = None
@@ -38,7 +43,8 @@ def python_functions(text):
 
 
 def problems(root):
-    files = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.split()
+    files = subprocess.run(["git", "-C", root, "ls-files", "-co", "--exclude-standard"],
+                           capture_output=True, text=True, check=True).stdout.split()
     for name in files:
         path = root / name
         if name in LONG_BY_NATURE or not path.exists():

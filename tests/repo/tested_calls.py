@@ -1,7 +1,9 @@
-"""Every implemented call is called by a test that exists: the descriptions against tests/conformance/calls.txt.
+"""Every implemented call is called by a test that exists: the descriptions against
+tests/conformance/calls.txt.
 
-tested_calls.py ROOT CUDA_HOME. A row names a conformance case (CHAPTER.CASE), a program (programs/NAME) or a Python client (python/FILE).
-`tests/conformance/run --record-calls` writes the rows anew.
+tested_calls.py ROOT CUDA_HOME. A row names a conformance case (CHAPTER.CASE), a program
+(programs/NAME) or a Python client (python/FILE). `tests/conformance/run --record-calls` writes the
+rows anew.
 """
 import pathlib
 import re
@@ -29,9 +31,17 @@ def exists(where):
 
 
 model = model_module.Model(cuda_header.load(cuda), describe.load(root / "protocol" / "calls"))
-implemented = {c.name for c in model.exported() if emit_docs.implemented(emit_hook.resolve(model, c))}
+implemented = {
+    c.name for c in model.exported() if emit_docs.implemented(emit_hook.resolve(model, c))
+}
 tested = emit_docs.read_tested(root / "tests" / "conformance" / "calls.txt")
-found = [f"{name} is implemented, and no test is known to call it" for name in sorted(implemented - set(tested))]
-found += [f"{name}: calls.txt says {tested[name][1]}, which does not exist" for name in sorted(tested) if not exists(tested[name][1])]
+found = [
+    f"{name} is implemented, and no test is known to call it" for name in sorted(implemented -
+                                                                                 set(tested))
+]
+found += [
+    f"{name}: calls.txt says {tested[name][1]}, which does not exist" for name in sorted(tested)
+    if not exists(tested[name][1])
+]
 print("\n".join(found) or f"{len(implemented)} calls, each called by a test")
 sys.exit(1 if found else 0)

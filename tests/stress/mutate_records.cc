@@ -1,11 +1,13 @@
 // A hostile client: sends mutated records into a live proxy and checks that it stays.
 //
-// It greets like a hook, sends a prologue of valid records (context, allocations) so that there is something to hit, and then,
-// from a seeded generator, records of every call: fields that are plausible (small ids, addresses of the allocations, sizes near
-// limits) with random bytes flipped, blobs pointing anywhere, truncated payloads, and now and then a broken header, a
-// rewritten ring position or scribbles over reply slots and words. A proxy may execute, refuse, or poison the session; then the
-// client connects anew. It never waits for ever: a record that blocks (a wait for a value nobody writes) is left behind
-// with its connection. The runner (mutate_records.py) owns the proxy and says whether it survived.
+// It greets like a hook, sends a prologue of valid records (context, allocations) so that there is
+// something to hit, and then, from a seeded generator, records of every call: fields that are
+// plausible (small ids, addresses of the allocations, sizes near limits) with random bytes flipped,
+// blobs pointing anywhere, truncated payloads, and now and then a broken header, a rewritten ring
+// position or scribbles over reply slots and words. A proxy may execute, refuse, or poison the
+// session; then the client connects anew. It never waits for ever: a record that blocks (a wait for
+// a value nobody writes) is left behind with its connection. The runner (mutate_records.py) owns
+// the proxy and says whether it survived.
 //
 //   mutate_records SOCKET COUNT SEED
 #include <algorithm>
@@ -57,7 +59,9 @@ class Plausible {
 
   template <class T>
   void number(const char*, T& field, wire::FieldKind kind) {
-    uint64_t value = kind == wire::FieldKind::kId ? id() : kind == wire::FieldKind::kAddress ? address() : plain();
+    uint64_t value = kind == wire::FieldKind::kId        ? id()
+                     : kind == wire::FieldKind::kAddress ? address()
+                                                         : plain();
     std::memcpy(&field, &value, sizeof(field));
   }
   template <class T, size_t kCount>
@@ -67,26 +71,48 @@ class Plausible {
   template <class T>
   void opaque(const char*, T& field) {
     auto* bytes = reinterpret_cast<unsigned char*>(&field);
-    for (size_t i = 0; i < sizeof(field); ++i) bytes[i] = random_.one_in(3) ? static_cast<unsigned char>(random_.next()) : 0;
+    for (size_t i = 0; i < sizeof(field); ++i)
+      bytes[i] = random_.one_in(3) ? static_cast<unsigned char>(random_.next()) : 0;
   }
   void blob(const char*, wire::BlobRef& field, uint32_t element_bytes, uint32_t) {
     uint32_t size = static_cast<uint32_t>(random_.below(24)) * std::max(1u, element_bytes);
-    append(&field, size, [&](size_t) { return random_.one_in(2) ? static_cast<std::byte>(random_.next()) : std::byte{0}; });
+    append(&field, size, [&](size_t) {
+      return random_.one_in(2) ? static_cast<std::byte>(random_.next()) : std::byte{0};
+    });
   }
   void name(const char*, wire::BlobRef& field) {
-    append(&field, static_cast<uint32_t>(random_.below(20)), [&](size_t) { return static_cast<std::byte>('a' + random_.below(26)); });
+    append(&field, static_cast<uint32_t>(random_.below(20)),
+           [&](size_t) { return static_cast<std::byte>('a' + random_.below(26)); });
   }
 
  private:
-  uint64_t id() { return random_.one_in(4) ? random_.next() : wire::make_id(static_cast<uint32_t>(random_.below(6)), random_.below(2) != 0); }
+  uint64_t id() {
+    return random_.one_in(4)
+               ? random_.next()
+               : wire::make_id(static_cast<uint32_t>(random_.below(6)), random_.below(2) != 0);
+  }
   uint64_t address() {
     if (addresses_.empty() || random_.one_in(5)) return random_.next() >> random_.below(64);
     return addresses_[random_.below(addresses_.size())] + random_.below(8) * 64;
   }
   uint64_t plain() {
-    static constexpr uint64_t kInteresting[] = {0,           1, 2, 4, 16, 255, 256, 4096, 65536, 1u << 21, 0x7fffffff, 0xffffffff, uint64_t{1} << 40,
+    static constexpr uint64_t kInteresting[] = {0,
+                                                1,
+                                                2,
+                                                4,
+                                                16,
+                                                255,
+                                                256,
+                                                4096,
+                                                65536,
+                                                1u << 21,
+                                                0x7fffffff,
+                                                0xffffffff,
+                                                uint64_t{1} << 40,
                                                 ~uint64_t{0}};
-    return random_.one_in(6) ? address() : random_.one_in(6) ? random_.next() : kInteresting[random_.below(std::size(kInteresting))];
+    return random_.one_in(6)   ? address()
+           : random_.one_in(6) ? random_.next()
+                               : kInteresting[random_.below(std::size(kInteresting))];
   }
   template <class Fill>
   void append(wire::BlobRef* field, uint32_t size, Fill fill) {
@@ -154,33 +180,41 @@ class Connection {
 
   // Publishes one record, as it is; a later mutate of the header is the caller's.
   template <class Spoil>
-  Fate send(wire::Call call, const Payload& payload, uint32_t context, bool wants_reply, Spoil spoil) {
+  Fate send(wire::Call call, const Payload& payload, uint32_t context, bool wants_reply,
+            Spoil spoil) {
     abi::SegmentHeader& shared = segment_.header();
     auto* record = reinterpret_cast<abi::RecordHeader*>(segment_.ring() + tail_ % abi::kRingBytes);
-    uint32_t size = (static_cast<uint32_t>(sizeof(abi::RecordHeader) + payload.size()) + 15u) & ~15u;
+    uint32_t size =
+        (static_cast<uint32_t>(sizeof(abi::RecordHeader) + payload.size()) + 15u) & ~15u;
     *record = {};
     record->size_bytes = size;
     record->call = static_cast<uint32_t>(call);
     record->sequence = ++sequence_;
     record->context = context;
     record->payload_bytes = static_cast<uint32_t>(payload.size());
-    record->reply_slot = wants_reply ? static_cast<uint32_t>(sequence_ % abi::kReplySlots) : abi::kNoReply;
+    record->reply_slot =
+        wants_reply ? static_cast<uint32_t>(sequence_ % abi::kReplySlots) : abi::kNoReply;
     std::memcpy(record + 1, payload.data(), payload.size());
     if (wants_reply) {
       last_slot_ = record->reply_slot;
-      __atomic_store_n(&segment_.reply(last_slot_).state, static_cast<uint32_t>(abi::ReplyState::kWaiting), __ATOMIC_SEQ_CST);
+      __atomic_store_n(&segment_.reply(last_slot_).state,
+                       static_cast<uint32_t>(abi::ReplyState::kWaiting), __ATOMIC_SEQ_CST);
     }
     spoil(*record, segment_);
     tail_ += size;
     __atomic_store_n(&shared.tail, tail_, __ATOMIC_SEQ_CST);
-    if (__atomic_exchange_n(&shared.proxy_asleep, 0u, __ATOMIC_SEQ_CST) != 0) shared::wake_reader(shared);
+    if (__atomic_exchange_n(&shared.proxy_asleep, 0u, __ATOMIC_SEQ_CST) != 0)
+      shared::wake_reader(shared);
     return wait_consumed();
   }
 
   // The reply to the last record that wanted one; empty when there is none.
   Payload reply() const {
     const abi::ReplyHeader& header = segment_.reply(last_slot_);
-    if (__atomic_load_n(&header.state, __ATOMIC_ACQUIRE) != static_cast<uint32_t>(abi::ReplyState::kDone) || header.result != 0) return {};
+    if (__atomic_load_n(&header.state, __ATOMIC_ACQUIRE) !=
+            static_cast<uint32_t>(abi::ReplyState::kDone) ||
+        header.result != 0)
+      return {};
     const std::byte* bytes = segment_.reply_payload(last_slot_);
     return Payload(bytes, bytes + std::min(header.payload_bytes, abi::kMaxReplyBytes));
   }
@@ -191,10 +225,13 @@ class Connection {
   Fate wait_consumed() {
     const abi::SegmentHeader& shared = segment_.header();
     for (int round = 0; round < 4000; ++round) {
-      if (__atomic_load_n(&shared.proxy_state, __ATOMIC_ACQUIRE) == static_cast<uint32_t>(abi::ProxyState::kPoisoned)) return Fate::kPoisoned;
+      if (__atomic_load_n(&shared.proxy_state, __ATOMIC_ACQUIRE) ==
+          static_cast<uint32_t>(abi::ProxyState::kPoisoned))
+        return Fate::kPoisoned;
       if (__atomic_load_n(&shared.head, __ATOMIC_ACQUIRE) == tail_) return Fate::kExecuted;
       pollfd socket = {socket_.get(), POLLIN, 0};
-      if (poll(&socket, 1, round < 200 ? 0 : 1) > 0 && (socket.revents & (POLLHUP | POLLERR)) != 0) return Fate::kGone;
+      if (poll(&socket, 1, round < 200 ? 0 : 1) > 0 && (socket.revents & (POLLHUP | POLLERR)) != 0)
+        return Fate::kGone;
       if (socket.revents & POLLIN) drain();
     }
     return Fate::kBlocked;
@@ -213,17 +250,24 @@ class Connection {
 bool spoil_shared(Random& random, abi::RecordHeader& record, const shared::Segment& segment) {
   switch (random.below(9)) {
     case 0: record.size_bytes = static_cast<uint32_t>(random.next()); return true;
-    case 1: record.payload_bytes = static_cast<uint32_t>(random.next()) >> random.below(32); return true;
+    case 1:
+      record.payload_bytes = static_cast<uint32_t>(random.next()) >> random.below(32);
+      return true;
     case 2: record.sequence += random.below(3) - 1; return true;
     case 3: record.call = static_cast<uint32_t>(random.below(wire::kCallCount + 40)); return true;
-    case 4: record.reply_slot = static_cast<uint32_t>(random.next()) >> random.below(32); return true;
+    case 4:
+      record.reply_slot = static_cast<uint32_t>(random.next()) >> random.below(32);
+      return true;
     case 5: record.context = static_cast<uint32_t>(random.below(0x104)); return true;
     case 6: segment.header().head = random.next(); return true;
     case 7:
-      for (int i = 0; i < 64; ++i) segment.reply_payload(static_cast<uint32_t>(random.below(abi::kReplySlots)))[i] = std::byte{0xa5};
+      for (int i = 0; i < 64; ++i)
+        segment.reply_payload(static_cast<uint32_t>(random.below(abi::kReplySlots)))[i] =
+            std::byte{0xa5};
       return true;
     default:
-      for (int i = 0; i < 16; ++i) segment.word(static_cast<uint32_t>(random.below(abi::kWordCount))) = random.next();
+      for (int i = 0; i < 16; ++i)
+        segment.word(static_cast<uint32_t>(random.below(abi::kWordCount))) = random.next();
       return true;
   }
 }
@@ -231,7 +275,8 @@ bool spoil_shared(Random& random, abi::RecordHeader& record, const shared::Segme
 void flip_bytes(Random& random, Payload& payload) {
   if (payload.empty()) return;
   for (uint64_t i = 0, count = 1 + random.below(4); i < count; ++i)
-    payload[random.below(payload.size())] = static_cast<std::byte>(random.one_in(3) ? 0xff : random.next());
+    payload[random.below(payload.size())] =
+        static_cast<std::byte>(random.one_in(3) ? 0xff : random.next());
 }
 
 class Attack {
@@ -246,7 +291,8 @@ class Attack {
       }
       one_record();
     }
-    printf("%" PRIu64 " records: %" PRIu64 " executed or refused, %" PRIu64 " poisoned their session, %" PRIu64 " cut off, %" PRIu64 " blocked\n",
+    printf("%" PRIu64 " records: %" PRIu64 " executed or refused, %" PRIu64
+           " poisoned their session, %" PRIu64 " cut off, %" PRIu64 " blocked\n",
            count, fates_[0], fates_[1], fates_[2], fates_[3]);
     return 0;
   }
@@ -256,11 +302,14 @@ class Attack {
     connection_ = Connection::open(path_);
     if (!connection_) return false;
     addresses_ = {connection_->device_base(), connection_->pinned_base()};
-    for (const char* name : {"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuEventCreate", "cuMemAlloc_v2", "cuMemAlloc_v2"}) prologue(name);
+    for (const char* name : {"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuEventCreate",
+                             "cuMemAlloc_v2", "cuMemAlloc_v2"})
+      prologue(name);
     return connection_.has_value();
   }
 
-  // A first record of this call with small ids and sizes; remembers an address when the reply holds one.
+  // A first record of this call with small ids and sizes; remembers an address when the reply holds
+  // one.
   void prologue(const char* name) {
     for (const Maker& maker : kMakers) {
       if (strcmp(maker.name, name) != 0 || !connection_) continue;
@@ -270,7 +319,8 @@ class Attack {
         uint64_t value = 4096;
         std::memcpy(payload.data() + i, &value, 8);
       }
-      finish(connection_->send(maker.call, payload, 1, true, [](abi::RecordHeader&, const shared::Segment&) {}));
+      finish(connection_->send(maker.call, payload, 1, true,
+                               [](abi::RecordHeader&, const shared::Segment&) {}));
       Payload reply = connection_ ? connection_->reply() : Payload();
       uint64_t address = 0;
       if (reply.size() >= 8) std::memcpy(&address, reply.data(), 8);
@@ -283,12 +333,14 @@ class Attack {
     Payload payload = maker.make(random_, addresses_);
     if (random_.one_in(2)) flip_bytes(random_, payload);
     if (random_.one_in(12)) payload.resize(random_.below(payload.size() + 40));
-    bool reply = wire::call_info(static_cast<uint32_t>(maker.call))->lane == wire::Lane::kPost ? random_.one_in(10) : !random_.one_in(10);
+    bool reply = wire::call_info(static_cast<uint32_t>(maker.call))->lane == wire::Lane::kPost
+                     ? random_.one_in(10)
+                     : !random_.one_in(10);
     bool spoil = random_.one_in(10);
-    Fate fate =
-        connection_->send(maker.call, payload, random_.one_in(8) ? 0 : 1, reply, [&](abi::RecordHeader& record, const shared::Segment& segment) {
-          if (spoil) spoil_shared(random_, record, segment);
-        });
+    Fate fate = connection_->send(maker.call, payload, random_.one_in(8) ? 0 : 1, reply,
+                                  [&](abi::RecordHeader& record, const shared::Segment& segment) {
+                                    if (spoil) spoil_shared(random_, record, segment);
+                                  });
     ++fates_[static_cast<size_t>(fate)];
     if (fate == Fate::kBlocked) fprintf(stderr, "blocked: %s\n", maker.name);
     finish(fate);

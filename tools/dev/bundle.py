@@ -1,9 +1,12 @@
-"""Lays out the bundle: one relocatable folder with everything a GPU node needs, and checks what it depends on.
+"""Lays out the bundle: one relocatable folder with everything a GPU node needs, and checks what it
+depends on.
 
-Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), share/ (completion files, manual pages), and tests/gpu,
-tests/programs, tests/e2e, bench, examples laid out as in the checkout, their built programs beside their scripts.
-Every ELF file in it is read with objdump: it may need glibc up to 2.35, the libraries listed in ALLOWED, and what the bundle
-itself holds; the programs of PROVIDED_FOR also NVIDIA's libraries, which the node has in its Python's wheels or its toolkit. The whole is at most 60 MiB. Usage: bundle.py BUILD_FOLDER DESTINATION
+Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), share/ (completion
+files, manual pages), and tests/gpu, tests/programs, tests/e2e, bench, examples laid out as in the
+checkout, their built programs beside their scripts. Every ELF file in it is read with objdump: it
+may need glibc up to 2.35, the libraries listed in ALLOWED, and what the bundle itself holds; the
+programs of PROVIDED_FOR also NVIDIA's libraries, which the node has in its Python's wheels or its
+toolkit. The whole is at most 60 MiB. Usage: bundle.py BUILD_FOLDER DESTINATION
 """
 import os
 import pathlib
@@ -14,9 +17,13 @@ import sys
 
 GLIBC_MAX = (2, 35)
 SIZE_MAX_MIB = 60
-ALLOWED = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2", "libcuda.so.1"}
+ALLOWED = {
+    "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2",
+    "libcuda.so.1"
+}
 PROVIDED_FOR = "tests/gpu/libraries/"
-PROVIDED = re.compile(r"lib(cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|nvrtc|nvJitLink|nccl)\.so\.\d+$")
+PROVIDED = re.compile(
+    r"lib(cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusparse|nvrtc|nvJitLink|nccl)\.so\.\d+$")
 # Needs a library that GPU nodes do not have (a build folder without -Dbundle=true has it).
 STAYS = ("bench/ring/",)
 # Folders whose scripts and built programs travel together.
@@ -47,24 +54,28 @@ def copy_fixed(build, dest):
 
 
 def copy_mixed(build, dest):
-    tracked = subprocess.run(["git", "ls-files", "-z", *MIXED], capture_output=True, check=True).stdout.decode().split("\0")
+    tracked = subprocess.run(["git", "ls-files", "-z", *MIXED], capture_output=True,
+                             check=True).stdout.decode().split("\0")
     wanted = [(pathlib.Path("."), pathlib.Path(p)) for p in tracked if p]
     for folder in MIXED:
         for base, dirs, files in os.walk(build / folder):
             dirs[:] = [d for d in dirs if not d.endswith(".p")]
             wanted += [(build, pathlib.Path(base, f).relative_to(build)) for f in files]
     for root, path in wanted:
-        if path.suffix in SKIP_SUFFIXES or path.name == "meson.build" or "results" in path.parts or str(path).startswith(STAYS) or not (root / path).exists():
+        if path.suffix in SKIP_SUFFIXES or path.name == "meson.build" or "results" in path.parts or str(
+                path).startswith(STAYS) or not (root / path).exists():
             continue
         target = dest / path
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(root / path, target)
         if is_elf(target):
-            subprocess.run(["strip", "--strip-unneeded", target], check=False, stderr=subprocess.DEVNULL)
+            subprocess.run(["strip", "--strip-unneeded", target], check=False,
+                           stderr=subprocess.DEVNULL)
 
 
 def write_identity(build, dest):
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True,
+                            text=True).stdout.strip()
     (dest / "COMMIT").write_text(commit + "\n")
     for name in ("LICENSE", "README.md"):
         if pathlib.Path(name).exists():
@@ -98,7 +109,8 @@ def check(dest):
     if total > SIZE_MAX_MIB << 20:
         biggest = sorted(files, key=lambda p: -p.stat().st_size)[:5]
         problems.append(f"{total / (1 << 20):.1f} MiB, more than {SIZE_MAX_MIB}; biggest: " +
-                        ", ".join(f"{p.relative_to(dest)} {p.stat().st_size / (1 << 20):.1f}" for p in biggest))
+                        ", ".join(f"{p.relative_to(dest)} {p.stat().st_size / (1 << 20):.1f}"
+                                  for p in biggest))
     return problems, total, len(files)
 
 
@@ -111,7 +123,9 @@ def main():
     problems, total, count = check(dest)
     for problem in problems:
         print(f"bundle: {problem}", file=sys.stderr)
-    print(f"bundle: {dest}: {count} files, {total / (1 << 20):.1f} MiB, {'ok' if not problems else 'NOT usable'}")
+    print(
+        f"bundle: {dest}: {count} files, {total / (1 << 20):.1f} MiB, {'ok' if not problems else 'NOT usable'}"
+    )
     return 1 if problems else 0
 
 

@@ -1,4 +1,5 @@
-// The command line, by way of CLI11. CLI11 reports by exception; parse errors end here, anything else in main.
+// The command line, by way of CLI11. CLI11 reports by exception; parse errors end here, anything
+// else in main.
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -22,12 +23,16 @@ Exit codes: 0 done, 1 a problem was found or a request refused, 2 usage, 3 no su
 126 when the program cannot be executed and 127 when it was not found.)";
 
 std::string workflow_problem(const std::string& name) {
-  return valid_workflow_name(name) ? "" : "a workflow name is 1 to 64 of the characters A-Z a-z 0-9 _ . -";
+  return valid_workflow_name(name)
+             ? ""
+             : "a workflow name is 1 to 64 of the characters A-Z a-z 0-9 _ . -";
 }
 
 }  // namespace
 
-Verb Verb::verb(const char* name, const char* help) { return Verb(app_->add_subcommand(name, help), command_); }
+Verb Verb::verb(const char* name, const char* help) {
+  return Verb(app_->add_subcommand(name, help), command_);
+}
 
 Verb& Verb::needs_verb() {
   app_->require_subcommand(1);
@@ -54,7 +59,8 @@ Verb& Verb::flag(const char* flags, bool& value, const char* help) {
   return *this;
 }
 
-Verb& Verb::choice(const char* flags, std::string& value, std::vector<std::string> words, const char* help) {
+Verb& Verb::choice(const char* flags, std::string& value, std::vector<std::string> words,
+                   const char* help) {
   app_->add_option(flags, value, help)->check(CLI::IsMember(std::move(words)))->type_name("KIND");
   return *this;
 }
@@ -67,7 +73,9 @@ Verb& Verb::required(const char* flags) {
 Verb& Verb::workflow(std::string& value) {
   const char* preset = std::getenv("TUBE_WORKFLOW");
   value = preset != nullptr && *preset != '\0' ? preset : "default";
-  app_->add_option("-w,--workflow", value, "name of the workflow, which is the name of its proxy ($TUBE_WORKFLOW, else default)")
+  app_->add_option(
+          "-w,--workflow", value,
+          "name of the workflow, which is the name of its proxy ($TUBE_WORKFLOW, else default)")
       ->check(workflow_problem)
       ->type_name("NAME");
   return *this;
@@ -82,7 +90,9 @@ Verb& Verb::takes_program() {
 
 bool Verb::given(const char* flag) const { return app_->count(flag) > 0; }
 
-std::vector<std::string> Verb::program() const { return command_->program.empty() ? app_->remaining() : command_->program; }
+std::vector<std::string> Verb::program() const {
+  return command_->program.empty() ? app_->remaining() : command_->program;
+}
 
 void Verb::action(std::function<int()> run) {
   app_->callback([command = command_, run = std::move(run)] { command->run = run; });
@@ -95,7 +105,8 @@ int parse_and_run(int argc, char** argv) {
   app.require_subcommand(1);
   Command command;
   Verb root(&app, &command);
-  for (auto add : {add_run, add_proxy, add_ps, add_status, add_stat, add_doctor, add_completion}) add(root);
+  for (auto add : {add_run, add_proxy, add_ps, add_status, add_stat, add_doctor, add_completion})
+    add(root);
   // CLI11 would look for options behind `--` too; they are the program's.
   int own = 1;
   while (own < argc && strcmp(argv[own], "--") != 0) ++own;

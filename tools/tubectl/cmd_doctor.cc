@@ -32,13 +32,20 @@ int doctor(const std::string& program, bool json) {
   Json list = Json::array();
   for (const Finding& finding : findings) {
     problems += finding.severity == Severity::kProblem;
-    list.push_back({{"state", word(finding.severity)}, {"subject", finding.subject}, {"detail", finding.detail}, {"remedy", finding.remedy}});
+    list.push_back({{"state", word(finding.severity)},
+                    {"subject", finding.subject},
+                    {"detail", finding.detail},
+                    {"remedy", finding.remedy}});
     if (json) continue;
     fmt::print("{:<8} {:<15} {}\n", word(finding.severity), finding.subject, finding.detail);
     if (!finding.remedy.empty()) fmt::print("{:<24} -> {}\n", "", finding.remedy);
   }
-  if (json) fmt::print("{}\n", Json{{"ok", problems == 0}, {"version", TUBE_VERSION}, {"findings", list}}.dump(2));
-  if (!json) fmt::print("\n{}\n", problems == 0 ? "nothing is wrong" : fmt::format("{} problem(s)", problems));
+  if (json)
+    fmt::print("{}\n",
+               Json{{"ok", problems == 0}, {"version", TUBE_VERSION}, {"findings", list}}.dump(2));
+  if (!json)
+    fmt::print("\n{}\n",
+               problems == 0 ? "nothing is wrong" : fmt::format("{} problem(s)", problems));
   return problems == 0 ? kExitOk : kExitProblem;
 }
 
@@ -51,11 +58,13 @@ void add_doctor(Verb& root) {
   };
   auto options = std::make_shared<Options>();
   root.verb("doctor", "look for what is missing or wrong, with a remedy for each finding")
-      .text("--program", options->program, "FILE", "also tell whether the hook can get under this program")
+      .text("--program", options->program, "FILE",
+            "also tell whether the hook can get under this program")
       .json(options->json)
       .footer(
           "Exit code 0 when nothing is wrong (notes are fine), else 1.\n\n"
-          "Examples:\n  tubectl doctor\n  tubectl doctor --program $(which python3)\n  tubectl doctor --json")
+          "Examples:\n  tubectl doctor\n  tubectl doctor --program $(which python3)\n  tubectl "
+          "doctor --json")
       .action([options] { return doctor(options->program, options->json); });
 }
 

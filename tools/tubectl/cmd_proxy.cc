@@ -42,7 +42,8 @@ int start(const ProxyVerb& options) {
                 {"already_running", started->already_running}};
     fmt::print("{}\n", out.dump(2));
   } else {
-    fmt::print("proxy `{}` {} (pid {}, log {})\n", options.proxy.workflow, started->already_running ? "runs already" : "started", started->pid,
+    fmt::print("proxy `{}` {} (pid {}, log {})\n", options.proxy.workflow,
+               started->already_running ? "runs already" : "started", started->pid,
                started->log_path);
   }
   return kExitOk;
@@ -67,8 +68,10 @@ int stop_one(const std::string& workflow, Json& report) {
   Answer answer = ask(workflow, "stop");
   if (!answer.ok()) return report_unusable(workflow, answer);
   if (!wait_for_end(process)) {
-    fmt::print(stderr, "tubectl: proxy `{}` (pid {}) was told to stop but still runs after {} s; its log: {}/{}.log\n", workflow, ping.pid,
-               kStopTimeoutMs / 1000, runtime_dir_path(), workflow);
+    fmt::print(stderr,
+               "tubectl: proxy `{}` (pid {}) was told to stop but still runs after {} s; its log: "
+               "{}/{}.log\n",
+               workflow, ping.pid, kStopTimeoutMs / 1000, runtime_dir_path(), workflow);
     return kExitProblem;
   }
   report.push_back({{"workflow", workflow}, {"pid", ping.pid}});
@@ -86,7 +89,8 @@ int stop(const ProxyVerb& options) {
   }
   if (options.json) fmt::print("{}\n", Json{{"ok", code == kExitOk}, {"stopped", stopped}}.dump(2));
   if (!options.json) {
-    for (const Json& entry : stopped) fmt::print("proxy `{}` stopped (pid {})\n", text(entry, "workflow"), number(entry, "pid"));
+    for (const Json& entry : stopped)
+      fmt::print("proxy `{}` stopped (pid {})\n", text(entry, "workflow"), number(entry, "pid"));
     if (options.all && stopped.empty() && code == kExitOk) fmt::print("no proxy runs\n");
   }
   return code;
@@ -107,7 +111,8 @@ int list(const ProxyVerb& options) {
     proxies.push_back(std::move(entry));
   }
   if (options.json) {
-    fmt::print("{}\n", Json{{"ok", true}, {"folder", runtime_dir_path()}, {"proxies", proxies}}.dump(2));
+    fmt::print("{}\n",
+               Json{{"ok", true}, {"folder", runtime_dir_path()}, {"proxies", proxies}}.dump(2));
   } else if (options.names_only) {
     for (const Json& entry : proxies) fmt::print("{}\n", text(entry, "workflow"));
   } else if (proxies.empty()) {
@@ -115,8 +120,10 @@ int list(const ProxyVerb& options) {
   } else {
     Table table({"WORKFLOW", "PID", "VERSION", "BACKEND", "GPUS", "FUNCTIONS", "UP"}, "lrllrrr");
     for (const Json& entry : proxies) {
-      table.add({text(entry, "workflow"), std::to_string(number(entry, "pid")), text(entry, "version", "does not answer"), text(entry, "backend"),
-                 std::to_string(number(entry, "gpus")), std::to_string(number(entry, "functions")), human_age(number(entry, "uptime_s"))});
+      table.add({text(entry, "workflow"), std::to_string(number(entry, "pid")),
+                 text(entry, "version", "does not answer"), text(entry, "backend"),
+                 std::to_string(number(entry, "gpus")), std::to_string(number(entry, "functions")),
+                 human_age(number(entry, "uptime_s"))});
     }
     fmt::print("{}", table.str());
   }
@@ -127,17 +134,22 @@ int list(const ProxyVerb& options) {
 
 void add_proxy(Verb& root) {
   Verb parent = root.verb("proxy", "start, stop or list proxies");
-  parent.needs_verb().footer("Examples:\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy stop -w shop\n  tubectl proxy list --json");
+  parent.needs_verb().footer(
+      "Examples:\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy stop -w shop\n  "
+      "tubectl proxy list --json");
 
   auto options = std::make_shared<ProxyVerb>();
   parent.verb("start", "start the proxy of a workflow in the background")
       .json(options->json)
       .workflow(options->proxy.workflow)
       .text("--gpus", options->proxy.gpus, "LIST", "the GPUs it owns, e.g. 0,1 (default: all)")
-      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"}, "auto, driver or sim (auto: sim only where no GPU is)")
+      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"},
+              "auto, driver or sim (auto: sim only where no GPU is)")
       .footer(
-          "Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and is no error.\n\n"
-          "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl proxy start --backend sim")
+          "Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and "
+          "is no error.\n\n"
+          "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl "
+          "proxy start --backend sim")
       .action([options] { return start(*options); });
 
   options = std::make_shared<ProxyVerb>();
@@ -145,7 +157,9 @@ void add_proxy(Verb& root) {
       .json(options->json)
       .workflow(options->proxy.workflow)
       .flag("--all", options->all, "every proxy of this user")
-      .footer("Examples:\n  tubectl proxy stop\n  tubectl proxy stop -w shop\n  tubectl proxy stop --all")
+      .footer(
+          "Examples:\n  tubectl proxy stop\n  tubectl proxy stop -w shop\n  tubectl proxy stop "
+          "--all")
       .action([options] { return stop(*options); });
 
   options = std::make_shared<ProxyVerb>();

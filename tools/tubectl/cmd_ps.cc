@@ -19,7 +19,8 @@ struct PsOptions {
 // Without -w all proxies are shown: who types `ps` wants to see what there is.
 int ps(const PsOptions& options) {
   bool one = options.one;
-  std::vector<std::string> workflows = one ? std::vector<std::string>{options.workflow} : known_workflows();
+  std::vector<std::string> workflows =
+      one ? std::vector<std::string>{options.workflow} : known_workflows();
   Json functions = Json::array();
   bool reached = false;
   for (const std::string& workflow : workflows) {
@@ -40,13 +41,15 @@ int ps(const PsOptions& options) {
     fmt::print("no proxy runs\n");
     return kExitOk;
   }
-  Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
+  Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "PINNED",
+               "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
               "lrrlrlrrrrrrr");
   for (const Json& f : functions) {
     auto count = [&](const char* key) { return std::to_string(number(f, key)); };
-    table.add({text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"), text(f, "state"), human_age(number(f, "age_s")),
-               human_bytes(number(f, "device_bytes")), human_bytes(number(f, "pinned_bytes")), count("streams"), count("records"),
-               count("round_trips"), count("errors")});
+    table.add({text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"),
+               text(f, "state"), human_age(number(f, "age_s")),
+               human_bytes(number(f, "device_bytes")), human_bytes(number(f, "pinned_bytes")),
+               count("streams"), count("records"), count("round_trips"), count("errors")});
   }
   fmt::print("{}", table.str());
   return kExitOk;
@@ -60,7 +63,8 @@ void add_ps(Verb& root) {
   verb.workflow(options->workflow)
       .json(options->json)
       .footer(
-          "Without -w the functions of all proxies of this user are shown. RECORDS counts what a function sent, TRIPS how\n"
+          "Without -w the functions of all proxies of this user are shown. RECORDS counts what a "
+          "function sent, TRIPS how\n"
           "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json")
       .action([options, verb] {
         options->one = verb.given("--workflow");

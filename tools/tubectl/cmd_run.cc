@@ -1,7 +1,8 @@
 // tubectl run: sets the environment that puts the hook under a program, and becomes that program.
 //
-// There is no process in between: after the exec the program's exit code, signals, terminal and parent are its own. What
-// this costs the program is one question to the proxy's control socket (well under a millisecond) when a proxy runs.
+// There is no process in between: after the exec the program's exit code, signals, terminal and
+// parent are its own. What this costs the program is one question to the proxy's control socket
+// (well under a millisecond) when a proxy runs.
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -27,7 +28,8 @@ struct RunOptions {
   std::vector<std::string> program;  // and its arguments
 };
 
-constexpr const char* kRunFooter = R"(The program and its arguments stand after --. $TUBE_OFF=1 runs it without Tube.
+constexpr const char* kRunFooter =
+    R"(The program and its arguments stand after --. $TUBE_OFF=1 runs it without Tube.
 
 Examples:
   tubectl run -- ./vector_add
@@ -42,7 +44,8 @@ void prepend(const char* variable, const std::string& entry) {
 }
 
 void set_environment(const RunOptions& options, const Layout& layout) {
-  if (const DriverSearch driver = search_driver(); !driver.found.empty()) setenv("TUBE_REAL_DRIVER", driver.found.front().c_str(), 1);
+  if (const DriverSearch driver = search_driver(); !driver.found.empty())
+    setenv("TUBE_REAL_DRIVER", driver.found.front().c_str(), 1);
   prepend("LD_PRELOAD", layout.hook_lib);
   prepend("LD_LIBRARY_PATH", folder_of(layout.hook_lib));
   setenv("TUBE_WORKFLOW", options.proxy.workflow.c_str(), 1);
@@ -57,10 +60,13 @@ int fail(const std::string& message) {
 
 void say_started(const RunOptions& options, const Started& started) {
   if (options.json) {
-    Json line = {{"started", {{"workflow", options.proxy.workflow}, {"pid", started.pid}, {"log", started.log_path}}}};
+    Json line = {
+        {"started",
+         {{"workflow", options.proxy.workflow}, {"pid", started.pid}, {"log", started.log_path}}}};
     fmt::print(stderr, "{}\n", line.dump());
   } else {
-    fmt::print(stderr, "tubectl: started proxy `{}` (pid {}, log {})\n", options.proxy.workflow, started.pid, started.log_path);
+    fmt::print(stderr, "tubectl: started proxy `{}` (pid {}, log {})\n", options.proxy.workflow,
+               started.pid, started.log_path);
   }
 }
 
@@ -73,8 +79,10 @@ int reach_proxy(const RunOptions& options, const Layout& layout) {
   Result<Started> proxy = ensure_proxy(options.proxy, layout);
   if (!proxy.ok()) return fail(proxy.error().message);
   if (proxy->version != TUBE_VERSION) {
-    return fail(fmt::format("the proxy of workflow `{0}` is version {1}, this is {2}; end it with: tubectl proxy stop -w {0}", options.proxy.workflow,
-                            proxy->version, TUBE_VERSION));
+    return fail(
+        fmt::format("the proxy of workflow `{0}` is version {1}, this is {2}; end it with: tubectl "
+                    "proxy stop -w {0}",
+                    options.proxy.workflow, proxy->version, TUBE_VERSION));
   }
   if (!proxy->already_running) say_started(options, *proxy);
   return kExitOk;
@@ -96,10 +104,14 @@ int run(const RunOptions& options) {
     fmt::print(stderr, "tubectl: run: no program given; try: tubectl run -- ./program\n");
     return kExitUsage;
   }
-  if (const char* off = getenv("TUBE_OFF"); off != nullptr && strcmp(off, "1") == 0) return become(words);
+  if (const char* off = getenv("TUBE_OFF"); off != nullptr && strcmp(off, "1") == 0)
+    return become(words);
   Layout layout = find_layout();
-  if (layout.hook_lib.empty()) return fail("the hook (libcuda.so.1) was not found beside tubectl; point at it with TUBE_HOOK_LIB");
-  if (int code = reach_proxy(options, layout); code != kExitOk) return options.no_start ? kExitRunFailed : code;
+  if (layout.hook_lib.empty())
+    return fail(
+        "the hook (libcuda.so.1) was not found beside tubectl; point at it with TUBE_HOOK_LIB");
+  if (int code = reach_proxy(options, layout); code != kExitOk)
+    return options.no_start ? kExitRunFailed : code;
   set_environment(options, layout);
   return become(words);
 }
@@ -108,13 +120,16 @@ int run(const RunOptions& options) {
 
 void add_run(Verb& root) {
   auto options = std::make_shared<RunOptions>();
-  Verb verb = root.verb("run", "run a CUDA program through a proxy, starting the proxy when none runs");
+  Verb verb =
+      root.verb("run", "run a CUDA program through a proxy, starting the proxy when none runs");
   verb.footer(kRunFooter)
       .takes_program()
       .workflow(options->proxy.workflow)
-      .text("-f,--function", options->function, "NAME", "name shown by ps and status (default: the program's file name)")
+      .text("-f,--function", options->function, "NAME",
+            "name shown by ps and status (default: the program's file name)")
       .text("--gpus", options->proxy.gpus, "LIST", "GPUs of a proxy that is started now, e.g. 0,1")
-      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"}, "of a proxy that is started now: auto, driver or sim")
+      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"},
+              "of a proxy that is started now: auto, driver or sim")
       .flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one")
       .json(options->json)
       .action([options, verb] {

@@ -1,4 +1,5 @@
-// tubectl stat: what each function sent and waited for: records, round trips and bytes, spins and sleeps, and the calls by name.
+// tubectl stat: what each function sent and waited for: records, round trips and bytes, spins and
+// sleeps, and the calls by name.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -23,36 +24,43 @@ std::vector<std::pair<std::string, uint64_t>> most_frequent(const Json& calls, s
   for (const auto& [name, count] : calls.items()) {
     if (count.is_number_unsigned()) sorted.emplace_back(name, count.get<uint64_t>());
   }
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   if (top != 0 && sorted.size() > top) sorted.resize(top);
   return sorted;
 }
 
 // "label a 1, b 2" of what is not zero; empty when all is.
-std::string listed(const char* label, const std::vector<std::pair<std::string, std::string>>& parts) {
+std::string listed(const char* label,
+                   const std::vector<std::pair<std::string, std::string>>& parts) {
   std::string line;
-  for (const auto& [name, value] : parts) line += fmt::format("{}{} {}", line.empty() ? "" : ", ", value, name);
+  for (const auto& [name, value] : parts)
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", value, name);
   return line.empty() ? line : fmt::format("  {:9} {}\n", label, line);
 }
 
 void print_volume(const Json& function) {
   std::vector<std::pair<std::string, std::string>> parts;
-  for (const auto& [key, name] : {std::pair{"record_bytes", "of records"}, {"reply_bytes", "of answers"}, {"copy_bytes", "copied"}}) {
+  for (const auto& [key, name] : {std::pair{"record_bytes", "of records"},
+                                  {"reply_bytes", "of answers"},
+                                  {"copy_bytes", "copied"}}) {
     if (number(function, key) != 0) parts.emplace_back(name, human_bytes(number(function, key)));
   }
   fmt::print("{}", listed("bytes", parts));
   if (number(function, "coalesced_runs") != 0) {
-    fmt::print("  {:9} {} launches in {} graphs\n", "coalesced", number(function, "coalesced_launches"), number(function, "coalesced_runs"));
+    fmt::print("  {:9} {} launches in {} graphs\n", "coalesced",
+               number(function, "coalesced_launches"), number(function, "coalesced_runs"));
   }
 }
 
 // How waits ended; those that found everything done at once are not counted.
 void print_waits(const Json& function) {
-  static constexpr std::pair<const char*, const char*> kNames[] = {{"reply", "for answers"},
-                                                                   {"word", "for a stream"},
-                                                                   {"chunk", "for a staging chunk"},
-                                                                   {"ring_space", "for room in the ring"},
-                                                                   {"record", "of the session for records"}};
+  static constexpr std::pair<const char*, const char*> kNames[] = {
+      {"reply", "for answers"},
+      {"word", "for a stream"},
+      {"chunk", "for a staging chunk"},
+      {"ring_space", "for room in the ring"},
+      {"record", "of the session for records"}};
   const Json waits = function.value("waits", Json::object());
   for (const char* how : {"spun", "slept"}) {
     std::vector<std::pair<std::string, std::string>> parts;
@@ -65,18 +73,23 @@ void print_waits(const Json& function) {
 }
 
 void print_function(const Json& function, size_t top) {
-  fmt::print("{} (id {}, pid {}): {} records, {} posted, {} round trips, {} errors\n", text(function, "name"), number(function, "id"),
-             number(function, "pid"), number(function, "records"), number(function, "posted"), number(function, "round_trips"),
-             number(function, "errors"));
-  fmt::print("  images: {} loaded, {} shared with other functions, {} bytes sent; kernels: {} loaded, {} shared\n", number(function, "images_loaded"),
-             number(function, "images_shared"), number(function, "image_bytes"), number(function, "kernels_loaded"),
-             number(function, "kernels_shared"));
+  fmt::print("{} (id {}, pid {}): {} records, {} posted, {} round trips, {} errors\n",
+             text(function, "name"), number(function, "id"), number(function, "pid"),
+             number(function, "records"), number(function, "posted"),
+             number(function, "round_trips"), number(function, "errors"));
+  fmt::print(
+      "  images: {} loaded, {} shared with other functions, {} bytes sent; kernels: {} loaded, {} "
+      "shared\n",
+      number(function, "images_loaded"), number(function, "images_shared"),
+      number(function, "image_bytes"), number(function, "kernels_loaded"),
+      number(function, "kernels_shared"));
   print_volume(function);
   print_waits(function);
   Table table({"  COUNT", "WAITED FOR", "CALL"}, "rrl");
   const Json waited = function.value("round_trip_calls", Json::object());
   auto calls = most_frequent(function.value("calls", Json::object()), top);
-  for (const auto& [name, count] : calls) table.add({std::to_string(count), std::to_string(number(waited, name.c_str())), name});
+  for (const auto& [name, count] : calls)
+    table.add({std::to_string(count), std::to_string(number(waited, name.c_str())), name});
   if (!calls.empty()) fmt::print("{}", table.str());
 }
 
@@ -85,13 +98,18 @@ int stat(const StatOptions& options) {
   if (!answer.ok()) return report_unusable(options.workflow, answer);
   Json functions = Json::array();
   for (const Json& function : answer.body.value("functions", Json::array())) {
-    if (options.function.empty() || text(function, "name") == options.function) functions.push_back(function);
+    if (options.function.empty() || text(function, "name") == options.function)
+      functions.push_back(function);
   }
   if (options.json) {
-    fmt::print("{}\n", Json{{"ok", true}, {"workflow", options.workflow}, {"functions", functions}}.dump(2));
+    fmt::print(
+        "{}\n",
+        Json{{"ok", true}, {"workflow", options.workflow}, {"functions", functions}}.dump(2));
     return kExitOk;
   }
-  if (functions.empty()) fmt::print("no function {}runs under proxy `{}`\n", options.function.empty() ? "" : "of that name ", options.workflow);
+  if (functions.empty())
+    fmt::print("no function {}runs under proxy `{}`\n",
+               options.function.empty() ? "" : "of that name ", options.workflow);
   for (const Json& function : functions) print_function(function, options.top);
   return kExitOk;
 }
@@ -107,7 +125,8 @@ void add_stat(Verb& root) {
       .json(options->json)
       .footer(
           "A posted record costs the function no waiting; a round trip does.\n\n"
-          "Examples:\n  tubectl stat\n  tubectl stat -w shop --function classify --top 0\n  tubectl stat --json")
+          "Examples:\n  tubectl stat\n  tubectl stat -w shop --function classify --top 0\n  "
+          "tubectl stat --json")
       .action([options] { return stat(*options); });
 }
 

@@ -11,14 +11,18 @@ namespace tube::ctl {
 namespace {
 
 // 13000 is CUDA 13.0.
-std::string cuda_version(uint64_t version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string cuda_version(uint64_t version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 void print_gpus(const Json& gpus) {
   if (gpus.empty()) return;
   Table table({"GPU", "NAME", "MEMORY", "USED BY FUNCTIONS", "CONTEXTS", "UUID"}, "rlrrrl");
   for (const Json& gpu : gpus) {
-    table.add({std::to_string(number(gpu, "index")), text(gpu, "name"), human_bytes(number(gpu, "memory_total")),
-               human_bytes(number(gpu, "memory_used_by_clients")), std::to_string(number(gpu, "contexts")), text(gpu, "uuid")});
+    table.add({std::to_string(number(gpu, "index")), text(gpu, "name"),
+               human_bytes(number(gpu, "memory_total")),
+               human_bytes(number(gpu, "memory_used_by_clients")),
+               std::to_string(number(gpu, "contexts")), text(gpu, "uuid")});
   }
   fmt::print("\n{}", table.str());
 }
@@ -39,8 +43,10 @@ int status(const std::string& workflow, bool json) {
     fmt::print("{}\n", body.dump(2));
     return kExitOk;
   }
-  fmt::print("proxy `{}`  pid {}  version {}  backend {}  CUDA {}  up {}\n", text(body, "workflow", workflow), number(body, "pid"),
-             text(body, "version"), text(body, "backend"), cuda_version(number(body, "driver_version")), human_age(number(body, "uptime_s")));
+  fmt::print("proxy `{}`  pid {}  version {}  backend {}  CUDA {}  up {}\n",
+             text(body, "workflow", workflow), number(body, "pid"), text(body, "version"),
+             text(body, "backend"), cuda_version(number(body, "driver_version")),
+             human_age(number(body, "uptime_s")));
   print_gpus(body.value("gpus", Json::array()));
   Json functions = body.value("functions", Json::array());
   fmt::print("\nfunctions  {} now", functions.size());

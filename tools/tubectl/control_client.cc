@@ -23,7 +23,11 @@ constexpr size_t kLongestAnswer = 64u << 20;
 Answer failed(std::string error) { return {Reach::kFailed, {}, std::move(error), 0}; }
 
 Answer not_running(const std::string& workflow) {
-  return {Reach::kNotRunning, {}, fmt::format("no proxy runs for workflow `{}`; start one with: tubectl proxy start -w {}", workflow, workflow), 0};
+  return {Reach::kNotRunning,
+          {},
+          fmt::format("no proxy runs for workflow `{}`; start one with: tubectl proxy start -w {}",
+                      workflow, workflow),
+          0};
 }
 
 // Connects to `path`; the errno of the failure in `error_number`.
@@ -36,7 +40,8 @@ UniqueFd connect_to(const std::string& path, int& error_number) {
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   error_number = 0;
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) error_number = errno;
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    error_number = errno;
   return fd;
 }
 
@@ -62,17 +67,22 @@ Answer exchange(const UniqueFd& fd, const std::string& workflow, const std::stri
   socklen_t size = sizeof peer;
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) answer.pid = peer.pid;
   std::string request = Json{{"verb", verb}}.dump() + "\n", line;
-  bool sent = send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size());
+  bool sent = send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
+              static_cast<ssize_t>(request.size());
   if (!sent || !read_line(fd.get(), line)) {
-    answer.error = fmt::format("the proxy of workflow `{}` (pid {}) gave no answer to `{}` within {} s; its log: {}/{}.log", workflow, answer.pid,
-                               verb, kAnswerTimeoutSeconds, runtime_dir_path(), workflow);
+    answer.error = fmt::format(
+        "the proxy of workflow `{}` (pid {}) gave no answer to `{}` within {} s; its log: "
+        "{}/{}.log",
+        workflow, answer.pid, verb, kAnswerTimeoutSeconds, runtime_dir_path(), workflow);
     return answer;
   }
   answer.body = Json::parse(line, nullptr, false);
   if (answer.body.is_object()) {
     answer.reach = Reach::kAnswered;
   } else {
-    answer.error = fmt::format("what the proxy of workflow `{}` (pid {}) answered is not JSON: is it another version?", workflow, answer.pid);
+    answer.error = fmt::format(
+        "what the proxy of workflow `{}` (pid {}) answered is not JSON: is it another version?",
+        workflow, answer.pid);
   }
   return answer;
 }
@@ -81,22 +91,26 @@ Answer exchange(const UniqueFd& fd, const std::string& workflow, const std::stri
 
 Answer ask(const std::string& workflow, const std::string& verb) {
   Result<std::string> folder = find_runtime_dir();
-  if (!folder.ok()) return folder.error().code == ENOENT ? not_running(workflow) : failed(folder.error().message);
+  if (!folder.ok())
+    return folder.error().code == ENOENT ? not_running(workflow) : failed(folder.error().message);
   std::string path = control_socket_path(*folder, workflow);
   if (path.size() >= sizeof(sockaddr_un::sun_path)) {
-    return failed(fmt::format("socket path too long ({} bytes, at most {}): {}; set TUBE_DIR to a shorter folder", path.size(),
-                              sizeof(sockaddr_un::sun_path) - 1, path));
+    return failed(fmt::format(
+        "socket path too long ({} bytes, at most {}): {}; set TUBE_DIR to a shorter folder",
+        path.size(), sizeof(sockaddr_un::sun_path) - 1, path));
   }
   int error_number = 0;
   UniqueFd fd = connect_to(path, error_number);
   if (error_number == ENOENT || error_number == ECONNREFUSED) return not_running(workflow);
-  if (error_number != 0) return failed(fmt::format("cannot connect to {}: {}", path, strerror(error_number)));
+  if (error_number != 0)
+    return failed(fmt::format("cannot connect to {}: {}", path, strerror(error_number)));
   return exchange(fd, workflow, verb);
 }
 
 int report_unusable(const std::string& workflow, const Answer& answer) {
   if (answer.reach == Reach::kAnswered) {
-    fmt::print(stderr, "tubectl: the proxy of workflow `{}` refused: {}\n", workflow, text(answer.body, "error", "no reason given"));
+    fmt::print(stderr, "tubectl: the proxy of workflow `{}` refused: {}\n", workflow,
+               text(answer.body, "error", "no reason given"));
     return kExitProblem;
   }
   fmt::print(stderr, "tubectl: {}\n", answer.error);

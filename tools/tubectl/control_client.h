@@ -1,4 +1,5 @@
-// The client side of a proxy's control socket: one JSON object a line out, one back (docs/operations.md).
+// The client side of a proxy's control socket: one JSON object a line out, one back
+// (docs/operations.md).
 #pragma once
 
 #include <sys/types.h>
@@ -23,16 +24,21 @@ struct Answer {
   std::string error;  // one line for the user unless kAnswered
   pid_t pid = 0;      // the proxy's, from the kernel (SO_PEERCRED)
 
-  bool ok() const { return reach == Reach::kAnswered && body.is_object() && body.value("ok", Json(false)) == Json(true); }
+  bool ok() const {
+    return reach == Reach::kAnswered && body.is_object() &&
+           body.value("ok", Json(false)) == Json(true);
+  }
 };
 
-// Sends {"verb": verb} to the proxy of `workflow` and waits at most ten seconds for its line. Never throws.
+// Sends {"verb": verb} to the proxy of `workflow` and waits at most ten seconds for its line. Never
+// throws.
 Answer ask(const std::string& workflow, const std::string& verb);
 
 // Prints why there is no usable answer, in one line on stderr, and gives the verb's exit code.
 int report_unusable(const std::string& workflow, const Answer& answer);
 
-// The workflows that have a control socket in the runtime folder, sorted; their proxies may be dead.
+// The workflows that have a control socket in the runtime folder, sorted; their proxies may be
+// dead.
 std::vector<std::string> known_workflows();
 
 // Fields of an untyped answer, with a default when they are missing or of another type.

@@ -1,4 +1,5 @@
-// The checks behind `tubectl doctor`. Each adds findings; a finding that is not fine carries its remedy.
+// The checks behind `tubectl doctor`. Each adds findings; a finding that is not fine carries its
+// remedy.
 #pragma once
 
 #include <string>
@@ -23,10 +24,12 @@ struct Finding {
 
 using Findings = std::vector<Finding>;
 
-void check_driver(Findings& findings);                         // library, version, GPUs, device nodes
-void check_system(Findings& findings);                         // runtime folder, address windows, memfd, limits, environment
-void check_install(Findings& findings, const Layout& layout);  // hook and its symbols, simulated GPU, tubed
-void check_proxies(Findings& findings);                        // running proxies answer and have this version
+void check_driver(Findings& findings);  // library, version, GPUs, device nodes
+void check_system(
+    Findings& findings);  // runtime folder, address windows, memfd, limits, environment
+void check_install(Findings& findings,
+                   const Layout& layout);  // hook and its symbols, simulated GPU, tubed
+void check_proxies(Findings& findings);    // running proxies answer and have this version
 // Whether the hook can get under this program at all.
 void check_program(Findings& findings, const std::string& program);
 

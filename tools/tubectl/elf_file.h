@@ -16,7 +16,8 @@ struct ElfFile {
   std::vector<std::string> exported;  // defined global functions and objects of .dynsym
 };
 
-// Reads a 64-bit little-endian ELF file. Fails on anything else; sizes and offsets in the file are not trusted.
+// Reads a 64-bit little-endian ELF file. Fails on anything else; sizes and offsets in the file are
+// not trusted.
 Result<ElfFile> read_elf(const std::string& path);
 
 }  // namespace tube::ctl

@@ -6,7 +6,8 @@
 
 namespace tube::ctl {
 
-Table::Table(std::vector<std::string> heading, std::string right) : rows_{std::move(heading)}, right_(std::move(right)) {}
+Table::Table(std::vector<std::string> heading, std::string right)
+    : rows_{std::move(heading)}, right_(std::move(right)) {}
 
 void Table::add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
 
@@ -21,7 +22,8 @@ std::string Table::str() const {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       bool right = i < right_.size() && right_[i] == 'r';
-      line += right ? fmt::format("{:>{}}", row[i], widths[i]) : fmt::format("{:<{}}", row[i], widths[i]);
+      line += right ? fmt::format("{:>{}}", row[i], widths[i])
+                    : fmt::format("{:<{}}", row[i], widths[i]);
       line += "  ";
     }
     line.erase(line.find_last_not_of(' ') + 1);

@@ -7,7 +7,8 @@
 
 namespace tube::ctl {
 
-// Rows of cells under a heading, columns as wide as their widest cell; columns named in `right` are right-aligned.
+// Rows of cells under a heading, columns as wide as their widest cell; columns named in `right` are
+// right-aligned.
 class Table {
  public:
   explicit Table(std::vector<std::string> heading, std::string right = "");

@@ -26,8 +26,9 @@ constexpr int kReadyTimeoutMs = 120'000;
 constexpr int kReadyFd = 3;  // in the proxy
 
 std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layout& layout) {
-  std::vector<std::string> arguments = {layout.tubed,    "--workflow", options.workflow,        "--backend",
-                                        options.backend, "--ready-fd", std::to_string(kReadyFd)};
+  std::vector<std::string> arguments = {
+      layout.tubed,    "--workflow", options.workflow,        "--backend",
+      options.backend, "--ready-fd", std::to_string(kReadyFd)};
   auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
@@ -38,7 +39,8 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   return arguments;
 }
 
-// In the child: becomes a session leader's child, so that it never gets a terminal, and then the proxy. Does not return.
+// In the child: becomes a session leader's child, so that it never gets a terminal, and then the
+// proxy. Does not return.
 [[noreturn]] void become_proxy(char* const* argv, int log_fd, int ready_fd) {
   if (setsid() < 0 || fork() != 0) _exit(0);
   // The hook must not be preloaded into the proxy, whose driver is the real one.
@@ -75,13 +77,17 @@ Status wait_ready(int fd, const std::string& log_path, off_t log_start) {
     got = poll(&waiting, 1, kReadyTimeoutMs);
   } while (got < 0 && errno == EINTR);
   char byte;
-  if (got == 0) return Error{ETIMEDOUT, fmt::format("the proxy did not accept within {} s; its log: {}", kReadyTimeoutMs / 1000, log_path)};
+  if (got == 0)
+    return Error{ETIMEDOUT, fmt::format("the proxy did not accept within {} s; its log: {}",
+                                        kReadyTimeoutMs / 1000, log_path)};
   if (read(fd, &byte, 1) == 1) return {};
   std::string reason = last_line(log_path, log_start);
-  return Error{ECHILD, fmt::format("the proxy ended at start: {} (log: {})", reason.empty() ? "it said nothing" : reason, log_path)};
+  return Error{ECHILD, fmt::format("the proxy ended at start: {} (log: {})",
+                                   reason.empty() ? "it said nothing" : reason, log_path)};
 }
 
-Status spawn_and_wait(const ProxyOptions& options, const Layout& layout, const std::string& log_path) {
+Status spawn_and_wait(const ProxyOptions& options, const Layout& layout,
+                      const std::string& log_path) {
   UniqueFd log_fd(open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!log_fd.valid()) return errno_error(errno, log_path);
   off_t log_start = lseek(log_fd.get(), 0, SEEK_END);
@@ -103,7 +109,8 @@ Status spawn_and_wait(const ProxyOptions& options, const Layout& layout, const s
   return wait_ready(ready.get(), log_path, log_start);
 }
 
-bool running(const ProxyOptions& options, const std::string& log_path, Started& started, Error& error) {
+bool running(const ProxyOptions& options, const std::string& log_path, Started& started,
+             Error& error) {
   Answer answer = ask(options.workflow, "ping");
   if (answer.ok()) started = {true, answer.pid, text(answer.body, "version"), log_path};
   if (answer.reach == Reach::kFailed) error = {1, answer.error};
@@ -120,7 +127,9 @@ Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout) 
   Error error{0, ""};
   if (running(options, log_path, started, error)) return started;
   if (error.code != 0) return error;
-  if (layout.tubed.empty()) return errorf("the proxy's program `tubed` was not found beside tubectl; point at it with TUBE_TUBED");
+  if (layout.tubed.empty())
+    return errorf(
+        "the proxy's program `tubed` was not found beside tubectl; point at it with TUBE_TUBED");
 
   std::string lock_path = fmt::format("{}/{}.lock", *folder, options.workflow);
   UniqueFd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -130,8 +139,10 @@ Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout) 
   }
   if (running(options, log_path, started, error)) return started;
   if (error.code != 0) return error;
-  if (Status spawned = spawn_and_wait(options, layout, log_path); !spawned.ok()) return spawned.error();
-  if (!running(options, log_path, started, error)) return errorf("the proxy said it was ready but does not answer; its log: %s", log_path.c_str());
+  if (Status spawned = spawn_and_wait(options, layout, log_path); !spawned.ok())
+    return spawned.error();
+  if (!running(options, log_path, started, error))
+    return errorf("the proxy said it was ready but does not answer; its log: %s", log_path.c_str());
   started.already_running = false;
   return started;
 }

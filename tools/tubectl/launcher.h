@@ -1,8 +1,9 @@
 // Starts a proxy in the background, once, however many ask at the same time.
 //
-// Who wants to start the proxy of a workflow takes an exclusive flock on <dir>/<workflow>.lock, looks again whether one
-// answers, and only then starts it; the lock is held until the proxy accepts, so everyone else finds it running. The proxy
-// gets its own session (setsid), /dev/null as input and <dir>/<workflow>.log as output, and says on a pipe when it accepts.
+// Who wants to start the proxy of a workflow takes an exclusive flock on <dir>/<workflow>.lock,
+// looks again whether one answers, and only then starts it; the lock is held until the proxy
+// accepts, so everyone else finds it running. The proxy gets its own session (setsid), /dev/null as
+// input and <dir>/<workflow>.log as output, and says on a pipe when it accepts.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +28,8 @@ struct Started {
   std::string log_path;
 };
 
-// Blocks until the proxy accepts (loading a driver and making contexts takes a second or two), at most two minutes.
+// Blocks until the proxy accepts (loading a driver and making contexts takes a second or two), at
+// most two minutes.
 Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout);
 
 }  // namespace tube::ctl

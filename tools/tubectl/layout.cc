@@ -41,8 +41,10 @@ Layout find_layout() {
   std::string bin = folder_of(own_path());
   std::string installed = bin + "/../lib/tube", build = bin + "/../..";
   Layout layout;
-  layout.hook_lib = first_existing("TUBE_HOOK_LIB", {installed + "/hook/libcuda.so.1", build + "/hook/lib/libcuda.so.1"});
-  layout.sim_lib = first_existing("TUBE_SIM_LIB", {installed + "/sim/libcuda.so.1", build + "/sim/lib/libcuda.so.1"});
+  layout.hook_lib = first_existing(
+      "TUBE_HOOK_LIB", {installed + "/hook/libcuda.so.1", build + "/hook/lib/libcuda.so.1"});
+  layout.sim_lib = first_existing(
+      "TUBE_SIM_LIB", {installed + "/sim/libcuda.so.1", build + "/sim/lib/libcuda.so.1"});
   layout.tubed = first_existing("TUBE_TUBED", {bin + "/tubed", build + "/proxy/tubed"});
   return layout;
 }

@@ -1,7 +1,7 @@
 // Where the other pieces of Tube are: the hook, the simulated GPU and the proxy's program.
 //
-// tubectl knows two layouts relative to its own file, the installed one (bin/ beside lib/tube/) and the build tree's, and
-// takes TUBE_HOOK_LIB, TUBE_SIM_LIB and TUBE_TUBED before both.
+// tubectl knows two layouts relative to its own file, the installed one (bin/ beside lib/tube/) and
+// the build tree's, and takes TUBE_HOOK_LIB, TUBE_SIM_LIB and TUBE_TUBED before both.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// tubectl: the command line of Tube. Understands the arguments, runs one verb, returns its exit code.
+// tubectl: the command line of Tube. Understands the arguments, runs one verb, returns its exit
+// code.
 #include <cstdio>
 #include <exception>
 

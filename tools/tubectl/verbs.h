@@ -1,7 +1,8 @@
 // The verbs of tubectl: one file each, one function each that adds the verb to the command line.
 //
-// A verb's function only describes its options and stores what shall be run in `Command`; main runs it after the whole
-// command line was understood. Exit codes are the same everywhere and are part of the interface (tubectl(1)).
+// A verb's function only describes its options and stores what shall be run in `Command`; main runs
+// it after the whole command line was understood. Exit codes are the same everywhere and are part
+// of the interface (tubectl(1)).
 #pragma once
 
 #include <cstddef>
@@ -31,8 +32,9 @@ struct Command {
   std::vector<std::string> program;  // what stood after `--`: never looked at as options
 };
 
-// What a verb says of its command line. A thin front of CLI11, which only cli.cc includes: its templates cost seconds of
-// compilation in each file. Copies name the same verb; the variables must outlive the parse.
+// What a verb says of its command line. A thin front of CLI11, which only cli.cc includes: its
+// templates cost seconds of compilation in each file. Copies name the same verb; the variables must
+// outlive the parse.
 class Verb {
  public:
   explicit Verb(CLI::App* app, Command* command) : app_(app), command_(command) {}
@@ -43,14 +45,16 @@ class Verb {
   Verb& text(const char* flags, std::string& value, const char* type, const char* help);
   Verb& number(const char* flags, size_t& value, const char* help);
   Verb& flag(const char* flags, bool& value, const char* help);
-  Verb& choice(const char* flags, std::string& value, std::vector<std::string> words, const char* help);
+  Verb& choice(const char* flags, std::string& value, std::vector<std::string> words,
+               const char* help);
   Verb& required(const char* flags);
   Verb& workflow(std::string& value);  // -w, with the same words everywhere
   Verb& json(bool& value);             // --json, likewise
-  Verb& takes_program();               // the first word that is no option begins a program's command line
+  Verb& takes_program();  // the first word that is no option begins a program's command line
 
-  bool given(const char* flag) const;        // after the parse: the user wrote it
-  std::vector<std::string> program() const;  // after the parse: see takes_program, or what stood after `--`
+  bool given(const char* flag) const;  // after the parse: the user wrote it
+  std::vector<std::string> program()
+      const;  // after the parse: see takes_program, or what stood after `--`
   // What to do when the command line names this verb.
   void action(std::function<int()> run);
 

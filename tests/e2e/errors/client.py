@@ -1,7 +1,8 @@
-"""A small driver-API program: makes the calls named on its command line and prints each result as `NAME CODE`.
+"""A small driver-API program: makes the calls named on its command line and prints each result as
+`NAME CODE`.
 
-Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME | wait (reads a line from standard input). It loads
-libcuda.so.1 by name, like any program, and knows nothing of Tube.
+Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME | wait (reads a line from standard
+input). It loads libcuda.so.1 by name, like any program, and knows nothing of Tube.
 """
 import ctypes
 import sys
@@ -16,7 +17,8 @@ def run(word):
         if code == 0:
             device, context = ctypes.c_int(), ctypes.c_void_p()
             cuda.cuDeviceGet(ctypes.byref(device), 0)
-            code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) or cuda.cuCtxSetCurrent(context)
+            code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context),
+                                                 device) or cuda.cuCtxSetCurrent(context)
         return code
     if name == "alloc":
         return cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(int(argument)))

@@ -1,7 +1,9 @@
-"""Every error a user meets is one line that says what happened and what to do; the program gets the right CUDA error; nothing hangs.
+"""Every error a user meets is one line that says what happened and what to do; the program gets the
+right CUDA error; nothing hangs.
 
-errors_test.py --build FOLDER [unittest arguments]. The client is client.py; proxies run the simulated GPU, each in a
-runtime folder of its own. A call that hung would end the test by its time limit.
+errors_test.py --build FOLDER [unittest arguments]. The client is client.py; proxies run the
+simulated GPU, each in a runtime folder of its own. A call that hung would end the test by its time
+limit.
 """
 import argparse
 import os
@@ -36,27 +38,32 @@ class Errors(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
 
     def environment(self, folder, **extra):
-        env = dict(tubetest.base_environment(), **LAYOUT.preload(HOOK), TUBE_DIR=str(folder), TUBE_WORKFLOW="test")
+        env = dict(tubetest.base_environment(), **LAYOUT.preload(HOOK), TUBE_DIR=str(folder),
+                   TUBE_WORKFLOW="test")
         return dict(tubetest.interpreted(env), **extra)
 
     def client(self, folder, *words, **extra):
-        return subprocess.run([sys.executable, HERE / "client.py", *words], env=self.environment(folder, **extra), capture_output=True,
-                              text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        return subprocess.run([sys.executable, HERE / "client.py", *words],
+                              env=self.environment(folder, **extra), capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
 
     def start_client(self, folder, *words):
-        client = subprocess.Popen([sys.executable, HERE / "client.py", *words], env=self.environment(folder), text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        client = subprocess.Popen([sys.executable, HERE / "client.py", *words],
+                                  env=self.environment(folder), text=True, stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while (line := client.stdout.readline()) and line != "waiting\n":
             pass
         return client
 
     def tubed(self, *arguments, folder=None):
         env = dict(tubetest.base_environment(), TUBE_DIR=str(folder or self.dir))
-        return subprocess.run([LAYOUT.tubed, "--workflow", "test", "--log", "error", *arguments], env=env, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        return subprocess.run([LAYOUT.tubed, "--workflow", "test", "--log", "error", *arguments],
+                              env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=TIMEOUT_S)
 
     def test_more_questions_than_places(self):
-        """Whoever comes when the proxy's places for tubectl are taken is answered when one is free."""
+        """Whoever comes when the proxy's places for tubectl are taken is answered when one is
+        free."""
         with tubetest.Proxy(LAYOUT, "sim") as proxy:
             path = str(proxy.dir / f"{proxy.workflow}.ctl")
             taken = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(40)]
@@ -77,32 +84,38 @@ class Errors(unittest.TestCase):
     def assert_result(self, done, word, code):
         self.assertIn(f"{word} {code}\n", done.stdout, done.stderr)
 
-    # ---- the proxy does not start -----------------------------------------------------------------------------------
+    # ---- the proxy does not start
+    # -----------------------------------------------------------------------------------
 
     def test_no_gpu(self):
         done = self.tubed("--backend", "driver", "--driver", "/no/such/libcuda.so.1")
         self.assertEqual(done.returncode, 1)
         self.assert_one_line(done.stderr, "/no/such/libcuda.so.1")
-        done = self.tubed("--backend", "sim", "--gpus", "7", "--sim", str(LAYOUT.sim / "libcuda.so.1"))
+        done = self.tubed("--backend", "sim", "--gpus", "7", "--sim",
+                          str(LAYOUT.sim / "libcuda.so.1"))
         self.assertEqual(done.returncode, 1)
         self.assert_one_line(done.stderr, "no GPU", "--gpus")
 
     def test_no_gpu_through_tubectl(self):
-        env = dict(tubetest.base_environment(), TUBE_DIR=str(self.dir), TUBE_REAL_DRIVER="/no/such/libcuda.so.1")
-        done = subprocess.run([LAYOUT.tubectl, "run", "--backend", "driver", "--", "true"], env=env, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        env = dict(tubetest.base_environment(), TUBE_DIR=str(self.dir),
+                   TUBE_REAL_DRIVER="/no/such/libcuda.so.1")
+        done = subprocess.run([LAYOUT.tubectl, "run", "--backend", "driver", "--", "true"], env=env,
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=TIMEOUT_S)
         self.assertEqual(done.returncode, 125)
         self.assert_one_line(done.stderr, "tubectl: ")
 
     def test_workflow_already_served(self):
         with tubetest.Proxy(LAYOUT, "sim") as proxy:
-            done = self.tubed("--backend", "sim", "--sim", str(LAYOUT.sim / "libcuda.so.1"), folder=proxy.dir)
+            done = self.tubed("--backend", "sim", "--sim", str(LAYOUT.sim / "libcuda.so.1"),
+                              folder=proxy.dir)
             self.assertEqual(done.returncode, 1)
             self.assert_one_line(done.stderr)
             self.assertTrue(proxy.alive())
             self.assert_result(self.client(proxy.dir, "init"), "init", 0)
 
-    # ---- the program cannot join --------------------------------------------------------------------------------------
+    # ---- the program cannot join
+    # --------------------------------------------------------------------------------------
 
     def test_proxy_not_running(self):
         done = self.client(self.dir, "init", "init", "alloc:16")
@@ -123,14 +136,19 @@ class Errors(unittest.TestCase):
         self.assert_result(done, "init", NO_PROXY)
         self.assert_one_line(done.stderr, str(self.dir))
 
-    @unittest.skipUnless(os.geteuid() == 0 and os.path.exists("/usr/bin/python3"), "needs root, to change the user, and the system's Python")
+    @unittest.skipUnless(os.geteuid() == 0 and os.path.exists("/usr/bin/python3"),
+                         "needs root, to change the user, and the system's Python")
     def test_no_permission(self):
         self.dir.chmod(0o755)
         folder = self.dir / "run"
         folder.mkdir(mode=0o700)
         # The system's Python: another user may not read this one's, nor this build folder.
-        done = subprocess.run(["/usr/bin/python3", "-c", "import ctypes; print('init', ctypes.CDLL('libcuda.so.1').cuInit(0))"], user=65534, group=65534,
-                              extra_groups=[], env=self.environment(folder), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        done = subprocess.run([
+            "/usr/bin/python3", "-c",
+            "import ctypes; print('init', ctypes.CDLL('libcuda.so.1').cuInit(0))"
+        ], user=65534, group=65534, extra_groups=[], env=self.environment(folder),
+                              capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                              timeout=TIMEOUT_S)
         if "cannot be preloaded" in done.stderr:
             self.skipTest("another user cannot read this build folder")
         self.assert_result(done, "init", NO_PROXY)
@@ -143,13 +161,15 @@ class Errors(unittest.TestCase):
         server.bind(str(self.dir / "test.sock"))
         server.listen()
         server.settimeout(TIMEOUT_S)
-        program = subprocess.Popen([sys.executable, HERE / "client.py", "init"], env=self.environment(self.dir), stdin=subprocess.DEVNULL,
+        program = subprocess.Popen([sys.executable, HERE / "client.py", "init"],
+                                   env=self.environment(self.dir), stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         connection, _ = server.accept()
         with connection:
             hello = connection.recv(4096)
             self.assertEqual(len(hello), HELLO_BYTES)
-            refusal = struct.pack("<QIIQQIIIIQ32s256s", WELCOME_MAGIC, 1, 1, 0, 0, 0, 0, 0, 0, 0, b"9.9.9", said)
+            refusal = struct.pack("<QIIQQIIIIQ32s256s", WELCOME_MAGIC, 1, 1, 0, 0, 0, 0, 0, 0, 0,
+                                  b"9.9.9", said)
             self.assertEqual(len(refusal), WELCOME_BYTES)
             connection.sendall(refusal)
             out, err = program.communicate(timeout=TIMEOUT_S)
@@ -157,10 +177,12 @@ class Errors(unittest.TestCase):
         self.assert_one_line(err, "9.9.9")
 
     def test_proxy_refuses_another_protocol(self):
-        with tubetest.Proxy(LAYOUT, "sim") as proxy, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        with tubetest.Proxy(LAYOUT, "sim") as proxy, socket.socket(socket.AF_UNIX,
+                                                                   socket.SOCK_SEQPACKET) as client:
             client.settimeout(TIMEOUT_S)
             client.connect(str(proxy.dir / "test.sock"))
-            hello = struct.pack("<QIIQiI64s32s256s", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(), 15, b"old", b"0.0.1", b"\x01")
+            hello = struct.pack("<QIIQiI64s32s256s", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(),
+                                15, b"old", b"0.0.1", b"\x01")
             self.assertEqual(len(hello), HELLO_BYTES)
             client.sendall(hello)
             welcome = client.recv(4096)
@@ -171,20 +193,25 @@ class Errors(unittest.TestCase):
 
     def test_shared_memory_exhausted(self):
         with tubetest.Proxy(LAYOUT, "sim", extra_env={"TUBE_SPARES": "0"}) as proxy:
-            # The first client makes the proxy reserve its address window, which the limit below must not stop.
+            # The first client makes the proxy reserve its address window, which the limit below
+            # must not stop.
             self.assert_result(self.client(proxy.dir, "init"), "init", 0)
             proxy.wait_empty()
-            proxy.wait_unmapped("tube-segment")  # or what it frees later would be enough for the second one
+            proxy.wait_unmapped(
+                "tube-segment")  # or what it frees later would be enough for the second one
             _, hard = resource.prlimit(proxy.process.pid, resource.RLIMIT_AS)
-            pages = int(pathlib.Path("/proc", str(proxy.process.pid), "statm").read_text().split()[0])
-            resource.prlimit(proxy.process.pid, resource.RLIMIT_AS, (pages * 4096 + (1 << 20), hard))
+            pages = int(
+                pathlib.Path("/proc", str(proxy.process.pid), "statm").read_text().split()[0])
+            resource.prlimit(proxy.process.pid, resource.RLIMIT_AS,
+                             (pages * 4096 + (1 << 20), hard))
             done = self.client(proxy.dir, "init")
             self.assertNotIn("init 0\n", done.stdout)
             self.assert_one_line(done.stderr, "memory")
             resource.prlimit(proxy.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, hard))
             self.assert_result(self.client(proxy.dir, "init"), "init", 0)
 
-    # ---- while it runs ------------------------------------------------------------------------------------------------
+    # ---- while it runs
+    # ------------------------------------------------------------------------------------------------
 
     def test_proxy_dies_under_a_program(self):
         with tubetest.Proxy(LAYOUT, "sim") as proxy:
@@ -223,23 +250,32 @@ class Errors(unittest.TestCase):
         if not program.exists() or tubetest.find_driver() is not None:
             self.skipTest("a driver is here, or the program is not built")
         with tubetest.Proxy(LAYOUT, "sim") as proxy:
-            done = subprocess.run([program], env=self.environment(proxy.dir), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+            done = subprocess.run([program], env=self.environment(proxy.dir), capture_output=True,
+                                  text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
             self.assertNotEqual(done.returncode, 0)
             hooks = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
             self.assert_one_line("\n".join(hooks), "driver", "TUBE_REAL_DRIVER")
 
-    # ---- programs that never touch CUDA -------------------------------------------------------------------------------
+    # ---- programs that never touch CUDA
+    # -------------------------------------------------------------------------------
 
     def test_preload_into_other_programs_shows_nothing(self):
         source = self.dir / "a.c"
         source.write_text("int main(void) { return 3; }\n")
-        commands = [["sh", "-c", "echo a; exit 4"], ["ls", "/"], ["gcc", "-static", "-o", self.dir / "a.out", source],
-                    ["sh", "-c", f"{self.dir}/a.out"], ["env", "-i", "true"], [sys.executable, "-c", "import os; print(len(os.listdir('/proc/self/fd')))"]]
+        commands = [["sh", "-c", "echo a; exit 4"], ["ls", "/"],
+                    ["gcc", "-static", "-o", self.dir / "a.out", source],
+                    ["sh", "-c", f"{self.dir}/a.out"], ["env", "-i", "true"],
+                    [sys.executable, "-c", "import os; print(len(os.listdir('/proc/self/fd')))"]]
         plain = tubetest.base_environment()
         for extra in ({}, {"TUBE_LOG": "trace"}):
             for command in commands:
-                results = [subprocess.run(command, env=env, capture_output=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
-                           for env in (plain, dict(plain, **LAYOUT.preload(HOOK), TUBE_DIR=str(self.dir / "none"), **extra))]
+                results = [
+                    subprocess.run(command, env=env, capture_output=True, stdin=subprocess.DEVNULL,
+                                   timeout=TIMEOUT_S)
+                    for env in (plain,
+                                dict(plain, **LAYOUT.preload(HOOK), TUBE_DIR=str(self.dir /
+                                                                                 "none"), **extra))
+                ]
                 native, hooked = [(r.returncode, r.stdout, r.stderr) for r in results]
                 self.assertEqual(native, hooked, command)
         self.assertFalse((self.dir / "none").exists())

@@ -1,7 +1,9 @@
-"""A program that shares memory and events: reads commands from standard input, one per line, and answers each with one line.
+"""A program that shares memory and events: reads commands from standard input, one per line, and
+answers each with one line.
 
-It loads libcuda.so.1 by name and knows nothing of Tube. Memory and events are numbered in the order they came; an answer is
-`CODE` or `CODE VALUE`. With OCCUPY=ADDRESS it maps a page there first, so that an address range is taken.
+It loads libcuda.so.1 by name and knows nothing of Tube. Memory and events are numbered in the order
+they came; an answer is `CODE` or `CODE VALUE`. With OCCUPY=ADDRESS it maps a page there first, so
+that an address range is taken.
 """
 import ctypes
 import mmap
@@ -24,7 +26,8 @@ class Location(ctypes.Structure):
 
 
 class Properties(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", Location), ("meta", ctypes.c_void_p), ("rest", ctypes.c_ubyte * 8)]
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("location", Location),
+                ("meta", ctypes.c_void_p), ("rest", ctypes.c_ubyte * 8)]
 
 
 class Access(ctypes.Structure):
@@ -40,8 +43,8 @@ def start():
     if "OCCUPY" in os.environ:
         libc = ctypes.CDLL(None)
         libc.mmap.restype = ctypes.c_void_p
-        got = libc.mmap(ctypes.c_void_p(int(os.environ["OCCUPY"], 16)), ctypes.c_size_t(4096), mmap.PROT_READ,
-                        mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
+        got = libc.mmap(ctypes.c_void_p(int(os.environ["OCCUPY"], 16)), ctypes.c_size_t(4096),
+                        mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
         if got != int(os.environ["OCCUPY"], 16):
             raise SystemExit(f"mapped at {got:#x} instead")
     context = ctypes.c_void_p()
@@ -75,7 +78,9 @@ class Commands:
 
     def read(self, index, offset="0"):
         word = ctypes.c_uint32()
-        code = cuda.cuMemcpyDtoH_v2(ctypes.byref(word), ctypes.c_uint64(pointers[int(index)].value + int(offset)), ctypes.c_size_t(4))
+        code = cuda.cuMemcpyDtoH_v2(ctypes.byref(word),
+                                    ctypes.c_uint64(pointers[int(index)].value + int(offset)),
+                                    ctypes.c_size_t(4))
         return code, word.value
 
     def free(self, index):
@@ -83,7 +88,8 @@ class Commands:
 
     def export(self, index):
         handle = Handle()
-        return cuda.cuIpcGetMemHandle(ctypes.byref(handle), pointers[int(index)]), bytes(handle.bytes).hex()
+        return cuda.cuIpcGetMemHandle(ctypes.byref(handle),
+                                      pointers[int(index)]), bytes(handle.bytes).hex()
 
     def open(self, handle):
         pointer = ctypes.c_uint64()
@@ -108,7 +114,8 @@ class Commands:
 
     def export_event(self, index):
         handle = Handle()
-        return cuda.cuIpcGetEventHandle(ctypes.byref(handle), events[int(index)]), bytes(handle.bytes).hex()
+        return cuda.cuIpcGetEventHandle(ctypes.byref(handle),
+                                        events[int(index)]), bytes(handle.bytes).hex()
 
     def open_event(self, handle):
         made = ctypes.c_void_p()
@@ -124,7 +131,8 @@ class Commands:
         return cuda.cuStreamWaitValue32_v2(stream(int(index)), flag, 1, 1)
 
     def release(self):
-        return cuda.cuStreamWriteValue32_v2(stream(9), flag, 1, 0) or cuda.cuStreamSynchronize(stream(9))
+        return cuda.cuStreamWriteValue32_v2(stream(9), flag, 1, 0) or cuda.cuStreamSynchronize(
+            stream(9))
 
     def record(self, index, on):
         return cuda.cuEventRecord(events[int(index)], stream(int(on)))
@@ -148,7 +156,9 @@ class Commands:
         """Memory of cuMemCreate, mapped; its fd goes through the link."""
         memory, fd = ctypes.c_uint64(), ctypes.c_int()
         properties = Properties(type=1, handles=1, location=Location(1, 0))
-        need(cuda.cuMemCreate(ctypes.byref(memory), ctypes.c_size_t(int(size)), ctypes.byref(properties), ctypes.c_ulonglong(0)), "create")
+        need(
+            cuda.cuMemCreate(ctypes.byref(memory), ctypes.c_size_t(int(size)),
+                             ctypes.byref(properties), ctypes.c_ulonglong(0)), "create")
         code = cuda.cuMemExportToShareableHandle(ctypes.byref(fd), memory, 1, ctypes.c_ulonglong(0))
         if code == 0:
             socket.send_fds(link, [b"f"], [fd.value])
@@ -158,16 +168,24 @@ class Commands:
     def adopt(self, size):
         _, received, _, _ = socket.recv_fds(link, 1, 1)
         memory = ctypes.c_uint64()
-        code = cuda.cuMemImportFromShareableHandle(ctypes.byref(memory), ctypes.c_void_p(received[0]), 1)
+        code = cuda.cuMemImportFromShareableHandle(ctypes.byref(memory),
+                                                   ctypes.c_void_p(received[0]), 1)
         os.close(received[0])
         return code or self.map(memory, int(size))
 
     def map(self, memory, size):
         pointer = ctypes.c_uint64()
         access = Access(Location(1, 0), 3)
-        need(cuda.cuMemAddressReserve(ctypes.byref(pointer), ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(0), ctypes.c_ulonglong(0)), "reserve")
-        need(cuda.cuMemMap(pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), memory, ctypes.c_ulonglong(0)), "map")
-        need(cuda.cuMemSetAccess(pointer, ctypes.c_size_t(size), ctypes.byref(access), ctypes.c_size_t(1)), "access")
+        need(
+            cuda.cuMemAddressReserve(ctypes.byref(pointer),
+                                     ctypes.c_size_t(size), ctypes.c_size_t(0), ctypes.c_uint64(0),
+                                     ctypes.c_ulonglong(0)), "reserve")
+        need(
+            cuda.cuMemMap(pointer, ctypes.c_size_t(size), ctypes.c_size_t(0), memory,
+                          ctypes.c_ulonglong(0)), "map")
+        need(
+            cuda.cuMemSetAccess(pointer, ctypes.c_size_t(size), ctypes.byref(access),
+                                ctypes.c_size_t(1)), "access")
         pointers.append(pointer)
         return 0
 

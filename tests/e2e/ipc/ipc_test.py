@@ -1,8 +1,8 @@
-"""Memory and events between functions of one proxy, between proxies, and with programs that do not run through Tube; what happens when
-one of them is killed.
+"""Memory and events between functions of one proxy, between proxies, and with programs that do not
+run through Tube; what happens when one of them is killed.
 
-ipc_test.py --build FOLDER [unittest arguments]. The programs are client.py; the GPU is simulated. Whatever dies, the others go on, and
-in the end the proxies hold what they held at the start.
+ipc_test.py --build FOLDER [unittest arguments]. The programs are client.py; the GPU is simulated.
+Whatever dies, the others go on, and in the end the proxies hold what they held at the start.
 """
 import argparse
 import os
@@ -28,15 +28,18 @@ WINDOW_BYTES = 1 << 44  # sharedmem/windows.h
 
 
 class Program:
-    """A client process; each call sends one command. A command that does not return is ended by the test's time limit."""
+    """A client process; each call sends one command. A command that does not return is ended by the
+    test's time limit."""
 
     def __init__(self, test, proxy=None, link=None, **extra):
         arm = "native" if proxy is None else "preload"
-        env = dict(tubetest.interpreted(tubetest.environment(LAYOUT, arm, "sim", proxy, "ipc")), **extra)
+        env = dict(tubetest.interpreted(tubetest.environment(LAYOUT, arm, "sim", proxy, "ipc")),
+                   **extra)
         if link is not None:
             env["LINK_FD"] = str(link.fileno())
-        self.process = subprocess.Popen([sys.executable, HERE / "client.py"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True, pass_fds=[link.fileno()] if link else [])
+        self.process = subprocess.Popen([sys.executable, HERE / "client.py"], env=env,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        pass_fds=[link.fileno()] if link else [])
         test.programs.append(self)
         test.addCleanup(self.kill)
         test.assertEqual(self.hear(), "ready")
@@ -99,7 +102,11 @@ class IpcTest(unittest.TestCase):
     def assert_back(self, proxy, start):
         # Files of the simulated GPU itself may stay.
         now = proxy.counts_back_to(start)
-        self.assertEqual({k: v for k, v in now.items() if k != "fds"}, {k: v for k, v in start.items() if k != "fds"})
+        self.assertEqual({
+            k: v for k, v in now.items() if k != "fds"
+        }, {
+            k: v for k, v in start.items() if k != "fds"
+        })
 
 
 class OneProxy(IpcTest):
@@ -186,7 +193,8 @@ class OneProxy(IpcTest):
         opener.process.kill()
 
     def test_other_address_window(self):
-        """The opener has something where the exporter's window is, so the memory is mapped a second time."""
+        """The opener has something where the exporter's window is, so the memory is mapped a second
+        time."""
         first = Program(self, self.tubed)
         self.ok(first, "alloc", 256)
         window = int(self.ok(first, "address", 0), 16) // WINDOW_BYTES * WINDOW_BYTES

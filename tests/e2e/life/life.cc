@@ -1,5 +1,5 @@
-// A driver-API program that treats its descriptors, its children and its loader badly, one scene per argument; life_test.py says what
-// must come of it. It knows nothing of Tube.
+// A driver-API program that treats its descriptors, its children and its loader badly, one scene
+// per argument; life_test.py says what must come of it. It knows nothing of Tube.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -41,7 +41,8 @@ void use(CUfunction step, CUfunction slow, const char* who) {
   fflush(stdout);
 }
 
-// ---- descriptors ------------------------------------------------------------------------------------------------------
+// ---- descriptors
+// ------------------------------------------------------------------------------------------------------
 
 void close_everything() { EXPECT(syscall(SYS_close_range, 3u, ~0u, 0u) == 0); }
 
@@ -54,7 +55,8 @@ std::vector<int> sockets() {
   DIR* folder = opendir("/proc/self/fd");
   while (const dirent* entry = readdir(folder)) {
     char target[64] = {};
-    if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 && strncmp(target, "socket:", 7) == 0)
+    if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 &&
+        strncmp(target, "socket:", 7) == 0)
       found.push_back(atoi(entry->d_name));
   }
   closedir(folder);
@@ -89,7 +91,8 @@ void without_descriptors(const char* scene) {
   compute("after that");
 }
 
-// ---- children that no handler sees ------------------------------------------------------------------------------------
+// ---- children that no handler sees
+// ------------------------------------------------------------------------------------
 
 void raw_clone() {
   Gpu gpu;
@@ -97,7 +100,8 @@ void raw_clone() {
   const long pid = syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0);
   if (pid == 0) {
     int count = 0;
-    const bool refused = cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+    const bool refused = cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
+                         cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
                          cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
     _exit(refused ? 0 : 1);
   }
@@ -107,7 +111,8 @@ void raw_clone() {
   compute("parent");
 }
 
-// The parent dies, the clone lives on with a copy of its descriptors, until its standard input ends.
+// The parent dies, the clone lives on with a copy of its descriptors, until its standard input
+// ends.
 void clone_survives() {
   Gpu gpu;
   compute("parent");
@@ -122,7 +127,8 @@ void clone_survives() {
   _exit(0);
 }
 
-// ---- work that its client does not live to see ------------------------------------------------------------------------
+// ---- work that its client does not live to see
+// ------------------------------------------------------------------------
 
 // Streams that wait for values nobody writes; then says so and waits to be killed.
 void wait_for_values() {
@@ -142,7 +148,8 @@ void wait_for_values() {
   CU(cuStreamWaitValue32(streams[0], host_view, 7, CU_STREAM_WAIT_VALUE_EQ));
   CU(cuStreamWaitValue32(streams[1], device, 100, CU_STREAM_WAIT_VALUE_GEQ));
   CU(cuMemsetD8Async(device + 4096, 1, 4096, streams[1]));
-  CU(cuStreamWaitValue64(streams[2], device + 8, 0x0000'0001'0000'0000ull, CU_STREAM_WAIT_VALUE_EQ));
+  CU(cuStreamWaitValue64(streams[2], device + 8, 0x0000'0001'0000'0000ull,
+                         CU_STREAM_WAIT_VALUE_EQ));
   CU(cuStreamWaitValue32(streams[3], device + 16, 0, CU_STREAM_WAIT_VALUE_EQ));
   CU(cuStreamWaitValue32(streams[4], host_view + 64, ~0u >> 1, CU_STREAM_WAIT_VALUE_NOR));
   CUstreamBatchMemOpParams ops[2]{};
@@ -161,8 +168,8 @@ void wait_for_values() {
   pause();
 }
 
-// Waits to be killed inside a call that waits for the context, which waits for a host function, or for a value in host memory or where only the GPU
-// writes.
+// Waits to be killed inside a call that waits for the context, which waits for a host function, or
+// for a value in host memory or where only the GPU writes.
 void stuck_in_a_call(bool host_function, bool on_the_gpu) {
   Gpu gpu;
   void* host = nullptr;
@@ -181,20 +188,24 @@ void stuck_in_a_call(bool host_function, bool on_the_gpu) {
     CU(cuLaunchHostFunc(
         stream, [](void*) { pause(); }, nullptr));
   } else {
-    for (uint32_t value : {3u, 2u, 1u}) CU(cuStreamWaitValue32(stream, view, value, CU_STREAM_WAIT_VALUE_EQ));
+    for (uint32_t value : {3u, 2u, 1u})
+      CU(cuStreamWaitValue32(stream, view, value, CU_STREAM_WAIT_VALUE_EQ));
   }
   printf("waiting\n");
   fflush(stdout);
-  const std::string image = std::string(read_beside("kernels.ptx").data()) + (host_function ? "\n// an image of its own\n" : "\n// another one\n");
+  const std::string image = std::string(read_beside("kernels.ptx").data()) +
+                            (host_function ? "\n// an image of its own\n" : "\n// another one\n");
   CUmodule module = nullptr;
   CU(cuModuleLoadData(&module, image.c_str()));
 }
 
-CUexternalSemaphore make_semaphore(CUexternalSemaphoreHandleType type) {  // of the simulated GPU: external_objects.cc
+CUexternalSemaphore make_semaphore(
+    CUexternalSemaphoreHandleType type) {  // of the simulated GPU: external_objects.cc
   CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC desc{};
   desc.type = type;
   desc.handle.fd = memfd_create("tube-sim-semaphore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  EXPECT(desc.handle.fd >= 0 && ftruncate(desc.handle.fd, 4096) == 0 && fcntl(desc.handle.fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  EXPECT(desc.handle.fd >= 0 && ftruncate(desc.handle.fd, 4096) == 0 &&
+         fcntl(desc.handle.fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
   CUexternalSemaphore semaphore = nullptr;
   CU(cuImportExternalSemaphore(&semaphore, &desc));
   return semaphore;
@@ -206,7 +217,8 @@ void wait_for_semaphores() {
   CUdeviceptr device = 0;
   CU(cuMemAlloc(&device, 1 << 20));
   const CUexternalSemaphore plain = make_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD);
-  const CUexternalSemaphore timeline = make_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
+  const CUexternalSemaphore timeline =
+      make_semaphore(CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD);
   CUstream stream = nullptr;
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   for (uint64_t value : {3, 9}) {
@@ -238,8 +250,8 @@ void wait_for_no_value() {
   pause();
 }
 
-// A stream that nobody can release: no value has a bit in common with 0. Inside a graph, where the proxy does not see that a stream waits. Then it
-// waits to be killed.
+// A stream that nobody can release: no value has a bit in common with 0. Inside a graph, where the
+// proxy does not see that a stream waits. Then it waits to be killed.
 void wait_for_ever() {
   Gpu gpu;
   compute("first");
@@ -288,7 +300,8 @@ void stay() {
   _exit(0);
 }
 
-// Ends its context, and every other one of the proxy. What the codes are is told by the conformance chapters.
+// Ends its context, and every other one of the proxy. What the codes are is told by the conformance
+// chapters.
 void fault(bool and_look) {
   Gpu gpu;
   Module module("kernels.ptx");
@@ -324,7 +337,8 @@ void launch_for_ever() {
   for (;;) LAUNCH(slow, {4}, {256}, 0, nullptr, data.pointer, 3u, 1u, 1024, 20);
 }
 
-// ---- lives ------------------------------------------------------------------------------------------------------------
+// ---- lives
+// ------------------------------------------------------------------------------------------------------------
 
 void reset_loop() {
   CU(cuInit(0));
@@ -358,7 +372,8 @@ void reset_loop() {
   printf("done\n");
 }
 
-// ---- devices ----------------------------------------------------------------------------------------------------------
+// ---- devices
+// ----------------------------------------------------------------------------------------------------------
 
 void list_devices() {
   const CUresult init = cuInit(0);
@@ -376,19 +391,25 @@ void list_devices() {
   printf("\n");
 }
 
-// ---- the loader -------------------------------------------------------------------------------------------------------
+// ---- the loader
+// -------------------------------------------------------------------------------------------------------
 
-// Loads the library by the given name, into a namespace of its own when asked, and computes with it.
+// Loads the library by the given name, into a namespace of its own when asked, and computes with
+// it.
 void load_by_name(const char* name, bool own_namespace) {
-  void* library = own_namespace ? dlmopen(LM_ID_NEWLM, name, RTLD_NOW | RTLD_LOCAL) : dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  void* library = own_namespace ? dlmopen(LM_ID_NEWLM, name, RTLD_NOW | RTLD_LOCAL)
+                                : dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) fprintf(stderr, "%s\n", dlerror());
   EXPECT(library != nullptr);
   const auto init = reinterpret_cast<decltype(&cuInit)>(dlsym(library, "cuInit"));
-  const auto retain = reinterpret_cast<decltype(&cuDevicePrimaryCtxRetain)>(dlsym(library, "cuDevicePrimaryCtxRetain"));
-  const auto set_current = reinterpret_cast<decltype(&cuCtxSetCurrent)>(dlsym(library, "cuCtxSetCurrent"));
+  const auto retain = reinterpret_cast<decltype(&cuDevicePrimaryCtxRetain)>(
+      dlsym(library, "cuDevicePrimaryCtxRetain"));
+  const auto set_current =
+      reinterpret_cast<decltype(&cuCtxSetCurrent)>(dlsym(library, "cuCtxSetCurrent"));
   const auto allocate = reinterpret_cast<decltype(&cuMemAlloc)>(dlsym(library, "cuMemAlloc_v2"));
   const auto set = reinterpret_cast<decltype(&cuMemsetD32)>(dlsym(library, "cuMemsetD32_v2"));
-  const auto read_back = reinterpret_cast<decltype(&cuMemcpyDtoH)>(dlsym(library, "cuMemcpyDtoH_v2"));
+  const auto read_back =
+      reinterpret_cast<decltype(&cuMemcpyDtoH)>(dlsym(library, "cuMemcpyDtoH_v2"));
   CUcontext context = nullptr;
   CUdeviceptr memory = 0;
   uint32_t value = 0;
@@ -420,7 +441,8 @@ int main(int argc, char** argv) {
   } else if (scene == "wait_for_values") {
     wait_for_values();
   } else if (scene == "stuck_in_a_call") {
-    stuck_in_a_call(argc > 2 && strcmp(argv[2], "host_function") == 0, argc > 2 && strcmp(argv[2], "gpu_value") == 0);
+    stuck_in_a_call(argc > 2 && strcmp(argv[2], "host_function") == 0,
+                    argc > 2 && strcmp(argv[2], "gpu_value") == 0);
   } else if (scene == "wait_for_semaphores") {
     wait_for_semaphores();
   } else if (scene == "wait_for_no_value") {

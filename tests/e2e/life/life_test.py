@@ -1,7 +1,8 @@
-"""What a program does to itself must not break it, its proxy or the other programs: closed descriptors, clones, limits, loaders, kills.
+"""What a program does to itself must not break it, its proxy or the other programs: closed
+descriptors, clones, limits, loaders, kills.
 
-life_test.py --build FOLDER [unittest arguments]. The program is life.cc, one scene a test. Where the scene is ordinary CUDA, its
-output must equal the run on the simulated GPU without Tube.
+life_test.py --build FOLDER [unittest arguments]. The program is life.cc, one scene a test. Where
+the scene is ordinary CUDA, its output must equal the run on the simulated GPU without Tube.
 """
 import argparse
 import ctypes
@@ -41,11 +42,13 @@ class Life(unittest.TestCase):
 
     def run_scene(self, arm, proxy, *words, extra=None, **settings):
         env = dict(tubetest.environment(LAYOUT, arm, "sim", proxy), **(extra or {}))
-        return subprocess.run([PROGRAM, *words], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, **settings)
+        return subprocess.run([PROGRAM, *words], env=env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S, **settings)
 
     def start_scene(self, proxy, *words, **settings):
         env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-        program = subprocess.Popen([PROGRAM, *words], env=env, stdout=subprocess.PIPE, text=True, **settings)
+        program = subprocess.Popen([PROGRAM, *words], env=env, stdout=subprocess.PIPE, text=True,
+                                   **settings)
         self.addCleanup(program.wait)
         self.addCleanup(program.kill)
         self.addCleanup(program.stdout.close)
@@ -56,13 +59,15 @@ class Life(unittest.TestCase):
         self.assertEqual(native.returncode, 0, native.stderr)
         for arm in arms:
             done = self.run_scene(arm, proxy, *words, extra=extra)
-            self.assertEqual((done.returncode, done.stdout), (native.returncode, native.stdout), done.stderr + proxy.log_tail())
+            self.assertEqual((done.returncode, done.stdout), (native.returncode, native.stdout),
+                             done.stderr + proxy.log_tail())
         return native.stdout
 
     def assert_nothing_left(self, proxy, start):
         self.assertEqual(proxy.counts_back_to(start), start)
 
-    # ---- descriptors ------------------------------------------------------------------------------------------------
+    # ---- descriptors
+    # ------------------------------------------------------------------------------------------------
 
     def descriptors(self, scene):
         proxy = self.proxy()
@@ -94,10 +99,16 @@ class Life(unittest.TestCase):
     def test_few_descriptors(self):
         proxy = self.proxy()
         for limit in (16, 32):
-            done = self.run_scene("preload", proxy, "compute", preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
-            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr)
-        # Three standard ones and one more: too few for a connection and its files, and that is said.
-        done = self.run_scene("preload", proxy, "compute", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5)))
+            done = self.run_scene(
+                "preload", proxy, "compute",
+                preexec_fn=lambda limit=limit: resource.setrlimit(resource.RLIMIT_NOFILE,
+                                                                  (limit, limit)))
+            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"),
+                             done.stderr)
+        # Three standard ones and one more: too few for a connection and its files, and that is
+        # said.
+        done = self.run_scene("preload", proxy, "compute",
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (5, 5)))
         self.assertEqual(done.returncode, 1)
         hook = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
         self.assertEqual(len(hook), 1, done.stderr)
@@ -106,19 +117,23 @@ class Life(unittest.TestCase):
 
     def test_address_space_limit(self):
         proxy = self.proxy()
-        done = self.run_scene("preload", proxy, "compute", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
+        done = self.run_scene(
+            "preload", proxy, "compute",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
         self.assertEqual(done.returncode, 1)
         hook = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
         self.assertEqual(len(hook), 1, done.stderr)
         self.assertIn("ulimit -v", hook[0])
         self.assert_equal_to_native(proxy, "compute")
 
-    # ---- children ---------------------------------------------------------------------------------------------------
+    # ---- children
+    # ---------------------------------------------------------------------------------------------------
 
     def test_clone_without_handlers(self):
         proxy = self.proxy()
         out = self.assert_equal_to_tube(proxy, "raw_clone")
-        self.assertEqual(out, "parent computes 22 22\nclone was refused: yes\nparent computes 22 22\n")
+        self.assertEqual(out,
+                         "parent computes 22 22\nclone was refused: yes\nparent computes 22 22\n")
 
     def assert_equal_to_tube(self, proxy, *words):
         done = self.run_scene("preload", proxy, *words)
@@ -136,7 +151,8 @@ class Life(unittest.TestCase):
         self.assert_nothing_left(proxy, start)  # although the clone still has a copy of the socket
         os.close(write_end)
 
-    # ---- ends -------------------------------------------------------------------------------------------------------
+    # ---- ends
+    # -------------------------------------------------------------------------------------------------------
 
     def test_killed_while_streams_wait_for_values(self):
         proxy = self.proxy()
@@ -160,7 +176,8 @@ class Life(unittest.TestCase):
         return program
 
     def test_killed_inside_a_call_that_waits(self):
-        """The session is in the driver, which waits for the program's stream, which waits for the program: others must get on."""
+        """The session is in the driver, which waits for the program's stream, which waits for the
+        program: others must get on."""
         proxy = self.proxy()
         self.run_scene("preload", proxy, "compute")
         start = proxy.counts_at_rest()
@@ -199,7 +216,8 @@ class Life(unittest.TestCase):
             silent[-1].settimeout(TIMEOUT_S)
             silent[-1].connect(str(path))
         silent[0].sendall(b"{")  # no request
-        for connection in silent[1:]:  # sixteen fill the places and stay, as long as nobody else comes
+        for connection in silent[
+                1:]:  # sixteen fill the places and stay, as long as nobody else comes
             connection.sendall(b'{"verb": "ping"}\n')
             self.assertIn(b'"ok":true', connection.recv(4096))
         for _ in range(3):
@@ -213,7 +231,8 @@ class Life(unittest.TestCase):
         program.kill()
         program.wait()
         done = self.run_scene("preload", proxy, "compute")
-        self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr + proxy.log_tail())
+        self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"),
+                         done.stderr + proxy.log_tail())
         self.wait_restarted(proxy, 1, TIMEOUT_S)
 
     def test_proxy_starts_anew_after_work_that_does_not_end(self):
@@ -245,14 +264,17 @@ class Life(unittest.TestCase):
     def wait_status(self, proxy, true_of, timeout_s=60):
         deadline = time.monotonic() + timeout_s
         while not true_of(status := proxy.status()):
-            self.assertLess(time.monotonic(), deadline, f"{status['places']} {status['janitor']}\n{proxy.log_tail()}")
+            self.assertLess(time.monotonic(), deadline,
+                            f"{status['places']} {status['janitor']}\n{proxy.log_tail()}")
             select.select([], [], [], 0.01)
         return status
 
     def test_work_that_never_ends_stops_nobody(self):
-        """The proxy cannot give back anything any more, for want of a quiet moment; it answers, functions come and go, and it ends."""
+        """The proxy cannot give back anything any more, for want of a quiet moment; it answers,
+        functions come and go, and it ends."""
         proxy = self.proxy()
-        there = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)  # or the proxy would start anew
+        there = self.start_scene(proxy, "stay",
+                                 stdin=subprocess.PIPE)  # or the proxy would start anew
         self.addCleanup(there.stdin.close)
         self.assertEqual(there.stdout.readline(), "here\n")
         program = self.start_scene(proxy, "wait_for_ever")
@@ -269,20 +291,26 @@ class Life(unittest.TestCase):
         for _ in range(3):
             self.assertTrue(proxy.request("ping")["ok"])
             done = self.run_scene("preload", proxy, "compute")
-            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr + proxy.log_tail())
+            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"),
+                             done.stderr + proxy.log_tail())
         self.assertEqual(proxy.status()["janitor"], "held back")
         self.assertEqual(proxy.stop(), 0)
-        self.assertEqual(sorted(f.name for f in proxy.dir.iterdir() if f.suffix in (".sock", ".ctl")), [])
+        self.assertEqual(
+            sorted(f.name for f in proxy.dir.iterdir() if f.suffix in (".sock", ".ctl")), [])
 
     def test_a_waiting_function_holds_up_no_other(self):
-        """What functions left is given back when no stream waits for its program any more; until then others come and go."""
+        """What functions left is given back when no stream waits for its program any more; until
+        then others come and go."""
         proxy = self.proxy()
         waiting = self.start_scene(proxy, "wait_for_values")
         for _ in range(7):
             waiting.stdout.readline()
         for _ in range(2):
-            self.assertEqual(self.run_scene("preload", proxy, "pinned", "192").returncode, 0)  # together more than is kept
-        self.wait_status(proxy, lambda status: status["janitor"] == "held back" and status["places"]["pinned"] == 2)
+            self.assertEqual(self.run_scene("preload", proxy, "pinned", "192").returncode,
+                             0)  # together more than is kept
+        self.wait_status(
+            proxy,
+            lambda status: status["janitor"] == "held back" and status["places"]["pinned"] == 2)
         there = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)
         self.addCleanup(there.stdin.close)
         self.assertEqual(there.stdout.readline(), "here\n")
@@ -290,20 +318,29 @@ class Life(unittest.TestCase):
         self.assertEqual((status["janitor"], status["places"]["pinned"]), ("held back", 2))
         waiting.kill()
         left = {"free": 125, "functions": 1, "pinned": 2, "lost": 0}
-        self.wait_status(proxy, lambda status: status["janitor"] == "idle" and status["places"] == left)
+        self.wait_status(proxy,
+                         lambda status: status["janitor"] == "idle" and status["places"] == left)
 
     def test_places_of_functions_that_left_are_given_back(self):
-        """Functions that left pinned memory keep their places taken, but only until others want them."""
+        """Functions that left pinned memory keep their places taken, but only until others want
+        them."""
         proxy = self.proxy()
-        first = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)  # so that there is no moment without functions
+        first = self.start_scene(
+            proxy, "stay", stdin=subprocess.PIPE)  # so that there is no moment without functions
         self.addCleanup(first.stdin.close)
         self.assertEqual(first.stdout.readline(), "here\n")
         while (places := proxy.status()["places"])["pinned"] < 95:
-            for program in [self.start_scene(proxy, "pinned", "2") for _ in range(min(8, 95 - places["pinned"]))]:
+            for program in [
+                    self.start_scene(proxy, "pinned", "2")
+                    for _ in range(min(8, 95 - places["pinned"]))
+            ]:
                 self.assertEqual(program.wait(TIMEOUT_S), 0)
             self.wait_status(proxy, lambda status: status["places"]["functions"] == 1)
         self.assertEqual(places["free"], 32)
-        many = [self.start_scene(proxy, "stay", stdin=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(40)]
+        many = [
+            self.start_scene(proxy, "stay", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+            for _ in range(40)
+        ]
         for program in many:
             self.addCleanup(program.stderr.close)
             self.addCleanup(program.stdin.close)
@@ -314,7 +351,8 @@ class Life(unittest.TestCase):
         self.assertEqual(sum(places.values()), 128)
 
     def test_proxy_keeps_out_of_the_way(self):
-        """No library lies where ordinary processes have theirs, whose addresses functions register here: all mappings are laid out alike."""
+        """No library lies where ordinary processes have theirs, whose addresses functions register
+        here: all mappings are laid out alike."""
         proxy = self.proxy()
         layout = 0x0200000  # ADDR_COMPAT_LAYOUT
         asked = ctypes.CDLL(None).personality
@@ -329,7 +367,8 @@ class Life(unittest.TestCase):
                 self.assertTrue(third - 4096 <= begin < third + (2 << 40), line)
 
     def test_who_finds_no_place_waits_for_one(self):
-        """Beside a stream that waits for its program no place comes free: who comes then is not turned away while one may."""
+        """Beside a stream that waits for its program no place comes free: who comes then is not
+        turned away while one may."""
         proxy = self.proxy()
         waiting = self.start_scene(proxy, "wait_for_values")
         for _ in range(7):
@@ -353,7 +392,8 @@ class Life(unittest.TestCase):
         self.assert_equal_to_native(proxy, "reset_loop")
         self.assert_nothing_left(proxy, start)
 
-    # ---- faults -----------------------------------------------------------------------------------------------------
+    # ---- faults
+    # -----------------------------------------------------------------------------------------------------
 
     def wait_restarted(self, proxy, times, timeout_s=30):
         deadline = time.monotonic() + timeout_s
@@ -377,13 +417,15 @@ class Life(unittest.TestCase):
             self.assertEqual(done.stdout, "CUDA_ERROR_ILLEGAL_ADDRESS\n", done.stderr)
             # Who comes at once waits for the new proxy, whichever is the moment.
             done = self.run_scene("preload", proxy, "compute")
-            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr + proxy.log_tail())
+            self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"),
+                             done.stderr + proxy.log_tail())
             self.wait_restarted(proxy, times)
             self.assertTrue(proxy.alive())
             self.assertEqual(proxy.status()["pid"], pid)
             proxy.wait_unmapped("tube-segment")
             fds = fds or proxy.counts_at_rest()["fds"]
-            self.assertEqual(proxy.counts_at_rest()["fds"], fds)  # nothing of the old one is left open
+            self.assertEqual(proxy.counts_at_rest()["fds"],
+                             fds)  # nothing of the old one is left open
         self.assertEqual(proxy.stop(), 0)
 
     def test_fault_that_nobody_saw(self):
@@ -397,9 +439,11 @@ class Life(unittest.TestCase):
         proxy = self.proxy()
         other = self.start_scene(proxy, "answer", stdin=subprocess.PIPE)
         self.addCleanup(other.stdin.close)
-        self.assertEqual([other.stdout.readline() for _ in range(2)], ["main computes 22 22\n", "ready\n"])
+        self.assertEqual([other.stdout.readline() for _ in range(2)],
+                         ["main computes 22 22\n", "ready\n"])
         self.run_scene("preload", proxy, "fault")
-        done = self.run_scene("preload", proxy, "compute")  # the context is still there, with somebody in it
+        done = self.run_scene("preload", proxy,
+                              "compute")  # the context is still there, with somebody in it
         self.assertEqual(done.returncode, 1, done.stdout + proxy.log_tail())
         self.assertIn("starts anew", done.stderr)
         other.stdin.write("\n")
@@ -416,14 +460,17 @@ class Life(unittest.TestCase):
         self.run_scene("preload", proxy, "fault")
         self.wait_restarted(proxy, 1)
         self.assertEqual(proxy.stop(), 0)
-        self.assertEqual(sorted(f.name for f in proxy.dir.iterdir() if f.suffix in (".sock", ".ctl")), [])
+        self.assertEqual(
+            sorted(f.name for f in proxy.dir.iterdir() if f.suffix in (".sock", ".ctl")), [])
 
-    # ---- the environment --------------------------------------------------------------------------------------------
+    # ---- the environment
+    # --------------------------------------------------------------------------------------------
 
     def test_visible_devices_of_several_kinds(self):
         proxy = self.proxy(extra_env={"TUBE_SIM_TOPOLOGY": str(self.topology())}, gpus="")
         for order in (None, "PCI_BUS_ID", "FASTEST_FIRST"):
-            for visible in (None, "0", "1", "3,1", "2,0,9,1", "3,2,1,0", "0,0", "", "-1", "MIG-0", "9", " 2 , 1"):
+            for visible in (None, "0", "1", "3,1", "2,0,9,1", "3,2,1,0", "0,0", "", "-1", "MIG-0",
+                            "9", " 2 , 1"):
                 extra = {"TUBE_SIM_TOPOLOGY": str(self.topology())}
                 extra.update({"CUDA_DEVICE_ORDER": order} if order else {})
                 extra.update({"CUDA_VISIBLE_DEVICES": visible} if visible is not None else {})
@@ -437,24 +484,29 @@ class Life(unittest.TestCase):
     def test_start_with_an_almost_empty_environment(self):
         proxy = self.proxy()
         env = {"LD_PRELOAD": HOOK, "TUBE_DIR": str(proxy.dir), "TUBE_WORKFLOW": proxy.workflow}
-        done = subprocess.run([PROGRAM, "compute"], env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        done = subprocess.run([PROGRAM, "compute"], env=env, capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
         self.assertEqual((done.returncode, done.stdout), (0, "main computes 22 22\n"), done.stderr)
 
     def test_start_without_standard_descriptors(self):
         proxy = self.proxy()
         env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-        done = subprocess.run(["sh", "-c", '"$1" compute <&- >&- 2>&-', "sh", PROGRAM], env=env, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+        done = subprocess.run(["sh", "-c", '"$1" compute <&- >&- 2>&-', "sh", PROGRAM], env=env,
+                              stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
         self.assertEqual(done.returncode, 0)
 
-    # ---- the loader -------------------------------------------------------------------------------------------------
+    # ---- the loader
+    # -------------------------------------------------------------------------------------------------
 
     def test_library_by_its_names(self):
         proxy = self.proxy()
         for name in ("libcuda.so.1", "libcuda.so", HOOK):
             done = self.run_scene("library-path", proxy, "load", name)
-            self.assertEqual((done.returncode, done.stdout), (0, "loaded, same as linked: yes, read 1234\n"), done.stderr)
+            self.assertEqual((done.returncode, done.stdout),
+                             (0, "loaded, same as linked: yes, read 1234\n"), done.stderr)
         done = self.run_scene("preload", proxy, "load", "libcuda.so.1")
-        self.assertEqual((done.returncode, done.stdout), (0, "loaded, same as linked: yes, read 1234\n"), done.stderr)
+        self.assertEqual((done.returncode, done.stdout),
+                         (0, "loaded, same as linked: yes, read 1234\n"), done.stderr)
 
     def test_library_in_a_namespace_of_its_own(self):
         proxy = self.proxy()

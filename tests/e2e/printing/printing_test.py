@@ -1,4 +1,5 @@
-"""What kernels print reaches the function that launched them and no other, also when several print at once.
+"""What kernels print reaches the function that launched them and no other, also when several print
+at once.
 
 printing_test.py --build FOLDER [unittest arguments]. The program is speaker.cc, one scene a test.
 """
@@ -20,7 +21,8 @@ TIMEOUT_S = 100
 
 
 def said(number, rounds):
-    return "".join(f"kernel says {number * 1000000 + i}\n" for i in range(rounds)) + f"{number} is done\n"
+    return "".join(
+        f"kernel says {number * 1000000 + i}\n" for i in range(rounds)) + f"{number} is done\n"
 
 
 class Printing(unittest.TestCase):
@@ -31,8 +33,8 @@ class Printing(unittest.TestCase):
 
     def start(self, *words):
         env = tubetest.environment(LAYOUT, "preload", "sim", self.proxy)
-        program = subprocess.Popen([PROGRAM, *map(str, words)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+        program = subprocess.Popen([PROGRAM, *map(str, words)], env=env, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(program.wait)
         self.addCleanup(program.kill)
         for stream in (program.stdin, program.stdout, program.stderr):
@@ -44,7 +46,8 @@ class Printing(unittest.TestCase):
         programs = {number: self.start("speak", number, rounds) for number in (1, 2, 3, 4)}
         for number, program in programs.items():
             out, err = program.communicate(timeout=TIMEOUT_S)
-            self.assertEqual((program.returncode, out), (0, said(number, rounds)), err + self.proxy.log_tail())
+            self.assertEqual((program.returncode, out), (0, said(number, rounds)),
+                             err + self.proxy.log_tail())
         self.assertNotIn("kernel says", self.proxy.log_tail(1000))
 
     def test_a_speaker_that_leaves_without_asking(self):

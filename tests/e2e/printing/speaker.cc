@@ -1,5 +1,5 @@
-// A driver-API program whose kernels print, one scene per argument; printing_test.py runs several at once and says whose text must
-// be where. It knows nothing of Tube.
+// A driver-API program whose kernels print, one scene per argument; printing_test.py runs several
+// at once and says whose text must be where. It knows nothing of Tube.
 #include "tests/programs/common.h"
 
 namespace {
@@ -13,7 +13,8 @@ struct Speaker : Gpu {
   }
 };
 
-// Launches far more often than it synchronises, so that other speakers come between; two streams, one after the other.
+// Launches far more often than it synchronises, so that other speakers come between; two streams,
+// one after the other.
 void speak(int number, int rounds) {
   Speaker speaker;
   for (int i = 0; i < rounds; ++i) {
@@ -27,7 +28,8 @@ void speak(int number, int rounds) {
 // Ends with text that nobody asked for.
 void leave(int number, int rounds) {
   Speaker speaker;
-  for (int i = 0; i < rounds; ++i) LAUNCH(speaker.say, {1}, {1}, 0, speaker.streams[0], number * 1'000'000 + i);
+  for (int i = 0; i < rounds; ++i)
+    LAUNCH(speaker.say, {1}, {1}, 0, speaker.streams[0], number * 1'000'000 + i);
   _exit(0);
 }
 

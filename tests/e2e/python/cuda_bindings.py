@@ -1,4 +1,5 @@
-"""cuda-python's own driver bindings: module loading from PTX, launch, streams, events, memory, a graph, error codes."""
+"""cuda-python's own driver bindings: module loading from PTX, launch, streams, events, memory, a
+graph, error codes."""
 import ctypes
 import hashlib
 
@@ -48,8 +49,10 @@ def show(name, array):
 
 
 def launch(kernel, stream, data, factor, count):
-    ok(driver.cuLaunchKernel(kernel, (count + 127) // 128, 1, 1, 128, 1, 1, 0, stream,
-                             ((data, np.float32(factor), np.uint32(count)), (None, ctypes.c_float, ctypes.c_uint32)), 0))
+    ok(
+        driver.cuLaunchKernel(kernel, (count + 127) // 128, 1, 1, 128, 1, 1, 0, stream,
+                              ((data, np.float32(factor), np.uint32(count)),
+                               (None, ctypes.c_float, ctypes.c_uint32)), 0))
 
 
 def main():
@@ -77,7 +80,9 @@ def main():
     show("scaled", back)
     print("elapsed", ok(driver.cuEventElapsedTime(start, stop)) >= 0)
 
-    ok(driver.cuStreamBeginCapture(stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+    ok(
+        driver.cuStreamBeginCapture(stream,
+                                    driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
     for factor in (2.0, 0.5, 3.0):
         launch(kernel, stream, data, factor, count)
     graph = ok(driver.cuStreamEndCapture(stream))

@@ -1,4 +1,5 @@
-"""numba CUDA kernels: elementwise, shared-memory reduction, atomics, 2D, a device function, math, streams, a ufunc."""
+"""numba CUDA kernels: elementwise, shared-memory reduction, atomics, 2D, a device function, math,
+streams, a ufunc."""
 import hashlib
 import math
 import os
@@ -13,7 +14,9 @@ config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
 
 
 def show(name, array):
-    print(f"{name}: {array.dtype} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:24]}")
+    print(
+        f"{name}: {array.dtype} {array.shape} {hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:24]}"
+    )
 
 
 @cuda.jit

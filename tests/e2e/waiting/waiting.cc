@@ -1,16 +1,18 @@
-// Clients for waiting_test.py: each does one thing in counts, says so on a line, and goes on when it reads one.
+// Clients for waiting_test.py: each does one thing in counts, says so on a line, and goes on when
+// it reads one.
 //
 //   waiting idle            a little of everything, then nothing until standard input ends
-//   waiting hammer          bursts of launches until standard input ends (the simulated GPU's queues know no end, so each burst does)
-//   waiting sync COUNT      COUNT times a launch and a synchronise
-//   waiting events COUNT    COUNT times an event recorded on an idle stream and waited for
-//   waiting uploads COUNT   COUNT small synchronous uploads
-//   waiting mapped_uploads COUNT   the same into memory that is mapped in two pieces, across their border
-//   waiting updates COUNT   COUNT times an instance's kernels, copies and memset are given other addresses and values, and it is launched
-//   waiting mapped_updates COUNT   the same in mapped memory
-//   waiting refused COUNT   the same, each step synchronised; prints "refused" for a step whose synchronisation fails
-//   waiting dropped COUNT   COUNT times an update that the driver takes no more: its instance was updated from another graph, or its graph is gone
-//   waiting loop COUNT LENGTH   COUNT launches of LENGTH different shapes in turn, never synchronised but at the end
+//   waiting hammer          bursts of launches until standard input ends (the simulated GPU's
+//   queues know no end, so each burst does) waiting sync COUNT      COUNT times a launch and a
+//   synchronise waiting events COUNT    COUNT times an event recorded on an idle stream and waited
+//   for waiting uploads COUNT   COUNT small synchronous uploads waiting mapped_uploads COUNT   the
+//   same into memory that is mapped in two pieces, across their border waiting updates COUNT COUNT
+//   times an instance's kernels, copies and memset are given other addresses and values, and it is
+//   launched waiting mapped_updates COUNT   the same in mapped memory waiting refused COUNT   the
+//   same, each step synchronised; prints "refused" for a step whose synchronisation fails waiting
+//   dropped COUNT   COUNT times an update that the driver takes no more: its instance was updated
+//   from another graph, or its graph is gone waiting loop COUNT LENGTH   COUNT launches of LENGTH
+//   different shapes in turn, never synchronised but at the end
 #include <poll.h>
 
 #include <functional>
@@ -38,7 +40,9 @@ struct Work {
     CU(cuStreamSynchronize(stream));
     (void)data.read();
   }
-  void launch(uint32_t width = 64) { LAUNCH(step, {1}, {width}, 0, stream, data.pointer, 3u, 1u, 64); }
+  void launch(uint32_t width = 64) {
+    LAUNCH(step, {1}, {width}, 0, stream, data.pointer, 3u, 1u, 64);
+  }
 };
 
 // Memory of the GPU in pieces of their own, mapped side by side and open to it.
@@ -60,8 +64,8 @@ CUdeviceptr map_memory(int pieces, size_t* piece_bytes) {
   return base;
 }
 
-// An instance as XLA keeps one: a copy into its own memory, four kernels, a copy back; and a memset. All of it is given other
-// addresses before each launch.
+// An instance as XLA keeps one: a copy into its own memory, four kernels, a copy back; and a
+// memset. All of it is given other addresses before each launch.
 struct Instance {
   static constexpr uint32_t kWords = 64;
   Work& work;
@@ -82,11 +86,14 @@ struct Instance {
     buffers[0] = {base}, buffers[1] = {base + piece_bytes}, own = {base + 2 * piece_bytes};
     for (auto& buffer : buffers) CU(cuMemsetD32(buffer.pointer, 0, kWords));
     CU(cuGraphCreate(&graph, 0));
-    const CUDA_MEMCPY3D in = copy(own.pointer, buffers[0].pointer), out = copy(buffers[0].pointer, own.pointer);
+    const CUDA_MEMCPY3D in = copy(own.pointer, buffers[0].pointer),
+                        out = copy(buffers[0].pointer, own.pointer);
     CU(cuGraphAddMemcpyNode(&copies[0], graph, nullptr, 0, &in, work.gpu.context));
     for (int i = 0; i < 4; ++i) {
       const CUgraphNode* before = i == 0 ? copies : &kernels[i - 1];
-      set_kernel(1, [&](const CUDA_KERNEL_NODE_PARAMS* p) { return cuGraphAddKernelNode(&kernels[i], graph, before, 1, p); });
+      set_kernel(1, [&](const CUDA_KERNEL_NODE_PARAMS* p) {
+        return cuGraphAddKernelNode(&kernels[i], graph, before, 1, p);
+      });
     }
     CU(cuGraphAddMemcpyNode(&copies[1], graph, &kernels[3], 1, &out, work.gpu.context));
     const CUDA_MEMSET_NODE_PARAMS clear = memset_of(0);
@@ -106,7 +113,8 @@ struct Instance {
     return p;
   }
   // data = data * 3 + addend
-  void set_kernel(uint32_t addend, const std::function<CUresult(const CUDA_KERNEL_NODE_PARAMS*)>& set) {
+  void set_kernel(uint32_t addend,
+                  const std::function<CUresult(const CUDA_KERNEL_NODE_PARAMS*)>& set) {
     CUdeviceptr data = own.pointer;
     uint32_t factor = 3;
     int count = kWords;
@@ -136,7 +144,9 @@ struct Instance {
     const CUDA_MEMCPY3D in = copy(own.pointer, buffer), out = copy(buffer, own.pointer);
     CU(cuGraphExecMemcpyNodeSetParams(exec, copies[0], &in, work.gpu.context));
     for (uint32_t i = 0; i < 4; ++i) {
-      set_kernel(number + i, [&](const CUDA_KERNEL_NODE_PARAMS* p) { return cuGraphExecKernelNodeSetParams(exec, kernels[i], p); });
+      set_kernel(number + i, [&](const CUDA_KERNEL_NODE_PARAMS* p) {
+        return cuGraphExecKernelNodeSetParams(exec, kernels[i], p);
+      });
       expected[number % 2] = expected[number % 2] * 3 + number + i;
     }
     CU(cuGraphExecMemcpyNodeSetParams(exec, copies[1], &out, work.gpu.context));

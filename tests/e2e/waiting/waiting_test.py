@@ -1,4 +1,5 @@
-"""Who waits sleeps, nobody starves, and what needs no wait has none: all by counts, under a proxy on the simulated GPU.
+"""Who waits sleeps, nobody starves, and what needs no wait has none: all by counts, under a proxy
+on the simulated GPU.
 
 waiting_test.py --build FOLDER [unittest arguments]. The programs are waiting.cc.
 """
@@ -26,21 +27,31 @@ def switches(pid):
     """How often each thread of the process went to sleep or was sent away: (name, id) -> count."""
     counts = {}
     for task in pathlib.Path("/proc", str(pid), "task").iterdir():
-        lines = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines() if ":\t" in line)
-        counts[lines["Name"], int(task.name)] = int(lines["voluntary_ctxt_switches"]) + int(lines["nonvoluntary_ctxt_switches"])
+        lines = dict(
+            line.split(":\t", 1)
+            for line in (task / "status").read_text().splitlines()
+            if ":\t" in line)
+        counts[lines["Name"], int(task.name)] = int(lines["voluntary_ctxt_switches"]) + int(
+            lines["nonvoluntary_ctxt_switches"])
     return counts
 
 
 def waited(function):
-    """Calls on whose answer the function waited, but for the probe of who waits long: it says how busy the machine is."""
-    return {call: count for call, count in function["round_trip_calls"].items() if call != "tubeStreamProbe"}
+    """Calls on whose answer the function waited, but for the probe of who waits long: it says how
+    busy the machine is."""
+    return {
+        call: count
+        for call, count in function["round_trip_calls"].items()
+        if call != "tubeStreamProbe"
+    }
 
 
 class Client:
     def __init__(self, test, proxy, *words):
         env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
         self.test = test
-        self.process = subprocess.Popen([PROGRAM, *map(str, words)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([PROGRAM, *map(str, words)], env=env, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
         test.addCleanup(self.end)
         self.expect("ready")
 
@@ -79,7 +90,8 @@ class Waiting(unittest.TestCase):
         return proxy
 
     def test_idle_functions_sleep(self):
-        """While another function works, 48 that do nothing and their sessions are not scheduled once each."""
+        """While another function works, 48 that do nothing and their sessions are not scheduled
+        once each."""
         proxy = self.proxy()
         started = time.monotonic()
         clients = [Client(self, proxy, "idle") for _ in range(IDLE)]
@@ -87,33 +99,46 @@ class Waiting(unittest.TestCase):
         sessions = {f"tube-{f['id']}" for f in proxy.status()["functions"] if f["pid"] in pids}
         self.assertEqual(len(sessions), IDLE)
         busy = Client(self, proxy, "sync", 6000)
-        # The simulated GPU's threads have the name of the session that started them: the session's own is the oldest.
-        own = {name: min(task for other, task in switches(proxy.process.pid) if other == name) for name in sessions}
+        # The simulated GPU's threads have the name of the session that started them: the session's
+        # own is the oldest.
+        own = {
+            name: min(task for other, task in switches(proxy.process.pid) if other == name)
+            for name in sessions
+        }
         before = {name: switches(proxy.process.pid)[name, task] for name, task in own.items()}
         inside = [switches(client.process.pid) for client in clients]
         busy.work()
         after = switches(proxy.process.pid)
         woken = sum(after[name, task] - before[name] for name, task in own.items())
-        naps = IDLE * int((time.monotonic() - started) / NAP_S)  # none, unless the machine is very slow
+        naps = IDLE * int(
+            (time.monotonic() - started) / NAP_S)  # none, unless the machine is very slow
         self.assertLess(woken, IDLE // 8 + naps, "sessions of idle functions were woken")
         # Of the functions too, the helper thread for host functions among them.
-        woken = sum(sum(switches(client.process.pid).values()) - sum(then.values()) for client, then in zip(clients, inside))
+        woken = sum(
+            sum(switches(client.process.pid).values()) - sum(then.values())
+            for client, then in zip(clients, inside))
         self.assertLess(woken, IDLE // 8, "idle functions were woken")
-        self.assertEqual({f["state"] for f in proxy.status()["functions"] if f["pid"] in pids}, {"idle"})
+        self.assertEqual({f["state"] for f in proxy.status()["functions"] if f["pid"] in pids},
+                         {"idle"})
         self.assertEqual(busy.end(), 0)
 
     def test_nobody_starves_on_two_cores(self):
-        """Functions that launch without end and one that waits for each launch all get on, with two cores for everything."""
+        """Functions that launch without end and one that waits for each launch all get on, with two
+        cores for everything."""
         before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, set(sorted(before)[:2]))
         self.addCleanup(os.sched_setaffinity, 0, before)
         proxy = self.proxy()
         hammers = [Client(self, proxy, "hammer") for _ in range(5)]
         waiter = Client(self, proxy, "sync", 100)
-        start = {hammer.process.pid: proxy.function(hammer.process.pid)["records"] for hammer in hammers}
+        start = {
+            hammer.process.pid: proxy.function(hammer.process.pid)["records"] for hammer in hammers
+        }
         waiter.work()
         for hammer in hammers:
-            self.assertGreater(proxy.function(hammer.process.pid)["records"], start[hammer.process.pid], "a function that launches stood still")
+            self.assertGreater(
+                proxy.function(hammer.process.pid)["records"], start[hammer.process.pid],
+                "a function that launches stood still")
         self.assertEqual(waiter.end(), 0)
         for hammer in hammers:
             self.assertEqual(hammer.end(), 0)
@@ -143,11 +168,13 @@ class Waiting(unittest.TestCase):
         after = proxy.function(client.process.pid)
         self.assertEqual(after["round_trips"], before["round_trips"])
         # The first one waits for what was posted before it.
-        self.assertLessEqual(after["calls"].get("tubeSignal", 0), before["calls"].get("tubeSignal", 0) + 1)
+        self.assertLessEqual(after["calls"].get("tubeSignal", 0),
+                             before["calls"].get("tubeSignal", 0) + 1)
         self.assertEqual(client.end(), 0)
 
     def test_updates_of_an_instance_ask_nobody(self):
-        """After the first step, which proves what the driver takes, updates and launches of an instance are posted."""
+        """After the first step, which proves what the driver takes, updates and launches of an
+        instance are posted."""
         for what in ("updates", "mapped_updates"):
             with self.subTest(what):
                 self.check_updates(what)
@@ -161,14 +188,25 @@ class Waiting(unittest.TestCase):
         client.expect("synchronised")  # its results are right
         after = proxy.function(client.process.pid)
         self.assertEqual(waited(after), waited(before))
-        expected = {"tubeGraphKernelNode": 1200, "tubeGraphCopyNode": 600, "tubeGraphMemsetNode": 300, "cuGraphLaunch": 300}
-        self.assertEqual({call: after["calls"][call] - before["calls"][call] for call in expected}, expected)
+        expected = {
+            "tubeGraphKernelNode": 1200,
+            "tubeGraphCopyNode": 600,
+            "tubeGraphMemsetNode": 300,
+            "cuGraphLaunch": 300
+        }
+        self.assertEqual({call: after["calls"][call] - before["calls"][call] for call in expected},
+                         expected)
         self.assertEqual(client.end(), 0)
 
     def test_a_posted_update_that_fails_is_reported(self):
-        """The driver refuses what it always took: the next synchronisation says so, it is counted, and the node is asked about anew."""
+        """The driver refuses what it always took: the next synchronisation says so, it is counted,
+        and the node is asked about anew."""
         # Two steps of four kernels, then the sixth step's first update.
-        proxy = self.proxy(extra_env={"TUBE_COALESCE_US": "0", "TUBE_SIM_FAULT": "call=cuGraphExecKernelNodeSetParams_v2:error=1:after=28:count=1"})
+        proxy = self.proxy(
+            extra_env={
+                "TUBE_COALESCE_US": "0",
+                "TUBE_SIM_FAULT": "call=cuGraphExecKernelNodeSetParams_v2:error=1:after=28:count=1"
+            })
         client = Client(self, proxy, "refused", 10)
         before = proxy.function(client.process.pid)
         client.go()
@@ -176,14 +214,25 @@ class Waiting(unittest.TestCase):
         client.expect("done")
         after = proxy.function(client.process.pid)
         self.assertEqual(after["errors"], before["errors"] + 1)
-        # One step in which every node's update is awaited again, a copy's behind the question what it was.
-        grown = {call: count - waited(before).get(call, 0) for call, count in waited(after).items() if count != waited(before).get(call, 0)}
-        self.assertEqual(grown,
-                         {"tubeGraphKernelNode": 4, "tubeGraphCopyNode": 2, "tubeGraphNodeGet": 2, "tubeGraphMemsetNode": 1})
+        # One step in which every node's update is awaited again, a copy's behind the question what
+        # it was.
+        grown = {
+            call: count - waited(before).get(call, 0)
+            for call, count in waited(after).items()
+            if count != waited(before).get(call, 0)
+        }
+        self.assertEqual(
+            grown, {
+                "tubeGraphKernelNode": 4,
+                "tubeGraphCopyNode": 2,
+                "tubeGraphNodeGet": 2,
+                "tubeGraphMemsetNode": 1
+            })
         self.assertEqual(client.end(), 0)
 
     def test_an_update_that_the_driver_takes_no_more_is_awaited(self):
-        """Its answer comes at the call, as the simulated driver gives it, not at the next synchronisation."""
+        """Its answer comes at the call, as the simulated driver gives it, not at the next
+        synchronisation."""
         client = Client(self, self.proxy(), "dropped", 4)
         client.go()
         for _ in range(4):
@@ -192,7 +241,8 @@ class Waiting(unittest.TestCase):
         self.assertEqual(client.end(), 0)
 
     def test_records_are_executed_many_for_each_wake(self):
-        """Launches that nobody waits for, and their graphs: at whatever period they repeat, though no boundary comes."""
+        """Launches that nobody waits for, and their graphs: at whatever period they repeat, though
+        no boundary comes."""
         proxy = self.proxy(extra_env={"TUBE_COALESCE_US": "200000"})
         for length in (1, 3, 40, 60):
             client = Client(self, proxy, "loop", 8192, length)
@@ -202,7 +252,8 @@ class Waiting(unittest.TestCase):
             function = proxy.function(client.process.pid)
             self.assertGreater(function["coalesced_launches"], 8192 * 3 // 4, length)
             # Each wait of the session, spun or slept, is a wake.
-            self.assertGreater(function["records"], 4 * sum(function["waits"]["record"].values()), length)
+            self.assertGreater(function["records"], 4 * sum(function["waits"]["record"].values()),
+                               length)
             self.assertEqual(client.end(), 0)
 
 

@@ -8,8 +8,11 @@ call("cuMemset", lane="local", uses="tubeHello")
 call("cuMemFree_v2", lane="post", dptr=address(1, write=True))
 call("cuGraphCreate", lane="reply", needs="init", phGraph=creates("graph"))
 call("cuGraphDestroy", lane="post", hGraph=frees("graph"))
-call("cuGraphAddNode", lane="reply", phNode=out(), dependencies=array_in("numDependencies", max=16), shape=struct_in())
-call("cuGraphGetNodes", lane="reply", nodes=nullable(array_out("numNodes", max=16)), numNodes=inout())
+call("cuGraphAddNode", lane="reply", phNode=out(), dependencies=array_in("numDependencies", max=16),
+     shape=struct_in())
+call("cuGraphGetNodes", lane="reply", nodes=nullable(array_out("numNodes", max=16)),
+     numNodes=inout())
 call("cuGraphLaunch", lane="post")
-call("cuModuleFind", lane="hand", needs="nothing", name=text_in(), dptr=out(), bytes=nullable(out()))
+call("cuModuleFind", lane="hand", needs="nothing", name=text_in(), dptr=out(),
+     bytes=nullable(out()))
 absent("cuMemFree", why="32-bit addresses")

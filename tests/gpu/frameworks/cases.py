@@ -1,11 +1,13 @@
-"""Cases of a framework: registered by a decorator, run in order, each announced, its results written as files of bytes.
+"""Cases of a framework: registered by a decorator, run in order, each announced, its results
+written as files of bytes.
 
     @cases.case
     def product(): return {"c": a @ b}        # name -> tensor, array, bytes or text
     cases.main()
 
-The same contract as libraries/case.h: ITEM_OUTPUTS is the folder, ITEM_ONLY (shell patterns) and ITEM_SKIP choose cases. These are ordinary GPU
-programs that know nothing of Tube. ITEM_DEVICE=cpu rehearses on a machine without GPU what does not insist on one.
+The same contract as libraries/case.h: ITEM_OUTPUTS is the folder, ITEM_ONLY (shell patterns) and
+ITEM_SKIP choose cases. These are ordinary GPU programs that know nothing of Tube. ITEM_DEVICE=cpu
+rehearses on a machine without GPU what does not insist on one.
 """
 import fnmatch
 import os
@@ -16,8 +18,16 @@ import zlib
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 DEVICE = os.environ.get("ITEM_DEVICE", "cuda")
-TYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int32": "i32", "int64": "i64",
-         "complex64": "f32", "complex128": "f64"}
+TYPES = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int32": "i32",
+    "int64": "i64",
+    "complex64": "f32",
+    "complex128": "f64"
+}
 _cases = []
 
 
@@ -36,7 +46,8 @@ def add(name, function):
 
 
 def torch_setup():
-    """torch with deterministic algorithms and fixed seeds; what has no deterministic form only warns."""
+    """torch with deterministic algorithms and fixed seeds; what has no deterministic form only
+    warns."""
     import torch
     import warnings
     warnings.filterwarnings("ignore")
@@ -62,7 +73,8 @@ def as_bytes(value):
     if type(value).__module__.startswith("torch"):
         import torch
         flat = value.detach().contiguous().cpu().reshape(-1)
-        return TYPES.get(str(value.dtype).removeprefix("torch."), "u8"), flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
+        return TYPES.get(str(value.dtype).removeprefix("torch."),
+                         "u8"), flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
     if hasattr(value, "get") and type(value).__module__.startswith("cupy"):
         value = value.get()
     import numpy
@@ -71,9 +83,11 @@ def as_bytes(value):
 
 
 def meaningful(tensor):
-    """Raises when equality of this tensor would say nothing: not all finite, or one value everywhere."""
+    """Raises when equality of this tensor would say nothing: not all finite, or one value
+    everywhere."""
     import torch
-    flat = tensor.detach().float().reshape(-1) if not tensor.is_complex() else torch.view_as_real(tensor.detach()).reshape(-1)
+    flat = tensor.detach().float().reshape(-1) if not tensor.is_complex() else torch.view_as_real(
+        tensor.detach()).reshape(-1)
     if not bool(torch.isfinite(flat).all()):
         raise RuntimeError("results are not finite: the case needs other values")
     if flat.numel() > 1 and bool((flat == flat[0]).all()):
@@ -82,8 +96,11 @@ def meaningful(tensor):
 
 
 def wanted(name):
-    only, skip = (set(filter(None, os.environ.get(variable, "").split(","))) for variable in ("ITEM_ONLY", "ITEM_SKIP"))
-    return name not in skip and (not only or any(fnmatch.fnmatch(name, pattern) for pattern in only))
+    only, skip = (set(filter(None,
+                             os.environ.get(variable, "").split(",")))
+                  for variable in ("ITEM_ONLY", "ITEM_SKIP"))
+    return name not in skip and (not only or
+                                 any(fnmatch.fnmatch(name, pattern) for pattern in only))
 
 
 def run_one(name, function, folder):

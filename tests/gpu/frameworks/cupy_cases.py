@@ -1,4 +1,5 @@
-"""CuPy beyond a first array: kernels of all kinds, reductions, the libraries behind it, streams, memory pools, graphs, transfers."""
+"""CuPy beyond a first array: kernels of all kinds, reductions, the libraries behind it, streams,
+memory pools, graphs, transfers."""
 import cases
 import cupy
 import numpy
@@ -13,25 +14,46 @@ def normal(seed, *shape, dtype=numpy.float32):
 @cases.case
 def elementwise_and_ufuncs():
     a, b = normal(1, 300, 200), normal(2, 300, 200)
-    kernel = cupy.ElementwiseKernel("T x, T y, float32 factor", "T z", "z = x * factor + sin(y)", "mixed")
+    kernel = cupy.ElementwiseKernel("T x, T y, float32 factor", "T z", "z = x * factor + sin(y)",
+                                    "mixed")
     fused = cupy.fuse()(lambda x, y: cupy.exp(x) * y + cupy.sqrt(cupy.absolute(x)))
-    return {"kernel": kernel(a, b, 0.5), "fused": fused(a, b), "where": cupy.where(a > b, a, -b), "ufuncs": cupy.arctan2(a, b) + cupy.hypot(a, b),
-            "broadcast": a[:, :1] * b[:1], "integers": (a * 100).astype(cupy.int32) % 7}
+    return {
+        "kernel": kernel(a, b, 0.5),
+        "fused": fused(a, b),
+        "where": cupy.where(a > b, a, -b),
+        "ufuncs": cupy.arctan2(a, b) + cupy.hypot(a, b),
+        "broadcast": a[:, :1] * b[:1],
+        "integers": (a * 100).astype(cupy.int32) % 7
+    }
 
 
 @cases.case
 def reductions():
     a = normal(3, 1000, 333)
     kernel = cupy.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "norm")
-    return {"kernel": kernel(a), "rows": a.sum(1), "std": a.std(0), "argmax": a.argmax(1), "cumsum": a.ravel().cumsum(), "percentile": cupy.percentile(a, [5, 50]),
-            "histogram": cupy.histogram(a, bins=40)[0], "bincount": cupy.bincount((abs(a) * 10).astype(cupy.int64).ravel())}
+    return {
+        "kernel": kernel(a),
+        "rows": a.sum(1),
+        "std": a.std(0),
+        "argmax": a.argmax(1),
+        "cumsum": a.ravel().cumsum(),
+        "percentile": cupy.percentile(a, [5, 50]),
+        "histogram": cupy.histogram(a, bins=40)[0],
+        "bincount": cupy.bincount((abs(a) * 10).astype(cupy.int64).ravel())
+    }
 
 
 @cases.case
 def sorting_and_searching():
     a = normal(4, 50000)
-    return {"sorted": cupy.sort(a), "order": cupy.argsort(a), "unique": cupy.unique((a * 20).astype(cupy.int32)), "searched": cupy.searchsorted(cupy.sort(a), a[:100]),
-            "partition": cupy.sort(cupy.partition(a, 100)[:100]), "nonzero": cupy.nonzero(a > 2.5)[0]}
+    return {
+        "sorted": cupy.sort(a),
+        "order": cupy.argsort(a),
+        "unique": cupy.unique((a * 20).astype(cupy.int32)),
+        "searched": cupy.searchsorted(cupy.sort(a), a[:100]),
+        "partition": cupy.sort(cupy.partition(a, 100)[:100]),
+        "nonzero": cupy.nonzero(a > 2.5)[0]
+    }
 
 
 RAW = r'''
@@ -50,11 +72,14 @@ extern "C" __global__ void look_up(float* out, int count) {
 
 @cases.case
 def raw_module():
-    module = cupy.RawModule(code=RAW, options=("--std=c++17",), name_expressions=["scale<float>", "scale<double>"])
+    module = cupy.RawModule(code=RAW, options=("--std=c++17",),
+                            name_expressions=["scale<float>", "scale<double>"])
     a = normal(5, 5000)
     out, wide = cupy.empty_like(a), cupy.empty(5000, dtype=cupy.float64)
-    module.get_function("scale<float>")((20,), (256,), (a, out, numpy.int32(5000), numpy.float32(1.5)))
-    module.get_function("scale<double>")((20,), (256,), (a.astype(cupy.float64), wide, numpy.int32(5000), numpy.float64(2.5)))
+    module.get_function("scale<float>")((20,), (256,),
+                                        (a, out, numpy.int32(5000), numpy.float32(1.5)))
+    module.get_function("scale<double>")(
+        (20,), (256,), (a.astype(cupy.float64), wide, numpy.int32(5000), numpy.float64(2.5)))
     table = cupy.ndarray(8, dtype=cupy.float32, memptr=module.get_global("table"))
     table[...] = cupy.arange(8, dtype=cupy.float32) / 3
     found = cupy.zeros(1000, dtype=cupy.float32)
@@ -65,7 +90,8 @@ def raw_module():
 
 @cases.case
 def raw_kernel_with_shared_memory():
-    kernel = cupy.RawKernel(r'''extern "C" __global__ void reverse(const float* in, float* out, int count) {
+    kernel = cupy.RawKernel(
+        r'''extern "C" __global__ void reverse(const float* in, float* out, int count) {
       extern __shared__ float staged[];
       for (int i = threadIdx.x; i < count; i += blockDim.x) staged[i] = in[i];
       __syncthreads();
@@ -75,7 +101,12 @@ def raw_kernel_with_shared_memory():
     a = normal(6, 20000)
     out = cupy.empty_like(a)
     kernel((1,), (256,), (a, out, numpy.int32(20000)), shared_mem=80000)
-    return {"out": out, "attributes": f"{kernel.max_threads_per_block} {kernel.shared_size_bytes} {kernel.const_size_bytes}"}
+    return {
+        "out":
+            out,
+        "attributes":
+            f"{kernel.max_threads_per_block} {kernel.shared_size_bytes} {kernel.const_size_bytes}"
+    }
 
 
 @cases.case
@@ -98,9 +129,15 @@ def jit_kernel():
 def matrix_products():
     a, b = normal(8, 200, 300), normal(9, 300, 100)
     batch = normal(10, 12, 30, 30)
-    return {"float": a @ b, "half": a.astype(cupy.float16) @ b.astype(cupy.float16), "double": a.astype(cupy.float64) @ b.astype(cupy.float64),
-            "batch": batch @ batch, "einsum": cupy.einsum("bij,bkj->bik", batch, batch), "tensordot": cupy.tensordot(batch, batch, axes=([0], [0]))[:3],
-            "complex": (a + 1j * a).astype(cupy.complex64) @ b.astype(cupy.complex64)}
+    return {
+        "float": a @ b,
+        "half": a.astype(cupy.float16) @ b.astype(cupy.float16),
+        "double": a.astype(cupy.float64) @ b.astype(cupy.float64),
+        "batch": batch @ batch,
+        "einsum": cupy.einsum("bij,bkj->bik", batch, batch),
+        "tensordot": cupy.tensordot(batch, batch, axes=([0], [0]))[:3],
+        "complex": (a + 1j * a).astype(cupy.complex64) @ b.astype(cupy.complex64)
+    }
 
 
 @cases.case
@@ -110,8 +147,19 @@ def linear_algebra():
     u, s, vt = cupy.linalg.svd(a)
     q, r = cupy.linalg.qr(a)
     values, vectors = cupy.linalg.eigh(spd)
-    return {"solve": cupy.linalg.solve(spd, a), "cholesky": cupy.linalg.cholesky(spd), "s": s, "u": u, "q": q, "r": r, "values": values, "vectors": vectors,
-            "inverse": cupy.linalg.inv(spd), "determinant": cupy.linalg.det(spd / 80), "least": cupy.linalg.lstsq(a, a[:, 0], rcond=None)[0]}
+    return {
+        "solve": cupy.linalg.solve(spd, a),
+        "cholesky": cupy.linalg.cholesky(spd),
+        "s": s,
+        "u": u,
+        "q": q,
+        "r": r,
+        "values": values,
+        "vectors": vectors,
+        "inverse": cupy.linalg.inv(spd),
+        "determinant": cupy.linalg.det(spd / 80),
+        "least": cupy.linalg.lstsq(a, a[:, 0], rcond=None)[0]
+    }
 
 
 @cases.case
@@ -122,8 +170,14 @@ def sparse_matrices():
     matrix, other = sparse.csr_matrix(dense), normal(13, 300, 20)
     product = (matrix @ matrix.T).tocsr()
     product.sort_indices()
-    return {"vector": matrix @ other[:, 0], "matrix": matrix @ other, "indices": product.indices, "data": product.data, "csc": matrix.tocsc().toarray(),
-            "coo": matrix.tocoo().row}
+    return {
+        "vector": matrix @ other[:, 0],
+        "matrix": matrix @ other,
+        "indices": product.indices,
+        "data": product.data,
+        "csc": matrix.tocsc().toarray(),
+        "coo": matrix.tocoo().row
+    }
 
 
 @cases.case
@@ -138,8 +192,14 @@ def sparse_solver():
 def fourier():
     a = normal(14, 40, 60) + 1j * normal(15, 40, 60)
     from cupyx.scipy import fft
-    return {"fft": cupy.fft.fft(a), "fft2": cupy.fft.fft2(a), "rfft": cupy.fft.rfft(a.real), "irfft": cupy.fft.irfft(a), "planned": fft.fftn(a, overwrite_x=False),
-            "dct": fft.dct(a.real)}
+    return {
+        "fft": cupy.fft.fft(a),
+        "fft2": cupy.fft.fft2(a),
+        "rfft": cupy.fft.rfft(a.real),
+        "irfft": cupy.fft.irfft(a),
+        "planned": fft.fftn(a, overwrite_x=False),
+        "dct": fft.dct(a.real)
+    }
 
 
 @cases.case
@@ -147,8 +207,14 @@ def random_generators():
     cupy.random.seed(42)
     old = cupy.random.normal(size=1000)
     generator = cupy.random.default_rng(7)
-    return {"old": old, "uniform": generator.random(1000), "normal": generator.standard_normal(1000), "integers": generator.integers(0, 1000, 500),
-            "gamma": generator.gamma(2.0, size=300), "permutation": cupy.random.permutation(500)}
+    return {
+        "old": old,
+        "uniform": generator.random(1000),
+        "normal": generator.standard_normal(1000),
+        "integers": generator.integers(0, 1000, 500),
+        "gamma": generator.gamma(2.0, size=300),
+        "permutation": cupy.random.permutation(500)
+    }
 
 
 @cases.case
@@ -171,7 +237,10 @@ def streams_and_events():
     seen = []
     streams[1].add_callback(lambda stream, status, data: seen.append((status, data)), "told")
     streams[1].synchronize()
-    return {"total": total, "facts": f"{[event.done for event in events]} {[stream.done for stream in streams]} {seen}"}
+    return {
+        "total": total,
+        "facts": f"{[event.done for event in events]} {[stream.done for stream in streams]} {seen}"
+    }
 
 
 @cases.case
@@ -197,7 +266,10 @@ def memory_pool():
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     before = pool.used_bytes()
-    arrays = [cupy.full(size, size % 13, dtype=cupy.float32) for size in (1, 1000, 100000, 3000000, 77) * 4]
+    arrays = [
+        cupy.full(size, size % 13, dtype=cupy.float32)
+        for size in (1, 1000, 100000, 3000000, 77) * 4
+    ]
     used = pool.used_bytes() - before
     sums = cupy.stack([array.sum() for array in arrays])
     del arrays
@@ -255,7 +327,10 @@ def pinned_and_asynchronous_copies():
 def device_facts():
     device = cupy.cuda.Device()
     free, total = device.mem_info
-    return {"facts": f"{device.compute_capability} {cupy.cuda.runtime.runtimeGetVersion()} {total} {0 < free <= total} {cupy.cuda.runtime.getDeviceCount()}"}
+    return {
+        "facts":
+            f"{device.compute_capability} {cupy.cuda.runtime.runtimeGetVersion()} {total} {0 < free <= total} {cupy.cuda.runtime.getDeviceCount()}"
+    }
 
 
 @cases.case
@@ -263,8 +338,13 @@ def image_filters():
     from cupyx.scipy import ndimage
     from cupyx.scipy import special
     a = normal(21, 64, 64)
-    return {"gaussian": ndimage.gaussian_filter(a, 2), "median": ndimage.median_filter(a, 3), "rotate": ndimage.rotate(a, 30), "erf": special.erf(a),
-            "label": ndimage.label(a > 1)[0]}
+    return {
+        "gaussian": ndimage.gaussian_filter(a, 2),
+        "median": ndimage.median_filter(a, 3),
+        "rotate": ndimage.rotate(a, 30),
+        "erf": special.erf(a),
+        "label": ndimage.label(a > 1)[0]
+    }
 
 
 TEXTURES = r'''
@@ -295,11 +375,16 @@ def textures():
     from cupyx.scipy import ndimage
     data = normal(23, 48, 64)
     found = {}
-    for name, mode in (("point", runtime.cudaFilterModePoint), ("linear", runtime.cudaFilterModeLinear)):
+    for name, mode in (("point", runtime.cudaFilterModePoint), ("linear",
+                                                                runtime.cudaFilterModeLinear)):
         array, resource = float_array(data)
-        how = texture.TextureDescriptor((runtime.cudaAddressModeClamp, runtime.cudaAddressModeClamp), mode, runtime.cudaReadModeElementType)
+        how = texture.TextureDescriptor(
+            (runtime.cudaAddressModeClamp, runtime.cudaAddressModeClamp), mode,
+            runtime.cudaReadModeElementType)
         sampled = cupy.zeros_like(data)
-        cupy.RawKernel(TEXTURES, "sample")((12,), (256,), (sampled, texture.TextureObject(resource, how), numpy.int32(64), numpy.int32(48)))
+        cupy.RawKernel(TEXTURES, "sample")(
+            (12,), (256,),
+            (sampled, texture.TextureObject(resource, how), numpy.int32(64), numpy.int32(48)))
         found[name] = sampled
         cupy.cuda.Device().synchronize()
     matrix = cupy.asarray([[0.9, 0.2, 1.0], [-0.1, 1.1, 2.0], [0.0, 0.0, 1.0]], dtype=cupy.float32)
@@ -311,7 +396,8 @@ def surfaces():
     from cupy.cuda import runtime, texture
     data = normal(24, 48, 64)
     array, resource = float_array(data, runtime.cudaArraySurfaceLoadStore)
-    cupy.RawKernel(TEXTURES, "negate")((12,), (256,), (texture.SurfaceObject(resource), numpy.int32(64), numpy.int32(48)))
+    cupy.RawKernel(TEXTURES, "negate")(
+        (12,), (256,), (texture.SurfaceObject(resource), numpy.int32(64), numpy.int32(48)))
     back = cupy.empty_like(data)
     array.copy_to(back)
     cupy.cuda.Device().synchronize()

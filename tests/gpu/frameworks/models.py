@@ -1,4 +1,5 @@
-"""What the model scripts share: one forward pass with random weights as a case, in several types and memory formats."""
+"""What the model scripts share: one forward pass with random weights as a case, in several types
+and memory formats."""
 import cases
 
 
@@ -25,11 +26,13 @@ def cast(value, dtype, channels_last):
     if not isinstance(value, torch.Tensor):
         return value
     value = value.to(dtype) if value.is_floating_point() else value
-    return value.contiguous(memory_format=torch.channels_last) if channels_last and value.dim() == 4 else value
+    return value.contiguous(
+        memory_format=torch.channels_last) if channels_last and value.dim() == 4 else value
 
 
 def fill_zeros(model):
-    """Parameters that start as zeros (heads, biases, last scales of a residual branch) would hide what is before them."""
+    """Parameters that start as zeros (heads, biases, last scales of a residual branch) would hide
+    what is before them."""
     import torch
     with torch.no_grad():
         for parameter in model.parameters():
@@ -39,7 +42,8 @@ def fill_zeros(model):
 
 
 def forward(name, build, inputs, dtype, channels_last, checked):
-    """Builds on the device (so that the weights come from the device's generator), runs two passes, returns the second's."""
+    """Builds on the device (so that the weights come from the device's generator), runs two passes,
+    returns the second's."""
     torch = cases.torch_setup()
     cases.seed(name)
     with torch.device(cases.DEVICE):
@@ -60,10 +64,22 @@ def forward(name, build, inputs, dtype, channels_last, checked):
 
 
 def add(name, build, inputs, variants=(), checked=True):
-    """The case NAME in float, and NAME_half, NAME_bfloat16, NAME_channels_last as `variants` say."""
+    """The case NAME in float, and NAME_half, NAME_bfloat16, NAME_channels_last as `variants`
+    say."""
     import torch
-    kinds = {"half": (torch.float16, False), "bfloat16": (torch.bfloat16, False), "channels_last": (torch.float32, True),
-             "half_channels_last": (torch.float16, True)}
-    for suffix, (dtype, last) in {"": (torch.float32, False), **{k: kinds[k] for k in variants}}.items():
+    kinds = {
+        "half": (torch.float16, False),
+        "bfloat16": (torch.bfloat16, False),
+        "channels_last": (torch.float32, True),
+        "half_channels_last": (torch.float16, True)
+    }
+    for suffix, (dtype, last) in {
+            "": (torch.float32, False),
+            **{
+                k: kinds[k] for k in variants
+            }
+    }.items():
         full = f"{name}_{suffix}" if suffix else name
-        cases.add(full, lambda full=full, dtype=dtype, last=last: forward(full, build, inputs, dtype, last, checked))
+        cases.add(
+            full, lambda full=full, dtype=dtype, last=last: forward(full, build, inputs, dtype,
+                                                                    last, checked))

@@ -1,4 +1,5 @@
-"""numba-cuda: kernels from Python, shared memory, atomics, device functions, streams, pinned and mapped arrays, reductions, ufuncs."""
+"""numba-cuda: kernels from Python, shared memory, atomics, device functions, streams, pinned and
+mapped arrays, reductions, ufuncs."""
 import cases
 import math
 import numpy
@@ -127,7 +128,8 @@ def reduction():
 
 @cases.case
 def universal_function():
-    function = vectorize([float32(float32, float32)], target="cuda")(lambda a, b: a * b + math.sqrt(abs(a)))
+    function = vectorize([float32(float32, float32)],
+                         target="cuda")(lambda a, b: a * b + math.sqrt(abs(a)))
     return {"out": function(normal(9, SIZE), normal(10, SIZE))}
 
 

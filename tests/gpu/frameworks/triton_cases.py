@@ -1,4 +1,5 @@
-"""Triton kernels launched directly: pointwise work, a softmax, a matrix product, atomics, tiles loaded by descriptor, captured in a graph."""
+"""Triton kernels launched directly: pointwise work, a softmax, a matrix product, atomics, tiles
+loaded by descriptor, captured in a graph."""
 import cases
 
 torch = cases.torch_setup()
@@ -24,14 +25,18 @@ def softmax_kernel(x, out, columns, block: tl.constexpr):
 
 @triton.jit
 def product_kernel(a, b, c, m, n, k, bm: tl.constexpr, bn: tl.constexpr, bk: tl.constexpr):
-    rows, columns = tl.program_id(0) * bm + tl.arange(0, bm), tl.program_id(1) * bn + tl.arange(0, bn)
+    rows, columns = tl.program_id(0) * bm + tl.arange(0, bm), tl.program_id(1) * bn + tl.arange(
+        0, bn)
     total = tl.zeros((bm, bn), tl.float32)
     for start in range(0, k, bk):
         inner = start + tl.arange(0, bk)
-        left = tl.load(a + rows[:, None] * k + inner[None, :], (rows[:, None] < m) & (inner[None, :] < k), other=0.0)
-        right = tl.load(b + inner[:, None] * n + columns[None, :], (inner[:, None] < k) & (columns[None, :] < n), other=0.0)
+        left = tl.load(a + rows[:, None] * k + inner[None, :],
+                       (rows[:, None] < m) & (inner[None, :] < k), other=0.0)
+        right = tl.load(b + inner[:, None] * n + columns[None, :],
+                        (inner[:, None] < k) & (columns[None, :] < n), other=0.0)
         total = tl.dot(left, right, total)
-    tl.store(c + rows[:, None] * n + columns[None, :], total.to(c.dtype.element_ty), (rows[:, None] < m) & (columns[None, :] < n))
+    tl.store(c + rows[:, None] * n + columns[None, :], total.to(c.dtype.element_ty),
+             (rows[:, None] < m) & (columns[None, :] < n))
 
 
 @triton.jit
@@ -80,7 +85,8 @@ def products():
     cases.seed("products")
     found = {}
     for kind in (torch.float16, torch.bfloat16, torch.float32):
-        a, b = torch.randn(200, 150, device="cuda").to(kind), torch.randn(150, 170, device="cuda").to(kind)
+        a, b = torch.randn(200, 150, device="cuda").to(kind), torch.randn(150, 170,
+                                                                          device="cuda").to(kind)
         c = torch.empty(200, 170, device="cuda", dtype=kind)
         product_kernel[(4, 3)](a, b, c, 200, 170, 150, 64, 64, 32, num_warps=4, num_stages=3)
         found[str(kind)[6:]] = c
@@ -99,10 +105,12 @@ def atomics():
 
 @cases.case
 def tiles_by_descriptor():
-    """Descriptors made on the device: the kernel wants scratch memory from an allocator of the program's."""
+    """Descriptors made on the device: the kernel wants scratch memory from an allocator of the
+    program's."""
     needs_gpu()
     cases.seed("tiles")
-    triton.set_allocator(lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
+    triton.set_allocator(
+        lambda size, alignment, stream: torch.empty(size, device="cuda", dtype=torch.int8))
     x = torch.randn(256, 256, device="cuda", dtype=torch.float16)
     out = torch.empty_like(x)
     tile_kernel[(4, 4)](x, out, 256, 256, 64)
@@ -128,7 +136,10 @@ def compiled_kernel_facts():
     needs_gpu()
     x = torch.zeros(1024, device="cuda")
     compiled = add_kernel[(1,)](x, x, x, 1024, 1024)
-    return {"facts": f"{compiled.n_regs} {compiled.n_spills} {compiled.metadata.num_warps} {compiled.metadata.shared}"}
+    return {
+        "facts":
+            f"{compiled.n_regs} {compiled.n_spills} {compiled.metadata.num_warps} {compiled.metadata.shared}"
+    }
 
 
 cases.main()

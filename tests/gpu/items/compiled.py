@@ -1,4 +1,5 @@
-"""A torch.compile function: Triton kernels made at run time, fused pointwise work and a reduction."""
+"""A torch.compile function: Triton kernels made at run time, fused pointwise work and a
+reduction."""
 import worker
 
 

@@ -1,4 +1,5 @@
-"""transformers GPT-2 (random weights), greedy generation with a key-value cache; a step is one call that makes 12 tokens."""
+"""transformers GPT-2 (random weights), greedy generation with a key-value cache; a step is one call
+that makes 12 tokens."""
 import worker
 
 
@@ -11,8 +12,8 @@ def setup():
     state = {}
 
     def step():
-        state["tokens"] = model.generate(prompt, attention_mask=mask, do_sample=False, max_new_tokens=12, min_new_tokens=12,
-                                         pad_token_id=50256)
+        state["tokens"] = model.generate(prompt, attention_mask=mask, do_sample=False,
+                                         max_new_tokens=12, min_new_tokens=12, pad_token_id=50256)
         torch.cuda.synchronize()
 
     return step, lambda: {"tokens": worker.raw(state["tokens"])}

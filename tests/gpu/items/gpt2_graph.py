@@ -1,7 +1,8 @@
-"""GPT-2 greedy generation by one captured CUDA graph over a window of 64 tokens, with pinned copies in and out each token.
+"""GPT-2 greedy generation by one captured CUDA graph over a window of 64 tokens, with pinned copies
+in and out each token.
 
-A step makes one token: the window goes from pinned memory into the graph's input, the graph runs, the chosen token comes
-back into pinned memory.
+A step makes one token: the window goes from pinned memory into the graph's input, the graph runs,
+the chosen token comes back into pinned memory.
 """
 import worker
 

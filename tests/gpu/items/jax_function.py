@@ -1,10 +1,12 @@
-"""A jitted JAX function. XLA's autotuning times kernels and may choose differently each run, so it is off."""
+"""A jitted JAX function. XLA's autotuning times kernels and may choose differently each run, so it
+is off."""
 import os
 
 import worker
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+os.environ["XLA_FLAGS"] = os.environ.get(
+    "XLA_FLAGS", "") + " --xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
 
 
 def setup():
@@ -23,7 +25,9 @@ def setup():
     def step():
         state["out"] = jax.block_until_ready(function(x))
 
-    return step, lambda: {f"out{i}": numpy.asarray(value).tobytes() for i, value in enumerate(state["out"])}
+    return step, lambda: {
+        f"out{i}": numpy.asarray(value).tobytes() for i, value in enumerate(state["out"])
+    }
 
 
 worker.serve(setup)

@@ -1,6 +1,7 @@
-"""NCCL between two processes, one GPU each: torch.distributed with a file for the rendezvous, collectives, point to point, a training
-of DistributedDataParallel. Run with both GPUs visible to both, with one each (CUDA_VISIBLE_DEVICES), and with NCCL's older way to share
-memory (cudaIpc* instead of file descriptors).
+"""NCCL between two processes, one GPU each: torch.distributed with a file for the rendezvous,
+collectives, point to point, a training of DistributedDataParallel. Run with both GPUs visible to
+both, with one each (CUDA_VISIBLE_DEVICES), and with NCCL's older way to share memory (cudaIpc*
+instead of file descriptors).
 
 Prints what rank 0 and rank 1 computed, in that order. Exit status: 0, or 77.
 """
@@ -54,7 +55,9 @@ def point_to_point(rank):
     for size in SIZES:
         tensor = values(size, torch.float32, rank)
         received = torch.zeros_like(tensor)
-        works = dist.batch_isend_irecv([dist.P2POp(dist.isend, tensor, 1 - rank), dist.P2POp(dist.irecv, received, 1 - rank)])
+        works = dist.batch_isend_irecv(
+            [dist.P2POp(dist.isend, tensor, 1 - rank),
+             dist.P2POp(dist.irecv, received, 1 - rank)])
         for work in works:
             work.wait()
         print(f"exchanged {size}: {digest(received)}")
@@ -85,7 +88,8 @@ def in_a_graph(rank):
 
 def training(rank):
     torch.manual_seed(3)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10)).cuda()
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(),
+                                torch.nn.Linear(128, 10)).cuda()
     parallel = torch.nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.Adam(parallel.parameters(), 1e-3)
     losses = []
@@ -96,7 +100,9 @@ def training(rank):
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
-    print(f"losses {digest(torch.stack(losses))}, weights {digest(model[0].weight)} {digest(model[2].bias)}")
+    print(
+        f"losses {digest(torch.stack(losses))}, weights {digest(model[0].weight)} {digest(model[2].bias)}"
+    )
 
 
 def work(rank, rendezvous):
@@ -115,12 +121,17 @@ def start(folder, name):
     for rank in range(RANKS):
         env = dict(os.environ)
         if name == "one each":
-            visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(RANKS)))).split(",")
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str,
+                                                                          range(RANKS)))).split(",")
             env["CUDA_VISIBLE_DEVICES"] = visible[rank]
         if name == "by cudaIpc":
             env["NCCL_CUMEM_ENABLE"] = "0"
         output = open(os.path.join(folder, f"{name}-{rank}"), "w+b")
-        command = [sys.executable, __file__, str(rank), os.path.join(folder, f"rendezvous-{name.replace(' ', '-')}")]
+        command = [
+            sys.executable, __file__,
+            str(rank),
+            os.path.join(folder, f"rendezvous-{name.replace(' ', '-')}")
+        ]
         ranks.append((subprocess.Popen(command, env=env, stdout=output), output))
     return ranks
 

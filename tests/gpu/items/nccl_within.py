@@ -1,6 +1,8 @@
-"""NCCL inside one process on two GPUs: every collective that torch.cuda.nccl offers, several types and sizes, on two streams.
+"""NCCL inside one process on two GPUs: every collective that torch.cuda.nccl offers, several types
+and sizes, on two streams.
 
-Prints hashes of the results; a sum of two numbers has one order, so they are equal in every run. Exit status: 0, or 77.
+Prints hashes of the results; a sum of two numbers has one order, so they are equal in every run.
+Exit status: 0, or 77.
 """
 import hashlib
 import sys
@@ -24,7 +26,8 @@ def digest(tensor):
 def inputs(size, kind):
     made = []
     for gpu in range(GPUS):
-        values = torch.randn(size, generator=torch.Generator().manual_seed(17 * gpu + size % 1000)) * 100
+        values = torch.randn(size,
+                             generator=torch.Generator().manual_seed(17 * gpu + size % 1000)) * 100
         made.append(values.to(kind).to(f"cuda:{gpu}"))
     return made
 

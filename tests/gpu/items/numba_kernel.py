@@ -1,4 +1,5 @@
-"""A numba CUDA kernel: libNVVM or nvJitLink compile it in this process, the driver loads the result."""
+"""A numba CUDA kernel: libNVVM or nvJitLink compile it in this process, the driver loads the
+result."""
 import worker
 
 

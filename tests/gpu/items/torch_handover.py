@@ -1,8 +1,10 @@
-"""torch.multiprocessing: CUDA tensors, modules and events handed from process to process, all of them in the arm of their parent.
+"""torch.multiprocessing: CUDA tensors, modules and events handed from process to process, all of
+them in the arm of their parent.
 
-Prints what each side saw, always in the parent and in one order, so that the output natively and through Tube is the same. The
-second half runs everything once more with expandable segments, which hand memory over by file descriptor instead of cudaIpc*.
-Exit status: 0, or 77 without PyTorch or a GPU.
+Prints what each side saw, always in the parent and in one order, so that the output natively and
+through Tube is the same. The second half runs everything once more with expandable segments, which
+hand memory over by file descriptor instead of cudaIpc*. Exit status: 0, or 77 without PyTorch or a
+GPU.
 """
 import hashlib
 import os
@@ -45,7 +47,8 @@ def ended(child):
     print(f"  child ended: {'no' if alive else child.exitcode}")
 
 
-# ---- parent to child --------------------------------------------------------------------------------------------------
+# ---- parent to child
+# --------------------------------------------------------------------------------------------------
 
 def doubles(to_child, from_child):
     while (tensor := to_child.get()) is not None:
@@ -60,8 +63,10 @@ def doubles(to_child, from_child):
 def parent_to_child():
     child, to_child, from_child = run(doubles)
     base = numbers(1 << 20, 1)
-    for name, tensor in (("small", numbers(10, 2)), ("scalar", numbers((), 3)), ("large", numbers(9 << 20, 4)), ("view", base[1000:5000]),
-                         ("strided", base.view(1024, 1024)[::2, 1::3]), ("half", numbers(1000, 5).half()), ("again", base)):
+    for name, tensor in (("small", numbers(10, 2)), ("scalar", numbers(
+        (), 3)), ("large", numbers(9 << 20, 4)), ("view", base[1000:5000]),
+                         ("strided", base.view(1024, 1024)[::2, 1::3]),
+                         ("half", numbers(1000, 5).half()), ("again", base)):
         to_child.put(tensor)
         seen = from_child.get(timeout=JOIN_S)
         torch.cuda.synchronize()
@@ -71,7 +76,8 @@ def parent_to_child():
     ended(child)
 
 
-# ---- child to parent, and its end -------------------------------------------------------------------------------------
+# ---- child to parent, and its end
+# -------------------------------------------------------------------------------------
 
 def makes(to_child, from_child):
     kept = [numbers(size, size) for size in (7, 70_000, 3 << 20)]
@@ -98,7 +104,8 @@ def child_to_parent():
     print(f"  after its end {digest(copies[2])}")
 
 
-# ---- reference counts -------------------------------------------------------------------------------------------------
+# ---- reference counts
+# -------------------------------------------------------------------------------------------------
 
 def holds(to_child, from_child):
     held = [to_child.get() for _ in range(4)]
@@ -111,7 +118,8 @@ def holds(to_child, from_child):
 
 
 def reference_counts():
-    """What a consumer holds stays allocated in the producer, and comes free when the consumer lets go."""
+    """What a consumer holds stays allocated in the producer, and comes free when the consumer lets
+    go."""
     child, to_child, from_child = run(holds)
     torch.cuda.synchronize()
     torch.cuda.ipc_collect()
@@ -130,7 +138,8 @@ def reference_counts():
     ended(child)
 
 
-# ---- a model, streams, events -----------------------------------------------------------------------------------------
+# ---- a model, streams, events
+# -----------------------------------------------------------------------------------------
 
 def evaluates(to_child, from_child, model):
     with torch.no_grad():
@@ -144,7 +153,8 @@ def evaluates(to_child, from_child, model):
 
 def shared_model():
     torch.manual_seed(7)
-    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).cuda()
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(),
+                                torch.nn.Linear(64, 8)).cuda()
     child, to_child, from_child = run(evaluates, model)
     print(f"  child's output {from_child.get(timeout=JOIN_S)}")
     print(f"  weights after {digest(model[0].weight)}")
@@ -183,7 +193,8 @@ def interprocess_event():
     ended(child)
 
 
-# ---- a consumer that dies ---------------------------------------------------------------------------------------------
+# ---- a consumer that dies
+# ---------------------------------------------------------------------------------------------
 
 def dies(to_child, from_child):
     tensor = to_child.get()
@@ -203,7 +214,8 @@ def consumer_dies():
     print(f"  parent still has {digest(tensor)}")
 
 
-PARTS = (parent_to_child, child_to_parent, reference_counts, shared_model, interprocess_event, consumer_dies)
+PARTS = (parent_to_child, child_to_parent, reference_counts, shared_model, interprocess_event,
+         consumer_dies)
 
 
 def main():
@@ -215,8 +227,10 @@ def main():
         part()
     if "HANDOVER_AGAIN" not in os.environ:
         print("with expandable segments", flush=True)
-        again = dict(os.environ, HANDOVER_AGAIN="1", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
-        code = subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=again, timeout=180).returncode
+        again = dict(os.environ, HANDOVER_AGAIN="1",
+                     PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+        code = subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=again,
+                              timeout=180).returncode
         print(f"ended {code}")
     return 0
 

@@ -1,5 +1,6 @@
-"""One process on two GPUs: copies between them in every form, peer access and its codes, a kernel on one GPU that reads and writes the
-other's memory, streams and events of both, and what PyTorch makes of it.
+"""One process on two GPUs: copies between them in every form, peer access and its codes, a kernel
+on one GPU that reads and writes the other's memory, streams and events of both, and what PyTorch
+makes of it.
 
 Prints codes, values and hashes. Exit status: 0, or 77.
 """
@@ -118,7 +119,8 @@ def peer_kernel(cuda, context):
     cuda("cuModuleGetFunction", ctypes.byref(kernel), module, b"increment")
     for out, source in ((other, own), (own, other), (other, own)):
         arguments = [out, source, ctypes.c_uint32(count)]
-        pointers = (ctypes.c_void_p * 3)(*[ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments])
+        pointers = (ctypes.c_void_p *
+                    3)(*[ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments])
         cuda("cuLaunchKernel", kernel, 4, 1, 1, 256, 1, 1, 0, None, pointers, None)
         cuda("cuCtxSynchronize")
         print(f"kernel: own {words(cuda, own, count)[999]}, other's {words(cuda, other, count)[0]}")
@@ -135,7 +137,8 @@ def peer_copies(cuda, context):
     cuda("cuCtxSynchronize")
     print(f"copied {words(cuda, first, 4)}")
     cuda("cuMemsetD32_v2", second, 6, ctypes.c_size_t(size // 4))
-    cuda.show("cuMemcpyPeerAsync", first, context[0], second, context[1], ctypes.c_size_t(size), None)
+    cuda.show("cuMemcpyPeerAsync", first, context[0], second, context[1], ctypes.c_size_t(size),
+              None)
     cuda("cuCtxSynchronize")
     print(f"copied {words(cuda, first, 4)}")
     cuda.show("cuMemcpyDtoD_v2", second, first, ctypes.c_size_t(size))
@@ -159,7 +162,9 @@ def in_torch():
         second = first.to("cuda:1")
         back = second.to("cuda:0")
         print(f"there and back {digest(first)} {digest(second)} {digest(back)}")
-    print(f"access {torch.cuda.can_device_access_peer(0, 1)} {torch.cuda.can_device_access_peer(1, 0)}")
+    print(
+        f"access {torch.cuda.can_device_access_peer(0, 1)} {torch.cuda.can_device_access_peer(1, 0)}"
+    )
     strided = tensors[1].to("cuda:0").view(10, 100)[:, ::3].to("cuda:1")
     print(f"strided {digest(strided)} on {strided.device}")
     streams = [torch.cuda.Stream(gpu) for gpu in range(2)]
@@ -178,7 +183,8 @@ def in_torch():
     torch.cuda.synchronize(0)
     torch.cuda.synchronize(1)
     print(f"streams {digest(parts[0])} {digest(parts[1])} {digest(total)}")
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).to("cuda:0")
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(),
+                                torch.nn.Linear(64, 8)).to("cuda:0")
     parallel = torch.nn.DataParallel(model, device_ids=[0, 1])
     batch = torch.randn(32, 64, generator=torch.Generator().manual_seed(9)).to("cuda:0")
     for _ in range(3):
@@ -186,7 +192,9 @@ def in_torch():
         model.zero_grad()
         loss.backward()
     print(f"DataParallel {digest(loss)} {digest(model[0].weight.grad)}")
-    split = torch.nn.Sequential(torch.nn.Linear(64, 64).to("cuda:0"), torch.nn.Linear(64, 8).to("cuda:1"))
+    split = torch.nn.Sequential(
+        torch.nn.Linear(64, 64).to("cuda:0"),
+        torch.nn.Linear(64, 8).to("cuda:1"))
     out = split[1](split[0](batch).to("cuda:1"))
     out.sum().backward()
     print(f"split model {digest(out)} {digest(split[0].weight.grad)}")

@@ -1,9 +1,11 @@
-"""The worker's side of a measured item: set up, warm up, run blocks of steps on command, hand over the outputs.
+"""The worker's side of a measured item: set up, warm up, run blocks of steps on command, hand over
+the outputs.
 
-A worker is an ordinary Python GPU program; it knows nothing of Tube. It talks to the runner over its standard streams,
-one line each way: it prints `@ready {json}` after the warm-up; on `run N` it runs N steps and prints `@block {json}` with
-the latency of each; on `finish` it writes its outputs as raw bytes and prints `@done {json}` with their hashes.
-Two workers of one item (native and through Tube) are thus driven in turns, block by block.
+A worker is an ordinary Python GPU program; it knows nothing of Tube. It talks to the runner over
+its standard streams, one line each way: it prints `@ready {json}` after the warm-up; on `run N` it
+runs N steps and prints `@block {json}` with the latency of each; on `finish` it writes its outputs
+as raw bytes and prints `@done {json}` with their hashes. Two workers of one item (native and
+through Tube) are thus driven in turns, block by block.
 """
 import hashlib
 import json
@@ -17,7 +19,8 @@ def say(kind, **values):
 
 
 def save_outputs(outputs, folder):
-    """outputs: name -> bytes-like. Returns name -> [hash, size]; writes each as a file for a later diff."""
+    """outputs: name -> bytes-like. Returns name -> [hash, size]; writes each as a file for a later
+    diff."""
     hashes = {}
     for name, data in outputs.items():
         data = bytes(data)
@@ -29,7 +32,8 @@ def save_outputs(outputs, folder):
 
 
 def serve(setup, warmup=8):
-    """setup() -> (step, outputs): step() runs one step to its end on the GPU; outputs() gives name -> bytes."""
+    """setup() -> (step, outputs): step() runs one step to its end on the GPU; outputs() gives name
+    -> bytes."""
     begin = time.perf_counter()
     folder = os.environ.get("ITEM_OUTPUTS")
     step, outputs = setup()

@@ -1,4 +1,5 @@
-// The main program of every library's cases: choice of cases, the lines on standard output, the files of results.
+// The main program of every library's cases: choice of cases, the lines on standard output, the
+// files of results.
 #include "case.h"
 
 #include <fnmatch.h>
@@ -30,7 +31,8 @@ std::string notes;
 
 bool listed(const char* variable, const char* name) {
   const char* list = std::getenv(variable);
-  return list != nullptr && ("," + std::string(list) + ",").find("," + std::string(name) + ",") != std::string::npos;
+  return list != nullptr &&
+         ("," + std::string(list) + ",").find("," + std::string(name) + ",") != std::string::npos;
 }
 
 bool matches(const char* variable, const char* name) {
@@ -43,7 +45,8 @@ bool matches(const char* variable, const char* name) {
 
 bool wanted(const char* name) {
   const char* only = std::getenv("ITEM_ONLY");
-  return !listed("ITEM_SKIP", name) && (only == nullptr || *only == 0 || matches("ITEM_ONLY", name));
+  return !listed("ITEM_SKIP", name) &&
+         (only == nullptr || *only == 0 || matches("ITEM_ONLY", name));
 }
 
 void run(const Case& one) {
@@ -76,7 +79,8 @@ void save_bytes(const char* name, const char* type, const void* data, size_t siz
   FILE* file = fopen(path.c_str(), "wb");
   if (file == nullptr) throw std::runtime_error("cannot write " + path + ": " + strerror(errno));
   const bool written = fwrite(data, 1, size_bytes, file) == size_bytes;
-  if (fclose(file) != 0 || !written) throw std::runtime_error("cannot write " + path + ": " + strerror(errno));
+  if (fclose(file) != 0 || !written)
+    throw std::runtime_error("cannot write " + path + ": " + strerror(errno));
 }
 
 void note(const char* format, ...) {
@@ -91,7 +95,8 @@ void note(const char* format, ...) {
 void skip(const std::string& reason) { throw Skip{reason}; }
 
 uint64_t mix(uint64_t seed, uint64_t index) {
-  uint64_t value = seed * 0x9e3779b97f4a7c15ull + index * 0xbf58476d1ce4e5b9ull + 0x94d049bb133111ebull;
+  uint64_t value =
+      seed * 0x9e3779b97f4a7c15ull + index * 0xbf58476d1ce4e5b9ull + 0x94d049bb133111ebull;
   for (int round = 0; round < 2; ++round) {
     value ^= value >> 30;
     value *= 0xbf58476d1ce4e5b9ull;

@@ -1,13 +1,15 @@
-// Cases that call one NVIDIA library directly: how they are registered, get their data and hand over their results.
+// Cases that call one NVIDIA library directly: how they are registered, get their data and hand
+// over their results.
 //
-// A program holds the cases of one library. It runs them in order, prints `@begin NAME` and `@end NAME` (or `@failed
-// NAME reason`) around each, and writes what a case saves as files of bytes into the folder ITEM_OUTPUTS:
-// CASE.OUTPUT.TYPE, TYPE naming the elements (f32, f16, i32, txt, ...). tests/gpu/run starts it natively and through
-// Tube and compares the files. ITEM_ONLY (shell patterns) and ITEM_SKIP (names), separated by commas, choose cases: a
-// crash costs its own case only.
+// A program holds the cases of one library. It runs them in order, prints `@begin NAME` and `@end
+// NAME` (or `@failed NAME reason`) around each, and writes what a case saves as files of bytes into
+// the folder ITEM_OUTPUTS: CASE.OUTPUT.TYPE, TYPE naming the elements (f32, f16, i32, txt, ...).
+// tests/gpu/run starts it natively and through Tube and compares the files. ITEM_ONLY (shell
+// patterns) and ITEM_SKIP (names), separated by commas, choose cases: a crash costs its own case
+// only.
 //
-// Values come from a fixed generator on the host, so that two processes compute on the same bytes. One thread unless a
-// case starts more.
+// Values come from a fixed generator on the host, so that two processes compute on the same bytes.
+// One thread unless a case starts more.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -33,7 +35,8 @@ struct Registration {
 template <typename Status>
 void check(Status status, const char* call, int line) {
   if (static_cast<int>(status) == 0) return;
-  throw std::runtime_error("line " + std::to_string(line) + ": " + call + " gave " + std::to_string(static_cast<int>(status)));
+  throw std::runtime_error("line " + std::to_string(line) + ": " + call + " gave " +
+                           std::to_string(static_cast<int>(status)));
 }
 
 // Writes one output of the running case.
@@ -45,7 +48,9 @@ void note(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // 64 bits from a counter-based mix: the same on every machine.
 uint64_t mix(uint64_t seed, uint64_t index);
-inline double unit(uint64_t seed, uint64_t index) { return static_cast<double>(mix(seed, index) >> 11) / 9007199254740992.0; }
+inline double unit(uint64_t seed, uint64_t index) {
+  return static_cast<double>(mix(seed, index) >> 11) / 9007199254740992.0;
+}
 
 template <typename T>
 T make(double value) {
@@ -68,7 +73,8 @@ std::vector<T> values(size_t count, uint64_t seed, double low = -1, double high 
   return out;
 }
 
-// A column-major n x n matrix that is symmetric and has a heavy diagonal: positive definite, safe to factorise.
+// A column-major n x n matrix that is symmetric and has a heavy diagonal: positive definite, safe
+// to factorise.
 template <typename T>
 std::vector<T> definite(int n, uint64_t seed) {
   std::vector<T> out(static_cast<size_t>(n) * n);
@@ -77,7 +83,8 @@ std::vector<T> definite(int n, uint64_t seed) {
       const int low = row < column ? row : column, high = row < column ? column : row;
       const double value = unit(seed, static_cast<uint64_t>(low) * n + high) - 0.5;
       T entry = make<T>(row == column ? n + value : value);
-      if constexpr (std::is_same_v<T, float2> || std::is_same_v<T, double2>) entry.y = row == column ? 0 : (row < column ? entry.y : -entry.y);
+      if constexpr (std::is_same_v<T, float2> || std::is_same_v<T, double2>)
+        entry.y = row == column ? 0 : (row < column ? entry.y : -entry.y);
       out[static_cast<size_t>(column) * n + row] = entry;
     }
   }
@@ -105,11 +112,13 @@ template <typename T>
 class Device {
  public:
   explicit Device(size_t count) : count_(count) {
-    check(cudaMalloc(reinterpret_cast<void**>(&data_), size_bytes() ? size_bytes() : 1), "cudaMalloc", __LINE__);
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), size_bytes() ? size_bytes() : 1),
+          "cudaMalloc", __LINE__);
     check(cudaMemset(data_, 0, size_bytes()), "cudaMemset", __LINE__);
   }
   explicit Device(const std::vector<T>& from) : Device(from.size()) {
-    check(cudaMemcpy(data_, from.data(), size_bytes(), cudaMemcpyHostToDevice), "cudaMemcpy", __LINE__);
+    check(cudaMemcpy(data_, from.data(), size_bytes(), cudaMemcpyHostToDevice), "cudaMemcpy",
+          __LINE__);
   }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -119,11 +128,13 @@ class Device {
   const T* get() const { return data_; }
   size_t count() const { return count_; }
   size_t size_bytes() const { return count_ * sizeof(T); }
-  // Waits for everything on the device first: what a library queued on its own stream has then arrived.
+  // Waits for everything on the device first: what a library queued on its own stream has then
+  // arrived.
   std::vector<T> host() const {
     std::vector<T> out(count_);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize", __LINE__);
-    check(cudaMemcpy(out.data(), data_, size_bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy", __LINE__);
+    check(cudaMemcpy(out.data(), data_, size_bytes(), cudaMemcpyDeviceToHost), "cudaMemcpy",
+          __LINE__);
     return out;
   }
 
@@ -139,7 +150,9 @@ void save(const char* name, const Device<T>& data) {
 
 class Stream {
  public:
-  explicit Stream(unsigned flags = cudaStreamDefault) { check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags", __LINE__); }
+  explicit Stream(unsigned flags = cudaStreamDefault) {
+    check(cudaStreamCreateWithFlags(&stream_, flags), "cudaStreamCreateWithFlags", __LINE__);
+  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
   ~Stream() { cudaStreamDestroy(stream_); }
@@ -154,7 +167,8 @@ template <typename Work>
 void captured(cudaStream_t stream, int times, Work work) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture", __LINE__);
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture",
+        __LINE__);
   work();
   check(cudaStreamEndCapture(stream, &graph), "cudaStreamEndCapture", __LINE__);
   check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate", __LINE__);

@@ -1,5 +1,5 @@
-// cuFFT called directly: one to three dimensions, real and complex, both precisions and half, batches, strides, work
-// areas, streams.
+// cuFFT called directly: one to three dimensions, real and complex, both precisions and half,
+// batches, strides, work areas, streams.
 #include <cufft.h>
 #include <cufftXt.h>
 
@@ -36,7 +36,8 @@ size_t product(const std::vector<int>& sizes) {
 void complex_both_ways(std::vector<int> sizes, int batch) {
   Plan plan;
   size_t work = 0;
-  CHECK(cufftMakePlanMany(plan, sizes.size(), sizes.data(), nullptr, 1, 0, nullptr, 1, 0, CUFFT_C2C, batch, &work));
+  CHECK(cufftMakePlanMany(plan, sizes.size(), sizes.data(), nullptr, 1, 0, nullptr, 1, 0, CUFFT_C2C,
+                          batch, &work));
   Device<float2> data(values<float2>(product(sizes) * batch, 1)), spectrum(product(sizes) * batch);
   CHECK(cufftExecC2C(plan, data.get(), spectrum.get(), CUFFT_FORWARD));
   save("spectrum", spectrum);
@@ -49,8 +50,10 @@ void real_both_ways(std::vector<int> sizes, int batch) {
   half.back() = half.back() / 2 + 1;
   Plan forward, back;
   size_t work = 0;
-  CHECK(cufftMakePlanMany(forward, sizes.size(), sizes.data(), nullptr, 1, 0, nullptr, 1, 0, CUFFT_R2C, batch, &work));
-  CHECK(cufftMakePlanMany(back, sizes.size(), sizes.data(), nullptr, 1, 0, nullptr, 1, 0, CUFFT_C2R, batch, &work));
+  CHECK(cufftMakePlanMany(forward, sizes.size(), sizes.data(), nullptr, 1, 0, nullptr, 1, 0,
+                          CUFFT_R2C, batch, &work));
+  CHECK(cufftMakePlanMany(back, sizes.size(), sizes.data(), nullptr, 1, 0, nullptr, 1, 0, CUFFT_C2R,
+                          batch, &work));
   Device<float> data(values<float>(product(sizes) * batch, 2));
   Device<float2> spectrum(product(half) * batch);
   CHECK(cufftExecR2C(forward, data.get(), spectrum.get()));
@@ -96,7 +99,8 @@ LIBRARY_CASE(half_precision) {
   Plan plan;
   size_t work = 0;
   long long size = 1024;
-  CHECK(cufftXtMakePlanMany(plan, 1, &size, nullptr, 1, 0, CUDA_C_16F, nullptr, 1, 0, CUDA_C_16F, 8, &work, CUDA_C_16F));
+  CHECK(cufftXtMakePlanMany(plan, 1, &size, nullptr, 1, 0, CUDA_C_16F, nullptr, 1, 0, CUDA_C_16F, 8,
+                            &work, CUDA_C_16F));
   Device<__half> data(values<__half>(2 * 1024 * 8, 5, -0.1, 0.1)), spectrum(2 * 1024 * 8);
   CHECK(cufftXtExec(plan, data.get(), spectrum.get(), CUFFT_FORWARD));
   save("spectrum", spectrum);
@@ -124,7 +128,8 @@ LIBRARY_CASE(own_work_area_and_stream) {
   CHECK(cufftSetWorkArea(plan, area.get()));
   CHECK(cufftSetStream(plan, stream));
   Device<float2> data(values<float2>(20014, 7));
-  for (int i = 0; i < 3; ++i) CHECK(cufftExecC2C(plan, data.get(), data.get(), i % 2 ? CUFFT_INVERSE : CUFFT_FORWARD));
+  for (int i = 0; i < 3; ++i)
+    CHECK(cufftExecC2C(plan, data.get(), data.get(), i % 2 ? CUFFT_INVERSE : CUFFT_FORWARD));
   CHECK(cudaStreamSynchronize(stream));
   save("data", data);
   note("work %zu", asked);
@@ -151,7 +156,8 @@ LIBRARY_CASE(many_plans) {
     size_t work = 0;
     CHECK(cufftMakePlan1d(plans[i], 24 + i, CUFFT_C2C, 1, &work));
   }
-  for (int i = 0; i < 40; ++i) CHECK(cufftExecC2C(plans[i], data.get() + 64 * i, data.get() + 64 * i, CUFFT_FORWARD));
+  for (int i = 0; i < 40; ++i)
+    CHECK(cufftExecC2C(plans[i], data.get() + 64 * i, data.get() + 64 * i, CUFFT_FORWARD));
   save("data", data);
 }
 

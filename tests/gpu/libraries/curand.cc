@@ -1,5 +1,5 @@
-// cuRAND called directly: every generator on the device and on the host, all distributions, seeds, offsets, orderings,
-// streams.
+// cuRAND called directly: every generator on the device and on the host, all distributions, seeds,
+// offsets, orderings, streams.
 #include <curand.h>
 
 #include "case.h"
@@ -103,8 +103,9 @@ LIBRARY_CASE(offset_and_reseed) {
 }
 
 LIBRARY_CASE(orderings) {
-  for (curandOrdering_t order : {CURAND_ORDERING_PSEUDO_DEFAULT, CURAND_ORDERING_PSEUDO_BEST, CURAND_ORDERING_PSEUDO_LEGACY,
-                                 CURAND_ORDERING_PSEUDO_DYNAMIC, CURAND_ORDERING_PSEUDO_SEEDED}) {
+  for (curandOrdering_t order :
+       {CURAND_ORDERING_PSEUDO_DEFAULT, CURAND_ORDERING_PSEUDO_BEST, CURAND_ORDERING_PSEUDO_LEGACY,
+        CURAND_ORDERING_PSEUDO_DYNAMIC, CURAND_ORDERING_PSEUDO_SEEDED}) {
     Generator generator(CURAND_RNG_PSEUDO_XORWOW);
     const curandStatus_t status = curandSetGeneratorOrdering(generator, order);
     note("ordering %d status %d", order, status);
@@ -128,7 +129,8 @@ LIBRARY_CASE(own_stream) {
   Generator generator(CURAND_RNG_PSEUDO_XORWOW);
   CHECK(curandSetStream(generator, stream));
   Device<float> floats(1 << 20);
-  for (int i = 0; i < 5; ++i) CHECK(curandGenerateNormal(generator, floats.get(), floats.count(), 0, 1));
+  for (int i = 0; i < 5; ++i)
+    CHECK(curandGenerateNormal(generator, floats.get(), floats.count(), 0, 1));
   CHECK(cudaStreamSynchronize(stream));
   save("normal", floats);
 }
@@ -137,6 +139,7 @@ LIBRARY_CASE(bad_arguments) {
   Generator generator(CURAND_RNG_PSEUDO_XORWOW), sobol(CURAND_RNG_QUASI_SOBOL32);
   Device<float> floats(10);
   note("odd count of normals %d", curandGenerateNormal(generator, floats.get(), 3, 0, 1));
-  note("dimensions of a pseudo generator %d", curandSetQuasiRandomGeneratorDimensions(generator, 3));
+  note("dimensions of a pseudo generator %d",
+       curandSetQuasiRandomGeneratorDimensions(generator, 3));
   note("too many dimensions %d", curandSetQuasiRandomGeneratorDimensions(sobol, 20001));
 }

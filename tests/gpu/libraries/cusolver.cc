@@ -1,5 +1,5 @@
-// cuSOLVER called directly: dense factorisations, eigenvalues, singular values, least squares, the 64-bit interface,
-// batches, sparse solves.
+// cuSOLVER called directly: dense factorisations, eigenvalues, singular values, least squares, the
+// 64-bit interface, batches, sparse solves.
 #include <cusolverDn.h>
 #include <cusolverSp.h>
 
@@ -46,7 +46,8 @@ LIBRARY_CASE(lu_and_solve_float) {
   CHECK(cusolverDnSgetrf_bufferSize(handle, n, n, a.get(), n, &size));
   Device<float> work(size);
   CHECK(cusolverDnSgetrf(handle, n, n, a.get(), n, work.get(), pivots.get(), info.get()));
-  CHECK(cusolverDnSgetrs(handle, CUBLAS_OP_N, n, 3, a.get(), n, pivots.get(), b.get(), n, info.get()));
+  CHECK(cusolverDnSgetrs(handle, CUBLAS_OP_N, n, 3, a.get(), n, pivots.get(), b.get(), n,
+                         info.get()));
   save("lu", a);
   save("pivots", pivots);
   save("solution", b);
@@ -106,13 +107,15 @@ LIBRARY_CASE(qr_float) {
   Device<int> info(1);
   int factor = 0, multiply = 0, generate = 0;
   CHECK(cusolverDnSgeqrf_bufferSize(handle, m, n, a.get(), m, &factor));
-  CHECK(cusolverDnSormqr_bufferSize(handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, 4, n, a.get(), m, tau.get(), c.get(), m, &multiply));
+  CHECK(cusolverDnSormqr_bufferSize(handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, 4, n, a.get(), m,
+                                    tau.get(), c.get(), m, &multiply));
   CHECK(cusolverDnSorgqr_bufferSize(handle, m, n, n, a.get(), m, tau.get(), &generate));
   const int size = std::max(factor, std::max(multiply, generate));
   Device<float> work(size);
   CHECK(cusolverDnSgeqrf(handle, m, n, a.get(), m, tau.get(), work.get(), size, info.get()));
   save("qr", a);
-  CHECK(cusolverDnSormqr(handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, 4, n, a.get(), m, tau.get(), c.get(), m, work.get(), size, info.get()));
+  CHECK(cusolverDnSormqr(handle, CUBLAS_SIDE_LEFT, CUBLAS_OP_T, m, 4, n, a.get(), m, tau.get(),
+                         c.get(), m, work.get(), size, info.get()));
   save("product", c);
   CHECK(cusolverDnSorgqr(handle, m, n, n, a.get(), m, tau.get(), work.get(), size, info.get()));
   save("q", a);
@@ -126,7 +129,8 @@ LIBRARY_CASE(singular_values_double) {
   int size = 0;
   CHECK(cusolverDnDgesvd_bufferSize(handle, m, n, &size));
   Device<double> work(size);
-  CHECK(cusolverDnDgesvd(handle, 'A', 'A', m, n, a.get(), m, s.get(), u.get(), m, vt.get(), n, work.get(), size, nullptr, info.get()));
+  CHECK(cusolverDnDgesvd(handle, 'A', 'A', m, n, a.get(), m, s.get(), u.get(), m, vt.get(), n,
+                         work.get(), size, nullptr, info.get()));
   save("s", s);
   save("u", u);
   save("vt", vt);
@@ -140,10 +144,11 @@ LIBRARY_CASE(singular_values_jacobi) {
   gesvdjInfo_t parameters = nullptr;
   CHECK(cusolverDnCreateGesvdjInfo(&parameters));
   int size = 0;
-  CHECK(cusolverDnSgesvdj_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, 0, m, n, a.get(), m, s.get(), u.get(), m, v.get(), n, &size, parameters));
+  CHECK(cusolverDnSgesvdj_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, 0, m, n, a.get(), m, s.get(),
+                                     u.get(), m, v.get(), n, &size, parameters));
   Device<float> work(size);
-  CHECK(cusolverDnSgesvdj(handle, CUSOLVER_EIG_MODE_VECTOR, 0, m, n, a.get(), m, s.get(), u.get(), m, v.get(), n, work.get(), size, info.get(),
-                          parameters));
+  CHECK(cusolverDnSgesvdj(handle, CUSOLVER_EIG_MODE_VECTOR, 0, m, n, a.get(), m, s.get(), u.get(),
+                          m, v.get(), n, work.get(), size, info.get(), parameters));
   save("s", s);
   save("u", u);
   CHECK(cusolverDnDestroyGesvdjInfo(parameters));
@@ -155,9 +160,11 @@ LIBRARY_CASE(eigenvalues_symmetric) {
   Device<float> a(definite<float>(n, 11)), w(n);
   Device<int> info(1);
   int size = 0;
-  CHECK(cusolverDnSsyevd_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(), &size));
+  CHECK(cusolverDnSsyevd_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n,
+                                    w.get(), &size));
   Device<float> work(size);
-  CHECK(cusolverDnSsyevd(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(), work.get(), size, info.get()));
+  CHECK(cusolverDnSsyevd(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(),
+                         work.get(), size, info.get()));
   save("values", w);
   save("vectors", a);
 }
@@ -169,9 +176,11 @@ LIBRARY_CASE(eigenvalues_hermitian) {
   Device<float> w(n);
   Device<int> info(1);
   int size = 0;
-  CHECK(cusolverDnCheevd_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(), &size));
+  CHECK(cusolverDnCheevd_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n,
+                                    w.get(), &size));
   Device<float2> work(size);
-  CHECK(cusolverDnCheevd(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(), work.get(), size, info.get()));
+  CHECK(cusolverDnCheevd(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(),
+                         work.get(), size, info.get()));
   save("values", w);
   save("vectors", a);
 }
@@ -182,10 +191,11 @@ LIBRARY_CASE(eigenvalues_generalised) {
   Device<double> a(definite<double>(n, 13)), b(definite<double>(n, 14)), w(n);
   Device<int> info(1);
   int size = 0;
-  CHECK(cusolverDnDsygvd_bufferSize(handle, CUSOLVER_EIG_TYPE_1, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, b.get(), n, w.get(), &size));
+  CHECK(cusolverDnDsygvd_bufferSize(handle, CUSOLVER_EIG_TYPE_1, CUSOLVER_EIG_MODE_VECTOR, kLower,
+                                    n, a.get(), n, b.get(), n, w.get(), &size));
   Device<double> work(size);
-  CHECK(cusolverDnDsygvd(handle, CUSOLVER_EIG_TYPE_1, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, b.get(), n, w.get(), work.get(), size,
-                         info.get()));
+  CHECK(cusolverDnDsygvd(handle, CUSOLVER_EIG_TYPE_1, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(),
+                         n, b.get(), n, w.get(), work.get(), size, info.get()));
   save("values", w);
   save("vectors", a);
 }
@@ -203,9 +213,11 @@ LIBRARY_CASE(eigenvalues_batched_jacobi) {
   syevjInfo_t parameters = nullptr;
   CHECK(cusolverDnCreateSyevjInfo(&parameters));
   int size = 0;
-  CHECK(cusolverDnSsyevjBatched_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(), &size, parameters, count));
+  CHECK(cusolverDnSsyevjBatched_bufferSize(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n,
+                                           w.get(), &size, parameters, count));
   Device<float> work(size);
-  CHECK(cusolverDnSsyevjBatched(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(), work.get(), size, info.get(), parameters, count));
+  CHECK(cusolverDnSsyevjBatched(handle, CUSOLVER_EIG_MODE_VECTOR, kLower, n, a.get(), n, w.get(),
+                                work.get(), size, info.get(), parameters, count));
   save("values", w);
   save("vectors", a);
   CHECK(cusolverDnDestroySyevjInfo(parameters));
@@ -238,19 +250,22 @@ LIBRARY_CASE(wide_interface_lu_and_eigenvalues) {
   Device<int64_t> pivots(n);
   Device<int> info(1);
   size_t device = 0, host = 0;
-  CHECK(cusolverDnXgetrf_bufferSize(handle, parameters, n, n, CUDA_R_64F, a.get(), n, CUDA_R_64F, &device, &host));
+  CHECK(cusolverDnXgetrf_bufferSize(handle, parameters, n, n, CUDA_R_64F, a.get(), n, CUDA_R_64F,
+                                    &device, &host));
   Device<uint8_t> work(device);
   std::vector<uint8_t> host_work(host + 1);
-  CHECK(cusolverDnXgetrf(handle, parameters, n, n, CUDA_R_64F, a.get(), n, pivots.get(), CUDA_R_64F, work.get(), device, host_work.data(), host,
-                         info.get()));
+  CHECK(cusolverDnXgetrf(handle, parameters, n, n, CUDA_R_64F, a.get(), n, pivots.get(), CUDA_R_64F,
+                         work.get(), device, host_work.data(), host, info.get()));
   save("lu", a);
   save("pivots", pivots);
-  CHECK(cusolverDnXsyevd_bufferSize(handle, parameters, CUSOLVER_EIG_MODE_VECTOR, kLower, n, CUDA_R_64F, e.get(), n, CUDA_R_64F, w.get(), CUDA_R_64F,
+  CHECK(cusolverDnXsyevd_bufferSize(handle, parameters, CUSOLVER_EIG_MODE_VECTOR, kLower, n,
+                                    CUDA_R_64F, e.get(), n, CUDA_R_64F, w.get(), CUDA_R_64F,
                                     &device, &host));
   Device<uint8_t> more(device);
   host_work.resize(host + 1);
-  CHECK(cusolverDnXsyevd(handle, parameters, CUSOLVER_EIG_MODE_VECTOR, kLower, n, CUDA_R_64F, e.get(), n, CUDA_R_64F, w.get(), CUDA_R_64F, more.get(),
-                         device, host_work.data(), host, info.get()));
+  CHECK(cusolverDnXsyevd(handle, parameters, CUSOLVER_EIG_MODE_VECTOR, kLower, n, CUDA_R_64F,
+                         e.get(), n, CUDA_R_64F, w.get(), CUDA_R_64F, more.get(), device,
+                         host_work.data(), host, info.get()));
   save("values", w);
   save("vectors", e);
   CHECK(cusolverDnDestroyParams(parameters));
@@ -262,10 +277,12 @@ LIBRARY_CASE(mixed_precision_solve) {
   Device<double> a(definite<double>(n, 17)), b(values<double>(n, 18)), x(n);
   Device<int> pivots(n), info(1);
   size_t bytes = 0;
-  CHECK(cusolverDnDSgesv_bufferSize(handle, n, 1, a.get(), n, pivots.get(), b.get(), n, x.get(), n, nullptr, &bytes));
+  CHECK(cusolverDnDSgesv_bufferSize(handle, n, 1, a.get(), n, pivots.get(), b.get(), n, x.get(), n,
+                                    nullptr, &bytes));
   Device<uint8_t> work(bytes);
   int iterations = 0;
-  CHECK(cusolverDnDSgesv(handle, n, 1, a.get(), n, pivots.get(), b.get(), n, x.get(), n, work.get(), bytes, &iterations, info.get()));
+  CHECK(cusolverDnDSgesv(handle, n, 1, a.get(), n, pivots.get(), b.get(), n, x.get(), n, work.get(),
+                         bytes, &iterations, info.get()));
   note("iterations %d", iterations);
   save("x", x);
 }
@@ -289,8 +306,9 @@ LIBRARY_CASE(sparse_cholesky_solve) {
   Device<int> device_offsets(offsets), device_indices(indices);
   Device<double> device_entries(entries), b(values<double>(n, 19)), x(n);
   int singular = 0;
-  CHECK(cusolverSpDcsrlsvchol(handle, n, static_cast<int>(entries.size()), description, device_entries.get(), device_offsets.get(),
-                              device_indices.get(), b.get(), 1e-12, 0, x.get(), &singular));
+  CHECK(cusolverSpDcsrlsvchol(handle, n, static_cast<int>(entries.size()), description,
+                              device_entries.get(), device_offsets.get(), device_indices.get(),
+                              b.get(), 1e-12, 0, x.get(), &singular));
   note("singular %d", singular);
   save("x", x);
   CHECK(cusparseDestroyMatDescr(description));

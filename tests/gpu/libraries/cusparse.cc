@@ -1,5 +1,5 @@
-// cuSPARSE called directly: formats and conversions, matrix times vector, matrix and sparse matrix, solves, sampled
-// products.
+// cuSPARSE called directly: formats and conversions, matrix times vector, matrix and sparse matrix,
+// solves, sampled products.
 #include <cusparse.h>
 
 #include "case.h"
@@ -32,20 +32,23 @@ constexpr cudaDataType_t data_type() {
   else return CUDA_C_32F;
 }
 
-// A random CSR matrix on the host: about `density` of its entries, the diagonal always (so that solves are possible).
+// A random CSR matrix on the host: about `density` of its entries, the diagonal always (so that
+// solves are possible).
 template <typename T>
 struct Csr {
   int rows, columns;
   std::vector<int> offsets{0}, indices;
   std::vector<T> entries;
 
-  Csr(int rows, int columns, double density, uint64_t seed, bool lower = false) : rows(rows), columns(columns) {
+  Csr(int rows, int columns, double density, uint64_t seed, bool lower = false)
+      : rows(rows), columns(columns) {
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < (lower ? row + 1 : columns); ++column) {
         const uint64_t place = static_cast<uint64_t>(row) * columns + column;
         if (row != column && library::unit(seed, place) >= density) continue;
         indices.push_back(column);
-        entries.push_back(library::make<T>(row == column ? 4 : library::unit(seed + 1, place) - 0.5));
+        entries.push_back(
+            library::make<T>(row == column ? 4 : library::unit(seed + 1, place) - 0.5));
       }
       offsets.push_back(static_cast<int>(indices.size()));
     }
@@ -55,9 +58,11 @@ struct Csr {
 
 template <typename T>
 struct DeviceCsr {
-  explicit DeviceCsr(const Csr<T>& from) : offsets(from.offsets), indices(from.indices), entries(from.entries) {
-    CHECK(cusparseCreateCsr(&matrix, from.rows, from.columns, from.count(), offsets.get(), indices.get(), entries.get(), CUSPARSE_INDEX_32I,
-                            CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, data_type<T>()));
+  explicit DeviceCsr(const Csr<T>& from)
+      : offsets(from.offsets), indices(from.indices), entries(from.entries) {
+    CHECK(cusparseCreateCsr(&matrix, from.rows, from.columns, from.count(), offsets.get(),
+                            indices.get(), entries.get(), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
+                            CUSPARSE_INDEX_BASE_ZERO, data_type<T>()));
   }
   DeviceCsr(const DeviceCsr&) = delete;
   DeviceCsr& operator=(const DeviceCsr&) = delete;
@@ -69,7 +74,9 @@ struct DeviceCsr {
 
 template <typename T>
 struct Vector {
-  explicit Vector(const std::vector<T>& from) : data(from) { CHECK(cusparseCreateDnVec(&vector, from.size(), data.get(), data_type<T>())); }
+  explicit Vector(const std::vector<T>& from) : data(from) {
+    CHECK(cusparseCreateDnVec(&vector, from.size(), data.get(), data_type<T>()));
+  }
   Vector(const Vector&) = delete;
   Vector& operator=(const Vector&) = delete;
   ~Vector() { cusparseDestroyDnVec(vector); }
@@ -80,7 +87,8 @@ struct Vector {
 template <typename T>
 struct Dense {
   Dense(int rows, int columns, const std::vector<T>& from) : data(from) {
-    CHECK(cusparseCreateDnMat(&matrix, rows, columns, rows, data.get(), data_type<T>(), CUSPARSE_ORDER_COL));
+    CHECK(cusparseCreateDnMat(&matrix, rows, columns, rows, data.get(), data_type<T>(),
+                              CUSPARSE_ORDER_COL));
   }
   Dense(const Dense&) = delete;
   Dense& operator=(const Dense&) = delete;
@@ -92,7 +100,8 @@ struct Dense {
 // The buffer that a call's ..._bufferSize asked for.
 Device<uint8_t> buffer_of(size_t bytes) { return Device<uint8_t>(bytes != 0 ? bytes : 16); }
 
-constexpr cusparseOperation_t kPlain = CUSPARSE_OPERATION_NON_TRANSPOSE, kFlipped = CUSPARSE_OPERATION_TRANSPOSE;
+constexpr cusparseOperation_t kPlain = CUSPARSE_OPERATION_NON_TRANSPOSE,
+                              kFlipped = CUSPARSE_OPERATION_TRANSPOSE;
 
 template <typename T, typename Compute = T>
 void times_vector(cusparseSpMVAlg_t algorithm, cusparseOperation_t operation) {
@@ -103,9 +112,11 @@ void times_vector(cusparseSpMVAlg_t algorithm, cusparseOperation_t operation) {
   const Compute alpha = library::make<Compute>(1.5), beta = library::make<Compute>(0.5);
   const cudaDataType_t compute = data_type<Compute>();
   size_t bytes = 0;
-  CHECK(cusparseSpMV_bufferSize(handle, operation, &alpha, a.matrix, x.vector, &beta, y.vector, compute, algorithm, &bytes));
+  CHECK(cusparseSpMV_bufferSize(handle, operation, &alpha, a.matrix, x.vector, &beta, y.vector,
+                                compute, algorithm, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseSpMV(handle, operation, &alpha, a.matrix, x.vector, &beta, y.vector, compute, algorithm, buffer.get()));
+  CHECK(cusparseSpMV(handle, operation, &alpha, a.matrix, x.vector, &beta, y.vector, compute,
+                     algorithm, buffer.get()));
   save("y", y.data);
 }
 
@@ -116,9 +127,11 @@ void times_matrix(cusparseSpMMAlg_t algorithm) {
   Dense<T> b(260, 40, values<T>(260 * 40, 5)), c(300, 40, values<T>(300 * 40, 6));
   const T alpha = library::make<T>(1), beta = library::make<T>(0);
   size_t bytes = 0;
-  CHECK(cusparseSpMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, data_type<T>(), algorithm, &bytes));
+  CHECK(cusparseSpMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix,
+                                data_type<T>(), algorithm, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseSpMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, data_type<T>(), algorithm, buffer.get()));
+  CHECK(cusparseSpMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix,
+                     data_type<T>(), algorithm, buffer.get()));
   save("c", c.data);
 }
 
@@ -147,26 +160,30 @@ LIBRARY_CASE(sparse_times_sparse) {
   Handle handle;
   DeviceCsr<float> a(Csr<float>(200, 180, 0.04, 7)), b(Csr<float>(180, 150, 0.04, 9));
   cusparseSpMatDescr_t c = nullptr;
-  CHECK(cusparseCreateCsr(&c, 200, 150, 0, nullptr, nullptr, nullptr, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+  CHECK(cusparseCreateCsr(&c, 200, 150, 0, nullptr, nullptr, nullptr, CUSPARSE_INDEX_32I,
+                          CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
   cusparseSpGEMMDescr_t descriptor = nullptr;
   CHECK(cusparseSpGEMM_createDescr(&descriptor));
   const float alpha = 1, beta = 0;
   size_t first = 0, second = 0;
   const auto algorithm = CUSPARSE_SPGEMM_DEFAULT;
-  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &first,
-                                      nullptr));
+  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c,
+                                      CUDA_R_32F, algorithm, descriptor, &first, nullptr));
   Device<uint8_t> estimation = buffer_of(first);
-  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &first,
-                                      estimation.get()));
-  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &second, nullptr));
+  CHECK(cusparseSpGEMM_workEstimation(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c,
+                                      CUDA_R_32F, algorithm, descriptor, &first, estimation.get()));
+  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c,
+                               CUDA_R_32F, algorithm, descriptor, &second, nullptr));
   Device<uint8_t> work = buffer_of(second);
-  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor, &second, work.get()));
+  CHECK(cusparseSpGEMM_compute(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c,
+                               CUDA_R_32F, algorithm, descriptor, &second, work.get()));
   int64_t rows = 0, columns = 0, entries = 0;
   CHECK(cusparseSpMatGetSize(c, &rows, &columns, &entries));
   Device<int> offsets(rows + 1), indices(entries);
   Device<float> found(entries);
   CHECK(cusparseCsrSetPointers(c, offsets.get(), indices.get(), found.get()));
-  CHECK(cusparseSpGEMM_copy(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c, CUDA_R_32F, algorithm, descriptor));
+  CHECK(cusparseSpGEMM_copy(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c,
+                            CUDA_R_32F, algorithm, descriptor));
   note("entries %lld", static_cast<long long>(entries));
   save("offsets", offsets);
   save("indices", indices);
@@ -182,24 +199,29 @@ LIBRARY_CASE(dense_to_sparse_and_back) {
   Dense<float> from(120, 90, sparse), back(120, 90, std::vector<float>(120 * 90));
   Device<int> offsets(121);
   cusparseSpMatDescr_t csr = nullptr;
-  CHECK(cusparseCreateCsr(&csr, 120, 90, 0, offsets.get(), nullptr, nullptr, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO,
-                          CUDA_R_32F));
+  CHECK(cusparseCreateCsr(&csr, 120, 90, 0, offsets.get(), nullptr, nullptr, CUSPARSE_INDEX_32I,
+                          CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
   size_t bytes = 0;
-  CHECK(cusparseDenseToSparse_bufferSize(handle, from.matrix, csr, CUSPARSE_DENSETOSPARSE_ALG_DEFAULT, &bytes));
+  CHECK(cusparseDenseToSparse_bufferSize(handle, from.matrix, csr,
+                                         CUSPARSE_DENSETOSPARSE_ALG_DEFAULT, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseDenseToSparse_analysis(handle, from.matrix, csr, CUSPARSE_DENSETOSPARSE_ALG_DEFAULT, buffer.get()));
+  CHECK(cusparseDenseToSparse_analysis(handle, from.matrix, csr, CUSPARSE_DENSETOSPARSE_ALG_DEFAULT,
+                                       buffer.get()));
   int64_t rows = 0, columns = 0, entries = 0;
   CHECK(cusparseSpMatGetSize(csr, &rows, &columns, &entries));
   Device<int> indices(entries);
   Device<float> found(entries);
   CHECK(cusparseCsrSetPointers(csr, offsets.get(), indices.get(), found.get()));
-  CHECK(cusparseDenseToSparse_convert(handle, from.matrix, csr, CUSPARSE_DENSETOSPARSE_ALG_DEFAULT, buffer.get()));
+  CHECK(cusparseDenseToSparse_convert(handle, from.matrix, csr, CUSPARSE_DENSETOSPARSE_ALG_DEFAULT,
+                                      buffer.get()));
   save("indices", indices);
   save("entries", found);
   size_t more = 0;
-  CHECK(cusparseSparseToDense_bufferSize(handle, csr, back.matrix, CUSPARSE_SPARSETODENSE_ALG_DEFAULT, &more));
+  CHECK(cusparseSparseToDense_bufferSize(handle, csr, back.matrix,
+                                         CUSPARSE_SPARSETODENSE_ALG_DEFAULT, &more));
   Device<uint8_t> second = buffer_of(more);
-  CHECK(cusparseSparseToDense(handle, csr, back.matrix, CUSPARSE_SPARSETODENSE_ALG_DEFAULT, second.get()));
+  CHECK(cusparseSparseToDense(handle, csr, back.matrix, CUSPARSE_SPARSETODENSE_ALG_DEFAULT,
+                              second.get()));
   save("back", back.data);
   CHECK(cusparseDestroySpMat(csr));
 }
@@ -209,17 +231,22 @@ LIBRARY_CASE(triangular_solve) {
   DeviceCsr<double> a(Csr<double>(400, 400, 0.02, 11, true));
   const cusparseFillMode_t lower = CUSPARSE_FILL_MODE_LOWER;
   const cusparseDiagType_t diagonal = CUSPARSE_DIAG_TYPE_NON_UNIT;
-  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_FILL_MODE, const_cast<cusparseFillMode_t*>(&lower), sizeof(lower)));
-  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_DIAG_TYPE, const_cast<cusparseDiagType_t*>(&diagonal), sizeof(diagonal)));
+  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_FILL_MODE,
+                                  const_cast<cusparseFillMode_t*>(&lower), sizeof(lower)));
+  CHECK(cusparseSpMatSetAttribute(a.matrix, CUSPARSE_SPMAT_DIAG_TYPE,
+                                  const_cast<cusparseDiagType_t*>(&diagonal), sizeof(diagonal)));
   Vector<double> x(values<double>(400, 12)), y(std::vector<double>(400));
   cusparseSpSVDescr_t descriptor = nullptr;
   CHECK(cusparseSpSV_createDescr(&descriptor));
   const double alpha = 1;
   size_t bytes = 0;
-  CHECK(cusparseSpSV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F, CUSPARSE_SPSV_ALG_DEFAULT, descriptor, &bytes));
+  CHECK(cusparseSpSV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F,
+                                CUSPARSE_SPSV_ALG_DEFAULT, descriptor, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseSpSV_analysis(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F, CUSPARSE_SPSV_ALG_DEFAULT, descriptor, buffer.get()));
-  CHECK(cusparseSpSV_solve(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F, CUSPARSE_SPSV_ALG_DEFAULT, descriptor));
+  CHECK(cusparseSpSV_analysis(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F,
+                              CUSPARSE_SPSV_ALG_DEFAULT, descriptor, buffer.get()));
+  CHECK(cusparseSpSV_solve(handle, kPlain, &alpha, a.matrix, x.vector, y.vector, CUDA_R_64F,
+                           CUSPARSE_SPSV_ALG_DEFAULT, descriptor));
   save("y", y.data);
   CHECK(cusparseSpSV_destroyDescr(descriptor));
 }
@@ -230,10 +257,11 @@ LIBRARY_CASE(sampled_product) {
   Dense<float> a(100, 30, values<float>(3000, 14)), b(30, 110, values<float>(3300, 15));
   const float alpha = 1, beta = 1;
   size_t bytes = 0;
-  CHECK(
-      cusparseSDDMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, CUDA_R_32F, CUSPARSE_SDDMM_ALG_DEFAULT, &bytes));
+  CHECK(cusparseSDDMM_bufferSize(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta,
+                                 c.matrix, CUDA_R_32F, CUSPARSE_SDDMM_ALG_DEFAULT, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseSDDMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix, CUDA_R_32F, CUSPARSE_SDDMM_ALG_DEFAULT, buffer.get()));
+  CHECK(cusparseSDDMM(handle, kPlain, kPlain, &alpha, a.matrix, b.matrix, &beta, c.matrix,
+                      CUDA_R_32F, CUSPARSE_SDDMM_ALG_DEFAULT, buffer.get()));
   save("c", c.entries);
 }
 
@@ -243,15 +271,19 @@ LIBRARY_CASE(format_conversions) {
   DeviceCsr<float> csr(host);
   Device<int> rows(host.count()), offsets(131), indices(host.count());
   Device<float> found(host.count());
-  CHECK(cusparseXcsr2coo(handle, csr.offsets.get(), host.count(), 150, rows.get(), CUSPARSE_INDEX_BASE_ZERO));
+  CHECK(cusparseXcsr2coo(handle, csr.offsets.get(), host.count(), 150, rows.get(),
+                         CUSPARSE_INDEX_BASE_ZERO));
   save("coo_rows", rows);
   size_t bytes = 0;
-  CHECK(cusparseCsr2cscEx2_bufferSize(handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(), csr.indices.get(), found.get(),
-                                      offsets.get(), indices.get(), CUDA_R_32F, CUSPARSE_ACTION_NUMERIC, CUSPARSE_INDEX_BASE_ZERO,
-                                      CUSPARSE_CSR2CSC_ALG1, &bytes));
+  CHECK(cusparseCsr2cscEx2_bufferSize(
+      handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(), csr.indices.get(),
+      found.get(), offsets.get(), indices.get(), CUDA_R_32F, CUSPARSE_ACTION_NUMERIC,
+      CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_CSR2CSC_ALG1, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
-  CHECK(cusparseCsr2cscEx2(handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(), csr.indices.get(), found.get(), offsets.get(),
-                           indices.get(), CUDA_R_32F, CUSPARSE_ACTION_NUMERIC, CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_CSR2CSC_ALG1, buffer.get()));
+  CHECK(cusparseCsr2cscEx2(handle, 150, 130, host.count(), csr.entries.get(), csr.offsets.get(),
+                           csr.indices.get(), found.get(), offsets.get(), indices.get(), CUDA_R_32F,
+                           CUSPARSE_ACTION_NUMERIC, CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_CSR2CSC_ALG1,
+                           buffer.get()));
   save("csc_offsets", offsets);
   save("csc_indices", indices);
   save("csc_entries", found);
@@ -264,7 +296,8 @@ LIBRARY_CASE(gather_scatter_axpby) {
   Device<int> indices(places);
   Device<float> entries(values<float>(200, 17));
   cusparseSpVecDescr_t sparse = nullptr;
-  CHECK(cusparseCreateSpVec(&sparse, 1000, 200, indices.get(), entries.get(), CUSPARSE_INDEX_32I, CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
+  CHECK(cusparseCreateSpVec(&sparse, 1000, 200, indices.get(), entries.get(), CUSPARSE_INDEX_32I,
+                            CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F));
   Vector<float> y(values<float>(1000, 18));
   const float alpha = 2, beta = 0.5f;
   CHECK(cusparseAxpby(handle, &alpha, sparse, &beta, y.vector));
@@ -284,11 +317,13 @@ LIBRARY_CASE(own_stream) {
   Vector<float> x(values<float>(600, 20)), y(std::vector<float>(600));
   const float alpha = 0.2f, beta = 0;
   size_t bytes = 0;
-  CHECK(cusparseSpMV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, &beta, y.vector, CUDA_R_32F, CUSPARSE_SPMV_CSR_ALG2, &bytes));
+  CHECK(cusparseSpMV_bufferSize(handle, kPlain, &alpha, a.matrix, x.vector, &beta, y.vector,
+                                CUDA_R_32F, CUSPARSE_SPMV_CSR_ALG2, &bytes));
   Device<uint8_t> buffer = buffer_of(bytes);
   for (int i = 0; i < 6; ++i) {
     auto from = i % 2 ? y.vector : x.vector, to = i % 2 ? x.vector : y.vector;
-    CHECK(cusparseSpMV(handle, kPlain, &alpha, a.matrix, from, &beta, to, CUDA_R_32F, CUSPARSE_SPMV_CSR_ALG2, buffer.get()));
+    CHECK(cusparseSpMV(handle, kPlain, &alpha, a.matrix, from, &beta, to, CUDA_R_32F,
+                       CUSPARSE_SPMV_CSR_ALG2, buffer.get()));
   }
   CHECK(cudaStreamSynchronize(stream));
   save("x", x.data);

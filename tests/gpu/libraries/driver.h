@@ -1,4 +1,5 @@
-// What the compiler libraries' cases need of the driver API: loading an image they made and launching kernels of it.
+// What the compiler libraries' cases need of the driver API: loading an image they made and
+// launching kernels of it.
 #pragma once
 #include <cuda.h>
 
@@ -32,16 +33,21 @@ class Module {
 };
 
 template <typename... Arguments>
-void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes, Arguments... arguments) {
+void launch(CUfunction function, unsigned grid, unsigned block, unsigned shared_bytes,
+            Arguments... arguments) {
   void* addresses[] = {&arguments...};
-  check(cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_bytes, nullptr, addresses, nullptr), "cuLaunchKernel", __LINE__);
+  check(
+      cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared_bytes, nullptr, addresses, nullptr),
+      "cuLaunchKernel", __LINE__);
 }
 
 // The device's architecture as the compilers name it: prefix_90 for compute capability 9.0.
 inline std::string architecture(const char* prefix) {
   int major = 0, minor = 0;
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0), "cudaDeviceGetAttribute", __LINE__);
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0), "cudaDeviceGetAttribute", __LINE__);
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0),
+        "cudaDeviceGetAttribute", __LINE__);
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0),
+        "cudaDeviceGetAttribute", __LINE__);
   return std::string(prefix) + "_" + std::to_string(major * 10 + minor);
 }
 

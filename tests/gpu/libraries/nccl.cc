@@ -1,5 +1,5 @@
-// NCCL called directly with one rank on one GPU: every collective, types, groups, capture, communicators made in
-// several ways.
+// NCCL called directly with one rank on one GPU: every collective, types, groups, capture,
+// communicators made in several ways.
 #include <nccl.h>
 
 #include "case.h"
@@ -68,11 +68,13 @@ LIBRARY_CASE(all_reduce_int_minimum) { all_reduce<int>(ncclInt32, ncclMin); }
 LIBRARY_CASE(other_collectives) {
   Communicator communicator;
   Stream stream;
-  Device<float> from(values<float>(5000, 2)), broadcast(5000), reduced(5000), gathered(5000), scattered(5000), sent(5000);
+  Device<float> from(values<float>(5000, 2)), broadcast(5000), reduced(5000), gathered(5000),
+      scattered(5000), sent(5000);
   CHECK(ncclBroadcast(from.get(), broadcast.get(), 5000, ncclFloat32, 0, communicator, stream));
   CHECK(ncclReduce(from.get(), reduced.get(), 5000, ncclFloat32, ncclSum, 0, communicator, stream));
   CHECK(ncclAllGather(from.get(), gathered.get(), 5000, ncclFloat32, communicator, stream));
-  CHECK(ncclReduceScatter(from.get(), scattered.get(), 5000, ncclFloat32, ncclSum, communicator, stream));
+  CHECK(ncclReduceScatter(from.get(), scattered.get(), 5000, ncclFloat32, ncclSum, communicator,
+                          stream));
   CHECK(ncclGroupStart());
   CHECK(ncclSend(from.get(), 5000, ncclFloat32, 0, communicator, stream));
   CHECK(ncclRecv(sent.get(), 5000, ncclFloat32, 0, communicator, stream));
@@ -91,7 +93,8 @@ LIBRARY_CASE(premultiplied_sum) {
   Device<float> data(values<float>(1000, 3));
   float factor = 0.25f;
   ncclRedOp_t operation;
-  CHECK(ncclRedOpCreatePreMulSum(&operation, &factor, ncclFloat32, ncclScalarHostImmediate, communicator));
+  CHECK(ncclRedOpCreatePreMulSum(&operation, &factor, ncclFloat32, ncclScalarHostImmediate,
+                                 communicator));
   CHECK(ncclAllReduce(data.get(), data.get(), 1000, ncclFloat32, operation, communicator, stream));
   CHECK(cudaStreamSynchronize(stream));
   CHECK(ncclRedOpDestroy(operation, communicator));
@@ -104,7 +107,9 @@ LIBRARY_CASE(captured_collective) {
   Device<float> from(values<float>(4000, 4)), to(4000);
   CHECK(ncclAllReduce(from.get(), to.get(), 4000, ncclFloat32, ncclSum, communicator, stream));
   CHECK(cudaStreamSynchronize(stream));
-  captured(stream, 3, [&] { CHECK(ncclAllReduce(to.get(), to.get(), 4000, ncclFloat32, ncclSum, communicator, stream)); });
+  captured(stream, 3, [&] {
+    CHECK(ncclAllReduce(to.get(), to.get(), 4000, ncclFloat32, ncclSum, communicator, stream));
+  });
   save("to", to);
 }
 
@@ -141,7 +146,10 @@ LIBRARY_CASE(memory_of_nccl) {
 LIBRARY_CASE(bad_arguments) {
   Communicator communicator;
   Device<float> data(10);
-  note("null communicator %d", ncclAllReduce(data.get(), data.get(), 10, ncclFloat32, ncclSum, nullptr, nullptr));
-  note("bad type %d", ncclAllReduce(data.get(), data.get(), 10, static_cast<ncclDataType_t>(99), ncclSum, communicator, nullptr));
-  note("bad root %d", ncclBroadcast(data.get(), data.get(), 10, ncclFloat32, 5, communicator, nullptr));
+  note("null communicator %d",
+       ncclAllReduce(data.get(), data.get(), 10, ncclFloat32, ncclSum, nullptr, nullptr));
+  note("bad type %d", ncclAllReduce(data.get(), data.get(), 10, static_cast<ncclDataType_t>(99),
+                                    ncclSum, communicator, nullptr));
+  note("bad root %d",
+       ncclBroadcast(data.get(), data.get(), 10, ncclFloat32, 5, communicator, nullptr));
 }

@@ -1,5 +1,5 @@
-// nvJitLink called directly: objects from NVRTC (PTX, relocatable machine code, LTO code) linked into one image, loaded
-// and run.
+// nvJitLink called directly: objects from NVRTC (PTX, relocatable machine code, LTO code) linked
+// into one image, loaded and run.
 #include <nvJitLink.h>
 #include <nvrtc.h>
 
@@ -28,7 +28,8 @@ enum class Kind { kPtx, kCubin, kLto };
 std::string object(const char* source, Kind kind) {
   nvrtcProgram program = nullptr;
   CHECK(nvrtcCreateProgram(&program, source, "part.cu", 0, nullptr, nullptr));
-  const std::string architecture = "-arch=" + library::architecture(kind == Kind::kCubin ? "sm" : "compute");
+  const std::string architecture =
+      "-arch=" + library::architecture(kind == Kind::kCubin ? "sm" : "compute");
   std::vector<const char*> options{architecture.c_str(), "-rdc=true"};
   if (kind == Kind::kLto) options.push_back("-dlto");
   CHECK(nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data()));
@@ -103,7 +104,8 @@ void link_two(Kind kind, nvJitLinkInputType type, std::vector<std::string> optio
   Linker linker(options);
   linker.add(type, object(kUser, kind), "user");
   linker.add(type, object(kHelper, kind), "helper");
-  if (linker.complete() != NVJITLINK_SUCCESS) throw std::runtime_error("does not link: " + linker.errors());
+  if (linker.complete() != NVJITLINK_SUCCESS)
+    throw std::runtime_error("does not link: " + linker.errors());
   run_apply(linker.cubin());
 }
 
@@ -148,8 +150,10 @@ LIBRARY_CASE(linked_by_the_driver) {
   const std::string user = object(kUser, Kind::kPtx), helper = object(kHelper, Kind::kPtx);
   CUlinkState state = nullptr;
   CHECK(cuLinkCreate(0, nullptr, nullptr, &state));
-  CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(user.data()), user.size(), "user", 0, nullptr, nullptr));
-  CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(helper.data()), helper.size(), "helper", 0, nullptr, nullptr));
+  CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(user.data()), user.size(), "user",
+                      0, nullptr, nullptr));
+  CHECK(cuLinkAddData(state, CU_JIT_INPUT_PTX, const_cast<char*>(helper.data()), helper.size(),
+                      "helper", 0, nullptr, nullptr));
   void* image = nullptr;
   size_t size = 0;
   CHECK(cuLinkComplete(state, &image, &size));

@@ -1,5 +1,5 @@
-// NVRTC called directly: sources to PTX, machine code and LTO code; the images are loaded, their kernels and variables
-// used.
+// NVRTC called directly: sources to PTX, machine code and LTO code; the images are loaded, their
+// kernels and variables used.
 #include <nvrtc.h>
 
 #include <algorithm>
@@ -17,8 +17,10 @@ namespace {
 
 class Program {
  public:
-  Program(const char* source, std::vector<const char*> headers = {}, std::vector<const char*> names = {}) {
-    CHECK(nvrtcCreateProgram(&program_, source, "case.cu", static_cast<int>(headers.size()), headers.data(), names.data()));
+  Program(const char* source, std::vector<const char*> headers = {},
+          std::vector<const char*> names = {}) {
+    CHECK(nvrtcCreateProgram(&program_, source, "case.cu", static_cast<int>(headers.size()),
+                             headers.data(), names.data()));
   }
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -59,7 +61,8 @@ class Program {
   nvrtcProgram program_ = nullptr;
 };
 
-const char* const kSaxpy = R"(extern "C" __global__ void saxpy(float a, const float* x, float* y, int count) {
+const char* const kSaxpy =
+    R"(extern "C" __global__ void saxpy(float a, const float* x, float* y, int count) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count) y[i] = a * x[i] + sinf(y[i]);
 })";
@@ -67,7 +70,8 @@ const char* const kSaxpy = R"(extern "C" __global__ void saxpy(float a, const fl
 void run_saxpy(const std::string& image) {
   Module module(image);
   Device<float> x(values<float>(10000, 1)), y(values<float>(10000, 2));
-  for (int i = 0; i < 3; ++i) launch(module.function("saxpy"), 40, 256, 0, 1.25f, x.get(), y.get(), 10000);
+  for (int i = 0; i < 3; ++i)
+    launch(module.function("saxpy"), 40, 256, 0, 1.25f, x.get(), y.get(), 10000);
   save("y", y);
 }
 
@@ -97,7 +101,8 @@ LIBRARY_CASE(machine_code) {
 
 LIBRARY_CASE(fast_math_and_line_information) {
   Program program(kSaxpy);
-  program.must_compile({"--gpu-architecture=" + library::architecture("sm"), "--use_fast_math", "-lineinfo", "--std=c++17"});
+  program.must_compile({"--gpu-architecture=" + library::architecture("sm"), "--use_fast_math",
+                        "-lineinfo", "--std=c++17"});
   run_saxpy(program.cubin());
 }
 
@@ -108,7 +113,8 @@ LIBRARY_CASE(lowered_names_of_templates) {
       int i = blockIdx.x * blockDim.x + threadIdx.x;
       if (i < count) { out[i] = T(i * kStep) * T(work::scale[i & 3]); atomicAdd(&work::hits, 1); }
     })");
-  for (const char* name : {"fill<float, 3>", "fill<double, 7>", "&work::scale", "&work::hits"}) CHECK(nvrtcAddNameExpression(program, name));
+  for (const char* name : {"fill<float, 3>", "fill<double, 7>", "&work::scale", "&work::hits"})
+    CHECK(nvrtcAddNameExpression(program, name));
   program.must_compile({"--gpu-architecture=compute_80"});
   const char *floats = nullptr, *doubles = nullptr, *scale = nullptr, *hits = nullptr;
   CHECK(nvrtcGetLoweredName(program, "fill<float, 3>", &floats));
@@ -133,11 +139,13 @@ LIBRARY_CASE(lowered_names_of_templates) {
 }
 
 LIBRARY_CASE(headers_from_memory) {
-  Program program(R"(
+  Program program(
+      R"(
     #include "numbers.h"
     extern "C" __global__ void squares(int* out) { out[threadIdx.x] = number(threadIdx.x) * kFactor; })",
-                  {"#pragma once\n#include \"factor.h\"\n__device__ int number(int i) { return i * i; }", "constexpr int kFactor = 3;"},
-                  {"numbers.h", "factor.h"});
+      {"#pragma once\n#include \"factor.h\"\n__device__ int number(int i) { return i * i; }",
+       "constexpr int kFactor = 3;"},
+      {"numbers.h", "factor.h"});
   program.must_compile({"--gpu-architecture=compute_80"});
   Module module(program.ptx());
   Device<int> out(64);
@@ -163,9 +171,10 @@ LIBRARY_CASE(dynamic_shared_memory_over_the_default_limit) {
 }
 
 LIBRARY_CASE(half_and_bfloat16_headers) {
-  // The builtin types are there without any header; arithmetic of half needs cuda_fp16.h, which programs pass with an
-  // include path.
-  Program program(R"(extern "C" __global__ void pack(const float* in, unsigned short* out, int count) {
+  // The builtin types are there without any header; arithmetic of half needs cuda_fp16.h, which
+  // programs pass with an include path.
+  Program program(
+      R"(extern "C" __global__ void pack(const float* in, unsigned short* out, int count) {
     int i = threadIdx.x;
     if (i < count) { unsigned short h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(in[i])); out[i] = h; }
   })");
@@ -191,14 +200,16 @@ LIBRARY_CASE(errors_are_explained) {
 LIBRARY_CASE(many_kernels_in_one_program) {
   std::string source;
   for (int i = 0; i < 60; ++i) {
-    source += "extern \"C\" __global__ void k" + std::to_string(i) + "(int* out) { out[" + std::to_string(i) +
-              " * 32 + threadIdx.x] = threadIdx.x * " + std::to_string(i + 1) + "; }\n";
+    source += "extern \"C\" __global__ void k" + std::to_string(i) + "(int* out) { out[" +
+              std::to_string(i) + " * 32 + threadIdx.x] = threadIdx.x * " + std::to_string(i + 1) +
+              "; }\n";
   }
   Program program(source.c_str());
   program.must_compile({"--gpu-architecture=" + library::architecture("sm")});
   Module module(program.cubin());
   Device<int> out(60 * 32);
-  for (int i = 0; i < 60; ++i) launch(module.function(("k" + std::to_string(i)).c_str()), 1, 32, 0, out.get());
+  for (int i = 0; i < 60; ++i)
+    launch(module.function(("k" + std::to_string(i)).c_str()), 1, 32, 0, out.get());
   save("out", out);
 }
 
@@ -216,7 +227,8 @@ LIBRARY_CASE(library_interface_of_the_runtime) {
   float* to = y.get();
   int count = 5000;
   void* arguments[] = {&a, &from, &to, &count};
-  CHECK(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(20), dim3(256), arguments, 0, nullptr));
+  CHECK(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), dim3(20), dim3(256), arguments, 0,
+                         nullptr));
   save("y", y);
   CHECK(cudaLibraryUnload(loaded));
 }

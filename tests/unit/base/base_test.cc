@@ -111,7 +111,9 @@ TEST(ResultDeathTest, ReadingTheWrongSideEndsTheProcess) {
   EXPECT_DEATH((void)bad.value(), "");
 }
 
-TEST(CheckDeathTest, SaysWhatDoesNotHold) { EXPECT_DEATH(TUBE_CHECK(1 + 1 == 3), "tube: error: bug in Tube: .*1 \\+ 1 == 3"); }
+TEST(CheckDeathTest, SaysWhatDoesNotHold) {
+  EXPECT_DEATH(TUBE_CHECK(1 + 1 == 3), "tube: error: bug in Tube: .*1 \\+ 1 == 3");
+}
 
 int expect_handler_calls = 0;
 
@@ -173,7 +175,8 @@ TEST(Cores, AQuotaCountsForThemRoundedUp) {
   EXPECT_EQ(cores_of_quota("200000 100000\n"), 2u);
   EXPECT_EQ(cores_of_quota("250000 100000\n"), 3u);
   EXPECT_EQ(cores_of_quota("50000 100000"), 1u);
-  for (const char* bad : {"", "\n", "0 100000", "100000", "100000 0", "x y", "-1 100000"}) EXPECT_EQ(cores_of_quota(bad), 0u) << bad;
+  for (const char* bad : {"", "\n", "0 100000", "100000", "100000 0", "x y", "-1 100000"})
+    EXPECT_EQ(cores_of_quota(bad), 0u) << bad;
 }
 
 TEST(Cores, NoMoreThanTheProcessMayRunOn) {

@@ -1,4 +1,5 @@
-// The search for the real driver: by name and place, never a library that carries Tube's note, whatever it is called.
+// The search for the real driver: by name and place, never a library that carries Tube's note,
+// whatever it is called.
 #include "base/driver_file.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +43,8 @@ class Search : public testing::Test {
 TEST_F(Search, OursIsPassedOverAndTheNextOneTaken) {
   place("/proc/self/exe", "a");
   const std::string real = place(foreign(), "b");
-  setenv("LD_LIBRARY_PATH", (path_of("a") + "::" + path_of("none") + ":" + path_of("b")).c_str(), 1);
+  setenv("LD_LIBRARY_PATH", (path_of("a") + "::" + path_of("none") + ":" + path_of("b")).c_str(),
+         1);
   const DriverSearch search = search_driver(nullptr);
   ASSERT_FALSE(search.found.empty());
   EXPECT_EQ(search.found.front(), real);

@@ -28,7 +28,8 @@ std::string stderr_of(const std::function<void()>& body) {
   ::close(ends[1]);
   std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = ::read(ends[0], buffer, sizeof(buffer))) > 0;) text.append(buffer, static_cast<size_t>(n));
+  for (ssize_t n; (n = ::read(ends[0], buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(n));
   ::close(ends[0]);
   ::waitpid(child, nullptr, 0);
   return text;

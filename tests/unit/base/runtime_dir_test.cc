@@ -52,7 +52,8 @@ TEST_F(RuntimeDir, OpenToOthersIsRefusedAndTheMessageSaysHowToCloseIt) {
   ASSERT_EQ(::chmod(dir.c_str(), 0755), 0);
   Result<std::string> found = make_runtime_dir();
   ASSERT_FALSE(found);
-  EXPECT_NE(found.error().message.find("chmod 700 " + dir), std::string::npos) << found.error().message;
+  EXPECT_NE(found.error().message.find("chmod 700 " + dir), std::string::npos)
+      << found.error().message;
 }
 
 TEST_F(RuntimeDir, LinkIsRefused) {
@@ -83,7 +84,8 @@ TEST(RuntimeDirName, DefaultsFollowXdgThenTheUser) {
   ::setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
   EXPECT_EQ(runtime_dir_path(), "/run/user/7/tube");
   ::unsetenv("XDG_RUNTIME_DIR");
-  EXPECT_EQ(runtime_dir_path(), ::geteuid() == 0 ? "/run/tube" : "/tmp/tube-" + std::to_string(::geteuid()));
+  EXPECT_EQ(runtime_dir_path(),
+            ::geteuid() == 0 ? "/run/tube" : "/tmp/tube-" + std::to_string(::geteuid()));
   if (!before.empty()) ::setenv("XDG_RUNTIME_DIR", before.c_str(), 1);
 }
 
@@ -91,7 +93,8 @@ TEST(WorkflowName, StaysInsideItsFolder) {
   EXPECT_TRUE(valid_workflow_name("Photos_2.v-1"));
   EXPECT_TRUE(valid_workflow_name(std::string(64, 'a')));
   for (const std::string& bad :
-       {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("a b"), std::string(65, 'a'), std::string("a\0b", 3)}) {
+       {std::string(), std::string("."), std::string(".."), std::string("a/b"), std::string("a b"),
+        std::string(65, 'a'), std::string("a\0b", 3)}) {
     EXPECT_FALSE(valid_workflow_name(bad)) << bad;
   }
   EXPECT_EQ(data_socket_path("/run/tube", "w"), "/run/tube/w.sock");

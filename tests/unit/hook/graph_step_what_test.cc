@@ -19,9 +19,13 @@ CUDA_MEMCPY3D copy_on(int garbage) {
   return copy;
 }
 
-bool same(const StepWhat& a, const StepWhat& b) { return !StepWhat::Less()(a, b) && !StepWhat::Less()(b, a); }
+bool same(const StepWhat& a, const StepWhat& b) {
+  return !StepWhat::Less()(a, b) && !StepWhat::Less()(b, a);
+}
 
-TEST(GraphStepWhat, EqualCopiesAreOneWhateverStandsBetweenTheirMembers) { EXPECT_TRUE(same(what_of(copy_on(0), 1), what_of(copy_on(0xa5), 1))); }
+TEST(GraphStepWhat, EqualCopiesAreOneWhateverStandsBetweenTheirMembers) {
+  EXPECT_TRUE(same(what_of(copy_on(0), 1), what_of(copy_on(0xa5), 1)));
+}
 
 TEST(GraphStepWhat, OtherCopiesDirectionsAndFunctionsAreOthers) {
   CUDA_MEMCPY3D other = copy_on(0);

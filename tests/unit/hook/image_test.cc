@@ -101,7 +101,8 @@ TEST(ImageSize, NothingIsNoImage) {
 
 std::string read_range(const FileRange& range, size_t size) {
   std::string text(size, 0);
-  EXPECT_EQ(pread(range.fd.get(), text.data(), size, static_cast<off_t>(range.offset)), static_cast<ssize_t>(size));
+  EXPECT_EQ(pread(range.fd.get(), text.data(), size, static_cast<off_t>(range.offset)),
+            static_cast<ssize_t>(size));
   return text;
 }
 
@@ -149,7 +150,8 @@ TEST(ImageFile, OfTheProgramItselfAgainAndAgain) {
 TEST(ImageFile, ProgramMemoryIsCopiedIntoASealedFile) {
   std::string content(100000, 'y');
   content.replace(0, 5, "hello");
-  Result<FileRange> range = as_file(reinterpret_cast<const std::byte*>(content.data()), content.size());
+  Result<FileRange> range =
+      as_file(reinterpret_cast<const std::byte*>(content.data()), content.size());
   ASSERT_TRUE(range);
   EXPECT_EQ(range->offset, 0u);
   EXPECT_EQ(read_range(*range, content.size()), content);

@@ -8,13 +8,17 @@
 namespace tube::hook {
 namespace {
 
-std::span<const std::byte> bytes_of(const char* text) { return {reinterpret_cast<const std::byte*>(text), std::strlen(text)}; }
+std::span<const std::byte> bytes_of(const char* text) {
+  return {reinterpret_cast<const std::byte*>(text), std::strlen(text)};
+}
 
 TEST(JitOptions, LogBuffersStayHereAndAreFilled) {
   char info[16], error[4];
   std::memset(info, 'x', sizeof info);
-  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-  void* values[] = {info, reinterpret_cast<void*>(sizeof info), error, reinterpret_cast<void*>(sizeof error)};
+  CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                            CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void* values[] = {info, reinterpret_cast<void*>(sizeof info), error,
+                    reinterpret_cast<void*>(sizeof error)};
   JitOptions jit;
   ASSERT_TRUE(jit.parse(4, options, values));
   EXPECT_EQ(jit.values()[0], 0u);  // no pointer of this process travels

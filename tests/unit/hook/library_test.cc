@@ -1,4 +1,5 @@
-// The finished hook without any proxy: what a program sees that merely loads it, and what the calls answer.
+// The finished hook without any proxy: what a program sees that merely loads it, and what the calls
+// answer.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -57,9 +58,11 @@ TEST_F(HookLibrary, CallsBeforeInitAreNotInitialised) {
   int count = 0;
   CUdeviceptr pointer = 0;
   EXPECT_EQ(get<CUresult(int*)>("cuDeviceGetCount")(&count), CUDA_ERROR_NOT_INITIALIZED);
-  EXPECT_EQ(get<CUresult(CUdeviceptr*, size_t)>("cuMemAlloc_v2")(&pointer, 16), CUDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(get<CUresult(CUdeviceptr*, size_t)>("cuMemAlloc_v2")(&pointer, 16),
+            CUDA_ERROR_NOT_INITIALIZED);
   EXPECT_EQ(get<CUresult()>("cuCtxSynchronize")(), CUDA_ERROR_NOT_INITIALIZED);
-  EXPECT_EQ(get<CUresult(CUstream)>("cuStreamSynchronize_ptsz")(nullptr), CUDA_ERROR_NOT_INITIALIZED);
+  EXPECT_EQ(get<CUresult(CUstream)>("cuStreamSynchronize_ptsz")(nullptr),
+            CUDA_ERROR_NOT_INITIALIZED);
 }
 
 TEST_F(HookLibrary, InitWithoutAProxyIsSystemNotReadyAndLeavesNothingOpen) {
@@ -87,7 +90,9 @@ TEST_F(HookLibrary, ErrorsHaveNamesAndTexts) {
 TEST_F(HookLibrary, ProcAddressAnswersItselfByVersion) {
   void* pointer = nullptr;
   CUdriverProcAddressQueryResult status{};
-  auto* lookup = get<CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*)>("cuGetProcAddress_v2");
+  auto* lookup =
+      get<CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*)>(
+          "cuGetProcAddress_v2");
   ASSERT_EQ(lookup("cuGetProcAddress", &pointer, 12000, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(pointer, dlsym(library_, "cuGetProcAddress_v2"));
   ASSERT_EQ(lookup("cuMemAlloc", &pointer, 13000, 0, &status), CUDA_SUCCESS);
@@ -99,7 +104,9 @@ TEST_F(HookLibrary, ProcAddressAnswersItselfByVersion) {
 TEST_F(HookLibrary, MissingNameIsAStatusForWhoAsks) {
   void* pointer = &pointer;
   CUdriverProcAddressQueryResult status{};
-  auto* lookup = get<CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*)>("cuGetProcAddress_v2");
+  auto* lookup =
+      get<CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*)>(
+          "cuGetProcAddress_v2");
   EXPECT_EQ(lookup("cuNoSuchCall", &pointer, 13000, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
   EXPECT_EQ(pointer, nullptr);
@@ -107,12 +114,15 @@ TEST_F(HookLibrary, MissingNameIsAStatusForWhoAsks) {
 }
 
 TEST_F(HookLibrary, ContextLocalStorageTableIsOursAndRefusesWithoutAContext) {
-  const unsigned char id[16] = {0xC6, 0x93, 0x33, 0x6E, 0x11, 0x21, 0xDF, 0x11, 0xA8, 0xC3, 0x68, 0xF3, 0x55, 0xD8, 0x95, 0x93};
+  const unsigned char id[16] = {0xC6, 0x93, 0x33, 0x6E, 0x11, 0x21, 0xDF, 0x11,
+                                0xA8, 0xC3, 0x68, 0xF3, 0x55, 0xD8, 0x95, 0x93};
   CUuuid uuid;
   std::memcpy(uuid.bytes, id, sizeof id);
   const void* table = nullptr;
-  ASSERT_EQ(get<CUresult(const void**, const CUuuid*)>("cuGetExportTable")(&table, &uuid), CUDA_SUCCESS);
-  auto* read = reinterpret_cast<CUresult (*)(void**, CUcontext, void*)>(static_cast<void* const*>(table)[2]);
+  ASSERT_EQ(get<CUresult(const void**, const CUuuid*)>("cuGetExportTable")(&table, &uuid),
+            CUDA_SUCCESS);
+  auto* read =
+      reinterpret_cast<CUresult (*)(void**, CUcontext, void*)>(static_cast<void* const*>(table)[2]);
   void* value = nullptr;
   EXPECT_EQ(read(&value, nullptr, &value), CUDA_ERROR_INVALID_CONTEXT);
 }
@@ -120,7 +130,8 @@ TEST_F(HookLibrary, ContextLocalStorageTableIsOursAndRefusesWithoutAContext) {
 TEST_F(HookLibrary, UnknownExportTableIsRefused) {
   CUuuid uuid{};
   const void* table = nullptr;
-  EXPECT_EQ(get<CUresult(const void**, const CUuuid*)>("cuGetExportTable")(&table, &uuid), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(get<CUresult(const void**, const CUuuid*)>("cuGetExportTable")(&table, &uuid),
+            CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(table, nullptr);
 }
 

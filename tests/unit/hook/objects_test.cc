@@ -47,7 +47,8 @@ TEST_F(ObjectsTest, StaleHandleIsNotFoundAfterReuseOfItsSlot) {
   EXPECT_EQ(objects_->find(Kind::kEvent, objects_->handle_of(again)), again);
 }
 
-// Another thread's record that creates in that slot must come behind the one that destroys: nobody gets the slot before.
+// Another thread's record that creates in that slot must come behind the one that destroys: nobody
+// gets the slot before.
 TEST_F(ObjectsTest, ARetiredSlotIsOutOfUseButNotGivenOutBeforeItsEndIsTold) {
   Slot* first = make(Kind::kEvent);
   Slot* second = make(Kind::kStream);
@@ -73,8 +74,9 @@ TEST_F(ObjectsTest, RemovingTwiceFails) {
 
 TEST_F(ObjectsTest, SmallNumbersAndProgramAddressesAreNoHandles) {
   int on_stack = 0;
-  for (const void* p : {static_cast<const void*>(nullptr), reinterpret_cast<const void*>(1), reinterpret_cast<const void*>(2),
-                        static_cast<const void*>(&on_stack), reinterpret_cast<const void*>(~uintptr_t{0})}) {
+  for (const void* p : {static_cast<const void*>(nullptr), reinterpret_cast<const void*>(1),
+                        reinterpret_cast<const void*>(2), static_cast<const void*>(&on_stack),
+                        reinterpret_cast<const void*>(~uintptr_t{0})}) {
     EXPECT_EQ(objects_->find(Kind::kStream, p), nullptr);
   }
 }

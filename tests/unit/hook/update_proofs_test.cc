@@ -63,7 +63,8 @@ TEST(UpdateProofs, AnAnswerFromBeforeADropProvesNothing) {
 
 TEST(UpdateProofs, StartAnewWhenThereAreTooMany) {
   UpdateProofs proofs;
-  for (uint64_t node = 0; node <= UpdateProofs::kMostNodes; ++node) proofs.add(1, node, shape(7), proofs.version());
+  for (uint64_t node = 0; node <= UpdateProofs::kMostNodes; ++node)
+    proofs.add(1, node, shape(7), proofs.version());
   EXPECT_EQ(proofs.size(), 1u);
   EXPECT_TRUE(proofs.hold(1, UpdateProofs::kMostNodes, shape(7)));
   EXPECT_FALSE(proofs.hold(1, 0, shape(7)));
@@ -94,9 +95,11 @@ TEST(UpdateShapes, OfAKernelSayEverythingButTheArguments) {
   EXPECT_FALSE(shape_of(&one, plain, 24, nullptr, &got));
 }
 
-// Two pieces of device memory, one from a pool, one of another device, pinned memory, two mapped pieces, two variables.
+// Two pieces of device memory, one from a pool, one of another device, pinned memory, two mapped
+// pieces, two variables.
 struct Memory {
-  static constexpr uint64_t kA = 0x10000, kB = 0x20000, kPool = 0x30000, kFar = 0x40000, kPinned = 0x50000, kMapped = 0x60000, kBytes = 4096;
+  static constexpr uint64_t kA = 0x10000, kB = 0x20000, kPool = 0x30000, kFar = 0x40000,
+                            kPinned = 0x50000, kMapped = 0x60000, kBytes = 4096;
   static constexpr uint64_t kMappedToo = 0x90000;
   static constexpr uint64_t kOne = 0x70000, kOther = 0x80000;
   Context context, far;
@@ -114,7 +117,8 @@ struct Memory {
   }
   ~Memory() {
     Allocation gone;
-    for (const uint64_t variable : {kOne, kOther}) (void)memory_map().remove(variable, MemoryKind::kGlobal, &gone);
+    for (const uint64_t variable : {kOne, kOther})
+      (void)memory_map().remove(variable, MemoryKind::kGlobal, &gone);
     memory_map().forget_context(&context);
     memory_map().forget_context(&far);
   }
@@ -222,7 +226,9 @@ TEST(UpdateShapes, OfAMemsetLeaveOutTheValueAndTheAddress) {
 TEST(UpdateShapes, OfAMemsetNeedWhatTheDriverSurelyTakes) {
   Memory m;
   UpdateShape got;
-  const auto provable = [&](const CUDA_MEMSET_NODE_PARAMS& p) { return shape_of(p, &m.context, &got); };
+  const auto provable = [&](const CUDA_MEMSET_NODE_PARAMS& p) {
+    return shape_of(p, &m.context, &got);
+  };
   EXPECT_TRUE(provable(fill(m.kA, 255, 1, m.kBytes)));
   EXPECT_FALSE(provable(fill(m.kA, 256, 1, 16)));
   EXPECT_FALSE(provable(fill(m.kA, 1, 1, m.kBytes + 1)));

@@ -37,7 +37,8 @@ TEST_F(VisibleDevices, ListEndsBeforeTheFirstUnknownEntry) {
 }
 TEST_F(VisibleDevices, OrderMayFollowTheBus) {
   const char* const bus[] = {"0000:3B:00.0", "0000:AF:00.0", "0000:18:00.0", "0000:86:00.0"};
-  for (uint32_t i = 0; i < kCount; ++i) snprintf(devices_[i].pci_bus_id, sizeof devices_[i].pci_bus_id, "%s", bus[i]);
+  for (uint32_t i = 0; i < kCount; ++i)
+    snprintf(devices_[i].pci_bus_id, sizeof devices_[i].pci_bus_id, "%s", bus[i]);
   EXPECT_EQ(choose(nullptr, "PCI_BUS_ID"), (List{2, 0, 3, 1}));
   EXPECT_EQ(choose("3,0", "PCI_BUS_ID"), (List{1, 2}));
   EXPECT_EQ(choose("3,0", "FASTEST_FIRST"), (List{3, 0}));
@@ -45,17 +46,21 @@ TEST_F(VisibleDevices, OrderMayFollowTheBus) {
 TEST_F(VisibleDevices, MigInstancesAreNotThere) {
   EXPECT_EQ(choose("MIG-GPU-10111213-1415-1617-1819-1a1b1c1d1e1f/1/0"), List{});
   EXPECT_EQ(choose("2,MIG-10111213-1415-1617-1819-1a1b1c1d1e1f,0"), (List{2}));
-  EXPECT_EQ(choose("MIG-10111213-1415-1617-1819-1a1b1c1d1e1f"), (List{0}));  // an undivided GPU goes by this name too
+  EXPECT_EQ(choose("MIG-10111213-1415-1617-1819-1a1b1c1d1e1f"),
+            (List{0}));  // an undivided GPU goes by this name too
 }
 TEST_F(VisibleDevices, GpuNamedTwiceIsAnError) {
   uint32_t chosen[info::kMaxDevices];
-  EXPECT_EQ(choose_visible_devices("1,1", nullptr, devices_.get(), kCount, chosen), kBadVisibleDevices);
-  EXPECT_EQ(choose_visible_devices("GPU-10,GPU-10", nullptr, devices_.get(), kCount, chosen), kBadVisibleDevices);
+  EXPECT_EQ(choose_visible_devices("1,1", nullptr, devices_.get(), kCount, chosen),
+            kBadVisibleDevices);
+  EXPECT_EQ(choose_visible_devices("GPU-10,GPU-10", nullptr, devices_.get(), kCount, chosen),
+            kBadVisibleDevices);
 }
 TEST_F(VisibleDevices, UnknownOrderIsAnError) {
   uint32_t chosen[info::kMaxDevices];
   EXPECT_EQ(choose_visible_devices("0", "", devices_.get(), kCount, chosen), kBadVisibleDevices);
-  EXPECT_EQ(choose_visible_devices(nullptr, "pci_bus_id", devices_.get(), kCount, chosen), kBadVisibleDevices);
+  EXPECT_EQ(choose_visible_devices(nullptr, "pci_bus_id", devices_.get(), kCount, chosen),
+            kBadVisibleDevices);
 }
 TEST_F(VisibleDevices, ListIsOfOneKind) {
   EXPECT_EQ(choose("0,GPU-20"), (List{0}));

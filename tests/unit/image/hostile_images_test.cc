@@ -1,5 +1,6 @@
-// Images made to cost: tables and names that lie upon each other, so that a small image says more than any memory holds. Each of these
-// would take what reads them minutes or gigabytes if it believed them; the answer is that they are damaged.
+// Images made to cost: tables and names that lie upon each other, so that a small image says more
+// than any memory holds. Each of these would take what reads them minutes or gigabytes if it
+// believed them; the answer is that they are damaged.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,8 @@ namespace {
 constexpr size_t kTableBytes = 8u << 20, kSymbols = 300'000, kSections = 60'000;
 constexpr const char* kWanted[] = {"vprintf"};
 
-// An executable with symbols and their names, and behind the usual sections others whose headers the test makes.
+// An executable with symbols and their names, and behind the usual sections others whose headers
+// the test makes.
 class HostileElf {
  public:
   std::vector<Elf64_Sym> symbols;
@@ -44,7 +46,8 @@ class HostileElf {
     table.sh_entsize = sizeof(Elf64_Sym);
     headers.insert(headers.end(), more.begin(), more.end());
     for (Elf64_Shdr& header : headers) {
-      if (header.sh_type != SHT_NULL && header.sh_size == 0) header.sh_size = out.size() / sizeof(Elf64_Rel) * sizeof(Elf64_Rel);
+      if (header.sh_type != SHT_NULL && header.sh_size == 0)
+        header.sh_size = out.size() / sizeof(Elf64_Rel) * sizeof(Elf64_Rel);
     }
     Elf64_Ehdr elf{};
     std::memcpy(elf.e_ident, ELFMAG, SELFMAG);
@@ -56,11 +59,14 @@ class HostileElf {
     elf.e_shnum = static_cast<uint16_t>(headers.size());
     elf.e_shstrndx = 1;
     std::memcpy(out.data(), &elf, sizeof(elf));
-    return out.append(reinterpret_cast<const char*>(headers.data()), headers.size() * sizeof(Elf64_Shdr));
+    return out.append(reinterpret_cast<const char*>(headers.data()),
+                      headers.size() * sizeof(Elf64_Shdr));
   }
 };
 
-std::span<const std::byte> view(const std::string& bytes) { return std::as_bytes(std::span(bytes)); }
+std::span<const std::byte> view(const std::string& bytes) {
+  return std::as_bytes(std::span(bytes));
+}
 
 Elf64_Sym symbol(uint32_t name, unsigned type, uint16_t section = 1) {
   Elf64_Sym made{};
@@ -92,7 +98,8 @@ TEST_P(OfEachType, OneNameAsLongAsItsTableForAllSymbols) {
 TEST_P(OfEachType, NamesThatAreEachOthersEnds) {
   HostileElf elf;
   elf.strings.assign(kTableBytes, 'x');
-  for (size_t at = 0; at < kTableBytes; at += kMostNameBytes / 2) elf.strings[at] = '\0';  // none is too long by itself
+  for (size_t at = 0; at < kTableBytes; at += kMostNameBytes / 2)
+    elf.strings[at] = '\0';  // none is too long by itself
   for (uint32_t i = 0; i < kSymbols; ++i) elf.symbols.push_back(symbol(i + 1, GetParam()));
   expect_damaged(elf.bytes());
 }
@@ -113,7 +120,8 @@ TEST_P(OfEachType, ManyHonestNamesAreRead) {
   }
   const std::string image = elf.bytes();
   EXPECT_TRUE(code_is_stateless(view(image)));
-  EXPECT_EQ(managed_variables(view(image)).size(), GetParam() == STT_OBJECT ? elf.symbols.size() : 0u);
+  EXPECT_EQ(managed_variables(view(image)).size(),
+            GetParam() == STT_OBJECT ? elf.symbols.size() : 0u);
   CallsByFunction calls;
   EXPECT_TRUE(kernel_calls(view(image), kWanted, &calls));
   EXPECT_EQ(calls.size(), GetParam() == STT_FUNC ? elf.symbols.size() : 0u);
@@ -166,7 +174,8 @@ TEST(HostileImages, RelocationTablesThatAreOneAndTheSame) {
   const std::vector<ManagedVariable> variables = managed_variables(view(image));
   ASSERT_EQ(variables.size(), 1u);
   const uint64_t address = 0x1000;
-  EXPECT_FALSE(place_managed(std::as_writable_bytes(std::span(image)), variables, {&address, 1}, &why));
+  EXPECT_FALSE(
+      place_managed(std::as_writable_bytes(std::span(image)), variables, {&address, 1}, &why));
   EXPECT_EQ(why, "relocation tables that overlap");
 }
 

@@ -1,4 +1,5 @@
-// Which kernels may call a function of the device runtime, on cubins that nvcc made of calls.cu, and on damaged ones.
+// Which kernels may call a function of the device runtime, on cubins that nvcc made of calls.cu,
+// and on damaged ones.
 #include "image/kernel_calls.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ constexpr uint32_t kPrints = 1, kAsserts = 2;
 
 std::vector<char> load(const std::string& kind) {
   const char* folder = std::getenv("TUBE_TEST_IMAGES");
-  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/calls_" + kind + ".cubin", std::ios::binary);
+  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/calls_" + kind + ".cubin",
+                   std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -43,14 +45,18 @@ TEST_P(KernelCalls, OfADamagedImageDoNoHarm) {
   ASSERT_FALSE(image.empty());
   std::mt19937 random(7);
   for (int i = 0; i < 300; ++i) {
-    std::vector<char> damaged(image.begin(), image.end() - static_cast<std::ptrdiff_t>(i % 3 == 0 ? random() % image.size() : 0));
-    for (int j = 0; j < 20 && !damaged.empty(); ++j) damaged[random() % damaged.size()] = static_cast<char>(random());
+    std::vector<char> damaged(
+        image.begin(),
+        image.end() - static_cast<std::ptrdiff_t>(i % 3 == 0 ? random() % image.size() : 0));
+    for (int j = 0; j < 20 && !damaged.empty(); ++j)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
     Calls calls;
     (void)kernel_calls(view(damaged), kNames, &calls);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, KernelCalls, ::testing::Values("whole", "debug", "older", "linked"));
+INSTANTIATE_TEST_SUITE_P(Forms, KernelCalls,
+                         ::testing::Values("whole", "debug", "older", "linked"));
 
 TEST(KernelCallsOf, OtherBytesAreUnknown) {
   Calls calls;

@@ -1,4 +1,5 @@
-// Managed variables of machine code, on cubins that nvcc made of tests/conformance/managed_variables.cu, and on damaged ones.
+// Managed variables of machine code, on cubins that nvcc made of
+// tests/conformance/managed_variables.cu, and on damaged ones.
 #include "image/managed_code.h"
 
 #include <elf.h>
@@ -17,14 +18,16 @@ using Bytes = std::vector<char>;
 
 Bytes load(const std::string& kind) {
   const char* folder = std::getenv("TUBE_TEST_IMAGES");
-  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/managed_" + kind + ".cubin", std::ios::binary);
+  std::ifstream in(std::string(folder != nullptr ? folder : ".") + "/managed_" + kind + ".cubin",
+                   std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
 std::span<const std::byte> view(const Bytes& b) { return std::as_bytes(std::span(b)); }
 std::span<std::byte> writable(Bytes& b) { return std::as_writable_bytes(std::span(b)); }
 
-const ManagedVariable* named(const std::vector<ManagedVariable>& variables, const std::string& name) {
+const ManagedVariable* named(const std::vector<ManagedVariable>& variables,
+                             const std::string& name) {
   for (const ManagedVariable& v : variables)
     if (v.name == name) return &v;
   return nullptr;
@@ -33,7 +36,8 @@ const ManagedVariable* named(const std::vector<ManagedVariable>& variables, cons
 // Addresses that occur nowhere else in an image.
 std::vector<uint64_t> addresses_for(const std::vector<ManagedVariable>& variables) {
   std::vector<uint64_t> addresses;
-  for (size_t i = 0; i < variables.size(); ++i) addresses.push_back(0x1a2b3c4d5e6f0000ull + 0x0101000001010000ull * (i + 1));
+  for (size_t i = 0; i < variables.size(); ++i)
+    addresses.push_back(0x1a2b3c4d5e6f0000ull + 0x0101000001010000ull * (i + 1));
   return addresses;
 }
 
@@ -57,7 +61,9 @@ size_t relocations_left(const Bytes& image, const std::vector<ManagedVariable>& 
   size_t left = 0;
   for (uint16_t i = 0; i < header->e_shnum; ++i) {
     const Elf64_Shdr& s = sections[i];
-    if ((s.sh_type != SHT_REL && s.sh_type != SHT_RELA) || (sections[s.sh_info].sh_flags & SHF_ALLOC) == 0) continue;
+    if ((s.sh_type != SHT_REL && s.sh_type != SHT_RELA) ||
+        (sections[s.sh_info].sh_flags & SHF_ALLOC) == 0)
+      continue;
     for (uint64_t at = 0; at < s.sh_size; at += s.sh_entsize) {
       Elf64_Rel entry;
       std::memcpy(&entry, image.data() + s.sh_offset + at, sizeof entry);
@@ -121,15 +127,18 @@ TEST_P(OfEachKind, AnyDamageIsSurvived) {
       const size_t at = random() % image.size();
       image[at] = static_cast<char>(random());
     }
-    if (image.size() > sizeof(Elf64_Ehdr) && round % 3 == 0) image[40 + random() % 24] = static_cast<char>(random());
+    if (image.size() > sizeof(Elf64_Ehdr) && round % 3 == 0)
+      image[40 + random() % 24] = static_cast<char>(random());
     image.shrink_to_fit();
     const auto variables = tube::image::managed_variables(view(image));
     std::string why;
-    (void)tube::image::place_managed(writable(image), variables, std::vector<uint64_t>(variables.size(), 0x1000), &why);
+    (void)tube::image::place_managed(writable(image), variables,
+                                     std::vector<uint64_t>(variables.size(), 0x1000), &why);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nvcc, OfEachKind, testing::Values("plain", "debug", "older", "older_debug"),
+INSTANTIATE_TEST_SUITE_P(Nvcc, OfEachKind,
+                         testing::Values("plain", "debug", "older", "older_debug"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(ManagedCode, WhatIsNoMachineCodeHasNone) {
@@ -148,7 +157,8 @@ TEST(ManagedCode, CodeInTwoFormsIsRefused) {
     if (sections[i].sh_type == SHT_RELA) sections[i].sh_type = 0x70000082;
   }
   std::string why;
-  EXPECT_FALSE(tube::image::place_managed(writable(image), variables, addresses_for(variables), &why));
+  EXPECT_FALSE(
+      tube::image::place_managed(writable(image), variables, addresses_for(variables), &why));
   EXPECT_EQ(why, "machine code in two forms");
 }
 

@@ -1,4 +1,5 @@
-// Which launches are held: learning, replay, letting go in order, and giving up on runs that never come whole.
+// Which launches are held: learning, replay, letting go in order, and giving up on runs that never
+// come whole.
 #include "policies/launch_runs.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,8 @@ namespace {
 
 using Kind = LaunchRuns::Kind;
 
-// Plays launches and says what became of each: the order in which a caller that obeys would launch them.
+// Plays launches and says what became of each: the order in which a caller that obeys would launch
+// them.
 class Player {
  public:
   explicit Player(LaunchRuns::Options options = {}) : runs(options) {}

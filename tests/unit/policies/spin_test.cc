@@ -21,7 +21,8 @@ TEST(GapBucket, GrowsByTwoAndHoldsEverything) {
   EXPECT_EQ(gap_bucket(1024), 0u);
   EXPECT_EQ(gap_bucket(1025), 1u);
   EXPECT_EQ(gap_bucket(~uint64_t{0}), kGapBuckets - 1);
-  for (uint32_t bucket = 0; bucket + 1 < kGapBuckets; ++bucket) EXPECT_EQ(gap_bucket(gap_bucket_end_ns(bucket)), bucket);
+  for (uint32_t bucket = 0; bucket + 1 < kGapBuckets; ++bucket)
+    EXPECT_EQ(gap_bucket(gap_bucket_end_ns(bucket)), bucket);
 }
 
 TEST(BestSpin, UsesTheLimitWhileNothingIsKnownAndNothingWithoutOne) {
@@ -37,22 +38,27 @@ TEST(BestSpin, CoversShortGapsAndLeavesLongOnes) {
   EXPECT_EQ(best_spin(gaps_of({{5'000'000, 20}}), kFutex), kLeastSpinNs);
 }
 
-// Launches within a step, and the pause until the next one: a mean of both would spin for neither or for ever.
+// Launches within a step, and the pause until the next one: a mean of both would spin for neither
+// or for ever.
 TEST(BestSpin, TellsTwoKindsOfGapsApart) {
   const uint64_t spin = best_spin(gaps_of({{7'000, 40}, {8'000'000, 20}}), kFutex);
   EXPECT_GE(spin, 7'000u);
   EXPECT_LE(spin, 9'000u);
 }
 
-TEST(BestSpin, OneLongWaitDoesNotOutweighManyShortOnes) { EXPECT_GE(best_spin(gaps_of({{20'000, 50}, {~uint64_t{0}, 1}}), kFutex), 20'000u); }
+TEST(BestSpin, OneLongWaitDoesNotOutweighManyShortOnes) {
+  EXPECT_GE(best_spin(gaps_of({{20'000, 50}, {~uint64_t{0}, 1}}), kFutex), 20'000u);
+}
 
-// A stream's progress: as long as a native synchronise would spin and napping would be late; not for what takes a blink.
+// A stream's progress: as long as a native synchronise would spin and napping would be late; not
+// for what takes a blink.
 TEST(BestSpin, WaitsOutAStepOnTheGpuButNotASecond) {
   EXPECT_GE(best_spin(gaps_of({{3'600'000, 30}}), kPolled), 3'600'000u);
   EXPECT_LE(best_spin(gaps_of({{150'000'000, 30}}), kPolled), 100'000u);
 }
 
-// A launch every 60 to 200 us, as of a model in PyTorch on a slow host: slept through with the shorter limit, waited out with the longer.
+// A launch every 60 to 200 us, as of a model in PyTorch on a slow host: slept through with the
+// shorter limit, waited out with the longer.
 TEST(BestSpin, ALongerLimitWaitsOutLongerGaps) {
   const Gaps gaps = gaps_of({{60'000, 30}, {200'000, 30}});
   EXPECT_LT(best_spin(gaps, woken_cost(kWholeNs, 30'000)), 200'000u);
@@ -61,12 +67,17 @@ TEST(BestSpin, ALongerLimitWaitsOutLongerGaps) {
   EXPECT_EQ(best_spin(gaps_of({{200'000, 30}}), woken_cost(kWholeNs, 30'000)), kLeastSpinNs);
 }
 
-// As the session computes it, in whole microseconds: gaps of one length are waited out to the end of a bucket with every share.
+// As the session computes it, in whole microseconds: gaps of one length are waited out to the end
+// of a bucket with every share.
 TEST(SpinShare, OfTheDefaultReachesTheEndOfABucket) {
   for (const auto& [pairs, gap_ns] : {std::pair<uint32_t, uint64_t>{8, 131'000}, {32, 32'000}}) {
     const uint64_t limit_us = kDefaultSpinUs * spin_share(16, pairs) / kWholeShare;
-    EXPECT_GE(best_spin(gaps_of({{gap_ns, 30}}), woken_cost(limit_us * 1000, 30'000)), gap_ns) << pairs;
-    EXPECT_GE(best_spin(gaps_of({{32 * gap_ns, 30}}), {gpu_spin_limit_ns(static_cast<uint32_t>(limit_us)), 10'000, 32, 64}), 32 * gap_ns) << pairs;
+    EXPECT_GE(best_spin(gaps_of({{gap_ns, 30}}), woken_cost(limit_us * 1000, 30'000)), gap_ns)
+        << pairs;
+    EXPECT_GE(best_spin(gaps_of({{32 * gap_ns, 30}}),
+                        {gpu_spin_limit_ns(static_cast<uint32_t>(limit_us)), 10'000, 32, 64}),
+              32 * gap_ns)
+        << pairs;
   }
 }
 

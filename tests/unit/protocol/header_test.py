@@ -1,4 +1,5 @@
-"""The descriptions against the toolkit: names, versions, numbers, and whether each call is still what it was.
+"""The descriptions against the toolkit: names, versions, numbers, and whether each call is still
+what it was.
 
 header_test.py PROTOCOL_FOLDER CUDA_HOME STUB_LIBRARY
 """
@@ -20,7 +21,8 @@ MODEL = model_module.Model(API, describe.load(PROTOCOL / "calls"))
 LOCK = model_module.read_lock(PROTOCOL / "numbers.lock")
 ROWS = {(r.base, r.version, r.per_thread): r.symbol for r in API.proc_rows}
 
-# The entry points that real programs were seen to call (facts of the project; counted in front of a real driver).
+# The entry points that real programs were seen to call (facts of the project; counted in front of a
+# real driver).
 SEEN = """cuCtxGetCurrent cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetLimit cuCtxGetStreamPriorityRange cuCtxPopCurrent_v2
 cuCtxPushCurrent_v2 cuCtxSetCurrent cuCtxSynchronize cuCtxSynchronize_v2 cuDeviceGet cuDeviceGetAttribute cuDeviceGetCount
 cuDeviceGetName cuDeviceGetPCIBusId cuDeviceGetUuid cuDevicePrimaryCtxGetState cuDevicePrimaryCtxRelease
@@ -46,14 +48,17 @@ class Header(unittest.TestCase):
 
     def test_signatures_of_old_and_new_abis_are_told_apart(self):
         functions = API.functions
-        self.assertEqual(str(functions["cuMemAlloc"]), "CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)")
-        self.assertEqual(str(functions["cuMemAlloc_v2"]), "CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)")
+        self.assertEqual(str(functions["cuMemAlloc"]),
+                         "CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)")
+        self.assertEqual(str(functions["cuMemAlloc_v2"]),
+                         "CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)")
         self.assertEqual(functions["cuMemcpyHtoD_v2_ptds"].plain, "cuMemcpyHtoD_v2")
         self.assertEqual(functions["cuLaunchKernel_ptsz"].stream_params(), ["hStream"])
         for f in functions.values():
             if f.per_thread:
                 self.assertIn(f.plain, functions)
-                self.assertEqual([p.ctype for p in f.params], [p.ctype for p in functions[f.plain].params], f.name)
+                self.assertEqual([p.ctype for p in f.params],
+                                 [p.ctype for p in functions[f.plain].params], f.name)
 
     def test_versions_map_to_symbols(self):
         self.assertEqual(ROWS["cuCtxCreate", 2000, False], "cuCtxCreate")
@@ -63,13 +68,17 @@ class Header(unittest.TestCase):
         self.assertEqual(ROWS["cuCtxGetDevice", 13000, False], "cuCtxGetDevice_v2")
         self.assertEqual(ROWS["cuMemcpyHtoD", 7000, True], "cuMemcpyHtoD_v2_ptds")
         self.assertEqual(ROWS["cuGetProcAddress", 12000, False], "cuGetProcAddress_v2")
-        self.assertEqual(sorted(ROWS.values()), sorted(API.functions), "every export is reachable, each by one row")
+        self.assertEqual(sorted(ROWS.values()), sorted(API.functions),
+                         "every export is reachable, each by one row")
 
 
 class Descriptions(unittest.TestCase):
     def test_calls_of_real_programs_are_described(self):
         lanes = {name: emit_hook.resolve(MODEL, MODEL.calls[name]).lane for name in SEEN}
-        self.assertEqual({n: l for n, l in lanes.items() if l not in ("local", "post", "reply", "hand")}, {})
+        self.assertEqual(
+            {
+                n: l for n, l in lanes.items() if l not in ("local", "post", "reply", "hand")
+            }, {})
 
     def test_per_thread_forms_follow_their_plain_form(self):
         for call in MODEL.exported():
@@ -95,7 +104,9 @@ class Numbers(unittest.TestCase):
         self.assertEqual(len({c.number for c in MODEL.wire}), len(MODEL.wire))
 
     def test_numbers_are_only_appended(self):
-        self.assertEqual(list(LOCK.values()), list(range(1, len(LOCK) + 1)), "numbers.lock is in order and has no gaps")
+        self.assertEqual(list(LOCK.values()), list(range(1,
+                                                         len(LOCK) + 1)),
+                         "numbers.lock is in order and has no gaps")
         self.assertEqual(LOCK["tubeSignal"], 1)
         self.assertEqual(LOCK["tubeLaunch"], 19)
 
@@ -103,7 +114,8 @@ class Numbers(unittest.TestCase):
         for call in MODEL.wire:
             self.assertLessEqual(call.request.size, 1024, call.name)
             replies = call.reply.size + sum(f.max_bytes + 8 for f in call.reply.blobs)
-            self.assertLessEqual(replies, 16 * 1024 - 32, f"{call.name}: its reply may not fit a reply slot")
+            self.assertLessEqual(replies, 16 * 1024 - 32,
+                                 f"{call.name}: its reply may not fit a reply slot")
 
 
 if __name__ == "__main__":

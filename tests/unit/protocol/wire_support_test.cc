@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint32_t kFixed = 24;
 
-bool ok(BlobRef ref, uint32_t element_bytes = 1, uint32_t max_bytes = 0, size_t payload_bytes = 64) {
+bool ok(BlobRef ref, uint32_t element_bytes = 1, uint32_t max_bytes = 0,
+        size_t payload_bytes = 64) {
   return detail::blob_ok(payload_bytes, kFixed, ref, element_bytes, max_bytes);
 }
 

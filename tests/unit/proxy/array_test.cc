@@ -1,4 +1,5 @@
-// Arrays, texture and surface objects of a session: whose they are, what a hostile description can name, and in which order they end.
+// Arrays, texture and surface objects of a session: whose they are, what a hostile description can
+// name, and in which order they end.
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
@@ -15,7 +16,8 @@ class ArrayTest : public SessionTest {
     wire::cuMipmappedArrayCreate create{};
     create.pHandle = id;
     create.numMipmapLevels = 3;
-    EXPECT_EQ(call(create, static_cast<wire::cuMipmappedArrayCreate_reply*>(nullptr)), CUDA_SUCCESS);
+    EXPECT_EQ(call(create, static_cast<wire::cuMipmappedArrayCreate_reply*>(nullptr)),
+              CUDA_SUCCESS);
   }
   uint64_t level(uint64_t mipmap, uint32_t index) {
     wire::cuMipmappedArrayGetLevel get{};
@@ -62,7 +64,8 @@ class ArrayTest : public SessionTest {
     desc.res.linear = {address, CU_AD_FORMAT_FLOAT, 1, bytes};
     return desc;
   }
-  static CUDA_RESOURCE_DESC of_pitch(uint64_t address, uint64_t width, uint64_t height, uint64_t pitch) {
+  static CUDA_RESOURCE_DESC of_pitch(uint64_t address, uint64_t width, uint64_t height,
+                                     uint64_t pitch) {
     CUDA_RESOURCE_DESC desc{};
     desc.resType = CU_RESOURCE_TYPE_PITCH2D;
     desc.res.pitch2D = {address, CU_AD_FORMAT_FLOAT, 4, width, height, pitch};
@@ -118,7 +121,8 @@ TEST_F(ArrayTest, ATextureNamesOnlyTheClientsArrays) {
   for (uint64_t id : {make_id(1, 2), make_id(2, 1), uint64_t{0}, ~uint64_t{0}}) {
     EXPECT_EQ(create_texture(of_array(id)), CUDA_ERROR_INVALID_HANDLE);
   }
-  EXPECT_EQ(create_texture(of_array(make_id(1, 1), CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(create_texture(of_array(make_id(1, 1), CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)),
+            CUDA_ERROR_INVALID_HANDLE);
   EXPECT_EQ(create_texture(of_array(make_id(1, 1), 77)), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(test::fake().live_textures, 1);
 }
@@ -150,7 +154,8 @@ TEST_F(ArrayTest, OnlyOwnObjectsAreDestroyed) {
   EXPECT_EQ(test::fake().live_textures, 1);
   wire::cuSurfObjectDestroy surface{};
   surface.surfObject = handle;
-  EXPECT_EQ(call(surface, static_cast<wire::cuSurfObjectDestroy_reply*>(nullptr)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(call(surface, static_cast<wire::cuSurfObjectDestroy_reply*>(nullptr)),
+            CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(destroy_texture(handle), CUDA_SUCCESS);
   EXPECT_EQ(destroy_texture(handle), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(test::fake().live_textures, 0);
@@ -193,7 +198,8 @@ TEST_F(ArrayTest, EverythingGoesWithTheClientObjectsBeforeArrays) {
   create_mipmap(make_id(1, 1));
   (void)level(make_id(1, 1), 0);
   (void)plane(make_id(1, 1));
-  EXPECT_EQ(create_texture(of_array(make_id(1, 1), CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)), CUDA_SUCCESS);
+  EXPECT_EQ(create_texture(of_array(make_id(1, 1), CU_RESOURCE_TYPE_MIPMAPPED_ARRAY)),
+            CUDA_SUCCESS);
   wire::cuSurfObjectCreate surface{};
   const CUDA_RESOURCE_DESC desc = of_array(make_id(1, 1));
   std::memcpy(surface.pResDesc, &desc, sizeof(desc));
@@ -201,7 +207,8 @@ TEST_F(ArrayTest, EverythingGoesWithTheClientObjectsBeforeArrays) {
   EXPECT_EQ(call(surface, &reply), CUDA_SUCCESS);
   test::fake().calls.clear();
   session->teardown_for_test();
-  EXPECT_EQ(test::fake().calls, (std::vector<std::string>{"texture", "surface", "mipmap", "array"}));
+  EXPECT_EQ(test::fake().calls,
+            (std::vector<std::string>{"texture", "surface", "mipmap", "array"}));
 }
 
 }  // namespace

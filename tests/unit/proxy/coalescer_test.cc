@@ -1,4 +1,5 @@
-// Runs that become graphs, on many streams with few graphs between them: what reaches each stream, and how many graphs there are.
+// Runs that become graphs, on many streams with few graphs between them: what reaches each stream,
+// and how many graphs there are.
 #include "proxy/launch/coalescer.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,8 @@ void fill_graphs(Driver& driver) {
     told.graphs[told.last];
     return CUDA_SUCCESS;
   };
-  driver.cuGraphAddKernelNode_v2 = [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS_v2* params) {
+  driver.cuGraphAddKernelNode_v2 = [](CUgraphNode* node, CUgraph graph, const CUgraphNode*, size_t,
+                                      const CUDA_KERNEL_NODE_PARAMS_v2* params) {
     std::vector<Launch>& nodes = told.graphs.at(number(graph));
     nodes.emplace_back(number(params->func), parameter(params->extra));
     *node = reinterpret_cast<CUgraphNode>(nodes.size());
@@ -59,7 +61,8 @@ void fill_graphs(Driver& driver) {
     told.most = std::max(told.most, told.instances.size());
     return CUDA_SUCCESS;
   };
-  driver.cuGraphExecKernelNodeSetParams_v2 = [](CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2* params) {
+  driver.cuGraphExecKernelNodeSetParams_v2 = [](CUgraphExec exec, CUgraphNode node,
+                                                const CUDA_KERNEL_NODE_PARAMS_v2* params) {
     told.instances.at(number(exec)).at(number(node) - 1).second = parameter(params->extra);
     return CUDA_SUCCESS;
   };
@@ -78,8 +81,9 @@ void fill_graphs(Driver& driver) {
     told.graphs.erase(number(graph));
     return CUDA_SUCCESS;
   };
-  driver.cuLaunchKernel = [](CUfunction f, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-                             CUstream stream, void**, void** extra) {
+  driver.cuLaunchKernel = [](CUfunction f, unsigned int, unsigned int, unsigned int, unsigned int,
+                             unsigned int, unsigned int, unsigned int, CUstream stream, void**,
+                             void** extra) {
     told.streams[number(stream)].emplace_back(number(f), parameter(extra));
     return CUDA_SUCCESS;
   };
@@ -94,7 +98,9 @@ class CoalescerTest : public ::testing::Test {
 
   void with(const RunGraphs::Limits& limits, uint64_t streams) {
     graphs = std::make_unique<RunGraphs>(driver, limits);
-    for (uint64_t i = 1; i <= streams; ++i) coalescers.push_back(std::make_unique<Coalescer>(driver, *graphs, reinterpret_cast<CUstream>(i), stats));
+    for (uint64_t i = 1; i <= streams; ++i)
+      coalescers.push_back(
+          std::make_unique<Coalescer>(driver, *graphs, reinterpret_cast<CUstream>(i), stats));
   }
   // A step of one run on the stream: always the same kernels, the first one with the parameter.
   void step(uint64_t stream, uint64_t parameter) {
@@ -103,7 +109,8 @@ class CoalescerTest : public ::testing::Test {
       launch.function = reinterpret_cast<CUfunction>(stream * 1000 + i);
       const uint64_t value = i == 0 ? parameter : i;
       sent[stream].emplace_back(number(launch.function), value);
-      ASSERT_EQ(coalescers[stream - 1]->launch(launch, std::as_bytes(std::span(&value, 1)), ++now), CUDA_SUCCESS);
+      ASSERT_EQ(coalescers[stream - 1]->launch(launch, std::as_bytes(std::span(&value, 1)), ++now),
+                CUDA_SUCCESS);
     }
     ASSERT_EQ(coalescers[stream - 1]->boundary(), CUDA_SUCCESS);
   }
@@ -126,7 +133,9 @@ class CoalescerTest : public ::testing::Test {
   }
 
   static constexpr uint64_t kRun = 16;
-  static constexpr int kProven = 3, kMissed = 4;  // steps until a graph is made; steps more when others have to go for it
+  static constexpr int
+      kProven = 3,
+      kMissed = 4;  // steps until a graph is made; steps more when others have to go for it
   static constexpr uint64_t kPlenty = 1ull << 30;
   Driver driver;
   Stats stats;
@@ -195,8 +204,9 @@ class RunsOfASession : public SessionTest {
   RunsOfASession() {
     shared.coalesce_ns = 1;
     ran.clear();
-    driver.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-                               CUstream stream, void**, void**) {
+    driver.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                               unsigned int, unsigned int, unsigned int, CUstream stream, void**,
+                               void**) {
       ran.emplace_back(stream, test::fake().live_streams);
       return CUDA_SUCCESS;
     };
@@ -208,7 +218,8 @@ class RunsOfASession : public SessionTest {
 
   // Launches on the streams in turn, and then a record that concerns none of them.
   void step(uint32_t streams, uint32_t times) {
-    for (uint32_t i = 0; i < times * streams; ++i) launch(make_id(1, 1), make_id(i % streams + 1, 1));
+    for (uint32_t i = 0; i < times * streams; ++i)
+      launch(make_id(1, 1), make_id(i % streams + 1, 1));
     create_stream(make_id(++made, 1), CU_STREAM_NON_BLOCKING);
   }
   // How often one launch came behind another of its stream.
@@ -235,7 +246,8 @@ TEST_F(RunsOfASession, EndOnAllStreamsWithARecordThatConcernsNone) {
     step(streams, 0);
     session->drain_for_test();
     EXPECT_EQ(ran.size(), streams * kRun / 2);
-    EXPECT_EQ(in_a_row(), streams * (kRun / 2 - 1)) << "all runs are known, held, and let go when something else comes";
+    EXPECT_EQ(in_a_row(), streams * (kRun / 2 - 1))
+        << "all runs are known, held, and let go when something else comes";
     for (const auto& [stream, count] : ran) EXPECT_EQ(count, before);
   }
   wire::tubeStreamDestroy destroy{};

@@ -22,8 +22,12 @@ class DeviceOutputTest : public ::testing::Test {
     // Two threads call these.
     driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
     driver.cuCtxPopCurrent_v2 = [](CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; };
-    driver.cuStreamCreate = [](CUstream* stream, unsigned) { return *stream = reinterpret_cast<CUstream>(++handles), CUDA_SUCCESS; };
-    driver.cuEventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(++handles), CUDA_SUCCESS; };
+    driver.cuStreamCreate = [](CUstream* stream, unsigned) {
+      return *stream = reinterpret_cast<CUstream>(++handles), CUDA_SUCCESS;
+    };
+    driver.cuEventCreate = [](CUevent* event, unsigned) {
+      return *event = reinterpret_cast<CUevent>(++handles), CUDA_SUCCESS;
+    };
     driver.cuStreamDestroy_v2 = [](CUstream) { return CUDA_SUCCESS; };
     driver.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
     driver.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
@@ -64,7 +68,8 @@ TEST_F(DeviceOutputTest, TheOwnerLaunchesAndCollectsWithoutWaiting) {
   EXPECT_FALSE(outstanding(1));
 }
 
-// The owner's kernel may wait for what its program does once it has seen the text of an earlier one.
+// The owner's kernel may wait for what its program does once it has seen the text of an earlier
+// one.
 TEST_F(DeviceOutputTest, TheOwnerCollectsWhileAnotherWaitsForItsKernels) {
   launch(1);
   busy = true;

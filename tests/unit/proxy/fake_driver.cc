@@ -13,7 +13,9 @@ T make_handle() {
   return reinterpret_cast<T>(state.next_handle++ << 4);
 }
 
-std::string number(const void* handle) { return std::to_string(reinterpret_cast<uint64_t>(handle) >> 4); }
+std::string number(const void* handle) {
+  return std::to_string(reinterpret_cast<uint64_t>(handle) >> 4);
+}
 
 // A function of the driver a line.
 // clang-format off

@@ -1,5 +1,6 @@
-// A driver that does nothing and remembers what it was asked: every entry point of the table answers
-// CUDA_ERROR_NOT_SUPPORTED, except the few below, which hand out numbered handles and write down their calls.
+// A driver that does nothing and remembers what it was asked: every entry point of the table
+// answers CUDA_ERROR_NOT_SUPPORTED, except the few below, which hand out numbered handles and write
+// down their calls.
 #pragma once
 
 #include <cstdint>

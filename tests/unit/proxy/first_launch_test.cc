@@ -1,7 +1,8 @@
-// Which launches count as the first ones of code on a GPU: through a session, while a stream of another program waits.
+// Which launches count as the first ones of code on a GPU: through a session, while a stream of
+// another program waits.
 //
-// A program of its own, because the turns of a process belong to one driver. With no patience a turn is one look at the event behind the
-// other's wait.
+// A program of its own, because the turns of a process belong to one driver. With no patience a
+// turn is one look at the event behind the other's wait.
 #include <algorithm>
 #include <thread>
 
@@ -11,7 +12,8 @@
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kLibrary = make_id(1, 1), kKernel = make_id(1, 1), kGraph = make_id(1, 1), kExec = make_id(1, 1);
+constexpr uint64_t kLibrary = make_id(1, 1), kKernel = make_id(1, 1), kGraph = make_id(1, 1),
+                   kExec = make_id(1, 1);
 
 class FirstLaunch : public SessionTest {
  protected:
@@ -23,22 +25,30 @@ class FirstLaunch : public SessionTest {
     driver.cuCtxGetCurrent = [](CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; };
     driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
     driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
-    driver.cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) { return CUDA_SUCCESS; };
-    driver.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) { return CUDA_SUCCESS; };
+    driver.cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) {
+      return CUDA_SUCCESS;
+    };
+    driver.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) {
+      return CUDA_SUCCESS;
+    };
     driver.cuEventQuery = [](CUevent) {
       ++looks;
       return over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
     };
-    driver.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int, unsigned int,
-                               CUstream stream, void**, void**) {
+    driver.cuLaunchKernel = [](CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                               unsigned int, unsigned int, unsigned int, CUstream stream, void**,
+                               void**) {
       ran.push_back(stream);
       return test::fake().next_launch;
     };
     driver.cuGraphLaunch = [](CUgraphExec, CUstream) { return test::fake().next_launch; };
-    driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph, CUDA_GRAPH_INSTANTIATE_PARAMS*) {
+    driver.cuGraphInstantiateWithParams = [](CUgraphExec* exec, CUgraph,
+                                             CUDA_GRAPH_INSTANTIATE_PARAMS*) {
       return *exec = reinterpret_cast<CUgraphExec>(0x70), CUDA_SUCCESS;
     };
-    driver.cuGraphExecUpdate_v2 = [](CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) { return CUDA_SUCCESS; };
+    driver.cuGraphExecUpdate_v2 = [](CUgraphExec, CUgraph, CUgraphExecUpdateResultInfo*) {
+      return CUDA_SUCCESS;
+    };
     driver.cuGraphDestroy = [](CUgraph) { return CUDA_SUCCESS; };
     driver.cuGraphExecDestroy = [](CUgraphExec) { return CUDA_SUCCESS; };
     install_quiet_calls(driver);
@@ -51,7 +61,9 @@ class FirstLaunch : public SessionTest {
   }
 
   void another_program_waits() {
-    std::thread([this] { EXPECT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }).join();
+    std::thread([this] {
+      EXPECT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
+    }).join();
   }
   template <class Call>
   bool looked_during(Call call) {
@@ -135,7 +147,8 @@ TEST_F(FirstLaunch, ThatFailsIsNone) {
 }
 
 TEST_F(FirstLaunch, OfAnInstanceIsItsMaking) {
-  ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1), CUDA_SUCCESS);
+  ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1),
+            CUDA_SUCCESS);
   another_program_waits();
   EXPECT_TRUE(making_an_instance_takes_a_turn());
   EXPECT_FALSE(launching_it_takes_a_turn());
@@ -143,7 +156,8 @@ TEST_F(FirstLaunch, OfAnInstanceIsItsMaking) {
 }
 
 TEST_F(FirstLaunch, OfACapturedKernelIsAnInstances) {
-  ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1), CUDA_SUCCESS);
+  ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1),
+            CUDA_SUCCESS);
   load(two_kernels);
   const uint64_t stream = make_id(1, 1);
   create_stream(stream, CU_STREAM_NON_BLOCKING);

@@ -1,4 +1,5 @@
-// Registered host memory in the proxy, with files and addresses as a hostile client would choose them.
+// Registered host memory in the proxy, with files and addresses as a hostile client would choose
+// them.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -16,7 +17,10 @@ constexpr uint64_t kPage = wire::kHostPageBytes;
 
 class HostPagesTest : public ::testing::Test {
  protected:
-  HostPagesTest() : driver(test::make_fake_driver()), pages(driver, ranges), file(memfd_create("client", MFD_CLOEXEC)) {
+  HostPagesTest()
+      : driver(test::make_fake_driver()),
+        pages(driver, ranges),
+        file(memfd_create("client", MFD_CLOEXEC)) {
     EXPECT_EQ(ftruncate(file.get(), 64 * kPage), 0);
     // Addresses that are free here, as the client's are most of the time.
     void* free_place = mmap(nullptr, 64 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -64,7 +68,8 @@ TEST_F(HostPagesTest, PagesThatTwoRegistrationsShareStayForTheSecond) {
 TEST_F(HostPagesTest, NothingIsMappedOverWhatIsThere) {
   char here[2 * kPage];
   const uint64_t page = (reinterpret_cast<uint64_t>(here) + kPage - 1) / kPage * kPage;
-  EXPECT_EQ(pages.add(1, page, kPage, 0, {{{page, kPage, 0, 1}, file.get()}}), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(pages.add(1, page, kPage, 0, {{{page, kPage, 0, 1}, file.get()}}),
+            CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(ranges.size(), 0u);
 }
 
@@ -73,7 +78,8 @@ TEST_F(HostPagesTest, ImpossibleAddressesAreRefused) {
   EXPECT_EQ(pages.add(1, ~uint64_t{0} - 10, kPage, 0, {}), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(pages.add(1, 0x8000'0000'0000, kPage, 0, {}), CUDA_ERROR_INVALID_VALUE);
   const uint64_t window = windows::device_base(2) + 0x10000;
-  EXPECT_EQ(pages.add(1, window, kPage, 0, {{{window, kPage, 0, 1}, file.get()}}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(pages.add(1, window, kPage, 0, {{{window, kPage, 0, 1}, file.get()}}),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(HostPagesTest, SegmentsMustCoverTheRangeAndNoMore) {
@@ -94,7 +100,8 @@ TEST_F(HostPagesTest, FilesMustBeLongEnoughAndOrdinary) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   UniqueFd reader(ends[0]), writer(ends[1]);
-  EXPECT_EQ(pages.add(1, base, kPage, 0, {{{base, kPage, 0, 1}, reader.get()}}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(pages.add(1, base, kPage, 0, {{{base, kPage, 0, 1}, reader.get()}}),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST_F(HostPagesTest, OverlappingBytesAreRegisteredAlready) {

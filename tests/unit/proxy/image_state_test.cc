@@ -23,12 +23,15 @@ struct Symbol {
   uint64_t bytes = 0;
 };
 
-// An executable of NVIDIA's machine with these sections (empty bytes), a symbol table and its names.
-std::string make_elf(const std::vector<Section>& sections, const std::vector<Symbol>& symbols, uint16_t type = ET_EXEC) {
+// An executable of NVIDIA's machine with these sections (empty bytes), a symbol table and its
+// names.
+std::string make_elf(const std::vector<Section>& sections, const std::vector<Symbol>& symbols,
+                     uint16_t type = ET_EXEC) {
   std::string names(1, '\0'), symbol_names(1, '\0'), body;
   std::vector<Elf64_Shdr> headers(1);
   std::memset(headers.data(), 0, sizeof(Elf64_Shdr));
-  const auto add = [&](const std::string& name, uint32_t kind, const std::string& bytes, uint64_t size) -> Elf64_Shdr& {
+  const auto add = [&](const std::string& name, uint32_t kind, const std::string& bytes,
+                       uint64_t size) -> Elf64_Shdr& {
     Elf64_Shdr header{};
     header.sh_name = static_cast<Elf64_Word>(names.size());
     names += name + '\0';
@@ -40,7 +43,8 @@ std::string make_elf(const std::vector<Section>& sections, const std::vector<Sym
     return headers.back();
   };
   for (const Section& section : sections)
-    add(section.name, section.type, section.type == SHT_NOBITS ? "" : std::string(section.bytes, '\1'), section.bytes);
+    add(section.name, section.type,
+        section.type == SHT_NOBITS ? "" : std::string(section.bytes, '\1'), section.bytes);
   std::string table(sizeof(Elf64_Sym), '\0');
   for (const Symbol& symbol : symbols) {
     Elf64_Sym entry{};
@@ -87,30 +91,43 @@ const std::string kTag = "_ZN31_INTERNAL_96319165_4_v_cu_plain4cuda3std3__45__cp
 
 TEST(ImageState, CodeWithoutVariablesHasNone) {
   EXPECT_TRUE(code(make_elf({kCode}, {{"k", STT_FUNC, 1, 128}})));
-  EXPECT_TRUE(code(make_elf({kCode, {".nv.constant0.k", SHT_PROGBITS, 64}, {".nv.constant4", SHT_PROGBITS, 8}}, {{"k", STT_FUNC, 1, 128}})));
+  EXPECT_TRUE(code(
+      make_elf({kCode, {".nv.constant0.k", SHT_PROGBITS, 64}, {".nv.constant4", SHT_PROGBITS, 8}},
+               {{"k", STT_FUNC, 1, 128}})));
   EXPECT_TRUE(code(make_elf({kCode, {".nv.constant3", SHT_PROGBITS, 0}}, {})));
 }
 
 TEST(ImageState, AVariableIsState) {
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4}}, {{"counter", STT_OBJECT, 2, 4}})));
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 4}}, {{"table", STT_OBJECT, 2, 4}})));
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.constant3", SHT_PROGBITS, 16}}, {{"factors", STT_OBJECT, 2, 16}})));
+  EXPECT_FALSE(
+      code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4}}, {{"counter", STT_OBJECT, 2, 4}})));
+  EXPECT_FALSE(
+      code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 4}}, {{"table", STT_OBJECT, 2, 4}})));
+  EXPECT_FALSE(code(
+      make_elf({kCode, {".nv.constant3", SHT_PROGBITS, 16}}, {{"factors", STT_OBJECT, 2, 16}})));
 }
 
 TEST(ImageState, WhatTheCompilerMakesIsNone) {
-  EXPECT_TRUE(code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 30}}, {{"$str", STT_OBJECT, 2, 10}, {"__unnamed_1", STT_OBJECT, 2, 18}})));
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 30}}, {{"$str", STT_OBJECT, 2, 10}, {"counter", STT_OBJECT, 2, 4}})));
+  EXPECT_TRUE(code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 30}},
+                            {{"$str", STT_OBJECT, 2, 10}, {"__unnamed_1", STT_OBJECT, 2, 18}})));
+  EXPECT_FALSE(code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 30}},
+                             {{"$str", STT_OBJECT, 2, 10}, {"counter", STT_OBJECT, 2, 4}})));
 }
 
 TEST(ImageState, TagsOfTheLibrariesAreNone) {
   EXPECT_TRUE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 1}}, {{kTag, STT_OBJECT, 2, 1}})));
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4}}, {{kTag, STT_OBJECT, 2, 4}}))) << "a tag has one byte";
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 1}}, {{"_ZN31_INTERNAL_96319165_4_v_cu_plain4mine4flagE", STT_OBJECT, 2, 1}})));
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 1}}, {{"_ZN4cuda3std4flagE", STT_OBJECT, 2, 1}}))) << "external linkage";
+  EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4}}, {{kTag, STT_OBJECT, 2, 4}})))
+      << "a tag has one byte";
+  EXPECT_FALSE(
+      code(make_elf({kCode, {".nv.global", SHT_NOBITS, 1}},
+                    {{"_ZN31_INTERNAL_96319165_4_v_cu_plain4mine4flagE", STT_OBJECT, 2, 1}})));
+  EXPECT_FALSE(code(
+      make_elf({kCode, {".nv.global", SHT_NOBITS, 1}}, {{"_ZN4cuda3std4flagE", STT_OBJECT, 2, 1}})))
+      << "external linkage";
 }
 
 TEST(ImageState, BytesThatNoSymbolAccountsForAreState) {
-  EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4096}}, {{kTag, STT_OBJECT, 2, 1}})));
+  EXPECT_FALSE(
+      code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4096}}, {{kTag, STT_OBJECT, 2, 1}})));
   EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4}}, {})));
 }
 
@@ -121,9 +138,11 @@ TEST(ImageState, FunctionsThatTheDriverSupplies) {
 }
 
 TEST(ImageState, WhatCannotBeReadIsState) {
-  const std::string good = make_elf({kCode, {".nv.global", SHT_NOBITS, 1}}, {{kTag, STT_OBJECT, 2, 1}});
+  const std::string good =
+      make_elf({kCode, {".nv.global", SHT_NOBITS, 1}}, {{kTag, STT_OBJECT, 2, 1}});
   EXPECT_FALSE(code(make_elf({kCode}, {}, ET_REL)));
-  for (size_t size = 0; size < good.size(); ++size) EXPECT_FALSE(code(good.substr(0, size))) << size;
+  for (size_t size = 0; size < good.size(); ++size)
+    EXPECT_FALSE(code(good.substr(0, size))) << size;
   for (size_t at = 0; at < good.size(); ++at) {  // no damage may read outside
     std::string damaged = good;
     damaged[at] = static_cast<char>(damaged[at] ^ 0xff);
@@ -133,10 +152,12 @@ TEST(ImageState, WhatCannotBeReadIsState) {
 
 TEST(ImageState, TextByItsDeclarations) {
   const std::string head = ".version 8.0\n.target sm_90\n.address_size 64\n";
-  EXPECT_TRUE(text(head + ".visible .entry k(.param .u64 p)\n{\n\tld.param.u64 %rd1, [p];\n\tst.global.u32 [%rd1], 3;\n\tret;\n}\n"));
-  EXPECT_TRUE(
-      text(head + ".extern .func  (.param .b32 func_retval0) vprintf\n(\n\t.param .b64 a\n)\n;\n.global .align 1 .b8 $str[10] = {104, 101};\n"));
-  EXPECT_TRUE(text(head + ".global .align 1 .b8 " + kTag + "[1];\n.global .align 1 .b8 __unnamed_1[4] = {1};\n"));
+  EXPECT_TRUE(text(head + ".visible .entry k(.param .u64 p)\n{\n\tld.param.u64 %rd1, "
+                          "[p];\n\tst.global.u32 [%rd1], 3;\n\tret;\n}\n"));
+  EXPECT_TRUE(text(head + ".extern .func  (.param .b32 func_retval0) vprintf\n(\n\t.param .b64 "
+                          "a\n)\n;\n.global .align 1 .b8 $str[10] = {104, 101};\n"));
+  EXPECT_TRUE(text(head + ".global .align 1 .b8 " + kTag +
+                   "[1];\n.global .align 1 .b8 __unnamed_1[4] = {1};\n"));
   EXPECT_FALSE(text(head + ".global .align 1 .b8 " + kTag + "[2];\n"));
   EXPECT_FALSE(text(head + ".global .align 4 .u32 counter;\n"));
   EXPECT_FALSE(text(head + ".visible .global .align 4 .u32 counter = 41;\n"));

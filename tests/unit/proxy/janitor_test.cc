@@ -1,4 +1,5 @@
-// The thread that gives back what functions left: when it begins, what holds it back, how one knows that it is through.
+// The thread that gives back what functions left: when it begins, what holds it back, how one knows
+// that it is through.
 #include "proxy/gpu/janitor.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +26,9 @@ class JanitorTest : public ::testing::Test {
     destroyed = 0;
     // The janitor's thread calls them too.
     driver.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
-    driver.cuStreamQuery = [](CUstream) { return ++looks, busy.load() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
+    driver.cuStreamQuery = [](CUstream) {
+      return ++looks, busy.load() ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
     driver.cuStreamDestroy_v2 = [](CUstream) { return ++destroyed, CUDA_SUCCESS; };
   }
 
@@ -40,7 +43,8 @@ const CUstream kStream = reinterpret_cast<CUstream>(0x10);
 
 TEST_F(JanitorTest, WorksOnAThreadOfItsOwn) {
   std::thread::id worker;
-  Janitor janitor(driver, gpus, {{}, [&] { worker = std::this_thread::get_id(); }, [&] { ++told; }});
+  Janitor janitor(driver, gpus,
+                  {{}, [&] { worker = std::this_thread::get_id(); }, [&] { ++told; }});
   EXPECT_EQ(janitor.state(), Janitor::State::kIdle);
   EXPECT_TRUE(janitor.finish(kLong));
   EXPECT_NE(worker, std::thread::id());
@@ -51,7 +55,8 @@ TEST_F(JanitorTest, WorksOnAThreadOfItsOwn) {
 
 TEST_F(JanitorTest, CollectsBeforeItsTurnAndTellsBehindIt) {
   std::string order;
-  Janitor janitor(driver, gpus, {[&] { order += 'c'; }, [&] { order += 'w'; }, [&] { order += 't'; }});
+  Janitor janitor(driver, gpus,
+                  {[&] { order += 'c'; }, [&] { order += 'w'; }, [&] { order += 't'; }});
   EXPECT_TRUE(janitor.finish(kLong));
   EXPECT_EQ(order, "cwt");
 }
@@ -72,7 +77,8 @@ TEST_F(JanitorTest, StandsBehindWorkThatIsLeft) {
   EXPECT_EQ(destroyed.load(), 2);
 }
 
-// Or everybody might stand for good; what a stream that waits may cost is told in quiet_calls_test.cc.
+// Or everybody might stand for good; what a stream that waits may cost is told in
+// quiet_calls_test.cc.
 TEST_F(JanitorTest, NoNeedIsWorthWorkThatNeverEnds) {
   busy = true;
   const uint32_t patience = quiet_patience_ms();

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "proxy/gpu/gpus.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/device_memory.h"
-#include "proxy/gpu/gpus.h"
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/ranges.h"
 #include "tests/unit/proxy/fake_driver.h"
@@ -50,7 +50,8 @@ TEST(Ranges, CoversAdjoiningRangesAndNothingElse) {
 
 class DeviceMemoryTest : public ::testing::Test {
  protected:
-  DeviceMemoryTest() : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), memory(map, ranges, 1) {
+  DeviceMemoryTest()
+      : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), memory(map, ranges, 1) {
     EXPECT_TRUE(gpus.open().ok());
     while (window < windows::kCandidates && !map.take_window(window)) ++window;
     memory.set_window(window);
@@ -108,14 +109,16 @@ TEST_F(DeviceMemoryTest, ZeroAndAbsurdSizesAreRefused) {
   EXPECT_EQ(memory.allocate(0, 1, ~uint64_t{0}, &address), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-// ---- sharing with other processes -------------------------------------------------------------------------------------
+// ---- sharing with other processes
+// -------------------------------------------------------------------------------------
 
 class SharesTest : public DeviceMemoryTest {
  protected:
   MemoryHandle share(uint64_t address) {
     MemoryHandle handle{};
     const Range* range = ranges.at(address);
-    map.shares().share(1, SharedMemory{*memory.block_of(address), range->base, range->bytes}, &handle);
+    map.shares().share(1, SharedMemory{*memory.block_of(address), range->base, range->bytes},
+                       &handle);
     return handle;
   }
   CUresult open(const MemoryHandle& handle, uint64_t session = 2) {

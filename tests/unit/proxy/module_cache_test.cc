@@ -39,10 +39,12 @@ class ModuleCacheTest : public ::testing::Test {
     EXPECT_TRUE(gpus.open().ok());
   }
 
-  std::shared_ptr<LoadedModule> get(uint64_t session, const std::string& text, bool may_share = true) {
+  std::shared_ptr<LoadedModule> get(uint64_t session, const std::string& text,
+                                    bool may_share = true) {
     return get_from(cache, session, text, may_share);
   }
-  std::shared_ptr<LoadedModule> get_from(ModuleCache& of, uint64_t session, const std::string& text, bool may_share = true) {
+  std::shared_ptr<LoadedModule> get_from(ModuleCache& of, uint64_t session, const std::string& text,
+                                         bool may_share = true) {
     std::shared_ptr<LoadedModule> module;
     bool fresh = false;
     const auto image = images.from_bytes(std::as_bytes(std::span(text)));
@@ -143,12 +145,15 @@ class OnTwoGpus : public ModuleCacheTest {
  protected:
   OnTwoGpus() : both(driver) {
     driver.cuDeviceGetCount = [](int* count) { return *count = 2, CUDA_SUCCESS; };
-    driver.cuDeviceGet = [](CUdevice* device, int ordinal) { return *device = ordinal, CUDA_SUCCESS; };
+    driver.cuDeviceGet = [](CUdevice* device, int ordinal) {
+      return *device = ordinal, CUDA_SUCCESS;
+    };
     driver.cuCtxGetDevice = [](CUdevice* device) { return *device = current, CUDA_SUCCESS; };
     current = 0;
     EXPECT_TRUE(both.open().ok());
   }
-  // Modules with state, and with a kernel that was looked up on each of these GPUs; the last one has the thread.
+  // Modules with state, and with a kernel that was looked up on each of these GPUs; the last one
+  // has the thread.
   void make_and_give_back(std::initializer_list<int> on) {
     for (int i = 0; i < 300; ++i) {
       auto module = get_from(two, 1, kWithVariable);
@@ -156,7 +161,9 @@ class OnTwoGpus : public ModuleCacheTest {
         current = gpu;
         LoadedKernel* found = nullptr;
         bool fresh = false;
-        EXPECT_EQ(module->kernel(driver, images, both, static_cast<uint32_t>(gpu), "k", &found, &fresh), CUDA_SUCCESS);
+        EXPECT_EQ(
+            module->kernel(driver, images, both, static_cast<uint32_t>(gpu), "k", &found, &fresh),
+            CUDA_SUCCESS);
       }
       two.give_back(1, std::move(module));
     }
@@ -248,7 +255,8 @@ TEST_F(ModuleCacheTest, TheTableTellsWhatWasThereFirst) {
   EXPECT_EQ(entry.entry_bytes, table.size());
   EXPECT_EQ(entry.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES][1], 48);
   const size_t at = sizeof(entry) + entry.parameter_count * sizeof(KernelParameter);
-  EXPECT_EQ(std::string(reinterpret_cast<const char*>(table.data()) + at, entry.name_bytes), "some_kernel");
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(table.data()) + at, entry.name_bytes),
+            "some_kernel");
   EXPECT_TRUE(module->table(0, gpus.capabilities(), 8).empty());
   EXPECT_TRUE(module->table(1, gpus.capabilities(), 16000).empty()) << "it was not loaded there";
 }

@@ -37,14 +37,17 @@ TEST(Objects, RefusesATakenIndexAndIndicesOutOfRange) {
   ASSERT_EQ(objects.insert(Kind::kEvent, make_id(7, 1), uint64_t{0x70}, 1), CUDA_SUCCESS);
   EXPECT_EQ(objects.admit(Kind::kEvent, make_id(7, 2)), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(objects.admit(Kind::kEvent, make_id(0, 1)), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(limits::kObjectIndex, 1)), CUDA_ERROR_INVALID_VALUE);
-  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(wire::kProxyMade | 3, 1)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(limits::kObjectIndex, 1)),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(wire::kProxyMade | 3, 1)),
+            CUDA_ERROR_INVALID_VALUE);
 }
 
 TEST(Objects, StopsAtTheLimit) {
   Objects objects;
   const uint32_t limit = limits::objects(Kind::kGreenContext);
-  for (uint32_t i = 1; i <= limit; ++i) ASSERT_EQ(objects.insert(Kind::kGreenContext, make_id(i, 1), uint64_t{i}, 1), CUDA_SUCCESS);
+  for (uint32_t i = 1; i <= limit; ++i)
+    ASSERT_EQ(objects.insert(Kind::kGreenContext, make_id(i, 1), uint64_t{i}, 1), CUDA_SUCCESS);
   EXPECT_EQ(objects.admit(Kind::kGreenContext, make_id(limit + 1, 1)), CUDA_ERROR_OUT_OF_MEMORY);
 }
 

@@ -17,7 +17,9 @@ namespace {
 
 const int kCapabilities[] = {90};
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 struct EntryBytes {
   uint16_t kind, version;
@@ -55,18 +57,24 @@ std::string fatbin(const std::vector<Part>& parts) {
 }
 
 TEST(ImageScan, TextThatPrintsAndTextThatDoesNot) {
-  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func vprintf"), kCapabilities).all, wire::kKernelPrints);
-  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func __assertfail"), kCapabilities).all, wire::kKernelAsserts);
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func vprintf"), kCapabilities).all,
+            wire::kKernelPrints);
+  EXPECT_EQ(scan_image(bytes_of("// PTX\n.extern .func __assertfail"), kCapabilities).all,
+            wire::kKernelAsserts);
   EXPECT_EQ(scan_image(bytes_of("// PTX\n.entry quiet"), kCapabilities).all, 0u);
   EXPECT_EQ(scan_image({}, kCapabilities).all, 0u);
 }
 
 TEST(ImageScan, OnlyTheEntriesThatTheGpuTakesCount) {
-  const Part other{image::EntryKind::kElf, 80, "vprintf"}, quiet{image::EntryKind::kElf, 90, "nothing"}, ptx{image::EntryKind::kPtx, 75, "vprintf"};
+  const Part other{image::EntryKind::kElf, 80, "vprintf"},
+      quiet{image::EntryKind::kElf, 90, "nothing"}, ptx{image::EntryKind::kPtx, 75, "vprintf"};
   EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), kCapabilities).all, 0u);
-  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet, ptx})), kCapabilities).all, 0u) << "machine code is taken before PTX";
+  EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet, ptx})), kCapabilities).all, 0u)
+      << "machine code is taken before PTX";
   EXPECT_EQ(scan_image(bytes_of(fatbin({other, ptx})), kCapabilities).all, wire::kKernelPrints);
-  EXPECT_EQ(scan_image(bytes_of(fatbin({{image::EntryKind::kElf, 90, "vprintf and __assertfail"}})), kCapabilities).all,
+  EXPECT_EQ(scan_image(bytes_of(fatbin({{image::EntryKind::kElf, 90, "vprintf and __assertfail"}})),
+                       kCapabilities)
+                .all,
             wire::kKernelPrints | wire::kKernelAsserts);
   const int both[] = {90, 80};
   EXPECT_EQ(scan_image(bytes_of(fatbin({other, quiet})), both).all, wire::kKernelPrints);
@@ -74,23 +82,27 @@ TEST(ImageScan, OnlyTheEntriesThatTheGpuTakesCount) {
 
 TEST(ImageScan, PackedEntriesMayTakeSoMuchTogether) {
   constexpr uint64_t kMost = 1000;
-  const Part quiet{image::EntryKind::kElf, 90, packed("nothing"), 100}, greedy{image::EntryKind::kElf, 90, packed("nothing"), kMost};
+  const Part quiet{image::EntryKind::kElf, 90, packed("nothing"), 100},
+      greedy{image::EntryKind::kElf, 90, packed("nothing"), kMost};
   const Part plain{image::EntryKind::kElf, 90, std::string(2 * kMost, 'x')};
   const std::vector<Part> many(10, quiet);
   std::vector<Part> more = many;
   more.push_back(plain);
-  EXPECT_EQ(scan_image(bytes_of(fatbin(more)), kCapabilities, kMost).all, 0u) << "what is not packed does not count";
+  EXPECT_EQ(scan_image(bytes_of(fatbin(more)), kCapabilities, kMost).all, 0u)
+      << "what is not packed does not count";
   for (const Part& one : {quiet, greedy}) {
     std::vector<Part> too_many = many;
     too_many.insert(too_many.begin() + 3, one);
     const ImageFacts facts = scan_image(bytes_of(fatbin(too_many)), kCapabilities, kMost);
-    EXPECT_EQ(facts.all, wire::kKernelPrints | wire::kKernelAsserts | kImageManaged) << "the worst is assumed";
+    EXPECT_EQ(facts.all, wire::kKernelPrints | wire::kKernelAsserts | kImageManaged)
+        << "the worst is assumed";
     EXPECT_FALSE(facts.stateless);
     EXPECT_TRUE(facts.by_function.empty());
   }
 }
 
-// Each may claim a gigabyte, which takes a tenth of a second to look at: all of them together must not take minutes.
+// Each may claim a gigabyte, which takes a tenth of a second to look at: all of them together must
+// not take minutes.
 TEST(ImageScan, TenThousandGreedyEntriesAreGivenUpOn) {
   const Part greedy{image::EntryKind::kElf, 90, packed("nothing"), image::kMaxUnpackedBytes / 4};
   const std::string image = fatbin(std::vector<Part>(10'000, greedy));
@@ -106,8 +118,10 @@ TEST(ImageScan, TenThousandGreedyEntriesAreGivenUpOn) {
 }
 
 TEST(ImageScan, DamageIsNoTrouble) {
-  const std::string whole = fatbin({{image::EntryKind::kElf, 90, "vprintf"}, {image::EntryKind::kPtx, 75, "vprintf"}});
-  for (size_t size = 0; size < whole.size(); ++size) (void)scan_image(bytes_of(whole.substr(0, size)), kCapabilities);
+  const std::string whole =
+      fatbin({{image::EntryKind::kElf, 90, "vprintf"}, {image::EntryKind::kPtx, 75, "vprintf"}});
+  for (size_t size = 0; size < whole.size(); ++size)
+    (void)scan_image(bytes_of(whole.substr(0, size)), kCapabilities);
   for (size_t at = 0; at < whole.size(); ++at) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(0xff);
@@ -144,9 +158,13 @@ TEST(ProcessOutput, TakesWhatWasPrintedAndForwardsTheRest) {
       for (int i = 0; i < 30000; ++i) printf("%07d\n", i);
       output.take(&second);
       output.take(&third);
-      fprintf(stderr, "something else\nkernels.cu:7: void k(): block: [0,0,0], thread: [1,0,0] Assertion `x` failed.\n");
+      fprintf(stderr,
+              "something else\nkernels.cu:7: void k(): block: [0,0,0], thread: [1,0,0] Assertion "
+              "`x` failed.\n");
       const std::string assertions = output.take_assertions();
-      if (assertions != "kernels.cu:7: void k(): block: [0,0,0], thread: [1,0,0] Assertion `x` failed.\n") _exit(2);
+      if (assertions !=
+          "kernels.cu:7: void k(): block: [0,0,0], thread: [1,0,0] Assertion `x` failed.\n")
+        _exit(2);
       if (!output.take_assertions().empty()) _exit(3);
       printf("nobody's");
       output.finish();

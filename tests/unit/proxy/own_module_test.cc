@@ -14,8 +14,8 @@ class OwnModule : public SessionTest {
     refuse = false;
     driver.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
     driver.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
-    driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned int, CUlibraryOption*, void**,
-                                  unsigned int options) {
+    driver.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**,
+                                  unsigned int, CUlibraryOption*, void**, unsigned int options) {
       EXPECT_EQ(options, 1u);  // the bytes stay
       *library = reinterpret_cast<CUlibrary>(++loads << 8);
       return CUDA_SUCCESS;
@@ -32,7 +32,8 @@ class OwnModule : public SessionTest {
       *value = 48;
       return CUDA_SUCCESS;
     };
-    driver.cuKernelSetAttribute = [](CUfunction_attribute attribute, int value, CUkernel, CUdevice) {
+    driver.cuKernelSetAttribute = [](CUfunction_attribute attribute, int value, CUkernel,
+                                     CUdevice) {
       set.emplace_back(attribute, value);
       return refuse ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     };
@@ -53,7 +54,9 @@ class OwnModule : public SessionTest {
     return static_cast<CUresult>(async_error());
   }
   // One that the shared module cannot have.
-  CUresult leave(uint64_t kernel = kKernel) { return set_attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, kernel); }
+  CUresult leave(uint64_t kernel = kKernel) {
+    return set_attribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1, kernel);
+  }
   void unload(uint64_t library = kLibrary) {
     wire::tubeUnload away{};
     away.library = library;
@@ -103,7 +106,8 @@ TEST_F(OwnModule, ManyLoadsAtOnceLeaveEachOfThem) {
   EXPECT_EQ(modules.counts().idle, 3u);
 }
 
-// A node's kernel is named by the function that it was added with, which nobody else of this client may have meanwhile.
+// A node's kernel is named by the function that it was added with, which nobody else of this client
+// may have meanwhile.
 TEST_F(OwnModule, WithAGraphTheSharedModuleStaysUntilTheUnload) {
   make_graph();
   load(stateless);
@@ -122,7 +126,8 @@ TEST_F(OwnModule, TheClientsOwnLimitComesAlong) {
   EXPECT_TRUE(set.empty()) << "less than others may want";
   ASSERT_EQ(leave(), CUDA_SUCCESS);
   ASSERT_EQ(set.size(), 2u);
-  EXPECT_EQ(set[0], std::pair(static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES), 16));
+  EXPECT_EQ(set[0],
+            std::pair(static_cast<int>(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES), 16));
 }
 
 TEST_F(OwnModule, AfterAnErrorEverythingIsAsBefore) {

@@ -1,4 +1,5 @@
-// The values that let a dead client's waits pass: which comes when, and where nothing is written any more.
+// The values that let a dead client's waits pass: which comes when, and where nothing is written
+// any more.
 #include "proxy/session/pending_waits.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +9,9 @@
 namespace tube::proxy {
 namespace {
 
-PendingWait wait_for(const uint64_t& word, uint64_t value) { return {reinterpret_cast<CUdeviceptr>(&word), value, CU_STREAM_WAIT_VALUE_EQ, 8, true}; }
+PendingWait wait_for(const uint64_t& word, uint64_t value) {
+  return {reinterpret_cast<CUdeviceptr>(&word), value, CU_STREAM_WAIT_VALUE_EQ, 8, true};
+}
 
 TEST(PendingWaitsTest, TheLastComeFirstAndEachWindowInOrder) {
   std::vector<size_t> turns;
@@ -20,7 +23,8 @@ TEST(PendingWaitsTest, TheLastComeFirstAndEachWindowInOrder) {
 TEST(PendingWaitsTest, TheLastOfManyIsReachedSoon) {
   PendingWaits waits;
   uint64_t word = 0;
-  for (uint64_t value = 1; value <= PendingWaits::kMost + 10; ++value) waits.add(wait_for(word, value), [] { return false; });
+  for (uint64_t value = 1; value <= PendingWaits::kMost + 10; ++value)
+    waits.add(wait_for(word, value), [] { return false; });
   EXPECT_EQ(waits.count(), PendingWaits::kMost);
   waits.pass();  // 1, then 2 of the last, then the first of the last 4
   EXPECT_EQ(word, PendingWaits::kMost + 10 - 3);

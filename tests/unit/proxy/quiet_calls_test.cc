@@ -1,115 +1,24 @@
-// Turns between calls that wait for the context and streams that wait for a program: against a driver of a few functions.
+// Turns between calls that wait for the context and streams that wait for a program: against a
+// driver of a few functions.
 //
-// Each thread is a session. That one stands in a call shows in its looks at the event behind the wait: that nothing has happened
-// by then is no luck.
+// Each thread is a session. That one stands in a call shows in its looks at the event behind the
+// wait: that nothing has happened by then is no luck.
 #include "proxy/gpu/quiet_calls.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "base/clock.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/code/module_cache.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
-#include "proxy/code/module_cache.h"
-#include "tests/unit/proxy/fake_driver.h"
+#include "tests/unit/proxy/quiet_calls_driver.h"
 
 namespace tube::proxy {
 namespace {
-
-std::atomic<bool> g_over{false};  // the stream's wait has passed
-std::atomic<bool> g_capturing{false};
-std::atomic<int> g_unloads{0}, g_waits{0}, g_events{0}, g_destroyed{0}, g_loads{0}, g_limit{0};
-std::atomic<uint64_t> g_context{1};
-std::atomic<int> g_gpus{1};
-thread_local CUdevice t_device = 0;
-
-// How often each thread looked at an event.
-class Looks {
- public:
-  void add() {
-    std::lock_guard lock(mutex_);
-    ++looks_[std::this_thread::get_id()];
-    changed_.notify_all();
-  }
-  void clear() {
-    std::lock_guard lock(mutex_);
-    looks_.clear();
-  }
-  // Until so many other threads have looked often, or one went on although it should not.
-  template <class TooEarly>
-  void wait_for(size_t threads, TooEarly too_early) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-      size_t standing = 0;
-      for (const auto& [thread, looks] : looks_) standing += thread != std::this_thread::get_id() && looks >= kOften;
-      return standing >= threads || too_early();
-    });
-  }
-  int of_this_thread() {
-    std::lock_guard lock(mutex_);
-    return looks_[std::this_thread::get_id()];
-  }
-  void something_happened() {
-    std::lock_guard lock(mutex_);
-    changed_.notify_all();
-  }
-
- private:
-  static constexpr int kOften = 3;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::thread::id, int> looks_;
-} g_looks;
-
-CUresult count(std::atomic<int>& calls) {
-  ++calls;
-  g_looks.something_happened();
-  return CUDA_SUCCESS;
-}
-
-Driver make_driver() {
-  Driver d = test::make_fake_driver();
-  d.cuDeviceGetCount = [](int* count) { return *count = g_gpus, CUDA_SUCCESS; };
-  d.cuCtxGetDevice = [](CUdevice* device) { return *device = t_device, CUDA_SUCCESS; };
-  d.cuCtxGetCurrent = [](CUcontext* context) { return *context = reinterpret_cast<CUcontext>(g_context.load()), CUDA_SUCCESS; };
-  d.cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; };
-  d.cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; };
-  d.cuCtxFromGreenCtx = [](CUcontext* context, CUgreenCtx green) { return *context = reinterpret_cast<CUcontext>(green), CUDA_SUCCESS; };
-  d.cuGreenCtxDestroy = [](CUgreenCtx) { return CUDA_SUCCESS; };
-  d.cuEventCreate = [](CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(++g_events), CUDA_SUCCESS; };
-  d.cuEventRecord = [](CUevent, CUstream) { return CUDA_SUCCESS; };
-  d.cuEventDestroy_v2 = [](CUevent) { return ++g_destroyed, CUDA_SUCCESS; };
-  d.cuEventQuery = [](CUevent) {
-    g_looks.add();
-    return g_over.load() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-  };
-  d.cuStreamIsCapturing = [](CUstream, CUstreamCaptureStatus* status) {
-    *status = g_capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-  };
-  d.cuModuleUnload = [](CUmodule) { return count(g_unloads); };
-  d.cuLibraryUnload = [](CUlibrary) { return count(g_unloads); };
-  d.cuLibraryLoadData = [](CUlibrary* library, const void*, CUjit_option*, void**, unsigned int, CUlibraryOption*, void**, unsigned int) {
-    *library = reinterpret_cast<CUlibrary>(8);
-    return count(g_loads);
-  };
-  d.cuKernelGetAttribute = [](int* value, CUfunction_attribute, CUkernel, CUdevice) { return *value = 48, CUDA_SUCCESS; };
-  d.cuKernelSetAttribute = [](CUfunction_attribute, int, CUkernel, CUdevice) { return CUDA_SUCCESS; };
-  d.cuCtxGetLimit = [](size_t* value, CUlimit) { return *value = 1024, CUDA_SUCCESS; };
-  d.cuCtxSetLimit = [](CUlimit, size_t value) { return g_limit = static_cast<int>(value), CUDA_SUCCESS; };
-  d.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr address, cuuint32_t, unsigned) {
-    ++g_waits;
-    return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-  };
-  install_quiet_calls(d);
-  return d;
-}
 
 class QuietCallsTest : public ::testing::Test {
  protected:
@@ -138,10 +47,12 @@ class QuietCallsTest : public ::testing::Test {
     t_device = 0;
     return error;
   }
-  // From inside a turn: until `waiter` stands before it, which shows in calls that let it go first, or has gone through.
+  // From inside a turn: until `waiter` stands before it, which shows in calls that let it go first,
+  // or has gone through.
   static void until_it_stands(CUdevice device = 0) {
     bool refused = false;
-    while (!refused && g_waits == 0) std::thread([&] { t_device = device, refused = !quietly_if_nobody_waits([] {}); }).join();
+    while (!refused && g_waits == 0)
+      std::thread([&] { t_device = device, refused = !quietly_if_nobody_waits([] {}); }).join();
   }
   // `in_turn` runs what it is given in a turn: a wait that comes meanwhile is submitted behind it.
   template <class InTurn>
@@ -190,7 +101,8 @@ TEST_F(QuietCallsTest, CallsThatHaveNotBegunLetAWaitGoFirst) {
     caller = std::thread([&] { quietly([&] { return seen = g_waits, CUDA_SUCCESS; }); });
     g_looks.wait_for(1, [] { return false; });  // it stands for the wait above
     g_over = true;                              // and now only for the one that has come
-    for (int i = 0; i < 100; ++i) std::thread([] { EXPECT_FALSE(quietly_if_nobody_waits([] {})); }).join();
+    for (int i = 0; i < 100; ++i)
+      std::thread([] { EXPECT_FALSE(quietly_if_nobody_waits([] {})); }).join();
     return CUDA_SUCCESS;
   });
   waiter.join();
@@ -211,7 +123,8 @@ TEST_F(QuietCallsTest, TurnsLieInsideEachOther) {
   waiter.join();
   EXPECT_EQ(g_unloads, 2);
   g_over = true;
-  EXPECT_EQ(quietly([] { return wait(); }), CUDA_SUCCESS) << "a wait of one's own does not stand before one's own turn";
+  EXPECT_EQ(quietly([] { return wait(); }), CUDA_SUCCESS)
+      << "a wait of one's own does not stand before one's own turn";
 }
 
 TEST_F(QuietCallsTest, WhoCanDoWithoutDoesNotWait) {
@@ -249,7 +162,8 @@ TEST_F(QuietCallsTest, RefusedAndCapturedWaitsHoldNothingUp) {
   EXPECT_EQ(g_unloads, 1);
 }
 
-// Natively it would only wait where the driver does, and its program could not release the stream either.
+// Natively it would only wait where the driver does, and its program could not release the stream
+// either.
 TEST_F(QuietCallsTest, OnesOwnWaitsHoldNothingUp) {
   ASSERT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
   EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
@@ -259,7 +173,8 @@ TEST_F(QuietCallsTest, OnesOwnWaitsHoldNothingUp) {
 TEST_F(QuietCallsTest, WaitsWithoutCallsDoNotPileUp) {
   g_over = true;
   const int before = g_events;
-  for (int i = 0; i < 1000; ++i) ASSERT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
+  for (int i = 0; i < 1000; ++i)
+    ASSERT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
   EXPECT_LE(g_events - before, 32);
 }
 
@@ -270,7 +185,8 @@ TEST_F(QuietCallsTest, PatienceEnds) {
   EXPECT_EQ(g_unloads, 1);
 }
 
-// ---- several GPUs -------------------------------------------------------------------------------------------------------
+// ---- several GPUs
+// -------------------------------------------------------------------------------------------------------
 
 class SeveralGpusTest : public QuietCallsTest {
  protected:
@@ -297,7 +213,8 @@ TEST_F(SeveralGpusTest, ACallMindsTheWaitsOfItsOwn) {
   ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
   std::thread([] {
     EXPECT_EQ(unload(), CUDA_SUCCESS);
-    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
+    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }),
+              CUDA_ERROR_UNKNOWN);
     EXPECT_TRUE(quietly_if_nobody_waits([] {}));
     EXPECT_FALSE(quietly_if_nobody_waits([] {}, QuietOn::kAllGpus));
   }).join();
@@ -373,16 +290,24 @@ TEST_F(SeveralGpusTest, InATurnOfOneACallOfAllTakesTheOthers) {
   expect_standing([] { return quietly([] { return quietly(unload, QuietOn::kAllGpus); }); });
 }
 
-// ---- the first launch of code -------------------------------------------------------------------------------------------
+// ---- the first launch of code
+// -------------------------------------------------------------------------------------------
 
 TEST_F(QuietCallsTest, AFirstLaunchWaitsForTheStreamsOfOthers) {
   ASSERT_EQ(wait(), CUDA_SUCCESS);
   std::atomic<int> launches{0};
-  std::thread other([&] { EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [&] { return count(launches); }), CUDA_SUCCESS); });
+  std::thread other([&] {
+    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [&] { return count(launches); }), CUDA_SUCCESS);
+  });
   g_looks.wait_for(1, [&] { return launches != 0; });
   EXPECT_EQ(launches, 0);
-  EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN) << "its own waits do not count";
-  std::thread([] { EXPECT_EQ(launch_in_turn(LaunchTurn::kNone, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN); }).join();
+  EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }),
+            CUDA_ERROR_UNKNOWN)
+      << "its own waits do not count";
+  std::thread([] {
+    EXPECT_EQ(launch_in_turn(LaunchTurn::kNone, [] { return CUDA_ERROR_UNKNOWN; }),
+              CUDA_ERROR_UNKNOWN);
+  }).join();
   g_over = true;
   other.join();
   EXPECT_EQ(launches, 1);
@@ -395,7 +320,8 @@ TEST_F(QuietCallsTest, AWaitThatHasStoodForLongDoesNotHoldAFirstLaunchUp) {
   }
   set_launch_patience(1);
   std::thread([] {
-    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
+    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }),
+              CUDA_ERROR_UNKNOWN);
     EXPECT_EQ(g_looks.of_this_thread(), 1);
   }).join();
   std::thread unloader([] { driver().cuModuleUnload(nullptr); });
@@ -405,7 +331,8 @@ TEST_F(QuietCallsTest, AWaitThatHasStoodForLongDoesNotHoldAFirstLaunchUp) {
   unloader.join();
 }
 
-// One that has come stands behind a call in the driver, here for as long as the first launch takes to lose its patience: once.
+// One that has come stands behind a call in the driver, here for as long as the first launch takes
+// to lose its patience: once.
 TEST_F(QuietCallsTest, AFirstLaunchLosesItsPatience) {
   std::thread waiter;
   quietly([&waiter] {
@@ -413,7 +340,9 @@ TEST_F(QuietCallsTest, AFirstLaunchLosesItsPatience) {
     until_it_stands();
     EXPECT_EQ(wait(), CUDA_SUCCESS);
     std::thread([] {
-      const auto launch = [] { return launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }); };
+      const auto launch = [] {
+        return launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; });
+      };
       set_launch_patience(1);
       EXPECT_EQ(launch(), CUDA_ERROR_UNKNOWN);
       set_launch_patience(600'000);
@@ -438,12 +367,15 @@ TEST_F(QuietCallsTest, AWaitStandsBehindAFirstLaunchNotWithoutEnd) {
 }
 
 TEST_F(QuietCallsTest, NoWaitIsSubmittedDuringAFirstLaunch) {
-  expect_a_wait_stands_behind([](const auto& launch) { return launch_in_turn(LaunchTurn::kFirst, launch); });
+  expect_a_wait_stands_behind(
+      [](const auto& launch) { return launch_in_turn(LaunchTurn::kFirst, launch); });
 }
 
-// ---- who stands behind another's wait holds no lock ---------------------------------------------------------------------
+// ---- who stands behind another's wait holds no lock
+// ---------------------------------------------------------------------
 
-// This thread is the program whose stream waits; the other is one that shares a module and the context's limits with it.
+// This thread is the program whose stream waits; the other is one that shares a module and the
+// context's limits with it.
 class SharingTest : public QuietCallsTest {
  protected:
   SharingTest() : gpus_(driver()), cache_(driver(), gpus_, true) { EXPECT_TRUE(gpus_.open().ok()); }
@@ -452,13 +384,17 @@ class SharingTest : public QuietCallsTest {
     const std::string text = ".version 8.0\n.entry k() { ret; }\n";
     const auto load = [](std::shared_ptr<const Image>*, uint64_t* raw) {
       CUlibrary library = nullptr;
-      const CUresult error = driver().cuLibraryLoadData(&library, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0);
+      const CUresult error =
+          driver().cuLibraryLoadData(&library, nullptr, nullptr, nullptr, 0, nullptr, nullptr, 0);
       *raw = reinterpret_cast<uint64_t>(library);
       return error;
     };
     std::shared_ptr<LoadedModule> module;
     bool fresh = false;
-    EXPECT_EQ(cache_.get({session, true, 0, true}, *images_.from_bytes(std::as_bytes(std::span(text))), load, &module, &fresh), CUDA_SUCCESS);
+    EXPECT_EQ(
+        cache_.get({session, true, 0, true}, *images_.from_bytes(std::as_bytes(std::span(text))),
+                   load, &module, &fresh),
+        CUDA_SUCCESS);
     return module;
   }
   LoadedKernel* kernel(LoadedModule& module, const char* name) {
@@ -523,9 +459,11 @@ TEST_F(SharingTest, ALoadOfTheSameImage) {
 TEST_F(SharingTest, ALargerStack) {
   SharedLimits limits;
   EXPECT_EQ(limits.want(driver(), 1, 1, CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
-  std::thread other = start([&] { EXPECT_EQ(limits.want(driver(), 2, 1, CU_LIMIT_STACK_SIZE, 8192), CUDA_SUCCESS); });
+  std::thread other = start(
+      [&] { EXPECT_EQ(limits.want(driver(), 2, 1, CU_LIMIT_STACK_SIZE, 8192), CUDA_SUCCESS); });
   EXPECT_EQ(limits.want(driver(), 1, 1, CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
-  EXPECT_EQ(limits.want(driver(), 1, 2, CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS) << "its own waits do not count";
+  EXPECT_EQ(limits.want(driver(), 1, 2, CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS)
+      << "its own waits do not count";
   EXPECT_EQ(g_limit, 4096);
   limits.forget(driver(), 1, 2);
   EXPECT_EQ(g_limit, 1024);
@@ -545,7 +483,8 @@ TEST_F(SharingTest, RoomIsMadeWhenNobodyWaits) {
   EXPECT_EQ(g_unloads, 1);
 }
 
-// ---- the janitor beside a stream that waits ------------------------------------------------------------------------------
+// ---- the janitor beside a stream that waits
+// ------------------------------------------------------------------------------
 
 class WaitedForTest : public SharingTest {
  protected:
@@ -554,7 +493,8 @@ class WaitedForTest : public SharingTest {
     janitor_.wake();
     while (janitor_.state() != Janitor::State::kHeldBack) std::this_thread::yield();
   }
-  // Until the janitor has looked often; `kOften` of these may lie a second apart, so only where it is in a hurry.
+  // Until the janitor has looked often; `kOften` of these may lie a second apart, so only where it
+  // is in a hurry.
   void held_back() {
     g_looks.clear();
     g_looks.wait_for(1, [this] { return worked_ != 0; });

@@ -1,4 +1,5 @@
-// A session fed through its real ring, over a driver that does nothing: what the tests of a session's handlers share.
+// A session fed through its real ring, over a driver that does nothing: what the tests of a
+// session's handlers share.
 #pragma once
 
 #include <sys/socket.h>
@@ -13,10 +14,10 @@
 
 #include "base/log.h"
 #include "protocol/wire.gen.h"
-#include "proxy/common/client_limits.h"
-#include "proxy/gpu/gpus.h"
 #include "proxy/code/image_store.h"
 #include "proxy/code/module_cache.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/ring.h"
@@ -37,8 +38,11 @@ inline int open_fds() {
 class SessionTest : public ::testing::Test {
  protected:
   SessionTest()
-      : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), modules(driver, gpus, true), shared{driver, gpus, map, images, modules,
-                                                                                                               0,      0,    {},  {}} {
+      : driver(test::make_fake_driver()),
+        gpus(driver),
+        map(driver, gpus),
+        modules(driver, gpus, true),
+        shared{driver, gpus, map, images, modules, 0, 0, {}, {}} {
     set_log_level(LogLevel::kError);
     EXPECT_TRUE(gpus.open().ok());
     while (window < windows::kCandidates && !map.take_window(window)) ++window;
@@ -59,15 +63,18 @@ class SessionTest : public ::testing::Test {
     session = std::make_unique<Session>(shared, client, UniqueFd(pair[0]));
     Status opened = session->open();
     ASSERT_TRUE(opened.ok()) << opened.error().message;
-    Result<shared::Segment> attached = shared::Segment::attach(UniqueFd(fcntl(session->segment().fd(), F_DUPFD_CLOEXEC, 3)));
+    Result<shared::Segment> attached =
+        shared::Segment::attach(UniqueFd(fcntl(session->segment().fd(), F_DUPFD_CLOEXEC, 3)));
     ASSERT_TRUE(attached.ok());
     client_segment = attached.take();
     writer = std::make_unique<shared::RingWriter>();
     waiter = std::make_unique<shared::Waiter>(0);
-    writer->attach(client_segment, *waiter, shared::Peer{client_socket.get(), &client_segment.header(), nullptr});
+    writer->attach(client_segment, *waiter,
+                   shared::Peer{client_socket.get(), &client_segment.header(), nullptr});
   }
 
-  void post_bytes(uint32_t call, const void* payload, uint32_t bytes, uint32_t context = 1, uint32_t slot = abi::kNoReply) {
+  void post_bytes(uint32_t call, const void* payload, uint32_t bytes, uint32_t context = 1,
+                  uint32_t slot = abi::kNoReply) {
     abi::RecordHeader* record = nullptr;
     ASSERT_EQ(writer->reserve(bytes, &record), shared::WaitResult::kDone);
     record->call = call;
@@ -88,7 +95,9 @@ class SessionTest : public ::testing::Test {
     shared::client_opens_reply(slot);
     post_bytes(static_cast<uint32_t>(X::kCall), &x, X::kFixedBytes, 1, 0);
     EXPECT_TRUE(shared::client_sees_reply(slot));
-    if (X::Reply::kFixedBytes != 0) std::memcpy(static_cast<void*>(reply), client_segment.reply_payload(0), X::Reply::kFixedBytes);
+    if (X::Reply::kFixedBytes != 0)
+      std::memcpy(static_cast<void*>(reply), client_segment.reply_payload(0),
+                  X::Reply::kFixedBytes);
     const auto result = static_cast<CUresult>(slot.result);
     shared::client_frees_reply(slot);
     return result;
@@ -105,13 +114,15 @@ class SessionTest : public ::testing::Test {
   }
   template <class X>
   void post(const WithBytes<X>& x) {
-    post_bytes(static_cast<uint32_t>(X::kCall), x.payload.data(), static_cast<uint32_t>(x.payload.size()));
+    post_bytes(static_cast<uint32_t>(X::kCall), x.payload.data(),
+               static_cast<uint32_t>(x.payload.size()));
   }
   template <class X>
   CUresult call(const WithBytes<X>& x) {
     abi::ReplyHeader& slot = client_segment.reply(0);
     shared::client_opens_reply(slot);
-    post_bytes(static_cast<uint32_t>(X::kCall), x.payload.data(), static_cast<uint32_t>(x.payload.size()), 1, 0);
+    post_bytes(static_cast<uint32_t>(X::kCall), x.payload.data(),
+               static_cast<uint32_t>(x.payload.size()), 1, 0);
     EXPECT_TRUE(shared::client_sees_reply(slot));
     const auto result = static_cast<CUresult>(slot.result);
     shared::client_frees_reply(slot);
@@ -127,7 +138,8 @@ class SessionTest : public ::testing::Test {
     return reply.dptr;
   }
   // A library of `text`, and its kernel `name`, which takes 16 bytes of parameters.
-  void load(const std::string& text, uint64_t library = make_id(1, 1), uint64_t kernel = make_id(1, 1), const std::string& name = "k") {
+  void load(const std::string& text, uint64_t library = make_id(1, 1),
+            uint64_t kernel = make_id(1, 1), const std::string& name = "k") {
     wire::tubeLoadImage image{};
     image.library = library;
     ASSERT_EQ(call(with(image, &wire::tubeLoadImage::image, text)), CUDA_SUCCESS);

@@ -1,4 +1,5 @@
-// A session fed through its real ring, over a driver that does nothing: what it accepts, refuses and gives back.
+// A session fed through its real ring, over a driver that does nothing: what it accepts, refuses
+// and gives back.
 #include <random>
 
 #include "tests/unit/proxy/session_fixture.h"
@@ -35,7 +36,10 @@ TEST_F(SessionTest, CopiesStayInsideWhatTheClientOwns) {
   copy.bytes = 2048;
   post(copy);
   EXPECT_EQ(async_error(), 0u);
-  for (auto [dst, src, bytes] : {std::array<uint64_t, 3>{a, a + 2048, 2049}, {0x1000, a, 16}, {a, 0x7fff0000, 16}, {a, a, ~0ull}}) {
+  for (auto [dst, src, bytes] : {std::array<uint64_t, 3>{a, a + 2048, 2049},
+                                 {0x1000, a, 16},
+                                 {a, 0x7fff0000, 16},
+                                 {a, a, ~0ull}}) {
     copy.dst = dst;
     copy.src = src;
     copy.bytes = bytes;
@@ -50,7 +54,8 @@ TEST_F(SessionTest, HostileRegionsDoNotOverflow) {
   copy.src = copy.dst = a;
   copy.release_chunk = 0xffffffffu;
   for (uint64_t big : {~0ull, 1ull << 63, 1ull << 59, 1ull << 32}) {
-    for (uint64_t* field : {&copy.src_pitch, &copy.src_height, &copy.src_origin[2], &copy.extent[0], &copy.extent[1], &copy.extent[2]}) {
+    for (uint64_t* field : {&copy.src_pitch, &copy.src_height, &copy.src_origin[2], &copy.extent[0],
+                            &copy.extent[1], &copy.extent[2]}) {
       copy.extent[0] = copy.extent[1] = copy.extent[2] = 2;
       copy.src_pitch = copy.dst_pitch = 2;
       copy.src_height = copy.dst_height = 2;
@@ -107,7 +112,8 @@ TEST_F(SessionTest, LaterChunksAreRefusedUntilAskedFor) {
   EXPECT_EQ(async_error(), 0u);
 }
 
-// A small synchronous upload's call returns before the GPU has the bytes, so later work of every stream waits for them, once.
+// A small synchronous upload's call returns before the GPU has the bytes, so later work of every
+// stream waits for them, once.
 TEST_F(SessionTest, OtherStreamsWaitForAnUploadOnTheLegacyStreamOnce) {
   create_stream(make_id(1, 1), CU_STREAM_NON_BLOCKING);
   create_stream(make_id(2, 1));
@@ -133,7 +139,8 @@ TEST_F(SessionTest, OtherStreamsWaitForAnUploadOnTheLegacyStreamOnce) {
   post(upload);
   EXPECT_EQ(calls_of(make_id(1, 1)), "waitcopy");
   EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
-  EXPECT_EQ(calls_of(make_id(2, 1)), "recowaitcopy");  // a blocking one is ordered behind the legacy stream anyway
+  EXPECT_EQ(calls_of(make_id(2, 1)),
+            "recowaitcopy");  // a blocking one is ordered behind the legacy stream anyway
   EXPECT_EQ(calls_of(wire::kLegacyStream), "recowaitcopy");
   EXPECT_EQ(calls_of(make_id(1, 1)), "copy");
   upload.stream = make_id(2, 1);  // its order is the program's business
@@ -203,7 +210,8 @@ TEST_F(SessionTest, DestroyingAContextFreesWhatWasMadeInIt) {
   post(create);
   wire::tubeStreamCreate stream{};
   stream.stream = make_id(9, 1);
-  post_bytes(static_cast<uint32_t>(wire::Call::tubeStreamCreate), &stream, sizeof(stream), wire::kFirstCreatedContext);
+  post_bytes(static_cast<uint32_t>(wire::Call::tubeStreamCreate), &stream, sizeof(stream),
+             wire::kFirstCreatedContext);
   EXPECT_EQ(session->object_count(Kind::kStream), 1u);
   wire::tubeContextDestroy destroy{};
   destroy.number = wire::kFirstCreatedContext;
@@ -257,10 +265,12 @@ TEST_F(SessionTest, ADeadContextAnswersItsErrorForGood) {
   post(free);
   EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
   session->store_sticky(0, CUDA_ERROR_ILLEGAL_ADDRESS);
-  EXPECT_EQ(shared::client_load_sticky_error(client_segment.header()), static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
+  EXPECT_EQ(shared::client_load_sticky_error(client_segment.header()),
+            static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
 }
 
-// Every call with random payloads: whatever a client writes, the session answers, refuses or ends, and leaves nothing.
+// Every call with random payloads: whatever a client writes, the session answers, refuses or ends,
+// and leaves nothing.
 TEST_F(SessionTest, RandomPayloadsOfEveryCallLeaveNothingBehind) {
   set_log_level(LogLevel::kError);
   std::mt19937_64 random(20);
@@ -272,9 +282,14 @@ TEST_F(SessionTest, RandomPayloadsOfEveryCallLeaveNothingBehind) {
       if (session->poisoned()) restart();
       for (uint64_t& word : payload) {
         const uint64_t choice = random();
-        word = choice % 4 == 0 ? random() : choice % 4 == 1 ? choice >> 60 : choice % 4 == 2 ? make_id(choice >> 61, 1) : 0;
+        word = choice % 4 == 0   ? random()
+               : choice % 4 == 1 ? choice >> 60
+               : choice % 4 == 2 ? make_id(choice >> 61, 1)
+                                 : 0;
       }
-      const uint32_t bytes = round == 1 && number % 8 == 0 ? 0 : std::min<uint32_t>(info->fixed_bytes + 8 * (round % 3), 512);
+      const uint32_t bytes = round == 1 && number % 8 == 0
+                                 ? 0
+                                 : std::min<uint32_t>(info->fixed_bytes + 8 * (round % 3), 512);
       const bool waits = info->lane != wire::Lane::kPost;
       if (waits) shared::client_opens_reply(client_segment.reply(1));
       post_bytes(number, payload.data(), bytes, 1, waits ? 1 : abi::kNoReply);

@@ -1,4 +1,5 @@
-// Contexts are settled behind what unsettles them, and streams find room that was made ahead: through the table of the driver's entry points.
+// Contexts are settled behind what unsettles them, and streams find room that was made ahead:
+// through the table of the driver's entry points.
 //
 // A program of its own, because the turns of a process belong to one driver.
 #include "proxy/gpu/settled_contexts.h"
@@ -43,20 +44,34 @@ Driver make_driver() {
   Driver d = test::make_fake_driver();
   d.cuCtxGetDevice = [](CUdevice* device) { return *device = g.device, CUDA_SUCCESS; };
   d.cuCtxGetCurrent = [](CUcontext* context) { return *context = g.current, CUDA_SUCCESS; };
-  d.cuCtxPushCurrent_v2 = [](CUcontext context) { return g.pushed.push_back(g.current), g.current = context, CUDA_SUCCESS; };
-  d.cuCtxPopCurrent_v2 = [](CUcontext*) { return g.current = g.pushed.back(), g.pushed.pop_back(), CUDA_SUCCESS; };
-  d.cuModuleLoadData = [](CUmodule* module, const void*) { return *module = reinterpret_cast<CUmodule>(8), g.load; };
-  d.cuLibraryLoadData = [](CUlibrary*, const void*, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) { return CUDA_SUCCESS; };
-  d.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) { return *function = kEmpty, CUDA_SUCCESS; };
-  d.cuCtxSetLimit = [](CUlimit, size_t value) { return value == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS; };
+  d.cuCtxPushCurrent_v2 = [](CUcontext context) {
+    return g.pushed.push_back(g.current), g.current = context, CUDA_SUCCESS;
+  };
+  d.cuCtxPopCurrent_v2 = [](CUcontext*) {
+    return g.current = g.pushed.back(), g.pushed.pop_back(), CUDA_SUCCESS;
+  };
+  d.cuModuleLoadData = [](CUmodule* module, const void*) {
+    return *module = reinterpret_cast<CUmodule>(8), g.load;
+  };
+  d.cuLibraryLoadData = [](CUlibrary*, const void*, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) { return CUDA_SUCCESS; };
+  d.cuModuleGetFunction = [](CUfunction* function, CUmodule, const char*) {
+    return *function = kEmpty, CUDA_SUCCESS;
+  };
+  d.cuCtxSetLimit = [](CUlimit, size_t value) {
+    return value == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  };
   d.cuMemFree_v2 = [](CUdeviceptr) { return CUDA_SUCCESS; };
   d.cuStreamCreate = [](CUstream* stream, unsigned) { return one_more(stream); };
   d.cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int) { return one_more(stream); };
   d.cuStreamDestroy_v2 = [](CUstream) { return g.streams -= g.destroy == CUDA_SUCCESS, g.destroy; };
   d.cuStreamQuery = [](CUstream) { return g.behind ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS; };
-  d.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) { return CUDA_SUCCESS; };
+  d.cuStreamWaitValue32_v2 = [](CUstream, CUdeviceptr, cuuint32_t, unsigned) {
+    return CUDA_SUCCESS;
+  };
   d.cuEventQuery = [](CUevent) { return g.over ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
-  d.cuLaunchKernel = [](CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**) {
+  d.cuLaunchKernel = [](CUfunction function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                        unsigned, unsigned, CUstream, void**, void**) {
     g.launches.push_back(function);
     g.launched_in.push_back(g.current);
     return CUDA_SUCCESS;
@@ -103,7 +118,8 @@ TEST_F(SettledContextsTest, SettlesTheGpusContextFromAGreenOne) {
   EXPECT_EQ(g.current, green);
 }
 
-// On another one a call may stand behind a kernel that waits for this program, and a launch behind the call.
+// On another one a call may stand behind a kernel that waits for this program, and a launch behind
+// the call.
 TEST_F(SettledContextsTest, LeavesOtherGpusAlone) {
   const auto second = reinterpret_cast<CUcontext>(0x11);
   ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
@@ -112,7 +128,8 @@ TEST_F(SettledContextsTest, LeavesOtherGpusAlone) {
   g.device = 1;
   g.current = second;
   CUlibrary library = nullptr;
-  EXPECT_EQ(driver.cuLibraryLoadData(&library, "", nullptr, nullptr, 0, nullptr, nullptr, 0), CUDA_SUCCESS);
+  EXPECT_EQ(driver.cuLibraryLoadData(&library, "", nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_SUCCESS);
   EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
   EXPECT_EQ(g.launched_in, std::vector<CUcontext>{second}) << "a library's code comes later";
 }
@@ -144,7 +161,9 @@ class Room : public SettledContextsTest {
     g.most = g.streams;
   }
   void make(size_t count) {
-    for (size_t i = 0; i < count; ++i) ASSERT_EQ(driver.cuStreamCreate(&streams.emplace_back(), CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    for (size_t i = 0; i < count; ++i)
+      ASSERT_EQ(driver.cuStreamCreate(&streams.emplace_back(), CU_STREAM_NON_BLOCKING),
+                CUDA_SUCCESS);
   }
   bool was_made() const { return g.most > static_cast<int>(streams.size()) + 1; }
   void wait() { ASSERT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }
@@ -162,7 +181,8 @@ TEST_F(Room, IsLeftByWhatGoes) {
   make(100);
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(driver.cuStreamDestroy_v2(streams.back()), CUDA_SUCCESS);
-    ASSERT_EQ(driver.cuStreamCreateWithPriority(&streams.back(), CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    ASSERT_EQ(driver.cuStreamCreateWithPriority(&streams.back(), CU_STREAM_NON_BLOCKING, 0),
+              CUDA_SUCCESS);
   }
   EXPECT_FALSE(was_made());
 }
@@ -197,7 +217,8 @@ TEST_F(Room, OfSomethingThatIsNotDestroyedStaysTaken) {
   wait();
   make(256);
   g.destroy = CUDA_ERROR_INVALID_HANDLE;
-  for (CUstream stream : streams) EXPECT_EQ(driver.cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
+  for (CUstream stream : streams)
+    EXPECT_EQ(driver.cuStreamDestroy_v2(stream), CUDA_ERROR_INVALID_HANDLE);
   EXPECT_FALSE(was_made());
   g.destroy = CUDA_SUCCESS;
   make(1);

@@ -1,4 +1,5 @@
-// Segments ready for functions to come: taken, wiped and used again, given back to the driver when that disturbs nobody.
+// Segments ready for functions to come: taken, wiped and used again, given back to the driver when
+// that disturbs nobody.
 #include "proxy/memory/spare_segments.h"
 
 #include <gtest/gtest.h>
@@ -115,7 +116,8 @@ TEST_F(SpareSegmentsTest, AUsedOneComesBackAsNew) {
 TEST_F(SpareSegmentsTest, TrimmingLeavesTheTarget) {
   const int before = registered.load();
   SpareSegments spares(driver, gpus, 1);
-  for (uint64_t i = 0; i < 5; ++i) spares.give_back(make(i));  // nobody asked for one: the target stays where it was
+  for (uint64_t i = 0; i < 5; ++i)
+    spares.give_back(make(i));  // nobody asked for one: the target stays where it was
   spares.start();
   while (spares.counts().ready != 5) std::this_thread::yield();
   spares.trim();
@@ -129,7 +131,8 @@ TEST_F(SpareSegmentsTest, TrimmingLeavesTheTarget) {
 TEST_F(SpareSegmentsTest, WhatIsKeptIsBoundedByItsSize) {
   int old = 0;
   SpareSegments spares(driver, gpus, 1, [&old](bool) { ++old; });
-  constexpr auto kFit = static_cast<uint32_t>(limits::kKeptSegmentBytes / (abi::kFirstBytes + abi::kMoreChunksBytes));
+  constexpr auto kFit =
+      static_cast<uint32_t>(limits::kKeptSegmentBytes / (abi::kFirstBytes + abi::kMoreChunksBytes));
   for (uint32_t i = 0; i < kFit; ++i) spares.give_back(make(i, true));
   EXPECT_EQ(spares.counts().segments, kFit);
   EXPECT_EQ(old, 0);
@@ -148,7 +151,8 @@ TEST_F(SpareSegmentsTest, WhatIsKeptIsBoundedByItsSize) {
 TEST_F(SpareSegmentsTest, WhatIsNotUsedAgainIsBoundedByHaste) {
   bool too_many = false;
   SpareSegments spares(driver, gpus, 1, [&](bool now) { too_many = now; });
-  const uint64_t most = (limits::kKeptSegmentBytes - 1) / (abi::kFirstBytes + abi::kMoreChunksBytes);
+  const uint64_t most =
+      (limits::kKeptSegmentBytes - 1) / (abi::kFirstBytes + abi::kMoreChunksBytes);
   for (uint64_t i = 0; i < most; ++i) spares.retire(make(i, true));
   EXPECT_FALSE(too_many);
   spares.retire(make(most, true));

@@ -57,7 +57,8 @@ TEST_F(Replies, SleepingCallerIsWoken) {
   waiter.set_spin_us(0);
   const uint32_t slot = slots.claim();
   std::thread caller([&] { EXPECT_EQ(slots.wait(slot), WaitResult::kDone); });
-  while (atomic(client.reply(slot).state).load() != static_cast<uint32_t>(abi::ReplyState::kAsleep)) std::this_thread::yield();
+  while (atomic(client.reply(slot).state).load() != static_cast<uint32_t>(abi::ReplyState::kAsleep))
+    std::this_thread::yield();
   complete_reply(proxy, slot, 1, 0, {});
   caller.join();
 }
@@ -144,14 +145,16 @@ TEST_F(Progress, AWordWithAValueOnItsWayHasNoNewOwner) {
   EXPECT_EQ(words->allocate(), word);
 }
 
-// An event remembers a value of a stream that is gone since; by now the word is a user object's or a graph's.
+// An event remembers a value of a stream that is gone since; by now the word is a user object's or
+// a graph's.
 TEST_F(Progress, WhatWasReachedStaysReachedWhenTheWordBecomesAMailbox) {
   const uint32_t word = words->allocate();
   const uint64_t value = words->next_value(word);
   gpu_writes(word, value);
   words->release(word);
   uint32_t mailbox = kNoWord;
-  for (uint32_t i = 1; i < abi::kWordCount && mailbox != word; ++i) mailbox = words->allocate_mailbox(0);
+  for (uint32_t i = 1; i < abi::kWordCount && mailbox != word; ++i)
+    mailbox = words->allocate_mailbox(0);
   ASSERT_EQ(mailbox, word);
   EXPECT_EQ(words->load(word), 0u);
   EXPECT_TRUE(words->reached(word, value));
@@ -206,7 +209,9 @@ TEST_F(Progress, ProbeThatFindsTheFaultEndsTheWait) {
   const uint32_t word = words->allocate();
   const uint64_t value = words->next_value(word);
   Probe probe;
-  probe.call = [](void* segment) { proxy_store_sticky_error(static_cast<Segment*>(segment)->header(), 719); };
+  probe.call = [](void* segment) {
+    proxy_store_sticky_error(static_cast<Segment*>(segment)->header(), 719);
+  };
   probe.context = &proxy;
   EXPECT_EQ(words->wait(word, value, probe), WaitResult::kSticky);
 }
@@ -238,7 +243,8 @@ TEST_F(Staging, ChunksAreClaimedOnceAndComeBackFromTheGpu) {
   EXPECT_FALSE(chunks.try_claim(&chunk));
   ASSERT_TRUE(proxy.allocate_more_chunks());
   chunks.grow();
-  for (uint32_t i = abi::kFirstChunks; i < abi::kChunkCount; ++i) ASSERT_TRUE(chunks.try_claim(&chunk));
+  for (uint32_t i = abi::kFirstChunks; i < abi::kChunkCount; ++i)
+    ASSERT_TRUE(chunks.try_claim(&chunk));
   EXPECT_FALSE(chunks.try_claim(&chunk));
   std::thread gpu([&] { store_word(proxy.chunk_state(17), abi::kChunkFree); });
   EXPECT_EQ(chunks.claim(&chunk), WaitResult::kDone);

@@ -1,4 +1,5 @@
-// The command ring: whole records in order across the border, waiting when full, and no trust in what a client wrote.
+// The command ring: whole records in order across the border, waiting when full, and no trust in
+// what a client wrote.
 #include <cstring>
 #include <thread>
 
@@ -82,7 +83,9 @@ TEST_F(Ring, FullRingMakesTheWriterWaitUntilTheReaderMadeRoom) {
           EXPECT_EQ(reader.header().sequence, seen);
           reader.consume();
           break;
-        case Next::kEmpty: EXPECT_EQ(reader.wait(session_waiter, session_peer), WaitResult::kDone); break;
+        case Next::kEmpty:
+          EXPECT_EQ(reader.wait(session_waiter, session_peer), WaitResult::kDone);
+          break;
         case Next::kBad: ADD_FAILURE() << reader.bad_reason(); return;
       }
     }
@@ -93,7 +96,8 @@ TEST_F(Ring, FullRingMakesTheWriterWaitUntilTheReaderMadeRoom) {
 
 TEST_F(Ring, WriterThatWaitsForSpaceLearnsOfTheReadersDeath) {
   // Nobody reads: fill it.
-  while (atomic(client.header().tail).load() + abi::kMaxRecordBytes <= abi::kRingBytes) post(1, kMaxPayloadBytes);
+  while (atomic(client.header().tail).load() + abi::kMaxRecordBytes <= abi::kRingBytes)
+    post(1, kMaxPayloadBytes);
   proxy_socket.reset();
   abi::RecordHeader* record = nullptr;
   EXPECT_EQ(writer.reserve(kMaxPayloadBytes, &record), WaitResult::kPeerDead);
@@ -133,7 +137,8 @@ TEST_F(Ring, TwoProcessesPingPong) {
       }
       if (reader.header().sequence != i) return 2;
       const uint32_t answer = i * 3;
-      complete_reply(proxy, reader.header().reply_slot, i, i % 5, std::as_bytes(std::span(&answer, 1)));
+      complete_reply(proxy, reader.header().reply_slot, i, i % 5,
+                     std::as_bytes(std::span(&answer, 1)));
       reader.consume();
     }
     return 0;
@@ -158,7 +163,8 @@ TEST_F(Ring, TwoProcessesPingPong) {
   EXPECT_EQ(exit_code(child), 0);
 }
 
-// ---- hostile clients ------------------------------------------------------------------------------------------------
+// ---- hostile clients
+// ------------------------------------------------------------------------------------------------
 
 class HostileRing : public Ring {
  protected:
@@ -180,11 +186,21 @@ class HostileRing : public Ring {
   }
 };
 
-TEST_F(HostileRing, TailOutsideTheRingIsBad) { EXPECT_STREQ(verdict_of_tail(abi::kRingBytes + 16), "tail is outside the ring"); }
-TEST_F(HostileRing, TailBehindTheHeadIsBad) { EXPECT_STREQ(verdict_of_tail(~uint64_t{15}), "tail is outside the ring"); }
-TEST_F(HostileRing, TailBetweenUnitsIsBad) { EXPECT_STREQ(verdict_of_tail(33), "tail is not a multiple of 16"); }
-TEST_F(HostileRing, TailInsideAHeaderIsBad) { EXPECT_STREQ(verdict_of_tail(16), "tail ends inside a record's header"); }
-TEST_F(HostileRing, FullRingOfZerosIsBad) { EXPECT_STREQ(verdict_of_tail(abi::kRingBytes), "record size out of range"); }
+TEST_F(HostileRing, TailOutsideTheRingIsBad) {
+  EXPECT_STREQ(verdict_of_tail(abi::kRingBytes + 16), "tail is outside the ring");
+}
+TEST_F(HostileRing, TailBehindTheHeadIsBad) {
+  EXPECT_STREQ(verdict_of_tail(~uint64_t{15}), "tail is outside the ring");
+}
+TEST_F(HostileRing, TailBetweenUnitsIsBad) {
+  EXPECT_STREQ(verdict_of_tail(33), "tail is not a multiple of 16");
+}
+TEST_F(HostileRing, TailInsideAHeaderIsBad) {
+  EXPECT_STREQ(verdict_of_tail(16), "tail ends inside a record's header");
+}
+TEST_F(HostileRing, FullRingOfZerosIsBad) {
+  EXPECT_STREQ(verdict_of_tail(abi::kRingBytes), "record size out of range");
+}
 
 TEST_F(HostileRing, SizeThatDoesNotMatchIsBad) {
   EXPECT_STREQ(verdict([](auto* r) { r->size_bytes = 16; }), "record size out of range");
@@ -196,10 +212,12 @@ TEST_F(HostileRing, SizeBehindTheTailIsBad) {
   EXPECT_STREQ(verdict([](auto* r) { r->size_bytes += 16; }), "record reaches behind tail");
 }
 TEST_F(HostileRing, PayloadLargerThanTheRecordIsBad) {
-  EXPECT_STREQ(verdict([](auto* r) { r->payload_bytes = 65; }), "payload size does not match record size");
+  EXPECT_STREQ(verdict([](auto* r) { r->payload_bytes = 65; }),
+               "payload size does not match record size");
 }
 TEST_F(HostileRing, PayloadNearTheIntegersEndIsBad) {
-  EXPECT_STREQ(verdict([](auto* r) { r->payload_bytes = 0xfffffff0u; }), "payload size does not match record size");
+  EXPECT_STREQ(verdict([](auto* r) { r->payload_bytes = 0xfffffff0u; }),
+               "payload size does not match record size");
 }
 TEST_F(HostileRing, CallZeroIsBad) {
   EXPECT_STREQ(verdict([](auto* r) { r->call = 0; }), "call number 0");
@@ -208,7 +226,8 @@ TEST_F(HostileRing, RepeatedSequenceIsBad) {
   EXPECT_STREQ(verdict([](auto* r) { r->sequence = 0; }), "sequence number out of order");
 }
 TEST_F(HostileRing, ReplySlotOutsideTheTableIsBad) {
-  EXPECT_STREQ(verdict([](auto* r) { r->reply_slot = abi::kReplySlots; }), "reply slot out of range");
+  EXPECT_STREQ(verdict([](auto* r) { r->reply_slot = abi::kReplySlots; }),
+               "reply slot out of range");
 }
 
 TEST_F(HostileRing, HeadWrittenByTheClientDoesNotMoveTheReader) {

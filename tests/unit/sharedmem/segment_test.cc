@@ -103,7 +103,8 @@ TEST(SegmentTest, ItsPartsAreSharedAndDoNotOverlap) {
   EXPECT_EQ(made->ring()[abi::kRingBytes - 1], std::byte{4});
   EXPECT_EQ(made->reply(abi::kReplySlots - 1).result, 5u);
   EXPECT_EQ(made->word(0), 0u);
-  EXPECT_EQ(made->registered() + chunk_state_offset(0), reinterpret_cast<std::byte*>(&made->chunk_state(0)));
+  EXPECT_EQ(made->registered() + chunk_state_offset(0),
+            reinterpret_cast<std::byte*>(&made->chunk_state(0)));
   EXPECT_EQ(made->registered() + chunk_offset(3), made->chunk(3));
 }
 

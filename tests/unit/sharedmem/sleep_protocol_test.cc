@@ -1,12 +1,14 @@
 // The two sleep protocols of abi.h, checked over every interleaving.
 //
-// A small machine with total store order (stores wait in a per-process buffer and reach memory at any later time, in
-// order; a process sees its own) runs both sides' steps in every order. In a final state nobody may sleep on a futex
-// while what it waits for is there. Without the fences the same search must find the lost wake-up: that shows that the
-// search can see it. Both protocols are one pattern: a sleeper (announce, fence, look again, sleep) and a waker (store,
-// fence, take the flag, wake), so the same machine covers records (sleeper = session) and ring space (sleeper = client).
-// The steps below are those of RingReader::wait / Waiter::run and sleep_on_futex and of RingWriter::publish, in their order. How long
-// the spin in front of the sleep lasts is decided from times (policies/spin.h): here it may end after any look, the first one included.
+// A small machine with total store order (stores wait in a per-process buffer and reach memory at
+// any later time, in order; a process sees its own) runs both sides' steps in every order. In a
+// final state nobody may sleep on a futex while what it waits for is there. Without the fences the
+// same search must find the lost wake-up: that shows that the search can see it. Both protocols are
+// one pattern: a sleeper (announce, fence, look again, sleep) and a waker (store, fence, take the
+// flag, wake), so the same machine covers records (sleeper = session) and ring space (sleeper =
+// client). The steps below are those of RingReader::wait / Waiter::run and sleep_on_futex and of
+// RingWriter::publish, in their order. How long the spin in front of the sleep lasts is decided
+// from times (policies/spin.h): here it may end after any look, the first one included.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -40,7 +42,8 @@ struct State {
 
 class Machine {
  public:
-  Machine(bool fences, uint8_t rounds, uint8_t rouses = 0) : fences_(fences), rounds_(rounds), rouses_(rouses) {}
+  Machine(bool fences, uint8_t rounds, uint8_t rouses = 0)
+      : fences_(fences), rounds_(rounds), rouses_(rouses) {}
 
   bool finds_lost_wake_up() {
     visit(State{});
@@ -56,7 +59,9 @@ class Machine {
     }
     return s.memory[v];
   }
-  static void store(State& s, int who, Variable v, uint8_t value) { s.buffer[who].push_back({v, value}); }
+  static void store(State& s, int who, Variable v, uint8_t value) {
+    s.buffer[who].push_back({v, value});
+  }
   bool fence_passes(const State& s, int who) const { return !fences_ || s.buffer[who].empty(); }
 
   void visit(const State& s) {
@@ -103,7 +108,8 @@ class Machine {
       case 3:  // look again
         next.sleeper_at = load(s, 0, kPosition) != s.seen ? 5 : 4;
         break;
-      case 4:  // futex_wait: the kernel compares and sleeps in one step, on memory, its entry draining the buffer
+      case 4:  // futex_wait: the kernel compares and sleeps in one step, on memory, its entry
+               // draining the buffer
         if (s.on_futex || !s.buffer[0].empty()) return false;
         if (s.memory[kFlag] == 1) {
           next.on_futex = true;
@@ -174,7 +180,8 @@ class Machine {
 TEST(SleepProtocol, LosesNoWakeUpInAnyInterleaving) {
   for (uint8_t rounds = 1; rounds <= 3; ++rounds) {
     Machine machine(true, rounds);
-    EXPECT_FALSE(machine.finds_lost_wake_up()) << int{rounds} << " records, " << machine.states() << " states";
+    EXPECT_FALSE(machine.finds_lost_wake_up())
+        << int{rounds} << " records, " << machine.states() << " states";
   }
 }
 
@@ -182,15 +189,19 @@ TEST(SleepProtocol, LosesNoWakeUpWhenRousedWithoutARecord) {
   for (uint8_t rounds = 1; rounds <= 2; ++rounds) {
     for (uint8_t rouses = 1; rouses <= 2; ++rouses) {
       Machine machine(true, rounds, rouses);
-      EXPECT_FALSE(machine.finds_lost_wake_up()) << int{rounds} << " records, " << machine.states() << " states";
+      EXPECT_FALSE(machine.finds_lost_wake_up())
+          << int{rounds} << " records, " << machine.states() << " states";
     }
   }
   EXPECT_TRUE(Machine(false, 1, 1).finds_lost_wake_up());
 }
 
-TEST(SleepProtocol, TheSearchFindsTheWakeUpThatIsLostWithoutFences) { EXPECT_TRUE(Machine(false, 1).finds_lost_wake_up()); }
+TEST(SleepProtocol, TheSearchFindsTheWakeUpThatIsLostWithoutFences) {
+  EXPECT_TRUE(Machine(false, 1).finds_lost_wake_up());
+}
 
-// Replies: one word decides between "asleep" (compare-exchange) and "done" (exchange), so two orders exist and no more.
+// Replies: one word decides between "asleep" (compare-exchange) and "done" (exchange), so two
+// orders exist and no more.
 TEST(SleepProtocol, ReplyIsEitherSeenOrWoken) {
   enum { kWaiting = 1, kAsleep = 2, kDone = 3 };
   for (const bool client_first : {true, false}) {

@@ -1,4 +1,5 @@
-// Sockets: borders kept, fds arrive CLOEXEC or are closed, and every failure names its cause. fds are counted.
+// Sockets: borders kept, fds arrive CLOEXEC or are closed, and every failure names its cause. fds
+// are counted.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -65,7 +66,8 @@ TEST_F(Sockets, FdsArriveCloseOnExec) {
   Result<Received> received = receive_message(b_.get(), buffer, sizeof(buffer), 3, 1000);
   ASSERT_TRUE(received);
   ASSERT_EQ(received->fds.size(), 3u);
-  for (const UniqueFd& fd : received->fds) EXPECT_EQ(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
+  for (const UniqueFd& fd : received->fds)
+    EXPECT_EQ(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
 }
 
 TEST_F(Sockets, UnexpectedFdsAndLongMessagesAreRefusedAndTheirFdsClosed) {
@@ -124,7 +126,8 @@ TEST_F(Sockets, SenderThatMustNotBlockIsToldThatNobodyReads) {
   connect();
   const char block[4096] = {};
   Status status;
-  for (int i = 0; i < 10000 && status; ++i) status = send_message(a_.get(), block, sizeof(block), {}, SendMode::kNeverBlock);
+  for (int i = 0; i < 10000 && status; ++i)
+    status = send_message(a_.get(), block, sizeof(block), {}, SendMode::kNeverBlock);
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, EAGAIN);
 }
@@ -164,14 +167,16 @@ TEST_F(Sockets, ServedPathIsRefusedADeadOneReplacedAFileKept) {
 
 TEST_F(Sockets, TooLongAPathIsWorded) {
   const std::string path = "/tmp/" + std::string(200, 'x');
-  for (const Error& error : {listen_unix(path, SOCK_STREAM).error(), connect_unix(path, SOCK_STREAM).error()}) {
+  for (const Error& error :
+       {listen_unix(path, SOCK_STREAM).error(), connect_unix(path, SOCK_STREAM).error()}) {
     EXPECT_EQ(error.code, ENAMETOOLONG);
     EXPECT_NE(error.message.find("107"), std::string::npos) << error.message;
     EXPECT_NE(error.message.find("TUBE_DIR"), std::string::npos);
   }
 }
 
-// ---- the handshake --------------------------------------------------------------------------------------------------
+// ---- the handshake
+// --------------------------------------------------------------------------------------------------
 
 class Greeting : public Sockets {
  protected:
@@ -189,7 +194,8 @@ TEST_F(Greeting, BothHalvesMeet) {
     while (true) {
       Result<handshake::Hello> hello = receive_hello(b_.get());
       if (!hello && hello.error().code == EAGAIN) continue;
-      if (!hello || std::string(hello->function_name) != "resize" || hello->free_windows != 0xe) return 1;
+      if (!hello || std::string(hello->function_name) != "resize" || hello->free_windows != 0xe)
+        return 1;
       if (hello->visible_devices[0] != '\x01') return 2;
       std::string why;
       if (check_versions(*hello, kHash, "0.1.0", &why) != handshake::Refusal::kNone) return 3;
@@ -203,7 +209,8 @@ TEST_F(Greeting, BothHalvesMeet) {
     welcome.info_bytes = 6;
     return send_welcome(b_.get(), welcome, segment->fd(), pinned->get(), info->get()) ? 0 : 4;
   });
-  Result<Greeted> greeted = greet(a_.get(), make_hello(kHash, "resize", "0.1.0", nullptr, 0xe), 10000);
+  Result<Greeted> greeted =
+      greet(a_.get(), make_hello(kHash, "resize", "0.1.0", nullptr, 0xe), 10000);
   ASSERT_TRUE(greeted) << greeted.error().message;
   EXPECT_EQ(greeted->welcome.session_id, 77u);
   Result<Segment> segment = Segment::attach(std::move(greeted->segment));
@@ -213,16 +220,19 @@ TEST_F(Greeting, BothHalvesMeet) {
 }
 
 TEST_F(Greeting, RefusalIsTheProxysOwnWords) {
-  ASSERT_TRUE(send_refusal(b_.get(), kHash, "0.1.0", handshake::Refusal::kTooManyClients, "128 functions are connected,\nno more"));
+  ASSERT_TRUE(send_refusal(b_.get(), kHash, "0.1.0", handshake::Refusal::kTooManyClients,
+                           "128 functions are connected,\nno more"));
   Result<Greeted> greeted = greet(a_.get(), make_hello(kHash, "f", "0.1.0", "0", 1), 1000);
   ASSERT_FALSE(greeted);
-  EXPECT_EQ(greeted.error().code, kRefusalBase + static_cast<int>(handshake::Refusal::kTooManyClients));
+  EXPECT_EQ(greeted.error().code,
+            kRefusalBase + static_cast<int>(handshake::Refusal::kTooManyClients));
   EXPECT_EQ(greeted.error().message, "128 functions are connected,?no more");
 }
 
 TEST_F(Greeting, AnotherProtocolIsRefusedByBothSidesWithBothVersions) {
   std::string why;
-  EXPECT_EQ(check_versions(make_hello(kHash + 1, "f", "0.2.0", nullptr, 1), kHash, "0.1.0", &why), handshake::Refusal::kVersion);
+  EXPECT_EQ(check_versions(make_hello(kHash + 1, "f", "0.2.0", nullptr, 1), kHash, "0.1.0", &why),
+            handshake::Refusal::kVersion);
   EXPECT_NE(why.find("0.2.0"), std::string::npos);
   EXPECT_NE(why.find("0.1.0"), std::string::npos);
   EXPECT_LT(why.size(), sizeof(handshake::Welcome::message));

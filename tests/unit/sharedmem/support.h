@@ -39,7 +39,8 @@ inline int exit_code(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// Both ends of one connection in one process: the proxy's segment, the client's mapping of it, a socket pair.
+// Both ends of one connection in one process: the proxy's segment, the client's mapping of it, a
+// socket pair.
 class Pair : public ::testing::Test {
  protected:
   void SetUp() override {

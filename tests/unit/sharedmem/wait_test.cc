@@ -34,7 +34,9 @@ TEST(Spin, ShrinksForAReasonWhoseWaitsAreLongAndOnlyForIt) {
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), 10'000u);
   for (int i = 0; i < 20; ++i) {
     const uint64_t start_ns = now_ns();
-    EXPECT_EQ(waiter.until_polled(WaitReason::kReply, Peer{}, Probe{}, [&] { return now_ns() - start_ns > 30'000; }), WaitResult::kDone);
+    EXPECT_EQ(waiter.until_polled(WaitReason::kReply, Peer{}, Probe{},
+                                  [&] { return now_ns() - start_ns > 30'000; }),
+              WaitResult::kDone);
   }
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kReply), policies::kLeastSpinNs);
   EXPECT_EQ(waiter.spin_budget_ns(WaitReason::kRecord), 10'000u);
@@ -60,10 +62,11 @@ TEST(Spin, FollowsTheHintOfTheOtherSide) {
 TEST(Wait, SatisfiedConditionAsksOnceAndTouchesNothing) {
   Waiter waiter(0);
   int asked = 0;
-  const WaitResult result = waiter.until_polled(WaitReason::kWord, Peer{-1, nullptr, nullptr}, Probe{}, [&] {
-    ++asked;
-    return true;
-  });
+  const WaitResult result =
+      waiter.until_polled(WaitReason::kWord, Peer{-1, nullptr, nullptr}, Probe{}, [&] {
+        ++asked;
+        return true;
+      });
   EXPECT_EQ(result, WaitResult::kDone);
   EXPECT_EQ(asked, 1);
 }
@@ -73,11 +76,14 @@ TEST(Wait, CountsHowItEndedByReasonUnlessItWasDoneAtOnce) {
   Waiter waiter(1'000'000);  // so long that a short wait cannot outlast the spin
   waiter.count_into(&counters);
   int asked = 0;
-  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [] { return true; }), WaitResult::kDone);
-  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return ++asked > 2; }), WaitResult::kDone);
+  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [] { return true; }),
+            WaitResult::kDone);
+  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return ++asked > 2; }),
+            WaitResult::kDone);
   waiter.set_spin_us(0);
   asked = 0;
-  EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, Peer{}, Probe{}, [&] { return ++asked > 10; }), WaitResult::kDone);
+  EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, Peer{}, Probe{}, [&] { return ++asked > 10; }),
+            WaitResult::kDone);
   const auto at = [](WaitReason reason) { return static_cast<uint32_t>(reason); };
   EXPECT_EQ(counters.spun[at(WaitReason::kWord)], 1u);
   EXPECT_EQ(counters.slept[at(WaitReason::kWord)], 0u);
@@ -96,7 +102,8 @@ TEST(Wait, AnnouncementThatFindsItDoneDoesNotSleep) {
     return false;
   };
   sleep.context = &done;
-  EXPECT_EQ(waiter.until(WaitReason::kReply, Peer{}, sleep, [&] { return done; }), WaitResult::kDone);
+  EXPECT_EQ(waiter.until(WaitReason::kReply, Peer{}, sleep, [&] { return done; }),
+            WaitResult::kDone);
 }
 
 TEST(Wait, StopFlagEndsEveryKindOfWait) {
@@ -104,15 +111,18 @@ TEST(Wait, StopFlagEndsEveryKindOfWait) {
   std::atomic<bool> stop{true};
   const Peer peer{-1, nullptr, &stop};
   uint32_t word = 0;
-  EXPECT_EQ(waiter.until(WaitReason::kReply, peer, never_woken(&word), [] { return false; }), WaitResult::kPeerDead);
-  EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, peer, Probe{}, [] { return false; }), WaitResult::kPeerDead);
+  EXPECT_EQ(waiter.until(WaitReason::kReply, peer, never_woken(&word), [] { return false; }),
+            WaitResult::kPeerDead);
+  EXPECT_EQ(waiter.until_polled(WaitReason::kChunk, peer, Probe{}, [] { return false; }),
+            WaitResult::kPeerDead);
 }
 
 TEST(Wait, GivesTheThreadsTimerSlackBack) {
   const int before = ::prctl(PR_GET_TIMERSLACK);
   Waiter waiter(0);
   int asked = 0;
-  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return ++asked > 8; }), WaitResult::kDone);
+  EXPECT_EQ(waiter.until_polled(WaitReason::kWord, Peer{}, Probe{}, [&] { return ++asked > 8; }),
+            WaitResult::kDone);
   EXPECT_EQ(::prctl(PR_GET_TIMERSLACK), before);
 }
 
@@ -120,12 +130,14 @@ TEST(Wait, KeepsErrno) {
   Waiter waiter(0);
   std::atomic<bool> stop{true};
   errno = 77;
-  (void)waiter.until_polled(WaitReason::kChunk, Peer{0, nullptr, &stop}, Probe{}, [] { return false; });
+  (void)waiter.until_polled(WaitReason::kChunk, Peer{0, nullptr, &stop}, Probe{},
+                            [] { return false; });
   EXPECT_EQ(errno, 77);
 }
 
 TEST(Wait, EveryResultHasAText) {
-  for (WaitResult r : {WaitResult::kDone, WaitResult::kPeerDead, WaitResult::kStopping, WaitResult::kSticky}) {
+  for (WaitResult r :
+       {WaitResult::kDone, WaitResult::kPeerDead, WaitResult::kStopping, WaitResult::kSticky}) {
     EXPECT_STRNE(wait_result_text(r), "unknown");
   }
 }
@@ -158,7 +170,8 @@ TEST_P(DeathDuringWait, IsNoticed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Reasons, DeathDuringWait,
-                         ::testing::Values(WaitReason::kRingSpace, WaitReason::kReply, WaitReason::kWord, WaitReason::kChunk));
+                         ::testing::Values(WaitReason::kRingSpace, WaitReason::kReply,
+                                           WaitReason::kWord, WaitReason::kChunk));
 
 }  // namespace
 }  // namespace tube::shared

@@ -1,4 +1,5 @@
-// Address windows: a taken candidate is passed over, its occupant is named, and nothing is ever replaced.
+// Address windows: a taken candidate is passed over, its occupant is named, and nothing is ever
+// replaced.
 #include <sys/mman.h>
 #include <sys/resource.h>
 
@@ -26,7 +27,8 @@ class Windows : public ::testing::Test {
 
 TEST_F(Windows, TakenCandidateIsPassedOverAndItsOccupantNamed) {
   // Under AddressSanitizer the shadow already lies in candidate 0.
-  Result<Mapping> occupant = Mapping::reserve_at(windows::device_base(0) + windows::kDeviceBytes, 4096);
+  Result<Mapping> occupant =
+      Mapping::reserve_at(windows::device_base(0) + windows::kDeviceBytes, 4096);
   ASSERT_TRUE(occupant) << occupant.error().message;
   WindowReservation all = WindowReservation::take_all();
   EXPECT_EQ(all.free_mask() & 1, 0u);
@@ -64,7 +66,8 @@ TEST_F(Windows, PinnedFileAppearsAtTheAgreedAddressInsideTheReservation) {
 }
 
 TEST_F(Windows, OccupantIsNamedByItsFile) {
-  const std::string way = mapping_in_the_way(reinterpret_cast<uint64_t>(&count_fds) & ~uint64_t{4095}, 4096);
+  const std::string way =
+      mapping_in_the_way(reinterpret_cast<uint64_t>(&count_fds) & ~uint64_t{4095}, 4096);
   EXPECT_NE(way.find("sharedmem_test"), std::string::npos) << way;
   EXPECT_EQ(mapping_in_the_way(windows::device_base(3), 4096), "");
 }

@@ -45,14 +45,16 @@ TEST_F(DeviceTest, ProcAddressFollowsVersionAndStreamMode) {
   CU_OK(cuGetProcAddress("cuCtxGetDevice", &v2, 13000, 0, nullptr));
   EXPECT_NE(v1, v2);
   CU_OK(cuGetProcAddress("cuLaunchKernel", &plain, 12000, 0, nullptr));
-  CU_OK(cuGetProcAddress("cuLaunchKernel", &per_thread, 12000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
+  CU_OK(cuGetProcAddress("cuLaunchKernel", &per_thread, 12000,
+                         CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, nullptr));
   EXPECT_NE(plain, per_thread);
   CUdriverProcAddressQueryResult status;
   void* none = &status;
   CU_OK(cuGetProcAddress("cuNoSuchCall", &none, 12000, 0, &status));
   EXPECT_EQ(nullptr, none);
   EXPECT_EQ(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, status);
-  CU_OK(cuGetProcAddress("cuLaunchKernel", &none, 6050, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+  CU_OK(cuGetProcAddress("cuLaunchKernel", &none, 6050,
+                         CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
   EXPECT_EQ(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, status);
   CU_IS(CUDA_ERROR_NOT_FOUND, cuGetProcAddress("", &none, 0, 0, nullptr));
 }

@@ -66,7 +66,8 @@ TEST_F(GraphTest, CaptureSpreadsThroughEventsAndMustJoin) {
     if (joined) {
       CU_OK(cuStreamWaitEvent(stream_, join, 0));
     }
-    CU_IS(joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(stream_, &graph));
+    CU_IS(joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED,
+          cuStreamEndCapture(stream_, &graph));
   }
   CUgraphExec exec;
   CU_OK(cuGraphInstantiate(&exec, graph, 0));
@@ -95,7 +96,8 @@ TEST_F(GraphTest, UnsafeCallsInvalidateACapture) {
   CU_OK(cuThreadExchangeStreamCaptureMode(&mode));
   CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamSynchronize(stream_));
   CU_IS(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, cuStreamEndCapture(stream_, &graph));
-  CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CU_IS(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+        cuStreamBeginCapture(nullptr, CU_STREAM_CAPTURE_MODE_GLOBAL));
 }
 
 TEST_F(GraphTest, BuildsByHandAndUpdatesNodes) {
@@ -135,7 +137,8 @@ TEST_F(GraphTest, BuildsByHandAndUpdatesNodes) {
   CUDA_KERNEL_NODE_PARAMS back{};
   CU_OK(cuGraphKernelNodeGetParams(add, &back));
   EXPECT_EQ(5u, *static_cast<unsigned*>(back.kernelParams[2]));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, &add, &copy, nullptr, 1));  // exists
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuGraphAddDependencies(graph, &add, &copy, nullptr, 1));  // exists
   CU_OK(cuGraphAddDependencies(graph, &copy, &clear, nullptr, 1));
   CUgraphExec cyclic;
   CU_IS(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiate(&cyclic, graph, 0));
@@ -165,7 +168,8 @@ TEST_F(GraphTest, ExecUpdateTakesSameTopologyOnly) {
 }
 
 TEST_F(GraphTest, BranchesRunAtTheSameTime) {
-  // One branch waits for a word that the other branch writes: a graph run as a sequence would never end.
+  // One branch waits for a word that the other branch writes: a graph run as a sequence would never
+  // end.
   CUgraph graph;
   CUgraphNode waits, writes;
   CU_OK(cuGraphCreate(&graph, 0));
@@ -193,7 +197,8 @@ TEST_F(GraphTest, ChildGraphsAndAllocationNodes) {
   CU_OK(cuGraphCreate(&parent, 0));
   CUgraphNode before = nullptr;
   for (int i = 0; i < 3; ++i) {
-    CU_OK(cuGraphAddChildGraphNode(&node, parent, before == nullptr ? nullptr : &before, before == nullptr ? 0 : 1, child));
+    CU_OK(cuGraphAddChildGraphNode(&node, parent, before == nullptr ? nullptr : &before,
+                                   before == nullptr ? 0 : 1, child));
     before = node;
   }
   CU_OK(cuGraphDestroy(child));

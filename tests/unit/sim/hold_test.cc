@@ -1,4 +1,5 @@
-// Beside a stream that waits for a value: which calls let everything behind them stand, or stand themselves.
+// Beside a stream that waits for a value: which calls let everything behind them stand, or stand
+// themselves.
 #include "tests/unit/sim/support.h"
 
 #include <atomic>
@@ -50,14 +51,18 @@ class HoldTest : public SimTest {
     open();
     SimTest::TearDown();
   }
-  void stop() { CU_OK(cuStreamWaitValue32(held_, reinterpret_cast<CUdeviceptr>(page_), 1, CU_STREAM_WAIT_VALUE_GEQ)); }
+  void stop() {
+    CU_OK(cuStreamWaitValue32(held_, reinterpret_cast<CUdeviceptr>(page_), 1,
+                              CU_STREAM_WAIT_VALUE_GEQ));
+  }
   void open() { word_->store(1); }
   void let_go() {
     open();
     CU_OK(cuCtxSynchronize());
     word_->store(0);
   }
-  // A fill that is held is never done, so looking for a moment suffices; that one is not held shows when it is done.
+  // A fill that is held is never done, so looking for a moment suffices; that one is not held shows
+  // when it is done.
   bool stands(CUstream stream) {
     fill(stream);
     return !done_within(stream, kMoment);
@@ -82,7 +87,9 @@ class HoldTest : public SimTest {
     EXPECT_EQ(CUDA_SUCCESS, cuModuleGetFunction(&f, module, name));
     return f;
   }
-  CUresult launch(CUfunction f) { return cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, other_, nullptr, nullptr); }
+  CUresult launch(CUfunction f) {
+    return cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, other_, nullptr, nullptr);
+  }
   CUgraph graph_of(CUfunction f) {
     CUgraph graph = nullptr;
     EXPECT_EQ(CUDA_SUCCESS, cuStreamBeginCapture(other_, CU_STREAM_CAPTURE_MODE_RELAXED));
@@ -199,7 +206,8 @@ TEST_F(HoldTest, RoomForStreamsIsMadeInBlocks) {
 
 TEST_F(HoldTest, AGreenContextIsMadeInAnIdleContext) {
   CUgreenCtx green = nullptr;
-  EXPECT_TRUE(blocks([&] { return cuGreenCtxCreate(&green, nullptr, device_, CU_GREEN_CTX_DEFAULT_STREAM); }));
+  EXPECT_TRUE(blocks(
+      [&] { return cuGreenCtxCreate(&green, nullptr, device_, CU_GREEN_CTX_DEFAULT_STREAM); }));
   CU_OK(cuGreenCtxDestroy(green));
 }
 

@@ -1,4 +1,5 @@
-// What the environment decides. Each meson test runs this binary with other settings and a filter for its group.
+// What the environment decides. Each meson test runs this binary with other settings and a filter
+// for its group.
 #include <cuda.h>
 #include <gtest/gtest.h>
 
@@ -42,9 +43,11 @@ TEST(DgxV100, VisibleDevicesReorderAndPeersFollowTheMesh) {
   EXPECT_EQ(0x10 + 8 * 3, attribute(0, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID));
   EXPECT_EQ(0x10 + 8 * 1, attribute(1, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID));
   int rank = -1;
-  EXPECT_EQ(CUDA_SUCCESS, cuDeviceGetP2PAttribute(&rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 0, 1));
+  EXPECT_EQ(CUDA_SUCCESS,
+            cuDeviceGetP2PAttribute(&rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 0, 1));
   EXPECT_EQ(0, rank);  // 3 and 1 share an NVLink
-  EXPECT_EQ(CUDA_SUCCESS, cuDeviceGetP2PAttribute(&rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 0, 2));
+  EXPECT_EQ(CUDA_SUCCESS,
+            cuDeviceGetP2PAttribute(&rank, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, 0, 2));
   EXPECT_EQ(1, rank);  // 3 and 6 do not
 }
 

@@ -95,8 +95,10 @@ TEST_F(MemoryTest, RegistersMappedPagesOnly) {
 
 TEST_F(MemoryTest, UnknownPointersHaveNoAttributes) {
   unsigned type = 0;
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0x1000));
-  CUpointer_attribute ids[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 0x1000));
+  CUpointer_attribute ids[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                               CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
   int ordinal = 0;
   void* data[] = {&type, &ordinal};
   CU_OK(cuPointerGetAttributes(2, ids, data, 0x1000));
@@ -162,7 +164,9 @@ TEST_F(VmmTest, ExportedFdMapsTheSameBytesTwice) {
   CU_OK(cuMemCreate(&handle, kSize, &prop_, 0));
   int fd = -1;
   CU_OK(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  CU_OK(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(fd)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  CU_OK(cuMemImportFromShareableHandle(&imported,
+                                       reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(fd);
   CU_OK(cuMemMap(a, kSize, 0, handle, 0));
   CU_OK(cuMemMap(b, kSize, 0, imported, 0));

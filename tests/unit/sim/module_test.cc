@@ -37,12 +37,15 @@ TEST_F(ModuleTest, PackedArgumentsEqualPointerArguments) {
   CU_OK(cuMemAlloc(&packed.p, 4));
   CU_OK(cuMemsetD32(packed.p, 0, 1));
   size_t size = sizeof packed;
-  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
   CU_OK(cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, extra));
   EXPECT_EQ(5u, read(packed.p));
   void* params[] = {&packed.p, &packed.n, &packed.k};
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 0, nullptr, params, extra));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 0, nullptr, params, extra));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
 }
 
 TEST_F(ModuleTest, ParametersHaveOffsets) {
@@ -59,21 +62,30 @@ TEST_F(ModuleTest, LimitsAreCheckedAtTheCall) {
   CUdeviceptr p = 0;
   unsigned n = 0, k = 0;
   void* params[] = {&p, &n, &k};
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add_, 0, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add_, 1, 65536, 1, 1, 1, 1, 0, nullptr, params, nullptr));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add_, 1, 1, 1, 1025, 1, 1, 0, nullptr, params, nullptr));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add_, 1, 1, 1, 1, 1, 65, 0, nullptr, params, nullptr));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 49153, nullptr, params, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuLaunchKernel(add_, 0, 1, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuLaunchKernel(add_, 1, 65536, 1, 1, 1, 1, 0, nullptr, params, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuLaunchKernel(add_, 1, 1, 1, 1025, 1, 1, 0, nullptr, params, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuLaunchKernel(add_, 1, 1, 1, 1, 1, 65, 0, nullptr, params, nullptr));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 49153, nullptr, params, nullptr));
   CU_OK(cuFuncSetAttribute(add_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000));
   CU_OK(cuLaunchKernel(add_, 1, 1, 1, 1, 1, 1, 100000, nullptr, params, nullptr));
-  CU_IS(CUDA_ERROR_INVALID_VALUE, cuFuncSetAttribute(add_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20));
-  CU_IS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, cuLaunchCooperativeKernel(add_, 1000000, 1, 1, 128, 1, 1, 0, nullptr, params));
+  CU_IS(CUDA_ERROR_INVALID_VALUE,
+        cuFuncSetAttribute(add_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20));
+  CU_IS(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE,
+        cuLaunchCooperativeKernel(add_, 1000000, 1, 1, 128, 1, 1, 0, nullptr, params));
   CU_OK(cuCtxSynchronize());
 }
 
 TEST_F(ModuleTest, BadPtxNamesTheLineInTheLog) {
   char log[512] = "";
-  std::string text = ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k() {\n  frobnicate.u32 %r1;\n  ret;\n}\n";
+  std::string text =
+      ".version 8.0\n.target sm_70\n.address_size 64\n.visible .entry k() {\n  frobnicate.u32 "
+      "%r1;\n  ret;\n}\n";
   CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
   CU_IS(CUDA_ERROR_INVALID_PTX, cuModuleLoadDataEx(&module_, text.c_str(), 2, options, values));
@@ -128,7 +140,8 @@ TEST_F(ModuleTest, LibrariesLoadIntoEveryContext) {
 TEST_F(ModuleTest, LinkedImageIsAnElfFileThatLoads) {
   CUlinkState link;
   CU_OK(cuLinkCreate(0, nullptr, nullptr, &link));
-  CU_OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kKernels), sizeof kKernels, "kernels", 0, nullptr, nullptr));
+  CU_OK(cuLinkAddData(link, CU_JIT_INPUT_PTX, const_cast<char*>(kKernels), sizeof kKernels,
+                      "kernels", 0, nullptr, nullptr));
   void* image = nullptr;
   size_t size = 0;
   CU_OK(cuLinkComplete(link, &image, &size));

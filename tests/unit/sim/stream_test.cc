@@ -176,13 +176,16 @@ TEST_F(StreamTest, ThreadsShareTheDevice) {
     threads.emplace_back([&, t] {
       if (cuCtxSetCurrent(context_) != CUDA_SUCCESS) ++bad;
       for (int i = 0; i < kLaunches; ++i)
-        if (launch_add(p + static_cast<unsigned>(t) * 4, 1, 1, CU_STREAM_PER_THREAD) != CUDA_SUCCESS) ++bad;
+        if (launch_add(p + static_cast<unsigned>(t) * 4, 1, 1, CU_STREAM_PER_THREAD) !=
+            CUDA_SUCCESS)
+          ++bad;
       if (cuStreamSynchronize(CU_STREAM_PER_THREAD) != CUDA_SUCCESS) ++bad;
     });
   }
   for (auto& t : threads) t.join();
   EXPECT_EQ(0, bad.load());
-  for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(static_cast<unsigned>(kLaunches), read(p + t * 4));
+  for (unsigned t = 0; t < kThreads; ++t)
+    EXPECT_EQ(static_cast<unsigned>(kLaunches), read(p + t * 4));
 }
 
 }  // namespace

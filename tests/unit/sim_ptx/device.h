@@ -1,4 +1,5 @@
-// A device made of host memory for the interpreter's tests: compiles a text, lays out its variables, launches kernels.
+// A device made of host memory for the interpreter's tests: compiles a text, lays out its
+// variables, launches kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +34,8 @@ class Device final : public Memory {
     if (module == nullptr) return;
     for (const Variable& variable : module->variables()) {
       addresses.push_back(alloc(std::max<uint64_t>(variable.size, 1)));
-      std::copy(variable.image.begin(), variable.image.end(), reinterpret_cast<std::byte*>(addresses.back()));
+      std::copy(variable.image.begin(), variable.image.end(),
+                reinterpret_cast<std::byte*>(addresses.back()));
     }
     for (size_t i = 0; i < addresses.size(); ++i)
       for (const auto& reloc : module->variables()[i].relocations) {
@@ -42,7 +44,8 @@ class Device final : public Memory {
       }
   }
   ~Device() override {
-    for (const auto& [address, block] : blocks_) ::operator delete[](block.second, std::align_val_t{256});
+    for (const auto& [address, block] : blocks_)
+      ::operator delete[](block.second, std::align_val_t{256});
   }
 
   uint64_t alloc(uint64_t size) {
@@ -69,7 +72,9 @@ class Device final : public Memory {
   const Kernel* kernel(std::string_view name) const {
     if (module == nullptr) return nullptr;
     for (const Kernel& each : module->kernels())
-      if (each.name == name || (each.name.find(name) != std::string::npos && each.name.starts_with("_Z"))) return &each;
+      if (each.name == name ||
+          (each.name.find(name) != std::string::npos && each.name.starts_with("_Z")))
+        return &each;
     return nullptr;
   }
   uint64_t variable(std::string_view name) const {
@@ -80,10 +85,12 @@ class Device final : public Memory {
 
   // Arguments are packed at the kernel's own offsets.
   template <class... Args>
-  Fault run(std::string_view name, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, Args... args) {
+  Fault run(std::string_view name, std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block,
+            Args... args) {
     const Kernel* const found = kernel(name);
     if (found == nullptr) {
-      ADD_FAILURE() << "no kernel " << name << ": line " << error.line << ": " << error.message << ": " << error.instruction;
+      ADD_FAILURE() << "no kernel " << name << ": line " << error.line << ": " << error.message
+                    << ": " << error.instruction;
       return {};
     }
     std::vector<std::byte> packed(found->param_bytes);
@@ -103,11 +110,13 @@ class Device final : public Memory {
     return launch(*module, *found, config, *this);
   }
 
-  std::byte* translate(uint64_t address, uint64_t size, bool, uint64_t* begin, uint64_t* end) override {
+  std::byte* translate(uint64_t address, uint64_t size, bool, uint64_t* begin,
+                       uint64_t* end) override {
     auto next = blocks_.upper_bound(address);
     if (next == blocks_.begin()) return nullptr;
     --next;
-    if (address + size > next->first + next->second.first || address + size < address) return nullptr;
+    if (address + size > next->first + next->second.first || address + size < address)
+      return nullptr;
     *begin = next->first;
     *end = next->first + next->second.first;
     return reinterpret_cast<std::byte*>(address);

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
 
-// Runs `body` with a, b, c in %a %b %c (64 bits), %x %y %z (low 32), %hx %hy %hz (low 16); results go to %d, %r or %h.
+// Runs `body` with a, b, c in %a %b %c (64 bits), %x %y %z (low 32), %hx %hy %hz (low 16); results
+// go to %d, %r or %h.
 struct Result {
   uint64_t d = 0;
   uint32_t r = 0;
@@ -29,7 +30,8 @@ cvt.u16.u64 %hx, %a; cvt.u16.u64 %hy, %b; cvt.u16.u64 %hz, %c;
 )" + body + R"(
 st.global.u64 [%out], %d; st.global.u32 [%out+8], %r; st.global.u16 [%out+12], %h; ret; })";
   Device device(text);
-  EXPECT_NE(device.module, nullptr) << body << ": " << device.error.line << ": " << device.error.message << ": " << device.error.instruction;
+  EXPECT_NE(device.module, nullptr) << body << ": " << device.error.line << ": "
+                                    << device.error.message << ": " << device.error.instruction;
   if (device.module == nullptr) return {};
   const uint64_t out = device.alloc(16);
   const Fault fault = device.run("k", {1, 1, 1}, {1, 1, 1}, a, b, c, out);
@@ -38,14 +40,20 @@ st.global.u64 [%out], %d; st.global.u32 [%out+8], %r; st.global.u16 [%out+12], %
   std::memcpy(&result, reinterpret_cast<void*>(out), sizeof(result));
   return result;
 }
-uint32_t eval32(const std::string& body, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) { return eval(body, a, b, c).r; }
-uint64_t eval64(const std::string& body, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) { return eval(body, a, b, c).d; }
+uint32_t eval32(const std::string& body, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
+  return eval(body, a, b, c).r;
+}
+uint64_t eval64(const std::string& body, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
+  return eval(body, a, b, c).d;
+}
 uint32_t evalf(const std::string& body, float a = 0, float b = 0, float c = 0) {
-  return eval32(body, std::bit_cast<uint32_t>(a), std::bit_cast<uint32_t>(b), std::bit_cast<uint32_t>(c));
+  return eval32(body, std::bit_cast<uint32_t>(a), std::bit_cast<uint32_t>(b),
+                std::bit_cast<uint32_t>(c));
 }
 uint32_t bits(float v) { return std::bit_cast<uint32_t>(v); }
 uint64_t bits(double v) { return std::bit_cast<uint64_t>(v); }
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN(),
+                kInf = std::numeric_limits<float>::infinity();
 
 TEST(Instructions, IntegerArithmetic) {
   EXPECT_EQ(eval32("add.s32 %r, %x, %y;", 5, 0xffffffff), 4u);
@@ -76,7 +84,8 @@ TEST(Instructions, ExtendedPrecisionCarries) {
   EXPECT_EQ(eval32("add.cc.u32 %t0, %x, %y; addc.u32 %r, 0, 0;", 0xffffffff, 1), 1u);
   EXPECT_EQ(eval32("sub.cc.u32 %t0, %x, %y; subc.u32 %r, %z, 0;", 0, 1, 10), 9u);
   EXPECT_EQ(eval64("add.cc.u64 %t640, %a, %b; addc.u64 %d, %c, 0;", ~0ull, 1, 5), 6u);
-  EXPECT_EQ(eval32("mad.lo.cc.u32 %t0, %x, %y, %z; madc.hi.u32 %r, %x, %y, 0;", 0xffffffff, 2, 2), 2u);
+  EXPECT_EQ(eval32("mad.lo.cc.u32 %t0, %x, %y, %z; madc.hi.u32 %r, %x, %y, 0;", 0xffffffff, 2, 2),
+            2u);
 }
 
 TEST(Instructions, BitsAndFields) {
@@ -111,8 +120,10 @@ TEST(Instructions, FloatRoundingAndSpecialValues) {
   EXPECT_EQ(evalf("sub.rz.f32 %r, %x, %y;", a, b), bits(std::nextafter(1.0f, 0.0f)));
   EXPECT_EQ(evalf("mul.f32 %r, %x, %y;", kInf, 0.0f), 0x7fffffffu);
   EXPECT_EQ(evalf("add.f32 %r, %x, %y;", -kNan, 1.0f), 0x7fffffffu);
-  EXPECT_EQ(evalf("fma.rn.f32 %r, %x, %y, %z;", 1 + 0x1p-23f, 1 - 0x1p-23f, -1.0f), bits(-0x1p-46f));
-  EXPECT_EQ(evalf("fma.rz.f32 %r, %x, %y, %z;", 3.0f, 1.0f / 3.0f, 0x1p-40f), bits(std::nextafter(1.0f, 2.0f)) - 1u);
+  EXPECT_EQ(evalf("fma.rn.f32 %r, %x, %y, %z;", 1 + 0x1p-23f, 1 - 0x1p-23f, -1.0f),
+            bits(-0x1p-46f));
+  EXPECT_EQ(evalf("fma.rz.f32 %r, %x, %y, %z;", 3.0f, 1.0f / 3.0f, 0x1p-40f),
+            bits(std::nextafter(1.0f, 2.0f)) - 1u);
   EXPECT_EQ(evalf("div.rn.f32 %r, %x, %y;", 1.0f, 3.0f), bits(1.0f / 3.0f));
   EXPECT_EQ(evalf("div.rz.f32 %r, %x, %y;", 2.0f, 3.0f), bits(2.0f / 3.0f) - 1);
   EXPECT_EQ(evalf("sqrt.rn.f32 %r, %x;", 2.0f), bits(std::sqrt(2.0f)));
@@ -126,15 +137,19 @@ TEST(Instructions, FloatRoundingAndSpecialValues) {
   EXPECT_EQ(evalf("max.NaN.f32 %r, %x, %y;", kNan, 2.0f), 0x7fffffffu);
   EXPECT_EQ(evalf("neg.f32 %r, %x;", 0.0f), bits(-0.0f));
   EXPECT_EQ(evalf("copysign.f32 %r, %x, %y;", -1.0f, 5.0f), bits(-5.0f));
-  EXPECT_EQ(eval64("fma.rn.f64 %d, %a, %b, %c;", bits(1 + 0x1p-52), bits(1 - 0x1p-52), bits(-1.0)), bits(-0x1p-104));
-  EXPECT_EQ(eval64("div.rp.f64 %d, %a, %b;", bits(1.0), bits(3.0)), bits(std::nextafter(1.0 / 3.0, 1.0)));
+  EXPECT_EQ(eval64("fma.rn.f64 %d, %a, %b, %c;", bits(1 + 0x1p-52), bits(1 - 0x1p-52), bits(-1.0)),
+            bits(-0x1p-104));
+  EXPECT_EQ(eval64("div.rp.f64 %d, %a, %b;", bits(1.0), bits(3.0)),
+            bits(std::nextafter(1.0 / 3.0, 1.0)));
   EXPECT_EQ(evalf("testp.subnormal.f32 %p, %x; selp.b32 %r, 1, 0, %p;", 0x1p-130f), 1u);
   EXPECT_EQ(evalf("ex2.approx.f32 %r, %x;", 3.0f), bits(8.0f));
   EXPECT_EQ(evalf("lg2.approx.f32 %r, %x;", 8.0f), bits(3.0f));
 }
 
 TEST(Instructions, Comparisons) {
-  const auto truth = [](const std::string& op, float a, float b) { return evalf("setp." + op + ".f32 %p, %x, %y; selp.b32 %r, 1, 0, %p;", a, b); };
+  const auto truth = [](const std::string& op, float a, float b) {
+    return evalf("setp." + op + ".f32 %p, %x, %y; selp.b32 %r, 1, 0, %p;", a, b);
+  };
   EXPECT_EQ(truth("lt", 1, 2), 1u);
   EXPECT_EQ(truth("ne", kNan, 1), 0u);
   EXPECT_EQ(truth("neu", kNan, 1), 1u);
@@ -144,7 +159,10 @@ TEST(Instructions, Comparisons) {
   EXPECT_EQ(truth("num", 1, 1), 1u);
   EXPECT_EQ(eval32("setp.lt.s32 %p, %x, %y; selp.u32 %r, 5, 6, %p;", 0xffffffff, 0), 5u);
   EXPECT_EQ(eval32("setp.lo.u32 %p, %x, %y; selp.u32 %r, 5, 6, %p;", 0xffffffff, 0), 6u);
-  EXPECT_EQ(eval32("setp.eq.s32 %q, 1, 1; setp.gt.and.s32 %p|%s, %x, %y, !%q; selp.u32 %r, 1, 0, %s;", 3, 2), 0u);
+  EXPECT_EQ(
+      eval32("setp.eq.s32 %q, 1, 1; setp.gt.and.s32 %p|%s, %x, %y, !%q; selp.u32 %r, 1, 0, %s;", 3,
+             2),
+      0u);
   EXPECT_EQ(eval32("set.gt.u32.s32 %r, %x, %y;", 3, 2), 0xffffffffu);
   EXPECT_EQ(eval32("set.gt.f32.s32 %r, %x, %y;", 3, 2), bits(1.0f));
   EXPECT_EQ(eval32("slct.u32.s32 %r, 7, 8, %x;", 0x80000000), 8u);
@@ -175,15 +193,20 @@ TEST(Instructions, Conversions) {
   EXPECT_EQ(eval("cvt.rn.f16.f32 %h, %x;", bits(0x1.8p-25f)).h, 1u);
   EXPECT_EQ(evalf("cvt.rn.f16x2.f32 %r, %x, %y;", 1.0f, 2.0f), 0x3c004000u);
   EXPECT_EQ(evalf("cvt.rna.tf32.f32 %r, %x;", 1.0f + 0x1p-11f), bits(1.0f + 0x1p-10f));
-  EXPECT_EQ(evalf("cvt.rn.satfinite.e4m3x2.f32 %h, %x, %y; cvt.u32.u16 %r, %h;", 448.0f, 1.5f), 0x7e3cu);
+  EXPECT_EQ(evalf("cvt.rn.satfinite.e4m3x2.f32 %h, %x, %y; cvt.u32.u16 %r, %h;", 448.0f, 1.5f),
+            0x7e3cu);
 }
 
 TEST(Instructions, HalfPairs) {
   EXPECT_EQ(eval32("add.f16x2 %r, %x, %y;", 0x3c004000, 0x3c003c00), 0x40004200u);
-  EXPECT_EQ(eval32("fma.rn.bf16x2 %r, %x, %y, %z;", 0x3f803f80, 0x40004000, 0x3f803f80), 0x40404040u);
+  EXPECT_EQ(eval32("fma.rn.bf16x2 %r, %x, %y, %z;", 0x3f803f80, 0x40004000, 0x3f803f80),
+            0x40404040u);
   EXPECT_EQ(eval("fma.rn.relu.f16 %h, %hx, %hy, %hz;", 0xbc00, 0x3c00, 0).h, 0u);
   EXPECT_EQ(eval("max.f16 %h, %hx, %hy;", 0x7e00, 0x3c00).h, 0x3c00u);
-  EXPECT_EQ(eval32("setp.lt.f16x2 %p|%q, %x, %y; selp.u32 %r, 1, 0, %p; selp.u32 %t0, 2, 0, %q; add.u32 %r, %r, %t0;", 0x40003c00, 0x3c004000), 1u);
+  EXPECT_EQ(eval32("setp.lt.f16x2 %p|%q, %x, %y; selp.u32 %r, 1, 0, %p; selp.u32 %t0, 2, 0, %q; "
+                   "add.u32 %r, %r, %t0;",
+                   0x40003c00, 0x3c004000),
+            1u);
 }
 
 TEST(Instructions, MovesPackAndUnpack) {
@@ -196,16 +219,36 @@ TEST(Instructions, MovesPackAndUnpack) {
 }
 
 TEST(Instructions, SharedLocalAndGenericMemory) {
-  EXPECT_EQ(eval32("st.shared.v4.u8 [mem+4], {%x, %y, %z, 7}; ld.shared.u32 %r, [mem+4];", 1, 2, 3), 0x07030201u);
-  EXPECT_EQ(eval32("mov.u64 %t640, mem; cvta.shared.u64 %t641, %t640; st.u32 [%t641+8], %x; ld.shared.u32 %r, [mem+8];", 77), 77u);
-  EXPECT_EQ(eval32("mov.u64 %t640, stack; cvta.local.u64 %t641, %t640; st.local.u32 [stack+4], %x; ld.u32 %r, [%t641+4];", 55), 55u);
-  EXPECT_EQ(eval32("mov.u64 %t640, mem; cvta.shared.u64 %t641, %t640; isspacep.shared %p, %t641; selp.u32 %r, 1, 0, %p;"), 1u);
+  EXPECT_EQ(eval32("st.shared.v4.u8 [mem+4], {%x, %y, %z, 7}; ld.shared.u32 %r, [mem+4];", 1, 2, 3),
+            0x07030201u);
+  EXPECT_EQ(eval32("mov.u64 %t640, mem; cvta.shared.u64 %t641, %t640; st.u32 [%t641+8], %x; "
+                   "ld.shared.u32 %r, [mem+8];",
+                   77),
+            77u);
+  EXPECT_EQ(eval32("mov.u64 %t640, stack; cvta.local.u64 %t641, %t640; st.local.u32 [stack+4], %x; "
+                   "ld.u32 %r, [%t641+4];",
+                   55),
+            55u);
+  EXPECT_EQ(eval32("mov.u64 %t640, mem; cvta.shared.u64 %t641, %t640; isspacep.shared %p, %t641; "
+                   "selp.u32 %r, 1, 0, %p;"),
+            1u);
   EXPECT_EQ(eval64("st.shared.s8 [mem], %x; ld.shared.s8 %d, [mem];", 0x80), ~0ull << 7);
-  EXPECT_EQ(eval32("st.shared.u32 [mem], 5; atom.shared.add.u32 %t0, [mem], 3; ld.shared.u32 %t1, [mem]; mad.lo.u32 %r, %t0, 100, %t1;"), 508u);
-  EXPECT_EQ(eval32("st.shared.u32 [mem], 5; atom.shared.inc.u32 %t0, [mem], 5; ld.shared.u32 %r, [mem];"), 0u);
-  EXPECT_EQ(eval32("st.shared.f32 [mem], 0f3f800000; red.shared.add.f32 [mem], 0f40000000; ld.shared.u32 %r, [mem];"), bits(3.0f));
-  EXPECT_EQ(eval64("st.shared.u64 [mem], 5; atom.shared.cas.b64 %t640, [mem], 5, 9; ld.shared.u64 %d, [mem];"), 9u);
-  EXPECT_EQ(eval32("st.shared.u32 [mem], %x; cp.async.ca.shared.global [mem+16], [%out], 16; cp.async.wait_all; ld.shared.u32 %r, [mem];", 4), 4u);
+  EXPECT_EQ(eval32("st.shared.u32 [mem], 5; atom.shared.add.u32 %t0, [mem], 3; ld.shared.u32 %t1, "
+                   "[mem]; mad.lo.u32 %r, %t0, 100, %t1;"),
+            508u);
+  EXPECT_EQ(
+      eval32("st.shared.u32 [mem], 5; atom.shared.inc.u32 %t0, [mem], 5; ld.shared.u32 %r, [mem];"),
+      0u);
+  EXPECT_EQ(eval32("st.shared.f32 [mem], 0f3f800000; red.shared.add.f32 [mem], 0f40000000; "
+                   "ld.shared.u32 %r, [mem];"),
+            bits(3.0f));
+  EXPECT_EQ(eval64("st.shared.u64 [mem], 5; atom.shared.cas.b64 %t640, [mem], 5, 9; ld.shared.u64 "
+                   "%d, [mem];"),
+            9u);
+  EXPECT_EQ(eval32("st.shared.u32 [mem], %x; cp.async.ca.shared.global [mem+16], [%out], 16; "
+                   "cp.async.wait_all; ld.shared.u32 %r, [mem];",
+                   4),
+            4u);
   EXPECT_EQ(eval32("mbarrier.init.shared.b64 [mem], 1; mbarrier.arrive.shared.b64 %t640, [mem]; "
                    "mbarrier.test_wait.shared.b64 %p, [mem], %t640; selp.u32 %r, 1, 0, %p;"),
             1u);

@@ -1,4 +1,5 @@
-// Kernels of many kinds, compiled by nvcc to PTX at several targets and debug levels; kernels_test.cc checks each.
+// Kernels of many kinds, compiled by nvcc to PTX at several targets and debug levels;
+// kernels_test.cc checks each.
 #include <cooperative_groups.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -14,7 +15,8 @@ extern "C" __global__ void vector_add(const float* a, const float* b, float* c, 
 
 extern "C" __global__ void reduce_sum(const int* in, int* out, int n) {
   int sum = 0;
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) sum += in[i];
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    sum += in[i];
   for (int offset = 16; offset > 0; offset >>= 1) sum += __shfl_down_sync(0xffffffffu, sum, offset);
   __shared__ int part[32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -22,7 +24,8 @@ extern "C" __global__ void reduce_sum(const int* in, int* out, int n) {
   __syncthreads();
   if (warp == 0) {
     sum = lane < static_cast<int>(blockDim.x / 32) ? part[lane] : 0;
-    for (int offset = 16; offset > 0; offset >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+    for (int offset = 16; offset > 0; offset >>= 1)
+      sum += __shfl_xor_sync(0xffffffffu, sum, offset);
     if (lane == 0) atomicAdd(out, sum);
   }
 }
@@ -45,7 +48,8 @@ extern "C" __global__ void histogram(const unsigned char* data, unsigned* bins, 
   extern __shared__ unsigned local[];
   for (int i = threadIdx.x; i < 256; i += blockDim.x) local[i] = 0;
   __syncthreads();
-  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicAdd(&local[data[i]], 1u);
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    atomicAdd(&local[data[i]], 1u);
   __syncthreads();
   for (int i = threadIdx.x; i < 256; i += blockDim.x) atomicAdd(&bins[i], local[i]);
 }
@@ -123,7 +127,9 @@ extern "C" __global__ void float_math(const float* in, float* out, int n) {
 }
 
 extern "C" __global__ void say(int n, double x, const char*) {
-  if (threadIdx.x < n) printf("thread %d of %u: %5.2f %s %c %lld %%\n", threadIdx.x, blockDim.x, x, "text", 'q', 1ll << 40);
+  if (threadIdx.x < n)
+    printf("thread %d of %u: %5.2f %s %c %lld %%\n", threadIdx.x, blockDim.x, x, "text", 'q',
+           1ll << 40);
 }
 
 extern "C" __global__ void classify(const int* in, int* out) {
@@ -142,7 +148,9 @@ extern "C" __global__ void classify(const int* in, int* out) {
   out[threadIdx.x] = v;
 }
 
-__device__ __noinline__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+__device__ __noinline__ int fibonacci(int n) {
+  return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2);
+}
 extern "C" __global__ void recurse(int* out) { out[threadIdx.x] = fibonacci(threadIdx.x % 12); }
 
 struct Shape {
@@ -160,7 +168,8 @@ struct Circle : Shape {
   __device__ float area() const override { return 3.0f * radius * radius; }
 };
 extern "C" __global__ void virtual_calls(float* out) {
-  Shape* const shape = threadIdx.x % 2 == 0 ? static_cast<Shape*>(new Square(threadIdx.x)) : new Circle(threadIdx.x);
+  Shape* const shape =
+      threadIdx.x % 2 == 0 ? static_cast<Shape*>(new Square(threadIdx.x)) : new Circle(threadIdx.x);
   out[threadIdx.x] = shape->area();
   delete shape;
 }
@@ -181,7 +190,9 @@ __device__ int plus_one(int x) { return x + 1; }
 __device__ int twice(int x) { return x * 2; }
 __device__ int minus(int x) { return -x; }
 __device__ int (*table[3])(int) = {plus_one, twice, minus};
-extern "C" __global__ void function_pointers(int* out) { out[threadIdx.x] = table[threadIdx.x % 3](threadIdx.x); }
+extern "C" __global__ void function_pointers(int* out) {
+  out[threadIdx.x] = table[threadIdx.x % 3](threadIdx.x);
+}
 
 __device__ int lock_word;
 extern "C" __global__ void spin_lock(int* counter) {
@@ -214,7 +225,8 @@ extern "C" __global__ void votes(unsigned* out) {
   out[lane * 5 + 4] = sum;
 }
 
-extern "C" __global__ void wide_integers(const unsigned long long* in, unsigned long long* out, int n) {
+extern "C" __global__ void wide_integers(const unsigned long long* in, unsigned long long* out,
+                                         int n) {
   const int i = threadIdx.x;
   if (i >= n) return;
   const unsigned long long a = in[i], b = in[(i + 1) % n] | 1;
@@ -222,7 +234,8 @@ extern "C" __global__ void wide_integers(const unsigned long long* in, unsigned 
   out[i * 8 + 1] = __umul64hi(a, b);
   out[i * 8 + 2] = a / b;
   out[i * 8 + 3] = a % b;
-  out[i * 8 + 4] = static_cast<unsigned long long>(static_cast<long long>(a) / static_cast<long long>(b));
+  out[i * 8 + 4] =
+      static_cast<unsigned long long>(static_cast<long long>(a) / static_cast<long long>(b));
   out[i * 8 + 5] = __popcll(a) + __clzll(a) * 100 + __ffsll(a) * 10000;
   out[i * 8 + 6] = __brevll(a);
   out[i * 8 + 7] = (a << (b & 63)) ^ (a >> (i & 63));

@@ -1,4 +1,5 @@
-// nvcc's output at several targets and debug levels must compile and compute what the host computes.
+// nvcc's output at several targets and debug levels must compile and compute what the host
+// computes.
 //
 // KERNELS_DIR holds kernels_<variant>.ptx, made at build time from kernels.cu.
 #include <algorithm>
@@ -18,7 +19,9 @@ class Kernels : public testing::TestWithParam<const char*> {
   void SetUp() override {
     text_ = read_file(std::string(KERNELS_DIR) + "/kernels_" + GetParam() + ".ptx");
     device_ = std::make_unique<Device>(text_);
-    ASSERT_NE(device_->module, nullptr) << "line " << device_->error.line << ": " << device_->error.message << ": " << device_->error.instruction;
+    ASSERT_NE(device_->module, nullptr)
+        << "line " << device_->error.line << ": " << device_->error.message << ": "
+        << device_->error.instruction;
   }
   std::string text_;
   std::unique_ptr<Device> device_;
@@ -67,10 +70,12 @@ TEST_P(Kernels, MultipliesTiles) {
 TEST_P(Kernels, CountsAHistogramInDynamicSharedMemory) {
   std::vector<unsigned char> data(4000);
   std::vector<unsigned> expected(256);
-  for (size_t i = 0; i < data.size(); ++i) ++expected[data[i] = static_cast<unsigned char>(i * i / 7)];
+  for (size_t i = 0; i < data.size(); ++i)
+    ++expected[data[i] = static_cast<unsigned char>(i * i / 7)];
   const uint64_t din = device_->upload(data), bins = device_->alloc(1024);
   device_->config.dynamic_shared_bytes = 1024;
-  EXPECT_RUNS(device_->run("histogram", Dim{4, 1, 1}, Dim{128, 1, 1}, din, bins, static_cast<int>(data.size())));
+  EXPECT_RUNS(device_->run("histogram", Dim{4, 1, 1}, Dim{128, 1, 1}, din, bins,
+                           static_cast<int>(data.size())));
   EXPECT_EQ(device_->download<unsigned>(bins, 256), expected);
 }
 
@@ -88,7 +93,9 @@ TEST_P(Kernels, ConvolvesWithConstantMemory) {
       float sum = 0;
       for (int dy = -2; dy <= 2; ++dy)
         for (int dx = -2; dx <= 2; ++dx)
-          sum = std::fma(in[std::clamp(y + dy, 0, height - 1) * width + std::clamp(x + dx, 0, width - 1)], weights[(dy + 2) * 5 + dx + 2], sum);
+          sum = std::fma(
+              in[std::clamp(y + dy, 0, height - 1) * width + std::clamp(x + dx, 0, width - 1)],
+              weights[(dy + 2) * 5 + dx + 2], sum);
       ASSERT_EQ(out[y * width + x], sum) << x << "," << y;
     }
 }
@@ -99,7 +106,8 @@ TEST_P(Kernels, CooperativeGroupsTilesAndCoalescedThreads) {
   const uint64_t din = device_->upload(in), dout = device_->alloc(66 * 4);
   EXPECT_RUNS(device_->run("groups", Dim{1, 1, 1}, Dim{64, 1, 1}, din, dout));
   const auto out = device_->download<int>(dout, 66);
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(out[i], std::accumulate(in.begin() + i * 8, in.begin() + i * 8 + 8, 0));
+  for (int i = 0; i < 8; ++i)
+    EXPECT_EQ(out[i], std::accumulate(in.begin() + i * 8, in.begin() + i * 8 + 8, 0));
   EXPECT_EQ(out[64], 11);
   EXPECT_EQ(out[65], 11);  // 33, 36, ... 63
 }
@@ -128,7 +136,9 @@ TEST_P(Kernels, HalfArithmetic) {
     const float a = half(in[i]), b = half(in[(i + 1) % n]);
     EXPECT_EQ(out[i * 4], half(a + b)) << i;
     EXPECT_EQ(out[i * 4 + 1], half(a * b)) << i;
-    const auto fused = [&](float x) { return half(static_cast<float>(std::fma(double{x}, double{x}, 0.5))); };
+    const auto fused = [&](float x) {
+      return half(static_cast<float>(std::fma(double{x}, double{x}, 0.5)));
+    };
     EXPECT_EQ(out[i * 4 + 2], fused(a) + fused(b)) << i;
   }
 }
@@ -139,7 +149,9 @@ TEST_P(Kernels, DoubleFunctions) {
   const uint64_t din = device_->upload(in), dout = device_->alloc(32 * 48);
   EXPECT_RUNS(device_->run("double_math", Dim{1, 1, 1}, Dim{32, 1, 1}, din, dout, 32));
   const auto out = device_->download<double>(dout, 32 * 6);
-  const auto near = [](double a, double b) { return std::fabs(a - b) <= 4e-15 * (std::fabs(b) + 1e-3); };
+  const auto near = [](double a, double b) {
+    return std::fabs(a - b) <= 4e-15 * (std::fabs(b) + 1e-3);
+  };
   for (int i = 0; i < 32; ++i) {
     const double x = in[i];
     EXPECT_EQ(out[i * 6], std::sqrt(x));
@@ -157,7 +169,9 @@ TEST_P(Kernels, FloatFunctions) {
   const uint64_t din = device_->upload(in), dout = device_->alloc(32 * 32);
   EXPECT_RUNS(device_->run("float_math", Dim{1, 1, 1}, Dim{32, 1, 1}, din, dout, 32));
   const auto out = device_->download<float>(dout, 32 * 8);
-  const auto near = [](float a, float b) { return std::fabs(a - b) <= 1e-6f * (std::fabs(b) + 0.1f); };
+  const auto near = [](float a, float b) {
+    return std::fabs(a - b) <= 1e-6f * (std::fabs(b) + 0.1f);
+  };
   for (int i = 0; i < 32; ++i) {
     const float x = in[i];
     EXPECT_EQ(out[i * 8], std::sqrt(x));
@@ -173,7 +187,9 @@ TEST_P(Kernels, FloatFunctions) {
 
 TEST_P(Kernels, Printf) {
   EXPECT_RUNS(device_->run("say", Dim{1, 1, 1}, Dim{32, 1, 1}, 2, 3.14159, uint64_t{0}));
-  EXPECT_EQ(device_->printed, "thread 0 of 32:  3.14 text q 1099511627776 %\nthread 1 of 32:  3.14 text q 1099511627776 %\n");
+  EXPECT_EQ(device_->printed,
+            "thread 0 of 32:  3.14 text q 1099511627776 %\nthread 1 of 32:  3.14 text q "
+            "1099511627776 %\n");
 }
 
 TEST_P(Kernels, SwitchWithDivergentTargets) {
@@ -201,7 +217,8 @@ TEST_P(Kernels, VirtualFunctionsNewAndDelete) {
   const uint64_t out = device_->alloc(160);
   EXPECT_RUNS(device_->run("virtual_calls", Dim{1, 1, 1}, Dim{40, 1, 1}, out));
   const auto got = device_->download<float>(out, 40);
-  for (int i = 0; i < 40; ++i) EXPECT_EQ(got[i], static_cast<float>(i % 2 == 0 ? i * i : 3 * i * i));
+  for (int i = 0; i < 40; ++i)
+    EXPECT_EQ(got[i], static_cast<float>(i % 2 == 0 ? i * i : 3 * i * i));
   EXPECT_EQ(device_->frees, 40);
 }
 
@@ -250,22 +267,27 @@ TEST_P(Kernels, VotesMatchesAndMaskedShuffles) {
 }
 
 TEST_P(Kernels, WideIntegers) {
-  const std::vector<unsigned long long> in{1, ~0ull, 0x123456789abcdef0ull, 1ull << 63, 77, 0xffffffffull, 1ull << 32, 3};
+  const std::vector<unsigned long long> in{
+      1, ~0ull, 0x123456789abcdef0ull, 1ull << 63, 77, 0xffffffffull, 1ull << 32, 3};
   const size_t n = in.size();
   const uint64_t din = device_->upload(in), dout = device_->alloc(n * 64);
-  EXPECT_RUNS(device_->run("wide_integers", Dim{1, 1, 1}, Dim{32, 1, 1}, din, dout, static_cast<int>(n)));
+  EXPECT_RUNS(
+      device_->run("wide_integers", Dim{1, 1, 1}, Dim{32, 1, 1}, din, dout, static_cast<int>(n)));
   const auto out = device_->download<unsigned long long>(dout, n * 8);
   for (size_t i = 0; i < n; ++i) {
     const unsigned long long a = in[i], b = in[(i + 1) % n] | 1;
     EXPECT_EQ(out[i * 8], a * b);
-    EXPECT_EQ(out[i * 8 + 1], static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64));
+    EXPECT_EQ(out[i * 8 + 1],
+              static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64));
     EXPECT_EQ(out[i * 8 + 2], a / b);
     EXPECT_EQ(out[i * 8 + 3], a % b);
     if (!(a == 1ull << 63 && b == ~0ull)) {
-      EXPECT_EQ(out[i * 8 + 4], static_cast<unsigned long long>(static_cast<long long>(a) / static_cast<long long>(b)));
+      EXPECT_EQ(out[i * 8 + 4], static_cast<unsigned long long>(static_cast<long long>(a) /
+                                                                static_cast<long long>(b)));
     }
-    EXPECT_EQ(out[i * 8 + 5], static_cast<unsigned long long>(__builtin_popcountll(a) + __builtin_clzll(a) * 100 +
-                                                              __builtin_ffsll(static_cast<long long>(a)) * 10000));
+    EXPECT_EQ(out[i * 8 + 5],
+              static_cast<unsigned long long>(__builtin_popcountll(a) + __builtin_clzll(a) * 100 +
+                                              __builtin_ffsll(static_cast<long long>(a)) * 10000));
     EXPECT_EQ(out[i * 8 + 7], (a << (b & 63)) ^ (a >> (i & 63)));
   }
 }
@@ -280,23 +302,28 @@ TEST_P(Kernels, StructArgumentWithDynamicIndex) {
   const uint64_t out = device_->alloc(128);
   EXPECT_RUNS(device_->run("struct_argument", Dim{1, 1, 1}, Dim{32, 1, 1}, big, 3, out));
   const auto got = device_->download<float>(out, 32);
-  for (int i = 0; i < 32; ++i) EXPECT_EQ(got[i], static_cast<float>((i + 3) % 20 * ((i + 3) % 20)) + 0.5f);
+  for (int i = 0; i < 32; ++i)
+    EXPECT_EQ(got[i], static_cast<float>((i + 3) % 20 * ((i + 3) % 20)) + 0.5f);
 }
 
 TEST_P(Kernels, AssertNamesBlockAndThread) {
   const uint64_t p = device_->alloc(4);
   const Fault fault = device_->run("fail_assert", Dim{1, 1, 1}, Dim{32, 1, 1}, p);
   EXPECT_EQ(fault.kind, Fault::Kind::kAssert);
-  EXPECT_EQ(fault.message, "kernels.cu:7: fail_assert: block: [0,0,0], thread: [3,0,0] Assertion `p[0] == 0` failed.");
+  EXPECT_EQ(
+      fault.message,
+      "kernels.cu:7: fail_assert: block: [0,0,0], thread: [3,0,0] Assertion `p[0] == 0` failed.");
 }
 
 TEST_P(Kernels, IllegalAddressStopsTheLaunch) {
-  const Fault fault = device_->run("vector_add", Dim{1, 1, 1}, Dim{32, 1, 1}, uint64_t{64}, uint64_t{64}, uint64_t{64}, 32);
+  const Fault fault = device_->run("vector_add", Dim{1, 1, 1}, Dim{32, 1, 1}, uint64_t{64},
+                                   uint64_t{64}, uint64_t{64}, 32);
   EXPECT_EQ(fault.kind, Fault::Kind::kIllegalAddress);
   EXPECT_GT(fault.line, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Nvcc, Kernels, testing::Values("sm75", "sm80", "sm90", "sm90_debug", "sm80_O0"),
+INSTANTIATE_TEST_SUITE_P(Nvcc, Kernels,
+                         testing::Values("sm75", "sm80", "sm90", "sm90_debug", "sm80_O0"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

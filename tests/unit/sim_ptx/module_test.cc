@@ -1,4 +1,5 @@
-// What a module tells about itself, linking, bad texts, faults of a launch, and images that hold PTX.
+// What a module tells about itself, linking, bad texts, faults of a launch, and images that hold
+// PTX.
 #include <atomic>
 
 #include "tests/unit/sim_ptx/device.h"
@@ -9,10 +10,14 @@ namespace {
 constexpr const char* kHead = ".version 8.0\n.target sm_90\n.address_size 64\n";
 
 std::string kernel(const std::string& body) {
-  return std::string(kHead) + ".visible .entry k(.param .u64 out) {\n.reg .b64 %d<9>; .reg .b32 %r<9>; .reg .pred %p<9>;\n" + body + "\nret; }";
+  return std::string(kHead) +
+         ".visible .entry k(.param .u64 out) {\n.reg .b64 %d<9>; .reg .b32 %r<9>; .reg .pred "
+         "%p<9>;\n" +
+         body + "\nret; }";
 }
 
-void expect_error(const std::string& text, int line, const std::string& instruction, const std::string& message) {
+void expect_error(const std::string& text, int line, const std::string& instruction,
+                  const std::string& message) {
   const CompileResult result = compile(text);
   EXPECT_EQ(result.module, nullptr) << text;
   EXPECT_EQ(result.error.line, line) << result.error.message;
@@ -21,18 +26,24 @@ void expect_error(const std::string& text, int line, const std::string& instruct
 }
 
 TEST(Module, BadTextsNameLineAndStatement) {
-  expect_error(kernel("frobnicate.u32 %r1, %r2;"), 6, "frobnicate.u32 %r1, %r2;", "unknown instruction 'frobnicate'");
-  expect_error(kernel("add.frob.u32 %r1, %r2, %r3;"), 6, "add.frob.u32 %r1, %r2, %r3;", "unknown modifier '.frob'");
+  expect_error(kernel("frobnicate.u32 %r1, %r2;"), 6, "frobnicate.u32 %r1, %r2;",
+               "unknown instruction 'frobnicate'");
+  expect_error(kernel("add.frob.u32 %r1, %r2, %r3;"), 6, "add.frob.u32 %r1, %r2, %r3;",
+               "unknown modifier '.frob'");
   expect_error(kernel("add.u32 %r1, %r2;"), 6, "add.u32 %r1, %r2;", "too few operands");
-  expect_error(kernel("add.u64 %d1, %d2, %r3;"), 6, "add.u64 %d1, %d2, %r3;", "where .u64 is needed");
+  expect_error(kernel("add.u64 %d1, %d2, %r3;"), 6, "add.u64 %d1, %d2, %r3;",
+               "where .u64 is needed");
   expect_error(kernel("bra nowhere;"), 6, "bra nowhere;", "unknown label 'nowhere'");
   expect_error(kernel("mov.u32 %r99, 1;"), 6, "mov.u32 %r99, 1;", "expected a register");
-  expect_error(kernel("mov.u32 %r1, %nonsense;"), 6, "mov.u32 %r1, %nonsense;", "unknown register '%nonsense'");
+  expect_error(kernel("mov.u32 %r1, %nonsense;"), 6, "mov.u32 %r1, %nonsense;",
+               "unknown register '%nonsense'");
   expect_error(kernel("call missing;"), 6, "call missing;", "unknown function 'missing'");
   expect_error("not ptx at all", 1, "not ptx at all", "expected");
   expect_error("", 1, "", "not PTX");
-  expect_error(std::string(kHead) + ".extern .func f;\n.entry k() { call f; ret; }", 5, "call f;", "nothing defines it");
-  expect_error(std::string(kHead) + ".visible .entry k() {\n mov.u32 %r1, 1", 5, "mov.u32 %r1, 1", "expected");
+  expect_error(std::string(kHead) + ".extern .func f;\n.entry k() { call f; ret; }", 5, "call f;",
+               "nothing defines it");
+  expect_error(std::string(kHead) + ".visible .entry k() {\n mov.u32 %r1, 1", 5, "mov.u32 %r1, 1",
+               "expected");
 }
 
 TEST(Module, ReportsParametersSharedMemoryAndBounds) {
@@ -68,8 +79,10 @@ TEST(Module, ImagesHoldConstantsAndAddresses) {
   ASSERT_NE(device.module, nullptr) << device.error.line << device.error.message;
   const uint64_t a = device.variable("a");
   EXPECT_EQ(device.download<uint32_t>(a, 4), (std::vector<uint32_t>{1, 0x20, 0xffffffff, 0}));
-  EXPECT_EQ(device.download<uint64_t>(device.variable("p"), 3), (std::vector<uint64_t>{a, a + 8, 5}));
-  EXPECT_EQ(device.download<uint64_t>(device.variable("mixed"), 2), (std::vector<uint64_t>{0x201, a}));
+  EXPECT_EQ(device.download<uint64_t>(device.variable("p"), 3),
+            (std::vector<uint64_t>{a, a + 8, 5}));
+  EXPECT_EQ(device.download<uint64_t>(device.variable("mixed"), 2),
+            (std::vector<uint64_t>{0x201, a}));
   EXPECT_EQ(device.download<float>(device.variable("f"), 2), (std::vector<float>{1.5f, 2.0f}));
   EXPECT_STREQ(device.download<char>(device.variable("text"), 6).data(), "hello");
 }
@@ -101,7 +114,8 @@ TEST(Launch, FaultsSayWhatHappened) {
   EXPECT_EQ(run("st.global.u32 [%d1+2], %r1;").kind, Fault::Kind::kMisalignedAddress);
   EXPECT_EQ(run("trap;").kind, Fault::Kind::kTrap);
   EXPECT_EQ(run("call %d1, ();").kind, Fault::Kind::kInvalidPc);
-  EXPECT_EQ(run("setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 0, 64;").kind, Fault::Kind::kBarrierDeadlock);
+  EXPECT_EQ(run("setp.lt.u32 %p1, %r1, 32; @%p1 bar.sync 0, 64;").kind,
+            Fault::Kind::kBarrierDeadlock);
   EXPECT_EQ(run("st.shared.u32 [%d1], %r1;").kind, Fault::Kind::kIllegalAddress);
   const Fault fault = run("ld.global.u32 %r2, [%d1+4096];");
   EXPECT_EQ(fault.line, 6);
@@ -110,7 +124,8 @@ TEST(Launch, FaultsSayWhatHappened) {
 
 TEST(Launch, ThreadsThatExitedDoNotHoldBarriers) {
   Device device(
-      kernel("ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 40; @%p1 exit; bar.sync 0; "
+      kernel("ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 40; @%p1 exit; "
+             "bar.sync 0; "
              "atom.global.add.u32 %r2, [%d1], 1; bar.warp.sync 0xffffffff;"));
   const uint64_t out = device.alloc(4);
   EXPECT_RUNS(device.run("k", {1, 1, 1}, {64, 1, 1}, out));
@@ -118,7 +133,8 @@ TEST(Launch, ThreadsThatExitedDoNotHoldBarriers) {
 }
 
 TEST(Launch, WarpBarriersInDifferentBranchesMeet) {
-  Device device(kernel(R"(ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; @%p1 bra L;
+  Device device(
+      kernel(R"(ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 16; @%p1 bra L;
 bar.warp.sync 0xffffffff; bra E;
 L: bar.warp.sync 0xffffffff;
 E: red.global.add.u32 [%d1], 1;)"));
@@ -128,7 +144,8 @@ E: red.global.add.u32 [%d1], 1;)"));
 }
 
 TEST(Launch, WarpsWaitForEachOtherThroughMemory) {
-  Device device(kernel(R"(.shared .u32 flag; ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra W;
+  Device device(kernel(
+      R"(.shared .u32 flag; ld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; setp.ge.u32 %p1, %r1, 32; @%p1 bra W;
 L: ld.volatile.shared.u32 %r2, [flag]; setp.eq.u32 %p2, %r2, 0; @%p2 bra L;
 red.global.add.u32 [%d1], %r2; ret;
 W: st.volatile.shared.u32 [flag], 1;)"));
@@ -161,7 +178,8 @@ barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;)"));
 class Fatbin : public testing::TestWithParam<const char*> {};
 
 TEST_P(Fatbin, PtxIsFoundAndCompiles) {
-  const std::string image = read_file(std::string(KERNELS_DIR) + "/kernels_" + GetParam() + ".fatbin");
+  const std::string image =
+      read_file(std::string(KERNELS_DIR) + "/kernels_" + GetParam() + ".fatbin");
   std::string why;
   const std::string text = find_ptx(image.data(), image.size(), 90, &why);
   ASSERT_FALSE(text.empty()) << why;
@@ -180,7 +198,8 @@ TEST_P(Fatbin, PtxIsFoundAndCompiles) {
 }
 
 TEST_P(Fatbin, DamagedImagesAreRefused) {
-  const std::string image = read_file(std::string(KERNELS_DIR) + "/kernels_" + GetParam() + ".fatbin");
+  const std::string image =
+      read_file(std::string(KERNELS_DIR) + "/kernels_" + GetParam() + ".fatbin");
   std::string why;
   for (size_t size = 1; size < 200 && size < image.size(); ++size) {
     const std::string cut = image.substr(0, size);
@@ -194,7 +213,8 @@ TEST_P(Fatbin, DamagedImagesAreRefused) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Nvcc, Fatbin, testing::Values("none", "speed", "size"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Nvcc, Fatbin, testing::Values("none", "speed", "size"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace tube::sim::ptx

@@ -1,4 +1,5 @@
-"""Parts of the conformance runner: recorded transcripts in the place of native runs, how many cases at once, the time of a chapter."""
+"""Parts of the conformance runner: recorded transcripts in the place of native runs, how many cases
+at once, the time of a chapter."""
 import pathlib
 import sys
 import time
@@ -27,7 +28,10 @@ class Recorded(unittest.TestCase):
         self.assertEqual((read.code, read.out), (0, "call -> CODE\n=> something"))
 
     def test_identity(self):
-        known = {transcripts.identity_of(p) for p in (ROOT / "tests" / "conformance" / "expected").glob("*.txt")}
+        known = {
+            transcripts.identity_of(p)
+            for p in (ROOT / "tests" / "conformance" / "expected").glob("*.txt")
+        }
         self.assertNotIn(None, known)
         self.assertIsNone(transcripts.identity_of(ROOT / "no such file"))
 
@@ -37,12 +41,18 @@ class Jobs(unittest.TestCase):
         return runner.Arms(None, backend, None, "preload", jobs, 60)
 
     def cases(self):
-        return [runner.Case("a", "ordinary", "one", None, True), runner.Case("b", "ordinary", "two", None)]
+        return [
+            runner.Case("a", "ordinary", "one", None, True),
+            runner.Case("b", "ordinary", "two", None)
+        ]
 
     def test_cases_that_hold_streams_run_by_themselves_on_a_driver(self):
         holds, free = self.cases()
-        self.assertEqual(self.arms("driver", 12)._by_jobs([holds, free]), [([free], 12), ([holds], runner.HOLDING_JOBS)])
-        self.assertEqual(self.arms("driver", 12)._by_jobs([holds]), [([holds], runner.HOLDING_JOBS)])
+        self.assertEqual(
+            self.arms("driver", 12)._by_jobs([holds, free]), [([free], 12),
+                                                              ([holds], runner.HOLDING_JOBS)])
+        self.assertEqual(
+            self.arms("driver", 12)._by_jobs([holds]), [([holds], runner.HOLDING_JOBS)])
 
     def test_not_so_where_there_are_few_or_no_queues_to_share(self):
         cases = self.cases()
@@ -63,7 +73,8 @@ class Deadline(unittest.TestCase):
 
     def test_before_it_and_without_one_cases_run(self):
         for deadline in (None, time.monotonic() + 60):
-            self.assertEqual((self.run_case(deadline).code, self.run_case(deadline).out), (0, "x\n"))
+            self.assertEqual((self.run_case(deadline).code, self.run_case(deadline).out),
+                             (0, "x\n"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A proxy for the tests of tubectl: speaks the control protocol and nothing else; what it says comes from the environment.
+"""A proxy for the tests of tubectl: speaks the control protocol and nothing else; what it says
+comes from the environment.
 
-FAKE_VERSION, FAKE_FAIL (dies at start with this line), FAKE_STATUS (the JSON answer to status and ps); every start is a line
-in FAKE_STARTS.
+FAKE_VERSION, FAKE_FAIL (dies at start with this line), FAKE_STATUS (the JSON answer to status and
+ps); every start is a line in FAKE_STARTS.
 """
 import argparse
 import json
@@ -33,7 +34,11 @@ while not stopping:
     with client, client.makefile("rw") as stream:
         line = stream.readline()
         verb = json.loads(line)["verb"] if line else ""
-        answer = {"ok": True, "version": os.environ.get("FAKE_VERSION", "0.2.0"), "pid": os.getpid()}
+        answer = {
+            "ok": True,
+            "version": os.environ.get("FAKE_VERSION", "0.2.0"),
+            "pid": os.getpid()
+        }
         if verb in ("status", "ps"):
             answer.update(json.loads(os.environ.get("FAKE_STATUS", "{}")))
         elif verb == "stop":

@@ -1,4 +1,5 @@
-"""tests/gpu's paired items without a GPU: programs of this test's own stand for the two arms, good, wrong, crashing and hanging."""
+"""tests/gpu's paired items without a GPU: programs of this test's own stand for the two arms, good,
+wrong, crashing and hanging."""
 import argparse
 import fcntl
 import os
@@ -19,7 +20,8 @@ import paired  # noqa: E402
 import report  # noqa: E402
 import suites  # noqa: E402
 
-# A program of three cases as tests/gpu/frameworks/cases.py runs them; FAKE names what goes wrong in this arm.
+# A program of three cases as tests/gpu/frameworks/cases.py runs them; FAKE names what goes wrong in
+# this arm.
 PROGRAM = """
 import os, pathlib, random, signal, struct, sys
 sys.path.insert(0, {folder!r})
@@ -51,9 +53,11 @@ class Pairs(unittest.TestCase):
         script.write_text(PROGRAM.format(folder=str(ROOT / "tests/gpu/frameworks")))
 
         def launch(trouble):
-            return lambda: (command or [sys.executable, "-B", str(script)], dict(os.environ, FAKE=trouble))
+            return lambda: (command or [sys.executable, "-B", str(script)],
+                            dict(os.environ, FAKE=trouble))
 
-        results, *arms = paired.run_pair(launch(native), launch(tube), folder.name, time.monotonic() + 120, case_limit, only)
+        results, *arms = paired.run_pair(launch(native), launch(tube), folder.name,
+                                         time.monotonic() + 120, case_limit, only)
         return {r["case"]: r for r in results}, arms
 
     def kinds(self, **arguments):
@@ -61,7 +65,9 @@ class Pairs(unittest.TestCase):
 
     def test_equal(self):
         results, arms = self.pair()
-        self.assertEqual({c: r["result"] for c, r in results.items()}, dict(first="equal", second="equal", third="equal"))
+        self.assertEqual({
+            c: r["result"] for c, r in results.items()
+        }, dict(first="equal", second="equal", third="equal"))
         self.assertEqual([arm.starts for arm in arms], [1, 1])
 
     def test_a_difference_is_named(self):
@@ -72,18 +78,22 @@ class Pairs(unittest.TestCase):
         self.assertEqual(results["second"]["result"], "equal")
 
     def test_numbers_that_differ_natively_may_differ_as_much(self):
-        self.assertEqual(self.kinds(native="random", tube="random")["second"], "within native's own difference")
+        self.assertEqual(
+            self.kinds(native="random", tube="random")["second"], "within native's own difference")
         self.assertEqual(self.kinds(native="random", tube="random wrong")["second"], "DIFFERENT")
         self.assertEqual(self.kinds(tube="random")["second"], "DIFFERENT")
 
     def test_a_crash_costs_its_case_only(self):
         results, arms = self.pair(tube="crash")
-        self.assertEqual({c: r["result"] for c, r in results.items()}, dict(first="equal", second="FAILED", third="equal"))
+        self.assertEqual({
+            c: r["result"] for c, r in results.items()
+        }, dict(first="equal", second="FAILED", third="equal"))
         self.assertIn("crashed: ended with -11", results["second"]["detail"])
         self.assertEqual(arms[1].starts, 2)
 
     def test_a_hang_costs_its_case_only(self):
-        self.assertEqual(self.kinds(tube="hang", case_limit=15), dict(first="equal", second="FAILED", third="equal"))
+        self.assertEqual(self.kinds(tube="hang", case_limit=15),
+                         dict(first="equal", second="FAILED", third="equal"))
 
     def test_what_fails_natively_is_not_counted_equal(self):
         kinds = self.kinds(native="fail", tube="fail")
@@ -99,14 +109,16 @@ class Pairs(unittest.TestCase):
 
     def test_skips_are_said(self):
         results, _ = self.pair(native="skip", tube="skip")
-        self.assertEqual((results["second"]["result"], results["second"]["detail"]), ("skipped", "not on this machine"))
+        self.assertEqual((results["second"]["result"], results["second"]["detail"]),
+                         ("skipped", "not on this machine"))
 
     def test_only_some_cases(self):
         self.assertEqual(self.kinds(only=("third",)), {"third": "equal"})
         self.assertEqual(self.kinds(only=("*ir*",)), {"first": "equal", "third": "equal"})
 
     def test_a_program_that_does_not_start(self):
-        results, (native, tube) = self.pair(command=[sys.executable, "-c", "import sys; sys.exit('no library')"])
+        results, (native, tube) = self.pair(
+            command=[sys.executable, "-c", "import sys; sys.exit('no library')"])
         self.assertEqual(results, {})
         self.assertIn("no library", native.problem)
         self.assertIn("ended with 1", tube.problem)
@@ -138,14 +150,18 @@ class Choices(unittest.TestCase):
 class Groups(unittest.TestCase):
     def test_children_of_a_program_that_hangs_go_with_it(self):
         with tempfile.NamedTemporaryFile() as held:
-            code = (f"import fcntl, os, signal\nfile = open({held.name!r})\nfcntl.flock(file, fcntl.LOCK_EX)\n"
-                    "print('held', flush=True)\nos.fork()\nsignal.pause()")
+            code = (
+                f"import fcntl, os, signal\nfile = open({held.name!r})\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+                "print('held', flush=True)\nos.fork()\nsignal.pause()")
             outcome = multi.run_group([sys.executable, "-c", code], dict(os.environ), 5)
             self.assertEqual((outcome.code, outcome.out), (None, "held\n"))
-            fcntl.flock(held, fcntl.LOCK_EX)  # returns once nobody holds it: a child that lived would keep it for ever
+            fcntl.flock(held, fcntl.LOCK_EX
+                       )  # returns once nobody holds it: a child that lived would keep it for ever
 
     def test_output_and_code(self):
-        outcome = multi.run_group([sys.executable, "-c", "import sys; print('out'); sys.stderr.write('err'); sys.exit(3)"], dict(os.environ), 60)
+        outcome = multi.run_group([
+            sys.executable, "-c", "import sys; print('out'); sys.stderr.write('err'); sys.exit(3)"
+        ], dict(os.environ), 60)
         self.assertEqual((outcome.code, outcome.out, outcome.err), (3, "out\n", "err"))
 
 
@@ -158,12 +174,16 @@ class Outputs(unittest.TestCase):
         return path
 
     def test_numbers_of_each_type(self):
-        for kind, data in (("f16", struct.pack("<2e", 1.5, -2)), ("bf16", b"\xc0\x3f\x00\xc0"), ("f32", struct.pack("<2f", 1.5, -2)),
-                           ("f64", struct.pack("<2d", 1.5, -2))):
-            self.assertEqual(list(outputs.numbers(self.written(f"case.out.{kind}", data))), [1.5, -2], kind)
+        for kind, data in (("f16", struct.pack("<2e", 1.5, -2)), ("bf16", b"\xc0\x3f\x00\xc0"),
+                           ("f32", struct.pack("<2f", 1.5,
+                                               -2)), ("f64", struct.pack("<2d", 1.5, -2))):
+            self.assertEqual(list(outputs.numbers(self.written(f"case.out.{kind}", data))),
+                             [1.5, -2], kind)
 
     def test_distance(self):
-        a, b = self.written("c.o.f32", struct.pack("<2f", 1, 2)), self.written("c.o.f32", struct.pack("<2f", 1, 2.5))
+        a, b = self.written("c.o.f32", struct.pack("<2f", 1,
+                                                   2)), self.written("c.o.f32",
+                                                                     struct.pack("<2f", 1, 2.5))
         nan = self.written("c.o.f32", struct.pack("<2f", 1, float("nan")))
         self.assertEqual(outputs.distance(a, b), 0.5)
         self.assertEqual(outputs.distance(nan, nan), 0)
@@ -175,8 +195,21 @@ class Reports(unittest.TestCase):
     header = {"commit": "c", "gpu": "g", "driver": "d", "date": "t"}
 
     def test_cases_are_listed_and_counted(self):
-        cases = [{"case": "a", "result": "equal"}, {"case": "b", "result": "DIFFERENT", "detail": "out: 3 bytes"}]
-        results = [{"suite": "libraries", "item": "cublas", "result": "DIFFERENT", "cases": cases, "seconds_item": 1.0}]
+        cases = [{
+            "case": "a",
+            "result": "equal"
+        }, {
+            "case": "b",
+            "result": "DIFFERENT",
+            "detail": "out: 3 bytes"
+        }]
+        results = [{
+            "suite": "libraries",
+            "item": "cublas",
+            "result": "DIFFERENT",
+            "cases": cases,
+            "seconds_item": 1.0
+        }]
         text = report.text(self.header, results)
         self.assertIn("libraries/cublas.b: DIFFERENT: out: 3 bytes", text)
         self.assertIn("cases: 1 DIFFERENT, 1 equal", text)
@@ -184,13 +217,28 @@ class Reports(unittest.TestCase):
         self.assertFalse(report.is_well(results[0]))
 
     def test_core_items_have_their_table(self):
-        text = report.text(self.header, [{"suite": "core", "item": "bert", "result": "equal", "seconds_native": 1.0, "seconds_tube": 2.0}])
+        text = report.text(self.header, [{
+            "suite": "core",
+            "item": "bert",
+            "result": "equal",
+            "seconds_native": 1.0,
+            "seconds_tube": 2.0
+        }])
         self.assertIn("bert", text)
         self.assertIn("items: 1 equal", text)
 
     def test_conformance_rows(self):
-        rows = [{"case": "memory.x", "result": "different", "difference": "-a\n+b"}, {"case": "memory.y", "result": "equal", "difference": None}]
-        self.assertEqual([c["result"] for c in map(conformance.as_case, rows)], ["DIFFERENT", "equal"])
+        rows = [{
+            "case": "memory.x",
+            "result": "different",
+            "difference": "-a\n+b"
+        }, {
+            "case": "memory.y",
+            "result": "equal",
+            "difference": None
+        }]
+        self.assertEqual([c["result"] for c in map(conformance.as_case, rows)],
+                         ["DIFFERENT", "equal"])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-// The parts of tubectl that stand alone: tables and figures, reading ELF files, finding the real driver.
+// The parts of tubectl that stand alone: tables and figures, reading ELF files, finding the real
+// driver.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 

@@ -1,6 +1,8 @@
-"""tubectl as a person meets it: exit codes, one-line messages, starting a proxy once, JSON. Against a fake proxy.
+"""tubectl as a person meets it: exit codes, one-line messages, starting a proxy once, JSON. Against
+a fake proxy.
 
-tubectl_test.py TUBECTL. The hook is a stand-in too (any file), because what is run here has no use for CUDA.
+tubectl_test.py TUBECTL. The hook is a stand-in too (any file), because what is run here has no use
+for CUDA.
 """
 import json
 import os
@@ -14,12 +16,50 @@ import unittest
 
 TUBECTL = sys.argv.pop(1)
 HERE = pathlib.Path(__file__).resolve().parent
-STATUS = {"workflow": "shop", "backend": "sim", "driver_version": 13000, "uptime_s": 61, "version": "0.2.0",
-          "gpus": [{"index": 0, "name": "Simulated", "uuid": "GPU-0", "memory_total": 1 << 34, "memory_used_by_clients": 1 << 20, "contexts": 1}],
-          "functions": [{"id": 7, "pid": 42, "name": "resize", "gpu": 0, "state": "running", "age_s": 3, "records": 10, "round_trips": 2,
-                         "posted": 8, "errors": 0, "device_bytes": 1 << 20, "pinned_bytes": 0, "streams": 1, "events": 0, "modules": 1,
-                         "calls": {"cuLaunchKernel": 8, "cuMemAlloc_v2": 2}}],
-          "totals": {"sessions_started": 1, "sessions_ended": 0, "sessions_killed": 0}, "objects": {"streams": 1}}
+STATUS = {
+    "workflow": "shop",
+    "backend": "sim",
+    "driver_version": 13000,
+    "uptime_s": 61,
+    "version": "0.2.0",
+    "gpus": [{
+        "index": 0,
+        "name": "Simulated",
+        "uuid": "GPU-0",
+        "memory_total": 1 << 34,
+        "memory_used_by_clients": 1 << 20,
+        "contexts": 1
+    }],
+    "functions": [{
+        "id": 7,
+        "pid": 42,
+        "name": "resize",
+        "gpu": 0,
+        "state": "running",
+        "age_s": 3,
+        "records": 10,
+        "round_trips": 2,
+        "posted": 8,
+        "errors": 0,
+        "device_bytes": 1 << 20,
+        "pinned_bytes": 0,
+        "streams": 1,
+        "events": 0,
+        "modules": 1,
+        "calls": {
+            "cuLaunchKernel": 8,
+            "cuMemAlloc_v2": 2
+        }
+    }],
+    "totals": {
+        "sessions_started": 1,
+        "sessions_ended": 0,
+        "sessions_killed": 0
+    },
+    "objects": {
+        "streams": 1
+    }
+}
 
 
 class Tubectl(unittest.TestCase):
@@ -31,16 +71,20 @@ class Tubectl(unittest.TestCase):
         # A library that exists anyway and does nothing: the real hook has its own tests.
         shutil.copy("/lib/x86_64-linux-gnu/libdl.so.2", hook)
         drop = ("LD_PRELOAD", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR")
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith("TUBE_") and k not in drop}
-        self.env.update(TUBE_DIR=str(self.dir / "run"), TUBE_TUBED=str(HERE / "fake_tubed.py"), TUBE_HOOK_LIB=str(hook),
-                        FAKE_STARTS=str(self.starts), FAKE_STATUS=json.dumps(STATUS))
+        self.env = {
+            k: v for k, v in os.environ.items() if not k.startswith("TUBE_") and k not in drop
+        }
+        self.env.update(TUBE_DIR=str(self.dir / "run"), TUBE_TUBED=str(HERE / "fake_tubed.py"),
+                        TUBE_HOOK_LIB=str(hook), FAKE_STARTS=str(self.starts),
+                        FAKE_STATUS=json.dumps(STATUS))
 
     def tearDown(self):
         self.call("proxy", "stop", "--all")
         shutil.rmtree(self.dir)
 
     def call(self, *args, **env):
-        return subprocess.run([TUBECTL, *args], env=dict(self.env, **env), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        return subprocess.run([TUBECTL, *args], env=dict(self.env, **env), capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL, timeout=60)
 
     def started(self):
         return self.starts.read_text().splitlines() if self.starts.exists() else []
@@ -67,20 +111,25 @@ class Tubectl(unittest.TestCase):
         self.assertEqual(fds, {"/dev/null", str(self.dir / "run" / "default.log")})
 
     def test_runs_that_race_start_one_proxy(self):
-        racers = [subprocess.Popen([TUBECTL, "run", "--", "true"], env=self.env, stderr=subprocess.PIPE) for _ in range(8)]
+        racers = [
+            subprocess.Popen([TUBECTL, "run", "--", "true"], env=self.env, stderr=subprocess.PIPE)
+            for _ in range(8)
+        ]
         said = b"".join(r.communicate(timeout=60)[1] for r in racers)
         self.assertEqual([r.returncode for r in racers], [0] * 8)
         self.assertEqual(len(self.started()), 1)
         self.assertEqual(said.count(b"started proxy"), 1)
 
     def test_signals_pass_on(self):
-        self.assertEqual(self.call("run", "--", "sh", "-c", "kill -TERM $$").returncode, -signal.SIGTERM)
+        self.assertEqual(
+            self.call("run", "--", "sh", "-c", "kill -TERM $$").returncode, -signal.SIGTERM)
 
     def test_environment_of_the_program(self):
-        out = self.call("run", "-w", "shop", "--function", "f", "--", "env", LD_LIBRARY_PATH="/nowhere").stdout
+        out = self.call("run", "-w", "shop", "--function", "f", "--", "env",
+                        LD_LIBRARY_PATH="/nowhere").stdout
         hook = self.env["TUBE_HOOK_LIB"]
-        for line in (f"LD_PRELOAD={hook}", f"LD_LIBRARY_PATH={pathlib.Path(hook).parent}:/nowhere", "TUBE_WORKFLOW=shop", "TUBE_FUNCTION=f",
-                     "TUBE_PREINIT=1"):
+        for line in (f"LD_PRELOAD={hook}", f"LD_LIBRARY_PATH={pathlib.Path(hook).parent}:/nowhere",
+                     "TUBE_WORKFLOW=shop", "TUBE_FUNCTION=f", "TUBE_PREINIT=1"):
             self.assertIn(line + "\n", out)
 
     def test_tube_off_runs_the_program_alone(self):
@@ -121,7 +170,8 @@ class Tubectl(unittest.TestCase):
         self.assertEqual(self.call("ps").returncode, 0)
 
     def test_usage(self):
-        for args in ([], ["frob"], ["run"], ["run", "-w", "a/b", "--", "true"], ["status", "--frob"]):
+        for args in ([], ["frob"], ["run"], ["run", "-w", "a/b", "--",
+                                             "true"], ["status", "--frob"]):
             done = self.call(*args)
             self.assertEqual(done.returncode, 2, args)
             self.assert_one_line(done.stderr)
@@ -147,7 +197,10 @@ class Tubectl(unittest.TestCase):
         self.assertIn("CUDA 13.0", self.call("status", "-w", "shop").stdout)
         self.assertIn("cuLaunchKernel", self.call("stat", "-w", "shop").stdout)
         self.assertEqual(self.call("proxy", "list", "--names").stdout, "shop\n")
-        for args in (["ps"], ["status", "-w", "shop"], ["stat", "-w", "shop"], ["proxy", "list"], ["proxy", "start", "-w", "shop"]):
+        for args in (["ps"], ["status", "-w",
+                              "shop"], ["stat", "-w",
+                                        "shop"], ["proxy",
+                                                  "list"], ["proxy", "start", "-w", "shop"]):
             self.assertTrue(json.loads(self.call(*args, "--json").stdout)["ok"], args)
         self.assertIn("findings", json.loads(self.call("doctor", "--json").stdout))
         self.assertTrue(json.loads(self.call("proxy", "stop", "-w", "shop", "--json").stdout)["ok"])
@@ -156,7 +209,9 @@ class Tubectl(unittest.TestCase):
         self.call("proxy", "start")
         pid = self.started()[0].split()[0]
         self.assertEqual(self.call("proxy", "stop").returncode, 0)
-        self.assertFalse(pathlib.Path("/proc", pid, "exe").is_symlink() and pathlib.Path("/proc", pid, "fd").exists() and os.listdir(f"/proc/{pid}/fd"))
+        self.assertFalse(
+            pathlib.Path("/proc", pid, "exe").is_symlink() and
+            pathlib.Path("/proc", pid, "fd").exists() and os.listdir(f"/proc/{pid}/fd"))
 
 
 if __name__ == "__main__":

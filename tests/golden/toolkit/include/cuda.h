@@ -1,5 +1,6 @@
 // clang-format off
-// A toolkit of eight functions, with every trick of the real header that the generator must see through.
+// A toolkit of eight functions, with every trick of the real header that the generator must see
+// through.
 #ifndef golden_cuda_h
 #define golden_cuda_h
 #define CUDAAPI
