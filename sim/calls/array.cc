@@ -9,8 +9,8 @@
 #include <bit>
 
 #include "protocol/array_format.h"
-#include "sim/calls/device.h"
 #include "sim/calls/external.h"
+#include "sim/machine/attributes.h"
 #include "sim/machine/heap.h"
 
 namespace tube::sim {

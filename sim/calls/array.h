@@ -17,7 +17,5 @@ struct Mipmap {
 // All of these with the lock held.
 // Arrays and mipmapped arrays of a context that ends; their memory goes with the context's ranges.
 void forget_arrays(State& s, const Context* context);
-// Bytes of the whole array.
-inline uint64_t array_bytes(const Array& a) { return a.row_bytes * a.rows * a.slices; }
 
 }  // namespace tube::sim

@@ -7,7 +7,9 @@
 #include <condition_variable>
 #include <cstring>
 
-#include "sim/calls/device.h"
+#include "sim/calls/teardown.h"
+#include "sim/machine/attributes.h"
+#include "sim/machine/devices.h"
 #include "sim/machine/hold.h"
 #include "sim/machine/state.h"
 
@@ -137,6 +139,12 @@ CUresult release_primary(CUdevice dev, End how) {
 }  // namespace tube::sim
 
 using namespace tube::sim;
+
+SIM_API CUresult cuInit(unsigned int Flags) {
+  if (CUresult injected = enter("cuInit", Need::kNothing)) return injected;
+  if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  return initialize();
+}
 
 SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   SIM_ENTER(kInit);

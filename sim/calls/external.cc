@@ -50,6 +50,7 @@ CUresult map_part(State& s, Context* context, const ExternalMemory& memory, uint
   range.base = reinterpret_cast<uint64_t>(p) + (offset - first);
   range.size = range.requested = bytes;
   range.kind = RangeKind::kExternal;
+  range.release = release_external;
   range.device = memory.device->ordinal;
   range.context = context;
   range.id = s.new_id();

@@ -1,7 +1,7 @@
 // Attributes and limits of one function, shared by cuFunc*, cuKernel*, launches and occupancy.
 #pragma once
 
-#include "sim/calls/device.h"
+#include "sim/machine/attributes.h"
 #include "sim/machine/state.h"
 
 namespace tube::sim {

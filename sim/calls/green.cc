@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/calls/teardown.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 

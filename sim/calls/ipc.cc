@@ -11,7 +11,7 @@
 #include <cstring>
 #include <map>
 
-#include "sim/calls/device.h"
+#include "sim/machine/devices.h"
 #include "sim/machine/heap.h"
 #include "sim/machine/state.h"
 
@@ -110,6 +110,7 @@ CUresult map_import(State& s, const Handle& handle, const Device& device, Contex
   range.base = reinterpret_cast<uint64_t>(p) + (handle.offset - start);
   range.size = range.requested = handle.bytes;
   range.kind = RangeKind::kImported;
+  range.release = release_import;
   range.device = device.ordinal;
   range.context = context;
   range.id = s.new_id();

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "sim/calls/device.h"
 #include "sim/calls/managed.h"
-#include "sim/calls/mempool.h"
+#include "sim/machine/attributes.h"
 #include "sim/machine/heap.h"
+#include "sim/machine/pool_memory.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "sim/calls/mempool.h"
 #include "sim/machine/heap.h"
+#include "sim/machine/pool_memory.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 
@@ -75,75 +75,6 @@ CUresult pool_of(CUmemoryPool handle, Pool** pool) {
 
 }  // namespace
 
-// The driver's pools grow by this much. Nothing is kept back here, the figures behave as if.
-constexpr uint64_t kReservedUnit = 32u << 20;
-static uint64_t whole_units(uint64_t bytes) {
-  return (bytes + kReservedUnit - 1) / kReservedUnit * kReservedUnit;
-}
-static void shrink(Pool* pool, uint64_t keep) {
-  pool->reserved = std::max(whole_units(pool->used), std::min(pool->reserved, keep));
-}
-
-CUresult pool_allocate(State& s, Pool* pool, uint64_t bytes, CUdeviceptr* dptr) {
-  if (pool->props.maxSize != 0 && pool->used + bytes > pool->props.maxSize)
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  Range range;
-  range.requested = bytes;
-  range.kind = RangeKind::kPool;
-  range.device = pool->device->ordinal;
-  range.pool = pool;
-  range.readable = pool->readable;
-  range.writable = pool->writable;
-  uint64_t base = 0;
-  if (CUresult r = allocate_range(s, range, kAllocAlign, &base)) return r;
-  pool->used += bytes;
-  pool->used_high = std::max(pool->used_high, pool->used);
-  pool->reserved = std::max(pool->reserved, whole_units(pool->used));
-  pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
-  *dptr = base;
-  return CUDA_SUCCESS;
-}
-
-static void free_pool_range(State& s, uint64_t address) {
-  auto gone = s.map.remove(address);
-  if (!gone) return;
-  if (gone->pool != nullptr) {
-    gone->pool->used -= std::min(gone->pool->used, gone->requested);
-    shrink(gone->pool, gone->pool->release_threshold);
-    const bool destroyed = !gone->pool->is_default && s.live.count(gone->pool) == 0;
-    if (destroyed && gone->pool->used == 0) delete gone->pool;
-  }
-  release_range(s, *gone);
-}
-
-CUresult finish_pool_free(CUdeviceptr address) {
-  State& s = state();
-  Lock lock(s.mutex);
-  free_pool_range(s, address);
-  return CUDA_SUCCESS;
-}
-
-static std::unordered_map<CUdeviceptr, GraphAllocation*>& graph_allocations() {
-  static auto* allocations = new std::unordered_map<CUdeviceptr, GraphAllocation*>;
-  return *allocations;
-}
-
-GraphAllocation* graph_allocation(CUdeviceptr address) {
-  auto found = graph_allocations().find(address);
-  return found == graph_allocations().end() ? nullptr : found->second;
-}
-
-std::shared_ptr<GraphAllocation> graph_memory(CUdeviceptr address) {
-  auto* made = new GraphAllocation{address};
-  graph_allocations()[address] = made;
-  // Graphs are destroyed with the lock held, so this must not take it.
-  return std::shared_ptr<GraphAllocation>(made, [](GraphAllocation* a) {
-    graph_allocations().erase(a->address);
-    if (!a->allocated || a->graph_frees) free_pool_range(state(), a->address);
-    delete a;
-  });
-}
-
 }  // namespace tube::sim
 
 using namespace tube::sim;
@@ -210,7 +141,7 @@ SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   Pool* p = nullptr;
   if (CUresult r = pool_of(pool, &p)) return r;
   if (CUresult r = check_capture_unsafe(state())) return r;
-  shrink(p, minBytesToKeep);
+  shrink_pool(p, minBytesToKeep);
   return CUDA_SUCCESS;
 }
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sim/calls/mempool.h"
 #include "sim/graphs/capture.h"
 #include "sim/graphs/conditional.h"
 #include "sim/graphs/graph.h"
 #include "sim/machine/hold.h"
+#include "sim/machine/pool_memory.h"
 
 namespace tube::sim {
 namespace {

@@ -55,6 +55,9 @@ struct Range {
   Pool* pool = nullptr;
   std::shared_ptr<Physical> physical;  // kMapped
   uint64_t physical_offset = 0;
+  // kImported, kExternal: how such memory ends, once the range is gone from the map. With the lock
+  // held; its context is idle.
+  void (*release)(const Range&) = nullptr;
 
   uint64_t end() const { return base + size; }
   bool is_host() const { return kind == RangeKind::kHost || kind == RangeKind::kRegistered; }

@@ -1,7 +1,7 @@
 // Every CUdevice_attribute of cuda.h 13.0. Values of the three modelled generations (Volta, Ampere,
 // Hopper) follow NVIDIA's published compute capability tables; what no table gives is a plausible
 // constant.
-#include "sim/calls/device.h"
+#include "sim/machine/attributes.h"
 
 namespace tube::sim {
 

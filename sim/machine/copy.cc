@@ -5,7 +5,6 @@
 // to the links between the two places.
 #include <cstring>
 
-#include "sim/calls/array.h"
 #include "sim/machine/copy.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"

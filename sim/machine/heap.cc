@@ -9,9 +9,6 @@
 #include <cerrno>
 #include <map>
 
-#include "sim/calls/external.h"
-#include "sim/calls/ipc.h"
-
 namespace tube::sim {
 namespace {
 
@@ -191,8 +188,8 @@ void release_range(State& s, const Range& range) {
     case RangeKind::kHost: munmap(host, round_up(range.size, 4096)); return;
     case RangeKind::kRegistered:
     case RangeKind::kMapped: return;
-    case RangeKind::kImported: release_import(range); return;
-    case RangeKind::kExternal: release_external(range); return;
+    case RangeKind::kImported:
+    case RangeKind::kExternal: range.release(range); return;
     case RangeKind::kDevice:
     case RangeKind::kSymbol:
     case RangeKind::kPool:

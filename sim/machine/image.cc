@@ -8,7 +8,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "sim/calls/module.h"
+#include "sim/machine/image.h"
 
 namespace tube::sim {
 namespace {

@@ -221,6 +221,8 @@ struct Array {
   uint64_t rows = 1, slices = 1;
   uint64_t base = 0;  // in the address map
 };
+// Bytes of the whole array.
+inline uint64_t array_bytes(const Array& a) { return a.row_bytes * a.rows * a.slices; }
 
 // Per thread; allocated on first use, freed by a pthread key (never for the main thread, whose
 // atexit handlers call us).

@@ -151,8 +151,6 @@ void flush_prints(Context* context);
 void reset_context(State& s, Context* context);
 // The cuMemAddressReserve range that holds the address. With the lock held.
 bool reservation_of(uint64_t address, uint64_t* base, uint64_t* size);
-// Frees everything that belongs to the context (streams, modules, memory). With the lock held.
-void tear_down(Lock& lock, Context* context);
 
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED when a capture forbids this kind of call now; invalidates
 // that capture.

@@ -1,6 +1,6 @@
 // Arithmetic whose results IEEE and the PTX manual fix to the bit, warp operations, and control
 // flow with recursion.
-#include "common.h"
+#include "tests/programs/common.h"
 
 int main() {
   Gpu gpu;

@@ -1,5 +1,5 @@
 // The context stack per thread, the primary context's counting, an own context, and limits.
-#include "common.h"
+#include "tests/programs/common.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 // printf in a kernel: the text belongs to this process's standard output, at the latest when it
 // synchronises.
-#include "common.h"
+#include "tests/programs/common.h"
 
 int main() {
   setvbuf(stdout, nullptr, _IONBF, 0);

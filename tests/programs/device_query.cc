@@ -1,7 +1,7 @@
 // What the devices say of themselves: count, names, ids, sizes, and the attributes that do not
 // change with load. Left out: what Tube reports as missing: managed and pageable access, memory on
 // host NUMA nodes, multicast (docs/limits.md).
-#include "common.h"
+#include "tests/programs/common.h"
 
 static bool left_out(int attribute) {
   return attribute == CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY ||

@@ -1,5 +1,5 @@
 // cuGetProcAddress: versions, the per-thread flag, unknown names; and calls through what it gives.
-#include "common.h"
+#include "tests/programs/common.h"
 
 static void look(const char* name, int version, cuuint64_t flags) {
   void* pointer = nullptr;

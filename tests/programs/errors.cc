@@ -1,6 +1,6 @@
 // Wrong use, and the codes it gives. Every call here fails (or succeeds) at once and leaves the
 // context usable.
-#include "common.h"
+#include "tests/programs/common.h"
 
 int main() {
   int count = -1;

@@ -1,6 +1,6 @@
 // A program that ends with work in flight and nothing freed: its exit code and output must be its
 // own.
-#include "common.h"
+#include "tests/programs/common.h"
 
 static void at_exit() {
   // Programs do this in their exit handlers and static destructors: it must not crash or hang.

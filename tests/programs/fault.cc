@@ -1,5 +1,5 @@
 // A kernel that stores to a wild address: the error comes at the next synchronising call and stays.
-#include "common.h"
+#include "tests/programs/common.h"
 
 int main() {
   CU(cuInit(0));

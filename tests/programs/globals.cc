@@ -1,6 +1,6 @@
 // Module variables and constants: initial values, changes by host and by kernels, two instances of
 // one module apart.
-#include "common.h"
+#include "tests/programs/common.h"
 
 static void show(const Module& module, const char* when) {
   DeviceArray<int> counter(2);

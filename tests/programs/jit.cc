@@ -1,5 +1,5 @@
 // PTX given as text: options with log buffers, errors with a log, and the driver's linker.
-#include "common.h"
+#include "tests/programs/common.h"
 
 static const char* kGood = R"(
 .version 7.0

@@ -3,7 +3,7 @@
 #include <barrier>
 #include <thread>
 
-#include "common.h"
+#include "tests/programs/common.h"
 
 namespace {
 

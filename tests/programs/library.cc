@@ -1,6 +1,6 @@
 // The context-independent loading interface: cuLibrary, cuKernel, and launches of a CUkernel
 // itself.
-#include "common.h"
+#include "tests/programs/common.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "common.h"
+#include "tests/programs/common.h"
 
 namespace {
 

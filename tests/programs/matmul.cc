@@ -1,6 +1,6 @@
 // Matrix multiplication with 16x16 tiles in shared memory, at a size that is and one that is not a
 // multiple of the tile.
-#include "common.h"
+#include "tests/programs/common.h"
 
 int main() {
   Gpu gpu;

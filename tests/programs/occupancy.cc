@@ -1,6 +1,6 @@
 // Function attributes and occupancy. Numbers that depend on the compiler or the chip are checked
 // for sense, not printed.
-#include "common.h"
+#include "tests/programs/common.h"
 
 static size_t CUDA_CB words_for(int block) { return static_cast<size_t>(block) * 4; }
 

@@ -1,6 +1,6 @@
 // Reductions: dynamic shared memory with a shuffle tail, integer atomics, a shared-memory
 // histogram.
-#include "common.h"
+#include "tests/programs/common.h"
 
 int main() {
   Gpu gpu;

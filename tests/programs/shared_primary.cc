@@ -6,7 +6,7 @@
 //   begin
 #include <thread>
 
-#include "common.h"
+#include "tests/programs/common.h"
 
 namespace {
 

@@ -1,6 +1,6 @@
 // Eight threads, each with its own stream, module lookups, allocations and copies; results gathered
 // in thread order.
-#include "common.h"
+#include "tests/programs/common.h"
 
 #include <pthread.h>
 

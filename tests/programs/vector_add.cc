@@ -1,6 +1,6 @@
 // Vector addition: the smallest whole program. Also an odd size, so that the last block is partly
 // idle.
-#include "common.h"
+#include "tests/programs/common.h"
 
 int main() {
   Gpu gpu;
