@@ -29,8 +29,7 @@ inline void full_fence() {
   }
 }
 
-// ---- ring positions
-// -------------------------------------------------------------------------------------------------
+// ---- ring positions ----
 // Client publishes a record: its bytes are visible to whoever reads this tail. Partner:
 // proxy_load_tail.
 inline void client_store_tail(abi::SegmentHeader& h, uint64_t tail) {
@@ -49,8 +48,10 @@ inline uint64_t client_load_head(abi::SegmentHeader& h) {
   return atomic(h.head).load(std::memory_order_acquire);
 }
 
-// ---- the session sleeps for records
-// --------------------------------------------------------------------------------- Proxy, before
+// ---- the session sleeps for records ----
+
+
+// Proxy, before
 // its last look at the tail. Fenced: either that look sees the tail, or the client sees the flag.
 // Partner: client_takes_proxy_asleep.
 inline void proxy_announces_sleep(abi::SegmentHeader& h) {
@@ -68,8 +69,10 @@ inline bool client_takes_proxy_asleep(abi::SegmentHeader& h) {
   return atomic(h.proxy_asleep).exchange(0, std::memory_order_relaxed) != 0;
 }
 
-// ---- the client sleeps for ring space
-// ------------------------------------------------------------------------------- Client, before
+// ---- the client sleeps for ring space ----
+
+
+// Client, before
 // its last look at head. Fenced like the above. Partner: proxy_takes_space_wanted.
 inline void client_announces_space_wanted(abi::SegmentHeader& h) {
   atomic(h.client_wants_space).store(1, std::memory_order_relaxed);
@@ -91,8 +94,7 @@ inline bool proxy_takes_space_wanted(abi::SegmentHeader& h) {
   return atomic(h.client_wants_space).exchange(0, std::memory_order_relaxed) != 0;
 }
 
-// ---- replies
-// --------------------------------------------------------------------------------------------------------
+// ---- replies ----
 // Client, before it publishes the record that names the slot (ordered by that publish).
 inline void client_opens_reply(abi::ReplyHeader& r) {
   atomic(r.state).store(static_cast<uint32_t>(abi::ReplyState::kWaiting),
@@ -123,8 +125,10 @@ inline bool proxy_closes_reply(abi::ReplyHeader& r) {
          static_cast<uint32_t>(abi::ReplyState::kAsleep);
 }
 
-// ---- words and chunk states (the other side is the GPU, or the proxy in its name)
-// ----------------------------------- Partner: the GPU's stream write; what the stream wrote to
+// ---- words and chunk states (the other side is the GPU, or the proxy in its name) ----
+
+
+// Partner: the GPU's stream write; what the stream wrote to
 // host memory before it is visible.
 inline uint64_t load_word(uint64_t& word) { return atomic(word).load(std::memory_order_acquire); }
 // Client completes a host function, or hands a chunk back. Partner: the GPU's stream wait, the next
@@ -147,8 +151,7 @@ inline bool client_claims_chunk(uint64_t& state) {
       expected, abi::kChunkClaimed, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
-// ---- spinning
-// -------------------------------------------------------------------------------------------------------
+// ---- spinning ----
 // A hint to the client, which nothing depends on but time. The session writes it, only when it
 // changes.
 inline void proxy_store_spin(abi::SegmentHeader& h, uint32_t spin_us) {
@@ -156,8 +159,7 @@ inline void proxy_store_spin(abi::SegmentHeader& h, uint32_t spin_us) {
     atomic(h.spin_us).store(spin_us, std::memory_order_relaxed);
 }
 
-// ---- statistics
-// ------------------------------------------------------------------------------------------------------
+// ---- statistics ----
 // Numbers that stand alone. Several threads count, the proxy's control thread reads; of a client's
 // it believes nothing.
 inline void count_one(uint64_t& counter) {
@@ -167,8 +169,7 @@ inline uint64_t load_count(uint64_t& counter) {
   return atomic(counter).load(std::memory_order_relaxed);
 }
 
-// ---- errors and state
-// -----------------------------------------------------------------------------------------------
+// ---- errors and state ----
 inline abi::ProxyState client_load_proxy_state(abi::SegmentHeader& h) {
   return static_cast<abi::ProxyState>(atomic(h.proxy_state).load(std::memory_order_acquire));
 }

@@ -47,8 +47,7 @@ Error version_error(std::string_view ours, std::string_view theirs) {
 
 }  // namespace
 
-// ---- client
-// ---------------------------------------------------------------------------------------------------------
+// ---- client ----
 
 handshake::Hello make_hello(uint64_t protocol_hash, std::string_view function_name,
                             std::string_view version, const char* visible_devices,
@@ -95,8 +94,7 @@ Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_
   return greeted;
 }
 
-// ---- proxy
-// ----------------------------------------------------------------------------------------------------------
+// ---- proxy ----
 
 Result<handshake::Hello> receive_hello(int socket_fd) {
   handshake::Hello hello{};
@@ -142,8 +140,7 @@ Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view vers
   return send_message(socket_fd, &welcome, sizeof(welcome), {}, SendMode::kNeverBlock);
 }
 
-// ---- both
-// -----------------------------------------------------------------------------------------------------------
+// ---- both ----
 
 Status send_fd(int socket_fd, uint64_t token, int fd, SendMode mode) {
   const handshake::FdMessage message{handshake::kFdMagic, token};

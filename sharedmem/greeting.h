@@ -12,8 +12,7 @@
 
 namespace tube::shared {
 
-// ---- client
-// ---------------------------------------------------------------------------------------------------------
+// ---- client ----
 struct Greeted {
   handshake::Welcome welcome{};
   UniqueFd segment;
@@ -31,8 +30,7 @@ handshake::Hello make_hello(uint64_t protocol_hash, std::string_view function_na
 inline constexpr int kRefusalBase = 10000;
 Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_ms);
 
-// ---- proxy
-// ----------------------------------------------------------------------------------------------------------
+// ---- proxy ----
 // The Hello, with its strings NUL-terminated. Call it when the socket is readable; it never blocks.
 // It checks magic and size only: ABI and hash are the caller's question, because the answer is a
 // Welcome that says so (check_versions).
@@ -46,8 +44,7 @@ Status send_welcome(int socket_fd, const handshake::Welcome& welcome, int segmen
 Status send_refusal(int socket_fd, uint64_t protocol_hash, std::string_view version,
                     handshake::Refusal refusal, std::string_view message);
 
-// ---- both
-// -----------------------------------------------------------------------------------------------------------
+// ---- both ----
 Status send_fd(int socket_fd, uint64_t token, int fd, SendMode mode = SendMode::kBlock);
 struct TokenFd {
   uint64_t token = 0;

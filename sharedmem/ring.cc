@@ -14,8 +14,7 @@ static_assert(kWorthWaking >= abi::kMaxRecordBytes && kWorthWaking <= abi::kRing
 
 }  // namespace
 
-// ---- client
-// ---------------------------------------------------------------------------------------------------------
+// ---- client ----
 
 void RingWriter::attach(const Segment& segment, Waiter& waiter, const Peer& peer) {
   header_ = &segment.header();
@@ -47,8 +46,7 @@ WaitResult RingWriter::make_room(uint32_t bytes) {
   return waiter_->until(WaitReason::kRingSpace, peer_, sleep, has_room);
 }
 
-// ---- proxy
-// ----------------------------------------------------------------------------------------------------------
+// ---- proxy ----
 
 void RingReader::FreeBuffer::operator()(std::byte* p) const {
   ::operator delete[](p, std::align_val_t{64});

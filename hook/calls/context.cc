@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "hook/calls/contexts.h"
 #include "hook/graphs/update_proofs.h"
 #include "hook/memory/host_fork.h"
 #include "hook/memory/memory_map.h"
@@ -72,8 +73,6 @@ CUresult reset_primary(Context* context) {
   return broken() != CUDA_SUCCESS ? CUDA_SUCCESS : result;
 }
 
-std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
-
 CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
   if (pctx == nullptr || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
   Context* primary = primary_of(dev);
@@ -98,37 +97,7 @@ CUresult create_context(CUcontext* pctx, unsigned flags, CUdevice dev) {
 
 }  // namespace
 
-Context* new_context(Context* primary, unsigned flags) {
-  Slot* slot = objects().allocate(Kind::kContext);
-  if (slot == nullptr) return nullptr;
-  auto* c = static_cast<Context*>(slot->object);
-  if (c == nullptr) c = new (std::nothrow) Context;
-  if (c == nullptr) return nullptr;
-  slot->object = c;
-  c->slot = slot;
-  c->visible_device = primary->visible_device;
-  c->device = primary->device;
-  c->number = g_next_number.fetch_add(1, std::memory_order_relaxed);
-  c->primary = false;
-  c->unique = next_unique();
-  c->api_version = primary->api_version;
-  c->attached.store(1, std::memory_order_relaxed);
-  c->green = nullptr;
-  c->collector = nullptr;
-  c->flags.store(flags, std::memory_order_relaxed);
-  c->cache_config.store(-1, std::memory_order_relaxed);
-  for (auto& limit : c->limits) limit.store(0, std::memory_order_relaxed);
-  c->epoch.fetch_add(1, std::memory_order_relaxed);
-  c->legacy.context = c;
-  c->legacy.unique = next_unique();
-  c->legacy.word = 0;
-  c->legacy.posted = c->legacy.signalled = c->legacy.uploads_until = c->legacy.value =
-      c->blocking_posted = 0;
-  return c;
-}
-
-// ---- primary contexts
-// -------------------------------------------------------------------------------------------------
+// ---- primary contexts ----
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -200,8 +169,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int* flags, int* acti
   return CUDA_SUCCESS;
 }
 
-// ---- the thread's stack
-// -----------------------------------------------------------------------------------------------
+// ---- the thread's stack ----
 
 CUresult cuCtxGetCurrent(CUcontext* pctx) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -238,8 +206,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* pctx) {
   return CUDA_SUCCESS;
 }
 
-// ---- created contexts
-// -------------------------------------------------------------------------------------------------
+// ---- created contexts ----
 
 CUresult cuCtxCreate_v2(CUcontext* pctx, unsigned int flags, CUdevice dev) {
   return create_context(pctx, flags, dev);
@@ -292,8 +259,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return end_context(ctx);
 }
 
-// ---- queries
-// ----------------------------------------------------------------------------------------------------------
+// ---- queries ----
 
 CUresult cuCtxGetDevice(CUdevice* device) {
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -365,8 +331,7 @@ CUresult cuCtxSetCacheConfig(CUfunc_cache config) {
   return CUDA_SUCCESS;
 }
 
-// ---- limits: set once for everybody by the proxy, remembered per program there
-// ---------------------------------------
+// ---- limits: set once for everybody by the proxy, remembered per program there ----
 
 namespace {
 CUresult limit_call(bool set, CUlimit limit, uint64_t value, uint64_t* out) {
@@ -407,8 +372,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   return result;
 }
 
-// ---- synchronising
-// ----------------------------------------------------------------------------------------------------
+// ---- synchronising ----
 
 CUresult cuCtxSynchronize(void) {
   if (const CUresult r = forbid_context_sync(current_context()); r != CUDA_SUCCESS) return r;

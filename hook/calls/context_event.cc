@@ -4,6 +4,7 @@
 // every other stream, and the program's event is recorded there. The wait for an event by a whole
 // context is a wait of each of its streams; a stream that is created later waits for nothing. Both
 // cost a few posted records per stream.
+#include "hook/calls/contexts.h"
 #include "hook/objects/context.h"
 #include "hook/objects/kernels.h"
 #include "hook/objects/support.h"
@@ -81,8 +82,7 @@ CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent) {
   return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : wait_context_event(context, hEvent);
 }
 
-// ---- usage counts
-// -----------------------------------------------------------------------------------------------------
+// ---- usage counts ----
 
 CUresult cuCtxAttach(CUcontext* pctx, unsigned int flags) {
   if (pctx == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -99,8 +99,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
                                                                        : hook::cuCtxDestroy_v2(ctx);
 }
 
-// ---- settings of older GPUs
-// -------------------------------------------------------------------------------------------
+// ---- settings of older GPUs ----
 
 // Shared memory banks have been four bytes wide since compute capability 5.0.
 CUresult cuCtxGetSharedMemConfig(CUsharedconfig* pConfig) {

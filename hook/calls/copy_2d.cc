@@ -334,8 +334,7 @@ CUresult run_on(CUresult parsed, Job& job, CUstream hStream, bool synchronous) {
   return run(job, stream, synchronous);
 }
 
-// ---- one-dimensional copies with an array: bytes of its first row
-// -----------------------------------------------------
+// ---- one-dimensional copies with an array: bytes of its first row ----
 
 Box array_box(CUarray array, uint64_t offset) {
   Box b;

@@ -18,21 +18,10 @@ namespace {
 constexpr unsigned kEventFlags =
     CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
 
-// Other processes may see it: what happens to it must have reached the driver when the call
-// returns, since they hear of it outside our ring, and its state is the driver's, since they may
-// have recorded it.
-bool interprocess(const Event* event) { return (event->flags & CU_EVENT_INTERPROCESS) != 0; }
-// So is that of an event that some graph records.
-// And that of one that a launch recorded by its attribute.
+// The driver keeps its state: other processes, a graph or a launch's attribute record it.
 bool at_driver(const Event* event) {
   return interprocess(event) || event->asked || event->of_launch;
 }
-// What nobody can ask for a time or from outside.
-bool untimed(const Event* event) {
-  return (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) ==
-         CU_EVENT_DISABLE_TIMING;
-}
-
 CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
   if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
@@ -45,17 +34,6 @@ CUresult record(CUevent hEvent, CUstream hStream, unsigned flags) {
     return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = capture_broken(stream); r != CUDA_SUCCESS) return r;
   return record_event(event, stream, flags);
-}
-
-// Everything that a record on `stream` is behind has its value on the way; producer held. What
-// other streams a record waits for must have arrived: an event remembers one word.
-bool marked(const Stream* stream) {
-  const Stream& legacy = stream->context->legacy;
-  const uint64_t blocking = stream->context->blocking_posted;
-  if (stream->legacy()) return stream->signalled == blocking;
-  if (stream->signalled != stream->posted) return false;
-  if (!stream->blocking() || legacy.posted == 0) return true;
-  return legacy.signalled == blocking && mark_reached(Mark{legacy.word, legacy.value});
 }
 
 // The event's state for a query or a wait; a captured one cannot be asked.
@@ -73,54 +51,6 @@ CUresult snapshot(CUevent hEvent, Event** event, Mark* mark) {
 }
 
 }  // namespace
-
-CUresult create_event(Context* context, unsigned flags, Event** out) {
-  Event* event = allocate_event(flags);
-  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  event->context = context;
-  {
-    Request<wire::tubeEventCreate> r;
-    r.in_context(event->context);
-    r->event = event->id;
-    r->flags = flags;
-    if (const CUresult result = r.post(); result != CUDA_SUCCESS) return result;
-  }
-  objects().publish(event->slot);
-  *out = event;
-  return CUDA_SUCCESS;
-}
-
-CUresult record_event(Event* event, Stream* stream, unsigned flags) {
-  const bool captured = capturing(stream);
-  if (!captured) {
-    if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) return CUDA_ERROR_ILLEGAL_STATE;
-    if (const CUresult r = ensure_word(stream); r != CUDA_SUCCESS) return r;
-  }
-  Request<wire::tubeEventRecord> r(stream);
-  r->event = event->id;
-  r->stream = stream->id;
-  r->flags = flags;
-  if (captured) {
-    r->word = shared::kNoWord;
-    if ((flags & CU_EVENT_RECORD_EXTERNAL) == 0) capture_saw_record(stream, event);
-    else event->asked = true;  // a node of the graph records it
-    return interprocess(event) ? r.call() : r.post();
-  }
-  if (untimed(event) && marked(stream)) {
-    r->word = shared::kNoWord;
-  } else {
-    stream->value = connection().words.next_value(stream->word);
-    r->word = stream->word;
-    r->value = stream->value;
-  }
-  event->recorded = true;
-  event->of_launch = false;
-  event->capture = nullptr;
-  event->mark = Mark{stream->word, stream->value};
-  event->stream_id = stream->id;
-  r.signals();
-  return interprocess(event) ? r.call() : r.post();
-}
 
 CUresult query_proxy(const Event* event) {
   Request<wire::tubeEventQuery> r;
@@ -140,33 +70,6 @@ CUresult wait_for_proxy(const Event* event) {
     const timespec pause{0, static_cast<long>(pause_us) * 1000};
     nanosleep(&pause, nullptr);
   }
-}
-
-// The proxy has freed its side with the context.
-void forget_events(Context* context, Retired* gone) {
-  for (uint32_t index = 1;; ++index) {
-    Slot* slot = objects().at(Kind::kEvent, index);
-    if (slot == nullptr) return;
-    const auto* event = static_cast<const Event*>(slot->object);
-    if (slot->live.load(std::memory_order_acquire) != 0 && event != nullptr &&
-        event->context == context)
-      gone->add(slot);
-  }
-}
-
-Event* allocate_event(uint32_t flags) {
-  Slot* slot = objects().allocate(Kind::kEvent);
-  if (slot == nullptr) return nullptr;
-  auto* event = static_cast<Event*>(slot->object);
-  if (event == nullptr) event = new (std::nothrow) Event;
-  if (event == nullptr) return nullptr;
-  slot->object = event;
-  *event = Event{};
-  event->slot = slot;
-  event->context = current_context();
-  event->id = slot->id;
-  event->flags = flags;
-  return event;
 }
 
 CUresult cuEventCreate(CUevent* phEvent, unsigned int Flags) {

@@ -41,8 +41,7 @@ CUresult atomic_capabilities(unsigned* capabilities, const CUatomicOperation* op
 
 }  // namespace
 
-// ---- features of a device
-// ---------------------------------------------------------------------------------------------
+// ---- features of a device ----
 
 CUresult cuDeviceGetHostAtomicCapabilities(unsigned int* capabilities,
                                            const CUatomicOperation* operations, unsigned int count,

@@ -168,8 +168,7 @@ CUresult conditional_node(NodeTarget& t, CUDA_CONDITIONAL_NODE_PARAMS* p, CUgrap
   return keep_bodies(*out, blobs.get(reply.graphs), p);
 }
 
-// ---- the calls
-// --------------------------------------------------------------------------------------------------------
+// ---- the calls ----
 
 #define TUBE_ADD_ARGS \
   CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "hook/calls/contexts.h"
 #include "hook/objects/context.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"

@@ -292,8 +292,7 @@ CUresult get_kernel(Module* module, const char* name, Kernel** kernel) {
   return CUDA_SUCCESS;
 }
 
-// ---- kernels
-// ----------------------------------------------------------------------------------------------------------
+// ---- kernels ----
 
 CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
   const Kernel* k = find_kernel(kernel);
@@ -352,8 +351,7 @@ CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice d
   return k == nullptr ? CUDA_ERROR_INVALID_HANDLE : set_cache_config(k, config);
 }
 
-// ---- functions
-// --------------------------------------------------------------------------------------------------------
+// ---- functions ----
 
 CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   const Kernel* k = find_kernel(hfunc);
@@ -400,8 +398,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState* state, CUfunction function) {
   return CUDA_SUCCESS;
 }
 
-// ---- occupancy
-// --------------------------------------------------------------------------------------------------------
+// ---- occupancy ----
 
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CUfunction func,
                                                               int blockSize, size_t dynamicSMemSize,

@@ -182,8 +182,7 @@ CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   return CUDA_SUCCESS;
 }
 
-// ---- host memory
-// ------------------------------------------------------------------------------------------------------
+// ---- host memory ----
 
 CUresult cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   if (pp == nullptr || (Flags & ~kHostAllocFlags) != 0) return CUDA_ERROR_INVALID_VALUE;

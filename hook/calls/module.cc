@@ -310,8 +310,7 @@ void forget_modules(Context* context, Retired* gone) {
   }
 }
 
-// ---- libraries
-// --------------------------------------------------------------------------------------------------------
+// ---- libraries ----
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* jitOptions,
                            void** jitOptionsValues, unsigned int numJitOptions,
@@ -435,8 +434,7 @@ CUresult cuLibraryGetManaged(CUdeviceptr* dptr, size_t* bytes, CUlibrary library
   return CUDA_SUCCESS;
 }
 
-// ---- modules
-// ----------------------------------------------------------------------------------------------------------
+// ---- modules ----
 
 CUresult cuModuleLoad(CUmodule* module, const char* fname) {
   if (module == nullptr || fname == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -69,27 +69,6 @@ CUresult cuStreamQuery(CUstream hStream) {
   return CUDA_ERROR_NOT_READY;
 }
 
-CUresult wait_event(Stream* stream, Event* event, unsigned flags) {
-  // Captured as a node: it waits for whatever the event's record is at the launch.
-  const bool external = capturing(stream) && (flags & CU_EVENT_WAIT_EXTERNAL) != 0;
-  if (!external) {
-    if (flags != 0 && !capturing(stream))
-      return CUDA_ERROR_ILLEGAL_STATE;  // only nodes of a graph wait for external events
-    if (const CUresult r = capture_saw_wait(stream, event); r != CUDA_SUCCESS) return r;
-  }
-  const bool interprocess =
-      (event->flags & CU_EVENT_INTERPROCESS) != 0;  // another process may record it
-  if (!interprocess && !external) {
-    Locked locked(connection().producer);
-    if (!event->recorded && !event->asked) return CUDA_SUCCESS;
-  }
-  Request<wire::tubeStreamWaitEvent> r(stream);
-  r->stream = stream->id;
-  r->event = event->id;
-  r->flags = flags;
-  return interprocess ? r.call() : r.post();  // behind the record of now, not a later one
-}
-
 CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
   if ((Flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0)
     return CUDA_ERROR_INVALID_VALUE;

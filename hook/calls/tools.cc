@@ -65,8 +65,7 @@ CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* value, si
   return g_coredump.global.set(attrib, value, size, false);
 }
 
-// ---- the error log
-// ----------------------------------------------------------------------------------------------------
+// ---- the error log ----
 
 CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
                                 CUlogsCallbackHandle* callback_out) {
@@ -111,8 +110,7 @@ CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* pathToFile, unsig
   return written ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// ---- notifications, checkpoints, profiler
-// --------------------------------------------------------------------------------
+// ---- notifications, checkpoints, profiler ----
 
 // Budgets are set by drivers that share a display's memory; the driver for Linux has none to
 // report. Registering works all the same, and nobody is ever called: a handle is all there is, a

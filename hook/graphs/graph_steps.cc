@@ -69,8 +69,7 @@ const What* find(uint64_t tag) {
   return number == 0 || number > s.by_number.size() ? nullptr : s.by_number[number - 1];
 }
 
-// ---- copies
-// -------------------------------------------------------------------------------------------------------------
+// ---- copies ----
 struct HostSide {
   const std::byte* base;
   uint64_t pitch, height, x, y, z;
@@ -135,8 +134,7 @@ CUresult gpu_side(CUmemorytype type, CUarray array, CUdeviceptr device, const vo
   return step->address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// ---- sets
-// -----------------------------------------------------------------------------------------------------------------
+// ---- sets ----
 void free_staging(const StepSet& set) {
   if (set.staging.empty()) return;
   Locked life(set.context->life);

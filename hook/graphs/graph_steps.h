@@ -13,7 +13,7 @@
 #include <cstdint>
 
 #include "base/cuda_api.h"
-#include "hook/objects/state.h"
+#include "hook/objects/thread.h"
 #include "protocol/graph_params.h"
 
 namespace tube::hook {
@@ -38,8 +38,7 @@ CUresult capture_copy(Stream* stream, const CUDA_MEMCPY3D& copy);
 // refused at the call.
 void memory_nodes_exist();
 
-// ---- instances
-// --------------------------------------------------------------------------------------------------------
+// ---- instances ----
 struct StepSet;  // words and staging of one instance
 
 // What an instance is beyond its handle. Lives in its slot, reused with it.
@@ -69,8 +68,9 @@ CUresult wait_for_launches(StepSet* set);
 CUresult more_staging(StepSet* set, uint64_t bytes, uint64_t* address);
 void use_staging(StepSet* set, uint32_t word, uint64_t address);
 
-// ---- for the callbacks thread
-// ------------------------------------------------------------------------------------------- Does
+// ---- for the callbacks thread ----
+
+// Does
 // one step that is due, or lets go of a set whose launches have ended. False: nothing to do;
 // `*waiting` when launches are outstanding. `broken`: the context has failed, so nothing will come.
 bool run_due_step(bool broken, bool* waiting);

@@ -3,7 +3,8 @@
 
 #include <cstdint>
 
-#include "hook/objects/state.h"
+#include "hook/objects/progress.h"
+#include "hook/objects/thread.h"
 
 namespace tube::hook {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "hook/objects/pool.h"
-#include "hook/objects/state.h"
 #include "hook/objects/support.h"
+#include "hook/objects/thread.h"
 
 namespace tube::hook {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "hook/objects/state.h"
+#include "hook/objects/thread.h"
 
 namespace tube::hook {
 

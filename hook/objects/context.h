@@ -1,24 +1,62 @@
-// Created contexts, for the calls that make other kinds of them.
+// Contexts of the program: primary ones, one a device, and created ones.
 #pragma once
 
-#include "hook/objects/state.h"
+#include "hook/objects/stream.h"
+#include "hook/process/lock.h"
 
 namespace tube::hook {
 
+struct Event;
+
+struct Context {
+  Slot* slot = nullptr;
+  uint32_t number = 0;  // on the wire
+  uint32_t visible_device = 0;
+  uint32_t device = 0;  // the proxy's ordinal
+  bool primary = false;
+  uint64_t unique = 0;  // cuCtxGetId
+  uint32_t api_version = 0;
+  std::atomic<uint32_t> flags{0};
+  std::atomic<uint64_t> limits[info::kLimitCount] = {};  // cuCtxSetLimit: value + 1, 0: never set
+  std::atomic<int32_t> cache_config{-1};  // cuCtxSetCacheConfig; -1: the device's own
+  std::atomic<int32_t> retains{0};        // primary: cuDevicePrimaryCtxRetain
+  std::atomic<bool> live{
+      false};  // primary: retained since the last reset, which leaves the references alone
+  std::atomic<bool> alive{false};  // created: until destroyed; primary: always
+  std::atomic<uint64_t> epoch{
+      0};  // grows when it is reset or destroyed: kernels' and allocations' life
+  std::atomic<int32_t> attached{1};  // cuCtxAttach; created contexts end at 0
+  Slot* green = nullptr;             // a green context: its CUgreenCtx (call_green.cc)
+  Stream legacy;
+  Lock life;  // rank 0: `retains` and `live` change, and its contents end, under it; never held
+              // while waiting for the GPU
+  Lock streams_lock;             // rank 1
+  Stream* streams = nullptr;     // all but the legacy one
+  uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
+  Stream* collector =
+      nullptr;  // cuCtxRecordEvent (call_context_event.cc): a stream that waits for all others
+  uint64_t collector_id = 0;  // its id when made: another one now means that it is gone
+  Event* joint = nullptr;     // what it waits with
+  uint64_t joint_id = 0;
+
+  CUcontext handle() const { return static_cast<CUcontext>(objects().handle_of(slot)); }
+  const info::DeviceInfo& info() const { return connection().device_infos[device]; }
+};
+
+// nullptr when the handle names none; a destroyed one answers nullptr too.
+Context* find_context(CUcontext handle);
+// The same; a destroyed one's handle gives a context in which everything answers 709, as it may
+// still be made current.
+Context* find_context_or_gone(CUcontext handle);
+// The object of a device's primary context, once.
+CUresult make_primary(uint32_t visible_device);
 // An object for a context beside `primary`, not findable and not alive yet; nullptr when out of
 // memory.
 Context* new_context(Context* primary, unsigned flags);
-// Waits for its work, then everything made in it and the context itself are gone, here and in the
-// proxy.
-CUresult end_context(CUcontext handle);
 
 // The context whose memory and events this one's go with: a green one's primary, or itself.
 inline const Context* base_context(const Context* context) {
   return context->green == nullptr ? context : process().primaries[context->visible_device];
 }
-
-// Of all streams of a context (call_context_event.cc).
-CUresult record_context_event(Context* context, CUevent hEvent);
-CUresult wait_context_event(Context* context, CUevent hEvent);
 
 }  // namespace tube::hook

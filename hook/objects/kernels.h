@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "hook/objects/state.h"
+#include "hook/objects/thread.h"
 #include "protocol/device_info.h"
 #include "protocol/known_kernel.h"
 

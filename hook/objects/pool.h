@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "base/cuda_api.h"
-#include "hook/objects/objects.h"
+#include "hook/process/objects.h"
 #include "protocol/device_info.h"
 
 namespace tube::hook {

@@ -4,15 +4,16 @@
 // batch of operations) and waits until the word has the value. The proxy is only asked when a wait
 // lasts long (probe), because a faulted context never writes the word. Errors of posted calls are
 // reported by whoever waits next, as CUDA allows.
+#include "hook/objects/progress.h"
+
 #include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "hook/graphs/update_proofs.h"
-#include "hook/memory/pool_cache.h"
 #include "hook/objects/device_output.h"
-#include "hook/objects/state.h"
-#include "hook/objects/support.h"
+#include "hook/objects/listeners.h"
+#include "hook/objects/request.h"
+#include "hook/objects/thread.h"
 #include "sharedmem/accessors.h"
 
 namespace tube::hook {
@@ -36,6 +37,11 @@ shared::Probe probe_of(Stream* stream) {
 // for all blocking ones.
 uint64_t posted_so_far(const Stream* stream) {
   return stream->legacy() ? stream->context->blocking_posted : stream->posted;
+}
+
+void tell_synchronised() {
+  for (const Listener& listener : listeners())
+    if (listener.synchronised != nullptr) listener.synchronised();
 }
 
 }  // namespace
@@ -117,7 +123,8 @@ CUresult take_error() {
     log_warn("%s (record %llu) failed with error %u; reported by the next synchronising call",
              wire::call_name(posted.call), static_cast<unsigned long long>(posted.sequence),
              posted.error);
-    forget_all_updates();  // it may have been one
+    for (const Listener& listener : listeners())
+      if (listener.posted_call_failed != nullptr) listener.posted_call_failed();
   }
   if (const uint32_t sticky = shared::client_load_sticky_error(c.header()); sticky != 0)
     return static_cast<CUresult>(sticky);
@@ -163,7 +170,7 @@ CUresult settle_stream(Stream* stream) {
 
 CUresult sync_stream(Stream* stream) {
   const CUresult result = settle_stream(stream);
-  pools_synchronised();
+  tell_synchronised();
   collect_output();
   return result;
 }
@@ -193,7 +200,7 @@ CUresult sync_context(Context* context) {
   };
   wait_for(legacy);
   for (const Waited& waited : all) wait_for(waited);
-  pools_synchronised();
+  tell_synchronised();
   collect_output();
   const CUresult last = take_error();
   return result != CUDA_SUCCESS ? result : last;

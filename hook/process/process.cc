@@ -11,13 +11,10 @@
 
 #include "base/env.h"
 #include "base/log.h"
-#include "hook/objects/state.h"
 #include "hook/process/error_log.h"
 #include "hook/process/real_driver.h"
 #include "hook/process/start_trace.h"
-#include "hook/process/visible_devices.h"
 #include "sharedmem/accessors.h"
-#include "sharedmem/greeting.h"
 
 namespace tube::hook {
 
@@ -52,6 +49,8 @@ void in_forked_child() {
   else (void)p.connection->socket.release();
 }
 
+}  // namespace
+
 bool make_state_page() {
   const long page = sysconf(_SC_PAGESIZE);
   void* memory = mmap(nullptr, static_cast<size_t>(page), PROT_READ | PROT_WRITE,
@@ -63,47 +62,6 @@ bool make_state_page() {
   pthread_atfork(nullptr, nullptr, in_forked_child);
   std::atexit(at_exit);
   return true;
-}
-
-CUresult code_of(const Error& error) {
-  if (error.code < shared::kRefusalBase) return kNoProxy;
-  switch (static_cast<handshake::Refusal>(error.code - shared::kRefusalBase)) {
-    case handshake::Refusal::kVersion: return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
-    case handshake::Refusal::kOutOfMemory: return CUDA_ERROR_OUT_OF_MEMORY;
-    case handshake::Refusal::kGpu: return CUDA_ERROR_DEVICE_UNAVAILABLE;
-    case handshake::Refusal::kNone:
-    case handshake::Refusal::kUid:
-    case handshake::Refusal::kTooManyClients:
-    case handshake::Refusal::kNoWindow:
-    case handshake::Refusal::kStopping: return kNoProxy;
-  }
-  return kNoProxy;
-}
-
-CUresult connect_and_fill(Process& p) {
-  Result<Connection*> connected = connect_to_proxy();
-  if (!connected) {
-    static Once said;
-    if (said.first()) log_error("%s", connected.error().message.c_str());
-    return code_of(connected.error());
-  }
-  const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
-  p.launch_blocking = blocking != nullptr && *blocking != '\0' && std::strcmp(blocking, "0") != 0;
-  p.connection = *connected;
-  p.objects.start();
-  p.device_count = choose_visible_devices(
-      std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"),
-      p.connection->device_infos, p.connection->info->device_count, p.devices);
-  if (p.device_count == kBadVisibleDevices) {
-    p.device_count = 0;
-    p.init_result = CUDA_ERROR_INVALID_DEVICE;
-  } else if (p.device_count == 0) {
-    p.init_result = CUDA_ERROR_NO_DEVICE;
-  }
-  for (uint32_t i = 0; i < p.device_count; ++i) {
-    if (const CUresult r = make_primary(i); r != CUDA_SUCCESS) return r;
-  }
-  return CUDA_SUCCESS;
 }
 
 CUresult not_ready(Process& p) {
@@ -119,45 +77,9 @@ CUresult not_ready(Process& p) {
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-}  // namespace
-
 bool is_forked_child() {
   const int pid = g_process.init_pid.load(std::memory_order_relaxed);
   return pid != 0 && pid != getpid();
-}
-
-CUresult initialise() {
-  Process& p = g_process;
-  if (p.state() == State::kReady) return CUDA_SUCCESS;
-  if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
-  if (is_forked_child()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (env_flag(Env::kOff)) return CUDA_ERROR_NO_DEVICE;
-  mark_start(StartMark::kInit);
-  Locked locked(p.init_lock);
-  if (p.state() == State::kNoDevice) return p.init_result;
-  if (p.state() != State::kUninit) return not_ready(p);
-  if (p.state_word == nullptr && !make_state_page()) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (const CUresult r = connect_and_fill(p); r != CUDA_SUCCESS) return r;
-  p.init_pid.store(getpid(), std::memory_order_relaxed);
-  const State state = p.device_count == 0 ? State::kNoDevice : State::kReady;
-  p.set_state(state);
-  mark_start(StartMark::kReady);
-  return p.init_result;
-}
-
-CUresult guard(Needs needs) {
-  if (needs == Needs::kNothing) return CUDA_SUCCESS;
-  Process& p = g_process;
-  if (p.state() != State::kReady) return not_ready(p);
-  if (this_thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
-  if (needs == Needs::kInit) return CUDA_SUCCESS;
-  const auto sticky =
-      static_cast<CUresult>(shared::client_load_sticky_error(p.connection->header()));
-  const Context* context = current_context();
-  if (context == nullptr) return needs == Needs::kHandle ? sticky : CUDA_ERROR_INVALID_CONTEXT;
-  const std::atomic<bool>& usable = context->primary ? context->live : context->alive;
-  if (!usable.load(std::memory_order_acquire)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return sticky;
 }
 
 CUresult transport_failed(shared::WaitResult why) {

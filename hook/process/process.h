@@ -15,9 +15,9 @@
 #include <cstdint>
 
 #include "base/cuda_api.h"
-#include "hook/objects/objects.h"
 #include "hook/process/connection.h"
 #include "hook/process/lock.h"
+#include "hook/process/objects.h"
 #include "protocol/device_info.h"
 
 namespace tube::hook {
@@ -36,11 +36,7 @@ enum class State : uint32_t {
 inline constexpr CUresult kNoProxy = CUDA_ERROR_SYSTEM_NOT_READY;
 inline constexpr CUresult kProxyDied = CUDA_ERROR_DEVICE_UNAVAILABLE;
 
-// kHandle: a current context is not needed, but one that is there must be well.
-enum class Needs : uint32_t { kNothing, kInit, kHandle, kContext };
-
 struct Context;
-struct Thread;
 
 struct Process {
   constexpr Process() = default;
@@ -79,11 +75,10 @@ inline Process& process() { return g_process; }
 inline Connection& connection() { return *process().connection; }
 inline Objects& objects() { return process().objects; }
 
-// Connects, once per process; cuInit.
-CUresult initialise();
-// The check in front of every entry: 0, or the code to answer. Fast path: one load, one compare,
-// one load.
-CUresult guard(Needs needs);
+// For initialise() (objects/entry.h): the page with the state word; false when out of memory.
+bool make_state_page();
+// The code for calls in the process's state; 0 when it is ready.
+CUresult not_ready(Process& process);
 // The transport failed: logs once what died, moves to kDead, answers the code.
 CUresult transport_failed(shared::WaitResult why);
 // The calling thread belongs to a forked child of the process that called cuInit.

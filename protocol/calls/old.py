@@ -1,5 +1,5 @@
 """The ABI from before CUDA 3.2, without arrays and copies: 32-bit sizes and addresses
-(hook/calls/old_memory.cc)."""
+(hook/calls/old/memory.cc)."""
 
 chapter("32-bit addresses")
 call("cuDeviceTotalMem", lane="local", needs="init")

@@ -25,8 +25,7 @@ CUkernel as_kernel(const LoadedKernel& kernel) {
 
 }  // namespace
 
-// ---- a module
-// ---------------------------------------------------------------------------------------------------------
+// ---- a module ----
 
 CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontext context,
                                     const std::function<CUresult()>& question) {
@@ -225,8 +224,7 @@ int32_t LoadedModule::limit(const LoadedKernel& kernel, uint32_t gpu) {
   return on.has_value() ? on->dynamic_limit : 0;
 }
 
-// ---- all of them
-// ------------------------------------------------------------------------------------------------------
+// ---- all of them ----
 
 ModuleCache::~ModuleCache() {
   unload_retired();

@@ -133,8 +133,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // ---- SERVER
-  // -------------------------------------------------------------------------------------------------------
+  // ---- SERVER ----
   // Makes the shared files and registers them with the driver. Error: worded for the client's
   // Welcome.
   Status open();
@@ -192,8 +191,7 @@ class Session {
   // Interned name of the kernel launched last, or nullptr: who may have broken a context.
   const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
 
-  // ---- HANDLER
-  // ------------------------------------------------------------------------------------------------------
+  // ---- HANDLER ----
   const Driver& driver() const { return shared_.driver; }
   Shared& shared() { return shared_; }
   Objects& objects() { return objects_; }

@@ -119,8 +119,7 @@ void reduce(Warp& w, const Inst& in, uint32_t mask) {
   }
 }
 
-// ---- building
-// ---------------------------------------------------------------------------------------------------------
+// ---- building ----
 
 uint8_t take_geometry(Builder& b) {
   for (uint8_t i = 0; i < std::size(kGeometries); ++i)

@@ -105,8 +105,7 @@ void fetch(Warp& w, const Inst& in, uint32_t mask) {
   }
 }
 
-// ---- building
-// ---------------------------------------------------------------------------------------------------------
+// ---- building ----
 
 uint8_t take_geometry(Builder& b) {
   for (uint8_t i = 0; i < std::size(kGeometries); ++i)
@@ -223,8 +222,7 @@ void build_tld4(Builder& b) {
   in.count = component;
 }
 
-// ---- txq, suq: what a handle's texture is
-// --------------------------------------------------------------------------------
+// ---- txq, suq: what a handle's texture is ----
 
 constexpr std::string_view kQueries[] = {
     "width", "height", "depth", "array_size", "num_mipmap_levels", "normalized_coords"};

@@ -5,8 +5,7 @@
 
 using namespace array_kit;
 
-// ---- one-dimensional copies
-// ---------------------------------------------------------------------------------------------
+// ---- one-dimensional copies ----
 
 CASE(copy_host_to_array_and_back) {
   Gpu gpu;
@@ -167,8 +166,7 @@ CASE(copy_flat_into_2d_array) {
   SHOW(cuMemcpyAtoH(out.data(), a.handle, 32, 32));
 }
 
-// ---- two and three dimensions
-// --------------------------------------------------------------------------------------------
+// ---- two and three dimensions ----
 
 CASE(copy_2d_host) {
   Gpu gpu;
@@ -371,8 +369,7 @@ CASE(context_reset_ends_arrays) {
   SHOW(cuArrayDestroy(b));
 }
 
-// ---- graphs
-// ---------------------------------------------------------------------------------------------------------------
+// ---- graphs ----
 
 CASE(graph_copies_array) {
   Gpu gpu;

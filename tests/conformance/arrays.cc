@@ -3,8 +3,7 @@
 
 using namespace array_kit;
 
-// ---- making and describing
-// ----------------------------------------------------------------------------------------------
+// ---- making and describing ----
 
 CASE(create_1d) {
   Gpu gpu;
@@ -235,8 +234,7 @@ CASE(capture_forbids_creation) {
   CU(cuStreamDestroy(stream));
 }
 
-// ---- sparse, deferred, planes
-// -------------------------------------------------------------------------------------------
+// ---- sparse, deferred, planes ----
 
 CASE(sparse_properties_of_plain_array) {
   Gpu gpu;
@@ -350,8 +348,7 @@ CASE(deferred_array_requirements) {
   printf("enough: %d\n", m.size >= 1024 * 256 * 4 && m.alignment != 0);
 }
 
-// ---- mipmapped
-// ----------------------------------------------------------------------------------------------------------
+// ---- mipmapped ----
 
 CASE(mipmap_levels_shrink) {
   Gpu gpu;

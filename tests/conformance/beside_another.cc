@@ -274,8 +274,7 @@ CASE(a_program_starts) {
   hold_and_work(other);
 }
 
-// ---- what does not wait itself, but holds whatever comes after it
-// -------------------------------------------------------------
+// ---- what does not wait itself, but holds whatever comes after it ----
 
 CASE(a_modules_kernel_is_looked_up) {
   Other other([](Link& link) {

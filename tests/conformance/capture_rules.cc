@@ -202,8 +202,7 @@ CASE(a_thread_local_thread_beside_a_global_capture) {
   SHOW(cuStreamEndCapture(t.stream, &graph));
 }
 
-// ---- streams, events and threads of captures
-// --------------------------------------------------------------------------------
+// ---- streams, events and threads of captures ----
 
 CASE(ended_by_another_thread) {
   for (const CUstreamCaptureMode mode : {CU_STREAM_CAPTURE_MODE_GLOBAL, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, CU_STREAM_CAPTURE_MODE_RELAXED}) {

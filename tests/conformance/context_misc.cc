@@ -2,8 +2,7 @@
 // checkpoints.
 #include "tests/conformance/case.h"
 
-// ---- usage counts
-// -----------------------------------------------------------------------------------------------------
+// ---- usage counts ----
 
 CASE(attach_and_detach) {
   CU(cuInit(0));
@@ -53,8 +52,7 @@ CASE(attach_a_primary_context) {
   SHOW(cuCtxDetach(context));
 }
 
-// ---- settings of older GPUs
-// ---------------------------------------------------------------------------------------------
+// ---- settings of older GPUs ----
 
 CASE(shared_memory_banks) {
   Gpu gpu;
@@ -94,8 +92,7 @@ CASE(persisting_cache_reset_without_a_context) {
   SHOW(cuCtxResetPersistingL2Cache());
 }
 
-// ---- affinity
-// ---------------------------------------------------------------------------------------------------------
+// ---- affinity ----
 
 CASE(affinity_support) {
   CU(cuInit(0));
@@ -150,8 +147,7 @@ CASE(create_with_parameters) {
   SHOW(cuCtxDestroy(context));
 }
 
-// ---- events of a whole context
-// ------------------------------------------------------------------------------------------
+// ---- events of a whole context ----
 
 namespace {
 
@@ -263,8 +259,7 @@ CASE(wait_while_capturing) {
   SHOW(cuStreamEndCapture(t.a, &graph));
 }
 
-// ---- notifications, checkpoints, profiler
-// ---------------------------------------------------------------------------------
+// ---- notifications, checkpoints, profiler ----
 
 CASE(async_notification) {
   CU(cuInit(0));

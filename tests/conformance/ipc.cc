@@ -23,8 +23,7 @@ static unsigned first_word(CUdeviceptr pointer) {
   return word;
 }
 
-// ---- handles of memory, in one process
-// --------------------------------------------------------------------------------
+// ---- handles of memory, in one process ----
 
 CASE(device_supports_ipc) {
   Gpu gpu;
@@ -199,8 +198,7 @@ CASE(close_what_was_never_opened) {
   SHOW(cuMemFree(own));
 }
 
-// ---- memory between two processes
-// -------------------------------------------------------------------------------------
+// ---- memory between two processes ----
 
 // The parent exports `bytes` of memory whose first word is 0x11; the child does something with it.
 static CUdeviceptr export_to(Other& other, size_t bytes, size_t offset = 0) {
@@ -464,8 +462,7 @@ CASE(reset_closes_opened_memory) {
   SHOW(cuMemFree(pointer));
 }
 
-// ---- memory by fd
-// -----------------------------------------------------------------------------------------------------
+// ---- memory by fd ----
 
 static CUdeviceptr map_memory(CUmemGenericAllocationHandle memory, size_t bytes) {
   CUdeviceptr pointer = 0;

@@ -3,8 +3,7 @@
 #include "tests/conformance/two_gpus.h"
 #include "tests/conformance/two_processes.h"
 
-// ---- what reaches what
-// ------------------------------------------------------------------------------------------------
+// ---- what reaches what ----
 
 CASE(can_access_peer_bad_arguments) {
   Gpu gpu;
@@ -53,8 +52,7 @@ TWO_DEVICES_CASE(p2p_attributes) {
   SHOW(cuDeviceGetP2PAttribute(&value, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, 1, 1));
 }
 
-// ---- switching it on and off
-// ------------------------------------------------------------------------------------------
+// ---- switching it on and off ----
 
 CASE(enable_of_itself) {
   Gpu gpu;
@@ -131,8 +129,7 @@ TWO_DEVICES_CASE(reset_forgets_peers) {
   SHOW(cuCtxDisablePeerAccess(gpus.context[1]));
 }
 
-// ---- work on a peer's memory
-// ------------------------------------------------------------------------------------------
+// ---- work on a peer's memory ----
 
 static void add(CUfunction function, CUdeviceptr a, CUdeviceptr b, CUdeviceptr sum, unsigned count, CUstream stream = nullptr) {
   LAUNCH(function, Dim{(count + 255) / 256}, Dim{256}, 0u, stream, a, b, sum, static_cast<int>(count));
@@ -205,8 +202,7 @@ TWO_DEVICES_CASE(pinned_memory_of_both) {
   SHOW(cuMemFreeHost(host));
 }
 
-// ---- copies
-// -----------------------------------------------------------------------------------------------------------
+// ---- copies ----
 
 TWO_DEVICES_CASE(copy_between_devices) {
   TwoGpus gpus;
@@ -328,8 +324,7 @@ TWO_DEVICES_CASE(memcpy_3d_peer_async) {
   print_hash("boxes", out);
 }
 
-// ---- mapped memory, pools, IPC
-// -----------------------------------------------------------------------------------------
+// ---- mapped memory, pools, IPC ----
 
 TWO_DEVICES_CASE(mapped_memory_for_both) {
   TwoGpus gpus;

@@ -136,8 +136,10 @@ CASE(another_stream_shows_it) {
   host("after");
 }
 
-// ---- what else shows it
-// --------------------------------------------------------------------------------------------- The
+// ---- what else shows it ----
+
+
+// The
 // program learns from a word in pinned memory that the kernel has ended, so that no call but the
 // one in question shows the text.
 

@@ -8,8 +8,7 @@
 
 CASES_HOLD_STREAMS;
 
-// ---- the library
-// ------------------------------------------------------------------------------------------------------
+// ---- the library ----
 
 CASE(dlopen_gives_the_same_library) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
@@ -38,8 +37,7 @@ CASE(opened_before_init_and_closed) {
   compute_with_gpu("main");
 }
 
-// ---- the environment
-// --------------------------------------------------------------------------------------------------
+// ---- the environment ----
 
 namespace {
 
@@ -159,8 +157,7 @@ CASE(module_loading_mode) {
   printf("unset: %s\n", loading == CU_MODULE_EAGER_LOADING ? "eager" : "lazy");
 }
 
-// ---- CUDA_LAUNCH_BLOCKING
-// ---------------------------------------------------------------------------------------------
+// ---- CUDA_LAUNCH_BLOCKING ----
 
 CASE(launch_blocking_returns_when_the_kernel_is_done) {
   setenv("CUDA_LAUNCH_BLOCKING", "1", 1);

@@ -34,8 +34,7 @@ void in_thread(void* (*body)(void*), void* argument = nullptr) {
 
 }  // namespace
 
-// ---- start
-// ------------------------------------------------------------------------------------------------------------
+// ---- start ----
 
 CASE(calls_before_init) {
   int count = 0;
@@ -129,8 +128,7 @@ CASE(thread_local_destructor_may_call) {
   }).join();
 }
 
-// ---- fork, exec and their kin
-// -----------------------------------------------------------------------------------------
+// ---- fork, exec and their kin ----
 
 CASE(fork_before_init_works_in_the_child) {
   in_child("child", [] { compute_with_gpu("child"); });
@@ -339,8 +337,7 @@ CASE(fork_while_other_threads_launch) {
   compute("parent");
 }
 
-// ---- ends
-// -------------------------------------------------------------------------------------------------------------
+// ---- ends ----
 // Each end happens in a child that forked before its first call, with work in flight.
 
 namespace {
@@ -442,8 +439,7 @@ CASE(exit_handler_may_call) {
   });
 }
 
-// ---- signals during waits
-// ---------------------------------------------------------------------------------------------
+// ---- signals during waits ----
 
 namespace {
 

@@ -40,8 +40,7 @@ void open_gate(void* data) { static_cast<std::atomic<uint32_t>*>(data)->store(1)
 
 }  // namespace
 
-// ---- host functions
-// ---------------------------------------------------------------------------------------------------
+// ---- host functions ----
 
 CASE(host_functions_of_a_stream_run_in_order) {
   Gpu gpu;
@@ -229,8 +228,7 @@ CASE(many_host_functions_in_many_streams) {
   printf("%d ran\n", ran.load());
 }
 
-// ---- captures across streams
-// ------------------------------------------------------------------------------------------
+// ---- captures across streams ----
 
 namespace {
 

@@ -3,8 +3,7 @@
 
 CASES_HOLD_STREAMS;
 
-// ---- events
-// -----------------------------------------------------------------------------------------------------------
+// ---- events ----
 
 CASE(event_orders_two_streams) {
   Order o;
@@ -199,8 +198,7 @@ CASE(event_elapsed_time_while_the_stream_is_held) {
   SHOW(cuEventElapsedTime(&ms, start, end));
 }
 
-// ---- flags and priorities
-// ---------------------------------------------------------------------------------------------
+// ---- flags and priorities ----
 
 CASE(stream_flags_as_reported) {
   Gpu gpu;
@@ -251,8 +249,7 @@ CASE(priorities_do_not_change_the_order_in_one_stream) {
   CU(cuStreamDestroy(high));
 }
 
-// ---- values in memory
-// -------------------------------------------------------------------------------------------------
+// ---- values in memory ----
 
 CASE(write_value_and_wait_value_order_two_streams) {
   Order o;

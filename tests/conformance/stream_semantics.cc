@@ -4,8 +4,7 @@
 
 CASES_HOLD_STREAMS;
 
-// ---- the legacy stream
-// ------------------------------------------------------------------------------------------------
+// ---- the legacy stream ----
 
 CASE(legacy_waits_for_a_blocking_stream) {
   Order o;
@@ -162,8 +161,7 @@ CASE(destroyed_non_blocking_stream_finishes_its_work) {
   o.finish();
 }
 
-// ---- the per-thread stream
-// --------------------------------------------------------------------------------------------
+// ---- the per-thread stream ----
 
 CASE(per_thread_stream_is_a_blocking_one) {
   Order o;
@@ -224,8 +222,7 @@ CASE(default_streams_cannot_be_destroyed) {
   SHOW(cuStreamDestroy(CU_STREAM_PER_THREAD));
 }
 
-// ---- synchronising
-// ----------------------------------------------------------------------------------------------------
+// ---- synchronising ----
 
 CASE(context_synchronize_waits_for_all_kinds) {
   for (unsigned kind = 0; kind < 3; ++kind) {
@@ -300,8 +297,7 @@ CASE(stream_synchronize_of_an_idle_stream) {
   SHOW(cuStreamSynchronize(CU_STREAM_PER_THREAD));
 }
 
-// ---- copies, memsets, allocations
-// -------------------------------------------------------------------------------------
+// ---- copies, memsets, allocations ----
 
 CASE(synchronous_download_waits_for_blocking_streams) {
   Order o;

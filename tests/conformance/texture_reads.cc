@@ -4,8 +4,7 @@
 
 using namespace texture_kit;
 
-// ---- reading linear memory
-// ----------------------------------------------------------------------------------------------
+// ---- reading linear memory ----
 
 CASE(fetch_linear) {
   Gpu gpu;
@@ -61,8 +60,7 @@ CASE(fetch_sees_later_writes) {
   print("after", read<float>(m, "fetch_1d_float", t.handle, std::vector<int>{3}));
 }
 
-// ---- reading arrays
-// -----------------------------------------------------------------------------------------------------
+// ---- reading arrays ----
 
 CASE(point_1d) {
   Gpu gpu;
@@ -414,8 +412,7 @@ CASE(gather_second_component) {
   delete a;
 }
 
-// ---- levels
-// -------------------------------------------------------------------------------------------------------------
+// ---- levels ----
 
 namespace {
 // A mipmapped array of three levels, each of one value.

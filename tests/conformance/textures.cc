@@ -3,8 +3,7 @@
 
 using namespace texture_kit;
 
-// ---- making, describing, ending
-// -----------------------------------------------------------------------------------------
+// ---- making, describing, ending ----
 
 CASE(create_and_destroy) {
   Gpu gpu;

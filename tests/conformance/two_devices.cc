@@ -179,8 +179,7 @@ TWO_DEVICES_CASE(free_does_not_wait_for_the_other_device) {
   SHOW(cuMemFree(flag));
 }
 
-// ---- the other device's things, with ours current
-// -------------------------------------------------------------------------
+// ---- the other device's things, with ours current ----
 
 TWO_DEVICES_CASE(memory_of_the_other_device) {
   TwoGpus gpus;

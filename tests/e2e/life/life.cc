@@ -41,8 +41,7 @@ void use(CUfunction step, CUfunction slow, const char* who) {
   fflush(stdout);
 }
 
-// ---- descriptors
-// ------------------------------------------------------------------------------------------------------
+// ---- descriptors ----
 
 void close_everything() { EXPECT(syscall(SYS_close_range, 3u, ~0u, 0u) == 0); }
 
@@ -91,8 +90,7 @@ void without_descriptors(const char* scene) {
   compute("after that");
 }
 
-// ---- children that no handler sees
-// ------------------------------------------------------------------------------------
+// ---- children that no handler sees ----
 
 void raw_clone() {
   Gpu gpu;
@@ -127,8 +125,7 @@ void clone_survives() {
   _exit(0);
 }
 
-// ---- work that its client does not live to see
-// ------------------------------------------------------------------------
+// ---- work that its client does not live to see ----
 
 // Streams that wait for values nobody writes; then says so and waits to be killed.
 void wait_for_values() {
@@ -337,8 +334,7 @@ void launch_for_ever() {
   for (;;) LAUNCH(slow, {4}, {256}, 0, nullptr, data.pointer, 3u, 1u, 1024, 20);
 }
 
-// ---- lives
-// ------------------------------------------------------------------------------------------------------------
+// ---- lives ----
 
 void reset_loop() {
   CU(cuInit(0));
@@ -372,8 +368,7 @@ void reset_loop() {
   printf("done\n");
 }
 
-// ---- devices
-// ----------------------------------------------------------------------------------------------------------
+// ---- devices ----
 
 void list_devices() {
   const CUresult init = cuInit(0);
@@ -391,8 +386,7 @@ void list_devices() {
   printf("\n");
 }
 
-// ---- the loader
-// -------------------------------------------------------------------------------------------------------
+// ---- the loader ----
 
 // Loads the library by the given name, into a namespace of its own when asked, and computes with
 // it.

@@ -1,4 +1,4 @@
-#include "hook/objects/objects.h"
+#include "hook/process/objects.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -109,8 +109,7 @@ TEST_F(DeviceMemoryTest, ZeroAndAbsurdSizesAreRefused) {
   EXPECT_EQ(memory.allocate(0, 1, ~uint64_t{0}, &address), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-// ---- sharing with other processes
-// -------------------------------------------------------------------------------------
+// ---- sharing with other processes ----
 
 class SharesTest : public DeviceMemoryTest {
  protected:

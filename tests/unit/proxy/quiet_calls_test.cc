@@ -185,8 +185,7 @@ TEST_F(QuietCallsTest, PatienceEnds) {
   EXPECT_EQ(g_unloads, 1);
 }
 
-// ---- several GPUs
-// -------------------------------------------------------------------------------------------------------
+// ---- several GPUs ----
 
 class SeveralGpusTest : public QuietCallsTest {
  protected:
@@ -290,8 +289,7 @@ TEST_F(SeveralGpusTest, InATurnOfOneACallOfAllTakesTheOthers) {
   expect_standing([] { return quietly([] { return quietly(unload, QuietOn::kAllGpus); }); });
 }
 
-// ---- the first launch of code
-// -------------------------------------------------------------------------------------------
+// ---- the first launch of code ----
 
 TEST_F(QuietCallsTest, AFirstLaunchWaitsForTheStreamsOfOthers) {
   ASSERT_EQ(wait(), CUDA_SUCCESS);
@@ -371,8 +369,7 @@ TEST_F(QuietCallsTest, NoWaitIsSubmittedDuringAFirstLaunch) {
       [](const auto& launch) { return launch_in_turn(LaunchTurn::kFirst, launch); });
 }
 
-// ---- who stands behind another's wait holds no lock
-// ---------------------------------------------------------------------
+// ---- who stands behind another's wait holds no lock ----
 
 // This thread is the program whose stream waits; the other is one that shares a module and the
 // context's limits with it.
@@ -483,8 +480,7 @@ TEST_F(SharingTest, RoomIsMadeWhenNobodyWaits) {
   EXPECT_EQ(g_unloads, 1);
 }
 
-// ---- the janitor beside a stream that waits
-// ------------------------------------------------------------------------------
+// ---- the janitor beside a stream that waits ----
 
 class WaitedForTest : public SharingTest {
  protected:

@@ -163,8 +163,7 @@ TEST_F(Ring, TwoProcessesPingPong) {
   EXPECT_EQ(exit_code(child), 0);
 }
 
-// ---- hostile clients
-// ------------------------------------------------------------------------------------------------
+// ---- hostile clients ----
 
 class HostileRing : public Ring {
  protected:

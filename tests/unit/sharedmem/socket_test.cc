@@ -175,8 +175,7 @@ TEST_F(Sockets, TooLongAPathIsWorded) {
   }
 }
 
-// ---- the handshake
-// --------------------------------------------------------------------------------------------------
+// ---- the handshake ----
 
 class Greeting : public Sockets {
  protected:

@@ -46,8 +46,7 @@ Context* context_or_current(CUcontext handle) {
   return handle == nullptr ? current_context() : find_context(handle);
 }
 
-// ---- C693336E: context-local storage
-// ------------------------------------------------------------------------------------
+// ---- C693336E: context-local storage ----
 struct StorageKey {
   const Context* context;
   uint64_t epoch;  // a reset context has none of its old values
@@ -107,8 +106,7 @@ CUresult storage_get(void** value, CUcontext handle, void* key) {
 
 CUresult refused() { return CUDA_ERROR_NOT_SUPPORTED; }
 
-// ---- 263E8860: context checks
-// -------------------------------------------------------------------------------------------
+// ---- 263E8860: context checks ----
 CUresult context_check(CUcontext, uint32_t* first, void** second) {
   if (first != nullptr) *first = 0;
   if (second != nullptr) *second = nullptr;
@@ -116,8 +114,9 @@ CUresult context_check(CUcontext, uint32_t* first, void** second) {
 }
 uint32_t context_check_none() { return 0; }
 
-// ---- 6E163FBE: a module's functions
-// --------------------------------------------------------------------------------------- Observed
+// ---- 6E163FBE: a module's functions ----
+
+// Observed
 // on an H200 (driver 580.159): cuFFT passes context, module, a callback and its data; the driver
 // calls it with the data and each function of the module, whatever it returns, and answers their
 // number. No other slot is ever called.
@@ -134,8 +133,7 @@ int visit_functions(CUcontext, CUmodule module, void (*visit)(void*, CUfunction)
   return static_cast<int>(count);
 }
 
-// ---- slots that replace the driver's
-// --------------------------------------------------------------------------------------
+// ---- slots that replace the driver's ----
 CUresult primary_context(CUcontext* out, CUdevice device) {
   const Process& p = process();
   if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -209,8 +207,7 @@ CUresult free_gpc_tables(void* first, void* second) {
   return CUDA_SUCCESS;
 }
 
-// ---- tables
-// --------------------------------------------------------------------------------------------------------------
+// ---- tables ----
 template <class F>
 void* slot(F* function) {
   return reinterpret_cast<void*>(function);

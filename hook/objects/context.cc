@@ -1,0 +1,91 @@
+#include "hook/objects/context.h"
+
+#include <new>
+
+#include "hook/process/lock.h"
+
+namespace tube::hook {
+
+namespace {
+
+std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
+
+}  // namespace
+
+Context* find_context(CUcontext handle) {
+  Slot* slot = objects().find(Kind::kContext, handle);
+  return slot == nullptr ? nullptr : static_cast<Context*>(slot->object);
+}
+
+Context* find_context_or_gone(CUcontext handle) {
+  if (Context* context = find_context(handle);
+      context != nullptr || !objects().gone(Kind::kContext, handle))
+    return context;
+  static Lock lock;
+  static Context* gone = nullptr;
+  Locked locked(lock);
+  if (gone == nullptr) {
+    Slot* slot = objects().allocate(Kind::kContext);
+    auto* context = new (std::nothrow) Context;
+    if (slot == nullptr || context == nullptr) return nullptr;
+    context->slot = slot;  // for its handle; what an earlier context left there stays, since nobody
+                           // finds this one by it
+    context->legacy.context = context;
+    gone = context;
+  }
+  return gone;
+}
+
+CUresult make_primary(uint32_t visible_device) {
+  Process& p = process();
+  if (p.primaries[visible_device] != nullptr) return CUDA_SUCCESS;
+  Slot* slot = objects().allocate(Kind::kContext);
+  auto* context = new (std::nothrow) Context;
+  if (slot == nullptr || context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  slot->object = context;
+  context->slot = slot;
+  context->visible_device = visible_device;
+  context->device = p.devices[visible_device];
+  context->number = context->device + 1;
+  context->primary = true;
+  context->unique = next_unique();
+  context->legacy.context = context;
+  context->legacy.id = wire::kLegacyStream;
+  context->legacy.unique = next_unique();
+  context->api_version = context->info().api_version;
+  context->alive.store(true, std::memory_order_relaxed);
+  objects().publish(slot);
+  p.primaries[visible_device] = context;
+  return CUDA_SUCCESS;
+}
+
+Context* new_context(Context* primary, unsigned flags) {
+  Slot* slot = objects().allocate(Kind::kContext);
+  if (slot == nullptr) return nullptr;
+  auto* c = static_cast<Context*>(slot->object);
+  if (c == nullptr) c = new (std::nothrow) Context;
+  if (c == nullptr) return nullptr;
+  slot->object = c;
+  c->slot = slot;
+  c->visible_device = primary->visible_device;
+  c->device = primary->device;
+  c->number = g_next_number.fetch_add(1, std::memory_order_relaxed);
+  c->primary = false;
+  c->unique = next_unique();
+  c->api_version = primary->api_version;
+  c->attached.store(1, std::memory_order_relaxed);
+  c->green = nullptr;
+  c->collector = nullptr;
+  c->flags.store(flags, std::memory_order_relaxed);
+  c->cache_config.store(-1, std::memory_order_relaxed);
+  for (auto& limit : c->limits) limit.store(0, std::memory_order_relaxed);
+  c->epoch.fetch_add(1, std::memory_order_relaxed);
+  c->legacy.context = c;
+  c->legacy.unique = next_unique();
+  c->legacy.word = 0;
+  c->legacy.posted = c->legacy.signalled = c->legacy.uploads_until = c->legacy.value =
+      c->blocking_posted = 0;
+  return c;
+}
+
+}  // namespace tube::hook

@@ -1,0 +1,37 @@
+// Waiting for the GPU without asking the proxy: a stream's progress word (sharedmem/words.h).
+#pragma once
+
+#include "hook/objects/context.h"
+
+namespace tube::hook {
+
+// The
+// stream's progress word, made on first use.
+CUresult ensure_word(Stream* stream);
+// The mark behind the last signal of `stream`; whether nothing was posted since.
+bool is_marked(const Stream* stream, Mark* mark);
+// The mark behind everything posted to `stream` so far; posts a signal only when something came
+// since the last one.
+CUresult mark_stream(Stream* stream, Mark* mark);
+// For a query: is there work behind the last mark, asks the proxy. SUCCESS: it is done, and counts
+// as marked.
+CUresult ask_unmarked(Stream* stream);
+// Waits; then the errors of posted calls, once, and the sticky error, always.
+CUresult wait_mark(const Mark& mark, Stream* stream);
+bool mark_reached(const Mark& mark);
+CUresult settle_stream(Stream* stream);
+// The same for calls at which the driver shows what kernels have printed: those that wait for the
+// GPU by their nature.
+CUresult sync_stream(Stream* stream);
+CUresult sync_context(Context* context);
+CUresult sync_all_contexts();
+// What freeing device memory waits for: the contexts of its device, as natively; another GPU may be
+// waiting for this one.
+CUresult sync_device_of(Context* context);
+// SUCCESS or the error of a posted call (taken) or the sticky error (kept); logs the call's name.
+CUresult take_error();
+// For queries that a program may repeat for ever: now and then looks whether the proxy and the GPU
+// still live.
+CUresult alive_while_polling(Stream* stream);
+
+}  // namespace tube::hook

@@ -1,0 +1,75 @@
+// Streams of the program, and points in their work.
+//
+// Objects live in reused slots (process/objects.h) and are never freed, so a stale pointer reads a
+// valid, maybe newer object. Who guards what stands at each field: "producer" is
+// Connection::producer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/cuda_api.h"
+#include "hook/process/process.h"
+
+namespace tube::hook {
+
+struct Context;
+struct Capture;
+
+// A point in a stream's work: reached when the word has the value. Word 0 means "nothing to wait
+// for".
+struct Mark {
+  uint32_t word = 0;
+  uint64_t value = 0;
+};
+
+struct Stream {
+  Slot* slot = nullptr;  // nullptr: the context's legacy default stream
+  Context* context = nullptr;
+  uint64_t id = 0;      // kLegacyStream for the legacy one
+  uint64_t unique = 0;  // cuStreamGetId
+  uint32_t flags = 0;   // CU_STREAM_NON_BLOCKING or 0
+  int32_t priority = 0;
+  bool per_thread = false;
+  Stream* next = nullptr;  // list of the context, its `streams_lock`
+  Stream* previous = nullptr;
+
+  // producer:
+  uint32_t word = 0;    // progress word, 0 until first needed
+  uint64_t posted = 0;  // operations put into the ring for this stream
+  uint64_t signalled =
+      0;  // `posted` (legacy: the context's blocking_posted) when the last value was posted
+  uint64_t value = 0;          // last value posted to `word`
+  uint64_t uploads_until = 0;  // legacy: behind `signalled` only uploads were posted until the
+                               // context's blocking_posted was this
+  std::atomic<Capture*> capture{nullptr};
+
+  bool legacy() const { return slot == nullptr; }
+  bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+  CUstream handle() const {
+    return legacy() ? nullptr : static_cast<CUstream>(objects().handle_of(slot));
+  }
+};
+
+// cuda's stream handles, NULL, 1 and 2 included, in the calling thread. nullptr: no such stream (or
+// no context for the default ones), `*error` says the code.
+Stream* find_stream(CUstream handle, CUresult* error);
+Stream* find_stream_in(Context* context, CUstream handle, CUresult* error);
+// Creates an ordinary stream in `context`; a priority beyond the device's range becomes the nearest
+// in it.
+CUresult create_stream(Context* context, uint32_t flags, int32_t priority, Stream** stream);
+void destroy_stream(Stream* stream);
+// A context that ends takes its streams along: their handles become invalid.
+void forget_streams(Context* context, Retired* gone);
+// While it captures, an operation becomes a node of a graph (capture.h).
+inline bool capturing(const Stream* s) {
+  return s->capture.load(std::memory_order_acquire) != nullptr;
+}
+// For the _ptsz entry points: stream 0 is the calling thread's own.
+inline CUstream per_thread(CUstream stream) {
+  return stream == nullptr ? CU_STREAM_PER_THREAD : stream;
+}
+// What cuStreamGetId and cuCtxGetId answer: never given twice in this process.
+uint64_t next_unique();
+
+}  // namespace tube::hook
