@@ -1,19 +1,11 @@
 #include "proxy/session/external_waits.h"
 
-#include <poll.h>
-
 #include <set>
 
-#include "base/clock.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/session/stream_order.h"
 
 namespace tube::proxy {
-namespace {
-
-constexpr int kStepMs = 1;
-
-}  // namespace
 
 size_t ExternalWaits::count() const {
   size_t count = 0;
@@ -46,18 +38,15 @@ void ExternalWaits::add(const Driver& driver, CUstream stream, uint32_t context,
   calls_.push_back(std::move(call));
 }
 
-void ExternalWaits::release(const Driver& driver, uint32_t timeout_ms, const Signal& signal) {
-  const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
-  for (drop_passed(driver); !calls_.empty() && now_ns() < deadline; drop_passed(driver)) {
-    std::set<uint64_t> asked;
-    for (Call& call : calls_) {
-      for (Wait& wait : call.waits) {
-        if (!asked.insert(wait.semaphore).second || wait.signalled) continue;
-        wait.signalled = true;
-        signal(call.context, wait.semaphore, wait.value);
-      }
+void ExternalWaits::signal_next(const Driver& driver, const Signal& signal) {
+  drop_passed(driver);
+  std::set<uint64_t> asked;
+  for (Call& call : calls_) {
+    for (Wait& wait : call.waits) {
+      if (!asked.insert(wait.semaphore).second || wait.signalled) continue;
+      wait.signalled = true;
+      signal(call.context, wait.semaphore, wait.value);
     }
-    poll(nullptr, 0, kStepMs);
   }
 }
 

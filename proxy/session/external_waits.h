@@ -29,10 +29,10 @@ class ExternalWaits {
   void add(const Driver& driver, CUstream stream, uint32_t context,
            std::span<const uint64_t> semaphores,
            std::span<const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS> params);
-  // Signals what is waited for, for at most `timeout_ms`: of each semaphore one value at a time,
-  // the next when that wait has passed. `signal` submits it, in a stream that waits for nothing.
+  // Signals what is waited for, of each semaphore one value: the next one in a call after that wait
+  // has passed. `signal` submits it, in a stream that waits for nothing. Does not wait itself.
   using Signal = std::function<void(uint32_t context, uint64_t semaphore, uint64_t value)>;
-  void release(const Driver& driver, uint32_t timeout_ms, const Signal& signal);
+  void signal_next(const Driver& driver, const Signal& signal);
   // The context's events are about to end.
   void forget(const Driver& driver, uint32_t context);
   void forget_all(const Driver& driver);

@@ -97,22 +97,34 @@ void PendingWaits::release(const Driver& driver, uint32_t timeout_ms,
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
   CUstream stream = nullptr;
   if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
-  std::map<CUdeviceptr, std::deque<PendingWait>> queues;
+  struct Queue {
+    std::vector<PendingWait> waits;
+    size_t next = 0;
+  };
+  std::map<CUdeviceptr, Queue> queues;
+  size_t round = 0;  // steps after which each value was written
   for (const PendingWait& wait : waits) {
-    if (reach(wait) != Reach::kNone && wait.address % wait.bytes == 0)
-      queues[wait.address].push_back(wait);
+    if (reach(wait) == Reach::kNone || wait.address % wait.bytes != 0) continue;
+    Queue& queue = queues[wait.address];
+    queue.waits.push_back(wait);
+    round = std::max(round, queue.waits.size());
   }
   // One value for every address at a time: what waits for the next one goes on when it has seen
-  // this one.
-  while (!queues.empty() && !idle() && now_ns() < deadline) {
-    for (auto it = queues.begin(); it != queues.end();) {
-      const PendingWait& wait = it->second.front();
-      if (reach(wait) == Reach::kHost) write_from_here(wait);
-      else write_by_gpu(driver, stream, wait);
-      it->second.pop_front();
-      it = it->second.empty() ? queues.erase(it) : std::next(it);
+  // this one. Whether it has, nobody says, and on a busy machine it may look too late. So all
+  // values are written again and again, and in each round they stand twice as long.
+  int looks = kLooks;
+  for (size_t step = 1; !queues.empty() && !idle() && now_ns() < deadline; ++step) {
+    // The GPU writes the next value when the last one is written, not many behind each other.
+    const bool written = driver.cuStreamQuery(stream) != CUDA_ERROR_NOT_READY;
+    for (auto& [address, queue] : queues) {
+      const PendingWait& wait = queue.waits[queue.next];
+      const bool from_here = reach(wait) == Reach::kHost;
+      if (from_here) write_from_here(wait);
+      else if (written) write_by_gpu(driver, stream, wait);
+      if (from_here || written) queue.next = (queue.next + 1) % queue.waits.size();
     }
-    for (int i = 0; i < kLooks && !idle(); ++i) poll(nullptr, 0, kStepMs);
+    for (int i = 0; i < looks && !idle() && now_ns() < deadline; ++i) poll(nullptr, 0, kStepMs);
+    if (step % round == 0) looks *= 2;
   }
   driver.cuStreamDestroy_v2(stream);
 }

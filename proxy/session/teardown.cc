@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <map>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
@@ -175,25 +177,27 @@ void Session::remember_wait(PendingWait wait) {
   waits_.add(wait, [this] { return wait_idle(0); });
 }
 
-// Its partner had as long as everything else to answer.
+// The next value of each external semaphore that a stream waits for. Does not wait for the GPU.
 void Session::release_external_waits() {
+  if (external_waits_.count() == 0) return;
+  const uint32_t gpu_before = thread_gpu_;
+  const CUcontext context_before = thread_context_;
   std::map<uint32_t, CUstream> streams;
-  external_waits_.release(
-      driver(), limits::kTeardownMs, [&](uint32_t number, uint64_t id, uint64_t value) {
-        const Object* semaphore = objects_.find(wire::Kind::kExternalSemaphore, id);
-        ContextShare* share = context(number);
-        if (semaphore == nullptr || share == nullptr || make_current(*share) != CUDA_SUCCESS)
-          return;
-        CUstream& stream = streams[number];
-        if (stream == nullptr &&
-            driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-          return;
-        CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS params{};
-        params.params.fence.value = value;
-        const auto handle = semaphore->handle<CUexternalSemaphore>();
-        (void)driver().cuSignalExternalSemaphoresAsync(&handle, &params, 1, stream);
-      });
+  external_waits_.signal_next(driver(), [&](uint32_t number, uint64_t id, uint64_t value) {
+    const Object* semaphore = objects_.find(wire::Kind::kExternalSemaphore, id);
+    ContextShare* share = context(number);
+    if (semaphore == nullptr || share == nullptr || make_current(*share) != CUDA_SUCCESS) return;
+    CUstream& stream = streams[number];
+    if (stream == nullptr &&
+        driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+      return;
+    CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS params{};
+    params.params.fence.value = value;
+    const auto handle = semaphore->handle<CUexternalSemaphore>();
+    (void)driver().cuSignalExternalSemaphoresAsync(&handle, &params, 1, stream);
+  });
   for (const auto& [number, stream] : streams) driver().cuStreamDestroy_v2(stream);
+  if (gpu_before != 0xffffffffu) (void)make_current(gpu_before, context_before);
 }
 
 // A stream that captures answers no query and cannot be destroyed.
@@ -375,17 +379,18 @@ bool Session::come_idle() {
     const bool pinned = ranges_.find(wait.address)->kind == RangeKind::kPinned;
     return pinned ? PendingWaits::Reach::kHost : PendingWaits::Reach::kGpu;
   };
-  waits_.release(
-      driver(), limits::kTeardownMs, [this] { return wait_idle(0, true); }, reach);
-  // At once: natively such a wait is gone with its program, and others may be about to enter the
-  // driver behind it.
-  bool idle = wait_idle(external_waits_.count() != 0 ? 0 : limits::kTeardownMs, true);
-  if (!idle && external_waits_.count() != 0) {
+  // Semaphores at once, too: natively such a wait is gone with its program, and others may be about
+  // to enter the driver behind it.
+  const auto idle = [this] {
     release_external_waits();
-    idle = wait_idle(limits::kTeardownMs, true);
-  }
+    return wait_idle(0, true);
+  };
+  const uint64_t deadline = now_ns() + uint64_t{limits::kTeardownMs} * 1'000'000;
+  waits_.release(driver(), limits::kTeardownMs, idle, reach);
+  while (external_waits_.count() != 0 && !idle() && now_ns() < deadline) poll(nullptr, 0, 1);
   external_waits_.forget_all(driver());
-  return idle;
+  const uint64_t now = now_ns();
+  return wait_idle(now < deadline ? static_cast<uint32_t>((deadline - now) / 1'000'000) : 0, true);
 }
 
 void Session::teardown() {

@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "protocol/driver_table.gen.h"
+
 namespace tube::proxy {
 namespace {
 
@@ -39,6 +41,67 @@ TEST(PendingWaitsTest, NothingIsWrittenToFreedMemory) {
   EXPECT_EQ(words[0], 7u);
   EXPECT_EQ(words[1], 0u);
   EXPECT_EQ(words[2], 7u);
+}
+
+// A stream that waits for several values of one word, one after the other, and seldom looks.
+struct LateStream {
+  uint64_t word = 0;
+  std::vector<uint64_t> waits_for;
+  int looks_every = 1;
+  size_t passed = 0;
+  int asked = 0;
+
+  bool idle() {
+    if (passed != waits_for.size() && ++asked % looks_every == 0 && word == waits_for[passed])
+      ++passed;
+    return passed == waits_for.size();
+  }
+};
+
+Driver driver_without_work() {
+  Driver driver{};
+  driver.cuStreamCreate = [](CUstream*, unsigned) { return CUDA_SUCCESS; };
+  driver.cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; };
+  driver.cuStreamDestroy_v2 = [](CUstream) { return CUDA_SUCCESS; };
+  return driver;
+}
+
+constexpr uint32_t kNoEnd = 600'000;  // milliseconds
+
+TEST(PendingWaitsTest, AValueThatWasSeenTooLateComesAgain) {
+  LateStream stream{.waits_for = {5, 6, 7}, .looks_every = 31};
+  PendingWaits waits;
+  for (uint64_t value : stream.waits_for)
+    waits.add(wait_for(stream.word, value), [] { return false; });
+  waits.release(
+      driver_without_work(), kNoEnd, [&] { return stream.idle(); },
+      [](const PendingWait&) { return PendingWaits::Reach::kHost; });
+  EXPECT_TRUE(stream.idle());
+  EXPECT_EQ(waits.count(), 0u);
+}
+
+// Its writes stand behind other work of the same hardware queue: one of them, not all.
+TEST(PendingWaitsTest, TheGpuWritesTheNextValueWhenTheLastOneIsWritten) {
+  static int written, asked;
+  written = asked = 0;
+  Driver driver = driver_without_work();
+  driver.cuStreamQuery = [](CUstream) {
+    return ++asked > 1 && asked < 4 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
+  driver.cuStreamWriteValue64_v2 = [](CUstream, CUdeviceptr address, cuuint64_t value, unsigned) {
+    EXPECT_TRUE(written == 0 || asked >= 4);
+    ++written;
+    *reinterpret_cast<uint64_t*>(address) = value;
+    return CUDA_SUCCESS;
+  };
+  LateStream stream{.waits_for = {5, 6, 7}};
+  PendingWaits waits;
+  for (uint64_t value : stream.waits_for)
+    waits.add(wait_for(stream.word, value), [] { return false; });
+  waits.release(
+      driver, kNoEnd, [&] { return stream.idle(); },
+      [](const PendingWait&) { return PendingWaits::Reach::kGpu; });
+  EXPECT_TRUE(stream.idle());
 }
 
 }  // namespace
