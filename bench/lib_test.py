@@ -20,6 +20,7 @@ import arm_set  # noqa: E402
 import call_runs  # noqa: E402
 import count_check  # noqa: E402
 import figures  # noqa: E402
+import footprint_runs  # noqa: E402
 import histogram  # noqa: E402
 import mps  # noqa: E402
 import read_result  # noqa: E402
@@ -163,6 +164,61 @@ def result(tube_ns, native_ns=1000.0):
             "wrong": []
         }]
     }
+
+
+# A measured program without a GPU; the third copy's output is another when it is told so.
+COPY = """import os, sys
+sys.path.insert(0, {items!r})
+import worker
+output = b"other" if {odd} and os.environ["ITEM_OUTPUTS"].endswith("-3") else b"same"
+worker.serve(lambda: (lambda: None, lambda: {{"logits": output}}))
+"""
+
+
+class Footprint(unittest.TestCase):
+    def setUp(self):
+        footprint_runs.POLL_S = 0.001
+
+    def measure(self, counts, odd=False, command=None):
+        """Each copy takes 100 MiB of a GPU whose server took 50 when it was started."""
+        script = COPY.format(items=str(HERE.parent / "tests" / "gpu" / "items"), odd=odd)
+        with arm_set.ArmSet(tubetest.Layout(OPTIONS.build), "sim", None, ["native"]) as arms:
+            read = lambda: (1050 + 100 * len(arms.workers)) << 20  # noqa: E731
+            return footprint_runs.measure(arms.arms["native"], 1000 << 20, read, command
+                                          or [sys.executable, "-c", script], counts, 60)
+
+    def test_copies_are_joined_by_more(self):
+        values, hashes, wrong = self.measure([1, 3])
+        self.assertEqual({count: mine["gpu_bytes"] >> 20 for count, mine in values.items()},
+                         {1: 150, 3: 350})
+        self.assertEqual((len(hashes), wrong), (3, []))
+        self.assertEqual(footprint_runs.differing(hashes, hashes[0]), [])
+
+    def test_a_copy_with_another_output_is_named(self):
+        _, hashes, _ = self.measure([3], odd=True)
+        self.assertEqual(footprint_runs.differing(hashes, hashes[0]), ["copy 3: logits differs"])
+        self.assertEqual(footprint_runs.differing(hashes, {}), ["no outputs"])
+
+    def test_what_was_measured_stays_when_a_copy_does_not_start(self):
+        values, hashes, wrong = self.measure([1], command=["/bin/false"])
+        self.assertEqual((values, hashes, len(wrong)), ({}, [], 1))
+        self.assertIn("native, 1 copies", wrong[0])
+
+    def test_memory_stands_still_before_it_counts(self):
+        readings = iter([9, 8, 7, 7, 7, 7, 1])
+        self.assertEqual(footprint_runs.settled(lambda: next(readings)), 7)
+        readings = iter([64 << 20] * 6 + [5] * 4)
+        self.assertEqual(footprint_runs.settled(lambda: next(readings), 0), 5)
+
+    def test_its_table_and_figures(self):
+        used = {"native": {1: {"gpu_bytes": 2**30}, 8: {"gpu_bytes": 8 * 2**30}},
+                "tube": {1: {"gpu_bytes": 2**30}, 8: {"gpu_bytes": 2 * 2**30}}}
+        mine = dict(result(1), bench="footprint", arms={"native": "n", "tube": "t"}, missing={},
+                    rows=footprint_runs.rows("ResNet-50 functions", [1, 8, 20], used))
+        mine["machine"] = {"gpu": "g", "driver": "d", "cpu": "c", "cores": 1, "kernel": "k"}
+        text = result_file.text(mine)
+        self.assertRegex(text, r"8 +8.00 +2.00 +0.25 +1024 +146")
+        self.assertIn("0.250x  8.00 (-) -> 2.00 GiB", "\n".join(figures.text({"footprint": mine})))
 
 
 class Results(unittest.TestCase):

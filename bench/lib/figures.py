@@ -3,7 +3,8 @@ from result_file import layout_table, ratio, short
 
 # words, bench, group, row, kind, must, aim. Kinds: `ratio` Tube's median over native's
 # (result_file.ratio), at most; `rate` Tube's operations per second over MPS's, at least; `ms`
-# Tube's median in milliseconds, at most; `share` of one core that the proxy uses, at most.
+# Tube's median in milliseconds, at most; `share` of one core that the proxy uses, at most; `memory`
+# of the GPU over native's, at most.
 FIGURES = (
     ("launch, caller's time", "calls", "one client", "launch", "ratio", 0.25, 0.05),
     ("1,000 launches and synchronise", "calls", "one client", "launch_1000_sync", "ratio", 1.02,
@@ -32,6 +33,8 @@ FIGURES = (
      "ratio", 0.3, None),
     ("32 PyTorch at once, slowest", "coldstart", "torch, 32 at once", "slowest", "ratio", 0.3,
      None),
+    *((f"GPU memory of {name} ResNet-50 function{'' if name == '1' else 's'}", "footprint",
+       "ResNet-50 functions", name, "memory", None, None) for name in ("1", "8", "20", "48")),
 )
 
 
@@ -44,6 +47,10 @@ def measured(kind, row):
         return tube["p50_ns"] / 1e6 if tube else None
     if kind == "share":
         return tube["server_share"] if tube else None
+    if kind == "memory":
+        native = row["arms"].get("native")
+        base = native["gpu_bytes"] if native else 0
+        return tube["gpu_bytes"] / base if tube and base else None
     return tube["per_s"] / mps["per_s"] if tube and mps else None
 
 
@@ -53,6 +60,10 @@ def absolutes(kind, row):
         return f"{row['arms']['mps']['per_s'] / 1e3:.0f} -> {row['arms']['tube']['per_s'] / 1e3:.0f} k/s"
     if kind == "share":
         return f"{row['arms']['tube']['server_share']:.2%}"
+    if kind == "memory":
+        used = [short(row["arms"][arm]["gpu_bytes"] / 2**30) if arm in row["arms"] else "-"
+                for arm in ("native", "mps", "tube")]
+        return f"{used[0]} ({used[1]}) -> {used[2]} GiB"
     values = [row["arms"][arm]["p50_ns"] for arm in ("native", "tube") if arm in row["arms"]]
     unit, scale = ("ms", 1e6) if max(values) >= 1e7 else ("us", 1e3)
     return " -> ".join(short(v / scale) for v in values) + f" {unit}"
@@ -68,6 +79,8 @@ def verdict(kind, value, must, aim):
     def reached(bound):
         return bound is not None and (value >= bound if kind == "rate" else value <= bound)
 
+    if must is None:
+        return "-"
     return "aim reached" if reached(aim) else "reached" if reached(must) else "NOT reached"
 
 
@@ -84,7 +97,7 @@ def rows(results):
         sign = ">=" if kind == "rate" else "<="
         unit = {"ms": " ms", "share": ""}.get(kind, "x")
         found.append([
-            words, f"{sign} {must}{unit}", f"{sign} {aim}{unit}" if aim is not None else "-",
+            words, f"{sign} {must}{unit}" if must is not None else "-", f"{sign} {aim}{unit}" if aim is not None else "-",
             f"{value:.3f}{unit}",
             absolutes(kind, row),
             tail(row),

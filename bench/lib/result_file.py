@@ -9,7 +9,8 @@
 VALUES: p50_ns, p99_ns, max_ns; p50_low_ns, p50_high_ns (of the rounds); samples; blocks_ns (the
 median of each block, where the arms ran blocks in turns); and where they mean something per_s
 (operations per second of all clients together), client_cpu_s and server_cpu_s (CPU seconds per
-million operations), server_share (of one core, clients idle), per_call (what Tube's proxy counted,
+million operations), server_share (of one core, clients idle), gpu_bytes (in use on the
+GPU for so many programs and their server together), per_call (what Tube's proxy counted,
 divided by the operations: records, round_trips, calls by name). Ratios are not stored: see ratio().
 """
 import datetime
@@ -128,6 +129,28 @@ def rate_table(rows, arms):
     return layout_table(table)
 
 
+def memory_table(rows, arms):
+    """What many programs take of the GPU, in GiB, and one more of them beside the row above, in
+    MiB."""
+    head = ["GiB", *arms, *[f"{a}/native" for a in arms if a != "native"],
+            *[f"{a} MiB each more" for a in arms]]
+    table, above = [head], None
+    for row in rows:
+        used = [row["arms"].get(a, {}).get("gpu_bytes") for a in arms]
+        native = row["arms"].get("native", {}).get("gpu_bytes")
+        cells = [short(u / 2**30) if u is not None else "-" for u in used]
+        cells += [short(u / native) if u is not None and native else "-"
+                  for u, a in zip(used, arms) if a != "native"]
+        for arm, mine in zip(arms, used):
+            before = above["arms"].get(arm, {}).get("gpu_bytes") if above else None
+            more = int(row["name"]) - int(above["name"]) if above else 0
+            cells.append(short((mine - before) / more / 2**20)
+                         if mine is not None and before is not None else "-")
+        table.append([row["name"], *cells])
+        above = row
+    return layout_table(table)
+
+
 def text(result):
     m, arms = result["machine"], list(result["arms"])
     lines = [
@@ -147,8 +170,12 @@ def text(result):
             f"{row['name']} idle functions: the server of {arm} uses {v['server_share']:.2%} of one core"
             for arm, v in row["arms"].items()
         ] + [""]
-    for group in dict.fromkeys(
-            row["group"] for row in result["rows"] if row["group"] != "idle functions"):
+    memory = [row for row in result["rows"] if any("gpu_bytes" in v for v in row["arms"].values())]
+    for group in dict.fromkeys(row["group"] for row in memory):
+        rows = [row for row in memory if row["group"] == group]
+        lines += [f"== GPU memory: {group}", *memory_table(rows, arms), ""]
+    for group in dict.fromkeys(row["group"] for row in result["rows"]
+                               if row["group"] != "idle functions" and row not in memory):
         rows = [row for row in result["rows"] if row["group"] == group]
         lines += [f"== {group}", *group_table(rows, arms), ""]
         if any("per_s" in v or "per_call" in v for row in rows for v in row["arms"].values()):

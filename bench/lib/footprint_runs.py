@@ -1,0 +1,84 @@
+"""GPU memory of many copies of one program in one arm: started in steps, each checked, then idle.
+
+An arm is measured alone, against what the GPU had in use before the arm's servers were started, so
+that the proxy's context counts for Tube and the server's for MPS. The copies of a smaller count
+stay and are joined by more. After each step all copies have run, at once, and wait for input; what
+is in use then counts.
+"""
+import time
+
+from arms import WorkerError
+from mps import MpsError
+
+STEPS = 4  # that all copies run at once before the GPU's memory is read
+POLL_S = 0.25
+ALIKE = 4  # readings in a row
+SETTLE_S = 20
+SLACK_BYTES = 32 << 20
+
+
+def settled(read, base=None):
+    """Bytes in use once they stand still, and are back at `base` where one is given; the last
+    reading when that does not come in time."""
+    deadline, readings = time.monotonic() + SETTLE_S, []
+    while True:
+        readings.append(read())
+        still = len(readings) >= ALIKE and len(set(readings[-ALIKE:])) == 1
+        back = base is None or readings[-1] is None or readings[-1] <= base + SLACK_BYTES
+        if (still and back) or time.monotonic() > deadline:
+            return readings[-1]
+        time.sleep(POLL_S)
+
+
+def grow(arm, workers, command, count, deadline, environment):
+    """Starts what is missing to `count` copies, all at once; all have run when it returns."""
+    new = [arm.spawn(command, environment) for _ in range(count - len(workers))]
+    workers += new
+    for worker in new:
+        worker.ready(deadline)
+    arm.confirm(count)
+    for worker in workers:
+        worker.send(f"run {STEPS}")
+    for worker in workers:
+        worker.expect("block", deadline)
+
+
+def measure(arm, base, read, command, counts, limit_s, environment=None):
+    """[values per count that was reached], [output hashes of each copy], [what went wrong]."""
+    values, wrong, workers, hashes = {}, [], [], []
+    deadline = time.monotonic() + limit_s
+    try:
+        for count in counts:
+            begin = time.monotonic()
+            grow(arm, workers, command, count, deadline, environment)
+            seconds = time.monotonic() - begin
+            used = settled(read)
+            values[count] = {"gpu_bytes": used - base, "grow_s": round(seconds, 1)}
+        hashes = [worker.finish(deadline) for worker in workers]
+    except (WorkerError, MpsError) as error:
+        tails = " | ".join(f"{w.name}: {w.stderr_tail(2)}" for w in workers
+                           if w.process.poll() not in (None, 0))
+        wrong.append(f"{arm.name}, {len(workers)} copies: {error} {tails[:2000]}")
+    return values, hashes, wrong
+
+
+def differing(hashes, want):
+    """Which copies' outputs are not `want`'s bytes, in words; [] when all are."""
+    if not want:
+        return ["no outputs"]
+    return [
+        f"copy {number}: {name} differs" for number, mine in enumerate(hashes, 1)
+        for name in sorted(set(mine) | set(want)) if mine.get(name) != want.get(name)
+    ]
+
+
+def rows(group, counts, values):
+    """values: arm -> count -> what was measured; the rows of a result file."""
+    return [{
+        "group": group,
+        "name": str(count),
+        "arms": {
+            arm: mine[count] for arm, mine in values.items() if count in mine
+        },
+        "wrong": []
+    } for count in counts]
