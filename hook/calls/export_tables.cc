@@ -25,6 +25,7 @@
 
 #include "base/log.h"
 #include "hook/objects/support.h"
+#include "hook/process/profilers.h"
 #include "hook/process/real_driver.h"
 #include "hook/process/start_trace.h"
 #include "protocol/hook_decls.gen.h"
@@ -305,6 +306,7 @@ CUresult refuse(const CUuuid* id) {
   std::snprintf(name, sizeof name, "export table %08X", short_name(id));
   static Once said;
   if (said.first()) log_info("%s is not offered", name);
+  if (is_profilers_table(short_name(id))) say_not_recorded();
   return CUDA_ERROR_INVALID_VALUE;  // what the driver says of a table it does not have
 }
 

@@ -11,6 +11,7 @@
 #include "hook/objects/device_output.h"
 #include "hook/objects/thread.h"
 #include "hook/process/error_log.h"
+#include "hook/process/profilers.h"
 #include "hook/process/start_trace.h"
 #include "hook/process/visible_devices.h"
 #include "protocol/hook_decls.gen.h"
@@ -46,6 +47,7 @@ CUresult connect_and_fill(Process& p) {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   p.launch_blocking = blocking != nullptr && *blocking != '\0' && std::strcmp(blocking, "0") != 0;
   p.connection = *connected;
+  say_not_injected();
   p.objects.start();
   p.device_count = choose_visible_devices(
       std::getenv("CUDA_VISIBLE_DEVICES"), std::getenv("CUDA_DEVICE_ORDER"),

@@ -12,6 +12,7 @@
 #include "base/tube_note.h"
 #include "hook/process/lock.h"
 #include "hook/process/process.h"
+#include "hook/process/profilers.h"
 #include "hook/process/start_trace.h"
 #include "hook/process/visible_devices.h"
 
@@ -57,23 +58,37 @@ bool open_candidate(const std::string& path, RealDriver* d, std::string* why) {
          take(d->library, "cuDeviceGetUuid_v2", &d->device_get_uuid);
 }
 
-// Shows the driver `visible` as CUDA_VISIBLE_DEVICES while `during` runs, without touching the
-// environment's storage that other threads may be reading: the whole pointer array is replaced and
-// put back. The copy is leaked, a reader may hold it.
+bool sets(const char* entry, const char* name) {
+  const size_t length = std::strlen(name);
+  return std::strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+// Puts back what the program had, where it changed its environment meanwhile.
+void restore(const char* name, const char* value) {
+  if (value != nullptr) setenv(name, value, 1);
+  else unsetenv(name);
+}
+
+// Shows the driver `visible` as CUDA_VISIBLE_DEVICES and no injection library (profilers.h) while
+// `during` runs, without touching the environment's storage that other threads may be reading: the
+// whole pointer array is replaced and put back. The copy is leaked, a reader may hold it.
 template <class F>
 void with_visible_devices(const std::string& visible, F&& during) {
-  constexpr char kName[] = "CUDA_VISIBLE_DEVICES=";
-  const char* now = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible.empty() || (now != nullptr && visible == now)) return during();
+  constexpr char kVisible[] = "CUDA_VISIBLE_DEVICES";
+  const char* now = std::getenv(kVisible);
+  const char* injected = std::getenv(kInjection);
+  const bool as_it_is = visible.empty() || (now != nullptr && visible == now);
+  if (as_it_is && injected == nullptr) return during();
   char** before = environ;
   size_t count = 0;
   while (before != nullptr && before[count] != nullptr) ++count;
   auto** fresh = static_cast<char**>(std::calloc(count + 2, sizeof(char*)));
-  char* entry = strdup((kName + visible).c_str());
-  if (fresh == nullptr || entry == nullptr) return during();
+  char* entry = as_it_is ? nullptr : strdup((std::string(kVisible) + "=" + visible).c_str());
+  if (fresh == nullptr || (entry == nullptr && !as_it_is)) return during();
   size_t n = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (std::strncmp(before[i], kName, sizeof kName - 1) != 0) fresh[n++] = before[i];
+    if (!sets(before[i], kInjection) && (as_it_is || !sets(before[i], kVisible)))
+      fresh[n++] = before[i];
   }
   fresh[n] = entry;
   __atomic_store_n(&environ, fresh, __ATOMIC_RELEASE);
@@ -83,8 +98,8 @@ void with_visible_devices(const std::string& visible, F&& during) {
                                   __ATOMIC_ACQUIRE))
     return;
   // The program changed its environment meanwhile: keep its changes, undo ours.
-  if (now != nullptr) setenv("CUDA_VISIBLE_DEVICES", now, 1);
-  else unsetenv("CUDA_VISIBLE_DEVICES");
+  if (!as_it_is) restore(kVisible, now);
+  if (injected != nullptr) restore(kInjection, injected);
 }
 
 Status load_locked(Loaded& l) {

@@ -23,6 +23,7 @@ MEASURED = {
     "cupy": ("cupy", ["cupy_mix.py"], 20, 120),
     "jax": ("jax", ["jax_function.py"], 20, 150),
     "numba": ("numba", ["numba_kernel.py"], 20, 120),
+    "profiled": ("torch", ["profiled.py"], 1, 150),
 }
 NOT_ALONE = {"steady_loop"}  # programs of tests/programs that are no item by themselves
 EXPECTED_CODE = {"exit_early": 7, "graph_exit": 7}

@@ -45,6 +45,7 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   if (setsid() < 0 || fork() != 0) _exit(0);
   // The hook must not be preloaded into the proxy, whose driver is the real one.
   unsetenv("LD_PRELOAD");
+  unsetenv("CUDA_INJECTION64_PATH");
   int null_fd = open("/dev/null", O_RDWR);
   // Above the target numbers first: dup2 onto one of the sources would lose it.
   int log_high = fcntl(log_fd, F_DUPFD, 16), ready_high = fcntl(ready_fd, F_DUPFD, 16);

@@ -1,7 +1,8 @@
 """A small driver-API program: makes the calls named on its command line and prints each result as
 `NAME CODE`.
 
-Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME | wait (reads a line from standard
+Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME |
+table:ID (an export table, in hexadecimal digits) | wait (reads a line from standard
 input). It loads libcuda.so.1 by name, like any program, and knows nothing of Tube.
 """
 import ctypes
@@ -26,6 +27,8 @@ def run(word):
         return cuda.cuCtxSynchronize()
     if name == "unsupported":
         return getattr(cuda, argument)(*[ctypes.c_void_p()] * 8)
+    if name == "table":
+        return cuda.cuGetExportTable(ctypes.byref(ctypes.c_void_p()), bytes.fromhex(argument))
     if name == "wait":
         print("waiting", flush=True)
         sys.stdin.readline()

@@ -30,6 +30,22 @@ TIMEOUT_S = 60
 NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
 HELLO_BYTES, WELCOME_BYTES = 384, 344  # sharedmem/handshake.h
 WELCOME_MAGIC = 0x4D4F434C45574254
+VALIDITY_CHECK = "D4082055BDE6704B8D34BA123C66E1F2"  # export tables, hook/process/export_tables.cc
+CUPTI_TABLE = "7CB63F9B000000000000000000000000"  # its first bytes count
+# A driver that says in a file what it was shown at its start.
+RECORDING_DRIVER = """
+#include <stdio.h>
+#include <stdlib.h>
+int cuInit(unsigned flags) {
+  FILE* file = fopen("%s", "w");
+  const char *tool = getenv("CUDA_INJECTION64_PATH"), *visible = getenv("CUDA_VISIBLE_DEVICES");
+  fprintf(file, "%%s %%.4s", tool ? tool : "no tool,", visible ? visible : "all");
+  return fclose(file) != 0 || flags != 0;
+}
+int cuGetExportTable(const void** table, const void* id) { *table = id; return 1; }
+int cuDeviceGetCount(int* count) { *count = 0; return 0; }
+int cuDeviceGetUuid_v2(void* uuid, int device) { return uuid == 0 || device != 0; }
+"""
 
 
 class Errors(unittest.TestCase):
@@ -255,6 +271,31 @@ class Errors(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             hooks = [line for line in done.stderr.splitlines() if line.startswith("tube:")]
             self.assert_one_line("\n".join(hooks), "driver", "TUBE_REAL_DRIVER")
+
+    # ---- profilers
+    # ----------------------------------------------------------------------------------------------
+
+    def test_a_profiler_is_told_once_that_nothing_is_recorded(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            words = ("init", f"table:{CUPTI_TABLE}", f"table:{CUPTI_TABLE}", "sync")
+            done = self.client(proxy.dir, *words)
+            self.assert_one_line(done.stderr, "profiler", "CUPTI")
+            done = self.client(proxy.dir, *words, CUDA_INJECTION64_PATH="/nowhere/tool.so")
+            self.assert_one_line(done.stderr, "profiler", "/nowhere/tool.so")
+            self.assert_result(done, "sync", 0)
+
+    def test_an_injection_library_is_kept_from_the_driver_beside_the_hook(self):
+        source, seen = self.dir / "driver.c", self.dir / "seen"
+        source.write_text(RECORDING_DRIVER % seen)
+        driver = self.dir / "libcuda.so.1"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", driver, source], check=True)
+        for visible in ({}, {"CUDA_VISIBLE_DEVICES": "0"}):
+            with tubetest.Proxy(LAYOUT, "sim") as proxy:
+                done = self.client(proxy.dir, "init", f"table:{VALIDITY_CHECK}", "sync",
+                                   TUBE_REAL_DRIVER=str(driver),
+                                   CUDA_INJECTION64_PATH="/nowhere/tool.so", **visible)
+            self.assert_result(done, "sync", 0)
+            self.assertEqual(seen.read_text(), "no tool, GPU-")
 
     # ---- programs that never touch CUDA
     # -------------------------------------------------------------------------------
