@@ -84,18 +84,18 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   if (stream == nullptr) return error;
   Capture* capture = stream->capture.load(std::memory_order_acquire);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
-  if (phGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  // A capture into the program's own graph ends with that graph, which stays the program's whatever
+  // the outcome, and which the program need not be told.
+  const bool own_graph = capture->graph != nullptr;
+  if (phGraph == nullptr && !own_graph) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != stream) {
     capture->invalid.store(true, std::memory_order_release);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  *phGraph = nullptr;
+  if (phGraph != nullptr) *phGraph = nullptr;
   // By the wrong thread it ends too, and nothing comes of it.
   const bool wrong_thread =
       capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread();
-  // A capture into the program's own graph ends with that graph, which stays the program's whatever
-  // the outcome.
-  const bool own_graph = capture->graph != nullptr;
   void* handle = capture->graph;
   uint64_t graph = 0;
   if (own_graph) {
@@ -127,7 +127,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     if (!own_graph) drop(Kind::kGraph, graph);
     return result;
   }
-  *phGraph = static_cast<CUgraph>(handle);
+  if (phGraph != nullptr) *phGraph = static_cast<CUgraph>(handle);
   return CUDA_SUCCESS;
 }
 

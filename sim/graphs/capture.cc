@@ -155,7 +155,7 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   CapturePtr capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (out == nullptr && capture->own_graph) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   // The wrong thread's call ends the capture all the same.
   if (capture->origin != stream && capture->invalid == CUDA_SUCCESS)
@@ -166,9 +166,9 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
   else if (!all_joined(s, *capture)) result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED) return invalidate(*capture, result);
   finish(s, capture);
-  *out = nullptr;
-  if (result == CUDA_SUCCESS) *out = reinterpret_cast<CUgraph>(capture->graph);
-  else if (capture->own_graph) destroy_graph(s, capture->graph);
+  if (out != nullptr)
+    *out = result == CUDA_SUCCESS ? reinterpret_cast<CUgraph>(capture->graph) : nullptr;
+  if (result != CUDA_SUCCESS && capture->own_graph) destroy_graph(s, capture->graph);
   return result;
 }
 

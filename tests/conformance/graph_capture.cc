@@ -444,6 +444,43 @@ CASE(capture_into_a_graph) {
   SHOW(cuStreamBeginCaptureToGraph(gpu.stream, nullptr, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 }
 
+CASE(capture_into_a_graph_ends_without_being_told_it) {
+  GraphGpu gpu;
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(64, 0));
+  CUstreamCaptureStatus status{};
+  SHOW(cuStreamBeginCaptureToGraph(gpu.stream, gpu.graph, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CU(cuMemsetD32Async(data.pointer, 5, 64, gpu.stream));
+  SHOW(cuStreamEndCapture(gpu.stream, nullptr));
+  CU(cuStreamIsCapturing(gpu.stream, &status));
+  printf("status %d\n", static_cast<int>(status));
+  print_types("graph", gpu.graph);
+  gpu.run(gpu.instantiate());
+  print_values("data", data.read(), 1);
+}
+
+CASE(broken_capture_into_a_graph_ends_without_being_told_it) {
+  GraphGpu gpu;
+  DeviceArray<uint32_t> data(64);
+  CUstreamCaptureStatus status{};
+  SHOW(cuStreamBeginCaptureToGraph(gpu.stream, gpu.graph, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CU(cuMemsetD32Async(data.pointer, 5, 64, gpu.stream));
+  SHOW(cuStreamSynchronize(gpu.stream));
+  SHOW(cuStreamEndCapture(gpu.stream, nullptr));
+  CU(cuStreamIsCapturing(gpu.stream, &status));
+  printf("status %d\n", static_cast<int>(status));
+}
+
+CASE(capture_of_a_new_graph_ends_without_a_place_for_it) {
+  GraphGpu gpu;
+  CUstreamCaptureStatus status{};
+  CUgraph graph = nullptr;
+  gpu.begin();
+  SHOW(cuStreamEndCapture(gpu.stream, nullptr));
+  CU(cuStreamIsCapturing(gpu.stream, &status));
+  printf("status %d\n", static_cast<int>(status));
+  SHOW(cuStreamEndCapture(gpu.stream, &graph));
+}
+
 CASE(query_invalidates) {
   GraphGpu gpu;
   gpu.begin();
