@@ -6,7 +6,7 @@
 // that has passed is cut into runs, short ones first, so that the GPU starts early, and the runs
 // are chained: which came behind which. When a run begins again that has passed often enough, its
 // launches are held, and when it is whole the caller sends it as one graph: 100 kernels cost 75 us
-// that way against 449 us one by one (facts of the H200). Whatever does not go as it went before is
+// that way against 449 us one by one (on an H200). Whatever does not go as it went before is
 // let go and launched one by one.
 //
 //   launch(shape)  kPass    launch it now         (first launch what is held when `release` is set)

@@ -78,10 +78,10 @@ bool share_modules() {
 // Before any thread, because the driver reads the environment; the signals go to the server's
 // signalfd.
 void prepare_process(const Options& options) {
-  // Streams of different functions then rarely share a hardware queue (decision 8).
+  // Streams of different functions then rarely share a hardware queue.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   // Eagerly, one function's library would go into the contexts of all GPUs, and the load wait for
-  // all of them (decision 9).
+  // all of them (docs/decisions/0009).
   setenv("CUDA_MODULE_LOADING", "LAZY", 1);
   setenv("CUDA_MODULE_DATA_LOADING", "LAZY", 1);
   if (!options.gpus.empty()) {

@@ -145,12 +145,12 @@ static_assert(sizeof(SegmentHeader) <= kWaitCountersOffset);
 // Every record begins with this. 32 bytes; the payload follows, its layout is the call's
 // (protocol/README.md).
 struct RecordHeader {
-  uint32_t size_bytes;  // whole record, a multiple of 16, >= sizeof(RecordHeader)
-  uint32_t call;        // wire::Call; 0 is never valid
-  uint64_t sequence;    // 1, 2, 3 ... per connection; the proxy checks it
-  uint32_t reply_slot;  // index, or kNoReply
-  uint32_t context;  // the calling thread's current context (protocol/handle_id.h ContextNumber), 0
-                     // = none
+  uint32_t size_bytes;     // whole record, a multiple of 16, >= sizeof(RecordHeader)
+  uint32_t call;           // wire::Call; 0 is never valid
+  uint64_t sequence;       // 1, 2, 3 ... per connection; the proxy checks it
+  uint32_t reply_slot;     // index, or kNoReply
+  uint32_t context;        // the calling thread's current context, by its number
+                           // (protocol/handle_id.h); 0: none
   uint32_t payload_bytes;  // without padding
   uint32_t thread;         // small number of the calling thread, for attribution only
 };

@@ -1,5 +1,5 @@
 // CUDA arrays and mipmapped arrays: making, ending and describing them. All of it waits for the
-// proxy, since programs make their arrays before the steady state; copies are in call_copy_2d.cc.
+// proxy, since programs make their arrays before the steady state; copies are in copy_2d.cc.
 //
 // Destroying one waits for this program's own streams first, as cuMemFree does: the proxy's thread
 // must not wait for them, because a record behind the call may be what they wait for.

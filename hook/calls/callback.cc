@@ -8,7 +8,7 @@
 // this.
 //
 // The same thread does the steps of graphs (graph_steps.h) and runs the destructors of user objects
-// (call_user_object.cc).
+// (user_object.cc).
 //
 // After a context error host functions are not run; stream callbacks are, with the error.
 #include <pthread.h>

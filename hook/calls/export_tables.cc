@@ -1,4 +1,4 @@
-// NVIDIA's private export tables, as measured (cuda-shim.md section 0).
+// NVIDIA's private export tables, as measured (docs/facts.md).
 //
 //   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3:
 //   need no context real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot

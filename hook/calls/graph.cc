@@ -1,5 +1,5 @@
 // Kernel, copy and memset nodes: their parameters hold pointers into this process. The other kinds
-// are in call_graph_kinds.cc. Updates of these three in an instance are posted where the driver is
+// are in graph_kinds.cc. Updates of these three in an instance are posted where the driver is
 // known to take them (update_proofs.h).
 #include <cstring>
 

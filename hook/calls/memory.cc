@@ -1,4 +1,4 @@
-// Allocation and host memory; pointer queries are in call_pointer.cc. Allocating is a round trip
+// Allocation and host memory; pointer queries are in pointer.cc. Allocating is a round trip
 // unless freed memory was kept (pinned_cache.h); freeing waits for this program's own streams
 // (natively cuMemFree waits for the context) and is posted; queries are answered here.
 #include <cstring>

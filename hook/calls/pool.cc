@@ -1,7 +1,7 @@
 // Stream-ordered allocation, emulated: the driver's pools would hand out addresses outside the
 // windows. An allocation is ready at once; a free happens when the stream gets there, or the memory
 // waits for the next allocation (pool_cache.h). Pools are names with attributes, and count what the
-// program has from them; sharing them is in call_pool_share.cc.
+// program has from them; sharing them is in pool_share.cc.
 #include <algorithm>
 #include <cstring>
 #include <new>

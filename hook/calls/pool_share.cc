@@ -1,6 +1,6 @@
 // Pools of other processes. A pool is a name in its process, so what travels is a note: a sealed
 // memory file that says which GPU it is on. Its allocations travel as IPC handles of their memory
-// (call_ipc.cc): opening one within a proxy is an alias, no copy.
+// (ipc.cc): opening one within a proxy is an alias, no copy.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

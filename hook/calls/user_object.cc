@@ -1,6 +1,6 @@
 // User objects. The driver in the proxy counts references; this process keeps the destructor and a
 // word per object, which the proxy writes when the last reference has gone. The callbacks thread
-// then runs the destructor (call_callback.cc).
+// then runs the destructor (callback.cc).
 //
 // Nothing wakes the thread for such a word: it looks often after a call that may have released
 // something, rarely else.

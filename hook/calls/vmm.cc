@@ -24,7 +24,7 @@ namespace {
 struct MemHandle {
   Slot* slot = nullptr;
   uint64_t id = 0;
-  int32_t references = 0;  // under g_vmm.lock, like the next
+  int32_t references = 0;  // under vmm().lock, like the next
   int32_t mappings = 0;
   int32_t device =
       -1;  // whose memory it is (the proxy's ordinal); -1: not a GPU's, or made by another

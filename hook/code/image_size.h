@@ -1,4 +1,4 @@
-// How long a module image is that comes as a bare pointer (cuda-shim.md 2.2).
+// How long a module image is that comes as a bare pointer (docs/facts.md, "Images").
 //
 //   0x466243B1  fatbin wrapper: its data pointer leads to a fatbin
 //   0xBA55ED50  fatbin: header and payload sizes

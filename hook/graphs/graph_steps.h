@@ -4,7 +4,7 @@
 // A tag names an entry of a table that only grows: equal steps share one entry, so a program that
 // captures the same work over and over costs nothing more. An instance of a graph with steps has a
 // word for each of them, and pinned staging for its copies; while launches of it are outstanding,
-// the callbacks thread (call_callback.cc) looks at these words, does what the tag in a word says
+// the callbacks thread (calls/callback.cc) looks at these words, does what the tag in a word says
 // and stores "done".
 //
 // Any thread, unless it says otherwise.
@@ -74,11 +74,11 @@ void use_staging(StepSet* set, uint32_t word, uint64_t address);
 // one step that is due, or lets go of a set whose launches have ended. False: nothing to do;
 // `*waiting` when launches are outstanding. `broken`: the context has failed, so nothing will come.
 bool run_due_step(bool broken, bool* waiting);
-// Starts the thread when there is none, and makes it look. (call_callback.cc)
+// Starts the thread when there is none, and makes it look. (calls/callback.cc)
 bool start_callbacks();
 void wake_callbacks();
 
-// User objects whose destructors the thread runs (call_user_object.cc). `*waiting` when there are
+// User objects whose destructors the thread runs (calls/user_object.cc). `*waiting` when there are
 // some.
 bool run_due_destructor(bool* waiting);
 

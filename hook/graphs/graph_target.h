@@ -1,6 +1,6 @@
 // What a call about a graph node names (a graph to add to, a node to change, a node to change in an
 // instance), and the functions that carry each kind of parameters. The typed calls
-// (call_graph_node.cc) and the old ones end in these.
+// (calls/graph_node.cc) and the old ones end in these.
 //
 // Graphs are built before the steady state, so all of it waits for an answer, but for updates of an
 // instance which the driver is known to take (update_proofs.h). Any thread.
@@ -100,11 +100,11 @@ inline CUresult finish(const NodeTarget& t, CUresult result, uint64_t node, CUgr
   return result;
 }
 
-// call_graph.cc. `out` is used when the target adds.
+// calls/graph.cc. `out` is used when the target adds.
 CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNode* out);
 CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out);
 CUresult memset_node(NodeTarget& t, const CUDA_MEMSET_NODE_PARAMS* p, CUgraphNode* out);
-// call_graph_kinds.cc
+// calls/graph_kinds.cc
 CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepParams& step,
                    CUgraphNode* out);
 CUresult host_node(NodeTarget& t, CUhostFn function, void* data, CUgraphNode* out);
@@ -119,7 +119,7 @@ CUresult free_node(NodeTarget& t, CUdeviceptr dptr, CUgraphNode* out);
 CUresult conditional_node(NodeTarget& t, CUDA_CONDITIONAL_NODE_PARAMS* p, CUgraphNode* out);
 
 // Memory that belongs to a node's handle and lives as long: what cuGraph*GetParams points to
-// (call_graph_get.cc). At least `bytes`; what it held before is gone when they differ. nullptr: no
+// (calls/graph_get.cc). At least `bytes`; what it held before is gone when they differ. nullptr: no
 // such node, or out of memory.
 void* node_storage(CUgraphNode node, size_t bytes);
 

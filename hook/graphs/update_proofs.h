@@ -69,7 +69,7 @@ class UpdateProofs {
 // The program's one. Connection::producer.
 UpdateProofs& update_proofs();
 
-// For what drops proofs, before its record is written (call_graph.cc). Producer not held.
+// For what drops proofs, before its record is written (calls/graph.cc). Producer not held.
 void forget_updates_of(uint64_t exec);
 void forget_all_updates();
 

@@ -1,4 +1,4 @@
-// The copy paths behind every cuMemcpy form (call_copy.cc, copy_paths.cc, call_copy_2d.cc).
+// The copy paths behind every cuMemcpy form (calls/copy.cc, copy_paths.cc, calls/copy_2d.cc).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ Side side_of(uint64_t address, Says says);
 inline bool gpu_visible(Side s) { return s != Side::kPageable; }
 
 // One-dimensional copy on `stream` between any two kinds of memory. `synchronous`: the semantics of
-// the forms without Async (cuda-shim.md 4.2): host memory may be reused or read when it returns;
-// device to device does not wait.
+// the forms without Async (docs/facts.md, "Copies"): host memory may be reused or read when it
+// returns; device to device does not wait.
 struct CopySides {
   Says dst, src;
 };

@@ -35,7 +35,7 @@ RegisteredPages& registered_pages();
 // Once is enough; more does no harm. With the lock held.
 void watch_forks();
 
-// The registrations of a context that was reset or destroyed (call_host_register.cc).
+// The registrations of a context that was reset or destroyed (calls/host_register.cc).
 void forget_registrations(const Context* context);
 
 }  // namespace tube::hook

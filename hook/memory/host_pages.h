@@ -13,7 +13,7 @@
 //   fork      the child must not share the pages: host_fork.h
 //   own stack the caller's stack may be among the pages: the exchange then runs on another stack
 //
-// All of it is serialised by the caller (call_host_register.cc).
+// All of it is serialised by the caller (calls/host_register.cc).
 #pragma once
 
 #include <cstdint>

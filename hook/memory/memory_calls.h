@@ -1,5 +1,5 @@
-// What the memory chapters' entry points share (call_memory.cc, call_managed.cc, call_pointer.cc,
-// call_pool.cc). Any thread, with a current context.
+// What the memory chapters' entry points share (calls/memory.cc, calls/managed.cc,
+// calls/pointer.cc, calls/pool.cc). Any thread, with a current context.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ inline bool host_memory(MemoryKind kind) {
 CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address);
 // Waits for the program's streams first.
 CUresult free_pinned(const Allocation& allocation);
-// The same and forgets the advice (call_managed.cc).
+// The same and forgets the advice (calls/managed.cc).
 CUresult free_managed(const Allocation& allocation);
 // A module's managed variable comes into sight, and goes with its module. Advice works on it as on
 // any managed memory.
 void add_managed_variable(Context* context, uint64_t address, uint64_t bytes);
 void remove_managed_variable(uint64_t address);
 
-// Pool allocations count for their pool until they are freed (call_pool.cc). `pool` may be gone.
+// Pool allocations count for their pool until they are freed (calls/pool.cc). `pool` may be gone.
 void leave_pool(CUmemoryPool pool, uint64_t bytes);
 // A pointer of cuMemPoolImportPointer goes out of sight; its work must be over
-// (call_pool_share.cc).
+// (calls/pool_share.cc).
 CUresult close_pool_pointer(const Allocation& allocation);
 // Held while the proxy opens or closes memory of others and the memory map learns of it: an address
 // that comes again is entered behind its end. Rank 0.
@@ -36,7 +36,7 @@ Lock& opening_memory();
 // the allocation.
 bool free_own_import(const Allocation& allocation);
 
-// A mapped buffer of external memory goes; its work must be over (call_external_objects.cc).
+// A mapped buffer of external memory goes; its work must be over (calls/external_objects.cc).
 CUresult free_external(const Allocation& allocation);
 
 }  // namespace tube::hook

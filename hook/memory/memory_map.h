@@ -30,7 +30,7 @@ enum class MemoryKind : uint32_t {
   kGraph,       // of a graph's allocation node: the driver placed it, outside the windows
                 // (graph_memory.h)
   kExternal,    // of another API, mapped: the driver placed it, outside the windows
-                // (call_external_objects.cc)
+                // (calls/external_objects.cc)
 };
 
 inline constexpr uint32_t kFromPool = 1u << 31;  // kDevice: allocated in stream order

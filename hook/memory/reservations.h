@@ -1,4 +1,4 @@
-// The program's own cuMemAddressReserve ranges (call_vmm.cc). Any thread.
+// The program's own cuMemAddressReserve ranges (calls/vmm.cc). Any thread.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ struct Capture {
       nullptr};  // what cuStreamGetCaptureInfo called the graph that is being made
   std::atomic<bool> invalid{false};
   std::atomic<bool> active{true};
-  std::vector<Stream*> streams;  // under g_captures.lock
+  std::vector<Stream*> streams;  // under captures().lock
 };
 
 inline bool valid_mode(CUstreamCaptureMode mode) {

@@ -26,7 +26,7 @@ struct Context {
   std::atomic<uint64_t> epoch{
       0};  // grows when it is reset or destroyed: kernels' and allocations' life
   std::atomic<int32_t> attached{1};  // cuCtxAttach; created contexts end at 0
-  Slot* green = nullptr;             // a green context: its CUgreenCtx (call_green.cc)
+  Slot* green = nullptr;             // a green context: its CUgreenCtx (calls/green.cc)
   Stream legacy;
   Lock life;  // rank 0: `retains` and `live` change, and its contents end, under it; never held
               // while waiting for the GPU
@@ -34,7 +34,7 @@ struct Context {
   Stream* streams = nullptr;     // all but the legacy one
   uint64_t blocking_posted = 0;  // producer: operations of the legacy and all blocking streams
   Stream* collector =
-      nullptr;  // cuCtxRecordEvent (call_context_event.cc): a stream that waits for all others
+      nullptr;  // cuCtxRecordEvent (calls/context_event.cc): a stream that waits for all others
   uint64_t collector_id = 0;  // its id when made: another one now means that it is gone
   Event* joint = nullptr;     // what it waits with
   uint64_t joint_id = 0;

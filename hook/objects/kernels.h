@@ -50,7 +50,7 @@ struct OccupancyAnswer {
   uint64_t x, y;
 };
 
-// What the launch interface of CUDA 3 keeps in a function (call_old_launch.cc).
+// What the launch interface of CUDA 3 keeps in a function (calls/old/launch.cc).
 struct OldLaunch {
   uint32_t block[3] = {1, 1, 1};
   uint32_t shared_bytes = 0;
@@ -90,7 +90,7 @@ inline bool names_library_kernel(const void* handle) {
 // The modules of a context that was reset or destroyed.
 void forget_modules(Context* context, Retired* gone);
 
-// JIT options on their way to the proxy and back (call_module.cc, call_link.cc).
+// JIT options on their way to the proxy and back (calls/module.cc, calls/link.cc).
 class JitOptions {
  public:
   // False: an option that points to more than a log buffer.

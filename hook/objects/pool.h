@@ -1,5 +1,5 @@
 // A memory pool of the program, as the hook keeps it: a name with attributes and figures
-// (call_pool.cc, call_pool_share.cc).
+// (calls/pool.cc, calls/pool_share.cc).
 #pragma once
 
 #include <cstdint>

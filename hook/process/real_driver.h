@@ -1,5 +1,5 @@
 // The real libcuda.so.1 in this process, loaded only to answer cudart's own validity check
-// (cuda-shim.md section 0): cuInit is called, nothing else; no context, no GPU memory.
+// (docs/facts.md): cuInit is called, nothing else; no context, no GPU memory.
 //
 // cuInit takes 100 to 210 ms. `tubectl run` sets TUBE_PREINIT=1, which starts it in the background
 // when the program is loaded (preinit.cc); otherwise the first cudart call pays for it.

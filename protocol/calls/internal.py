@@ -130,7 +130,7 @@ message("tubeCollectOutput", "reply", reply=dict(outstanding="u32", more="u32", 
                                                  err="blob"))
 
 chapter("tables")
-# export table 1734DC26 slot 4 (cuda-shim.md section 0, 4b): the two per-TPC buffers, from the
+# export table 1734DC26 slot 4 (docs/facts.md): the two per-TPC buffers, from the
 # proxy's context. table: the 16 bytes by which the program's library asked for it
 message("tubeGpcTable", "reply", table="u64[2]", reply=dict(first="blob", second="blob"))
 

@@ -164,8 +164,8 @@ def _parse_functions(text):
 
 
 def _parse_versions(text, functions):
-    """Versions in ascending order map one to one onto name, name_v2, name_v3 ... (cuda-shim facts,
-    section 3)."""
+    """Versions in ascending order map one to one onto name, name_v2, name_v3 ...
+    (docs/facts.md)."""
     versions = {}
     for base, version, suffix in re.findall(r"\*\s*PFN_(cu\w+?)_v(\d+)(_ptds|_ptsz)?\s*\)", text):
         versions.setdefault((base, bool(suffix)), set()).add(int(version))

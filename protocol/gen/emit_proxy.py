@@ -65,7 +65,7 @@ def handler_header(model):
         "CUresult dispatch(Session& session, const abi::RecordHeader& header, std::span<const std::byte> untrusted_payload,",
         "                  ReplyBuffer& buffer);", ""
     ]
-    for title, kind in (("by hand in proxy/handle_*.cc", "hand"), ("generated (handlers.gen.cc)",
+    for title, kind in (("by hand in proxy/calls/", "hand"), ("generated (handlers.gen.cc)",
                                                                    "generated")):
         calls = [c for c in model.wire if c.handler == kind]
         out.append(f"// {title}: {len(calls)}")

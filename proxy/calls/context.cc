@@ -34,7 +34,7 @@ CUresult handle(Session& session, const Decoded<wire::tubePrimaryReset>& call,
   return CUDA_SUCCESS;
 }
 
-// Limits belong to the whole context (cuda-shim facts, 4.8): what a client sets is remembered for
+// Limits belong to the whole context (docs/facts.md): what a client sets is remembered for
 // it, and the context gets what all of them need (shared_limits.h).
 namespace {
 
@@ -78,7 +78,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call,
   return CUDA_SUCCESS;
 }
 
-// Export table 1734DC26 (cuda-shim facts, 4b): slot 4 hands out two malloc'ed buffers, one byte per
+// Export table 1734DC26 (docs/facts.md): slot 4 hands out two malloc'ed buffers, one byte per
 // TPC, and does so only with a context current; slot 13 frees them. cuBLASLt needs their bytes in
 // the function process.
 CUresult handle(Session& session, const Decoded<wire::tubeGpcTable>& call,

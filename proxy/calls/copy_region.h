@@ -1,5 +1,5 @@
-// Copies of 1D to 3D regions and memsets, checked: for streams (handle_copy.cc) and for graph nodes
-// (handle_graph.cc).
+// Copies of 1D to 3D regions and memsets, checked: for streams (copy.cc) and for graph nodes
+// (graph.cc).
 #pragma once
 
 #include <cstdint>

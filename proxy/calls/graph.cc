@@ -3,7 +3,7 @@
 //
 // The driver always captures in relaxed mode: the stricter modes are rules about a client's threads
 // and are kept by the hook, while here one client's capture must not forbid anything to another
-// (decision 8).
+// (docs/facts.md).
 #include <algorithm>
 #include <cstring>
 #include <utility>

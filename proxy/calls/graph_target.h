@@ -1,5 +1,5 @@
 // What a message about a graph node names, resolved: a graph to add to, a node to change, or a node
-// in an instance to change. For handle_graph_node.cc and handle_graph_kinds.cc. Session thread
+// in an instance to change. For graph_node.cc and graph_kinds.cc. Session thread
 // only.
 #pragma once
 

@@ -1,8 +1,8 @@
 // Launches and occupancy.
 //
-// Parameters arrive packed as the kernel's layout says and go to the driver as `extra` (decision
-// 10): one pointer, one size, no per-parameter work. Grid, block and shared memory were checked by
-// the client for its own sake (launch errors stay synchronous); the driver checks them again, so
+// Parameters arrive packed as the kernel's layout says and go to the driver as `extra`: one
+// pointer, one size, no per-parameter work. Grid, block and shared memory were checked by the
+// client for its own sake (launch errors stay synchronous); the driver checks them again, so
 // nothing rests on it here. Launch attributes are taken from a list: an unknown one could hold a
 // handle. A kernel that needs more local memory than any before it makes the driver wait for the
 // whole context, so its launch takes a turn, and so does the first launch of any kernel on a GPU
@@ -213,9 +213,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
                              call->shared_bytes};
     return session.launch_in_run(op, launch, parameters);
   }
-  const auto launch = [&] {
-    return launch_now(session, call, kernel.function, op.stream, packed);
-  };
+  const auto launch = [&] { return launch_now(session, call, kernel.function, op.stream, packed); };
   const bool captured =
       turn != LaunchTurn::kNone && session.captures() && is_capturing(session.driver(), op.stream);
   if (captured) {  // its instance is the first one

@@ -1,9 +1,9 @@
 // Libraries, modules and their kernels.
 //
-// A kernel is loaded when its function is looked up (decision 11), not at its first launch, and the
-// look-up's reply carries everything a client needs afterwards: parameter layout and attributes.
-// The reply to a load carries the same for the kernels that other clients looked up before
-// (module_cache.h).
+// A kernel is loaded when its function is looked up (docs/decisions/0009), not at its first launch,
+// and the look-up's reply carries everything a client needs afterwards: parameter layout and
+// attributes. The reply to a load carries the same for the kernels that other clients looked up
+// before (module_cache.h).
 #include <algorithm>
 #include <cstring>
 #include <functional>

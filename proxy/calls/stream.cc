@@ -14,7 +14,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeStreamCreate>& call,
       error != CUDA_SUCCESS)
     return error;
   auto state = std::make_unique<StreamState>();
-  // Always non-blocking (decision 8); what the client asked for is stream_order's business.
+  // Always non-blocking (stream_order.h says why); what the client asked for is stream_order's
+  // business.
   CUresult error = session.driver().cuStreamCreateWithPriority(
       &state->stream, CU_STREAM_NON_BLOCKING, call->priority);
   if (error != CUDA_SUCCESS) return error;

@@ -3,11 +3,11 @@
 // A client names its image by bytes in the record, or by an fd (a file it mapped, or a memory file)
 // with offset and size. The bytes are copied here: a file that shrinks under a mapping would kill
 // the proxy, and the driver reads lazily, long after the load. The copy is shared by content
-// (decision 11) and found again without reading when the file is the same (device, inode, change
-// time), so that eight functions with one library hold its images once. An image lives as long as
-// somebody holds it; the last ones, up to limits::kKeptImageBytes, are held here, for the next
-// function. Any thread; `mutex_` (rank 30) guards the two indexes and is not held while bytes are
-// copied.
+// (docs/decisions/0010) and found again without reading when the file is the same (device, inode,
+// change time), so that eight functions with one library hold its images once. An image lives as
+// long as somebody holds it; the last ones, up to limits::kKeptImageBytes, are held here, for the
+// next function. Any thread; `mutex_` (rank 30) guards the two indexes and is not held while bytes
+// are copied.
 #pragma once
 
 #include <cstddef>

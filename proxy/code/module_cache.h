@@ -24,8 +24,9 @@
 // wait for other programs (ten seconds), then as long as the driver does (quiet_calls.h). He does
 // so without any lock but a slot's `loading` (rank 25, behind the turn), which keeps two on one GPU
 // from loading the same image twice. Two on different GPUs may: neither stands for the other
-// (decision 9). `mutex_` (rank 33) guards the tables, a module's own (rank 34) its kernels; neither
-// is held over a driver call that waits. Any thread; where a GPU is named, its context is current.
+// (docs/decisions/0009). `mutex_` (rank 33) guards the tables, a module's own (rank 34) its
+// kernels; neither is held over a driver call that waits. Any thread; where a GPU is named, its
+// context is current.
 #pragma once
 
 #include <array>
@@ -172,7 +173,7 @@ class ModuleCache {
                std::shared_ptr<LoadedModule>* out, bool* fresh);
   // The session has no more use of it. Unloads, and waits, when too many are left: what is on the
   // current GPU alone. On others the driver may stand behind a kernel that waits for this session's
-  // program (decision 9); those are left to unload_surplus(), and so in get().
+  // program (docs/decisions/0009); those are left to unload_surplus(), and so in get().
   void give_back(uint64_t session, std::shared_ptr<LoadedModule> module);
   // Unloads what belonged to sessions that are gone. When no function is there, or somebody may
   // wait (the janitor's thread).

@@ -68,7 +68,7 @@ class Gpus {
   std::deque<Gpu> gpus_;  // Gpu holds an atomic: it must not move
 };
 
-// True for the results after which a context only repeats the error (cuda-shim facts, 4.3).
+// True for the results after which a context only repeats the error (docs/facts.md).
 bool is_sticky(CUresult result);
 // "CUDA_ERROR_ILLEGAL_ADDRESS (700)"
 std::string result_text(const Driver& driver, CUresult result);

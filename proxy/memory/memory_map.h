@@ -1,7 +1,7 @@
 // Who owns which device address, in every window; and the memory behind it.
 //
 // A window's device half is reserved with the driver when the first client needs that window.
-// Memory is cuMemCreate memory with a POSIX-fd handle type (decision 12), one handle per block,
+// Memory is cuMemCreate memory with a POSIX-fd handle type, one handle per block,
 // mapped at an address from the window and reachable from every GPU of the proxy. The pinned half
 // is only held, each client's slot is mapped over it (pinned.h).
 //

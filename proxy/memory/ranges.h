@@ -20,7 +20,7 @@ enum class RangeKind : uint32_t {
   kOpened,      // another process's, by cuIpcOpenMemHandle
   kRegistered,  // the client's own memory, by cuMemHostRegister
   kGraph,       // of an allocation node: the driver placed it (graph_objects.h)
-  kExternal,    // a buffer of external memory: the driver placed it (handle_external_objects.cc)
+  kExternal,    // a buffer of external memory: the driver placed it (calls/external_objects.cc)
   kRetired,     // freed in stream order, not yet there: never a target
 };
 

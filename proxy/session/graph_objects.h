@@ -41,7 +41,7 @@ void forget_nodes(Session& session, uint64_t graph);
 // A capture has failed, and the graph that it was making is gone, unless it is one of the client's
 // own.
 void forget_capture(Session& session, uint64_t capture, CUgraph graph);
-// The clone holds the same user objects as its original (handle_user_object.cc).
+// The clone holds the same user objects as its original (calls/user_object.cc).
 void clone_user_objects(Session& session, uint64_t original, uint64_t clone);
 // The id behind a driver's handle among all of a kind, the client's own included; 0: none. Looks at
 // each.

@@ -20,7 +20,7 @@
 
 namespace tube::proxy {
 
-// What a kind keeps beyond its handle. Enough to make the object again is part of it (decision 14).
+// What a kind keeps beyond its handle.
 struct ObjectState {
   virtual ~ObjectState() = default;
 };

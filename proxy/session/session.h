@@ -281,7 +281,7 @@ class Session {
   void forget_runs();
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
   // Launches through `launch`, with what the kernels may write (wire::kKernelPrints, ...) accounted
-  // for (handle_output.cc).
+  // for (calls/output.cc).
   CUresult launch_writing(const StreamOp& op, uint32_t writes,
                           const std::function<CUresult()>& launch, LaunchTurn turn);
   // What kernels of the client's graphs may write; grows with each captured or added node.
@@ -316,7 +316,7 @@ class Session {
   // `release`: nobody answers their waits any more, so they are let pass until the end.
   bool wait_idle(uint32_t timeout_ms, bool release = false);
   // Unmaps the buffers of external memory that were mapped in the context
-  // (handle_external_objects.cc).
+  // (calls/external_objects.cc).
   void free_external_buffers(uint32_t context);
   // A stream was told to wait for a value in the client's memory.
   void remember_wait(PendingWait wait);

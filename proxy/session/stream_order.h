@@ -2,8 +2,8 @@
 // context.
 //
 // CUDA: work on the legacy stream waits for all earlier work on the context's blocking streams, and
-// later work on a blocking stream waits for it. In the shared context every stream is non-blocking
-// (decision 8), so functions never wait for each other; the rule is put back with events here,
+// later work on a blocking stream waits for it. In the shared context every stream is non-blocking,
+// so functions never wait for each other; the rule is put back with events here,
 // lazily:
 //
 //   an operation on a blocking stream marks it dirty        (it has work that the legacy stream has

@@ -1,6 +1,7 @@
 // Calls that hold the GPU: they return at once, but whatever is submitted to the context
 // afterwards, in whatever stream, stands until all that was submitted before is done. Beside a
-// stream that waits for a value, that is until the value comes (measured on an H200, decision 9).
+// stream that waits for a value, that is until the value comes (docs/decisions/0009, measured on an
+// H200).
 //
 // A context remembers what the driver has prepared on the GPU for its kernels, and a launch that
 // finds something missing holds or blocks:

@@ -152,7 +152,7 @@ class Builder {
   std::unordered_map<uint64_t, int32_t> constants_[2];
 };
 
-// Gives the warp-wide value of special registers; mode says which. In ops_special.cc.
+// Gives the warp-wide value of special registers; mode says which. In ops_move.cc.
 bool special_register(std::string_view name, std::string_view component, uint8_t* mode, Type* type);
 void read_special(Warp& warp, const Inst& in, uint32_t mask);
 

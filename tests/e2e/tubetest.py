@@ -273,8 +273,8 @@ class Proxy:
         """Everything that must return to where it was when the clients are gone, as one flat
         dictionary.
 
-        Loaded modules are kept out: the proxy may keep an image for the next client (decision
-        11)."""
+        Loaded modules are kept out: the proxy may keep an image for the next client
+        (docs/decisions/0010)."""
         status = self.wait_empty()
         counts = {
             k: v

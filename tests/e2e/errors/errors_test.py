@@ -30,7 +30,7 @@ TIMEOUT_S = 60
 NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
 HELLO_BYTES, WELCOME_BYTES = 384, 344  # sharedmem/handshake.h
 WELCOME_MAGIC = 0x4D4F434C45574254
-VALIDITY_CHECK = "D4082055BDE6704B8D34BA123C66E1F2"  # export tables, hook/process/export_tables.cc
+VALIDITY_CHECK = "D4082055BDE6704B8D34BA123C66E1F2"  # export tables, hook/calls/export_tables.cc
 CUPTI_TABLE = "7CB63F9B000000000000000000000000"  # its first bytes count
 # A driver that says in a file what it was shown at its start.
 RECORDING_DRIVER = """

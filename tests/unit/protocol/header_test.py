@@ -21,7 +21,7 @@ MODEL = model_module.Model(API, describe.load(PROTOCOL / "calls"))
 LOCK = model_module.read_lock(PROTOCOL / "numbers.lock")
 ROWS = {(r.base, r.version, r.per_thread): r.symbol for r in API.proc_rows}
 
-# The entry points that real programs were seen to call (facts of the project; counted in front of a
+# The entry points that real programs were seen to call (counted in front of a
 # real driver).
 SEEN = """cuCtxGetCurrent cuCtxGetDevice cuCtxGetDevice_v2 cuCtxGetLimit cuCtxGetStreamPriorityRange cuCtxPopCurrent_v2
 cuCtxPushCurrent_v2 cuCtxSetCurrent cuCtxSynchronize cuCtxSynchronize_v2 cuDeviceGet cuDeviceGetAttribute cuDeviceGetCount
