@@ -18,8 +18,8 @@ void check_failed(const char* condition, const char* file, int line) {
 }
 
 bool expect_failed(const char* condition, const char* file, int line) {
-  log_error("bug in Tube: %s:%d: this does not hold: %s", file, line, condition);
-  if (ExpectHandler handler = expect_handler.load()) handler();
+  if (ExpectHandler handler = expect_handler.load()) handler(condition, file, line);
+  else log_error("bug in Tube: %s:%d: this does not hold: %s", file, line, condition);
   return false;
 }
 

@@ -1,17 +1,15 @@
 // Checks for our own bugs, never for outside data.
 //
 //   TUBE_CHECK(x)   ends the process: for the proxy, the simulated GPU, tools and tests.
-//   TUBE_EXPECT(x)  evaluates to the condition; when false it logs and calls the process's handler.
-//   For hook/, which
-//                   poisons its connection and returns an error, because it must not abort other
-//                   people's programs.
+//   TUBE_EXPECT(x)  evaluates to the condition. When it is false the process's handler is called;
+//                   without one it is logged. For hook/, whose handler fails all further CUDA calls
+//                   (hook/process/process.cc), because it must not end other people's programs.
 #pragma once
 
 namespace tube {
 
-// Called after the log line of a failed TUBE_EXPECT; nullptr for none. Set once, before threads
-// start.
-using ExpectHandler = void (*)();
+// Called at each failed TUBE_EXPECT, by a thread that may hold any lock; nullptr for none. Logs.
+using ExpectHandler = void (*)(const char* condition, const char* file, int line);
 void set_expect_handler(ExpectHandler handler);
 
 [[noreturn]] void check_failed(const char* condition, const char* file, int line);

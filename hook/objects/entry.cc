@@ -6,6 +6,7 @@
 #include <cstring>
 #include <unordered_set>
 
+#include "base/check.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "hook/objects/device_output.h"
@@ -47,6 +48,7 @@ CUresult connect_and_fill(Process& p) {
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   p.launch_blocking = blocking != nullptr && *blocking != '\0' && std::strcmp(blocking, "0") != 0;
   p.connection = *connected;
+  set_expect_handler(poison_connection);
   say_not_injected();
   p.objects.start();
   p.device_count = choose_visible_devices(

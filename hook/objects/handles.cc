@@ -35,8 +35,7 @@ CUresult id_of(wire::Kind kind, const void* handle, uint64_t* id) {
     Context* context = handle == nullptr
                            ? current_context()
                            : find_context(static_cast<CUcontext>(const_cast<void*>(handle)));
-    if (context == nullptr)
-      return handle == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_CONTEXT;
+    if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     *id = context->number;
     return CUDA_SUCCESS;
   }

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "hook/process/start_trace.h"
 
@@ -55,11 +56,7 @@ RawRequest::~RawRequest() {
 void* RawRequest::reserve_blob(wire::BlobRef* ref, uint32_t size_bytes) {
   const uint32_t offset = (used_bytes_ + 7) & ~7u;
   if (offset > payload_bytes_ || size_bytes > payload_bytes_ - offset) {
-    if (error_ == CUDA_SUCCESS) {
-      error_ = CUDA_ERROR_NOT_SUPPORTED;
-      log_error("internal: a blob of %u bytes does not fit its record (call %u)", size_bytes,
-                record_->call);
-    }
+    if (!TUBE_EXPECT(error_ != CUDA_SUCCESS)) error_ = CUDA_ERROR_UNKNOWN;
     return connection().scratch;  // somewhere harmless; the record is never published
   }
   // What the last eight bytes have beyond the blob; it is written over this.

@@ -9,6 +9,7 @@
 #include <new>
 #include <string>
 
+#include "base/check.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "hook/process/error_log.h"
@@ -62,6 +63,21 @@ bool make_state_page() {
   pthread_atfork(nullptr, nullptr, in_forked_child);
   std::atexit(at_exit);
   return true;
+}
+
+void poison_connection(const char* condition, const char* file, int line) {
+  Process& p = g_process;
+  Connection* c = p.connection;
+  if (c == nullptr || p.exiting.load(std::memory_order_acquire) || is_forked_child()) return;
+  uint32_t none = 0;
+  if (!c->failure.compare_exchange_strong(none, CUDA_ERROR_UNKNOWN, std::memory_order_acq_rel))
+    return;
+  c->stop.store(true, std::memory_order_release);
+  p.set_state(State::kDead);
+  log_error(
+      "bug in Tube: %s:%d: this does not hold: %s; every CUDA call now fails; start the program "
+      "again",
+      file, line, condition);
 }
 
 CUresult not_ready(Process& p) {

@@ -2,10 +2,10 @@
 // handler has run.
 //
 // Life: kUninit until the first cuInit, which connects to the proxy; then kReady until the program
-// exits (kDeinit, answers 4 without touching the socket), forks (the child answers 3) or the proxy
-// dies (kDead; said once, then every call answers the same code). The state word lies in a page
-// that the kernel wipes in a forked child, so the check of it on every entry also catches a raw
-// clone(2) and costs one load.
+// exits (kDeinit, answers 4 without touching the socket), forks (the child answers 3), the proxy
+// dies or a check of our own fails (kDead; said once, then every call answers the same code). The
+// state word lies in a page that the kernel wipes in a forked child, so the check of it on every
+// entry also catches a raw clone(2) and costs one load.
 //
 // Nothing happens before the first CUDA call, except the background start of the real driver that
 // TUBE_PREINIT asks for (preinit.cc).
@@ -75,7 +75,11 @@ inline Process& process() { return g_process; }
 inline Connection& connection() { return *process().connection; }
 inline Objects& objects() { return process().objects; }
 
-// For initialise() (objects/entry.h): the page with the state word; false when out of memory.
+// For initialise() (objects/entry.h): what a failed check of our own (base/check.h) does. Calls fail
+// and waits of other threads end from now on, as after the proxy's death; the program goes on. The
+// caller may hold any lock.
+void poison_connection(const char* condition, const char* file, int line);
+// The page with the state word; false when out of memory.
 bool make_state_page();
 // The code for calls in the process's state; 0 when it is ready.
 CUresult not_ready(Process& process);

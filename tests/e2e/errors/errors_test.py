@@ -28,6 +28,7 @@ LAYOUT = tubetest.Layout(options.build)
 HOOK = str(LAYOUT.hook / "libcuda.so.1")
 TIMEOUT_S = 60
 NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
+UNKNOWN = 999
 HELLO_BYTES, WELCOME_BYTES = 384, 344  # sharedmem/handshake.h
 WELCOME_MAGIC = 0x4D4F434C45574254
 VALIDITY_CHECK = "D4082055BDE6704B8D34BA123C66E1F2"  # export tables, hook/calls/export_tables.cc
@@ -246,6 +247,20 @@ class Errors(unittest.TestCase):
             out, err = client.communicate("\n", timeout=TIMEOUT_S)
         self.assertNotIn("alloc:1024 0\n", out)
         self.assert_one_line(err, "stopped")
+
+    def test_failed_check_of_the_hook(self):
+        with tubetest.Proxy(LAYOUT, "sim") as proxy:
+            done = subprocess.run([LAYOUT.build / "tests/e2e/errors/failed_check"],
+                                  env=dict(tubetest.base_environment(), TUBE_DIR=str(proxy.dir),
+                                           TUBE_WORKFLOW=proxy.workflow), capture_output=True,
+                                  text=True, stdin=subprocess.DEVNULL, timeout=TIMEOUT_S)
+            proxy.wait_empty()
+        self.assertEqual(done.stdout.splitlines(), [
+            "before 0", "checks 0 0", f"a wait of another thread {UNKNOWN}",
+            f"after {UNKNOWN} {UNKNOWN} {UNKNOWN}", "the program goes on"
+        ], done.stderr)
+        self.assertEqual(done.returncode, 0)
+        self.assert_one_line(done.stderr, "bug in Tube", "word == 0", "every CUDA call now fails")
 
     def test_unsupported_call_names_itself_once(self):
         with tubetest.Proxy(LAYOUT, "sim") as proxy:

@@ -118,7 +118,7 @@ TEST(CheckDeathTest, SaysWhatDoesNotHold) {
 int expect_handler_calls = 0;
 
 TEST(Check, ExpectCallsTheHandlerAndGoesOn) {
-  set_expect_handler([] { ++expect_handler_calls; });
+  set_expect_handler([](const char*, const char*, int) { ++expect_handler_calls; });
   EXPECT_TRUE(TUBE_EXPECT(true));
   EXPECT_FALSE(TUBE_EXPECT(expect_handler_calls == 99));
   EXPECT_EQ(expect_handler_calls, 1);
