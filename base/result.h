@@ -1,8 +1,8 @@
 // Results without exceptions.
 //
 //   Result<T>  a value or an Error; the first function that knows the cause words the message for a
-//   person to read. Status     the same without a value. Light<T>   a value or a bare code, for
-//   paths that must not allocate (hook's posted path, dispatch).
+//              person to read
+//   Status     the same without a value
 //
 // `code` is an errno, a CUresult or 1, whichever the function's comment says; 0 never means an
 // error.
@@ -71,16 +71,5 @@ class [[nodiscard]] Result<void> {
 };
 
 using Status = Result<void>;
-
-template <class T>
-struct [[nodiscard]] Light {
-  int code = 0;
-  T value{};
-
-  static Light fail(int code) { return Light{code, T{}}; }
-  static Light of(T value) { return Light{0, std::move(value)}; }
-  bool ok() const { return code == 0; }
-  explicit operator bool() const { return ok(); }
-};
 
 }  // namespace tube

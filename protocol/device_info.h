@@ -21,7 +21,6 @@ inline constexpr uint32_t kAttributeCount =
 inline constexpr uint32_t kLimitCount = 16;  // CUlimit ids
 inline constexpr uint32_t kFunctionAttributeCount = 16;  // CUfunction_attribute ids 0..15
 inline constexpr uint32_t kP2pAttributeCount = 8;        // CUdevice_P2PAttribute ids 1..6
-inline constexpr uint32_t kMaxTpcs = 256;
 
 struct InfoHeader {
   uint64_t magic;

@@ -124,16 +124,4 @@ void print(std::string& out, Call call, std::span<const std::byte> untrusted_pay
          untrusted_payload.size());
 }
 
-void print_reply(std::string& out, Call call, std::span<const std::byte> untrusted_payload) {
-  switch (call) {
-#define TUBE_PRINT(X) \
-  case Call::X: out += #X "_reply "; return print_struct<X::Reply>(out, untrusted_payload);
-    TUBE_FOR_EACH_CALL(TUBE_PRINT)
-#undef TUBE_PRINT
-    case Call::kNone: break;
-  }
-  append(out, "reply of call %" PRIu32 " (%zu bytes)", static_cast<uint32_t>(call),
-         untrusted_payload.size());
-}
-
 }  // namespace tube::wire

@@ -15,6 +15,5 @@ namespace tube::wire {
 
 // Appends to `out`. An unknown call prints as `call 4711 (24 bytes)`.
 void print(std::string& out, Call call, std::span<const std::byte> untrusted_payload);
-void print_reply(std::string& out, Call call, std::span<const std::byte> untrusted_payload);
 
 }  // namespace tube::wire

@@ -86,7 +86,7 @@ enum class ProxyState : uint32_t {
       3,  // this session was ended by the proxy (protocol violation, limit): see poison_reason
 };
 
-enum class PoisonReason : uint32_t { kNone = 0, kBadRecord = 1, kLimit = 2, kInternal = 3 };
+enum class PoisonReason : uint32_t { kNone = 0, kBadRecord = 1, kLimit = 2 };
 
 // Offset 0 of the segment. Each group that one side writes has a cache line pair of its own.
 struct alignas(kCacheLine) SegmentHeader {

@@ -68,8 +68,6 @@ bool RingReader::has_record() {
   return available_until_ != head_ || proxy_load_tail(*shared_) != head_;
 }
 
-uint64_t RingReader::untrusted_backlog_bytes() const { return proxy_load_tail(*shared_) - head_; }
-
 RingReader::Next RingReader::next() {
   if (available_until_ == head_) {
     const uint64_t untrusted_tail = proxy_load_tail(*shared_);

@@ -118,9 +118,8 @@ class RingReader {
   WaitResult wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake = nullptr);
 
   const char* bad_reason() const { return bad_reason_; }
-  // Our own head: what was consumed, in bytes since the start. The depth of the queue is untrusted.
+  // Our own head: what was consumed, in bytes since the start.
   uint64_t head() const { return head_; }
-  uint64_t untrusted_backlog_bytes() const;
 
   // A record is there, or what the client claims to be one. Costs a load.
   bool has_record();

@@ -98,7 +98,7 @@ CUresult post_piece(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu,
 
 CUresult staged_piece(const Job& job, Stream* stream, bool to_gpu, const Piece& p) {
   shared::ChunkPool& pool = connection().chunks;
-  const shared::Probe probe{probe_for_faults, stream};
+  const shared::Probe probe{probe_stream, stream};
   uint32_t chunk = 0;
   if (const shared::WaitResult got = pool.claim(&chunk, probe); got != shared::WaitResult::kDone)
     return chunk_wait_code(got);

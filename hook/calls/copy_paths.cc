@@ -159,14 +159,6 @@ Side side_of(uint64_t address, Says says) {
   return says != Says::kHost ? Side::kDevice : Side::kPageable;
 }
 
-void probe_for_faults(void* stream) {
-  auto* s = static_cast<Stream*>(stream);
-  Request<wire::tubeStreamProbe> r;
-  r.in_context(s->context);
-  r->stream = s->id;
-  (void)r.call();
-}
-
 CUresult chunk_wait_code(shared::WaitResult result) {
   if (result == shared::WaitResult::kDone) return CUDA_SUCCESS;
   const CUresult code = transport_failed(result);
@@ -189,7 +181,7 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
   want_chunks_for(bytes);
   while (bytes != 0) {
     uint32_t chunk = 0;
-    const shared::WaitResult got = pool.claim(&chunk, shared::Probe{probe_for_faults, stream});
+    const shared::WaitResult got = pool.claim(&chunk, shared::Probe{probe_stream, stream});
     if (got != shared::WaitResult::kDone) return chunk_wait_code(got);
     const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
     std::memcpy(pool.data(chunk), src, piece);
@@ -209,7 +201,7 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
   const bool sure = surely_valid(src, bytes, stream);
   shared::ChunkPool& pool = connection().chunks;
   want_chunks_for(bytes);
-  const shared::Probe probe{probe_for_faults, stream};
+  const shared::Probe probe{probe_stream, stream};
   struct InFlight {
     uint32_t chunk;
     uint64_t bytes;

@@ -44,7 +44,6 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream);
 
 // A result of the transport or chunk waits as a CUresult.
 CUresult chunk_wait_code(shared::WaitResult result);
-void probe_for_faults(void* stream);
 
 // The peer forms without Async are in order with all work of both contexts, before and after
 // (cuda.h), which streams of other contexts do not know of: wait for theirs, then for the copy.

@@ -17,17 +17,16 @@
 #include "sharedmem/accessors.h"
 
 namespace tube::hook {
-namespace {
 
-// Runs when a wait has slept for 20 ms: lets the proxy look at the stream, which stores a sticky
-// error if there is one.
-void probe_stream(void* context) {
-  auto* stream = static_cast<Stream*>(context);
+void probe_stream(void* stream) {
+  const auto* s = static_cast<Stream*>(stream);
   Request<wire::tubeStreamProbe> r;
-  r.in_context(stream->context);
-  r->stream = stream->id;
+  r.in_context(s->context);
+  r->stream = s->id;
   (void)r.call();
 }
+
+namespace {
 
 shared::Probe probe_of(Stream* stream) {
   return stream == nullptr ? shared::Probe{} : shared::Probe{probe_stream, stream};

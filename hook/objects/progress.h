@@ -5,8 +5,11 @@
 
 namespace tube::hook {
 
-// The
-// stream's progress word, made on first use.
+// For shared::Probe, whose waits call it when they have slept for 20 ms: the proxy looks at the
+// Stream, and stores a sticky error if there is one. A round trip.
+void probe_stream(void* stream);
+
+// The stream's progress word, made on first use.
 CUresult ensure_word(Stream* stream);
 // The mark behind the last signal of `stream`; whether nothing was posted since.
 bool is_marked(const Stream* stream, Mark* mark);

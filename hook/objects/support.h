@@ -6,10 +6,3 @@
 #include "hook/objects/handles.h"
 #include "hook/objects/progress.h"
 #include "hook/objects/request.h"
-
-namespace tube::hook {
-
-// The generated bodies say which stream got work; the request has counted it already (id_of).
-inline void note_work(uint64_t) {}
-
-}  // namespace tube::hook

@@ -315,7 +315,7 @@ void Session::teardown_objects(bool idle) {
   for (auto& [number, share] : contexts_) {
     drop_legacy(share);
     drop_green(share);
-    if (!idle || share.limits.empty() || make_current(share.gpu) != CUDA_SUCCESS) continue;
+    if (share.limits.empty() || make_current(share.gpu) != CUDA_SUCCESS) continue;
     shared_.gpus[share.gpu].limits.forget(driver(), client_.id, number);
   }
 }

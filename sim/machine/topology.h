@@ -65,7 +65,6 @@ class Fabric {
   // Bytes per second between two devices, 0 when they have no NVLink.
   double nvlink(int a, int b) const;
   bool set_bandwidth(size_t link, double bytes_per_s);
-  size_t link_count() const { return links_.size(); }
   bool pcie_p2p() const { return pcie_p2p_; }
 
  private:

@@ -73,9 +73,6 @@ inline uint16_t narrow(double value, SmallFormat format, Round round) {
 inline uint16_t float_to_half(float value, Round round = Round::kNearest) {
   return narrow(value, kHalfFormat, round);
 }
-inline uint16_t float_to_bfloat(float value, Round round = Round::kNearest) {
-  return narrow(value, kBfloatFormat, round);
-}
 
 inline float half_to_float(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
