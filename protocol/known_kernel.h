@@ -1,11 +1,12 @@
 // What a proxy already knows about an image's kernels, sent with the answer to its load: looking
-// one of them up then needs no answer. An entry is KnownKernel, then parameter_count x {u32 offset,
-// u32 size}, then the name, padded to 8 bytes.
+// one of them up then needs no answer. An entry is KnownKernel, then
+// KernelParameter[parameter_count], then the name, padded to 8 bytes.
 #pragma once
 
 #include <cstdint>
 
 #include "protocol/device_info.h"
+#include "protocol/wire.gen.h"
 
 namespace tube::wire {
 
@@ -16,8 +17,7 @@ struct KnownKernel {
   uint32_t parameter_bytes;  // end of the last parameter
   uint32_t writes;           // wire::kKernelPrints, wire::kKernelAsserts
   uint32_t reserved;
-  int32_t attributes[info::kFunctionAttributeCount]
-                    [2];  // {result, value} of CUfunction_attribute 0, 1, ...
+  KernelAttribute attributes[info::kFunctionAttributeCount];  // CUfunction_attribute 0, 1, ...
 };
 static_assert(sizeof(KnownKernel) == 24 + info::kFunctionAttributeCount * 8);
 

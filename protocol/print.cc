@@ -46,6 +46,11 @@ class Printer {
     }
   }
 
+  template <class T>
+  void choice(const char* name, T value) {
+    number(name, static_cast<std::underlying_type_t<T>>(value), FieldKind::kNumber);
+  }
+
   template <class T, size_t N>
   void array(const char* name, const T (&values)[N]) {
     field(name);

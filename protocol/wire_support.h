@@ -25,6 +25,33 @@ static_assert(sizeof(BlobRef) == 8);
 // kHand: the hook's body is written by hand and either posts or waits.
 enum class Lane : uint32_t { kPost = 1, kReply = 2, kHand = 3 };
 
+// Which of the launches that the session holds back go to the driver before a record is executed
+// (proxy/session/coalesced.cc): none, since no stream could tell; those of the stream that it
+// names, when its handler asks for that stream; those of all streams.
+enum class Orders : uint8_t { kNone, kStream, kAll };
+
+// What the client waits for when the record is executed: a progress word with a value, or the state
+// of a staging chunk. The proxy writes it when the record fails, since the GPU will not.
+enum class Completes : uint8_t { kNothing, kWord, kChunk };
+
+struct Completion {
+  Completes what;
+  uint16_t index_at;  // in the fixed struct: u32
+  uint16_t value_at;  // u64 of a word, u32 of a chunk
+};
+
+// What the proxy knows of a record by its call number (protocol/calls, properties.gen.h).
+template <size_t kMostStreams>
+struct PropertiesOf {
+  Orders orders;
+  bool needs_gpu;  // false: executed although the GPU's context has died
+  Completion completes;
+  uint16_t stream_count;
+  uint16_t streams[kMostStreams];
+
+  constexpr std::span<const uint16_t> stream_fields() const { return {streams, stream_count}; }
+};
+
 inline constexpr uint32_t kMaxNameBytes = 4096;
 inline constexpr uint32_t kMaxBlobBytes =
     64u << 10;  // what a generated call takes; larger things have calls of their own

@@ -19,7 +19,7 @@
 namespace tube::hook {
 namespace {
 
-enum Kinds : uint32_t { kAddress = 0, kChunk = 1, kArrayId = 2 };
+using wire::SideKind;
 
 struct Box {
   Says says = Says::kNothing;
@@ -33,7 +33,7 @@ struct Box {
   uint64_t row(uint64_t y, uint64_t z) const {
     return base + ((origin[2] + z) * height + origin[1] + y) * pitch + origin[0];
   }
-  uint32_t kind() const { return array != nullptr ? kArrayId : kAddress; }
+  SideKind kind() const { return array != nullptr ? SideKind::kArray : SideKind::kAddress; }
   uint64_t place() const { return array != nullptr ? array->id() : base; }
 };
 
@@ -75,8 +75,8 @@ CUresult post_piece(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu,
   const uint64_t place = gpu.array != nullptr ? gpu.array->id() : gpu.row(p.y, p.z) + p.x;
   Request<wire::tubeCopy3D> r(stream);
   r->stream = stream->id;
-  r->src_kind = to_gpu ? kChunk : gpu.kind();
-  r->dst_kind = to_gpu ? gpu.kind() : kChunk;
+  r->src_kind = to_gpu ? SideKind::kChunk : gpu.kind();
+  r->dst_kind = to_gpu ? gpu.kind() : SideKind::kChunk;
   r->src = to_gpu ? chunk_address : place;
   r->dst = to_gpu ? place : chunk_address;
   if (gpu.array != nullptr) {
@@ -92,7 +92,7 @@ CUresult post_piece(const Job& job, Stream* stream, uint32_t chunk, bool to_gpu,
   r->extent[1] = p.rows;
   r->extent[2] = 1;
   r->release_chunk = chunk;
-  r->release_value = static_cast<uint32_t>(to_gpu ? abi::kChunkFree : abi::kChunkFilled);
+  r->becomes = to_gpu ? wire::ChunkBecomes::kFree : wire::ChunkBecomes::kFilled;
   return job.sure ? r.post() : r.call();
 }
 

@@ -32,11 +32,11 @@ constexpr uint64_t kLeftBehind =
 
 constinit std::atomic<bool> g_memory_shared{false};
 
-CUresult post_chunk(Stream* stream, uint32_t direction, uint32_t chunk, uint64_t bytes,
+CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, uint64_t bytes,
                     uint64_t device_address, bool sure, bool left = false) {
   Request<wire::tubeCopyChunk> r(stream);
   r->stream = stream->id;
-  r->direction = direction;
+  r->becomes = becomes;
   r->chunk = chunk;
   r->chunk_offset = 0;
   r->bytes = bytes;
@@ -188,7 +188,9 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
     pool.hand_over(chunk);
     // Refused or not, the chunk is handed back by the other side: by now it may be another
     // thread's.
-    if (const CUresult r = post_chunk(stream, 0, chunk, piece, dst, sure, left); r != CUDA_SUCCESS)
+    if (const CUresult r =
+            post_chunk(stream, wire::ChunkBecomes::kFree, chunk, piece, dst, sure, left);
+        r != CUDA_SUCCESS)
       return r;
     dst += piece;
     src += piece;
@@ -219,7 +221,7 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
       }
       if (have) {
         const uint64_t piece = std::min<uint64_t>(bytes, abi::kChunkBytes);
-        error = post_chunk(stream, 1, chunk, piece, src, sure);
+        error = post_chunk(stream, wire::ChunkBecomes::kFilled, chunk, piece, src, sure);
         if (error != CUDA_SUCCESS) {
           pool.release(chunk);
           continue;

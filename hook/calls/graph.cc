@@ -36,7 +36,7 @@ const Context* context_of(const NodeTarget& t) {
 // nothing can be.
 template <class X, class Reply>
 CUresult send_node(Request<X>& r, const NodeTarget& t, const UpdateShape* shape, Reply* reply) {
-  if (t.op != NodeOp::kExecSet) return r.call(reply);
+  if (t.op != GraphEdit::kSetInExec) return r.call(reply);
   // The request holds the producer lock until it is sent.
   if (shape != nullptr && update_proofs().hold(t.exec, t.node, *shape)) return r.post();
   const uint64_t version = update_proofs().version();
@@ -90,13 +90,13 @@ CUresult kernel_node(NodeTarget& t, const CUDA_KERNEL_NODE_PARAMS* p, CUgraphNod
 namespace {
 
 struct CopyEnd {
-  uint32_t kind = 0;  // 0 address, 2 array id
+  wire::SideKind kind = wire::SideKind::kAddress;
   uint64_t address = 0;
 };
 CUresult end_of(CUmemorytype type, const void* host, CUdeviceptr device, CUarray array,
                 CopyEnd* end) {
   if (type == CU_MEMORYTYPE_ARRAY) {
-    end->kind = 2;
+    end->kind = wire::SideKind::kArray;
     return id_of(Kind::kArray, array, &end->address) == CUDA_SUCCESS ? CUDA_SUCCESS
                                                                      : CUDA_ERROR_INVALID_VALUE;
   }
@@ -160,11 +160,11 @@ CUresult copy_node(NodeTarget& t, const CUDA_MEMCPY3D* p, CUgraphNode* out) {
     if (const CUresult r = tag_of(*p, &step); r != CUDA_SUCCESS) return r;
     return step_node(t, CU_GRAPH_NODE_TYPE_MEMCPY, step, out);
   }
-  if (t.op == NodeOp::kSet)
+  if (t.op == GraphEdit::kSet)
     forget_all_updates();  // what was a step may become another node under the same handle
   UpdateShape update;
   const bool provable = shape_of(*p, context_of(t), &update);
-  if (t.op == NodeOp::kExecSet && !(provable && is_proven(t, update)) && other_backing(t, *p))
+  if (t.op == GraphEdit::kSetInExec && !(provable && is_proven(t, update)) && other_backing(t, *p))
     return CUDA_ERROR_INVALID_VALUE;
   wire::tubeGraphCopyNode_reply reply{};
   CUresult result;

@@ -61,8 +61,8 @@ CUresult step_node(NodeTarget& t, CUgraphNodeType type, const wire::GraphStepPar
                    CUgraphNode* out) {
   wire::GraphStepParams step = given;
   wire::tubeGraphNode_reply reply{};
-  if (t.op != NodeOp::kExecSet) {
-    if (t.op == NodeOp::kSet)
+  if (t.op != GraphEdit::kSetInExec) {
+    if (t.op == GraphEdit::kSet)
       forget_all_updates();  // a copy may become another node under the same handle
     const CUresult result = send(t, type, &step, sizeof step, nullptr, 0, &reply);
     return finish(t, result, reply.node, out);
@@ -90,7 +90,7 @@ CUresult child_node(NodeTarget& t, CUgraph child, CUgraphChildGraphNodeOwnership
   wire::GraphChildParams params{};
   if (const CUresult r = id_of(Kind::kGraph, child, &params.graph); r != CUDA_SUCCESS) return r;
   params.ownership = static_cast<uint32_t>(ownership);
-  if (t.op == NodeOp::kExecSet) forget_updates_of(t.exec);
+  if (t.op == GraphEdit::kSetInExec) forget_updates_of(t.exec);
   return simple(t, CU_GRAPH_NODE_TYPE_GRAPH, params, out);
 }
 
@@ -157,7 +157,7 @@ CUresult free_node(NodeTarget& t, CUdeviceptr dptr, CUgraphNode* out) {
 }
 
 CUresult conditional_node(NodeTarget& t, CUDA_CONDITIONAL_NODE_PARAMS* p, CUgraphNode* out) {
-  if (t.op != NodeOp::kAdd) return CUDA_ERROR_INVALID_VALUE;
+  if (t.op != GraphEdit::kAdd) return CUDA_ERROR_INVALID_VALUE;
   const wire::GraphConditionalParams params{p->handle, static_cast<uint32_t>(p->type), p->size};
   wire::tubeGraphNode_reply reply{};
   ReplyBlobs blobs;

@@ -56,10 +56,11 @@ CUresult free_graph_memory(CUdeviceptr address) {
 
 namespace {
 
-CUresult graph_memory(CUdevice device, uint32_t op, CUgraphMem_attribute attr, void* value) {
+CUresult graph_memory(CUdevice device, wire::GraphMemoryOp op, CUgraphMem_attribute attr,
+                      void* value) {
   int32_t number = 0;
   if (const CUresult r = device_number(device, &number); r != CUDA_SUCCESS) return r;
-  if (op != 2 &&
+  if (op != wire::GraphMemoryOp::kTrim &&
       (value == nullptr || static_cast<unsigned>(attr) > CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH))
     return CUDA_ERROR_INVALID_VALUE;
   wire::tubeGraphMemory_reply reply{};
@@ -68,10 +69,10 @@ CUresult graph_memory(CUdevice device, uint32_t op, CUgraphMem_attribute attr, v
     r->device = static_cast<uint32_t>(number);
     r->op = op;
     r->attr = static_cast<int32_t>(attr);
-    if (op == 1) std::memcpy(&r->value, value, sizeof r->value);
+    if (op == wire::GraphMemoryOp::kSet) std::memcpy(&r->value, value, sizeof r->value);
     if (const CUresult result = r.call(&reply); result != CUDA_SUCCESS) return result;
   }
-  if (op == 0) std::memcpy(value, &reply.value, sizeof reply.value);
+  if (op == wire::GraphMemoryOp::kRead) std::memcpy(value, &reply.value, sizeof reply.value);
   return CUDA_SUCCESS;
 }
 
@@ -89,13 +90,14 @@ bool write_all(int fd, const std::byte* data, size_t size) {
 }  // namespace
 
 CUresult cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  return graph_memory(device, 0, attr, value);
+  return graph_memory(device, wire::GraphMemoryOp::kRead, attr, value);
 }
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void* value) {
-  return graph_memory(device, 1, attr, value);
+  return graph_memory(device, wire::GraphMemoryOp::kSet, attr, value);
 }
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
-  return graph_memory(device, 2, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, nullptr);
+  return graph_memory(device, wire::GraphMemoryOp::kTrim, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT,
+                      nullptr);
 }
 
 CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* pHandle_out, CUgraph hGraph,

@@ -17,13 +17,6 @@ namespace {
 
 constexpr uint32_t kMaxParts = 256;
 
-struct WirePart {  // as in tubeSplitResource's reply
-  uint64_t resource;
-  uint32_t sms[3];
-  uint32_t zero;
-};
-static_assert(sizeof(WirePart) == 24);
-
 // CUdevResource is the program's to keep and copy; its inner bytes are ours.
 void fill(CUdevResource* out, uint64_t number, const uint32_t (&sms)[3]) {
   std::memset(out, 0, sizeof *out);
@@ -49,7 +42,7 @@ uint64_t description_number(CUdevResourceDesc handle) {
   return reinterpret_cast<uint64_t>(handle) >> 8;
 }
 
-CUresult get_resource(uint32_t source, uint32_t number, CUdevResource* resource,
+CUresult get_resource(wire::ResourceOf source, uint32_t number, CUdevResource* resource,
                       CUdevResourceType type) {
   if (resource == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_RESOURCE_TYPE;
@@ -78,20 +71,20 @@ CUgreenCtx green_handle(const Context* context) {
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
   int32_t number = 0;
   if (const CUresult r = device_number(device, &number); r != CUDA_SUCCESS) return r;
-  return get_resource(0, static_cast<uint32_t>(number), resource, type);
+  return get_resource(wire::ResourceOf::kDevice, static_cast<uint32_t>(number), resource, type);
 }
 
 CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource* resource, CUdevResourceType type) {
   const Context* context = find_context(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return get_resource(1, context->number, resource, type);
+  return get_resource(wire::ResourceOf::kContext, context->number, resource, type);
 }
 
 CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource* resource,
                                   CUdevResourceType type) {
   const Context* context = find_green(hCtx);
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  return get_resource(1, context->number, resource, type);
+  return get_resource(wire::ResourceOf::kContext, context->number, resource, type);
 }
 
 CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGroups,
@@ -111,12 +104,12 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int* nbGrou
     if (const CUresult error = r.call(&reply, &blobs); error != CUDA_SUCCESS) return error;
   }
   const auto bytes = blobs.get(reply.parts);
-  const size_t parts = bytes.size() / sizeof(WirePart);
+  const size_t parts = bytes.size() / sizeof(wire::SmPart);
   if (result != nullptr && (reply.groups > *nbGroups || parts != reply.groups + 1))
     return CUDA_ERROR_UNKNOWN;
   *nbGroups = reply.groups;
   for (size_t i = 0; i < parts; ++i) {
-    WirePart part;
+    wire::SmPart part;
     std::memcpy(&part, bytes.data() + i * sizeof part, sizeof part);
     CUdevResource* out = i < reply.groups ? &result[i] : remaining;
     if (out != nullptr) fill(out, part.resource, part.sms);

@@ -36,10 +36,10 @@ Kernel* allocate_kernel(Module* module, const char* name) {
 // Offsets and sizes of the parameters. False when one lies outside of `parameter_bytes`: launches
 // copy by it without looking again.
 bool take_layout(Kernel* k, std::span<const std::byte> layout, uint32_t parameter_bytes) {
-  k->layout.resize(layout.size() / sizeof(Parameter));
+  k->layout.resize(layout.size() / sizeof(wire::KernelParameter));
   if (!layout.empty()) std::memcpy(k->layout.data(), layout.data(), layout.size());
   k->parameter_bytes = parameter_bytes;
-  return std::all_of(k->layout.begin(), k->layout.end(), [=](const Parameter& p) {
+  return std::all_of(k->layout.begin(), k->layout.end(), [=](const wire::KernelParameter& p) {
     return p.offset <= parameter_bytes && p.size_bytes <= parameter_bytes - p.offset;
   });
 }
@@ -48,16 +48,16 @@ bool read_reply(Kernel* k, const wire::tubeGetKernel_reply& reply, const ReplyBl
   const auto layout = blobs.get(reply.layout);
   const auto attributes = blobs.get(reply.attributes);
   if (reply.parameter_count > kMaxParameters ||
-      layout.size() != reply.parameter_count * sizeof(Parameter))
+      layout.size() != reply.parameter_count * sizeof(wire::KernelParameter))
     return false;
   if (!take_layout(k, layout, reply.parameter_bytes)) return false;
   k->writes = reply.writes;
   for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
-    int32_t entry[2] = {CUDA_ERROR_INVALID_VALUE, 0};
+    wire::KernelAttribute entry{CUDA_ERROR_INVALID_VALUE, 0};
     if ((i + 1) * sizeof entry <= attributes.size())
-      std::memcpy(entry, attributes.data() + i * sizeof entry, sizeof entry);
-    k->attribute_results[i] = entry[0];
-    k->attributes[i].store(entry[1], std::memory_order_relaxed);
+      std::memcpy(&entry, attributes.data() + i * sizeof entry, sizeof entry);
+    k->attribute_results[i] = entry.result;
+    k->attributes[i].store(entry.value, std::memory_order_relaxed);
   }
   return true;
 }
@@ -70,13 +70,13 @@ Context* context_of(const Kernel* k) {
 bool read_known(Kernel* k, const wire::KnownKernel& known) {
   if (!take_layout(k,
                    {reinterpret_cast<const std::byte*>(&known + 1),
-                    known.parameter_count * sizeof(Parameter)},
+                    known.parameter_count * sizeof(wire::KernelParameter)},
                    known.parameter_bytes))
     return false;
   k->writes = known.writes;
   for (uint32_t i = 0; i < info::kFunctionAttributeCount; ++i) {
-    k->attribute_results[i] = known.attributes[i][0];
-    k->attributes[i].store(known.attributes[i][1], std::memory_order_relaxed);
+    k->attribute_results[i] = known.attributes[i].result;
+    k->attributes[i].store(known.attributes[i].value, std::memory_order_relaxed);
   }
   return true;
 }
@@ -177,81 +177,68 @@ CUresult set_cache_config(Kernel* k, CUfunc_cache config) {
   return r.post();
 }
 
-CUresult ask_occupancy(Kernel* k, OccupancyAnswer* q, const void* config, uint32_t config_bytes) {
-  if (config_bytes == 0) {
+bool same_question(const OccupancyAnswer& a, const OccupancyAnswer& b) {
+  return a.what == b.what && a.flags == b.flags && a.a == b.a && a.b == b.b && a.c == b.c;
+}
+
+CUresult ask_occupancy(Kernel* k, OccupancyAnswer* q) {
+  {
     Locked locked(k->lock);
     for (const OccupancyAnswer& known : k->occupancy) {
-      if (known.what == q->what && known.flags == q->flags && known.a == q->a && known.b == q->b &&
-          known.c == q->c) {
-        *q = known;
-        return CUDA_SUCCESS;
-      }
+      if (!same_question(known, *q)) continue;
+      *q = known;
+      return CUDA_SUCCESS;
     }
   }
   wire::tubeOccupancy_reply reply{};
   CUresult result;
   {
-    Request<wire::tubeOccupancy> r(blob_room(config_bytes));
+    Request<wire::tubeOccupancy> r;
     r->kernel = k->id;
     r->what = q->what;
-    r->flags = q->flags;
     r->a = q->a;
     r->b = q->b;
     r->c = q->c;
-    r.put(&wire::tubeOccupancy::config, config, config_bytes);
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;
   q->x = reply.x;
   q->y = reply.y;
-  if (config_bytes == 0) {
-    Locked locked(k->lock);
-    if (k->occupancy.size() < 256) k->occupancy.push_back(*q);
-  }
+  Locked locked(k->lock);
+  if (k->occupancy.size() < 256) k->occupancy.push_back(*q);
   return CUDA_SUCCESS;
 }
 
-// Cluster questions depend on the launch configuration: block, shared memory and attributes, as the
-// proxy wants them.
-struct ClusterConfig {
-  uint32_t grid[3];
-  uint32_t block[3];
-  uint32_t shared_bytes;
-  uint32_t attribute_count;
-  // then attribute_count x {u32 id, u32 reserved, u8[64] value}
-};
 constexpr uint32_t kMaxClusterAttributes = 16;
-struct PackedAttribute {
-  uint32_t id;
-  uint32_t reserved;
-  uint8_t value[64];
-};
 
-CUresult ask_cluster(uint32_t what, int* answer, CUfunction func, const CUlaunchConfig* config) {
+// Cluster questions depend on the launch configuration: grid, block, shared memory and attributes.
+CUresult ask_cluster(wire::OccupancyQuestion what, int* answer, CUfunction func,
+                     const CUlaunchConfig* config) {
   Kernel* k = find_kernel(func);
-  if (answer == nullptr || config == nullptr || (what == 4 && func == nullptr) ||
+  if (answer == nullptr || config == nullptr ||
+      (what == wire::OccupancyQuestion::kActiveClusters && func == nullptr) ||
       config->numAttrs > kMaxClusterAttributes)
     return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  struct {
-    ClusterConfig head;
-    PackedAttribute attributes[kMaxClusterAttributes];
-  } packed{};
-  packed.head = {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                 {config->blockDimX, config->blockDimY, config->blockDimZ},
-                 config->sharedMemBytes,
-                 config->numAttrs};
+  wire::LaunchAttribute attributes[kMaxClusterAttributes] = {};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
-    packed.attributes[i].id = config->attrs[i].id;
-    std::memcpy(packed.attributes[i].value, &config->attrs[i].value,
-                sizeof packed.attributes[i].value);
+    attributes[i].id = config->attrs[i].id;
+    std::memcpy(attributes[i].value, &config->attrs[i].value, sizeof attributes[i].value);
   }
-  OccupancyAnswer q{what, 0, 0, 0, 0, 0, 0};
-  const CUresult r = ask_occupancy(
-      k, &q, &packed,
-      static_cast<uint32_t>(sizeof packed.head + config->numAttrs * sizeof(PackedAttribute)));
-  if (r == CUDA_SUCCESS) *answer = static_cast<int>(q.x);
-  return r;
+  const auto bytes = static_cast<uint32_t>(config->numAttrs * sizeof attributes[0]);
+  wire::tubeOccupancy_reply reply{};
+  Request<wire::tubeOccupancy> r(blob_room(bytes));
+  r->kernel = k->id;
+  r->what = what;
+  const uint32_t grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  const uint32_t block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+  std::memcpy(r->grid, grid, sizeof grid);
+  std::memcpy(r->block, block, sizeof block);
+  r->shared_bytes = config->sharedMemBytes;
+  r.put(&wire::tubeOccupancy::attributes, attributes, bytes);
+  const CUresult result = r.call(&reply);
+  if (result == CUDA_SUCCESS) *answer = static_cast<int>(reply.x);
+  return result;
 }
 
 }  // namespace
@@ -305,7 +292,7 @@ CUresult cuKernelGetFunction(CUfunction* pFunc, CUkernel kernel) {
 CUresult cuKernelGetLibrary(CUlibrary* pLib, CUkernel kernel) {
   const Kernel* k = find_kernel(kernel);
   if (pLib == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (k == nullptr || k->module->kind != 0) return CUDA_ERROR_INVALID_HANDLE;
+  if (k == nullptr || k->module->kind != wire::LoadedAs::kLibrary) return CUDA_ERROR_INVALID_HANDLE;
   *pLib = static_cast<CUlibrary>(objects().handle_of(k->module->slot));
   return CUDA_SUCCESS;
 }
@@ -358,7 +345,8 @@ CUresult cuFuncGetModule(CUmodule* hmod, CUfunction hfunc) {
   if (hmod == nullptr || hfunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   void* handle = objects().handle_of(k->module->slot);
-  if (k->module->kind == 0) return hook::cuLibraryGetModule(hmod, static_cast<CUlibrary>(handle));
+  if (k->module->kind == wire::LoadedAs::kLibrary)
+    return hook::cuLibraryGetModule(hmod, static_cast<CUlibrary>(handle));
   *hmod = static_cast<CUmodule>(handle);
   return CUDA_SUCCESS;
 }
@@ -406,8 +394,14 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* numBlocks, CU
   Kernel* k = find_kernel(func);
   if (numBlocks == nullptr || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  OccupancyAnswer q{0, flags, static_cast<uint64_t>(blockSize), dynamicSMemSize, flags, 0, 0};
-  const CUresult r = ask_occupancy(k, &q, nullptr, 0);
+  OccupancyAnswer q{wire::OccupancyQuestion::kActiveBlocks,
+                    flags,
+                    static_cast<uint64_t>(blockSize),
+                    dynamicSMemSize,
+                    flags,
+                    0,
+                    0};
+  const CUresult r = ask_occupancy(k, &q);
   if (r == CUDA_SUCCESS) *numBlocks = static_cast<int>(q.x);
   return r;
 }
@@ -428,9 +422,14 @@ CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int* minGridSize, int* blockS
     return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (blockSizeToDynamicSMemSize == nullptr) {
-    OccupancyAnswer q{1, flags, dynamicSMemSize, static_cast<uint64_t>(blockSizeLimit), flags,
-                      0, 0};
-    const CUresult r = ask_occupancy(k, &q, nullptr, 0);
+    OccupancyAnswer q{wire::OccupancyQuestion::kPotentialBlockSize,
+                      flags,
+                      dynamicSMemSize,
+                      static_cast<uint64_t>(blockSizeLimit),
+                      flags,
+                      0,
+                      0};
+    const CUresult r = ask_occupancy(k, &q);
     if (r == CUDA_SUCCESS) *minGridSize = static_cast<int>(q.x), *blockSize = static_cast<int>(q.y);
     return r;
   }
@@ -467,20 +466,25 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* dynamicSmemSize, CUfunc
   if (dynamicSmemSize == nullptr || numBlocks <= 0 || blockSize <= 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (k == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  OccupancyAnswer q{2, 0, static_cast<uint64_t>(numBlocks), static_cast<uint64_t>(blockSize), 0,
-                    0, 0};
-  const CUresult r = ask_occupancy(k, &q, nullptr, 0);
+  OccupancyAnswer q{wire::OccupancyQuestion::kAvailableShared,
+                    0,
+                    static_cast<uint64_t>(numBlocks),
+                    static_cast<uint64_t>(blockSize),
+                    0,
+                    0,
+                    0};
+  const CUresult r = ask_occupancy(k, &q);
   if (r == CUDA_SUCCESS) *dynamicSmemSize = q.x;
   return r;
 }
 
 CUresult cuOccupancyMaxPotentialClusterSize(int* clusterSize, CUfunction func,
                                             const CUlaunchConfig* config) {
-  return ask_cluster(3, clusterSize, func, config);
+  return ask_cluster(wire::OccupancyQuestion::kPotentialClusterSize, clusterSize, func, config);
 }
 CUresult cuOccupancyMaxActiveClusters(int* numClusters, CUfunction func,
                                       const CUlaunchConfig* config) {
-  return ask_cluster(4, numClusters, func, config);
+  return ask_cluster(wire::OccupancyQuestion::kActiveClusters, numClusters, func, config);
 }
 
 }  // namespace tube::hook

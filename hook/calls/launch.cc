@@ -22,17 +22,9 @@ namespace {
 constexpr uint32_t kMaxParameterBytes = 32764;
 constexpr unsigned kMaxLaunchAttributes = 32;
 
-// An element of tubeLaunch's `attributes`: CUlaunchAttribute with events replaced by ids.
-struct WireAttribute {
-  uint32_t id;
-  uint32_t reserved;
-  uint8_t value[64];
-};
-static_assert(sizeof(WireAttribute) == 72 && sizeof(CUlaunchAttributeValue) == 64);
-
 // Of one launch; `recorded` are the events that its attributes name, which the launch records.
 struct Attributes {
-  WireAttribute list[kMaxLaunchAttributes];
+  wire::LaunchAttribute list[kMaxLaunchAttributes];
   unsigned count = 0;
   struct Recorded {
     Event* event;
@@ -51,9 +43,9 @@ CUresult pack_event(CUevent handle, Attributes* attributes, uint64_t* id) {
 
 // Only attributes known to hold no handle travel as they are.
 CUresult pack_attribute(const CUlaunchAttribute& in, Attributes* attributes) {
-  WireAttribute* out = &attributes->list[attributes->count++];
+  wire::LaunchAttribute* out = &attributes->list[attributes->count++];
   out->id = in.id;
-  out->reserved = 0;
+  out->reserved0 = 0;
   std::memcpy(out->value, &in.value, sizeof out->value);
   uint64_t event = 0;
   switch (static_cast<uint32_t>(in.id)) {
@@ -95,7 +87,7 @@ CUresult pack_attribute(const CUlaunchAttribute& in, Attributes* attributes) {
 
 // Attributes whose values the driver surely takes; every other one waits for its answer, so that a
 // refusal shows at the call.
-bool surely_taken(const WireAttribute& a, const LaunchShape& shape) {
+bool surely_taken(const wire::LaunchAttribute& a, const LaunchShape& shape) {
   CUlaunchAttributeValue value;
   std::memcpy(&value, a.value, sizeof value);
   switch (a.id) {
@@ -141,7 +133,7 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
   Stream* stream = find_stream(hStream, &error);
   if (stream == nullptr) return error;
   // A module's function belongs to its context; a library's kernel goes along with the stream.
-  if (kernel->module->kind == 1 &&
+  if (kernel->module->kind == wire::LoadedAs::kModule &&
       base_context(kernel->module->context) != base_context(stream->context))
     return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = admit_operation(stream); r != CUDA_SUCCESS) return r;
@@ -155,7 +147,8 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
     sure = sure && surely_taken(attributes->list[i], shape);
   if (const CUresult r = parameter_bytes(kernel, params, extra, &bytes); r != CUDA_SUCCESS)
     return r;
-  const uint32_t attribute_bytes = attribute_count * static_cast<uint32_t>(sizeof(WireAttribute));
+  const uint32_t attribute_bytes =
+      attribute_count * static_cast<uint32_t>(sizeof(wire::LaunchAttribute));
 
   Request<wire::tubeLaunch> r(stream, blob_room(attribute_bytes) + blob_room(bytes));
   // While no other thread can ask the proxy for text: who asked before the launch would take the
@@ -265,7 +258,7 @@ void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t
     return;
   }
   uint32_t filled = 0;
-  for (const Parameter& p : kernel->layout) {
+  for (const wire::KernelParameter& p : kernel->layout) {
     const void* parameter = *params++;
     if (p.offset > filled) [[unlikely]]
       std::memset(out + filled, 0, p.offset - filled);

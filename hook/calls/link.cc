@@ -23,20 +23,12 @@
 namespace tube::hook {
 namespace {
 
-// An element of tubeLink's `inputs`.
-struct WireInput {
-  uint32_t type;
-  uint32_t name_bytes;
-  uint64_t offset;
-  uint64_t size_bytes;
-};
-static_assert(sizeof(WireInput) == 24);
 constexpr size_t kMaxInputs = 512;
 
 struct Link {
   Slot* slot = nullptr;
   JitOptions options;
-  std::vector<WireInput> inputs;
+  std::vector<wire::LinkInput> inputs;
   std::string names;
   std::string bytes;  // all inputs, each 16-aligned
   Mapping image;
@@ -49,7 +41,7 @@ Link* find_link(CUlinkState state) {
 
 CUresult add(Link* link, CUjitInputType type, const void* data, size_t size, const char* name) {
   if (link->inputs.size() >= kMaxInputs) return CUDA_ERROR_NOT_SUPPORTED;
-  WireInput input{};
+  wire::LinkInput input{};
   input.type = static_cast<uint32_t>(type);
   link->bytes.resize((link->bytes.size() + 15) & ~size_t{15});
   input.offset = link->bytes.size();
@@ -68,7 +60,7 @@ CUresult add(Link* link, CUjitInputType type, const void* data, size_t size, con
 CUresult send_link(Link* link, int file, wire::tubeLink_reply* reply) {
   ReplyBlobs blobs;
   const uint32_t options = link->options.count();
-  const auto inputs = static_cast<uint32_t>(link->inputs.size() * sizeof(WireInput));
+  const auto inputs = static_cast<uint32_t>(link->inputs.size() * sizeof(wire::LinkInput));
   const auto names = static_cast<uint32_t>(link->names.size());
   CUresult result;
   {

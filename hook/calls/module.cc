@@ -40,7 +40,7 @@ Module* allocate_module(Kind kind, Context* context) {
   slot->object = m;
   m->slot = slot;
   m->id = slot->id;
-  m->kind = kind == Kind::kModule ? 1 : 0;
+  m->kind = kind == Kind::kModule ? wire::LoadedAs::kModule : wire::LoadedAs::kLibrary;
   m->context = context;
   m->module_alias = nullptr;
   m->kernels.clear();
@@ -56,7 +56,7 @@ void take_table(Module* m, std::span<const std::byte> table) {
   m->table.assign(table.begin(), table.end());
   for (size_t at = 0; m->table.size() - at >= sizeof(wire::KnownKernel);) {
     const auto* entry = reinterpret_cast<const wire::KnownKernel*>(m->table.data() + at);
-    const uint64_t layout_bytes = uint64_t{entry->parameter_count} * sizeof(Parameter);
+    const uint64_t layout_bytes = uint64_t{entry->parameter_count} * sizeof(wire::KernelParameter);
     if (entry->entry_bytes % 8 != 0 || entry->entry_bytes > m->table.size() - at ||
         sizeof *entry + layout_bytes + entry->name_bytes > entry->entry_bytes)
       return;
@@ -193,7 +193,7 @@ void forget_module(Module* m, Retired* gone) {
 
 CUresult unload(Module* m) {
   const uint64_t id = m->id;
-  const uint32_t kind = m->kind;
+  const wire::LoadedAs kind = m->kind;
   Context* context = m->context;
   Retired gone(objects());
   if (!gone.add(m->slot)) return CUDA_ERROR_INVALID_HANDLE;
@@ -281,8 +281,9 @@ CUresult enumerate(Module* m, void** handles, unsigned count) {
   for (unsigned i = 0; i < count && i < names.size(); ++i) {
     Kernel* kernel = nullptr;
     if (const CUresult r = get_kernel(m, names[i].c_str(), &kernel); r != CUDA_SUCCESS) return r;
-    handles[i] =
-        m->kind == 0 ? static_cast<void*>(library_kernel_handle(kernel)) : kernel_handle(kernel);
+    handles[i] = m->kind == wire::LoadedAs::kLibrary
+                     ? static_cast<void*>(library_kernel_handle(kernel))
+                     : kernel_handle(kernel);
   }
   return CUDA_SUCCESS;
 }
@@ -305,7 +306,7 @@ void forget_modules(Context* context, Retired* gone) {
     if (slot == nullptr || slot->kind != Kind::kModule) return;
     if (slot->live.load(std::memory_order_acquire) == 0) continue;
     auto* m = static_cast<Module*>(slot->object);
-    if (m == nullptr || m->context != context || m->kind != 1) continue;
+    if (m == nullptr || m->context != context || m->kind != wire::LoadedAs::kModule) continue;
     if (gone->add(slot)) forget_module(m, gone);
   }
 }
@@ -464,7 +465,8 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* fatCubin) {
 CUresult cuModuleUnload(CUmodule hmod) {
   Module* m = find_module(hmod);
   if (m == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (m->kind != 1) return CUDA_ERROR_NOT_PERMITTED;  // a library's: it goes with the library
+  if (m->kind != wire::LoadedAs::kModule)
+    return CUDA_ERROR_NOT_PERMITTED;  // a library's: it goes with the library
   return unload(m);
 }
 

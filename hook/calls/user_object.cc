@@ -28,8 +28,8 @@ UserObjects& user_objects() {
   return *u;
 }
 
-CUresult count(CUuserObject object, CUgraph graph, bool of_graph, uint32_t op, unsigned count,
-               unsigned flags) {
+CUresult count(CUuserObject object, CUgraph graph, bool of_graph, wire::ReferenceOp op,
+               unsigned count, unsigned flags) {
   uint64_t object_id = 0, graph_id = 0;
   if (const CUresult r = id_of(Kind::kUserObject, object, &object_id); r != CUDA_SUCCESS) return r;
   if (of_graph) {
@@ -45,7 +45,7 @@ CUresult count(CUuserObject object, CUgraph graph, bool of_graph, uint32_t op, u
     r->flags = flags;
     result = r.call();
   }
-  if (op == 1) wake_callbacks();
+  if (op == wire::ReferenceOp::kRelease) wake_callbacks();
   return result;
 }
 
@@ -108,18 +108,18 @@ CUresult cuUserObjectCreate(CUuserObject* object_out, void* ptr, CUhostFn destro
 }
 
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int n) {
-  return count(object, nullptr, false, 0, n, 0);
+  return count(object, nullptr, false, wire::ReferenceOp::kRetain, n, 0);
 }
 CUresult cuUserObjectRelease(CUuserObject object, unsigned int n) {
-  return count(object, nullptr, false, 1, n, 0);
+  return count(object, nullptr, false, wire::ReferenceOp::kRelease, n, 0);
 }
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int n,
                                  unsigned int flags) {
   if (flags > CU_GRAPH_USER_OBJECT_MOVE) return CUDA_ERROR_INVALID_VALUE;
-  return count(object, graph, true, 0, n, flags);
+  return count(object, graph, true, wire::ReferenceOp::kRetain, n, flags);
 }
 CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned int n) {
-  return count(object, graph, true, 1, n, 0);
+  return count(object, graph, true, wire::ReferenceOp::kRelease, n, 0);
 }
 
 }  // namespace tube::hook

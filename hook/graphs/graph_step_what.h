@@ -13,6 +13,7 @@
 #include <span>
 
 #include "base/cuda_api.h"
+#include "protocol/wire.gen.h"
 
 namespace tube::hook {
 
@@ -20,7 +21,7 @@ struct StepWhat {
   CUhostFn function;
   void* data;
   CUDA_MEMCPY3D copy;
-  uint32_t direction;
+  wire::StepDirection direction;
   uint32_t reserved;
 
   struct Less {
@@ -39,7 +40,7 @@ inline StepWhat what_of(CUhostFn function, void* data) {
   return what;
 }
 
-inline StepWhat what_of(const CUDA_MEMCPY3D& copy, uint32_t direction) {
+inline StepWhat what_of(const CUDA_MEMCPY3D& copy, wire::StepDirection direction) {
   constexpr size_t kType = sizeof(CUmemorytype);
   static_assert(offsetof(CUDA_MEMCPY3D, srcHost) ==
                 offsetof(CUDA_MEMCPY3D, srcMemoryType) + kType + 4);

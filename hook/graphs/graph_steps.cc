@@ -115,8 +115,9 @@ void move_rows(const What& what, std::byte* staging) {
   for (uint64_t z = 0; z < c.Depth; ++z) {
     for (uint64_t y = 0; y < c.Height; ++y) {
       std::byte* packed = staging + (z * c.Height + y) * c.WidthInBytes;
-      if (what.direction == wire::kStepToGpu) std::memcpy(packed, from.row(y, z), c.WidthInBytes);
-      else if (what.direction == wire::kStepFromGpu)
+      if (what.direction == wire::StepDirection::kToGpu)
+        std::memcpy(packed, from.row(y, z), c.WidthInBytes);
+      else if (what.direction == wire::StepDirection::kFromGpu)
         std::memcpy(to.row(y, z), packed, c.WidthInBytes);
       else std::memmove(to.row(y, z), from.row(y, z), c.WidthInBytes);
     }
@@ -126,7 +127,7 @@ void move_rows(const What& what, std::byte* staging) {
 CUresult gpu_side(CUmemorytype type, CUarray array, CUdeviceptr device, const void* host,
                   wire::GraphStepParams* step) {
   if (type == CU_MEMORYTYPE_ARRAY) {
-    step->kind = 2;
+    step->kind = wire::SideKind::kArray;
     return id_of(Kind::kArray, array, &step->address) == CUDA_SUCCESS ? CUDA_SUCCESS
                                                                       : CUDA_ERROR_INVALID_VALUE;
   }
@@ -248,12 +249,12 @@ CUresult tag_of(const CUDA_MEMCPY3D& c, wire::GraphStepParams* step) {
   if ((from_host && src == 0) || (to_host && dst == 0)) return CUDA_ERROR_INVALID_VALUE;
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return CUDA_ERROR_INVALID_VALUE;
   *step = {};
-  step->direction = from_host && to_host ? wire::kStepAlone
-                    : from_host          ? wire::kStepToGpu
-                                         : wire::kStepFromGpu;
+  step->direction = from_host && to_host ? wire::StepDirection::kAlone
+                    : from_host          ? wire::StepDirection::kToGpu
+                                         : wire::StepDirection::kFromGpu;
   step->tag = tag_for(what_of(c, step->direction), true);
   step->extent[0] = c.WidthInBytes, step->extent[1] = c.Height, step->extent[2] = c.Depth;
-  if (step->direction == wire::kStepAlone) return CUDA_SUCCESS;
+  if (step->direction == wire::StepDirection::kAlone) return CUDA_SUCCESS;
   if (from_host) {
     const HostSide side = target(c);  // its base is not used: the numbers are
     step->pitch = side.pitch, step->height = side.height;

@@ -16,10 +16,10 @@
 
 namespace tube::hook {
 
-enum class NodeOp : uint32_t { kAdd = 0, kSet = 1, kExecSet = 2 };
+using wire::GraphEdit;
 
 struct NodeTarget {
-  NodeOp op{};
+  GraphEdit op{};
   uint64_t graph = 0, exec = 0, node = 0;
   CUgraphNode handle = nullptr;  // of `node`
   Exec* instance = nullptr;      // of `exec`, when it is more than its handle
@@ -47,7 +47,7 @@ CUDA_KERNEL_NODE_PARAMS common_kernel_params(const Params& p) {
 inline CUresult adding(NodeTarget* t, CUgraphNode* out, CUgraph graph,
                        const CUgraphNode* dependencies, size_t count,
                        const CUgraphEdgeData* edges = nullptr) {
-  t->op = NodeOp::kAdd;
+  t->op = GraphEdit::kAdd;
   t->edges = edges;
   if (out == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   if (count > kMaxDependencies) return CUDA_ERROR_NOT_SUPPORTED;
@@ -57,12 +57,12 @@ inline CUresult adding(NodeTarget* t, CUgraphNode* out, CUgraph graph,
 }
 
 inline CUresult setting(NodeTarget* t, CUgraphNode node) {
-  t->op = NodeOp::kSet;
+  t->op = GraphEdit::kSet;
   return id_of(Kind::kGraphNode, node, &t->node);
 }
 
 inline CUresult setting(NodeTarget* t, CUgraphExec exec, CUgraphNode node) {
-  t->op = NodeOp::kExecSet;
+  t->op = GraphEdit::kSetInExec;
   const Slot* slot = objects().find(Kind::kGraphExec, exec);
   if (slot == nullptr) return CUDA_ERROR_INVALID_VALUE;
   t->exec = slot->id;
@@ -83,9 +83,8 @@ inline uint32_t target_room(const NodeTarget& t) { return 2 * blob_room(t.depend
 
 template <class X>
 void fill(Request<X>& r, NodeTarget& t) {
-  static_assert(sizeof(CUgraphEdgeData) == 8);
   if (t.context != nullptr) r.in_context(t.context);
-  r->op = static_cast<uint32_t>(t.op);
+  r->op = t.op;
   r->graph = t.graph;
   r->exec = t.exec;
   r->node = t.node;
@@ -95,7 +94,7 @@ void fill(Request<X>& r, NodeTarget& t) {
 }
 
 inline CUresult finish(const NodeTarget& t, CUresult result, uint64_t node, CUgraphNode* out) {
-  if (result == CUDA_SUCCESS && t.op == NodeOp::kAdd)
+  if (result == CUDA_SUCCESS && t.op == GraphEdit::kAdd)
     *out = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, node));
   return result;
 }

@@ -18,19 +18,13 @@
 
 namespace tube::hook {
 
-struct Parameter {
-  uint32_t offset;
-  uint32_t size_bytes;
-};
-static_assert(sizeof(Parameter) == 8);  // an entry of tubeGetKernel's `layout`
-
 struct Kernel;
 
-// A library (kind 0) or a module (kind 1).
+// A library or a module.
 struct Module {
   Slot* slot = nullptr;
   uint64_t id = 0;
-  uint32_t kind = 0;
+  wire::LoadedAs kind = wire::LoadedAs::kLibrary;
   Context* context = nullptr;    // modules; libraries belong to none
   Lock lock;                     // rank 2: the members below
   Slot* module_alias = nullptr;  // cuLibraryGetModule
@@ -45,7 +39,8 @@ struct Module {
 };
 
 struct OccupancyAnswer {
-  uint32_t what, flags;
+  wire::OccupancyQuestion what;
+  uint32_t flags;
   uint64_t a, b, c;
   uint64_t x, y;
 };
@@ -62,7 +57,7 @@ struct Kernel {
   uint64_t id = 0;
   Module* module = nullptr;
   std::string name;
-  std::vector<Parameter> layout;
+  std::vector<wire::KernelParameter> layout;
   uint32_t parameter_bytes = 0;
   uint32_t writes = 0;  // wire::kKernelPrints, wire::kKernelAsserts: what its image can do
   std::atomic<int32_t> attributes[info::kFunctionAttributeCount] = {};

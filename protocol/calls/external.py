@@ -22,8 +22,8 @@ message("tubeExternalFree", "reply", dptr="u64")
 message("tubeExternalArray", "reply", memory="id", array="id", offset="u64", extent="u64[3]",
         format="u32", channels="u32", flags="u32", levels="u32")
 message("tubeDestroyExternal", "reply", object="id", semaphore="u32")
-# wait 0: signals. semaphores: array of ids; params: as many of the driver's structs for that
-message("tubeExternalSemaphores", "reply", stream="id", wait="u32", semaphores="blob",
+# wait 0: signals. params: as many of the driver's structs for that
+message("tubeExternalSemaphores", "reply", stream="stream", wait="u32", semaphores="id[]",
         params="blob")
 
 chapter("device features")

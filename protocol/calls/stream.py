@@ -14,9 +14,10 @@ call("cuStreamAddCallback", "cuLaunchHostFunc", lane="local", uses="tubeHostFunc
 
 # The attributes that a stream can have hold no handles.
 opaque("CUstreamAttrValue", 64)
-call("cuStreamSetAttribute", lane="hand", handler="generated", param=struct_in())
+call("cuStreamSetAttribute", lane="hand", handler="generated", hStream=gets_attributes(),
+     param=struct_in())
 call("cuStreamGetAttribute", lane="reply", value=out())
-call("cuStreamCopyAttributes", lane="reply")
+call("cuStreamCopyAttributes", lane="reply", dstStream=gets_attributes())
 
 call("cuStreamWriteValue32_v2", lane="hand", addr=address(4, write=True), handler="generated")
 call("cuStreamWriteValue64_v2", lane="hand", addr=address(8, write=True), handler="generated")

@@ -10,6 +10,21 @@ say.
   absent(NAME, ..., why="...")                        calls that cannot be had, and the reason
   opaque(CTYPE, bytes)                                a CUDA struct without pointers and handles
   travels as it is
+  enum(NAME, WIDTH, kFirst=0, ...)                    the values that a field of that type may have;
+  WIDTH is u8, u16 or u32
+  struct(NAME, field="u32", ...)                      an element of blobs: `NAME[]` in a message
+
+What hook and proxy both say has its enum() and struct() here; neither side writes it again. A field
+of an enum with another value makes the record invalid.
+
+message() and call() take what the proxy has to know of a record before it looks into it:
+  orders="all" | "stream" | "none"                    which held launches go first
+  (proxy/session/coalesced.cc): those of all streams (the default); those of the stream that the
+  record names and no others; none, since no stream could tell
+  completes=word(INDEX, VALUE) | chunk(INDEX, STATE)  fields: what the client waits for when the
+  record is executed; when it fails, the proxy writes it instead of the GPU. By default nothing
+  needs_gpu=False                                     is executed although the GPU's context has
+  died; by default the client is told of the death
 
 call() also takes
   needs="nothing" | "init" | "handle" | "context"     what must be there before the call, else
@@ -33,17 +48,47 @@ import sys
 from collections import namedtuple
 from pathlib import Path
 
+ORDERS = ("all", "stream", "none")
 LANES = ("local", "post", "reply", "hand")
 NEEDS = ("nothing", "init", "handle", "context")
 
-Message = namedtuple("Message", "name lane fields reply chapter where")
-CallText = namedtuple("CallText", "name lane needs handler alias_of uses annotations chapter where")
+Message = namedtuple("Message", "name lane fields reply properties chapter where")
+CallText = namedtuple(
+    "CallText", "name lane needs handler alias_of uses annotations properties chapter where")
 Absent = namedtuple("Absent", "name why chapter where")
+EnumText = namedtuple("EnumText", "name width values where")
+StructText = namedtuple("StructText", "name fields where")
+Completion = namedtuple("Completion", "what index value")
 
 
 class DescriptionError(Exception):
     def __init__(self, where, name, text):
         super().__init__(f"{where}: {name}: {text}")
+
+
+class Properties:
+    """What the proxy knows of a record by its number."""
+
+    def __init__(self, orders="all", completes=None, needs_gpu=True):
+        if orders not in ORDERS:
+            raise ValueError(f"orders is `{orders}`, one of {', '.join(ORDERS)} is needed")
+        if completes is not None and not isinstance(completes, Completion):
+            raise ValueError(f"completes is {completes!r}, word() or chunk() is needed")
+        if not isinstance(needs_gpu, bool):
+            raise ValueError(f"needs_gpu is {needs_gpu!r}, True or False is needed")
+        self.orders, self.completes, self.needs_gpu = orders, completes, needs_gpu
+        self.given = False
+
+    @classmethod
+    def take(cls, arguments, where, name):
+        """The properties among a description's arguments; the others stay."""
+        mine = {k: arguments.pop(k) for k in ("orders", "completes", "needs_gpu") if k in arguments}
+        try:
+            properties = cls(**mine)
+        except ValueError as error:
+            raise DescriptionError(where, name, str(error)) from None
+        properties.given = bool(mine)
+        return properties
 
 
 class Annotation:
@@ -77,6 +122,7 @@ def _annotations():
         "text_out": make("text_out", "length"),  # a buffer of `length` characters is written
         "creates": make("creates", "what"),  # *p gets a handle that the client makes
         "frees": make("frees", "what"),  # the handle ends with this call
+        "gets_attributes": make("gets_attributes"),  # the stream does: its launches are not held
         "value_in": make("value_in", "by",
                          "sizes"),  # void *: its size depends on the enum parameter `by`
         "value_out": make("value_out", "by", "sizes"),
@@ -91,6 +137,7 @@ def _annotations():
 class Descriptions:
     def __init__(self):
         self.messages, self.calls, self.absents, self.opaques = {}, {}, {}, {}
+        self.enums, self.structs = {}, {}
         self._chapter = ""
 
     def _where(self):
@@ -102,8 +149,27 @@ class Descriptions:
             if name in known:
                 raise DescriptionError(where, name, f"described before, at {known[name].where}")
 
+    def _new_type(self, where, name):
+        for known in (self.enums, self.structs):
+            if name in known:
+                raise DescriptionError(where, name, f"described before, at {known[name].where}")
+        if name in self.opaques:
+            raise DescriptionError(where, name, "is the name of an opaque()")
+
     def chapter(self, name):
         self._chapter = name
+
+    def enum(self, name, width, /, **values):
+        where = self._where()
+        self._new_type(where, name)
+        self.enums[name] = EnumText(name, width, values, where)
+
+    def struct(self, name, /, **fields):
+        where = self._where()
+        self._new_type(where, name)
+        if not fields:
+            raise DescriptionError(where, name, "a struct has at least one field")
+        self.structs[name] = StructText(name, fields, where)
 
     def message(self, name, lane, /, reply=None, **fields):
         where = self._where()
@@ -113,11 +179,14 @@ class Descriptions:
         if lane == "post" and reply:
             raise DescriptionError(where, name,
                                    "lane post has no reply, but reply fields are given")
-        self.messages[name] = Message(name, lane, fields, reply or {}, self._chapter, where)
+        properties = Properties.take(fields, where, name)
+        self.messages[name] = Message(name, lane, fields, reply or {}, properties, self._chapter,
+                                      where)
 
     def call(self, *names, lane=None, needs=None, handler=None, alias_of=None, uses="",
              **annotations):
         where = self._where()
+        properties = Properties.take(annotations, where, names[0] if names else "call")
         for name in names:
             self._new(where, name)
             if alias_of is None and lane not in LANES:
@@ -134,7 +203,7 @@ class Descriptions:
                     raise DescriptionError(
                         where, name, f"`{parameter}` is given {annotation!r}, not an annotation")
             self.calls[name] = CallText(name, lane, needs, handler, alias_of, uses.split(),
-                                        annotations, self._chapter, where)
+                                        annotations, properties, self._chapter, where)
 
     def absent(self, *names, why):
         where = self._where()
@@ -152,6 +221,10 @@ class Descriptions:
             "call": self.call,
             "absent": self.absent,
             "opaque": self.opaque,
+            "enum": self.enum,
+            "struct": self.struct,
+            "word": lambda index, value: Completion("word", index, value),
+            "chunk": lambda index, state: Completion("chunk", index, state),
             **_annotations()
         }
         label = label or str(path)

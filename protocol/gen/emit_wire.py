@@ -10,7 +10,39 @@ def _lane(call):
     return {"post": "kPost", "reply": "kReply", "hand": "kHand"}[call.lane]
 
 
-def _struct(struct, reply_of=None, call=None):
+def _layout(struct):
+    """The other side's compiler must have laid it out the same way."""
+    return [f"static_assert(sizeof({struct.name}) == {struct.size});"] + [
+        f"static_assert(offsetof({struct.name}, {f.name}) == {o});"
+        for f, o in zip(struct.fields, struct.offsets)
+    ]
+
+
+def _enum(enum):
+    lines = [f"enum class {enum.name} : {enum.base} {{"]
+    lines += [f"  {name} = {number}," for name, number in enum.values.items()]
+    lines += [
+        "};", f"[[nodiscard]] constexpr bool is_valid({enum.name} untrusted) {{",
+        "  switch (untrusted) {"
+    ]
+    lines += [f"    case {enum.name}::{name}:" for name in enum.values]
+    return lines[:-1] + [lines[-1] + " return true;", "  }", "  return false;", "}", ""]
+
+
+def _element(struct):
+    """A struct() of the descriptions, with is_valid() for one that came from the other side."""
+    checks = [f"untrusted.{f.name} == 0" for f in struct.reserved]
+    checks += [f"is_valid(untrusted.{f.name})" for f in struct.fields if f.enum]
+    unused = "" if checks else "[[maybe_unused]] "
+    return [f"struct {struct.name} {{"] + [f"  {f.declaration()}" for f in struct.fields] + [
+        "};"
+    ] + _layout(struct) + [
+        f"[[nodiscard]] constexpr bool is_valid({unused}const {struct.name}& untrusted) {{",
+        f"  return {' && '.join(checks) or 'true'};", "}", ""
+    ]
+
+
+def _struct(struct, call=None):
     lines = [f"struct {struct.name} {{"]
     if call is not None:
         lines += [
@@ -21,13 +53,7 @@ def _struct(struct, reply_of=None, call=None):
     lines += [f"  static constexpr uint32_t kFixedBytes = {struct.size};"]
     lines += [f"  static constexpr bool kEmpty = {'true' if struct.size == 0 else 'false'};"]
     lines += [f"  {f.declaration()}" for f in struct.fields] + ["};"]
-    if struct.size:
-        lines.append(f"static_assert(sizeof({struct.name}) == {struct.size});")
-        lines += [
-            f"static_assert(offsetof({struct.name}, {f.name}) == {o});"
-            for f, o in zip(struct.fields, struct.offsets)
-        ]
-    return lines
+    return lines + (_layout(struct) if struct.size else [])
 
 
 def _validate(struct):
@@ -35,6 +61,8 @@ def _validate(struct):
     for f in struct.fields:
         if f.reserved:
             checks.append(f"x.{f.name} == 0")
+        elif f.enum:
+            checks.append(f"is_valid(x.{f.name})")
         elif f.kind == "name":
             checks.append(f"detail::name_ok(untrusted_payload, {struct.size}, x.{f.name})")
         elif f.kind == "blob":
@@ -66,6 +94,10 @@ def wire_header(model):
         "// nullptr for a number that is not a call.", "const CallInfo* call_info(uint32_t call);",
         ""
     ]
+    for e in model.enums:
+        out += _enum(e)
+    for s in model.structs:
+        out += _element(s)
     for c in model.wire:
         out += _struct(c.reply) + _struct(c.request, call=c)
         out += _validate(c.request) + _validate(c.reply) + [""]
@@ -100,7 +132,8 @@ def names_source(model):
 def visit_header(model):
     out = [
         NOTICE,
-        "// visit(x, v): v.number / v.array / v.opaque / v.blob / v.name with each field's name, value and kind.",
+        "// visit(x, v): v.number / v.choice (an enum's) / v.array / v.opaque / v.blob / v.name with each field's name, value",
+        "// and kind.",
         "#pragma once", "", '#include "protocol/wire.gen.h"', "", "namespace tube::wire {", ""
     ]
     for c in model.wire:
@@ -119,6 +152,8 @@ def visit_header(model):
                     out.append(f'  v.name("{f.name}", x.{f.name});')
                 elif f.kind == "opaque":
                     out.append(f'  v.opaque("{f.name}", x.{f.name});')
+                elif f.enum:
+                    out.append(f'  v.choice("{f.name}", x.{f.name});')
                 elif f.count:
                     out.append(f'  v.array("{f.name}", x.{f.name});')
                 else:
@@ -132,4 +167,4 @@ def visit_header(model):
 
 
 _KINDS = {k: "kNumber" for k in ("u8", "u16", "u32", "i32", "u64", "i64", "f32", "f64", "device")}
-_KINDS |= {"id": "kId", "dptr": "kAddress"}
+_KINDS |= {"id": "kId", "stream": "kId", "dptr": "kAddress"}

@@ -202,7 +202,7 @@ class Handle(Parameter):
     def take(self, arguments):
         self.object = KINDS[self.ctype]
 
-    def request(self): return [Field(self.name, "id")]
+    def request(self): return [Field(self.name, "stream" if self.object == "kStream" else "id")]
 
     def check(self):
         find = (
@@ -234,6 +234,19 @@ class Handle(Parameter):
         if self.object == "kStream":
             return f"{self.name}.stream"
         return self.name if self.nullable else f"{self.name}.handle"
+
+
+class AttributedStream(Handle):
+    """A stream that this call gives attributes: from then on its launches are not plain ones
+    (proxy/session/coalesced.cc)."""
+
+    def take(self, arguments):
+        if self.ctype != "CUstream":
+            raise ParameterError(f"is `{self.ctype}`, not a stream")
+        super().take(arguments)
+
+    def prepare(self):
+        return super().prepare() + [f"{self.name}.state->attributes = true;"]
 
 
 class Frees(Handle):

@@ -20,6 +20,7 @@ import cuda_header  # noqa: E402
 import describe  # noqa: E402
 import emit_docs  # noqa: E402
 import emit_hook  # noqa: E402
+import emit_properties  # noqa: E402
 import emit_proxy  # noqa: E402
 import emit_wire  # noqa: E402
 import model as model_module  # noqa: E402
@@ -29,6 +30,7 @@ PROTOCOL = Path(__file__).resolve().parent.parent
 OUTPUTS = {
     "wire.gen.h": emit_wire.wire_header,
     "visit.gen.h": emit_wire.visit_header,
+    "properties.gen.h": emit_properties.properties_header,
     "names.gen.cc": emit_wire.names_source,
     "hook_decls.gen.h": emit_hook.declarations,
     "hook_calls.gen.cc": emit_hook.bodies,

@@ -5,7 +5,7 @@ import hashlib
 
 import params
 from describe import DescriptionError
-from layout import Field, KindError, Struct
+from layout import Enum, Field, KindError, Struct
 from params import KINDS
 
 
@@ -20,10 +20,16 @@ class Call:
         self.request = self.reply = None
         self.number = None
         self.waits = False  # a message or call that has an answer
+        self.properties = None  # describe.Properties of what travels
 
     @property
     def on_wire(self):
         return self.request is not None
+
+    @property
+    def streams(self):
+        """The request's fields that name a stream."""
+        return [f for f in self.request.fields if f.kind == "stream"]
 
     # --- what params.py asks while a call is planned ---
     def need(self, parameter):
@@ -52,6 +58,10 @@ class Model:
     def __init__(self, api, descriptions):
         self.api, self.descriptions = api, descriptions
         self.types = params.Types(api, descriptions.opaques)
+        self.enums = [_enum(text) for text in descriptions.enums.values()]
+        self.described = dict(descriptions.opaques) | {e.name: e for e in self.enums}
+        self.structs = [self._struct(text) for text in descriptions.structs.values()]
+        self.described |= {s.name: s for s in self.structs}
         self.calls = {}
         for message in descriptions.messages.values():
             self.calls[message.name] = self._message(message)
@@ -70,13 +80,25 @@ class Model:
         call.waits = text.lane == "reply"
         try:
             call.request = Struct(text.name,
-                                  [_message_field(n, k) for n, k in text.fields.items()] or
+                                  [self._field(n, k) for n, k in text.fields.items()] or
                                   [Field("reserved0", "u64", reserved=True)])
             call.reply = Struct(text.name + "_reply",
-                                [_message_field(n, k) for n, k in text.reply.items()])
+                                [self._field(n, k) for n, k in text.reply.items()])
         except KindError as error:
             raise DescriptionError(text.where, text.name, str(error)) from None
+        _give_properties(call, text)
         return call
+
+    def _struct(self, text):
+        try:
+            return Struct(text.name, [self._field(n, k) for n, k in text.fields.items()],
+                          plain=True)
+        except KindError as error:
+            raise DescriptionError(text.where, text.name, str(error)) from None
+
+    def _field(self, name, kind):
+        return Field(name, kind, max_bytes=params.MAX_NAME if kind == "name" else 0,
+                     types=self.described)
 
     def _call(self, function):
         known = self.descriptions
@@ -124,6 +146,8 @@ class Model:
                     f"alias_of {call.alias_of}: it has {len(target.params)} parameters, not {len(names)}"
                 )
         if call.lane not in ("post", "reply", "hand"):
+            if text.properties.given:
+                fail("orders, completes and needs_gpu are for calls that travel")
             return
         for p in call.function.params:
             try:
@@ -148,6 +172,7 @@ class Model:
                                 [f for p in call.parameters for f in p.reply()])
         except KindError as error:
             fail(str(error))
+        _give_properties(call, text)
 
     def number(self, lock):
         """Numbers come from numbers.lock; a name without one is an error that says how to append
@@ -163,15 +188,40 @@ class Model:
         self.wire.sort(key=lambda c: c.number)
 
     def hash(self):
-        """Both sides compare it at the handshake: every struct, number and lane."""
-        text = "\n".join(
+        """Both sides compare it at the handshake: every struct, enum, number and lane."""
+        lines = [t.fingerprint() for t in self.enums + self.structs]
+        lines += [
             f"{c.number} {c.lane} {int(c.waits)} {c.request.fingerprint()} {c.reply.fingerprint()}"
-            for c in self.wire)
-        return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+            for c in self.wire
+        ]
+        return int.from_bytes(hashlib.sha256("\n".join(lines).encode()).digest()[:8], "little")
 
 
-def _message_field(name, kind):
-    return Field(name, kind, max_bytes=params.MAX_NAME if kind == "name" else 0)
+def _enum(text):
+    try:
+        return Enum(text.name, text.width, text.values)
+    except KindError as error:
+        raise DescriptionError(text.where, text.name, str(error)) from None
+
+
+def _give_properties(call, text):
+    """Only what the record's struct bears out is accepted."""
+    properties = call.properties = text.properties
+
+    def fail(what):
+        raise DescriptionError(text.where, call.name, what)
+
+    if properties.orders == "stream" and len(call.streams) != 1:
+        fail(f"orders is `stream`, but the record names {len(call.streams)} streams")
+    if properties.completes is None:
+        return
+    fields = {f.name: f for f in call.request.data}
+    what, index, value = properties.completes
+    for name, size in ((index, 4), (value, {"word": 8, "chunk": 4}[what])):
+        if name not in fields:
+            fail(f"completes names `{name}`, which is no field of the record")
+        if fields[name].size != size or fields[name].count:
+            fail(f"completes: `{name}` is `{fields[name].text}`, a number of {size} bytes is needed")
 
 
 def read_lock(path):

@@ -1,7 +1,7 @@
 """Which class moves a parameter: one per annotation of protocol/calls."""
 
-from fixed_params import (KINDS, MAX_NAME, Address, Creates, Frees, Handle, InOut, Out,
-                          ParameterError, StructIn, Types, Value)
+from fixed_params import (KINDS, MAX_NAME, Address, AttributedStream, Creates, Frees, Handle, InOut,
+                          Out, ParameterError, StructIn, Types, Value)
 from sized_params import (ArrayIn, ArrayOut, BytesIn, BytesOut, MustBe, TextIn, TextOut, ValueIn,
                           ValueOut)
 
@@ -19,6 +19,7 @@ CLASSES = {
     "text_out": TextOut,
     "creates": Creates,
     "frees": Frees,
+    "gets_attributes": AttributedStream,
     "value_in": ValueIn,
     "value_out": ValueOut,
     "must_be": MustBe,

@@ -15,6 +15,9 @@
 
 namespace tube::proxy {
 
+static_assert(static_cast<uint64_t>(wire::ChunkBecomes::kFree) == abi::kChunkFree &&
+              static_cast<uint64_t>(wire::ChunkBecomes::kFilled) == abi::kChunkFilled);
+
 CUresult handle(Session& session, const Decoded<wire::tubeCopy>& call, Reply<wire::tubeCopy>&) {
   if (call->bytes == 0) return CUDA_SUCCESS;
   if (CUresult error = session.check_device_range(call->dst, call->bytes, true);
@@ -60,11 +63,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeMoreChunks>&,
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
                 Reply<wire::tubeCopyChunk>&) {
-  if (!shared::valid_chunk_range(session.chunks(), call->chunk, call->chunk_offset, call->bytes) ||
-      call->direction > 1)
+  if (!shared::valid_chunk_range(session.chunks(), call->chunk, call->chunk_offset, call->bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  const bool to_device = call->direction == 0;
-  const uint64_t behind = to_device ? abi::kChunkFree : abi::kChunkFilled;
+  const bool to_device = call->becomes == wire::ChunkBecomes::kFree;
   const Driver& driver = session.driver();
   std::byte* const chunk = session.chunk_data(call->chunk) + call->chunk_offset;
   StreamOp op;
@@ -77,7 +78,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
   }
   if (op.error == CUDA_SUCCESS)
     op.error = driver.cuStreamWriteValue64_v2(op.stream, session.chunk_state_address(call->chunk),
-                                              behind, 0);
+                                              static_cast<uint64_t>(call->becomes), 0);
   if (op.error == CUDA_SUCCESS && to_device && call->left != 0) session.uploaded(*op.state);
   return op.error;
 }
@@ -104,7 +105,7 @@ struct ResolvedSide {
 
 CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&extent)[3],
                       bool write, ResolvedSide& out) {
-  if (side.kind == kArraySide) {
+  if (side.kind == wire::SideKind::kArray) {
     auto array = session.resolve<CUarray>(wire::Kind::kArray, side.address);
     out.type = CU_MEMORYTYPE_ARRAY;
     out.array = array.handle;
@@ -119,14 +120,15 @@ CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&e
   }
   uint64_t bytes = 0;
   if (!reach(side, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
-  if (side.kind == kAddressSide) {
+  if (side.kind == wire::SideKind::kAddress) {
     out.device = side.address;
     return session.check_device_range(side.address, bytes, write);
   }
   const uint64_t chunk = side.address >> 20;
   const uint64_t offset = side.address & (abi::kChunkBytes - 1);
   static_assert(abi::kChunkBytes == 1u << 20);
-  if (side.kind != kChunkSide || chunk >= session.chunks()) return CUDA_ERROR_INVALID_VALUE;
+  if (side.kind != wire::SideKind::kChunk || chunk >= session.chunks())
+    return CUDA_ERROR_INVALID_VALUE;
   if (!shared::valid_chunk_range(session.chunks(), static_cast<uint32_t>(chunk), offset, bytes))
     return CUDA_ERROR_INVALID_VALUE;
   out.type = CU_MEMORYTYPE_HOST;
@@ -173,9 +175,10 @@ namespace {
 
 // The GPU that an array was made on; `other` for a side that is none: an address says by itself
 // where it is.
-uint32_t array_gpu(Session& session, uint32_t kind, uint64_t untrusted_id, uint32_t other) {
-  const Object* array =
-      kind == kArraySide ? session.objects().find(wire::Kind::kArray, untrusted_id) : nullptr;
+uint32_t array_gpu(Session& session, wire::SideKind kind, uint64_t untrusted_id, uint32_t other) {
+  const Object* array = kind == wire::SideKind::kArray
+                            ? session.objects().find(wire::Kind::kArray, untrusted_id)
+                            : nullptr;
   const ContextShare* share = array != nullptr ? session.context(array->context) : nullptr;
   return share != nullptr ? share->gpu : other;
 }
@@ -201,9 +204,7 @@ CUresult issue_copy(Session& session, const wire::tubeCopy3D& call, const CUDA_M
 CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<wire::tubeCopy3D>&) {
   constexpr uint32_t kNoChunk = 0xffffffffu;
   const bool releases = call->release_chunk != kNoChunk;
-  if (releases &&
-      (call->release_chunk >= session.chunks() || call->release_value > abi::kChunkFilled))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (releases && call->release_chunk >= session.chunks()) return CUDA_ERROR_INVALID_VALUE;
   const bool nothing = call->extent[0] == 0 || call->extent[1] == 0 || call->extent[2] == 0;
   StreamOp op = session.stream_op(call->stream);
   if (op.error == CUDA_SUCCESS && !nothing) {
@@ -217,8 +218,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<w
     if (op.error == CUDA_SUCCESS) op.error = issue_copy(session, call.fixed, copy, op.stream);
   }
   if (!releases || op.error != CUDA_SUCCESS) return op.error;
-  return session.driver().cuStreamWriteValue64_v2(
-      op.stream, session.chunk_state_address(call->release_chunk), call->release_value, 0);
+  return session.driver().cuStreamWriteValue64_v2(op.stream,
+                                                  session.chunk_state_address(call->release_chunk),
+                                                  static_cast<uint64_t>(call->becomes), 0);
 }
 
 CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t element,

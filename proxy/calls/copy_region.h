@@ -5,16 +5,15 @@
 #include <cstdint>
 
 #include "base/cuda_api.h"
+#include "protocol/wire.gen.h"
 
 namespace tube::proxy {
 
 class Session;
 
-enum SideKind : uint32_t { kAddressSide = 0, kChunkSide = 1, kArraySide = 2 };
-
 // One side of a copy, as a client described it: nothing in it is trusted.
 struct CopySide {
-  uint32_t kind;
+  wire::SideKind kind;
   uint64_t address;  // or chunk index << 20 | offset, or array id
   uint64_t pitch;
   uint64_t height;

@@ -1,6 +1,6 @@
 // Graph nodes of every kind but kernels, copies and memsets: each parameter struct
-// (protocol/graph_params.h) is checked and turned into the driver's, then the typed calls add or
-// change the node.
+// (protocol/calls/graph_params.py) is checked and turned into the driver's, then the typed calls
+// add or change the node.
 #include <cstring>
 #include <vector>
 
@@ -23,19 +23,21 @@ bool take(const Call& call, T* fixed, std::span<const std::byte>* rest = nullptr
   const auto bytes = call.blob(call->params);
   if (bytes.size() < sizeof(T)) return false;
   std::memcpy(fixed, bytes.data(), sizeof(T));
+  if (!wire::is_valid(*fixed)) return false;
   if (rest != nullptr) *rest = bytes.subspan(sizeof(T));
   return true;
 }
 
 CUresult change(Session& session, const NodeTarget& target, CUgraphNodeParams* params) {
   const Driver& driver = session.driver();
-  return target.op == kSet ? driver.cuGraphNodeSetParams(target.node, params)
-                           : driver.cuGraphExecNodeSetParams(target.exec, target.node, params);
+  return target.op == GraphEdit::kSet
+             ? driver.cuGraphNodeSetParams(target.node, params)
+             : driver.cuGraphExecNodeSetParams(target.exec, target.node, params);
 }
 
 CUresult add_or_change(Session& session, const Call& call, const NodeTarget& target,
                        CUgraphNodeParams* params, Answer& reply) {
-  if (target.op != kAdd) return change(session, target, params);
+  if (target.op != GraphEdit::kAdd) return change(session, target, params);
   CUgraphNode node = nullptr;
   if (CUresult error = add_typed(session, target, params, &node); error != CUDA_SUCCESS)
     return error;
@@ -45,12 +47,12 @@ CUresult add_or_change(Session& session, const Call& call, const NodeTarget& tar
 CUresult step_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   wire::GraphStepParams step;
   if (!take(call, &step)) return CUDA_ERROR_INVALID_VALUE;
-  if (target.op == kAdd) {
+  if (target.op == GraphEdit::kAdd) {
     CUgraphNode node = nullptr;
     CUresult error = add_step(session, target.spot(), step, &node);
     return error != CUDA_SUCCESS ? error : name_node(session, call, node, reply);
   }
-  if (target.op == kSetInExec) {
+  if (target.op == GraphEdit::kSetInExec) {
     if (target.exec_state == nullptr) return CUDA_ERROR_INVALID_VALUE;
     uint32_t word = 0;
     CUresult error = set_exec_step(session, target.exec, *target.exec_state, target.node,
@@ -80,8 +82,8 @@ CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answ
   p.type = CU_GRAPH_NODE_TYPE_GRAPH;
   p.graph.graph = object->handle<CUgraph>();
   p.graph.ownership = static_cast<CUgraphChildGraphNodeOwnership>(child.ownership);
-  if (target.op == kSet) return CUDA_ERROR_INVALID_VALUE;
-  if (target.op == kSetInExec) {
+  if (target.op == GraphEdit::kSet) return CUDA_ERROR_INVALID_VALUE;
+  if (target.op == GraphEdit::kSetInExec) {
     if (target.exec_state != nullptr) {
       if (CUresult error = place_child(session, *target.exec_state, target.node, p.graph.graph);
           error != CUDA_SUCCESS)
@@ -127,7 +129,7 @@ CUresult mem_op_node(Session& session, const Call& call, NodeTarget& target, Ans
   if (!rest.empty()) std::memcpy(ops.data(), rest.data(), rest.size());
   if (CUresult error = check_mem_ops(session, params, ops); error != CUDA_SUCCESS) return error;
   Step step;
-  if (target.op != kAdd && step_of(session, target.node, &step))
+  if (target.op != GraphEdit::kAdd && step_of(session, target.node, &step))
     return CUDA_ERROR_INVALID_VALUE;  // a host node to the client
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
@@ -143,7 +145,7 @@ CUresult alloc_node(Session& session, const Call& call, NodeTarget& target, Answ
     return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUmemAccessDesc> access(params.access_count);
   if (!rest.empty()) std::memcpy(access.data(), rest.data(), rest.size());
-  if (target.op != kAdd) return CUDA_ERROR_INVALID_VALUE;
+  if (target.op != GraphEdit::kAdd) return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
   p.alloc.poolProps.allocType = static_cast<CUmemAllocationType>(params.alloc_type);
@@ -164,7 +166,8 @@ CUresult alloc_node(Session& session, const Call& call, NodeTarget& target, Answ
 
 CUresult free_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   wire::GraphFreeParams params;
-  if (!take(call, &params) || target.op != kAdd || !session.graph_memory().knows(params.dptr))
+  if (!take(call, &params) || target.op != GraphEdit::kAdd ||
+      !session.graph_memory().knows(params.dptr))
     return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_MEM_FREE;
@@ -178,7 +181,7 @@ CUresult free_node(Session& session, const Call& call, NodeTarget& target, Answe
 CUresult conditional_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {
   constexpr uint32_t kMaxBodies = 1024;  // what a reply holds
   wire::GraphConditionalParams params;
-  if (!take(call, &params) || target.op != kAdd || params.size > kMaxBodies)
+  if (!take(call, &params) || target.op != GraphEdit::kAdd || params.size > kMaxBodies)
     return CUDA_ERROR_INVALID_VALUE;
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_CONDITIONAL;

@@ -82,14 +82,13 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphFree>& call,
 
 CUresult handle(Session& session, const Decoded<wire::tubeGraphMemory>& call,
                 Reply<wire::tubeGraphMemory>& reply) {
-  if (call->device >= session.shared().gpus.count() || call->op > 2)
-    return CUDA_ERROR_INVALID_DEVICE;
+  if (call->device >= session.shared().gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
   const CUdevice device = session.shared().gpus[call->device].device;
   const auto attribute = static_cast<CUgraphMem_attribute>(call->attr);
   const Driver& driver = session.driver();
-  if (call->op == 2) return driver.cuDeviceGraphMemTrim(device);
+  if (call->op == wire::GraphMemoryOp::kTrim) return driver.cuDeviceGraphMemTrim(device);
   cuuint64_t value = call->value;
-  const CUresult error = call->op == 0
+  const CUresult error = call->op == wire::GraphMemoryOp::kRead
                              ? driver.cuDeviceGetGraphMemAttribute(device, attribute, &value)
                              : driver.cuDeviceSetGraphMemAttribute(device, attribute, &value);
   reply->value = value;

@@ -70,12 +70,13 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch);
   params.kernelParams = separate.pointers();
   const Driver& driver = session.driver();
-  if (call->op == kSetInExec)
+  if (call->op == GraphEdit::kSetInExec)
     return set_in_instance(session, *object, [&] {
       return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &params);
     });
   graph_gains_kernel(session, *object);
-  if (call->op == kSet) return driver.cuGraphKernelNodeSetParams_v2(target.node, &params);
+  if (call->op == GraphEdit::kSet)
+    return driver.cuGraphKernelNodeSetParams_v2(target.node, &params);
   // Annotated edges (programmatic launch, which XLA uses) need the typed call; no edge data means
   // "after".
   CUgraphNode node = nullptr;
@@ -131,7 +132,8 @@ CUresult copy_of(Session& session, const wire::tubeGraphCopyNode& untrusted, CUD
     if (x.extent[i] >> 60 || x.src_origin[i] >> 60 || x.dst_origin[i] >> 60)
       return CUDA_ERROR_INVALID_VALUE;
   }
-  if (x.src_kind == kChunkSide || x.dst_kind == kChunkSide) return CUDA_ERROR_INVALID_VALUE;
+  if (x.src_kind == wire::SideKind::kChunk || x.dst_kind == wire::SideKind::kChunk)
+    return CUDA_ERROR_INVALID_VALUE;
   const CopySide src{x.src_kind, x.src, packed(x.src_pitch, x.src_origin[0], extent[0]),
                      packed(x.src_height, x.src_origin[1], extent[1]), x.src_origin};
   const CopySide dst{x.dst_kind, x.dst, packed(x.dst_pitch, x.dst_origin[0], extent[0]),
@@ -172,9 +174,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphCopyNode>& call,
   CUDA_MEMCPY3D copy;
   if (CUresult error = copy_of(session, call.fixed, &copy); error != CUDA_SUCCESS) return error;
   const Driver& driver = session.driver();
-  if (target.op == kSetInExec)
+  if (target.op == GraphEdit::kSetInExec)
     return driver.cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy, target.context);
-  if (target.op == kSet) {
+  if (target.op == GraphEdit::kSet) {
     Step step;
     if (!step_of(session, target.node, &step) || !wire::is_copy_step(step.tag))
       return driver.cuGraphMemcpyNodeSetParams(target.node, &copy);
@@ -203,8 +205,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphMemsetNode>& call
   params.width = call->width;
   params.height = call->height;
   const Driver& driver = session.driver();
-  if (call->op == kSet) return driver.cuGraphMemsetNodeSetParams(target.node, &params);
-  if (call->op == kSetInExec)
+  if (call->op == GraphEdit::kSet) return driver.cuGraphMemsetNodeSetParams(target.node, &params);
+  if (call->op == GraphEdit::kSetInExec)
     return driver.cuGraphExecMemsetNodeSetParams(target.exec, target.node, &params, target.context);
   CUgraphNode node = nullptr;
   if (target.edges.empty()) {

@@ -73,7 +73,7 @@ bool copy_step_of(Session& session, CUgraphNode node, Step* step) {
       return false;
     step->operation = nodes[i];
     step->copy = nodes[1 - i];
-    step->direction = before != 0 ? wire::kStepToGpu : wire::kStepFromGpu;
+    step->direction = before != 0 ? wire::StepDirection::kToGpu : wire::StepDirection::kFromGpu;
     step->staging_bytes = bytes_of(copy);
     return true;
   }
@@ -82,7 +82,7 @@ bool copy_step_of(Session& session, CUgraphNode node, Step* step) {
 
 void put_staging(CUDA_MEMCPY3D& p, wire::StepDirection direction, uint64_t staging) {
   void* host = reinterpret_cast<void*>(staging);
-  if (direction == wire::kStepToGpu) {
+  if (direction == wire::StepDirection::kToGpu) {
     p.srcXInBytes = p.srcY = p.srcZ = p.srcLOD = 0;
     p.srcMemoryType = CU_MEMORYTYPE_HOST;
     p.srcHost = host;
@@ -109,21 +109,18 @@ CUresult gpu_copy(Session& session, const wire::GraphStepParams& untrusted, uint
   }
   const CopySide side{untrusted.kind, untrusted.address, untrusted.pitch, untrusted.height,
                       untrusted.origin};
-  if (untrusted.kind != kAddressSide && untrusted.kind != kArraySide)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (untrusted.kind == wire::SideKind::kChunk) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult error = build_copy(session, side, side, untrusted.extent, copy);
       error != CUDA_SUCCESS)
     return error;
-  if (staging != 0)
-    put_staging(*copy, static_cast<wire::StepDirection>(untrusted.direction), staging);
+  if (staging != 0) put_staging(*copy, untrusted.direction, staging);
   return CUDA_SUCCESS;
 }
 
 CUresult check_step(const wire::GraphStepParams& untrusted) {
-  const bool copies =
-      untrusted.direction == wire::kStepToGpu || untrusted.direction == wire::kStepFromGpu;
-  if (!wire::valid_step_tag(untrusted.tag) || (!copies && untrusted.direction != wire::kStepAlone))
+  if (!wire::is_valid(untrusted) || !wire::valid_step_tag(untrusted.tag))
     return CUDA_ERROR_INVALID_VALUE;
+  const bool copies = untrusted.direction != wire::StepDirection::kAlone;
   return copies && !wire::is_copy_step(untrusted.tag) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -136,7 +133,7 @@ CUresult make_body(Session& session, CUcontext context, const wire::GraphStepPar
     return error;
   if (CUresult error = driver.cuGraphCreate(body, 0); error != CUDA_SUCCESS) return error;
   const StepOps ops(context, word, untrusted.tag);
-  const bool step_first = untrusted.direction == wire::kStepToGpu;
+  const bool step_first = untrusted.direction == wire::StepDirection::kToGpu;
   CUgraphNode step = nullptr, transfer = nullptr;
   CUresult error = CUDA_SUCCESS;
   if (step_first) error = driver.cuGraphAddBatchMemOpNode(&step, *body, nullptr, 0, &ops.params);
@@ -191,7 +188,8 @@ CUresult set_operation(Session& session, CUgraphNode operation, CUdeviceptr word
 
 CUresult check_place(Session& session, const wire::GraphStepPlace& untrusted,
                      uint64_t staging_bytes) {
-  if (untrusted.word == 0 || !shared::valid_word(untrusted.word)) return CUDA_ERROR_INVALID_VALUE;
+  if (!wire::is_valid(untrusted) || untrusted.word == 0 || !shared::valid_word(untrusted.word))
+    return CUDA_ERROR_INVALID_VALUE;
   return staging_bytes == 0 ? CUDA_SUCCESS
                             : session.check_device_range(untrusted.staging, staging_bytes, true);
 }
@@ -253,7 +251,7 @@ CUresult add_step(Session& session, const NodeSpot& spot, const wire::GraphStepP
   if (CUresult error = check_step(untrusted); error != CUDA_SUCCESS) return error;
   const CUgraphEdgeData* edges = spot.edges.empty() ? nullptr : spot.edges.data();
   CUgraphNodeParams p{};
-  if (untrusted.direction == wire::kStepAlone) {
+  if (untrusted.direction == wire::StepDirection::kAlone) {
     const StepOps ops(spot.context, no_place(session), untrusted.tag);
     p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     p.memOp = {ops.params.ctx, ops.params.count, ops.params.paramArray, ops.params.flags};

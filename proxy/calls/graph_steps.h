@@ -28,7 +28,7 @@ struct Step {
   CUgraphNode operation =
       nullptr;  // the batch memory operation: `node` itself, or a node of its child graph
   CUgraphNode copy = nullptr;  // nullptr: a step alone
-  wire::StepDirection direction = wire::kStepAlone;
+  wire::StepDirection direction = wire::StepDirection::kAlone;
   uint64_t staging_bytes = 0;
 };
 // False when `node` is something else.

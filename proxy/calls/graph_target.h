@@ -13,10 +13,10 @@
 
 namespace tube::proxy {
 
-enum NodeOp : uint32_t { kAdd = 0, kSet = 1, kSetInExec = 2 };
+using wire::GraphEdit;
 
 struct NodeTarget {
-  NodeOp op = kAdd;
+  GraphEdit op = GraphEdit::kAdd;
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   ExecState* exec_state = nullptr;
@@ -31,9 +31,8 @@ struct NodeTarget {
 template <class X>
 CUresult resolve_target(Session& session, const Decoded<X>& call, NodeTarget& target) {
   target.context = session.shared().gpus[session.context()->gpu].context;
-  if (call->op > kSetInExec) return CUDA_ERROR_INVALID_VALUE;
-  target.op = static_cast<NodeOp>(call->op);
-  if (call->op == kAdd) {
+  target.op = call->op;
+  if (call->op == GraphEdit::kAdd) {
     auto graph = session.resolve<CUgraph>(wire::Kind::kGraph, call->graph);
     if (graph.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
     target.graph = graph.handle;
@@ -51,7 +50,7 @@ CUresult resolve_target(Session& session, const Decoded<X>& call, NodeTarget& ta
   auto node = session.resolve<CUgraphNode>(wire::Kind::kGraphNode, call->node);
   if (node.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   target.node = node.handle;
-  if (call->op == kSet) return CUDA_SUCCESS;
+  if (call->op == GraphEdit::kSet) return CUDA_SUCCESS;
   Object* exec = session.objects().find(wire::Kind::kGraphExec, call->exec);
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   target.exec = exec->handle<CUgraphExec>();

@@ -18,13 +18,6 @@ namespace tube::proxy {
 
 namespace {
 
-struct WirePart {  // as in tubeSplitResource's reply
-  uint64_t resource;
-  uint32_t sms[3];
-  uint32_t zero;
-};
-static_assert(sizeof(WirePart) == 24);
-
 constexpr uint32_t kMaxGroups = 256;
 
 // The resource's number; 0 at the limit.
@@ -57,7 +50,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetResource>& call,
   const auto type = static_cast<CUdevResourceType>(call->type);
   CUdevResource resource{};
   CUresult error = CUDA_ERROR_INVALID_VALUE;
-  if (call->source == 0) {
+  if (call->source == wire::ResourceOf::kDevice) {
     if (call->number >= gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
     error = driver.cuDeviceGetDevResource(gpus[call->number].device, &resource, type);
   } else {
@@ -88,7 +81,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeSplitResource>& call,
   if (call->groups == 0) return CUDA_SUCCESS;
   if (groups >= parts.size()) return CUDA_ERROR_UNKNOWN;  // more than it was given room for
   parts[groups] = parts.back();
-  std::vector<WirePart> wire_parts(groups + 1);
+  std::vector<wire::SmPart> wire_parts(groups + 1);
   for (uint32_t i = 0; i <= groups; ++i) {
     copy_counts(parts[i], wire_parts[i].sms);
     if (parts[i].type == CU_DEV_RESOURCE_TYPE_INVALID) continue;  // nothing remains

@@ -25,15 +25,9 @@ namespace tube::proxy {
 
 namespace {
 
-struct WireAttribute {
-  uint32_t id;
-  uint32_t reserved;
-  unsigned char value[64];
-};
-static_assert(sizeof(WireAttribute) == 72);
-
 // CUlaunchAttribute values whose first word is an event.
-CUresult resolve_event(Session& session, const WireAttribute& untrusted, CUlaunchAttribute& out) {
+CUresult resolve_event(Session& session, const wire::LaunchAttribute& untrusted,
+                       CUlaunchAttribute& out) {
   uint64_t id = 0;
   std::memcpy(&id, untrusted.value, sizeof(id));
   auto event = session.resolve<CUevent>(wire::Kind::kEvent, id);
@@ -42,7 +36,8 @@ CUresult resolve_event(Session& session, const WireAttribute& untrusted, CUlaunc
   return CUDA_SUCCESS;
 }
 
-CUresult take_attribute(Session& session, const WireAttribute& untrusted, CUlaunchAttribute& out) {
+CUresult take_attribute(Session& session, const wire::LaunchAttribute& untrusted,
+                        CUlaunchAttribute& out) {
   out = {};
   out.id = static_cast<CUlaunchAttributeID>(untrusted.id);
   static_assert(sizeof(out.value) == sizeof(untrusted.value));
@@ -73,10 +68,11 @@ struct Attributes {
   unsigned int count = 0;
 };
 
-CUresult take_attributes(Session& session, std::span<const WireAttribute> untrusted,
+CUresult take_attributes(Session& session, std::span<const wire::LaunchAttribute> untrusted,
                          bool cooperative, Attributes& out) {
   if (untrusted.size() > limits::kLaunchAttributes) return CUDA_ERROR_INVALID_VALUE;
-  for (const WireAttribute& attribute : untrusted) {
+  for (const wire::LaunchAttribute& attribute : untrusted) {
+    if (!wire::is_valid(attribute)) return CUDA_ERROR_INVALID_VALUE;
     if (CUresult error = take_attribute(session, attribute, out.list[out.count]);
         error != CUDA_SUCCESS)
       return error;
@@ -159,7 +155,7 @@ CUresult launch_now(Session& session, const Decoded<wire::tubeLaunch>& call, CUf
                     CUstream stream, PackedParameters& packed) {
   const auto& grid = call->grid;
   const auto& block = call->block;
-  const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
+  const auto untrusted_attributes = call.array<wire::LaunchAttribute>(call->attributes);
   if (untrusted_attributes.empty() && call->cooperative == 0) {
     return session.driver().cuLaunchKernel(function, grid[0], grid[1], grid[2], block[0], block[1],
                                            block[2], call->shared_bytes, stream, nullptr,
@@ -188,7 +184,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes);
       error != CUDA_SUCCESS)
     return error;
-  const auto untrusted_attributes = call.array<WireAttribute>(call->attributes);
+  const auto untrusted_attributes = call.array<wire::LaunchAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
   LaunchTurn turn = launch_turn(session, *object);
@@ -232,46 +228,27 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
 
 namespace {
 
-// The config blob of the cluster questions: {u32 grid[3], u32 block[3], u32 shared, u32 count,
-// attributes...}.
-struct WireClusterConfig {
-  uint32_t grid[3];
-  uint32_t block[3];
-  uint32_t shared_bytes;
-  uint32_t attribute_count;
-};
-
 // Of dynamic shared memory, that the question is about.
 uint32_t dynamic_bytes(const Decoded<wire::tubeOccupancy>& call) {
-  WireClusterConfig config{};
-  const auto blob = call.blob(call->config);
-  if (blob.size() >= sizeof(config)) std::memcpy(&config, blob.data(), sizeof(config));
-  const uint64_t bytes = call->what == 0   ? call->b
-                         : call->what == 1 ? call->a
-                                           : config.shared_bytes;
+  const uint64_t bytes = call->what == wire::OccupancyQuestion::kActiveBlocks ? call->b
+                         : call->what == wire::OccupancyQuestion::kPotentialBlockSize
+                             ? call->a
+                             : call->shared_bytes;
   return static_cast<uint32_t>(std::min<uint64_t>(bytes, std::numeric_limits<int32_t>::max()));
 }
 
 CUresult cluster_question(Session& session, const Decoded<wire::tubeOccupancy>& call,
                           CUfunction function, Reply<wire::tubeOccupancy>& reply) {
-  const auto blob = call.blob(call->config);
-  if (blob.size() < sizeof(WireClusterConfig)) return CUDA_ERROR_INVALID_VALUE;
-  WireClusterConfig fixed;
-  std::memcpy(&fixed, blob.data(), sizeof(fixed));
-  const auto rest = blob.subspan(sizeof(fixed));
-  if (fixed.attribute_count > limits::kLaunchAttributes ||
-      rest.size() < fixed.attribute_count * sizeof(WireAttribute)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
   Attributes attributes;
-  const std::span list(reinterpret_cast<const WireAttribute*>(rest.data()), fixed.attribute_count);
-  if (CUresult error = take_attributes(session, list, false, attributes); error != CUDA_SUCCESS)
+  const auto untrusted_attributes = call.array<wire::LaunchAttribute>(call->attributes);
+  if (CUresult error = take_attributes(session, untrusted_attributes, false, attributes);
+      error != CUDA_SUCCESS)
     return error;
   const CUlaunchConfig config =
-      config_of(fixed.grid, fixed.block, fixed.shared_bytes, nullptr, attributes);
+      config_of(call->grid, call->block, call->shared_bytes, nullptr, attributes);
   int answer = 0;
   CUresult error =
-      call->what == 3
+      call->what == wire::OccupancyQuestion::kPotentialClusterSize
           ? session.driver().cuOccupancyMaxPotentialClusterSize(&answer, function, &config)
           : session.driver().cuOccupancyMaxActiveClusters(&answer, function, &config);
   reply->x = static_cast<uint64_t>(answer);
@@ -296,24 +273,24 @@ CUresult handle(Session& session, const Decoded<wire::tubeOccupancy>& call,
   size_t bytes = 0;
   CUresult error = CUDA_ERROR_INVALID_VALUE;
   switch (call->what) {
-    case 0:
+    case wire::OccupancyQuestion::kActiveBlocks:
       error = driver.cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
           &x, function, static_cast<int>(call->a), call->b, static_cast<unsigned int>(call->c));
       break;
-    case 1:  // a callback that computes shared memory per block size stays with the client
+    case wire::OccupancyQuestion::kPotentialBlockSize:  // a callback that computes shared memory
+                                                        // per block size stays with the client
       error = driver.cuOccupancyMaxPotentialBlockSizeWithFlags(&x, &y, function, nullptr, call->a,
                                                                static_cast<int>(call->b),
                                                                static_cast<unsigned int>(call->c));
       break;
-    case 2:
+    case wire::OccupancyQuestion::kAvailableShared:
       error = driver.cuOccupancyAvailableDynamicSMemPerBlock(
           &bytes, function, static_cast<int>(call->a), static_cast<int>(call->b));
       reply->x = bytes;
       return error;
-    case 3:
-    case 4: return cluster_question(session, call, function, reply);
-    default:  // a number from outside
-      return error;
+    case wire::OccupancyQuestion::kPotentialClusterSize:
+    case wire::OccupancyQuestion::kActiveClusters:
+      return cluster_question(session, call, function, reply);
   }
   reply->x = static_cast<uint64_t>(x);
   reply->y = static_cast<uint64_t>(y);

@@ -19,28 +19,21 @@ namespace tube::proxy {
 
 namespace {
 
-struct WireInput {
-  uint32_t type;  // CUjitInputType
-  uint32_t name_bytes;
-  uint64_t offset;
-  uint64_t bytes;
-};
-static_assert(sizeof(WireInput) == 24);
-
 CUresult add_inputs(Session& session, const Decoded<wire::tubeLink>& call, const Image& inputs,
                     CUlinkState link) {
   const auto names = call.blob(call->names);
   size_t name_at = 0;
-  for (const WireInput& input : call.array<WireInput>(call->inputs)) {
+  for (const wire::LinkInput& input : call.array<wire::LinkInput>(call->inputs)) {
     if (input.type >= CU_JIT_NUM_INPUT_TYPES || input.offset > inputs.size() ||
-        input.bytes > inputs.size() - input.offset || input.name_bytes > names.size() - name_at) {
+        input.size_bytes > inputs.size() - input.offset ||
+        input.name_bytes > names.size() - name_at) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     const std::string name(reinterpret_cast<const char*>(names.data()) + name_at, input.name_bytes);
     name_at += input.name_bytes;
     CUresult error = session.driver().cuLinkAddData_v2(
-        link, static_cast<CUjitInputType>(input.type), inputs.data() + input.offset, input.bytes,
-        name.c_str(), 0, nullptr, nullptr);
+        link, static_cast<CUjitInputType>(input.type), inputs.data() + input.offset,
+        input.size_bytes, name.c_str(), 0, nullptr, nullptr);
     if (error != CUDA_SUCCESS) return error;
   }
   return CUDA_SUCCESS;

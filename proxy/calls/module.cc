@@ -26,10 +26,8 @@ namespace tube::proxy {
 
 namespace {
 
-constexpr uint32_t kLibraryKind = 0;
-
-wire::Kind table_of(uint32_t untrusted_kind) {
-  return untrusted_kind == kLibraryKind ? wire::Kind::kLibrary : wire::Kind::kModule;
+wire::Kind table_of(wire::LoadedAs kind) {
+  return kind == wire::LoadedAs::kLibrary ? wire::Kind::kLibrary : wire::Kind::kModule;
 }
 
 std::string text(std::span<const std::byte> bytes) {
@@ -52,7 +50,8 @@ Result<std::shared_ptr<const Image>> fetch_image(Session& session,
 
 CUresult load_as(Session& session, const Decoded<wire::tubeLoadImage>& call, const Image& image,
                  JitOptions& jit, unsigned int jit_count, uint64_t* raw) {
-  if (call->kind != kLibraryKind) return load_module(session, image, jit, jit_count, raw);
+  if (call->kind != wire::LoadedAs::kLibrary)
+    return load_module(session, image, jit, jit_count, raw);
   return load_library(session, image, jit, jit_count, call.array<uint32_t>(call->library_options),
                       call.array<uint64_t>(call->library_values), raw);
 }
@@ -66,8 +65,8 @@ CUresult load_fresh(Session& session, const Decoded<wire::tubeLoadImage>& call, 
   Stats::add(session.stats().images_loaded);
   for (const Form form : {Form::kMachineCode, Form::kPtx}) {
     PlacedImage placed;
-    CUresult error =
-        place_variables(session, **image, form, call->kind == kLibraryKind, jit, &placed);
+    CUresult error = place_variables(session, **image, form, call->kind == wire::LoadedAs::kLibrary,
+                                     jit, &placed);
     if (error != CUDA_SUCCESS) return error;
     if (placed.image == nullptr) continue;
     // PTX is compiled by now: the options have done their work.
@@ -320,7 +319,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call,
   const Driver& driver = session.driver();
   Object* module = session.objects().find(table_of(call->kind), call->library);
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const bool library = call->kind == kLibraryKind;
+  const bool library = call->kind == wire::LoadedAs::kLibrary;
   unsigned int count = 0;
   CUresult error = library ? driver.cuLibraryGetKernelCount(&count, module->handle<CUlibrary>())
                            : driver.cuModuleGetFunctionCount(&count, module->handle<CUmodule>());

@@ -75,9 +75,9 @@ void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, u
   kernel.function = loaded.function;
   kernel.is_library_kernel = module.library();
   kernel.shared = module.shared();
-  if (limit[0] == CUDA_SUCCESS) kernel.dynamic_limit = limit[1];
+  if (limit.result == CUDA_SUCCESS) kernel.dynamic_limit = limit.value;
   kernel.local_bytes =
-      static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES][1]));
+      static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES].value));
   kernel.loaded = &loaded;
   kernel.on_gpus = on.loaded ? bit_of(gpu) : 0;
   kernel.launched_on = on.launched ? bit_of(gpu) : 0;

@@ -138,8 +138,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCreate>& cal
 CUresult handle(Session& session, const Decoded<wire::tubeUserObjectCount>& call,
                 Reply<wire::tubeUserObjectCount>&) {
   Object* object = session.objects().find(wire::Kind::kUserObject, call->object);
-  if (object == nullptr || call->op > 1 || call->count == 0) return CUDA_ERROR_INVALID_VALUE;
-  const bool release = call->op == 1;
+  if (object == nullptr || call->count == 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool release = call->op == wire::ReferenceOp::kRelease;
   if (call->graph == 0) return count_own(session, *object, release, call->count);
   return count_of_graph(session, *object, call->graph, release, call->count, call->flags);
 }

@@ -95,12 +95,11 @@ LoadedKernel::OnGpu LoadedModule::describe(const Driver& driver, const LoadedKer
   LoadedKernel::OnGpu on;
   for (uint32_t id = 0; id < info::kFunctionAttributeCount; ++id) {
     const auto attribute = static_cast<CUfunction_attribute>(id);
-    on.attributes[id][0] =
-        library_ ? driver.cuKernelGetAttribute(&on.attributes[id][1], attribute, as_kernel(kernel),
-                                               device)
-                 : driver.cuFuncGetAttribute(&on.attributes[id][1], attribute, kernel.function);
+    auto& [result, value] = on.attributes[id];
+    result = library_ ? driver.cuKernelGetAttribute(&value, attribute, as_kernel(kernel), device)
+                      : driver.cuFuncGetAttribute(&value, attribute, kernel.function);
   }
-  on.dynamic_limit = on.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES][1];
+  on.dynamic_limit = on.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].value;
   return on;
 }
 

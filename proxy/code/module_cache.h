@@ -46,6 +46,7 @@
 
 #include "base/cuda_api.h"
 #include "protocol/device_info.h"
+#include "protocol/wire.gen.h"
 #include "proxy/code/image_store.h"
 
 namespace tube::proxy {
@@ -53,10 +54,7 @@ namespace tube::proxy {
 struct Driver;
 class Gpus;
 
-struct KernelParameter {  // as tubeGetKernel's reply carries it
-  uint32_t offset;
-  uint32_t size;
-};
+using wire::KernelParameter;
 
 static_assert(info::kMaxDevices <= 64);
 constexpr uint64_t bit_of(uint32_t gpu) { return uint64_t{1} << gpu; }
@@ -67,9 +65,9 @@ struct LoadedKernel {
     bool loaded = false;
     CUfunction function =
         nullptr;  // a library's, as the GPU's shared context names it; nullptr: not seen there
-    int32_t attributes[info::kFunctionAttributeCount][2] = {};  // {result, value}
-    int32_t dynamic_limit = 0;                                  // the driver's value now
-    bool launched = false;                                      // there has been a launch
+    wire::KernelAttribute attributes[info::kFunctionAttributeCount] = {};
+    int32_t dynamic_limit = 0;  // the driver's value now
+    bool launched = false;      // there has been a launch
   };
   CUfunction function = nullptr;  // a library's: a CUkernel cast
   const std::string* name = nullptr;

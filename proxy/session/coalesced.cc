@@ -1,16 +1,17 @@
 // The session's side of launch coalescing (coalescer.h): which records end which streams' runs.
 //
 // Each stream has runs of its own, so threads and streams that launch at the same time do not end
-// each other's. A record that touches one stream ends that stream's run, right before the handler
-// touches it (stream_op); a record that concerns several, or that this file does not know, ends
-// all. Order between streams is what events and the legacy stream's rule make it: both pass by
-// here. Held launches become due when nothing comes for the session's patience, and when kOldest
-// records came without their run being whole, however busy other streams are.
+// each other's. What a record ends is described with its call (`orders`, protocol/calls): a record
+// that touches one stream ends that stream's run, right before the handler touches it (stream_op);
+// a record that no stream could tell ends none; every other one ends all. Order between streams is
+// what events and the legacy stream's rule make it: both pass by here. Held launches become due
+// when nothing comes for the session's patience, and when kOldest records came without their run
+// being whole, however busy other streams are.
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/clock.h"
+#include "protocol/properties.gen.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
@@ -21,55 +22,14 @@ namespace {
 
 constexpr uint64_t kOldest = 1024;
 
-// Touches the stream it names, through stream_op, and no other but by stream_op's own doing.
-bool concerns_one_stream(uint32_t call) {
-  switch (static_cast<wire::Call>(call)) {
-    case wire::Call::tubeLaunch:
-    case wire::Call::tubeSignal:
-    case wire::Call::tubeEventRecord:
-    case wire::Call::tubeStreamWaitEvent:
-    case wire::Call::tubeHostFunc:
-    case wire::Call::tubeCopy:
-    case wire::Call::tubeCopyInline:
-    case wire::Call::tubeCopyChunk:
-    case wire::Call::tubeMemset: return true;
-    default: return false;
-  }
-}
-
 }  // namespace
 
 // Before a record is executed.
 void Session::prepare_runs(const abi::RecordHeader& header) {
-  if (!concerns_one_stream(header.call)) {
-    end_runs();
-    if (StreamState* stream = attributed_stream(header)) stream->attributes = true;
-    return;
-  }
+  if (wire::properties_of(header.call).orders == wire::Orders::kAll) return end_runs();
   while (!holding_.empty() && header.sequence - holding_.front()->runs->held_since() > kOldest) {
     end_run(*holding_.front(), &Coalescer::give_up);
   }
-}
-
-// The stream that a record gives attributes, or nullptr.
-StreamState* Session::attributed_stream(const abi::RecordHeader& header) {
-  uint64_t id = 0;
-  const auto take = [&](auto call, uint64_t decltype(call)::*field) {
-    if (reader_->payload().size() < sizeof(call)) return;
-    std::memcpy(&call, reader_->payload().data(), sizeof(call));
-    id = call.*field;
-  };
-  switch (static_cast<wire::Call>(header.call)) {
-    case wire::Call::cuStreamSetAttribute:
-      take(wire::cuStreamSetAttribute{}, &wire::cuStreamSetAttribute::hStream);
-      break;
-    case wire::Call::cuStreamCopyAttributes:
-      take(wire::cuStreamCopyAttributes{}, &wire::cuStreamCopyAttributes::dstStream);
-      break;
-    default: return nullptr;
-  }
-  CUresult error = CUDA_SUCCESS;
-  return context() != nullptr ? stream_state(id, &error) : nullptr;
 }
 
 // Before anything but a launch that may be held goes to a stream.

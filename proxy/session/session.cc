@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
+#include "protocol/properties.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/gpus.h"
@@ -194,11 +195,6 @@ bool Session::step() {
   return false;
 }
 
-// What a client may ask although the context has died: what its kernels wrote before.
-bool Session::works_without_gpu(uint32_t call) {
-  return call == static_cast<uint32_t>(wire::Call::tubeCollectOutput);
-}
-
 void Session::execute() {
   const abi::RecordHeader& header = reader_->header();
   record_ = &header;
@@ -213,7 +209,7 @@ void Session::execute() {
   if (share == nullptr) {
     result = CUDA_ERROR_INVALID_CONTEXT;
   } else if (uint32_t failed = shared_.gpus[share->gpu].failed.load(std::memory_order_relaxed);
-             failed != 0 && !works_without_gpu(header.call)) {
+             failed != 0 && wire::properties_of(header.call).needs_gpu) {
     result = static_cast<CUresult>(failed);
     shared::proxy_store_sticky_error(
         segment_.header(), failed);  // this session may have come to the GPU after its death
@@ -262,41 +258,28 @@ void Session::report_if_sticky(uint32_t gpu, CUresult error) {
 // chunk back, so we do. An error that nobody is answered is stored by now: who sees the word looks
 // for it.
 void Session::settle(const abi::RecordHeader& header) {
-  const auto record = [&]<class X>(X call) {
-    if (reader_->payload().size() >= sizeof(call))
-      std::memcpy(&call, reader_->payload().data(), sizeof(call));
-    return call;
+  const wire::Completion& completes = wire::properties_of(header.call).completes;
+  const std::span<const std::byte> payload = reader_->payload();
+  const auto read = [&]<class T>(T value, uint32_t at) {
+    if (at + sizeof(value) <= payload.size())
+      std::memcpy(&value, payload.data() + at, sizeof(value));
+    return value;
   };
-  const auto complete = [&](uint32_t untrusted_word, uint64_t untrusted_value) {
-    if (!shared::valid_word(untrusted_word) || untrusted_value >= limits::kWordValue) return;
-    shared::proxy_completes_word(segment_.word(untrusted_word), untrusted_value);
-  };
-  const auto hand_back = [&](uint32_t untrusted_chunk, uint64_t untrusted_state) {
-    if (untrusted_chunk >= chunks() || untrusted_state > abi::kChunkFilled) return;
-    shared::store_word(segment_.chunk_state(untrusted_chunk), untrusted_state);
-  };
-  switch (static_cast<wire::Call>(header.call)) {
-    case wire::Call::tubeSignal: {
-      const auto call = record(wire::tubeSignal{});
-      return complete(call.word, call.value);
+  const uint32_t untrusted_index = read(uint32_t{UINT32_MAX}, completes.index_at);
+  switch (completes.what) {
+    case wire::Completes::kNothing: return;
+    case wire::Completes::kWord: {
+      const uint64_t untrusted_value = read(uint64_t{0}, completes.value_at);
+      if (!shared::valid_word(untrusted_index) || untrusted_value >= limits::kWordValue) return;
+      return shared::proxy_completes_word(segment_.word(untrusted_index), untrusted_value);
     }
-    case wire::Call::tubeEventRecord: {
-      const auto call = record(wire::tubeEventRecord{});
-      return complete(call.word, call.value);
+    case wire::Completes::kChunk: {
+      const auto untrusted_state =
+          static_cast<wire::ChunkBecomes>(read(uint32_t{0}, completes.value_at));
+      if (untrusted_index >= chunks() || !is_valid(untrusted_state)) return;
+      return shared::store_word(segment_.chunk_state(untrusted_index),
+                                static_cast<uint64_t>(untrusted_state));
     }
-    case wire::Call::tubeHostFunc: {
-      const auto call = record(wire::tubeHostFunc{});
-      return complete(call.reached, call.value);
-    }
-    case wire::Call::tubeCopyChunk: {
-      const auto call = record(wire::tubeCopyChunk{});
-      return hand_back(call.chunk, call.direction == 0 ? abi::kChunkFree : abi::kChunkFilled);
-    }
-    case wire::Call::tubeCopy3D: {
-      const auto call = record(wire::tubeCopy3D{});
-      return hand_back(call.release_chunk, call.release_value);
-    }
-    default: return;  // of some hundred calls these five
   }
 }
 

@@ -331,7 +331,6 @@ class Session {
   void run();
   void share_spinning();
   bool step();
-  static bool works_without_gpu(uint32_t call);
   void execute();
   void report_if_sticky(uint32_t gpu, CUresult error);
   void settle(const abi::RecordHeader& header);
@@ -342,7 +341,6 @@ class Session {
   bool held_go_on();
   void end_run(StreamState& stream, CUresult (Coalescer::*how)());
   void drop_runs(StreamState& stream);
-  StreamState* attributed_stream(const abi::RecordHeader& header);
   CUresult wait_for_uploads(StreamState& stream);
   void teardown();
   void leave_streams();

@@ -97,6 +97,11 @@ class Sensible {
     if (kind == wire::FieldKind::kNumber && (bytes_.byte() & 7) != 7) value &= 0x7f;
     std::memcpy(&field, &value, sizeof(field));
   }
+  template <class T>
+  void choice(const char* name, T& field) {
+    number(name, field, wire::FieldKind::kNumber);
+    if ((bytes_.byte() & 7) != 7) field = static_cast<T>(static_cast<uint32_t>(field) & 3);
+  }
   template <class T, size_t kCount>
   void array(const char* name, T (&fields)[kCount]) {
     for (T& field : fields) number(name, field, wire::FieldKind::kNumber);

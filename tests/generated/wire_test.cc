@@ -4,6 +4,7 @@
 // without a new line here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
@@ -40,6 +41,11 @@ class Filler {
   void number(const char*, T& value, FieldKind) {
     value = static_cast<T>(random_.next());
   }
+  template <class T>
+  void choice(const char*, T& value) {  // every enum has a value below 64
+    do value = static_cast<T>(random_.next() % 64);
+    while (!is_valid(value));
+  }
   template <class T, size_t N>
   void array(const char*, T (&values)[N]) {
     for (T& value : values) value = static_cast<T>(random_.next());
@@ -66,7 +72,7 @@ class Filler {
   std::vector<std::byte>& payload_;
 };
 
-// Collects the blobs of a struct, to break them one by one.
+// Collects the blobs and enums of a struct, to break them one by one.
 struct Blobs {
   struct Entry {
     std::string field;
@@ -75,9 +81,14 @@ struct Blobs {
     bool is_name;
   };
   std::vector<Entry> all;
+  std::vector<std::pair<std::string, std::span<std::byte>>> choices;
 
   template <class T>
   void number(const char*, T&, FieldKind) {}
+  template <class T>
+  void choice(const char* field, T& value) {
+    choices.emplace_back(field, std::as_writable_bytes(std::span(&value, 1)));
+  }
   template <class T>
   void array(const char*, T&) {}
   template <class T>
@@ -218,6 +229,21 @@ void broken_blobs(const Shape& shape) {
   }
 }
 
+void broken_choices(const Shape& shape) {
+  Random random;
+  Record record(shape, random);
+  Blobs found;
+  shape.find_blobs(record.fixed.data(), found);
+  for (auto& [field, bytes] : found.choices) {
+    SCOPED_TRACE(field);
+    const std::vector<std::byte> good(bytes.begin(), bytes.end());
+    for (std::byte& byte : bytes) byte = std::byte{0xff};
+    EXPECT_FALSE(record.valid()) << "a value that the enum does not have";
+    std::copy(good.begin(), good.end(), bytes.begin());
+    EXPECT_TRUE(record.valid());
+  }
+}
+
 // Bytes changed at random: validate() and the printer may say anything but must stay inside the
 // payload (ASan watches), and whatever is accepted has its blobs in range.
 void mutation(const Shape& shape) {
@@ -258,6 +284,7 @@ void for_each_shape(void (*rule)(const Shape& shape)) {
 TEST(Wire, WhatIsWrittenIsReadBack) { for_each_shape(round_trip); }
 TEST(Wire, EveryTruncatedRecordIsRefused) { for_each_shape(truncation); }
 TEST(Wire, BlobsOutsideTheirRulesAreRefused) { for_each_shape(broken_blobs); }
+TEST(Wire, ValuesThatAnEnumDoesNotHaveAreRefused) { for_each_shape(broken_choices); }
 TEST(Wire, MutatedRecordsAreRefusedOrHarmless) { for_each_shape(mutation); }
 
 TEST(Wire, NumbersAndNamesAreUniqueAndKnown) {

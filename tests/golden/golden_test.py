@@ -2,8 +2,8 @@
 kind of mistake.
 
 golden_test.py GENERATE_PY [--update] expected/ holds the output (as .txt: it is data, not source);
---update writes it anew, and the diff is then for a person to read. bad/NAME.calls is a description
-with one mistake, bad/NAME.error the line that the generator must say about it.
+--update writes it anew, and the diff is then for a person to read. bad/ROOM/NAME.calls is a
+description with one mistake, bad/ROOM/NAME.error the line that the generator must say about it.
 """
 import pathlib
 import subprocess
@@ -57,7 +57,7 @@ class Golden(unittest.TestCase):
 
 class Mistakes(unittest.TestCase):
     def test_each_is_refused_with_file_line_and_name(self):
-        cases = sorted((HERE / "bad").glob("*.calls"))
+        cases = sorted((HERE / "bad").rglob("*.calls"))
         self.assertTrue(cases)
         for case in cases:
             with self.subTest(case=case.stem), tempfile.TemporaryDirectory() as folder:

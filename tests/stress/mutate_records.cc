@@ -64,6 +64,10 @@ class Plausible {
                                                          : plain();
     std::memcpy(&field, &value, sizeof(field));
   }
+  template <class T>
+  void choice(const char*, T& field) {
+    field = static_cast<T>(random_.one_in(8) ? random_.next() : random_.below(4));
+  }
   template <class T, size_t kCount>
   void array(const char* name, T (&fields)[kCount]) {
     for (T& field : fields) number(name, field, wire::FieldKind::kNumber);

@@ -253,7 +253,7 @@ TEST_F(ModuleCacheTest, TheTableTellsWhatWasThereFirst) {
   wire::KnownKernel entry;
   std::memcpy(&entry, table.data(), sizeof(entry));
   EXPECT_EQ(entry.entry_bytes, table.size());
-  EXPECT_EQ(entry.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES][1], 48);
+  EXPECT_EQ(entry.attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES].value, 48);
   const size_t at = sizeof(entry) + entry.parameter_count * sizeof(KernelParameter);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(table.data()) + at, entry.name_bytes),
             "some_kernel");

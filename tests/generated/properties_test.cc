@@ -1,0 +1,142 @@
+// What the proxy knows of a record by its number (properties.gen.h), against lists written down
+// here: a property that changes in a description changes what the proxy does with every such
+// record, so it is changed here too.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "protocol/properties.gen.h"
+#include "protocol/visit.gen.h"
+#include "protocol/wire.gen.h"
+
+namespace tube::wire {
+namespace {
+
+constexpr uint32_t number(Call call) { return static_cast<uint32_t>(call); }
+
+std::set<std::string> calls_with(Orders orders) {
+  std::set<std::string> names;
+  for (uint32_t call = 0; call < kCallCount; ++call) {
+    if (call_info(call) != nullptr && properties_of(call).orders == orders)
+      names.insert(call_name(call));
+  }
+  return names;
+}
+
+TEST(Properties, TheseRecordsEndOnlyTheRunsOfTheStreamThatTheyName) {
+  EXPECT_EQ(calls_with(Orders::kStream),
+            (std::set<std::string>{"tubeLaunch", "tubeSignal", "tubeEventRecord",
+                                   "tubeStreamWaitEvent", "tubeHostFunc", "tubeCopy",
+                                   "tubeCopyInline", "tubeCopyChunk", "tubeMemset"}));
+}
+
+TEST(Properties, TheseRecordsEndNoRuns) {
+  EXPECT_EQ(calls_with(Orders::kNone), (std::set<std::string>{}));
+}
+
+TEST(Properties, EveryOtherRecordAndEveryUnknownNumberEndsAllRuns) {
+  const size_t known = calls_with(Orders::kStream).size() + calls_with(Orders::kNone).size();
+  size_t calls = 0;
+  for (uint32_t call = 0; call < kCallCount; ++call) calls += call_info(call) != nullptr;
+  EXPECT_EQ(calls_with(Orders::kAll).size(), calls - known);
+  for (const char* name : {"tubeStreamDestroy", "cuGraphLaunch", "tubeMemFree", "tubeUnload",
+                           "tubeCopy3D", "cuStreamSetAttribute", "tubeContextDestroy"})
+    EXPECT_TRUE(calls_with(Orders::kAll).contains(name)) << name;
+  for (uint32_t untrusted : {0u, kCallCount, 0xffffffffu}) {
+    EXPECT_EQ(properties_of(untrusted).orders, Orders::kAll);
+    EXPECT_TRUE(properties_of(untrusted).needs_gpu);
+    EXPECT_EQ(properties_of(untrusted).completes.what, Completes::kNothing);
+    EXPECT_TRUE(stream_fields(untrusted).empty());
+  }
+}
+
+TEST(Properties, OnlyOutputIsHadFromAGpuThatHasFailed) {
+  for (uint32_t call = 0; call < kCallCount; ++call)
+    EXPECT_EQ(properties_of(call).needs_gpu, call != number(Call::tubeCollectOutput)) << call;
+}
+
+TEST(Properties, TheseRecordsCompleteAWordOrAChunk) {
+  const auto expect = [](Call call, Completes what, size_t index_at, size_t value_at) {
+    SCOPED_TRACE(call_name(number(call)));
+    const Completion& completes = properties_of(number(call)).completes;
+    EXPECT_EQ(completes.what, what);
+    EXPECT_EQ(completes.index_at, index_at);
+    EXPECT_EQ(completes.value_at, value_at);
+  };
+  expect(Call::tubeSignal, Completes::kWord, offsetof(tubeSignal, word),
+         offsetof(tubeSignal, value));
+  expect(Call::tubeEventRecord, Completes::kWord, offsetof(tubeEventRecord, word),
+         offsetof(tubeEventRecord, value));
+  expect(Call::tubeHostFunc, Completes::kWord, offsetof(tubeHostFunc, reached),
+         offsetof(tubeHostFunc, value));
+  expect(Call::tubeCopyChunk, Completes::kChunk, offsetof(tubeCopyChunk, chunk),
+         offsetof(tubeCopyChunk, becomes));
+  expect(Call::tubeCopy3D, Completes::kChunk, offsetof(tubeCopy3D, release_chunk),
+         offsetof(tubeCopy3D, becomes));
+  size_t count = 0;
+  for (uint32_t call = 0; call < kCallCount; ++call)
+    count += properties_of(call).completes.what != Completes::kNothing;
+  EXPECT_EQ(count, 5u);
+}
+
+std::vector<uint16_t> streams_of(Call call) {
+  const auto fields = stream_fields(number(call));
+  return {fields.begin(), fields.end()};
+}
+
+TEST(Properties, StreamFieldsAreWhereTheRecordNamesStreams) {
+  using Offsets = std::vector<uint16_t>;
+  EXPECT_EQ(streams_of(Call::tubeLaunch), Offsets{offsetof(tubeLaunch, stream)});
+  EXPECT_EQ(streams_of(Call::tubeEventRecord), Offsets{offsetof(tubeEventRecord, stream)});
+  EXPECT_EQ(streams_of(Call::cuGraphLaunch), Offsets{offsetof(cuGraphLaunch, hStream)});
+  EXPECT_EQ(streams_of(Call::tubeExternalSemaphores),
+            Offsets{offsetof(tubeExternalSemaphores, stream)});
+  EXPECT_EQ(streams_of(Call::cuStreamCopyAttributes),
+            (Offsets{offsetof(cuStreamCopyAttributes, dstStream),
+                     offsetof(cuStreamCopyAttributes, srcStream)}));
+  EXPECT_EQ(streams_of(Call::tubeMemAlloc), Offsets{});
+  EXPECT_EQ(streams_of(Call::tubeEventCreate), Offsets{});
+}
+
+// Fields of ids that are called streams.
+struct Streams {
+  const std::byte* base;
+  std::vector<uint16_t> offsets;
+
+  template <class T>
+  void number(const char* name, const T& value, FieldKind kind) {
+    const std::string_view text(name);
+    const bool is_stream = text.find("stream") != text.npos || text.find("Stream") != text.npos;
+    if (kind != FieldKind::kId || !is_stream) return;
+    offsets.push_back(static_cast<uint16_t>(reinterpret_cast<const std::byte*>(&value) - base));
+  }
+  template <class T>
+  void choice(const char*, const T&) {}
+  template <class T>
+  void array(const char*, const T&) {}
+  template <class T>
+  void opaque(const char*, const T&) {}
+  void blob(const char*, const BlobRef&, uint32_t, uint32_t) {}
+  void name(const char*, const BlobRef&) {}
+};
+
+template <class X>
+void expect_all_streams() {
+  const X message{};
+  Streams found{reinterpret_cast<const std::byte*>(&message), {}};
+  visit(message, found);
+  EXPECT_EQ(found.offsets, streams_of(X::kCall)) << call_name(number(X::kCall));
+}
+
+TEST(Properties, NoFieldThatIsCalledAStreamIsMissing) {
+#define TUBE_EXPECT(call) expect_all_streams<call>();
+  TUBE_FOR_EACH_CALL(TUBE_EXPECT)
+#undef TUBE_EXPECT
+}
+
+}  // namespace
+}  // namespace tube::wire
