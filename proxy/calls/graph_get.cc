@@ -6,9 +6,9 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_steps.h"
+#include "proxy/calls/modules.h"
 #include "proxy/gpu/quiet_calls.h"
 #include "proxy/session/graph_objects.h"
-#include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/session.h"
 

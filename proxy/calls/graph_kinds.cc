@@ -6,9 +6,9 @@
 
 #include "proxy/calls/graph_target.h"
 #include "proxy/calls/handler_glue.h"
+#include "proxy/calls/modules.h"
 #include "proxy/gpu/quiet_calls.h"
 #include "proxy/session/graph_objects.h"
-#include "proxy/session/module_state.h"
 
 namespace tube::proxy {
 

@@ -6,10 +6,10 @@
 
 #include "proxy/calls/copy_region.h"
 #include "proxy/calls/graph_target.h"
+#include "proxy/calls/modules.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/quiet_calls.h"
 #include "proxy/launch/plain_launch.h"
-#include "proxy/session/module_state.h"
 
 namespace tube::proxy {
 

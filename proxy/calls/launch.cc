@@ -14,11 +14,11 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/modules.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/quiet_calls.h"
 #include "proxy/launch/plain_launch.h"
-#include "proxy/session/module_state.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {

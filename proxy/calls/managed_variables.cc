@@ -86,7 +86,7 @@ CUresult place(Session& session, std::string& code,
     if (image != nullptr)
       log_warn("function '%s': its managed variables stay the GPU's own: %s",
                session.client().name.c_str(), why.c_str());
-    free_variables(session, out->placed);
+    session.leave_variables(out->placed.storage);
     out->placed = {};
     return image == nullptr ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
   }
@@ -100,10 +100,10 @@ CUresult place(Session& session, std::string& code,
 
 }  // namespace
 
-const PlacedVariable* PlacedVariables::find(const std::string& name) const {
-  const auto found = std::find_if(variables.begin(), variables.end(),
+const PlacedVariable* find(const PlacedVariables& placed, const std::string& name) {
+  const auto found = std::find_if(placed.variables.begin(), placed.variables.end(),
                                   [&](const PlacedVariable& v) { return v.name == name; });
-  return found == variables.end() ? nullptr : &*found;
+  return found == placed.variables.end() ? nullptr : &*found;
 }
 
 CUresult place_variables(Session& session, const Image& image, Form form, bool for_all_gpus,
@@ -125,10 +125,6 @@ CUresult place_variables(Session& session, const Image& image, Form form, bool f
   const std::vector<image::ManagedVariable> variables =
       image::managed_variables(std::as_bytes(std::span(code)));
   return variables.empty() ? CUDA_SUCCESS : place(session, code, variables, out);
-}
-
-void free_variables(Session& session, const PlacedVariables& placed) {
-  if (placed.storage != 0) session.left_variables().push_back(placed.storage);
 }
 
 }  // namespace tube::proxy

@@ -11,29 +11,19 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/cuda_api.h"
 #include "proxy/code/image_scan.h"
 #include "proxy/code/image_store.h"
+#include "proxy/session/module_state.h"
 
 namespace tube::proxy {
 
 class JitOptions;
 class Session;
 
-struct PlacedVariable {
-  std::string name;
-  uint64_t address = 0;
-  uint64_t bytes = 0;
-};
-
-struct PlacedVariables {
-  uint64_t storage = 0;  // in the pinned slot; 0: none
-  std::vector<PlacedVariable> variables;
-
-  const PlacedVariable* find(const std::string& name) const;
-};
+// The variable of that name, or nullptr.
+const PlacedVariable* find(const PlacedVariables& placed, const std::string& name);
 
 struct PlacedImage {
   std::shared_ptr<const Image>
@@ -46,9 +36,5 @@ struct PlacedImage {
 // the load fails with it.
 CUresult place_variables(Session& session, const Image& image, Form form, bool for_all_gpus,
                          JitOptions& jit, PlacedImage* out);
-
-// Not before the next module is placed while the client's streams are idle: an unload waits for
-// nothing here, and a kernel that still runs would write into the next module's variables.
-void free_variables(Session& session, const PlacedVariables& placed);
 
 }  // namespace tube::proxy

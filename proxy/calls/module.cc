@@ -15,10 +15,10 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/managed_variables.h"
+#include "proxy/calls/modules.h"
 #include "proxy/code/jit_options.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/session.h"
 
@@ -76,7 +76,7 @@ CUresult load_fresh(Session& session, const Decoded<wire::tubeLoadImage>& call, 
       *managed = std::move(placed.placed);
       return CUDA_SUCCESS;
     }
-    free_variables(session, placed.placed);
+    session.leave_variables(placed.placed.storage);
     if (error != CUDA_ERROR_NO_BINARY_FOR_GPU) return error;
   }
   return load_as(session, call, **image, jit, jit.count(), raw);
@@ -261,7 +261,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetGlobal>& call,
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::string name = text(call.blob(call->name));
   if (const PlacedVariable* placed =
-          static_cast<const ModuleState&>(*module->state).managed.find(name);
+          find(static_cast<const ModuleState&>(*module->state).managed, name);
       placed != nullptr) {
     reply->dptr = placed->address;
     reply->bytes = placed->bytes;
@@ -298,7 +298,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetManaged>& call,
   if (library == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const std::string name = text(call.blob(call->name));
   if (const PlacedVariable* placed =
-          static_cast<const ModuleState&>(*library->state).managed.find(name);
+          find(static_cast<const ModuleState&>(*library->state).managed, name);
       placed != nullptr) {
     reply->dptr = placed->address;
     reply->bytes = placed->bytes;

@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/calls/modules.h"
 #include "proxy/code/jit_options.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/session.h"
 

@@ -7,7 +7,7 @@
 // openers, and an owner that lets go while somebody has it open either keeps the place taken
 // (withdraw: a piece of a slab) or hands its reference on the block to the record (bequeath), whose
 // last closer gives it back. A proxy of the same user counts as one opener for each of its clients
-// (broker.cc).
+// (broker.h).
 //
 // The handle holds a random token of 128 bits: whoever has it may open the memory, as natively. Any
 // thread. `mutex_` (rank 15) is not held across driver calls; the memory map's (20) is taken after

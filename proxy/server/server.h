@@ -138,7 +138,7 @@ class Server {
   bool about_to_restart();
   bool only_unfinished();
 
-  // broker.cc
+  // shares.cc
   Status listen_for_proxies();
   void accept_proxy();
   void proxy_ready(uint64_t id);

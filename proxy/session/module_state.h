@@ -4,20 +4,27 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/cuda_api.h"
-#include "proxy/calls/managed_variables.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/session/objects.h"
 
 namespace tube::proxy {
 
-class JitOptions;
-class Session;
-enum class LaunchTurn : uint32_t;  // quiet_calls.h
+// A managed variable of a module, and where in the client's pinned slot it lives.
+struct PlacedVariable {
+  std::string name;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+};
+
+// Those of one module (calls/managed_variables.h).
+struct PlacedVariables {
+  uint64_t storage = 0;  // in the pinned slot; 0: none
+  std::vector<PlacedVariable> variables;
+};
 
 struct ModuleState final : ObjectState {
   std::shared_ptr<LoadedModule> module;
@@ -44,49 +51,5 @@ struct KernelState final : ObjectState {
   uint32_t local_bytes = 0;      // of local memory per thread
   uint32_t writes = 0;           // wire::kKernelPrints, wire::kKernelAsserts
 };
-
-// All of these are for the session's thread, in the current context of the record, and answer with
-// the driver's code. All but describe() may ask the driver to load, which waits until the whole
-// context has been idle (module_cache.h): no lock may be held.
-
-// The driver's load of an image, as a library or as a module. `raw` becomes its handle.
-CUresult load_library(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
-                      std::span<const uint32_t> untrusted_options,
-                      std::span<const uint64_t> untrusted_values, uint64_t* raw);
-CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
-                     uint64_t* raw);
-
-// The state of a kernel as its module describes it, where it was looked up.
-void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, uint32_t gpu);
-// The client's library or module `id` gets a module of its own instead of the shared one, and its
-// kernels their functions there: pointers to kernels and their states stay, what they say changes.
-// Loads the image and every kernel that the client knows of it, and drops the graphs of held runs.
-// After an error everything is as before.
-CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id);
-// The same for the library or module of a kernel.
-CUresult take_own_module_of(Session& session, uint64_t kernel_id);
-// A kernel's module, own or shared; nullptr: the client has unloaded it.
-LoadedModule* module_of(Session& session, const Object& kernel);
-// Before the driver uses a library's kernel in the context of another GPU than it was looked up
-// for: loads it there, once.
-CUresult load_here(Session& session, const Object& object);
-// Is somebody known to have launched this kernel on the GPU of the record's context? After a launch
-// there: note_launch_here().
-bool was_launched_here(Session& session, const Object& object);
-void note_launch_here(Session& session, const Object& object);
-// Which turn a launch of the kernel takes there, or putting it into an instance of a graph. After
-// one that took a turn: note_launched().
-LaunchTurn launch_turn(Session& session, const Object& object);
-void note_launched(Session& session, const Object& object);
-// The kernel comes into a graph of the client, as a node or captured: who updates an instance with
-// it brings it to the GPU as a first launch would, in the turn that update_turn() says. After that,
-// or when an instance was made (always in a turn, quiet_calls.h): note_update().
-void graph_gains_kernel(Session& session, const Object& object);
-LaunchTurn update_turn(Session& session);
-void note_update(Session& session);
-// Before the driver sees a launch of a shared kernel: another client may have raised the limit that
-// this one would have met. If so, and `shared_bytes` lie beyond the client's own limit, the above.
-CUresult keep_own_limit(Session& session, uint64_t kernel_id, const KernelState& kernel,
-                        uint32_t shared_bytes);
 
 }  // namespace tube::proxy

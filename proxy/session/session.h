@@ -304,7 +304,12 @@ class Session {
     return captures() || objects_.count(wire::Kind::kGraph) != 0 ||
            objects_.count(wire::Kind::kGraphExec) != 0;
   }
-  // Storage of unloaded modules' managed variables (managed_variables.h).
+  // Storage of unloaded modules' managed variables, in the pinned slot. It goes to nobody before
+  // the client's streams are idle: an unload waits for nothing here, and a kernel that still runs
+  // would write into the next module's variables. 0: there is none.
+  void leave_variables(uint64_t storage) {
+    if (storage != 0) left_variables_.push_back(storage);
+  }
   std::vector<uint64_t>& left_variables() { return left_variables_; }
   // Frees an object of `kind` with the driver and forgets it (teardown.cc).
   // CUDA_ERROR_INVALID_HANDLE when unknown.

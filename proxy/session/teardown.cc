@@ -147,7 +147,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
     objects_.erase_owned(wire::Kind::kKernel, owner_key(kind, untrusted_id));
     auto& state = static_cast<ModuleState&>(*object->state);
     for (uint64_t base : state.globals) ranges_.erase(base);
-    free_variables(*this, state.managed);
+    leave_variables(state.managed.storage);
     module = state.module;
     before = state.before;
   }

@@ -1,0 +1,67 @@
+// What a session keeps about one stream of its client, the stand-in for the legacy stream included.
+// Session thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "base/cuda_api.h"
+#include "proxy/session/objects.h"
+
+namespace tube::proxy {
+
+class Coalescer;
+
+// What an operation means for the order. A marker (progress word, query) on a blocking stream
+// orders nothing.
+enum class StreamUse : uint32_t { kWork, kMarker };
+
+// A client's stream, and how to make it again.
+struct StreamState final : ObjectState {
+  StreamState();
+  ~StreamState() override;
+
+  CUstream stream = nullptr;
+  uint64_t id = 0;
+  uint32_t context = 0;
+  uint32_t flags = 0;  // as the client gave them; ours is always CU_STREAM_NON_BLOCKING
+  int priority = 0;
+  bool legacy = false;  // the stand-in for handle 0
+  bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
+
+  std::unique_ptr<Coalescer> runs;  // of plain launches; made with the first one
+  bool run_open = false;            // there was one since all runs ended last
+  bool attributes =
+      false;  // the client set some, which a graph's kernels would not take from the stream
+  uint64_t capture =
+      0;  // the driver's number of the capture that began on it and has not ended; 0: none
+  CUgraph captured = nullptr;  // what it makes
+
+  CUevent uploaded =
+      nullptr;  // legacy: behind its last upload (Session::uploaded); made when first needed
+  uint64_t uploads_seen = 0;  // of the client's uploads, how many its work already comes behind
+
+  // stream_order
+  bool dirty = false;
+  uint64_t seen_epoch = 0;
+  CUevent join = nullptr;  // made when first needed
+
+  // who launched last, for the log when the context dies
+  uint64_t last_launch = 0;  // sequence
+  uint64_t last_kernel = 0;  // id
+
+  CUevent printed = nullptr;  // device_output.h; made when first needed
+  // The last record that may make an assertion fail, and the last one behind whose work the GPU
+  // writes a progress word.
+  uint64_t last_assert = 0;  // sequences
+  uint64_t marked = 0;
+  uint32_t mark_word = 0;
+  uint64_t mark_value = 0;
+  void mark(uint64_t sequence, uint32_t word, uint64_t value) {
+    marked = sequence;
+    mark_word = word;
+    mark_value = value;
+  }
+};
+
+}  // namespace tube::proxy
