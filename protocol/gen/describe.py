@@ -128,7 +128,7 @@ def _annotations():
         "value_out": make("value_out", "by", "sizes"),
         "address": make(
             "address",
-            "bytes"),  # void * or CUdeviceptr; `bytes` of it belong to the client (write=)
+            "bytes"),  # void * or CUdeviceptr; `bytes` of it belong to the client
         "must_be": make("must_be", "value"),  # only this value is supported; it does not travel
         "nullable": lambda inner: Annotation(inner.kind, nullable=True, **inner.arguments),
     }

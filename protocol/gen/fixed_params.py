@@ -173,7 +173,7 @@ class Address(Value):
     owns those bytes."""
 
     def take(self, arguments):
-        self.bytes, self.write = arguments.pop("bytes", None), arguments.pop("write", False)
+        self.bytes = arguments.pop("bytes", None)
         self.kind = "dptr"
         if self.ctype not in ("CUdeviceptr", "void *"):
             raise ParameterError(f"is `{self.ctype}`, not an address")
@@ -186,7 +186,7 @@ class Address(Value):
         if self.bytes is None:
             return []
         return [
-            f"if (CUresult r = session.check_device_range(call->{self.name}, {self.bytes}, {str(self.write).lower()})) return r;"
+            f"if (CUresult r = session.check_device_range(call->{self.name}, {self.bytes})) return r;"
         ]
 
     def argument(self):

@@ -20,11 +20,9 @@ static_assert(static_cast<uint64_t>(wire::ChunkBecomes::kFree) == abi::kChunkFre
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopy>& call, Reply<wire::tubeCopy>&) {
   if (call->bytes == 0) return CUDA_SUCCESS;
-  if (CUresult error = session.check_device_range(call->dst, call->bytes, true);
-      error != CUDA_SUCCESS)
+  if (CUresult error = session.check_device_range(call->dst, call->bytes); error != CUDA_SUCCESS)
     return error;
-  if (CUresult error = session.check_device_range(call->src, call->bytes, false);
-      error != CUDA_SUCCESS)
+  if (CUresult error = session.check_device_range(call->src, call->bytes); error != CUDA_SUCCESS)
     return error;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
@@ -36,8 +34,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call,
                 Reply<wire::tubeCopyInline>&) {
   const auto data = call.blob(call->data);
   if (data.empty()) return CUDA_SUCCESS;
-  if (CUresult error = session.check_device_range(call->dst, data.size(), true);
-      error != CUDA_SUCCESS)
+  if (CUresult error = session.check_device_range(call->dst, data.size()); error != CUDA_SUCCESS)
     return error;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
@@ -69,7 +66,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
   const Driver& driver = session.driver();
   std::byte* const chunk = session.chunk_data(call->chunk) + call->chunk_offset;
   StreamOp op;
-  op.error = session.check_device_range(call->dptr, call->bytes, to_device);
+  op.error = session.check_device_range(call->dptr, call->bytes);
   if (op.error == CUDA_SUCCESS) op = session.stream_op(call->stream);
   if (op.error == CUDA_SUCCESS && call->bytes != 0) {
     session.count_copy(call->bytes);
@@ -104,7 +101,7 @@ struct ResolvedSide {
 };
 
 CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&extent)[3],
-                      bool write, ResolvedSide& out) {
+                      ResolvedSide& out) {
   if (side.kind == wire::SideKind::kArray) {
     auto array = session.resolve<CUarray>(wire::Kind::kArray, side.address);
     out.type = CU_MEMORYTYPE_ARRAY;
@@ -122,7 +119,7 @@ CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&e
   if (!reach(side, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (side.kind == wire::SideKind::kAddress) {
     out.device = side.address;
-    return session.check_device_range(side.address, bytes, write);
+    return session.check_device_range(side.address, bytes);
   }
   const uint64_t chunk = side.address >> 20;
   const uint64_t offset = side.address & (abi::kChunkBytes - 1);
@@ -142,10 +139,9 @@ CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst,
                     const uint64_t (&extent)[3], CUDA_MEMCPY3D* copy) {
   ResolvedSide from;
   ResolvedSide to;
-  if (CUresult error = resolve_side(session, src, extent, false, from); error != CUDA_SUCCESS)
+  if (CUresult error = resolve_side(session, src, extent, from); error != CUDA_SUCCESS)
     return error;
-  if (CUresult error = resolve_side(session, dst, extent, true, to); error != CUDA_SUCCESS)
-    return error;
+  if (CUresult error = resolve_side(session, dst, extent, to); error != CUDA_SUCCESS) return error;
   *copy = {};
   copy->srcXInBytes = src.origin[0];
   copy->srcY = src.origin[1];
@@ -233,7 +229,7 @@ CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t e
   if (height != 1 && (pitch < row_bytes || pitch % element != 0)) return CUDA_ERROR_INVALID_VALUE;
   const unsigned __int128 bytes = static_cast<unsigned __int128>(height - 1) * pitch + row_bytes;
   if (bytes >> 62) return CUDA_ERROR_INVALID_VALUE;
-  return session.check_device_range(dst, static_cast<uint64_t>(bytes), true);
+  return session.check_device_range(dst, static_cast<uint64_t>(bytes));
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemset>& call, Reply<wire::tubeMemset>&) {

@@ -38,8 +38,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeAtomicCapabilities>& c
 CUresult handle(Session& session, const Decoded<wire::tubeRangeHandle>& call,
                 Reply<wire::tubeRangeHandle>& reply) {
   if (call->bytes == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = session.check_device_range(call->dptr, call->bytes, true);
-      error != CUDA_SUCCESS)
+  if (CUresult error = session.check_device_range(call->dptr, call->bytes); error != CUDA_SUCCESS)
     return error;
   int raw = -1;
   const CUresult error = session.driver().cuMemGetHandleForAddressRange(

@@ -191,7 +191,7 @@ CUresult check_place(Session& session, const wire::GraphStepPlace& untrusted,
   if (!wire::is_valid(untrusted) || untrusted.word == 0 || !shared::valid_word(untrusted.word))
     return CUDA_ERROR_INVALID_VALUE;
   return staging_bytes == 0 ? CUDA_SUCCESS
-                            : session.check_device_range(untrusted.staging, staging_bytes, true);
+                            : session.check_device_range(untrusted.staging, staging_bytes);
 }
 
 CUresult place_step(Session& session, const Step& step, const wire::GraphStepPlace& untrusted) {
@@ -322,15 +322,14 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
   const uint64_t bytes = bytes_of(copy);
   uint64_t staging = place->second.staging;
   if (untrusted.staging != 0) {
-    if (CUresult error = session.check_device_range(untrusted.staging, bytes, true);
+    if (CUresult error = session.check_device_range(untrusted.staging, bytes);
         error != CUDA_SUCCESS)
       return error;
     staging = untrusted.staging;
   } else if (bytes > state.staging_bytes[node]) {
     *needed = bytes;
     return CUDA_SUCCESS;
-  } else if (CUresult error = session.check_device_range(staging, bytes, true);
-             error != CUDA_SUCCESS) {
+  } else if (CUresult error = session.check_device_range(staging, bytes); error != CUDA_SUCCESS) {
     return error;  // the client has freed it since
   }
   CUgraph body = nullptr;

@@ -51,18 +51,18 @@ CUresult check_mem_ops(Session& session, const Fixed&,
   for (const CUstreamBatchMemOpParams& op : ops) {
     switch (op.operation) {
       case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-        if (CUresult r = session.check_device_range(op.waitValue.address, 4, false)) return r;
+        if (CUresult r = session.check_device_range(op.waitValue.address, 4)) return r;
         session.remember_wait({op.waitValue.address, op.waitValue.value, op.waitValue.flags, 4});
         break;
       case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-        if (CUresult r = session.check_device_range(op.waitValue.address, 8, false)) return r;
+        if (CUresult r = session.check_device_range(op.waitValue.address, 8)) return r;
         session.remember_wait({op.waitValue.address, op.waitValue.value64, op.waitValue.flags, 8});
         break;
       case CU_STREAM_MEM_OP_WRITE_VALUE_32:
-        if (CUresult r = session.check_device_range(op.writeValue.address, 4, true)) return r;
+        if (CUresult r = session.check_device_range(op.writeValue.address, 4)) return r;
         break;
       case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        if (CUresult r = session.check_device_range(op.writeValue.address, 8, true)) return r;
+        if (CUresult r = session.check_device_range(op.writeValue.address, 8)) return r;
         break;
       case CU_STREAM_MEM_OP_BARRIER:
       case CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES: break;

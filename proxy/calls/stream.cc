@@ -67,7 +67,7 @@ template <class Wait>
 CUresult wait_value(Session& session, uint64_t stream, const PendingWait& wait, Wait wait_call) {
   StreamOp op = session.stream_op(stream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  if (CUresult r = session.check_device_range(wait.address, wait.bytes, false)) return r;
+  if (CUresult r = session.check_device_range(wait.address, wait.bytes)) return r;
   const CUresult error = wait_call(op.stream);
   if (error == CUDA_SUCCESS) session.remember_wait(wait);
   return error;

@@ -25,8 +25,7 @@ constexpr uint64_t kSane = uint64_t{1}
 CUresult check_linear(Session& session, const CUDA_RESOURCE_DESC& desc) {
   const auto& linear = desc.res.linear;
   if (linear.sizeInBytes > kSane) return CUDA_ERROR_INVALID_VALUE;
-  return session.check_device_range(linear.devPtr, std::max<uint64_t>(linear.sizeInBytes, 1),
-                                    false);
+  return session.check_device_range(linear.devPtr, std::max<uint64_t>(linear.sizeInBytes, 1));
 }
 
 CUresult check_pitch2d(Session& session, const CUDA_RESOURCE_DESC& desc) {
@@ -41,7 +40,7 @@ CUresult check_pitch2d(Session& session, const CUDA_RESOURCE_DESC& desc) {
   const unsigned __int128 bytes =
       static_cast<unsigned __int128>(p.height - 1) * p.pitchInBytes + p.width * element;
   if (bytes >> 62) return CUDA_ERROR_INVALID_VALUE;
-  return session.check_device_range(p.devPtr, static_cast<uint64_t>(bytes), false);
+  return session.check_device_range(p.devPtr, static_cast<uint64_t>(bytes));
 }
 
 // The client's bytes as a description that the driver may read: handles for ids, addresses that are

@@ -169,7 +169,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemGetAccess>& call,
   static_assert(sizeof(location) == sizeof(call->location));
   std::memcpy(&location, call->location, sizeof(location));
   if (!valid_location(session, location)) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = session.check_device_range(call->ptr, 1, false); error != CUDA_SUCCESS)
+  if (CUresult error = session.check_device_range(call->ptr, 1); error != CUDA_SUCCESS)
     return error;
   unsigned long long flags = 0;
   CUresult error = session.driver().cuMemGetAccess(&flags, &location, call->ptr);

@@ -402,7 +402,7 @@ CUresult Session::wait_for_uploads(StreamState& stream) {
   return CUDA_SUCCESS;
 }
 
-CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool) {
+CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes) {
   if (untrusted_bytes == 0) return CUDA_SUCCESS;
   return ranges_.covers(untrusted_address, untrusted_bytes) ? CUDA_SUCCESS
                                                             : CUDA_ERROR_INVALID_VALUE;

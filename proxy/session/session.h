@@ -226,7 +226,7 @@ class Session {
   void uploaded(StreamState& stream);
   // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping,
   // a module's variable.
-  CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes, bool write);
+  CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes);
 
   // The context share of the record; context 0, of a thread without one, counts as the primary of
   // the GPU that the session worked on last: what other GPUs do is not its business. nullptr: no

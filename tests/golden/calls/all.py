@@ -12,7 +12,7 @@ message("tubeAsk", "reply", reply=dict(answer="f32", bytes="blob"))
 message("tubeTell", "reply", color="Color", corners="Corner[]", ids="id[]", block="u32",
         state="Color", needs_gpu=False, completes=chunk("block", "state"))
 call("cuMemset", lane="local", uses="tubeHello")
-call("cuMemFree_v2", lane="post", dptr=address(1, write=True))
+call("cuMemFree_v2", lane="post", dptr=address(1))
 call("cuGraphCreate", lane="reply", needs="init", phGraph=creates("graph"))
 call("cuGraphDestroy", lane="post", hGraph=frees("graph"))
 call("cuGraphAddNode", lane="reply", phNode=out(), dependencies=array_in("numDependencies", max=16),
