@@ -92,7 +92,7 @@ namespace {
 
 // The client's ids become handles. Fields are read as numbers: its bytes may be no value of an
 // enumeration.
-CUresult resolve_mapping(Session& session, CUarrayMapInfo& info) {
+CUresult resolve_mapping(Session& session, CUarrayMapInfo& info, BlockId* block) {
   uint32_t untrusted_type = 0;
   uint64_t untrusted_id = 0;
   std::memcpy(&untrusted_type, &info.resourceType, sizeof(untrusted_type));
@@ -109,9 +109,8 @@ CUresult resolve_mapping(Session& session, CUarrayMapInfo& info) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (info.memHandle.memHandle == 0) return CUDA_SUCCESS;
-  auto memory = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle,
-                                                              info.memHandle.memHandle);
-  info.memHandle.memHandle = memory.handle;
+  auto memory = session.resolve<BlockId>(wire::Kind::kMemHandle, info.memHandle.memHandle);
+  *block = memory.handle;
   return memory.error;
 }
 
@@ -123,12 +122,14 @@ CUresult handle(Session& session, const Decoded<wire::cuMemMapArrayAsync>& call,
   if (untrusted.empty() || untrusted.size() != call->count) return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUarrayMapInfo> list(untrusted.size());
   std::memcpy(list.data(), untrusted.data(), untrusted.size_bytes());
-  for (CUarrayMapInfo& info : list) {
-    if (CUresult error = resolve_mapping(session, info); error != CUDA_SUCCESS) return error;
+  std::vector<BlockId> blocks(list.size());
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (CUresult error = resolve_mapping(session, list[i], &blocks[i]); error != CUDA_SUCCESS)
+      return error;
   }
   StreamOp op = session.stream_op(call->hStream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  return session.driver().cuMemMapArrayAsync(list.data(), call->count, op.stream);
+  return session.shared().memory.map_arrays(list, blocks, op.stream);
 }
 
 }  // namespace tube::proxy

@@ -10,12 +10,13 @@ namespace tube::proxy {
 
 CUresult handle(Session& session, const Decoded<wire::tubeIpcGetMem>& call,
                 Reply<wire::tubeIpcGetMem>& reply) {
-  const Block* block = session.memory().block_of(call->dptr);
+  const BlockId block = session.memory().block_of(call->dptr);
   const Range* range = session.ranges().at(call->dptr);
-  if (block == nullptr || range == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (block == BlockId::kNone || range == nullptr) return CUDA_ERROR_INVALID_VALUE;
   MemoryHandle made;
-  session.shared().memory.shares().share(session.client().id,
-                                         SharedMemory{*block, range->base, range->bytes}, &made);
+  const CUresult error = session.shared().memory.shares().share(
+      session.client().id, SharedMemory{block, range->base, range->bytes}, &made);
+  if (error != CUDA_SUCCESS) return error;
   static_assert(sizeof(made) == sizeof(reply->handle));
   std::memcpy(reply->handle, &made, sizeof(made));
   return CUDA_SUCCESS;

@@ -1,6 +1,6 @@
 // The client's own virtual memory management: reservations come from the window, so that the
-// addresses are free in both processes; handles are the client's ids; a mapping becomes a range
-// that copies may name.
+// addresses are free in both processes; handles are the client's ids for blocks of the memory map;
+// a mapping becomes a range that copies may name.
 #include <sys/stat.h>
 
 #include <cstring>
@@ -46,6 +46,14 @@ std::vector<uint64_t> mappings_in(Session& session, uint64_t address, uint64_t b
     *covered += it->second.bytes;
   }
   return bases;
+}
+
+// The client's name for a block, which holds the reference of its maker.
+CUresult keep_block(Session& session, uint64_t untrusted_id, BlockId block) {
+  const CUresult error = session.objects().insert(wire::Kind::kMemHandle, untrusted_id,
+                                                  static_cast<uint64_t>(block), 0);
+  if (error != CUDA_SUCCESS) session.shared().memory.release(block);
+  return error;
 }
 
 }  // namespace
@@ -98,11 +106,11 @@ CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call,
   if ((untrusted_types & ~kWithFabric) != 0) return CUDA_ERROR_INVALID_VALUE;
   if ((untrusted_types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;
   prop.win32HandleMetaData = nullptr;
-  CUmemGenericAllocationHandle handle = 0;
-  if (CUresult error = session.driver().cuMemCreate(&handle, call->size, &prop, call->flags);
+  BlockId block = BlockId::kNone;
+  if (CUresult error = session.shared().memory.create(prop, call->size, call->flags, &block);
       error != CUDA_SUCCESS)
     return error;
-  return session.objects().insert(wire::Kind::kMemHandle, call->handle, handle, 0);
+  return keep_block(session, call->handle, block);
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuMemRelease>& call,
@@ -113,11 +121,11 @@ CUresult handle(Session& session, const Decoded<wire::cuMemRelease>& call,
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuMemMap>& call, Reply<wire::cuMemMap>&) {
-  auto handle = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle, call->handle);
-  if (handle.error != CUDA_SUCCESS || !in_reservation(session, call->ptr, call->size))
+  auto block = session.resolve<BlockId>(wire::Kind::kMemHandle, call->handle);
+  if (block.error != CUDA_SUCCESS || !in_reservation(session, call->ptr, call->size))
     return CUDA_ERROR_INVALID_VALUE;
   CUresult error =
-      session.driver().cuMemMap(call->ptr, call->size, call->offset, handle.handle, call->flags);
+      session.shared().memory.map(block.handle, call->ptr, call->size, call->offset, call->flags);
   if (error != CUDA_SUCCESS) return error;
   Range range;
   range.base = call->ptr;
@@ -139,7 +147,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemUnmap>& call, Reply<w
     if (last->bytes > call->size - (last->base - call->ptr)) return CUDA_ERROR_INVALID_VALUE;
   }
   for (uint64_t base : bases) {
-    const CUresult error = session.driver().cuMemUnmap(base, session.ranges().at(base)->bytes);
+    const CUresult error = session.shared().memory.unmap(base);
     if (error != CUDA_SUCCESS) return error;
     session.ranges().erase(base);
   }
@@ -160,7 +168,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemSetAccess>& call,
   uint64_t covered = 0;
   if (mappings_in(session, call->ptr, call->size, &covered).empty() || covered != call->size)
     return CUDA_ERROR_INVALID_VALUE;
-  return session.driver().cuMemSetAccess(call->ptr, call->size, descs, call->count);
+  return session.shared().memory.set_access(call->ptr, call->size, {descs, call->count});
 }
 
 CUresult handle(Session& session, const Decoded<wire::cuMemGetAccess>& call,
@@ -179,23 +187,21 @@ CUresult handle(Session& session, const Decoded<wire::cuMemGetAccess>& call,
 
 CUresult handle(Session& session, const Decoded<wire::cuMemGetAllocationPropertiesFromHandle>& call,
                 Reply<wire::cuMemGetAllocationPropertiesFromHandle>& reply) {
-  auto handle = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle, call->handle);
-  if (handle.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  auto block = session.resolve<BlockId>(wire::Kind::kMemHandle, call->handle);
+  if (block.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
   CUmemAllocationProp prop{};
-  CUresult error = session.driver().cuMemGetAllocationPropertiesFromHandle(&prop, handle.handle);
+  CUresult error = session.shared().memory.properties(block.handle, &prop);
   std::memcpy(reply->prop, &prop, sizeof(prop));
   return error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeExportHandle>& call,
                 Reply<wire::tubeExportHandle>& reply) {
-  auto handle = session.resolve<CUmemGenericAllocationHandle>(wire::Kind::kMemHandle, call->handle);
-  if (handle.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
-  int raw = -1;
-  CUresult error = session.driver().cuMemExportToShareableHandle(
-      &raw, handle.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  auto block = session.resolve<BlockId>(wire::Kind::kMemHandle, call->handle);
+  if (block.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  UniqueFd fd;
+  CUresult error = session.shared().memory.export_fd(block.handle, &fd);
   if (error != CUDA_SUCCESS) return error;
-  UniqueFd fd(raw);
   reply->token = session.next_fd_token();
   return session.give_fd(reply->token, fd.get()).ok() ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
 }
@@ -207,16 +213,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeImportHandle>& call,
   if (CUresult error = session.objects().admit(wire::Kind::kMemHandle, call->handle);
       error != CUDA_SUCCESS)
     return error;
-  CUmemGenericAllocationHandle handle = 0;
-  CUresult error = session.driver().cuMemImportFromShareableHandle(
-      &handle, reinterpret_cast<void*>(static_cast<intptr_t>(fd.get())),
-      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  BlockId block = BlockId::kNone;
+  CUresult error = session.shared().memory.import_fd(fd.get(), &block);
   if (error != CUDA_SUCCESS) return error;
   struct stat info {};
   // The real driver's fd says nothing about the size: 0 is "unknown".
   if (fstat(fd.get(), &info) == 0 && S_ISREG(info.st_mode))
     reply->size = static_cast<uint64_t>(info.st_size);
-  return session.objects().insert(wire::Kind::kMemHandle, call->handle, handle, 0);
+  return keep_block(session, call->handle, block);
 }
 
 }  // namespace tube::proxy

@@ -13,19 +13,18 @@ constexpr uint64_t kAlignment = 512;
 uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_base,
                                      CUresult* error) {
   for (auto& [base, slab] : slabs_) {
-    if (slab.block.device != device) continue;
+    if (slab.device != device) continue;
     if (uint64_t address = slab.space.allocate(bytes); address != 0) {
       *slab_base = base;
       return address;
     }
   }
-  Block block;
-  *error = map_.allocate(window_, session_, device, kSlabBytes, &block);
+  Placed placed;
+  *error = map_.allocate(window_, session_, device, kSlabBytes, &placed);
   if (*error != CUDA_SUCCESS) return 0;
-  Slab& slab = slabs_[block.address];
-  slab.block = block;
-  slab.space = AddressSpace(block.address, block.bytes, kAlignment);
-  *slab_base = block.address;
+  Slab& slab = slabs_[placed.address];
+  slab = Slab{placed.block, device, AddressSpace(placed.address, kSlabBytes, kAlignment)};
+  *slab_base = placed.address;
   return slab.space.allocate(bytes);
 }
 
@@ -43,10 +42,10 @@ CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted
   if (untrusted_bytes <= kLargestInSlab) {
     range.base = place_in_slab(device, untrusted_bytes, &range.owner, &error);
   } else {
-    Block block;
-    error = map_.allocate(window_, session_, device, untrusted_bytes, &block);
-    range.base = block.address;
-    if (error == CUDA_SUCCESS) blocks_[block.address] = block;
+    Placed placed;
+    error = map_.allocate(window_, session_, device, untrusted_bytes, &placed);
+    range.base = placed.address;
+    if (error == CUDA_SUCCESS) blocks_[placed.address] = placed.block;
   }
   if (error != CUDA_SUCCESS) return error;
   ranges_.insert(range);
@@ -62,8 +61,7 @@ void DeviceMemory::leave_slab(const Range& range) {
   it->second.space.free(range.base, range.bytes);
   if (!it->second.space.empty()) return;
   for (const auto& [base, other] : slabs_) {
-    if (base == it->first || other.block.device != it->second.block.device || !other.space.empty())
-      continue;
+    if (base == it->first || other.device != it->second.device || !other.space.empty()) continue;
     map_.release(it->second.block);
     slabs_.erase(it);
     return;
@@ -83,28 +81,17 @@ void DeviceMemory::forget(const Range& range) {
   ranges_.erase(range.base);
 }
 
-// False when nobody has it open: then it is freed like any other.
+// A piece of a slab that somebody has open stays where it is. Anything else is freed: openers hold
+// the block.
 bool DeviceMemory::keep_for_openers(Range& range) {
-  MemoryShares& shares = map_.shares();
-  if (range.owner != 0) {
-    if (shares.withdraw(range.base)) return false;
-    range.kind = RangeKind::kRetired;
-    lingering_.push_back(range.base);
-    return true;
+  if (range.owner == 0) {
+    map_.shares().let_go(range.base);
+    return false;
   }
-  auto block = blocks_.find(range.base);
-  if (block == blocks_.end() || !shares.bequeath(range.base, block->second)) return false;
-  blocks_.erase(block);
-  forget(Range(range));
+  if (map_.shares().withdraw(range.base)) return false;
+  range.kind = RangeKind::kRetired;
+  lingering_.push_back(range.base);
   return true;
-}
-
-// The slab ends with its owner: who has a piece of it open holds it from now on.
-void DeviceMemory::hand_over(const Range& range) {
-  auto slab = slabs_.find(range.owner);
-  if (slab == slabs_.end() || !map_.shares().shared(range.base)) return;
-  map_.retain(slab->second.block);
-  if (!map_.shares().bequeath(range.base, slab->second.block)) map_.release(slab->second.block);
 }
 
 void DeviceMemory::collect_lingering() {
@@ -120,13 +107,13 @@ void DeviceMemory::collect_lingering() {
   }
 }
 
-const Block* DeviceMemory::block_of(CUdeviceptr address) {
+BlockId DeviceMemory::block_of(CUdeviceptr address) {
   const Range* range = ranges_.at(address);
-  if (range == nullptr || range->kind != RangeKind::kDevice) return nullptr;
+  if (range == nullptr || range->kind != RangeKind::kDevice) return BlockId::kNone;
   if (auto slab = slabs_.find(range->owner); range->owner != 0 && slab != slabs_.end())
-    return &slab->second.block;
+    return slab->second.block;
   auto block = blocks_.find(address);
-  return block == blocks_.end() ? nullptr : &block->second;
+  return block == blocks_.end() ? BlockId::kNone : block->second;
 }
 
 CUresult DeviceMemory::free(CUdeviceptr untrusted_address, RangeKind kind) {
@@ -156,7 +143,8 @@ void DeviceMemory::free_all(uint32_t context) {
     if (device && (context == kAllContexts || range.context == context)) bases.push_back(base);
   }
   for (uint64_t base : bases) {
-    if (context == kAllContexts) hand_over(*ranges_.at(base));
+    // Slabs end with their owner: who has a piece of one open holds its block.
+    if (context == kAllContexts && map_.shares().shared(base)) map_.shares().let_go(base);
     (void)free(base, ranges_.at(base)->kind);
   }
   if (context != kAllContexts) return;

@@ -4,8 +4,10 @@
 // the driver does), a larger one gets a block of its own. Each allocation is a Range of the client,
 // with exactly the bytes it asked for, so that a copy past its end is refused as natively. A slab
 // goes back when its last piece does, except one per GPU, which waits for the next small request.
-// What other processes have open (memory_shares.h) outlives its free: a block of its own passes to
-// them, a piece of a slab keeps its place until they closed it. Session thread only.
+// What other processes have open (memory_shares.h) outlives its free: a block of its own is theirs
+// from then on, a piece of a slab keeps its place until they closed it. Session thread only.
+//
+// Holds one reference on the block of each slab and of each large allocation (memory_map.h).
 #pragma once
 
 #include <atomic>
@@ -38,9 +40,8 @@ class DeviceMemory {
   // Everything that belongs to `context`, or everything at all (kAllContexts).
   static constexpr uint32_t kAllContexts = 0xffffffffu;
   void free_all(uint32_t context);
-  // Where the driver memory behind an allocation of this client is mapped. nullptr: `address` is no
-  // allocation's start.
-  const Block* block_of(CUdeviceptr address);
+  // The block behind an allocation of this client. kNone: `address` is no allocation's start.
+  BlockId block_of(CUdeviceptr address);
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   uint32_t count() const { return count_.load(std::memory_order_relaxed); }
@@ -48,23 +49,23 @@ class DeviceMemory {
  private:
   CUresult free(CUdeviceptr untrusted_address, RangeKind kind);
   struct Slab {
-    Block block;
+    BlockId block;
+    int device;
     AddressSpace space;
   };
   uint64_t place_in_slab(int device, uint64_t bytes, uint64_t* slab_base, CUresult* error);
   void leave_slab(const Range& range);
   void forget(const Range& range);
   bool keep_for_openers(Range& range);
-  void hand_over(const Range& range);
   void collect_lingering();
 
   MemoryMap& map_;
   Ranges& ranges_;
   uint64_t session_;
   uint32_t window_ = 0;
-  std::map<uint64_t, Slab> slabs_;    // by base
-  std::map<uint64_t, Block> blocks_;  // by address
-  std::vector<uint64_t> lingering_;   // freed pieces of slabs that somebody has open
+  std::map<uint64_t, Slab> slabs_;      // by base
+  std::map<uint64_t, BlockId> blocks_;  // by address
+  std::vector<uint64_t> lingering_;     // freed pieces of slabs that somebody has open
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint32_t> count_{0};
 };

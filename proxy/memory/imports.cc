@@ -24,23 +24,17 @@ CUresult Imports::open_here(const MemoryHandle& handle, Import* import) {
   SharedMemory memory;
   if (CUresult error = map_.shares().open(handle.token, session_, &memory); error != CUDA_SUCCESS)
     return error;
+  const BlockPlace there = map_.find(memory.block).value_or(BlockPlace{});  // held by its share
   import->token = handle.token;
-  import->opened = Opened{memory.base, memory.bytes, memory.block.device};
-  if (memory.block.window == window_) return CUDA_SUCCESS;
+  import->opened = Opened{memory.base, memory.bytes, there.device};
+  if (there.window == window_) return CUDA_SUCCESS;
   import->source = Source::kSecondMapping;
-  CUmemGenericAllocationHandle again = 0;
-  CUresult error =
-      driver_.cuMemRetainAllocationHandle(&again, reinterpret_cast<void*>(memory.block.address));
-  if (error == CUDA_SUCCESS) {
-    error = map_.place(window_, session_, memory.block.device, again, memory.block.bytes,
-                       &import->block);
-    if (error != CUDA_SUCCESS) driver_.cuMemRelease(again);
-  }
+  const CUresult error = map_.place(memory.block, window_, session_, &import->mapping);
   if (error != CUDA_SUCCESS) {
     map_.shares().close(handle.token);
     return error;
   }
-  import->opened.address = import->block.address + (memory.base - memory.block.address);
+  import->opened.address = import->mapping + (memory.base - there.address);
   return CUDA_SUCCESS;
 }
 
@@ -57,18 +51,13 @@ CUresult Imports::open_there(const MemoryHandle& handle, Import* import) {
       device = static_cast<int>(gpu);
   }
   if (device < 0) return CUDA_ERROR_INVALID_DEVICE;
-  CUmemGenericAllocationHandle raw = 0;
-  CUresult error = driver_.cuMemImportFromShareableHandle(
-      &raw, reinterpret_cast<void*>(static_cast<intptr_t>(answer->fd.get())),
-      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+  Placed placed;
+  const CUresult error =
+      map_.import_placed(window_, session_, device, answer->fd.get(), answer->block_bytes, &placed);
   if (error != CUDA_SUCCESS) return error;
-  error = map_.place(window_, session_, device, raw, answer->block_bytes, &import->block);
-  if (error != CUDA_SUCCESS) {
-    driver_.cuMemRelease(raw);
-    return error;
-  }
+  import->block = placed.block;
   import->lease = std::move(answer->lease);
-  import->opened = Opened{import->block.address + answer->offset, answer->bytes, device};
+  import->opened = Opened{placed.address + answer->offset, answer->bytes, device};
   return CUDA_SUCCESS;
 }
 
@@ -140,7 +129,7 @@ void Imports::give_back(Import& import) {
   switch (import.source) {
     case Source::kAlias: map_.shares().close(import.token); break;
     case Source::kSecondMapping:
-      map_.release(import.block);
+      map_.drop_mapping(import.mapping);
       map_.shares().close(import.token);
       break;
     case Source::kOtherProxy:

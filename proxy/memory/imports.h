@@ -57,8 +57,9 @@ class Imports {
     uint32_t context = 0;
     Opened opened;
     ShareToken token;
-    Block block;     // kSecondMapping, kOtherProxy: our own mapping
-    UniqueFd lease;  // kOtherProxy: its owner counts us as long as this is open
+    uint64_t mapping = 0;            // kSecondMapping: where we have it mapped
+    BlockId block = BlockId::kNone;  // kOtherProxy: our own, one reference
+    UniqueFd lease;                  // kOtherProxy: its owner counts us as long as this is open
   };
   CUresult open_here(const MemoryHandle& handle, Import* import);
   CUresult open_there(const MemoryHandle& handle, Import* import);

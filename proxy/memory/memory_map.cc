@@ -1,6 +1,7 @@
 #include "proxy/memory/memory_map.h"
 
 #include <string>
+#include <utility>
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
@@ -50,17 +51,126 @@ bool MemoryMap::take_window(uint32_t candidate) {
   return true;
 }
 
-CUresult MemoryMap::map_block(const Block& block) {
-  CUresult error = driver_.cuMemMap(block.address, block.bytes, 0, block.handle, 0);
+// ---- blocks ------------------------------------------------------------------------------------
+
+namespace {
+constexpr uint32_t slot_of(BlockId id) { return static_cast<uint32_t>(id) - 1; }
+constexpr uint32_t generation_of(BlockId id) {
+  return static_cast<uint32_t>(static_cast<uint64_t>(id) >> 32);
+}
+}  // namespace
+
+const MemoryMap::Block* MemoryMap::live(BlockId id) const {
+  const uint32_t slot = slot_of(id);
+  if (id == BlockId::kNone || slot >= blocks_.size()) return nullptr;
+  const Block& block = blocks_[slot];
+  return block.references != 0 && block.generation == generation_of(id) ? &block : nullptr;
+}
+
+MemoryMap::Block* MemoryMap::live(BlockId id) {
+  return const_cast<Block*>(std::as_const(*this).live(id));
+}
+
+BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& place) {
+  uint32_t slot = 0;
+  if (free_slots_.empty()) {
+    slot = static_cast<uint32_t>(blocks_.size());
+    blocks_.emplace_back();
+  } else {
+    slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Block& block = blocks_[slot];
+  block = Block{handle, place, 1, block.generation + 1};
+  return BlockId{uint64_t{block.generation} << 32 | (slot + 1)};
+}
+
+bool MemoryMap::retain(BlockId id) {
+  std::lock_guard lock(mutex_);
+  Block* block = live(id);
+  if (block == nullptr) return false;
+  ++block->references;
+  return true;
+}
+
+void MemoryMap::release(BlockId id) {
+  Block gone;
+  {
+    std::lock_guard lock(mutex_);
+    Block* block = live(id);
+    if (block == nullptr || --block->references != 0) return;
+    gone = *block;
+    free_slots_.push_back(slot_of(id));
+    if (gone.place.address != 0) regions_.erase(gone.place.address);
+  }
+  const bool unmapped = gone.place.address != 0 && unmap_own(gone.place);
+  driver_.cuMemRelease(gone.handle);
+  if (!unmapped) return;
+  std::lock_guard lock(mutex_);
+  windows_[gone.place.window].device.free(gone.place.address, gone.place.bytes);
+}
+
+// False: a dead context may refuse. The address then stays taken, because memory may still be
+// behind it.
+bool MemoryMap::unmap_own(const BlockPlace& place) {
+  const CUresult error = driver_.cuMemUnmap(place.address, place.bytes);
+  if (error == CUDA_SUCCESS) return true;
+  log_warn("device memory at 0x%lx stays mapped: %s", place.address,
+           result_text(driver_, error).c_str());
+  return false;
+}
+
+// On success with a reference, which is the caller's to give back.
+CUresult MemoryMap::take_handle(BlockId id, CUmemGenericAllocationHandle* handle,
+                                BlockPlace* place) {
+  std::lock_guard lock(mutex_);
+  Block* block = live(id);
+  if (block == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  ++block->references;
+  *handle = block->handle;
+  if (place != nullptr) *place = block->place;
+  return CUDA_SUCCESS;
+}
+
+CUresult MemoryMap::map_at(CUmemGenericAllocationHandle handle, const BlockPlace& place) {
+  CUresult error = driver_.cuMemMap(place.address, place.bytes, 0, handle, 0);
   if (error != CUDA_SUCCESS) return error;
-  const auto& access = gpus_[static_cast<uint32_t>(block.device)].access;
-  error = driver_.cuMemSetAccess(block.address, block.bytes, access.data(), access.size());
-  if (error != CUDA_SUCCESS) driver_.cuMemUnmap(block.address, block.bytes);
+  const auto& access = gpus_[static_cast<uint32_t>(place.device)].access;
+  error = driver_.cuMemSetAccess(place.address, place.bytes, access.data(), access.size());
+  if (error != CUDA_SUCCESS) driver_.cuMemUnmap(place.address, place.bytes);
   return error;
 }
 
+// Takes an address of place->window, maps the memory there and makes the region `session`'s.
+CUresult MemoryMap::place_handle(CUmemGenericAllocationHandle handle, uint64_t session,
+                                 BlockPlace* place) {
+  {
+    std::lock_guard lock(mutex_);
+    place->address = windows_[place->window].device.allocate(place->bytes);
+  }
+  if (place->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult error = map_at(handle, *place);
+  std::lock_guard lock(mutex_);
+  if (error == CUDA_SUCCESS)
+    regions_[place->address] = Owner{session, place->address, place->bytes, place->device};
+  else windows_[place->window].device.free(place->address, place->bytes);
+  return error;
+}
+
+// The handle goes in any case: into a block, or back to the driver.
+CUresult MemoryMap::adopt(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace place,
+                          Placed* placed) {
+  if (CUresult error = place_handle(handle, session, &place); error != CUDA_SUCCESS) {
+    driver_.cuMemRelease(handle);
+    return error;
+  }
+  std::lock_guard lock(mutex_);
+  *placed = Placed{enter(handle, place), place.address};
+  return CUDA_SUCCESS;
+}
+
 CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint64_t bytes,
-                             Block* block) {
+                             Placed* placed) {
   if (bytes == 0 || bytes > windows::kDeviceBytes)
     return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t granularity = gpus_[static_cast<uint32_t>(device)].granularity;
@@ -73,53 +183,138 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, 0); error != CUDA_SUCCESS)
     return error;
-  CUresult error = place(window, session, device, handle, bytes, block);
-  if (error != CUDA_SUCCESS) driver_.cuMemRelease(handle);
-  return error;
+  return adopt(handle, session, BlockPlace{0, bytes, device, window}, placed);
 }
 
-CUresult MemoryMap::place(uint32_t window, uint64_t session, int device,
-                          CUmemGenericAllocationHandle handle, uint64_t bytes, Block* block) {
-  *block = Block{0, bytes, handle, device, window};
+CUresult MemoryMap::create(const CUmemAllocationProp& prop, uint64_t bytes, uint64_t flags,
+                           BlockId* block) {
+  CUmemGenericAllocationHandle handle = 0;
+  if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, flags); error != CUDA_SUCCESS)
+    return error;
+  std::lock_guard lock(mutex_);
+  *block = enter(handle, BlockPlace{0, bytes, prop.location.id, 0});
+  return CUDA_SUCCESS;
+}
+
+namespace {
+CUresult import_handle(const Driver& driver, int fd, CUmemGenericAllocationHandle* handle) {
+  return driver.cuMemImportFromShareableHandle(handle,
+                                               reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
+                                               CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+}
+}  // namespace
+
+CUresult MemoryMap::import_placed(uint32_t window, uint64_t session, int device, int fd,
+                                  uint64_t bytes, Placed* placed) {
+  CUmemGenericAllocationHandle handle = 0;
+  if (CUresult error = import_handle(driver_, fd, &handle); error != CUDA_SUCCESS) return error;
+  return adopt(handle, session, BlockPlace{0, bytes, device, window}, placed);
+}
+
+CUresult MemoryMap::import_fd(int fd, BlockId* block) {
+  CUmemGenericAllocationHandle handle = 0;
+  if (CUresult error = import_handle(driver_, fd, &handle); error != CUDA_SUCCESS) return error;
+  std::lock_guard lock(mutex_);
+  *block = enter(handle, BlockPlace{});
+  return CUDA_SUCCESS;
+}
+
+// ---- mappings beside a block's own address -----------------------------------------------------
+
+CUresult MemoryMap::place(BlockId block, uint32_t window, uint64_t session, uint64_t* address) {
+  CUmemGenericAllocationHandle handle = 0;
+  BlockPlace place;
+  if (CUresult error = take_handle(block, &handle, &place); error != CUDA_SUCCESS) return error;
+  place.window = window;
+  const CUresult error = place.bytes == 0 || place.device < 0
+                             ? CUDA_ERROR_INVALID_VALUE
+                             : place_handle(handle, session, &place);
+  if (error != CUDA_SUCCESS) {
+    release(block);
+    return error;
+  }
+  std::lock_guard lock(mutex_);
+  mappings_[place.address] = Second{block, place.bytes, window};
+  *address = place.address;
+  return CUDA_SUCCESS;
+}
+
+CUresult MemoryMap::map(BlockId block, uint64_t address, uint64_t bytes, uint64_t offset,
+                        uint64_t flags) {
+  CUmemGenericAllocationHandle handle = 0;
+  if (CUresult error = take_handle(block, &handle, nullptr); error != CUDA_SUCCESS) return error;
+  const CUresult error = driver_.cuMemMap(address, bytes, offset, handle, flags);
+  if (error != CUDA_SUCCESS) {
+    release(block);
+    return error;
+  }
+  Second before;  // none: the driver refuses to map over a mapping
   {
     std::lock_guard lock(mutex_);
-    block->address = windows_[window].device.allocate(bytes);
+    before = std::exchange(mappings_[address], Second{block, bytes, std::nullopt});
   }
-  CUresult error = block->address == 0 ? CUDA_ERROR_OUT_OF_MEMORY : map_block(*block);
-  std::lock_guard lock(mutex_);
-  if (error == CUDA_SUCCESS) {
-    owners_[block->address] = Owner{session, block->address, bytes, device};
-  } else if (block->address != 0) {
-    windows_[window].device.free(block->address, bytes);
-  }
-  return error;
+  release(before.block);
+  return CUDA_SUCCESS;
 }
 
-void MemoryMap::retain(const Block& block) {
-  std::lock_guard lock(mutex_);
-  if (auto owner = owners_.find(block.address); owner != owners_.end()) ++owner->second.holders;
+CUresult MemoryMap::set_access(uint64_t address, uint64_t bytes,
+                               std::span<const CUmemAccessDesc> access) {
+  return driver_.cuMemSetAccess(address, bytes, access.data(), access.size());
 }
 
-void MemoryMap::release(const Block& block) {
+bool MemoryMap::end_mapping(uint64_t address, bool address_is_free) {
+  Second gone;
   {
     std::lock_guard lock(mutex_);
-    if (auto owner = owners_.find(block.address); owner != owners_.end()) {
-      if (--owner->second.holders != 0) return;
-      owners_.erase(owner);
+    const auto found = mappings_.find(address);
+    if (found == mappings_.end()) return false;
+    gone = found->second;
+    mappings_.erase(found);
+    if (gone.window.has_value()) {
+      regions_.erase(address);
+      if (address_is_free) windows_[*gone.window].device.free(address, gone.bytes);
     }
   }
-  const CUresult unmapped = driver_.cuMemUnmap(block.address, block.bytes);
-  driver_.cuMemRelease(block.handle);
-  if (unmapped != CUDA_SUCCESS) {
-    // A dead context may refuse; the address then stays taken, because memory may still be behind
-    // it.
-    log_warn("device memory at 0x%lx stays mapped: %s", block.address,
-             result_text(driver_, unmapped).c_str());
-    return;
-  }
-  std::lock_guard lock(mutex_);
-  windows_[block.window].device.free(block.address, block.bytes);
+  release(gone.block);
+  return true;
 }
+
+CUresult MemoryMap::unmap(uint64_t address) {
+  uint64_t bytes = 0;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = mappings_.find(address);
+    if (found == mappings_.end()) return CUDA_ERROR_INVALID_VALUE;
+    bytes = found->second.bytes;
+  }
+  const CUresult error = driver_.cuMemUnmap(address, bytes);
+  if (error == CUDA_SUCCESS) end_mapping(address, true);
+  return error;
+}
+
+void MemoryMap::drop_mapping(uint64_t address) {
+  const CUresult error = unmap(address);
+  if (error == CUDA_SUCCESS || !end_mapping(address, false)) return;
+  log_warn("device memory at 0x%lx stays mapped: %s", address, result_text(driver_, error).c_str());
+}
+
+CUresult MemoryMap::map_arrays(std::span<CUarrayMapInfo> list, std::span<const BlockId> blocks,
+                               CUstream stream) {
+  std::vector<BlockId> taken;
+  CUresult error = CUDA_SUCCESS;
+  for (size_t i = 0; i < list.size() && error == CUDA_SUCCESS; ++i) {
+    list[i].memHandle.memHandle = 0;
+    if (blocks[i] == BlockId::kNone) continue;
+    error = take_handle(blocks[i], &list[i].memHandle.memHandle, nullptr);
+    if (error == CUDA_SUCCESS) taken.push_back(blocks[i]);
+  }
+  if (error == CUDA_SUCCESS)
+    error = driver_.cuMemMapArrayAsync(list.data(), static_cast<unsigned>(list.size()), stream);
+  for (const BlockId block : taken) release(block);
+  return error;
+}
+
+// ---- addresses and questions -------------------------------------------------------------------
 
 uint64_t MemoryMap::reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment,
                             uint64_t hint) {
@@ -129,20 +324,45 @@ uint64_t MemoryMap::reserve(uint32_t window, uint64_t session, uint64_t bytes, u
   if (hint != 0 && (alignment == 0 || hint % alignment == 0) && space.allocate_at(hint, bytes))
     address = hint;
   if (address == 0) address = space.allocate(bytes, alignment);
-  if (address != 0) owners_[address] = Owner{session, address, bytes, -1};
+  if (address != 0) regions_[address] = Owner{session, address, bytes, -1};
   return address;
 }
 
 void MemoryMap::unreserve(uint32_t window, uint64_t address, uint64_t bytes) {
   std::lock_guard lock(mutex_);
-  owners_.erase(address);
+  regions_.erase(address);
   windows_[window].device.free(address, bytes);
+}
+
+std::optional<BlockPlace> MemoryMap::find(BlockId id) const {
+  std::lock_guard lock(mutex_);
+  const Block* block = live(id);
+  return block == nullptr ? std::nullopt : std::optional(block->place);
+}
+
+CUresult MemoryMap::properties(BlockId block, CUmemAllocationProp* prop) {
+  CUmemGenericAllocationHandle handle = 0;
+  if (CUresult error = take_handle(block, &handle, nullptr); error != CUDA_SUCCESS) return error;
+  const CUresult error = driver_.cuMemGetAllocationPropertiesFromHandle(prop, handle);
+  release(block);
+  return error;
+}
+
+CUresult MemoryMap::export_fd(BlockId block, UniqueFd* fd) {
+  CUmemGenericAllocationHandle handle = 0;
+  if (CUresult error = take_handle(block, &handle, nullptr); error != CUDA_SUCCESS) return error;
+  int raw = -1;
+  const CUresult error = driver_.cuMemExportToShareableHandle(
+      &raw, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  if (error == CUDA_SUCCESS) fd->reset(raw);
+  release(block);
+  return error;
 }
 
 std::optional<Owner> MemoryMap::owner(uint64_t address) const {
   std::lock_guard lock(mutex_);
-  auto next = owners_.upper_bound(address);
-  if (next == owners_.begin()) return std::nullopt;
+  auto next = regions_.upper_bound(address);
+  if (next == regions_.begin()) return std::nullopt;
   const Owner& owner = std::prev(next)->second;
   if (address - owner.base >= owner.bytes) return std::nullopt;
   return owner;
@@ -151,15 +371,20 @@ std::optional<Owner> MemoryMap::owner(uint64_t address) const {
 uint64_t MemoryMap::used_bytes(int device) const {
   std::lock_guard lock(mutex_);
   uint64_t sum = 0;
-  for (const auto& [base, owner] : owners_) {
-    if (owner.device == device) sum += owner.bytes;
+  for (const Block& block : blocks_) {
+    if (block.references != 0 && block.place.device == device) sum += block.place.bytes;
   }
   return sum;
 }
 
 uint32_t MemoryMap::blocks() const {
   std::lock_guard lock(mutex_);
-  return static_cast<uint32_t>(owners_.size());
+  return static_cast<uint32_t>(blocks_.size() - free_slots_.size());
+}
+
+uint32_t MemoryMap::regions() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<uint32_t>(regions_.size());
 }
 
 }  // namespace tube::proxy

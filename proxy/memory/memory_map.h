@@ -1,22 +1,45 @@
-// Who owns which device address, in every window; and the memory behind it.
+// The owner of all device memory that clients name by address: the address windows, and the blocks
+// behind them.
 //
-// A window's device half is reserved with the driver when the first client needs that window.
-// Memory is cuMemCreate memory with a POSIX-fd handle type, one handle per block,
-// mapped at an address from the window and reachable from every GPU of the proxy. The pinned half
-// is only held, each client's slot is mapped over it (pinned.h).
+// A *block* is one piece of driver memory (cuMemCreate, or another process's by its fd). This class
+// alone holds its driver handle and makes the fds that are exported from it; everybody else names
+// the block by a BlockId. What a driver call on such memory needs (create, map, access, unmap,
+// export, import, release) is done here and nowhere else in the proxy (tests/repo/memory_owner.py).
 //
-// Any thread. `mutex_` (rank 20) guards windows and the owner table and is never held across a
-// driver call, except while a new window is reserved (a few us, once).
+// How long a block lives: as long as there is a reference on it.
+//   - Who makes a block holds the first reference.
+//   - A session holds one for each of its slabs and large allocations (device_memory.h) and for
+//     each handle of its own cuMemCreate. Work in flight is covered by these: a free in stream
+//     order gives its reference back when the stream has got there (deferred_frees.h).
+//   - An offered allocation (memory_shares.h) holds one from the offer to its last close.
+//   - Every mapping beside the block's own address holds one: in another window (place), or in a
+//     client's reservation (map).
+//   - Each function below holds one while it is in the driver.
+// With the last one the block is unmapped from its own address and its handle goes back to the
+// driver. An exported fd keeps driver memory alive by itself, as natively; none is kept here.
+//
+// The id of a block that is gone is refused: CUDA_ERROR_INVALID_VALUE, false, or nothing happens.
+//
+// A window's device half is reserved with the driver when the first client needs that window. A
+// block that is allocated gets a POSIX-fd handle type and access from every GPU that reaches its
+// own. The pinned half is only held, each client's slot is mapped over it (pinned.h).
+//
+// Any thread. `mutex_` (rank 20) guards windows, regions, blocks and mappings and is never held
+// across a driver call, except while a new window is reserved (a few us, once).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "base/cuda_api.h"
 #include "base/mapping.h"
+#include "base/unique_fd.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/block.h"
 #include "proxy/memory/memory_shares.h"
@@ -29,12 +52,18 @@ class Gpus;
 
 inline constexpr uint64_t kBlockBytes = 2u << 20;  // granularity of the address windows
 
+// Of a region of a window: a block's own address, one of place(), or a reservation (device -1).
 struct Owner {
   uint64_t session = 0;
   uint64_t base = 0;
   uint64_t bytes = 0;
-  int device = 0;
-  uint32_t holders = 1;  // references on the block
+  int device = -1;
+};
+
+// A new block at its address.
+struct Placed {
+  BlockId block = BlockId::kNone;
+  uint64_t address = 0;
 };
 
 class MemoryMap {
@@ -45,27 +74,59 @@ class MemoryMap {
 
   // Reserves the window if it is not ours yet. False: something is in the way in this process.
   bool take_window(uint32_t candidate);
-
-  // A mapped block of at least `bytes`, rounded up to 2 MiB. CUDA_ERROR_OUT_OF_MEMORY and the
-  // driver's own errors.
-  CUresult allocate(uint32_t window, uint64_t session, int device, uint64_t bytes, Block* block);
-  // The same for memory that exists: maps `handle`, which the block owns on success.
-  CUresult place(uint32_t window, uint64_t session, int device, CUmemGenericAllocationHandle handle,
-                 uint64_t bytes, Block* block);
-  // One reference more, or less; without any the memory goes.
-  void retain(const Block& block);
-  void release(const Block& block);
-
   // Addresses only, for a client's own cuMemAddressReserve. 0 when there is no room; a hint that is
-  // free is honoured.
+  // free is honoured. Nothing may be mapped there any more when they come back.
   uint64_t reserve(uint32_t window, uint64_t session, uint64_t bytes, uint64_t alignment,
                    uint64_t hint);
   void unreserve(uint32_t window, uint64_t address, uint64_t bytes);
 
+  // ---- making a block; the caller holds its first reference ----
+
+  // Mapped, of at least `bytes`, rounded up to 2 MiB. CUDA_ERROR_OUT_OF_MEMORY and the driver's own
+  // errors.
+  CUresult allocate(uint32_t window, uint64_t session, int device, uint64_t bytes, Placed* placed);
+  // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's.
+  CUresult import_placed(uint32_t window, uint64_t session, int device, int fd, uint64_t bytes,
+                         Placed* placed);
+  // Not mapped. The caller has checked the properties. The driver's errors.
+  CUresult create(const CUmemAllocationProp& prop, uint64_t bytes, uint64_t flags, BlockId* block);
+  CUresult import_fd(int fd, BlockId* block);
+
+  // ---- references ----
+
+  // False: there is no such block (any more).
+  [[nodiscard]] bool retain(BlockId block);
+  // Behind all work that uses the memory when it may be the last one: then this unmaps and frees.
+  void release(BlockId block);
+
+  // ---- mappings beside the block's own address ----
+
+  // The whole block once more, at an address of `window`.
+  CUresult place(BlockId block, uint32_t window, uint64_t session, uint64_t* address);
+  // A part of the block at an address that a client has reserved; without access at first. The
+  // caller has checked that the client owns the addresses.
+  CUresult map(BlockId block, uint64_t address, uint64_t bytes, uint64_t offset, uint64_t flags);
+  CUresult set_access(uint64_t address, uint64_t bytes, std::span<const CUmemAccessDesc> access);
+  // Of place() and map(). The GPU must be done with it. An error leaves everything as it was.
+  CUresult unmap(uint64_t address);
+  // The same for a caller that goes: whatever the driver says, the mapping's reference goes back.
+  void drop_mapping(uint64_t address);
+  // Memory behind parts of sparse arrays; `blocks` has one per entry, kNone where memory goes.
+  CUresult map_arrays(std::span<CUarrayMapInfo> list, std::span<const BlockId> blocks,
+                      CUstream stream);
+
+  // ---- questions ----
+
+  std::optional<BlockPlace> find(BlockId block) const;
+  CUresult properties(BlockId block, CUmemAllocationProp* prop);
+  // A new POSIX fd, which is the caller's.
+  CUresult export_fd(BlockId block, UniqueFd* fd);
+
   std::optional<Owner> owner(uint64_t address) const;
   uint64_t used_bytes(int device) const;
-  // The address blocks in use, for leak tests.
+  // For leak tests: live blocks, and regions of the windows that are taken.
   uint32_t blocks() const;
+  uint32_t regions() const;
   // What of it other processes may open.
   MemoryShares& shares() { return shares_; }
 
@@ -76,13 +137,39 @@ class MemoryMap {
     Mapping pinned_half;
     AddressSpace device;
   };
-  CUresult map_block(const Block& block);
+  struct Block {
+    CUmemGenericAllocationHandle handle = 0;
+    BlockPlace place;
+    uint32_t references = 0;  // 0: the slot is free
+    uint32_t generation = 0;
+  };
+  struct Second {  // a mapping that is not the block's own
+    BlockId block = BlockId::kNone;
+    uint64_t bytes = 0;
+    std::optional<uint32_t> window;  // whose address it takes; none: in a client's reservation
+  };
+
+  // mutex_ held.
+  Block* live(BlockId block);
+  const Block* live(BlockId block) const;
+  BlockId enter(CUmemGenericAllocationHandle handle, const BlockPlace& place);
+
+  CUresult take_handle(BlockId block, CUmemGenericAllocationHandle* handle, BlockPlace* place);
+  CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place);
+  CUresult map_at(CUmemGenericAllocationHandle handle, const BlockPlace& place);
+  CUresult adopt(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace place,
+                 Placed* placed);
+  bool unmap_own(const BlockPlace& place);
+  bool end_mapping(uint64_t address, bool address_is_free);
 
   const Driver& driver_;
   const Gpus& gpus_;
   mutable std::mutex mutex_;
   std::array<Window, windows::kCandidates> windows_;
-  std::map<uint64_t, Owner> owners_;
+  std::map<uint64_t, Owner> regions_;
+  std::deque<Block> blocks_;  // by slot
+  std::vector<uint32_t> free_slots_;
+  std::map<uint64_t, Second> mappings_;  // by address
   MemoryShares shares_;
 };
 

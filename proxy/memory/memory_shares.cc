@@ -22,12 +22,15 @@ uint64_t random_bits() {
 
 MemoryShares::MemoryShares(MemoryMap& map) : map_(map), proxy_id_(random_bits()) {}
 
-void MemoryShares::share(uint64_t session, const SharedMemory& memory, MemoryHandle* handle) {
+CUresult MemoryShares::share(uint64_t session, const SharedMemory& memory, MemoryHandle* handle) {
   ShareToken token{random_bits(), random_bits()};
+  if (!map_.retain(memory.block)) return CUDA_ERROR_INVALID_VALUE;
+  bool offered = false;
   {
     std::lock_guard lock(mutex_);
     if (auto known = by_base_.find(memory.base); known != by_base_.end()) {
       token = known->second;
+      offered = true;
     } else {
       Record& record = records_[token];
       record.memory = memory;
@@ -36,7 +39,9 @@ void MemoryShares::share(uint64_t session, const SharedMemory& memory, MemoryHan
       offered_.fetch_add(1, std::memory_order_relaxed);
     }
   }
+  if (offered) map_.release(memory.block);
   *handle = MemoryHandle{kMemoryHandleMagic, proxy_id_, token, {}};
+  return CUDA_SUCCESS;
 }
 
 bool MemoryShares::shared(uint64_t base) const {
@@ -46,34 +51,39 @@ bool MemoryShares::shared(uint64_t base) const {
 }
 
 bool MemoryShares::withdraw(uint64_t base) {
-  std::lock_guard lock(mutex_);
-  auto known = by_base_.find(base);
-  if (known == by_base_.end()) return true;
-  Record& record = records_[known->second];
-  record.withdrawn = true;
-  if (record.opens != 0) return false;
-  records_.erase(known->second);
-  by_base_.erase(known);
-  offered_.fetch_sub(1, std::memory_order_relaxed);
+  BlockId block = BlockId::kNone;
+  {
+    std::lock_guard lock(mutex_);
+    auto known = by_base_.find(base);
+    if (known == by_base_.end()) return true;
+    auto record = records_.find(known->second);
+    record->second.withdrawn = true;
+    if (record->second.opens != 0) return false;
+    block = record->second.memory.block;
+    records_.erase(record);
+    by_base_.erase(known);
+    offered_.fetch_sub(1, std::memory_order_relaxed);
+  }
+  map_.release(block);
   return true;
 }
 
-bool MemoryShares::bequeath(uint64_t base, const Block& block) {
-  std::lock_guard lock(mutex_);
-  auto known = by_base_.find(base);
-  if (known == by_base_.end()) return false;
-  const ShareToken token = known->second;
-  by_base_.erase(known);
-  offered_.fetch_sub(1, std::memory_order_relaxed);
-  Record& record = records_[token];
-  if (record.opens == 0) {
-    records_.erase(token);
-    return false;
+void MemoryShares::let_go(uint64_t base) {
+  BlockId block = BlockId::kNone;
+  {
+    std::lock_guard lock(mutex_);
+    auto known = by_base_.find(base);
+    if (known == by_base_.end()) return;
+    auto record = records_.find(known->second);
+    by_base_.erase(known);
+    offered_.fetch_sub(1, std::memory_order_relaxed);
+    record->second.withdrawn = true;
+    record->second.let_go = true;
+    if (record->second.opens != 0) return;
+    block = record->second.memory.block;
+    records_.erase(record);
   }
-  record.withdrawn = true;
-  record.holds_block = true;
-  record.memory.block = block;
-  return true;
+  map_.release(block);
 }
 
 CUresult MemoryShares::open(const ShareToken& untrusted_token, uint64_t session,
@@ -88,11 +98,11 @@ CUresult MemoryShares::open(const ShareToken& untrusted_token, uint64_t session,
 }
 
 void MemoryShares::close(const ShareToken& token) {
-  Block block;
+  BlockId block = BlockId::kNone;
   {
     std::lock_guard lock(mutex_);
     auto found = records_.find(token);
-    if (found == records_.end() || --found->second.opens != 0 || !found->second.holds_block) return;
+    if (found == records_.end() || --found->second.opens != 0 || !found->second.let_go) return;
     block = found->second.memory.block;
     records_.erase(found);
   }

@@ -4,14 +4,14 @@
 // Between functions of one proxy opening is an alias: the address is the same for everybody, so
 // nothing is mapped or copied and the driver is not asked. What needs care is life. Natively the
 // memory lives until its owner has freed it and every opener has closed it, so a record counts the
-// openers, and an owner that lets go while somebody has it open either keeps the place taken
-// (withdraw: a piece of a slab) or hands its reference on the block to the record (bequeath), whose
-// last closer gives it back. A proxy of the same user counts as one opener for each of its clients
-// (broker.h).
+// openers and holds a reference on the block, from the offer on. An owner that frees a large
+// allocation, or ends, lets go: the last closer ends the record. A freed piece of a slab whose
+// owner lives must keep its place in the slab: the owner withdraws it and asks again later. A proxy
+// of the same user counts as one opener for each of its clients (broker.h).
 //
 // The handle holds a random token of 128 bits: whoever has it may open the memory, as natively. Any
-// thread. `mutex_` (rank 15) is not held across driver calls; the memory map's (20) is taken after
-// it is given back.
+// thread. `mutex_` (rank 15) is not held across driver calls, so references on blocks are given
+// back after it is.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ static_assert(sizeof(MemoryHandle) == sizeof(CUipcMemHandle));
 inline constexpr uint64_t kMemoryHandleMagic = 0x314d454d45425554ull;  // "TUBEMEM1"
 
 struct SharedMemory {
-  Block block;  // as its owner has it mapped
+  BlockId block = BlockId::kNone;
   uint64_t base = 0;
   uint64_t bytes = 0;  // as the owner asked for
 };
@@ -59,14 +59,14 @@ class MemoryShares {
 
   // ---- the owner's session ----
   // The handle of the allocation at `memory.base`; the same one again while the allocation lives.
-  void share(uint64_t session, const SharedMemory& memory, MemoryHandle* handle);
+  // CUDA_ERROR_INVALID_VALUE: there is no such block.
+  CUresult share(uint64_t session, const SharedMemory& memory, MemoryHandle* handle);
   // One load while the proxy shares nothing.
   bool shared(uint64_t base) const;
   // No new openers. True: nobody has it open, the record is gone. False: ask again later.
   bool withdraw(uint64_t base);
-  // True: somebody has it open, and the record takes over one reference on `block`. False: the
-  // record is gone.
-  bool bequeath(uint64_t base, const Block& block);
+  // No new openers, and the owner never asks again: the record ends with the last close, or now.
+  void let_go(uint64_t base);
 
   // ---- openers ---- CUDA_ERROR_INVALID_VALUE for a token that names nothing (any more),
   // CUDA_ERROR_INVALID_CONTEXT for the owner itself. `session` 0: another proxy.
@@ -81,7 +81,7 @@ class MemoryShares {
     uint64_t session = 0;
     uint32_t opens = 0;
     bool withdrawn = false;
-    bool holds_block = false;
+    bool let_go = false;
   };
 
   MemoryMap& map_;

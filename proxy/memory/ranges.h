@@ -30,9 +30,7 @@ struct Range {
   RangeKind kind = RangeKind::kDevice;
   int device = 0;
   uint32_t context = 0;
-  uint64_t owner =
-      0;  // library id (kGlobal), slab base (kDevice, kPinned; 0 = a handle of its own)
-  uint64_t handle = 0;  // the driver's memory handle when owner == 0
+  uint64_t owner = 0;  // library id (kGlobal), slab base (kDevice, kPinned; 0 = not of a slab)
 };
 
 class Ranges {

@@ -311,6 +311,7 @@ json Server::status() {
         {"allocations", sums[5]},
         {"pinned", sums[6]},
         {"blocks", memory_.blocks()},
+        {"regions", memory_.regions()},
         {"shares", memory_.shares().count()},
         {"spares", spares.segments},
         {"fds", fds},

@@ -38,15 +38,13 @@ CUresult Server::lend(Brokered& client, const ShareToken& untrusted_token, Broke
     return error;
   client.token = untrusted_token;
   client.lent = true;
-  int raw = -1;
-  CUresult error = driver_.cuMemExportToShareableHandle(
-      &raw, memory.block.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-  if (error != CUDA_SUCCESS) return error;
-  fd->reset(raw);
-  answer->block_bytes = memory.block.bytes;
-  answer->offset = memory.base - memory.block.address;
+  const std::optional<BlockPlace> place = memory_.find(memory.block);
+  if (!place.has_value()) return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult error = memory_.export_fd(memory.block, fd); error != CUDA_SUCCESS) return error;
+  answer->block_bytes = place->bytes;
+  answer->offset = memory.base - place->address;
   answer->bytes = memory.bytes;
-  std::memcpy(answer->uuid, &gpus_[static_cast<uint32_t>(memory.block.device)].uuid,
+  std::memcpy(answer->uuid, &gpus_[static_cast<uint32_t>(place->device)].uuid,
               sizeof(answer->uuid));
   return CUDA_SUCCESS;
 }

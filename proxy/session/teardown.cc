@@ -78,8 +78,6 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
     case wire::Kind::kGraph:
       return object.owner == 0 ? driver.cuGraphDestroy(object.handle<CUgraph>()) : CUDA_SUCCESS;
     case wire::Kind::kGraphExec: return driver.cuGraphExecDestroy(object.handle<CUgraphExec>());
-    case wire::Kind::kMemHandle:
-      return driver.cuMemRelease(object.handle<CUmemGenericAllocationHandle>());
     case wire::Kind::kMemPool: return driver.cuMemPoolDestroy(object.handle<CUmemoryPool>());
     case wire::Kind::kLink: return driver.cuLinkDestroy(object.handle<CUlinkState>());
     case wire::Kind::kArray: return driver.cuArrayDestroy(object.handle<CUarray>());
@@ -101,6 +99,7 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
     case wire::Kind::kSurfObject: return driver.cuSurfObjectDestroy(object.handle<CUsurfObject>());
     case wire::Kind::kLibrary:  // given back, see destroy_object
     case wire::Kind::kModule:
+    case wire::Kind::kMemHandle:
     case wire::Kind::kKernel:
     case wire::Kind::kGraphNode:
     case wire::Kind::kContext:
@@ -138,6 +137,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   const bool shared_event =
       kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
   const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
+  if (kind == wire::Kind::kMemHandle) shared_.memory.release(object->handle<BlockId>());
   if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray)
     objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
   if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
@@ -424,7 +424,7 @@ void Session::teardown() {
       if (range.kind == RangeKind::kMapped) mapped.push_back(range);
     }
     for (const Range& range : mapped) {
-      driver().cuMemUnmap(range.base, range.bytes);
+      shared_.memory.drop_mapping(range.base);
       ranges_.erase(range.base);
     }
     for (const auto& [base, bytes] : reservations_)

@@ -1,5 +1,7 @@
 #include "tests/unit/proxy/fake_driver.h"
 
+#include <fcntl.h>
+
 #include <cstring>
 
 namespace tube::proxy::test {
@@ -15,6 +17,11 @@ T make_handle() {
 
 std::string number(const void* handle) {
   return std::to_string(reinterpret_cast<uint64_t>(handle) >> 4);
+}
+
+CUmemGenericAllocationHandle new_memory() {
+  ++state.live_memory;
+  return *state.memory.insert(state.next_handle++).first;
 }
 
 // A function of the driver a line.
@@ -49,8 +56,11 @@ void fill_streams(Driver& d) {
   d.cuStreamWaitValue64_v2 = [](CUstream, CUdeviceptr, cuuint64_t, unsigned int) { return CUDA_SUCCESS; };
   d.cuEventCreate = [](CUevent* e, unsigned int) { *e = make_handle<CUevent>(); ++state.live_events; return CUDA_SUCCESS; };
   d.cuEventDestroy_v2 = [](CUevent) { --state.live_events; return CUDA_SUCCESS; };
-  d.cuEventQuery = [](CUevent) { return CUDA_SUCCESS; };
-  d.cuEventRecord = [](CUevent, CUstream s) { state.calls.push_back("record s" + number(s)); return CUDA_SUCCESS; };
+  d.cuEventRecord = [](CUevent e, CUstream s) { state.recorded.push_back(e); state.calls.push_back("record s" + number(s)); return CUDA_SUCCESS; };
+  d.cuEventQuery = [](CUevent e) {
+    ++state.event_queries;
+    return state.events_wait && !state.reached.contains(e) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
   d.cuStreamWaitEvent = [](CUstream s, CUevent, unsigned int) { state.calls.push_back("wait s" + number(s)); return CUDA_SUCCESS; };
 }
 
@@ -58,13 +68,36 @@ void fill_memory(Driver& d) {
   d.cuMemAddressReserve = [](CUdeviceptr* p, size_t, size_t, CUdeviceptr hint, unsigned long long) { *p = hint; return CUDA_SUCCESS; };
   d.cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
   d.cuMemCreate = [](CUmemGenericAllocationHandle* h, size_t, const CUmemAllocationProp*, unsigned long long) {
-    *h = state.next_handle++;
-    ++state.live_memory;
+    *h = new_memory();
     return CUDA_SUCCESS;
   };
-  d.cuMemRelease = [](CUmemGenericAllocationHandle) { --state.live_memory; return CUDA_SUCCESS; };
-  d.cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long) { return CUDA_SUCCESS; };
-  d.cuMemUnmap = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
+  d.cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* h, void*, CUmemAllocationHandleType) { *h = new_memory(); return CUDA_SUCCESS; };
+  d.cuMemExportToShareableHandle = [](void* fd, CUmemGenericAllocationHandle h, CUmemAllocationHandleType, unsigned long long) {
+    if (!state.memory.contains(h)) return CUDA_ERROR_INVALID_VALUE;
+    *static_cast<int*>(fd) = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return CUDA_SUCCESS;
+  };
+  d.cuMemGetAllocationPropertiesFromHandle = [](CUmemAllocationProp* prop, CUmemGenericAllocationHandle h) {
+    *prop = {};
+    return state.memory.contains(h) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  };
+  d.cuMemRelease = [](CUmemGenericAllocationHandle h) {
+    if (state.memory.erase(h) == 0) return CUDA_ERROR_INVALID_VALUE;
+    --state.live_memory;
+    return CUDA_SUCCESS;
+  };
+  d.cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle h, unsigned long long) {
+    if (!state.memory.contains(h)) return CUDA_ERROR_INVALID_VALUE;
+    if (state.next_map == CUDA_SUCCESS) ++state.mappings;
+    return state.next_map;
+  };
+  d.cuMemUnmap = [](CUdeviceptr, size_t) { --state.mappings; return CUDA_SUCCESS; };
+  d.cuMemMapArrayAsync = [](CUarrayMapInfo* list, unsigned int count, CUstream) {
+    for (unsigned int i = 0; i < count; ++i) {
+      if (list[i].memHandle.memHandle != 0 && !state.memory.contains(list[i].memHandle.memHandle)) return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+  };
   d.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) { return CUDA_SUCCESS; };
   d.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) { ++state.registered; return CUDA_SUCCESS; };
   d.cuMemHostUnregister = [](void*) { --state.registered; return CUDA_SUCCESS; };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,15 @@ struct FakeState {
   int live_streams = 0;
   int live_arrays = 0, live_mipmaps = 0, live_textures = 0, live_surfaces = 0;
   int live_events = 0;
-  int live_memory = 0;  // cuMemCreate without cuMemRelease
-  int registered = 0;   // cuMemHostRegister without Unregister
+  int live_memory = 0;        // cuMemCreate or an import without cuMemRelease
+  int mappings = 0;           // cuMemMap without cuMemUnmap
+  std::set<uint64_t> memory;  // handles that live; a call with another one fails
+  CUresult next_map = CUDA_SUCCESS;
+  int event_queries = 0;
+  std::vector<CUevent> recorded;
+  std::set<CUevent> reached;  // events that are over; all of them unless `events_wait`
+  bool events_wait = false;
+  int registered = 0;  // cuMemHostRegister without Unregister
   int launches = 0;
   CUresult next_launch = CUDA_SUCCESS;
   bool stream_busy = false;

@@ -116,8 +116,9 @@ class SharesTest : public DeviceMemoryTest {
   MemoryHandle share(uint64_t address) {
     MemoryHandle handle{};
     const Range* range = ranges.at(address);
-    map.shares().share(1, SharedMemory{*memory.block_of(address), range->base, range->bytes},
-                       &handle);
+    EXPECT_EQ(map.shares().share(
+                  1, SharedMemory{memory.block_of(address), range->base, range->bytes}, &handle),
+              CUDA_SUCCESS);
     return handle;
   }
   CUresult open(const MemoryHandle& handle, uint64_t session = 2) {
