@@ -14,7 +14,7 @@ namespace tube::proxy {
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
                 Reply<wire::tubeMemAlloc>& reply) {
-  session.collect_deferred();
+  session.deferred_frees().collect();
   ContextShare* share = session.context();
   CUdeviceptr address = 0;
   CUresult error =
@@ -37,7 +37,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemFreeAsync>& call,
                 Reply<wire::tubeMemFreeAsync>&) {
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  return session.free_behind(*op.state, call->dptr);
+  return session.deferred_frees().add(op.stream, call->dptr);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubePinnedAlloc>& call,

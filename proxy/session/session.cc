@@ -39,6 +39,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       waiter_(shared.spin_us),
       run_graphs_(shared.driver, {limits::kRunGraphs, limits::kRunGraphBytes}),
       memory_(shared.memory, ranges_, client_.id),
+      deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
       host_pages_(shared.driver, ranges_),

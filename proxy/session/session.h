@@ -29,6 +29,7 @@
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
 #include "proxy/launch/coalescer.h"
+#include "proxy/memory/deferred_frees.h"
 #include "proxy/memory/device_memory.h"
 #include "proxy/memory/host_pages.h"
 #include "proxy/memory/imports.h"
@@ -197,6 +198,7 @@ class Session {
   Objects& objects() { return objects_; }
   Ranges& ranges() { return ranges_; }
   DeviceMemory& memory() { return memory_; }
+  DeferredFrees& deferred_frees() { return deferred_; }
   PinnedSlot& pinned() { return pinned_; }
   Imports& imports() { return imports_; }
   HostPages& host_pages() { return host_pages_; }
@@ -314,9 +316,6 @@ class Session {
   // Frees an object of `kind` with the driver and forgets it (teardown.cc).
   // CUDA_ERROR_INVALID_HANDLE when unknown.
   CUresult destroy_object(wire::Kind kind, uint64_t untrusted_id);
-  // Frees device memory when the stream gets there; looks for memory whose time has come.
-  CUresult free_behind(StreamState& stream, CUdeviceptr untrusted_address);
-  void collect_deferred();
   // Waits until the client's streams are idle: false when they are not within `timeout_ms`.
   // `release`: nobody answers their waits any more, so they are let pass until the end.
   bool wait_idle(uint32_t timeout_ms, bool release = false);
@@ -354,18 +353,12 @@ class Session {
   void release_external_waits();
   bool come_idle();
   void end_captures();
-  void drop_deferred();
   void drop_legacy(ContextShare& share);
   void drop_green(ContextShare& share);
   void teardown_objects(bool idle);
   StreamState* stream_state(uint64_t untrusted_id, CUresult* error);
   CUresult make_legacy(ContextShare& share);
   void sweep_kind(wire::Kind kind, uint32_t context);
-
-  struct Deferred {
-    CUevent event;
-    CUdeviceptr address;
-  };
 
   Shared& shared_;
   Client client_;
@@ -386,6 +379,7 @@ class Session {
   PendingWaits waits_;  // outlives the ranges: hears of their ends
   Ranges ranges_;
   DeviceMemory memory_;
+  DeferredFrees deferred_;
   PinnedSlot pinned_;
   std::unique_ptr<PinnedRemains> pinned_remains_;
   Imports imports_;
@@ -408,7 +402,6 @@ class Session {
   bool assertion_told_ = false;
   std::string assertion_text_;  // not yet handed over
   std::map<uint64_t, uint64_t> reservations_;
-  std::vector<Deferred> deferred_;
   ExternalWaits external_waits_;
   std::vector<uint64_t> left_variables_;
   std::vector<std::pair<uint64_t, UniqueFd>> waiting_fds_;

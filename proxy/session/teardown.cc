@@ -213,36 +213,6 @@ void Session::end_captures() {
   captures_ = 0;
 }
 
-CUresult Session::free_behind(StreamState& stream, CUdeviceptr untrusted_address) {
-  collect_deferred();
-  CUevent event = nullptr;
-  if (CUresult error = driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
-      error != CUDA_SUCCESS)
-    return error;
-  CUresult error = driver().cuEventRecord(event, stream.stream);
-  if (error == CUDA_SUCCESS) error = memory_.retire(untrusted_address);
-  if (error != CUDA_SUCCESS) {
-    driver().cuEventDestroy_v2(event);
-    return error;
-  }
-  deferred_.push_back({event, untrusted_address});
-  return CUDA_SUCCESS;
-}
-
-void Session::collect_deferred() {
-  std::erase_if(deferred_, [&](const Deferred& entry) {
-    if (driver().cuEventQuery(entry.event) == CUDA_ERROR_NOT_READY) return false;
-    driver().cuEventDestroy_v2(entry.event);
-    (void)memory_.free_retired(entry.address);
-    return true;
-  });
-}
-
-void Session::drop_deferred() {
-  for (const Deferred& entry : deferred_) driver().cuEventDestroy_v2(entry.event);
-  deferred_.clear();
-}
-
 bool Session::wait_idle(uint32_t timeout_ms, bool release) {
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
   auto idle = [&](CUstream stream, uint32_t gpu) {
@@ -284,7 +254,7 @@ void Session::sweep_context(uint32_t number, bool forget) {
   if (share == nullptr) return;
   const uint32_t before = thread_gpu_;
   (void)make_current(*share);
-  collect_deferred();
+  deferred_.collect();
   external_waits_.forget(driver(), number);
   if (!wait_idle(limits::kTeardownMs))
     log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(),
@@ -413,7 +383,7 @@ void Session::teardown() {
   const bool idle = come_idle();
   work_is_over_.store(idle, std::memory_order_release);
   if (shared_.output != nullptr) shared_.output->forget(client_.id);
-  drop_deferred();
+  deferred_.drop();
   if (!idle) leave_streams();
   if (idle) graph_memory_.free_all(*this);
   if (idle) free_external_buffers(DeviceMemory::kAllContexts);
