@@ -1,6 +1,7 @@
 // Managed memory: pinned memory that both processes have at one address, so the GPU and the program
 // see the same bytes and nothing ever migrates (docs/limits.md). Advice and prefetches are checked,
 // remembered and answered as the driver does; no message.
+#include "hook/memory/allocator.h"
 #include "hook/memory/memory_calls.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"

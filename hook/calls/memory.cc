@@ -1,14 +1,10 @@
 // Allocation and host memory; pointer queries are in pointer.cc. Allocating is a round trip
 // unless freed memory was kept (pinned_cache.h); freeing waits for this program's own streams
 // (natively cuMemFree waits for the context) and is posted; queries are answered here.
-#include <cstring>
-
-#include "base/log.h"
+#include "hook/memory/allocator.h"
 #include "hook/memory/graph_memory.h"
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
-#include "hook/memory/pinned_cache.h"
-#include "hook/memory/pool_cache.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -19,76 +15,7 @@ constexpr uint64_t kPitchAlignment = 512;
 constexpr unsigned kHostAllocFlags =
     CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
 
-uint64_t next_buffer_id() {
-  static std::atomic<uint64_t> id{1};
-  return id.fetch_add(1, std::memory_order_relaxed);
-}
-
-// Once: programs that cache memory (PyTorch) run into this, free some and try again.
-void say_out_of_memory(const char* kind, uint64_t bytes) {
-  static Once said;
-  if (!said.first()) return;
-  log_warn(
-      "out of %s memory: %llu bytes are not to be had (CUDA_ERROR_OUT_OF_MEMORY); `tubectl ps` "
-      "shows who holds how much",
-      kind, static_cast<unsigned long long>(bytes));
-}
-
-CUresult allocate_device(uint64_t bytes, uint64_t* address) {
-  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  wire::tubeMemAlloc_reply reply{};
-  const auto ask = [&] {
-    Request<wire::tubeMemAlloc> r;
-    r->bytes = bytes;
-    return r.call(&reply);
-  };
-  CUresult result = ask();
-  if (result == CUDA_ERROR_OUT_OF_MEMORY && release_kept_memory()) {
-    (void)sync_device_of(current_context());
-    result = ask();
-  }
-  if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("GPU", bytes);
-  if (result != CUDA_SUCCESS) return result;
-  memory_map().insert(
-      {reply.dptr, bytes, next_buffer_id(), current_context(), MemoryKind::kDevice, 0});
-  *address = reply.dptr;
-  return CUDA_SUCCESS;
-}
-
 }  // namespace
-
-CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address) {
-  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  if (!take_pinned(current_context(), bytes, address)) {
-    const auto ask = [&] {
-      wire::tubePinnedAlloc_reply reply{};
-      Request<wire::tubePinnedAlloc> r;
-      r->bytes = pinned_bytes(bytes);
-      r->flags = flags;
-      const CUresult result = r.call(&reply);
-      *address = reply.address;
-      return result;
-    };
-    CUresult result = ask();
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_kept_pinned()) result = ask();
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory("pinned", bytes);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  memory_map().insert({*address, bytes, next_buffer_id(), current_context(), kind, flags});
-  return CUDA_SUCCESS;
-}
-
-CUresult free_pinned(const Allocation& a) {
-  const CUresult finished = sync_all_contexts();
-  Allocation removed;
-  if (!memory_map().remove(a.base, a.kind, &removed)) return CUDA_ERROR_INVALID_VALUE;
-  if (finished == CUDA_SUCCESS && keep_pinned(removed)) return CUDA_SUCCESS;
-  Request<wire::tubePinnedFree> r;
-  r.in_context(a.context);
-  r->address = a.base;
-  const CUresult freed = r.post();
-  return finished != CUDA_SUCCESS ? finished : freed;
-}
 
 CUresult cuMemAlloc_v2(CUdeviceptr* dptr, size_t bytesize) {
   if (const CUresult r = guard(Needs::kContext); r != CUDA_SUCCESS) {
@@ -125,48 +52,39 @@ namespace {
 CUresult guard_free() {
   return current_context() == nullptr ? CUDA_SUCCESS : guard(Needs::kContext);
 }
+
+// Frees also when a stream has failed; its error is the answer then.
+template <class Free>
+CUresult behind_all_work(Free free) {
+  const CUresult finished = sync_all_contexts();
+  const CUresult freed = free();
+  return finished != CUDA_SUCCESS ? finished : freed;
+}
 }  // namespace
 
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   if (const CUresult r = guard_free(); r != CUDA_SUCCESS) return r;
   if (dptr == 0) return CUDA_SUCCESS;
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
-  if (is_graph_memory(dptr)) {
-    const CUresult finished = sync_all_contexts();
-    const CUresult freed = free_graph_memory(dptr);
-    return finished != CUDA_SUCCESS ? finished : freed;
-  }
   Allocation a;
-  const bool found = memory_map().find(dptr, &a);
-  if (found && a.base == dptr && a.kind == MemoryKind::kManaged && (a.flags & kVariable) == 0)
-    return free_managed(a);
-  if (found && a.base == dptr && a.kind == MemoryKind::kExternal) {
-    const CUresult finished = sync_all_contexts();
-    const CUresult freed = free_external(a);
-    return finished != CUDA_SUCCESS ? finished : freed;
+  if (!memory_map().find(dptr, &a) || a.base != dptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (a.kind) {
+    case MemoryKind::kDevice:
+      if (a.flags == kFromPool && free_own_import(a)) return sync_device_of(a.context);
+      return free_device(a);
+    case MemoryKind::kManaged:
+      return (a.flags & kVariable) != 0 ? CUDA_ERROR_INVALID_VALUE : free_managed(a);
+    case MemoryKind::kGraph: return behind_all_work([&] { return free_graph_memory(dptr); });
+    case MemoryKind::kExternal: return behind_all_work([&] { return free_external(a); });
+    case MemoryKind::kOpened:
+      if (a.flags != kFromPool) return CUDA_ERROR_INVALID_VALUE;  // cuIpcCloseMemHandle's
+      return behind_all_work([&] { return close_pool_pointer(a); });
+    case MemoryKind::kPinned:
+    case MemoryKind::kMapped:
+    case MemoryKind::kGlobal:
+    case MemoryKind::kRegistered: break;
   }
-  if (found && a.base == dptr && a.kind == MemoryKind::kOpened && a.flags == kFromPool) {
-    const CUresult finished = sync_all_contexts();
-    const CUresult closed = close_pool_pointer(a);
-    return finished != CUDA_SUCCESS ? finished : closed;
-  }
-  if (found && a.base == dptr && a.flags == kFromPool && free_own_import(a))
-    return sync_device_of(a.context);
-  if (!found || a.base != dptr || a.kind != MemoryKind::kDevice) {
-    if (found || !connection().in_device_window(dptr)) return CUDA_ERROR_INVALID_VALUE;
-    a.context =
-        current_context();  // stream-ordered memory may be freed by this call too; the proxy knows
-    a.base = 0;
-  }
-  const CUresult finished = sync_device_of(a.context);
-  const bool known = a.base != 0;
-  if (known && !memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
-  if (known && a.flags == kFromPool) leave_pool(a.pool, a.size_bytes);
-  Request<wire::tubeMemFree> r;
-  r.in_context(a.context);
-  r->dptr = dptr;
-  const CUresult freed = known ? r.post() : r.call();
-  return finished != CUDA_SUCCESS ? finished : freed;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "hook/memory/allocator.h"
 #include "hook/memory/graph_memory.h"
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
@@ -110,19 +111,6 @@ Pool* current_pool(uint32_t device) {
   return pools().current[device];
 }
 
-CUresult ask_for_memory(Context* context, uint64_t bytes, uint64_t* address) {
-  wire::tubeMemAlloc_reply reply{};
-  CUresult result;
-  {
-    Request<wire::tubeMemAlloc> r;
-    r.in_context(context);
-    r->bytes = pool_bytes(bytes);
-    result = r.call(&reply);
-  }
-  *address = reply.dptr;
-  return result;
-}
-
 // `pool` nullptr: the current one of the stream's device.
 CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool) {
   if (dptr == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -140,20 +128,11 @@ CUresult allocate(CUdeviceptr* dptr, size_t bytes, CUstream hStream, Pool* pool)
   if (pool == nullptr) pool = current_pool(context->visible_device);
   if (pool == nullptr || !enter_pool(pool, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = 0;
-  if (!take_from_pool(stream, context, handle_of(pool), bytes, &address)) {
-    CUresult result = ask_for_memory(context, bytes, &address);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && release_kept_memory()) {
-      (void)sync_device_of(context);
-      result = ask_for_memory(context, bytes, &address);
-    }
-    if (result != CUDA_SUCCESS) {
-      leave_pool(handle_of(pool), bytes);
-      return result;
-    }
+  if (const CUresult r = allocate_pooled(stream, context, handle_of(pool), bytes, &address);
+      r != CUDA_SUCCESS) {
+    leave_pool(handle_of(pool), bytes);
+    return r;
   }
-  static std::atomic<uint64_t> buffer_id{1ull << 40};
-  memory_map().insert({address, bytes, buffer_id.fetch_add(1, std::memory_order_relaxed), context,
-                       MemoryKind::kDevice, kFromPool, handle_of(pool)});
   *dptr = address;
   return CUDA_SUCCESS;
 }

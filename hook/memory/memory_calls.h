@@ -13,11 +13,7 @@ inline bool host_memory(MemoryKind kind) {
   return kind == MemoryKind::kPinned || kind == MemoryKind::kRegistered;
 }
 
-// Memory of this client's pinned slot, entered in the memory map as `kind` (kPinned or kManaged).
-CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address);
-// Waits for the program's streams first.
-CUresult free_pinned(const Allocation& allocation);
-// The same and forgets the advice (calls/managed.cc).
+// free_pinned() (allocator.h), and forgets the advice (calls/managed.cc).
 CUresult free_managed(const Allocation& allocation);
 // A module's managed variable comes into sight, and goes with its module. Advice works on it as on
 // any managed memory.

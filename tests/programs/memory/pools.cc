@@ -21,6 +21,13 @@ int main() {
     hash = hash * 31 + hash_of(host);
   }
   printf("default pool: %016llx\n", static_cast<unsigned long long>(hash));
+  // What is freed is not the program's any more, whoever keeps it.
+  CUdeviceptr freed;
+  CU(cuMemAllocAsync(&freed, 4096, stream));
+  CU(cuMemFreeAsync(freed, stream));
+  CU(cuStreamSynchronize(stream));
+  printf("freed again: %d", cuMemFree(freed));
+  printf(" %d\n", cuMemFreeAsync(freed, stream));
 
   CUmemPoolProps props = {};
   props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;

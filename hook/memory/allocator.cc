@@ -1,0 +1,118 @@
+#include "hook/memory/allocator.h"
+
+#include "base/log.h"
+#include "hook/memory/memory_calls.h"
+#include "hook/memory/pinned_cache.h"
+#include "hook/memory/pool_cache.h"
+#include "hook/objects/support.h"
+
+namespace tube::hook {
+namespace {
+
+// Once: programs that cache memory (PyTorch) run into this, free some and try again.
+void say_out_of_memory(const char* kind, uint64_t bytes) {
+  static Once said;
+  if (!said.first()) return;
+  log_warn(
+      "out of %s memory: %llu bytes are not to be had (CUDA_ERROR_OUT_OF_MEMORY); `tubectl ps` "
+      "shows who holds how much",
+      kind, static_cast<unsigned long long>(bytes));
+}
+
+// `give_back`: false when nothing was kept, so that asking again is of no use.
+template <class Ask, class GiveBack>
+CUresult ask_twice(const char* kind, uint64_t bytes, Ask ask, GiveBack give_back) {
+  CUresult result = ask();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && give_back()) result = ask();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY) say_out_of_memory(kind, bytes);
+  return result;
+}
+
+CUresult ask_for_device(Context* context, uint64_t bytes, uint64_t* address) {
+  const auto ask = [&] {
+    wire::tubeMemAlloc_reply reply{};
+    Request<wire::tubeMemAlloc> r;
+    r.in_context(context);
+    r->bytes = bytes;
+    const CUresult result = r.call(&reply);
+    *address = reply.dptr;
+    return result;
+  };
+  const auto give_back = [&] {
+    if (!release_kept_memory()) return false;
+    (void)sync_device_of(context);  // it goes when its streams get there
+    return true;
+  };
+  return ask_twice("GPU", bytes, ask, give_back);
+}
+
+CUresult ask_for_pinned(uint64_t bytes, unsigned flags, uint64_t* address) {
+  const auto ask = [&] {
+    wire::tubePinnedAlloc_reply reply{};
+    Request<wire::tubePinnedAlloc> r;
+    r->bytes = pinned_bytes(bytes);
+    r->flags = flags;
+    const CUresult result = r.call(&reply);
+    *address = reply.address;
+    return result;
+  };
+  return ask_twice("pinned", bytes, ask, release_kept_pinned);
+}
+
+}  // namespace
+
+CUresult allocate_device(uint64_t bytes, uint64_t* address) {
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  Context* context = current_context();
+  if (const CUresult r = ask_for_device(context, bytes, address); r != CUDA_SUCCESS) return r;
+  memory_map().insert({*address, bytes, next_unique(), context, MemoryKind::kDevice, 0});
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate_pooled(const Stream* stream, Context* context, CUmemoryPool pool, uint64_t bytes,
+                         uint64_t* address) {
+  if (!take_from_pool(stream, context, pool, bytes, address)) {
+    if (const CUresult r = ask_for_device(context, pool_bytes(bytes), address); r != CUDA_SUCCESS)
+      return r;
+  }
+  memory_map().insert(
+      {*address, bytes, next_unique(), context, MemoryKind::kDevice, kFromPool, pool});
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address) {
+  if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
+  if (!take_pinned(current_context(), bytes, address)) {
+    if (const CUresult r = ask_for_pinned(bytes, flags, address); r != CUDA_SUCCESS) return r;
+  }
+  memory_map().insert({*address, bytes, next_unique(), current_context(), kind, flags});
+  return CUDA_SUCCESS;
+}
+
+CUresult free_device(const Allocation& allocation) {
+  const CUresult finished = sync_device_of(allocation.context);
+  Allocation removed;
+  if (!memory_map().remove(allocation.base, MemoryKind::kDevice, &removed))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (removed.flags == kFromPool) leave_pool(removed.pool, removed.size_bytes);
+  Request<wire::tubeMemFree> r;
+  r.in_context(removed.context);
+  r->dptr = removed.base;
+  const CUresult freed = r.post();
+  return finished != CUDA_SUCCESS ? finished : freed;
+}
+
+CUresult free_pinned(const Allocation& allocation) {
+  const CUresult finished = sync_all_contexts();
+  Allocation removed;
+  if (!memory_map().remove(allocation.base, allocation.kind, &removed))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (finished == CUDA_SUCCESS && keep_pinned(removed)) return CUDA_SUCCESS;
+  Request<wire::tubePinnedFree> r;
+  r.in_context(allocation.context);
+  r->address = allocation.base;
+  const CUresult freed = r.post();
+  return finished != CUDA_SUCCESS ? finished : freed;
+}
+
+}  // namespace tube::hook
