@@ -13,8 +13,8 @@
 //                  kHold    keep it
 //                  kReplay  keep it too: the held launches are known run `run`, whole
 //   boundary()     something else came: true when what is held must be launched first
-//   give_up()      nothing came in time, or the caller could not send the graph: what is held gets
-//   launched one by one
+//   give_up()      nothing came in time, or the caller could not send the graph: what is held is
+//                  launched one by one
 //
 // Streams without boundaries: when a whole window of launches has passed, its period is looked for.
 // If there is one, the next launches are those of one period before, and the period's runs are held

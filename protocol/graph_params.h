@@ -14,10 +14,13 @@
 // nodes right before the driver copies them (tubeGraphSteps asks which there are,
 // tubeGraphInstantiate and tubeGraphExecUpdate bring the words in the same order).
 //
-//   host function                       the batch memory operation node; clients see
-//   CU_GRAPH_NODE_TYPE_HOST copy from or to pageable memory     a child graph of two nodes, {step,
-//   copy from staging} or {copy to staging, step}; between two pageable places         the batch
-//   memory operation node; clients see CU_GRAPH_NODE_TYPE_MEMCPY for both
+//   host function                     the batch memory operation node; clients see
+//                                     CU_GRAPH_NODE_TYPE_HOST
+//   copy from or to pageable memory   a child graph of two nodes, {step, copy from staging} or
+//                                     {copy to staging, step}; clients see
+//                                     CU_GRAPH_NODE_TYPE_MEMCPY
+//   copy between pageable places      the batch memory operation node; clients see
+//                                     CU_GRAPH_NODE_TYPE_MEMCPY
 #pragma once
 
 #include <cstdint>

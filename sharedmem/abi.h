@@ -1,25 +1,25 @@
 // The specification of every byte that a function process and its proxy share.
 //
-// One connection has three memory files, all made by the proxy, sealed against shrinking and
+// One connection has three memory files, all made by the proxy and sealed against shrinking and
 // growing before they are sent:
 //
 //   segment   this file's layout; mapped wherever there is room
-//   pinned    the client's pinned host memory, sparse, mapped at ONE agreed address in both
-//   processes (windows.h) info      what the proxy's GPUs look like (protocol/device_info.h),
-//   sealed against writing too
+//   pinned    the client's pinned host memory, sparse, at ONE agreed address in both processes
+//             (windows.h)
+//   info      what the proxy's GPUs look like (protocol/device_info.h), sealed against writing too
 //
-//   segment:  +0        SegmentHeader            2 KiB   positions, sleep flags, error words
-//             +2 KiB    WaitCounters             2 KiB   what the client's waits came to
-//             +4 KiB    reply slots              kReplySlots x kReplySlotBytes
-//             +...      command ring             kRingBytes, mapped TWICE in a row by both sides: a
-//             record never wraps
-//             +...      words                    kWordCount x u64, written by the GPU \  registered
-//             with the driver
-//             +...      chunk states             kChunkCount x u64                          > as
-//             one pinned range
-//             +...      first bulk chunks        kFirstChunks x kChunkBytes                /
-//             +...      the other bulk chunks    their pages come when the client asks for them
-//             (tubeMoreChunks)
+//   segment:  +0        SegmentHeader         2 KiB   positions, sleep flags, error words
+//             +2 KiB    WaitCounters          2 KiB   what the client's waits came to
+//             +4 KiB    reply slots           kReplySlots x kReplySlotBytes
+//             +...      command ring          kRingBytes, mapped TWICE in a row by both sides:
+//                                             a record never wraps
+//             +...      words                 kWordCount x u64, written by the GPU
+//             +...      chunk states          kChunkCount x u64
+//             +...      first bulk chunks     kFirstChunks x kChunkBytes
+//             +...      other bulk chunks     their pages come when the client asks for them
+//                                             (tubeMoreChunks)
+//
+// Words, chunk states and the first chunks are registered with the driver as one pinned range.
 //
 // The ring.  Byte positions only grow (u64); the byte at position p is ring[p % kRingBytes]. The
 // client writes whole records (RecordHeader, payload, padding to 16 bytes) and then stores `tail`;

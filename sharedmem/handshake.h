@@ -1,14 +1,14 @@
 // The first two messages on a function's Unix socket (SOCK_SEQPACKET), and the fd messages that may
 // follow.
 //
-//   hook  -> proxy   Hello
-//   proxy -> hook    Welcome + fds {segment, pinned, info}, or a Welcome with a refusal and no fds
+//   hook  -> proxy         Hello
+//   proxy -> hook          Welcome + fds {segment, pinned, info}, or a Welcome with a refusal and
+//                          no fds
 //   later, hook -> proxy   FdMessage + 1 fd: an image to load, a shareable handle; a ring record
-//   names its token.
-//                          It is sent BEFORE the record is published, so the session finds it
-//                          without waiting.
+//                          names its token. It is sent BEFORE the record is published, so the
+//                          session finds it without waiting.
 //   later, proxy -> hook   FdMessage + 1 fd: an exported handle; sent before the reply that names
-//   its token.
+//                          its token.
 //
 // The socket is otherwise silent: its hang-up is how each side learns that the other died.
 #pragma once

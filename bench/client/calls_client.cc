@@ -4,13 +4,14 @@
 // It talks to the script over its standard streams, one line each way (tests/gpu/arms.py reads
 // them). Commands:
 //
-//   run OP SAMPLES                    one thread, the calling one
-//   threads OP SAMPLES COUNT          COUNT threads with a stream each, SAMPLES each, starting
-//   together together OP SAMPLES COUNT         one of COUNT processes that start together (the
-//   barrier file named by BENCH_BARRIER) anatomy SAMPLES                   every operation of
-//   anatomy.h, taken apart: `@anatomy {"name":
-//   [[before, returned, complete], ...], ...}` pin CORE                          keeps the main
-//   thread on a core; -1 lets it go finish
+//   run OP SAMPLES              one thread, the calling one
+//   threads OP SAMPLES COUNT    COUNT threads with a stream each, SAMPLES each, starting together
+//   together OP SAMPLES COUNT   one of COUNT processes that start together (the barrier file named
+//                               by BENCH_BARRIER)
+//   anatomy SAMPLES             every operation of anatomy.h, taken apart: `@anatomy {"name":
+//                               [[before, returned, complete], ...], ...}`
+//   pin CORE                    keeps the main thread on a core; -1 lets it go
+//   finish
 //
 // A measurement goes in three steps, so that the script can read the proxy's counters before and
 // behind exactly what is measured: `@prepared` after the warm-up, then on `go` `@block {...}` (a

@@ -1,8 +1,9 @@
 // Starts COPIES of a program at the same moment, takes the time right before each exec, and tells
 // how they fared.
 //
-//   launch COPIES SECONDS PROGRAM [ARGUMENT...]      prints [{"pid": n, "exec": ns, "end": ns,
-//   "code": n, "out": last line}, ...]
+//   launch COPIES SECONDS PROGRAM [ARGUMENT...]
+//
+// prints [{"pid": n, "exec": ns, "end": ns, "code": n, "out": last line}, ...].
 //
 // The copies are forked first and let go together, so that the forks are not part of anybody's
 // start. Each copy writes its own stamp into shared memory as its last act before exec. A copy that

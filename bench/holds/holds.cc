@@ -7,8 +7,9 @@
 // does depends on everything the process did before, so each scenario has a process of its own: a
 // driver that was never started, a context that never launched.
 //
-//   [NAME=VALUE..] WORD.. [ WORD.. ]      NAME=VALUE: an environment variable; N*WORD: the step N
-//   times
+//   [NAME=VALUE..] WORD.. [ WORD.. ]
+//
+// NAME=VALUE is an environment variable, N*WORD the step N times.
 //
 // A scenario that stands is ended by SIGALRM. Written for no particular driver: a word whose call
 // it lacks ends only its own scenario.

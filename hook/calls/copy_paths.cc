@@ -2,13 +2,12 @@
 //
 //   both sides GPU-visible   one posted tubeCopy
 //   pageable -> GPU          up to 32 KiB inside the record; more through 1 MiB staging chunks,
-//   each posted as it is
-//                            filled, so that filling and the GPU's copying overlap; the GPU hands
-//                            chunks back. A copy that fills the first few asks the proxy for the
-//                            others, once. A synchronous one of up to 64 KiB returns when its bytes
-//                            are taken, as natively (leave_upload)
+//                            each posted as it is filled, so that filling and the GPU's copying
+//                            overlap; the GPU hands chunks back. A copy that fills the first few
+//                            asks the proxy for the others, once. A synchronous copy of up to 64
+//                            KiB returns when its bytes are taken, as natively (leave_upload)
 //   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills
-//   them
+//                            them
 //
 // A thread that holds chunks never waits for another one: it empties its oldest first. So two
 // threads cannot block each other with half the pool each.

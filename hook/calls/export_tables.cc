@@ -1,18 +1,18 @@
 // NVIDIA's private export tables, as measured (docs/facts.md).
 //
-//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F, DA9151D3:
-//   need no context real, one slot ours  6BD5FB6C CUDART interface: its own address must stay, slot
-//   2 (primary context handle of a device)
-//                        is replaced in place, because the handles programs hold are ours
+//   real, untouched      D4082055 validity check; F8CFF951, A094798C, 42D85A81, 69A28E9F and
+//                        DA9151D3, which need no context
+//   real, one slot ours  6BD5FB6C CUDART interface: its own address must stay; slot 2 (primary
+//                        context handle of a device) is replaced in place, because the handles that
+//                        programs hold are ours
 //   copies               21318C60 slot 4: id of a context, slots 51 and 39: a stream and its id;
-//   1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked
-//                        of the proxy, because the contextless driver does not know
-//   ours                 C693336E context-local storage (read thousands of times, so local and
-//   fast); 263E8860 context checks;
-//                        6E163FBE slot 7, which shows a callback the functions of a module: cuFFT
-//                        finds its kernels so
+//                        1734DC26 slots 4 and 13: which TPC belongs to which GPC, asked of the
+//                        proxy, because the driver in this process has no context
+//   ours                 C693336E values by context and key (read thousands of times, so local and
+//                        fast); 263E8860 context checks; 6E163FBE slot 7, which shows a callback
+//                        the functions of a module: cuFFT finds its kernels that way
 //   refused              everything else, said once: an unknown table may act on a context that the
-//   driver does not have
+//                        driver in this process does not have
 #include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>

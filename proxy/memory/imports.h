@@ -4,8 +4,9 @@
 //   owner in this proxy, same window    the owner's own address; nothing is mapped
 //   owner in this proxy, other window   the owner's block mapped a second time
 //   owner in another proxy              its block by POSIX fd through the broker (broker.h), mapped
-//   here a program without Tube              the driver's cuIpcOpenMemHandle; the address lies
-//   outside the windows
+//                                       here
+//   a program without Tube              the driver's cuIpcOpenMemHandle; the address lies outside
+//                                       the windows
 //
 // The range belongs to the client as long as it is open, so copies and pointer checks know it.
 // Session thread only; opening memory of another proxy waits for that proxy's answer, at most

@@ -3,13 +3,13 @@
 //
 // CUDA: work on the legacy stream waits for all earlier work on the context's blocking streams, and
 // later work on a blocking stream waits for it. In the shared context every stream is non-blocking,
-// so functions never wait for each other; the rule is put back with events here,
-// lazily:
+// so functions never wait for each other; the rule is put back with events here, lazily:
 //
-//   an operation on a blocking stream marks it dirty        (it has work that the legacy stream has
-//   not waited for) an operation on the legacy stream waits for each dirty stream, then starts a
-//   new epoch an operation on a blocking stream that has not seen the present epoch waits for the
-//   legacy stream once
+//   - An operation on a blocking stream marks it dirty: it has work that the legacy stream has not
+//     waited for.
+//   - An operation on the legacy stream waits for each dirty stream, then starts a new epoch.
+//   - An operation on a blocking stream that has not seen the present epoch waits for the legacy
+//     stream once.
 //
 // A marker, and a stream that goes away, add waits to the legacy stream that are nobody else's:
 // before the first of them the position behind the legacy stream's own work is recorded, and

@@ -84,7 +84,7 @@ extern "C" __global__ void texture_size(cudaTextureObject_t t, unsigned* out) {
 }
 
 // ---- surfaces
-// -----------------------------------------------------------------------------------------------------------
+
 // Coordinates x are bytes. `mode` of the boundary is a compile-time choice.
 
 extern "C" __global__ void surface_fill_1d(cudaSurfaceObject_t s, unsigned first, int count) {

@@ -1,18 +1,23 @@
 // Clients for waiting_test.py: each does one thing in counts, says so on a line, and goes on when
 // it reads one.
 //
-//   waiting idle            a little of everything, then nothing until standard input ends
-//   waiting hammer          bursts of launches until standard input ends (the simulated GPU's
-//   queues know no end, so each burst does) waiting sync COUNT      COUNT times a launch and a
-//   synchronise waiting events COUNT    COUNT times an event recorded on an idle stream and waited
-//   for waiting uploads COUNT   COUNT small synchronous uploads waiting mapped_uploads COUNT   the
-//   same into memory that is mapped in two pieces, across their border waiting updates COUNT COUNT
-//   times an instance's kernels, copies and memset are given other addresses and values, and it is
-//   launched waiting mapped_updates COUNT   the same in mapped memory waiting refused COUNT   the
-//   same, each step synchronised; prints "refused" for a step whose synchronisation fails waiting
-//   dropped COUNT   COUNT times an update that the driver takes no more: its instance was updated
-//   from another graph, or its graph is gone waiting loop COUNT LENGTH   COUNT launches of LENGTH
-//   different shapes in turn, never synchronised but at the end
+//   waiting idle                   a little of everything, then nothing until standard input ends
+//   waiting hammer                 bursts of launches until standard input ends (the simulated
+//                                  GPU's queues know no end, so each burst does)
+//   waiting sync COUNT             COUNT times a launch and a synchronise
+//   waiting events COUNT           COUNT times an event recorded on an idle stream and waited for
+//   waiting uploads COUNT          COUNT small synchronous uploads
+//   waiting mapped_uploads COUNT   the same into memory that is mapped in two pieces, across their
+//                                  border
+//   waiting updates COUNT          COUNT times an instance's kernels, copies and memset are given
+//                                  other addresses and values, and it is launched
+//   waiting mapped_updates COUNT   the same in mapped memory
+//   waiting refused COUNT          the same, each step synchronised; prints "refused" for a step
+//                                  whose synchronisation fails
+//   waiting dropped COUNT          COUNT times an update that the driver takes no more: its
+//                                  instance was updated from another graph, or its graph is gone
+//   waiting loop COUNT LENGTH      COUNT launches of LENGTH different shapes in turn, never
+//                                  synchronised but at the end
 #include <poll.h>
 
 #include <functional>
