@@ -26,7 +26,7 @@ static_assert(sizeof(BlobRef) == 8);
 enum class Lane : uint32_t { kPost = 1, kReply = 2, kHand = 3 };
 
 // Which of the launches that the session holds back go to the driver before a record is executed
-// (proxy/session/coalesced.cc): none, since no stream could tell; those of the stream that it
+// (proxy/session/runs.h): none, since no stream could tell; those of the stream that it
 // names, when its handler asks for that stream; those of all streams.
 enum class Orders : uint8_t { kNone, kStream, kAll };
 

@@ -19,7 +19,7 @@ of an enum with another value makes the record invalid.
 
 message() and call() take what the proxy has to know of a record before it looks into it:
   orders="all" | "stream" | "none"                    which held launches go first
-  (proxy/session/coalesced.cc): those of all streams (the default); those of the stream that the
+  (proxy/session/runs.h): those of all streams (the default); those of the stream that the
   record names and no others; none, since no stream could tell
   completes=word(INDEX, VALUE) | chunk(INDEX, STATE)  fields: what the client waits for when the
   record is executed; when it fails, the proxy writes it instead of the GPU. By default nothing

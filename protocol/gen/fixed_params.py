@@ -238,7 +238,7 @@ class Handle(Parameter):
 
 class AttributedStream(Handle):
     """A stream that this call gives attributes: from then on its launches are not plain ones
-    (proxy/session/coalesced.cc)."""
+    (proxy/session/runs.h)."""
 
     def take(self, arguments):
         if self.ctype != "CUstream":

@@ -15,7 +15,7 @@ namespace tube::proxy {
 
 CUresult handle(Session& session, const Decoded<wire::tubeContextCreate>& call,
                 Reply<wire::tubeContextCreate>&) {
-  return session.create_context(call->number, call->device, call->flags);
+  return session.contexts().create(call->number, call->device, call->flags);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeContextDestroy>& call,

@@ -1,15 +1,15 @@
 // Copies and memsets. Both sides of a copy are checked against what the client owns, then it goes
-// straight on its stream.
+// through the door of all copies (session/copies.h).
 //
 // A chunk goes back to the client by the GPU's own write behind the copy; when the copy cannot be
 // issued, the session hands it back instead, so that the client never waits for a chunk that is
 // lost.
-#include <cstring>
+#include <string>
 
+#include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/copy_region.h"
-#include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 #include "sharedmem/chunks.h"
 
@@ -20,22 +20,25 @@ static_assert(static_cast<uint64_t>(wire::ChunkBecomes::kFree) == abi::kChunkFre
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopy>& call, Reply<wire::tubeCopy>&) {
   if (call->bytes == 0) return CUDA_SUCCESS;
-  if (CUresult error = session.check_device_range(call->dst, call->bytes); error != CUDA_SUCCESS)
-    return error;
-  if (CUresult error = session.check_device_range(call->src, call->bytes); error != CUDA_SUCCESS)
-    return error;
+  const Range* const dst = session.ranges().covering(call->dst, call->bytes);
+  const Range* const src = session.ranges().covering(call->src, call->bytes);
+  if (dst == nullptr || src == nullptr) return CUDA_ERROR_INVALID_VALUE;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  session.count_copy(call->bytes);
-  return session.driver().cuMemcpyAsync(call->dst, call->src, call->bytes, op.stream);
+  return session.copies().issue({.kind = Copies::kind_of(*dst, *src),
+                                 .stream = op.stream,
+                                 .state = op.state,
+                                 .dst = {.address = call->dst, .range = dst},
+                                 .src = {.address = call->src, .range = src},
+                                 .bytes = call->bytes});
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call,
                 Reply<wire::tubeCopyInline>&) {
   const auto data = call.blob(call->data);
   if (data.empty()) return CUDA_SUCCESS;
-  if (CUresult error = session.check_device_range(call->dst, data.size()); error != CUDA_SUCCESS)
-    return error;
+  const Range* const dst = session.ranges().covering(call->dst, data.size());
+  if (dst == nullptr) return CUDA_ERROR_INVALID_VALUE;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   // A captured copy would read these bytes at every launch of the graph, long after they are gone.
@@ -45,39 +48,49 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call,
     if (error != CUDA_SUCCESS) return error;
     if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
-  session.count_copy(data.size());
-  // Pageable to the driver: it takes the bytes before it returns.
-  const CUresult error =
-      session.driver().cuMemcpyHtoDAsync_v2(call->dst, data.data(), data.size(), op.stream);
-  if (error == CUDA_SUCCESS && call->left != 0) session.uploaded(*op.state);
-  return error;
+  return session.copies().issue({.kind = CopyKind::kInline,
+                                 .stream = op.stream,
+                                 .state = op.state,
+                                 .dst = {.address = call->dst, .range = dst},
+                                 .data = data.data(),
+                                 .bytes = data.size(),
+                                 .completion = {.call_returned = call->left != 0}});
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMoreChunks>&,
                 Reply<wire::tubeMoreChunks>&) {
-  return session.take_more_chunks();
+  std::string why;
+  const CUresult error = session.copies().take_more_chunks(&why);
+  if (!why.empty())
+    log_warn("function '%s' (pid %d) goes on with %u staging chunks: %s",
+             session.client().name.c_str(), session.client().pid, abi::kFirstChunks, why.c_str());
+  return error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
                 Reply<wire::tubeCopyChunk>&) {
-  if (!shared::valid_chunk_range(session.chunks(), call->chunk, call->chunk_offset, call->bytes))
+  Copies& copies = session.copies();
+  if (!shared::valid_chunk_range(copies.chunks(), call->chunk, call->chunk_offset, call->bytes))
     return CUDA_ERROR_INVALID_VALUE;
   const bool to_device = call->becomes == wire::ChunkBecomes::kFree;
-  const Driver& driver = session.driver();
-  std::byte* const chunk = session.chunk_data(call->chunk) + call->chunk_offset;
-  StreamOp op;
-  op.error = session.check_device_range(call->dptr, call->bytes);
-  if (op.error == CUDA_SUCCESS) op = session.stream_op(call->stream);
-  if (op.error == CUDA_SUCCESS && call->bytes != 0) {
-    session.count_copy(call->bytes);
-    op.error = to_device ? driver.cuMemcpyHtoDAsync_v2(call->dptr, chunk, call->bytes, op.stream)
-                         : driver.cuMemcpyDtoHAsync_v2(chunk, call->dptr, call->bytes, op.stream);
+  CopyEnd device{.address = call->dptr};
+  if (call->bytes != 0) {
+    device.range = session.ranges().covering(call->dptr, call->bytes);
+    if (device.range == nullptr) return CUDA_ERROR_INVALID_VALUE;
   }
-  if (op.error == CUDA_SUCCESS)
-    op.error = driver.cuStreamWriteValue64_v2(op.stream, session.chunk_state_address(call->chunk),
-                                              static_cast<uint64_t>(call->becomes), 0);
-  if (op.error == CUDA_SUCCESS && to_device && call->left != 0) session.uploaded(*op.state);
-  return op.error;
+  const CopyEnd chunk{.host = copies.chunk_data(call->chunk) + call->chunk_offset};
+  StreamOp op = session.stream_op(call->stream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  return copies.issue(
+      {.kind = to_device ? CopyKind::kStagedUp : CopyKind::kStagedDown,
+       .stream = op.stream,
+       .state = op.state,
+       .dst = to_device ? device : chunk,
+       .src = to_device ? chunk : device,
+       .bytes = call->bytes,
+       .completion = {.chunk = call->chunk,
+                      .chunk_state = static_cast<uint64_t>(call->becomes),
+                      .call_returned = to_device && call->left != 0}});
 }
 
 namespace {
@@ -93,20 +106,26 @@ bool reach(const CopySide& side, const uint64_t (&extent)[3], uint64_t* bytes) {
   return true;
 }
 
-struct ResolvedSide {
-  CUmemorytype type = CU_MEMORYTYPE_UNIFIED;
-  CUdeviceptr device = 0;
-  void* host = nullptr;
-  CUarray array = nullptr;
-};
+// The GPU that an array was made on; that of the record's context when it is not known.
+uint32_t gpu_of(Session& session, const Object& array) {
+  const ContextShare* share = session.context(array.context);
+  return share != nullptr ? share->gpu : session.context()->gpu;
+}
+
+CUmemorytype type_of(const CopyEnd& end) {
+  return end.array != nullptr  ? CU_MEMORYTYPE_ARRAY
+         : end.host != nullptr ? CU_MEMORYTYPE_HOST
+                               : CU_MEMORYTYPE_UNIFIED;
+}
 
 CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&extent)[3],
-                      ResolvedSide& out) {
+                      CopyEnd& out) {
   if (side.kind == wire::SideKind::kArray) {
-    auto array = session.resolve<CUarray>(wire::Kind::kArray, side.address);
-    out.type = CU_MEMORYTYPE_ARRAY;
-    out.array = array.handle;
-    return array.error;
+    const Object* array = session.objects().find(wire::Kind::kArray, side.address);
+    if (array == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    out.array = array->handle<CUarray>();
+    out.gpu = gpu_of(session, *array);
+    return CUDA_SUCCESS;
   }
   for (int i = 0; i < 3; ++i) {
     if (side.origin[i] >> 60 || extent[i] >> 60) return CUDA_ERROR_INVALID_VALUE;
@@ -118,46 +137,48 @@ CUresult resolve_side(Session& session, const CopySide& side, const uint64_t (&e
   uint64_t bytes = 0;
   if (!reach(side, extent, &bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (side.kind == wire::SideKind::kAddress) {
-    out.device = side.address;
-    return session.check_device_range(side.address, bytes);
+    out.address = side.address;
+    out.range = session.ranges().covering(side.address, bytes);
+    return out.range != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   }
   const uint64_t chunk = side.address >> 20;
   const uint64_t offset = side.address & (abi::kChunkBytes - 1);
   static_assert(abi::kChunkBytes == 1u << 20);
-  if (side.kind != wire::SideKind::kChunk || chunk >= session.chunks())
+  if (side.kind != wire::SideKind::kChunk || chunk >= session.copies().chunks())
     return CUDA_ERROR_INVALID_VALUE;
-  if (!shared::valid_chunk_range(session.chunks(), static_cast<uint32_t>(chunk), offset, bytes))
+  if (!shared::valid_chunk_range(session.copies().chunks(), static_cast<uint32_t>(chunk), offset,
+                                 bytes))
     return CUDA_ERROR_INVALID_VALUE;
-  out.type = CU_MEMORYTYPE_HOST;
-  out.host = session.chunk_data(static_cast<uint32_t>(chunk)) + offset;
+  out.host = session.copies().chunk_data(static_cast<uint32_t>(chunk)) + offset;
   return CUDA_SUCCESS;
 }
 
 }  // namespace
 
 CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst,
-                    const uint64_t (&extent)[3], CUDA_MEMCPY3D* copy) {
-  ResolvedSide from;
-  ResolvedSide to;
+                    const uint64_t (&extent)[3], CopyRegion* out) {
+  CopyEnd& from = out->src;
+  CopyEnd& to = out->dst;
   if (CUresult error = resolve_side(session, src, extent, from); error != CUDA_SUCCESS)
     return error;
   if (CUresult error = resolve_side(session, dst, extent, to); error != CUDA_SUCCESS) return error;
+  CUDA_MEMCPY3D* const copy = &out->copy;
   *copy = {};
   copy->srcXInBytes = src.origin[0];
   copy->srcY = src.origin[1];
   copy->srcZ = src.origin[2];
-  copy->srcMemoryType = from.type;
+  copy->srcMemoryType = type_of(from);
   copy->srcHost = from.host;
-  copy->srcDevice = from.device;
+  copy->srcDevice = from.address;
   copy->srcArray = from.array;
   copy->srcPitch = src.pitch;
   copy->srcHeight = src.height;
   copy->dstXInBytes = dst.origin[0];
   copy->dstY = dst.origin[1];
   copy->dstZ = dst.origin[2];
-  copy->dstMemoryType = to.type;
+  copy->dstMemoryType = type_of(to);
   copy->dstHost = to.host;
-  copy->dstDevice = to.device;
+  copy->dstDevice = to.address;
   copy->dstArray = to.array;
   copy->dstPitch = dst.pitch;
   copy->dstHeight = dst.height;
@@ -169,54 +190,45 @@ CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst,
 
 namespace {
 
-// The GPU that an array was made on; `other` for a side that is none: an address says by itself
-// where it is.
-uint32_t array_gpu(Session& session, wire::SideKind kind, uint64_t untrusted_id, uint32_t other) {
-  const Object* array = kind == wire::SideKind::kArray
-                            ? session.objects().find(wire::Kind::kArray, untrusted_id)
-                            : nullptr;
-  const ContextShare* share = array != nullptr ? session.context(array->context) : nullptr;
-  return share != nullptr ? share->gpu : other;
-}
-
-// An array of another GPU than the stream's can only be named together with its context.
-CUresult issue_copy(Session& session, const wire::tubeCopy3D& call, const CUDA_MEMCPY3D& copy,
-                    CUstream stream) {
-  const uint32_t here = session.context()->gpu;
-  const uint32_t from = array_gpu(session, call.src_kind, call.src, here);
-  const uint32_t to = array_gpu(session, call.dst_kind, call.dst, here);
-  if (from == here && to == here) return session.driver().cuMemcpy3DAsync_v2(&copy, stream);
-  CUDA_MEMCPY3D_PEER peer;
-  static_assert(sizeof(peer) ==
-                sizeof(copy));  // they differ in the contexts, which stand where reserved words are
-  std::memcpy(&peer, &copy, sizeof(peer));
-  peer.srcContext = session.shared().gpus[from].context;
-  peer.dstContext = session.shared().gpus[to].context;
-  return session.driver().cuMemcpy3DPeerAsync(&peer, stream);
+CopyKind kind_of(const CopyRegion& region) {
+  if (region.src.host != nullptr) return CopyKind::kStagedUp;
+  if (region.dst.host != nullptr) return CopyKind::kStagedDown;
+  const auto range_of = [](const CopyEnd& end) {
+    return end.range != nullptr
+               ? *end.range
+               : Range{.kind = RangeKind::kDevice, .device = static_cast<int>(end.gpu)};
+  };
+  return Copies::kind_of(range_of(region.dst), range_of(region.src));
 }
 
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<wire::tubeCopy3D>&) {
-  constexpr uint32_t kNoChunk = 0xffffffffu;
-  const bool releases = call->release_chunk != kNoChunk;
-  if (releases && call->release_chunk >= session.chunks()) return CUDA_ERROR_INVALID_VALUE;
+  constexpr uint32_t kNoChunk = CopyCompletion::kNoChunk;
+  if (call->release_chunk != kNoChunk && call->release_chunk >= session.copies().chunks())
+    return CUDA_ERROR_INVALID_VALUE;
   const bool nothing = call->extent[0] == 0 || call->extent[1] == 0 || call->extent[2] == 0;
   StreamOp op = session.stream_op(call->stream);
-  if (op.error == CUDA_SUCCESS && !nothing) {
-    CUDA_MEMCPY3D copy;
-    op.error = build_copy(
+  if (op.error != CUDA_SUCCESS) return op.error;
+  CopyRegion region;
+  CopyRequest request{
+      .stream = op.stream,
+      .state = op.state,
+      .completion = {.chunk = call->release_chunk, .chunk_state = static_cast<uint64_t>(call->becomes)}};
+  if (!nothing) {
+    const CUresult error = build_copy(
         session, {call->src_kind, call->src, call->src_pitch, call->src_height, call->src_origin},
         {call->dst_kind, call->dst, call->dst_pitch, call->dst_height, call->dst_origin},
-        call->extent, &copy);
-    if (op.error == CUDA_SUCCESS)
-      session.count_copy(call->extent[0] * call->extent[1] * call->extent[2]);
-    if (op.error == CUDA_SUCCESS) op.error = issue_copy(session, call.fixed, copy, op.stream);
+        call->extent, &region);
+    if (error != CUDA_SUCCESS) return error;
+    request.kind = kind_of(region);
+    request.dst = region.dst;
+    request.src = region.src;
+    request.bytes = call->extent[0] * call->extent[1] * call->extent[2];
+    request.region = &region.copy;
+    request.gpu = session.context()->gpu;
   }
-  if (!releases || op.error != CUDA_SUCCESS) return op.error;
-  return session.driver().cuStreamWriteValue64_v2(op.stream,
-                                                  session.chunk_state_address(call->release_chunk),
-                                                  static_cast<uint64_t>(call->becomes), 0);
+  return session.copies().issue(request);
 }
 
 CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t element,

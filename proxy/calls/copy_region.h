@@ -1,11 +1,12 @@
 // Copies of 1D to 3D regions and memsets, checked: for streams (copy.cc) and for graph nodes
-// (graph.cc).
+// (graph_node.cc).
 #pragma once
 
 #include <cstdint>
 
 #include "base/cuda_api.h"
 #include "protocol/wire.gen.h"
+#include "proxy/session/copy_request.h"
 
 namespace tube::proxy {
 
@@ -20,9 +21,17 @@ struct CopySide {
   const uint64_t (&origin)[3];  // bytes, rows, slices
 };
 
-// Fills *copy when both sides lie in what the client owns. Every extent is at least 1.
+// A region as the driver is told it, and where its sides are.
+struct CopyRegion {
+  CUDA_MEMCPY3D copy;
+  CopyEnd dst;
+  CopyEnd src;
+};
+
+// Fills *region, whose ends are new, when both sides lie in what the client owns. Every extent is
+// at least 1.
 CUresult build_copy(Session& session, const CopySide& src, const CopySide& dst,
-                    const uint64_t (&extent)[3], CUDA_MEMCPY3D* copy);
+                    const uint64_t (&extent)[3], CopyRegion* region);
 
 // `width` elements of `element` bytes in each of `height` rows: sizes sane, memory the client's.
 CUresult check_memset(Session& session, uint64_t dst, uint64_t pitch, uint32_t element,

@@ -25,7 +25,7 @@ void note_capture(Session& session, const StreamOp& op) {
   (void)session.driver().cuStreamGetCaptureInfo_v3(op.stream, &status, &number, &op.state->captured,
                                                    nullptr, nullptr, nullptr);
   op.state->capture = number != 0 ? number : ~uint64_t{0};
-  session.capture_started();
+  session.contexts().capture_started();
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
   uint64_t ended = 0;
   if (op.state->capture != 0 && !is_capturing(session.driver(), op.stream)) {
     ended = std::exchange(op.state->capture, 0);
-    session.capture_ended();
+    session.contexts().capture_ended();
   }
   const uint64_t under_construction =
       session.objects().adopted(wire::Kind::kGraph, reinterpret_cast<uint64_t>(graph));

@@ -55,7 +55,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   if (CUresult error = keep_own_limit(session, call->kernel, kernel, call->shared_bytes);
       error != CUDA_SUCCESS)
     return error;
-  session.graph_gains(kernel.writes);
+  session.output().graph_gains(kernel.writes);
   const auto parameters = call.blob(call->parameters);
   if (parameters.size() < kernel.parameter_bytes || parameters.size() > limits::kParameterBytes)
     return CUDA_ERROR_INVALID_VALUE;
@@ -138,8 +138,10 @@ CUresult copy_of(Session& session, const wire::tubeGraphCopyNode& untrusted, CUD
                      packed(x.src_height, x.src_origin[1], extent[1]), x.src_origin};
   const CopySide dst{x.dst_kind, x.dst, packed(x.dst_pitch, x.dst_origin[0], extent[0]),
                      packed(x.dst_height, x.dst_origin[1], extent[1]), x.dst_origin};
-  if (CUresult error = build_copy(session, src, dst, extent, copy); error != CUDA_SUCCESS)
+  CopyRegion region;
+  if (CUresult error = build_copy(session, src, dst, extent, &region); error != CUDA_SUCCESS)
     return error;
+  *copy = region.copy;
   copy->WidthInBytes = x.extent[0];
   copy->Height = x.extent[1];
   copy->Depth = x.extent[2];

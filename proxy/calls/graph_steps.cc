@@ -110,9 +110,11 @@ CUresult gpu_copy(Session& session, const wire::GraphStepParams& untrusted, uint
   const CopySide side{untrusted.kind, untrusted.address, untrusted.pitch, untrusted.height,
                       untrusted.origin};
   if (untrusted.kind == wire::SideKind::kChunk) return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult error = build_copy(session, side, side, untrusted.extent, copy);
+  CopyRegion region;
+  if (CUresult error = build_copy(session, side, side, untrusted.extent, &region);
       error != CUDA_SUCCESS)
     return error;
+  *copy = region.copy;
   if (staging != 0) put_staging(*copy, untrusted.direction, staging);
   return CUDA_SUCCESS;
 }

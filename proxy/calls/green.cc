@@ -121,7 +121,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGreenContextCreate>& c
   if (call->description > kept.size()) return CUDA_ERROR_INVALID_VALUE;
   const CUdevResourceDesc description =
       call->description == 0 ? nullptr : kept[call->description - 1];
-  if (CUresult error = session.create_context(call->number, call->device, 0); error != CUDA_SUCCESS)
+  if (CUresult error = session.contexts().create(call->number, call->device, 0);
+      error != CUDA_SUCCESS)
     return error;
   CUgreenCtx green = nullptr;
   CUcontext context = nullptr;
@@ -133,7 +134,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGreenContextCreate>& c
     session.sweep_context(call->number, true);
     return error;
   }
-  session.make_green(call->number, green, context);
+  session.contexts().make_green(call->number, green, context);
   return CUDA_SUCCESS;
 }
 

@@ -192,7 +192,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
                      call->cooperative == 0 && !prints &&
                      session.record().reply_slot == abi::kNoReply;
   if (turn != LaunchTurn::kNone)
-    session.end_runs();  // what is held for other streams may be what the others wait for
+    session.runs().end();  // what is held for other streams may be what the others wait for
   StreamOp op = session.launch_op(call->stream, plain);
   if (op.error != CUDA_SUCCESS) return op.error;
   PackedParameters packed(parameters);
@@ -207,7 +207,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
                              {grid[0], grid[1], grid[2]},
                              {block[0], block[1], block[2]},
                              call->shared_bytes};
-    return session.launch_in_run(op, launch, parameters);
+    return session.runs().launch(*op.state, launch, parameters, session.record().sequence);
   }
   const auto launch = [&] { return launch_now(session, call, kernel.function, op.stream, packed); };
   const bool captured =
@@ -216,12 +216,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
     graph_gains_kernel(session, *object);
     turn = LaunchTurn::kNone;
   }
-  if (turn == LaunchTurn::kNone)
-    return kernel.writes == 0 ? launch()
-                              : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
-  const CUresult error = kernel.writes == 0
-                             ? launch_in_turn(turn, std::cref(launch))
-                             : session.launch_writing(op, kernel.writes, std::cref(launch), turn);
+  const auto write = [&] {
+    return session.output().launch(op, kernel.writes, session.record().sequence, std::cref(launch),
+                                   turn);
+  };
+  if (turn == LaunchTurn::kNone) return kernel.writes == 0 ? launch() : write();
+  const CUresult error = kernel.writes == 0 ? launch_in_turn(turn, std::cref(launch)) : write();
   if (error == CUDA_SUCCESS) note_launched(session, *object);
   return error;
 }

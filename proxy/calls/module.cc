@@ -350,7 +350,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeListKernels>& call,
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelSetAttribute>& call,
                 Reply<wire::tubeKernelSetAttribute>&) {
-  session.forget_runs();
+  session.runs().forget();
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto& kernel = static_cast<KernelState&>(*object->state);
@@ -396,7 +396,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeKernelGetAttribute>& c
 
 CUresult handle(Session& session, const Decoded<wire::tubeKernelSetCacheConfig>& call,
                 Reply<wire::tubeKernelSetCacheConfig>&) {
-  session.forget_runs();
+  session.runs().forget();
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto& kernel = static_cast<const KernelState&>(*object->state);

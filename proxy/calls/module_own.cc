@@ -91,7 +91,7 @@ CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id) {
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   auto& state = static_cast<ModuleState&>(*object->state);
   if (!state.module->shared()) return CUDA_SUCCESS;
-  session.forget_runs();
+  session.runs().forget();
   ModuleCache& modules = session.shared().modules;
   const std::shared_ptr<LoadedModule> before = state.module;
   const bool library = before->library();

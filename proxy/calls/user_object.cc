@@ -88,6 +88,9 @@ CUresult count_of_graph(Session& session, Object& object, uint64_t graph, bool r
 
 }  // namespace
 
+UserObjectEnds::UserObjectEnds() = default;
+UserObjectEnds::~UserObjectEnds() { close(); }
+
 std::shared_ptr<UserObjectEnd> UserObjectEnds::add(uint64_t* word) {
   std::erase_if(ends_, [](const std::shared_ptr<UserObjectEnd>& end) { return fired(*end); });
   auto end = std::make_shared<UserObjectEnd>();

@@ -27,6 +27,11 @@ CUkernel as_kernel(const LoadedKernel& kernel) {
 
 // ---- a module ----
 
+LoadedModule::LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu,
+                           bool shared, uint64_t raw)
+    : image_(std::move(image)), library_(library), gpu_(gpu), shared_(shared), raw_(raw) {}
+LoadedModule::~LoadedModule() = default;
+
 CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontext context,
                                     const std::function<CUresult()>& question) {
   CUcontext current = nullptr;
@@ -225,6 +230,8 @@ int32_t LoadedModule::limit(const LoadedKernel& kernel, uint32_t gpu) {
 
 // ---- all of them ----
 
+ModuleCache::ModuleCache(const Driver& driver, Gpus& gpus, bool share, Surplus surplus)
+    : driver_(driver), gpus_(gpus), share_(share), surplus_(std::move(surplus)) {}
 ModuleCache::~ModuleCache() {
   unload_retired();
   unload_idle();

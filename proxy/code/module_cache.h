@@ -80,8 +80,8 @@ struct LoadedKernel {
 class LoadedModule {
  public:
   LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu, bool shared,
-               uint64_t raw)
-      : image_(std::move(image)), library_(library), gpu_(gpu), shared_(shared), raw_(raw) {}
+               uint64_t raw);
+  ~LoadedModule();
 
   uint64_t raw() const { return raw_; }
   bool library() const { return library_; }
@@ -151,8 +151,7 @@ class ModuleCache {
   // has unload_surplus() called, by who may stand in the driver for any GPU, and waits for that as
   // long as it is told at most; true: it was done meanwhile.
   using Surplus = std::function<bool(uint32_t wait_ms)>;
-  ModuleCache(const Driver& driver, Gpus& gpus, bool share, Surplus surplus = {})
-      : driver_(driver), gpus_(gpus), share_(share), surplus_(std::move(surplus)) {}
+  ModuleCache(const Driver& driver, Gpus& gpus, bool share, Surplus surplus = {});
   ~ModuleCache();
   ModuleCache(const ModuleCache&) = delete;
   ModuleCache& operator=(const ModuleCache&) = delete;

@@ -135,8 +135,8 @@ Result<UniqueFd> Gpus::make_info_file(const std::string& workflow, bool is_sim) 
   header->module_loading_mode = mode;
   std::snprintf(header->workflow, sizeof(header->workflow), "%s", workflow.c_str());
   auto* device = reinterpret_cast<info::DeviceInfo*>(header + 1);
-  for (uint32_t i = 0; i < devices; ++i) fill_device(driver_, *this, gpus_[i], device[i]);
-  if (!gpus_.empty()) driver_.cuCtxSetCurrent(gpus_[0].context);
+  for (uint32_t i = 0; i < devices; ++i) fill_device(driver_, *this, *gpus_[i], device[i]);
+  if (!gpus_.empty()) driver_.cuCtxSetCurrent(gpus_[0]->context);
   return shared::create_constant_file("tube-info", file.data(), file.size());
 }
 

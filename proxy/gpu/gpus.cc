@@ -35,6 +35,12 @@ std::string result_text(const Driver& driver, CUresult result) {
   return std::string(name) + " (" + std::to_string(static_cast<int>(result)) + ")";
 }
 
+Gpu::Gpu() = default;
+Gpu::~Gpu() = default;
+
+Gpus::Gpus(const Driver& driver) : driver_(driver) {}
+Gpus::~Gpus() { close(); }
+
 Status Gpus::open() {
   if (CUresult error = driver_.cuInit(0); error == CUDA_ERROR_NO_DEVICE) {
     return errorf("no GPU: cuInit answers %s; check --gpus and CUDA_VISIBLE_DEVICES",
@@ -58,7 +64,7 @@ Status Gpus::open() {
 }
 
 Status Gpus::open_gpu(int ordinal) {
-  Gpu& gpu = gpus_.emplace_back();
+  Gpu& gpu = *gpus_.emplace_back(std::make_unique<Gpu>());
   gpu.ordinal = ordinal;
   CUresult error = driver_.cuDeviceGet(&gpu.device, ordinal);
   if (error == CUDA_SUCCESS) error = driver_.cuDevicePrimaryCtxRetain(&gpu.context, gpu.device);
@@ -83,13 +89,15 @@ Status Gpus::open_gpu(int ordinal) {
 }
 
 void Gpus::enable_peers() {
-  for (Gpu& gpu : gpus_) {
+  for (const std::unique_ptr<Gpu>& one : gpus_) {
+    Gpu& gpu = *one;
     CUmemAccessDesc own{};
     own.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     own.location.id = gpu.device;
     own.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     gpu.access.push_back(own);
-    for (Gpu& peer : gpus_) {
+    for (const std::unique_ptr<Gpu>& other : gpus_) {
+      Gpu& peer = *other;
       int reachable = 0;
       if (&peer == &gpu ||
           driver_.cuDeviceCanAccessPeer(&reachable, peer.device, gpu.device) != CUDA_SUCCESS ||
@@ -107,11 +115,12 @@ void Gpus::enable_peers() {
       gpu.access.push_back(desc);
     }
   }
-  if (!gpus_.empty()) driver_.cuCtxSetCurrent(gpus_[0].context);
+  if (!gpus_.empty()) driver_.cuCtxSetCurrent(gpus_[0]->context);
 }
 
 void Gpus::close() {
-  for (Gpu& gpu : gpus_) {
+  for (const std::unique_ptr<Gpu>& one : gpus_) {
+    Gpu& gpu = *one;
     if (gpu.context != nullptr) driver_.cuDevicePrimaryCtxRelease_v2(gpu.device);
     gpu.context = nullptr;
   }

@@ -7,7 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +22,9 @@ namespace tube::proxy {
 struct Driver;
 
 struct Gpu {
+  Gpu();
+  ~Gpu();
+
   int ordinal = 0;
   CUdevice device = 0;
   CUcontext context = nullptr;
@@ -39,8 +42,8 @@ struct Gpu {
 
 class Gpus {
  public:
-  explicit Gpus(const Driver& driver) : driver_(driver) {}
-  ~Gpus() { close(); }
+  explicit Gpus(const Driver& driver);
+  ~Gpus();
   Gpus(const Gpus&) = delete;
   Gpus& operator=(const Gpus&) = delete;
 
@@ -50,8 +53,8 @@ class Gpus {
   void close();
 
   uint32_t count() const { return static_cast<uint32_t>(gpus_.size()); }
-  Gpu& operator[](uint32_t ordinal) { return gpus_[ordinal]; }
-  const Gpu& operator[](uint32_t ordinal) const { return gpus_[ordinal]; }
+  Gpu& operator[](uint32_t ordinal) { return *gpus_[ordinal]; }
+  const Gpu& operator[](uint32_t ordinal) const { return *gpus_[ordinal]; }
   // Of all GPUs.
   std::span<const int> capabilities() const { return capabilities_; }
   int driver_version() const { return driver_version_; }
@@ -65,7 +68,7 @@ class Gpus {
   const Driver& driver_;
   int driver_version_ = 0;
   std::vector<int> capabilities_;
-  std::deque<Gpu> gpus_;  // Gpu holds an atomic: it must not move
+  std::vector<std::unique_ptr<Gpu>> gpus_;  // each stays where it is
 };
 
 // True for the results after which a context only repeats the error (docs/facts.md).

@@ -28,6 +28,10 @@ uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_
   return slab.space.allocate(bytes);
 }
 
+DeviceMemory::DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session)
+    : map_(map), ranges_(ranges), session_(session) {}
+DeviceMemory::~DeviceMemory() = default;
+
 CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted_bytes,
                                 CUdeviceptr* address) {
   if (untrusted_bytes == 0) return CUDA_ERROR_INVALID_VALUE;

@@ -24,8 +24,8 @@ namespace tube::proxy {
 
 class DeviceMemory {
  public:
-  DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session)
-      : map_(map), ranges_(ranges), session_(session) {}
+  DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session);
+  ~DeviceMemory();
 
   void set_window(uint32_t window) { window_ = window; }
   CUresult allocate(int device, uint32_t context, uint64_t untrusted_bytes, CUdeviceptr* address);

@@ -50,6 +50,11 @@ bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
+HostPages::HostPages(const Driver& driver, Ranges& ranges) : driver_(driver), ranges_(ranges) {}
+HostPages::~HostPages() { close(); }
+
+void HostPages::abandon() { runs_.clear(); }
+
 CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags,
                             const std::vector<Segment>& segments) {
   const bool read_only = (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0;
@@ -113,8 +118,7 @@ bool HostPages::divide(uint64_t first, uint64_t last, const std::vector<Segment>
     if (next == segments.size()) return false;
     const wire::HostSegment& s = segments[next].untrusted;
     const uint64_t room = (run != runs_.end() && run->first < last ? run->first : last) - at;
-    if (s.address != at || s.bytes == 0 || s.bytes % kPage != 0 || s.bytes > room)
-      return false;
+    if (s.address != at || s.bytes == 0 || s.bytes % kPage != 0 || s.bytes > room) return false;
     if (!usable_file(segments[next].fd, s.offset, s.bytes)) return false;
     if (!gaps.empty() && gaps.back().last == at) gaps.back().last = at + s.bytes;
     else gaps.push_back({at, at + s.bytes});

@@ -31,8 +31,8 @@ class HostPages {
     int fd;
   };
 
-  HostPages(const Driver& driver, Ranges& ranges) : driver_(driver), ranges_(ranges) {}
-  ~HostPages() { close(); }
+  HostPages(const Driver& driver, Ranges& ranges);
+  ~HostPages();
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
 
@@ -45,7 +45,7 @@ class HostPages {
   void free_all(uint32_t context);
   void close();
   // Leaves everything mapped for good: the GPU may still use it.
-  void abandon() { runs_.clear(); }
+  void abandon();
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 

@@ -12,6 +12,11 @@
 
 namespace tube::proxy {
 
+Imports::Imports(const Driver& driver, const Gpus& gpus, MemoryMap& map, Ranges& ranges,
+                 uint64_t session)
+    : driver_(driver), gpus_(gpus), map_(map), ranges_(ranges), session_(session) {}
+Imports::~Imports() = default;
+
 bool Imports::reaches(uint32_t gpu, int device) const {
   if (static_cast<uint32_t>(device) == gpu) return true;
   for (const CUmemAccessDesc& access : gpus_[static_cast<uint32_t>(device)].access) {

@@ -35,8 +35,8 @@ struct Opened {
 
 class Imports {
  public:
-  Imports(const Driver& driver, const Gpus& gpus, MemoryMap& map, Ranges& ranges, uint64_t session)
-      : driver_(driver), gpus_(gpus), map_(map), ranges_(ranges), session_(session) {}
+  Imports(const Driver& driver, const Gpus& gpus, MemoryMap& map, Ranges& ranges, uint64_t session);
+  ~Imports();
   void set_window(uint32_t window) { window_ = window; }
 
   // For a context on `gpu`, which is current. The same handle again only counts.

@@ -31,6 +31,7 @@ constexpr uint64_t kPage = 4096;
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 }  // namespace
 
+PinnedSlot::PinnedSlot(const Driver& driver, Ranges& ranges) : driver_(driver), ranges_(ranges) {}
 PinnedSlot::~PinnedSlot() { close(); }
 
 Status PinnedSlot::open(uint32_t window, uint32_t client_slot) {

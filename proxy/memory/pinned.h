@@ -44,7 +44,7 @@ class PinnedRemains {
 
 class PinnedSlot {
  public:
-  PinnedSlot(const Driver& driver, Ranges& ranges) : driver_(driver), ranges_(ranges) {}
+  PinnedSlot(const Driver& driver, Ranges& ranges);
   ~PinnedSlot();
   PinnedSlot(const PinnedSlot&) = delete;
   PinnedSlot& operator=(const PinnedSlot&) = delete;

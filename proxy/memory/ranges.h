@@ -6,9 +6,7 @@
 
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <map>
-#include <utility>
 
 namespace tube::proxy {
 
@@ -35,65 +33,38 @@ struct Range {
 
 class Ranges {
  public:
-  bool insert(const Range& range) {
-    if (range.bytes == 0 || range.base + range.bytes < range.base) return false;
-    auto next = map_.lower_bound(range.base);
-    if (next != map_.end() && next->first < range.base + range.bytes) return false;
-    if (next != map_.begin()) {
-      auto before = std::prev(next);
-      if (before->first + before->second.bytes > range.base) return false;
-    }
-    map_.emplace_hint(next, range.base, range);
-    return true;
-  }
+  Ranges();
+  ~Ranges();
+  Ranges(const Ranges&) = delete;
+  Ranges& operator=(const Ranges&) = delete;
+
+  // False: the range is empty, leaves the address space or overlaps another one.
+  bool insert(const Range& range);
 
   // The range that begins at `base`, or nullptr.
-  Range* at(uint64_t base) {
-    auto it = map_.find(base);
-    return it == map_.end() ? nullptr : &it->second;
-  }
+  Range* at(uint64_t base);
 
   // The range that holds `address`, or nullptr.
   const Range* find(uint64_t address) {
-    if (last_ != nullptr && address - last_->base < last_->bytes) return last_;
-    auto next = map_.upper_bound(address);
-    if (next == map_.begin()) return nullptr;
-    const Range& range = std::prev(next)->second;
-    if (address - range.base >= range.bytes) return nullptr;
-    last_ = &range;
-    return last_;
+    return last_ != nullptr && address - last_->base < last_->bytes ? last_ : look_up(address);
   }
 
-  // Whether [address, address + bytes) lies in ranges of the client, which may adjoin (several
-  // mappings in a row).
+  // Where [address, address + bytes) lies in ranges of the client, which may adjoin (several
+  // mappings in a row): the first of them. nullptr: not all of it does.
+  const Range* covering(uint64_t untrusted_address, uint64_t untrusted_bytes);
   bool covers(uint64_t untrusted_address, uint64_t untrusted_bytes) {
-    uint64_t address = untrusted_address;
-    uint64_t left = untrusted_bytes;
-    if (address + left < address) return false;
-    do {
-      const Range* range = find(address);
-      if (range == nullptr || range->kind == RangeKind::kRetired) return false;
-      const uint64_t here = range->base + range->bytes - address;
-      if (left <= here) return true;
-      left -= here;
-      address += here;
-    } while (true);
+    return covering(untrusted_address, untrusted_bytes) != nullptr;
   }
 
-  bool erase(uint64_t base) {
-    last_ = nullptr;
-    const auto found = map_.find(base);
-    if (found == map_.end()) return false;
-    if (found->second.kind == RangeKind::kPinned && pinned_ends_) pinned_ends_(found->second);
-    map_.erase(found);
-    return true;
-  }
+  bool erase(uint64_t base);
   // Before a range of pinned memory ends.
-  void on_pinned_end(std::function<void(const Range&)> what) { pinned_ends_ = std::move(what); }
+  void on_pinned_end(std::function<void(const Range&)> what);
   size_t size() const { return map_.size(); }
   const std::map<uint64_t, Range>& all() const { return map_; }
 
  private:
+  const Range* look_up(uint64_t address);
+
   std::map<uint64_t, Range> map_;
   const Range* last_ = nullptr;
   std::function<void(const Range&)> pinned_ends_;

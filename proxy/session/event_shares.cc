@@ -20,6 +20,9 @@ bool only_here(CUresult error) {
 
 }  // namespace
 
+EventShares::EventShares() = default;
+EventShares::~EventShares() = default;
+
 CUresult EventShares::share(const Driver& driver, uint64_t session, CUevent event, Handle* handle) {
   std::lock_guard lock(mutex_);
   if (auto known = by_event_.find(event); known != by_event_.end()) {

@@ -20,6 +20,11 @@ struct Driver;
 
 class EventShares {
  public:
+  EventShares();
+  ~EventShares();
+  EventShares(const EventShares&) = delete;
+  EventShares& operator=(const EventShares&) = delete;
+
   using Handle = std::array<uint64_t, 8>;
   static_assert(sizeof(Handle) == sizeof(CUipcEventHandle));
 

@@ -87,6 +87,13 @@ uint64_t find_id(Session& session, wire::Kind kind, uint64_t raw) {
   return 0;
 }
 
+GraphMemory::GraphMemory() = default;
+GraphMemory::~GraphMemory() = default;
+
+bool GraphMemory::knows(CUdeviceptr untrusted_address) const {
+  return entries_.contains(untrusted_address);
+}
+
 CUresult GraphMemory::made(Session& session, CUdeviceptr address, uint64_t bytes, Owner owner) {
   Range range;
   range.base = address;

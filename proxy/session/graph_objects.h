@@ -51,10 +51,12 @@ uint64_t find_id(Session& session, wire::Kind kind, uint64_t raw);
 // once no graph has its node and nothing is allocated there: from then on it is nobody's here.
 class GraphMemory {
  public:
+  GraphMemory();
+  ~GraphMemory();
   using Owner = std::pair<wire::Kind, uint64_t>;
   // A node or a captured allocation of `owner` made it.
   CUresult made(Session& session, CUdeviceptr address, uint64_t bytes, Owner owner);
-  bool knows(CUdeviceptr untrusted_address) const { return entries_.contains(untrusted_address); }
+  bool knows(CUdeviceptr untrusted_address) const;
   bool empty() const { return entries_.empty(); }
   // An instance was launched: what its nodes allocate is the client's until it is freed.
   void launched(Owner exec);

@@ -21,6 +21,10 @@ std::unique_ptr<RecordTrace> RecordTrace::from_environment() {
 
 RecordTrace::RecordTrace(std::string path) : path_(std::move(path)) { entries_.reserve(kMost); }
 
+void RecordTrace::add(uint32_t call, uint64_t seen_ns, uint64_t done_ns) {
+  if (entries_.size() < kMost) entries_.push_back({call, seen_ns, done_ns});
+}
+
 void RecordTrace::write(int pid) const {
   std::string text;
   for (const Entry& entry : entries_) {

@@ -20,9 +20,7 @@ class RecordTrace {
   static std::unique_ptr<RecordTrace> from_environment();
   explicit RecordTrace(std::string path);
 
-  void add(uint32_t call, uint64_t seen_ns, uint64_t done_ns) {
-    if (entries_.size() < kMost) entries_.push_back({call, seen_ns, done_ns});
-  }
+  void add(uint32_t call, uint64_t seen_ns, uint64_t done_ns);
   // Appends the lines to the file, by one write. A file that cannot be written is said in the log.
   void write(int pid) const;
 

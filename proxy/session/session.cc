@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/futex.h"
@@ -17,32 +18,36 @@
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/quiet_calls.h"
 #include "proxy/memory/spare_segments.h"
+#include "proxy/session/record_trace.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/chunks.h"
 #include "sharedmem/greeting.h"
 #include "sharedmem/replies.h"
+#include "sharedmem/ring.h"
 #include "sharedmem/words.h"
 
 namespace tube::proxy {
 
-namespace {
-
-// The number of a GPU's primary context (protocol/handle_id.h).
-constexpr uint32_t primary_of(uint32_t gpu) { return gpu + 1; }
-
-}  // namespace
+struct Session::Thread {
+  std::thread thread;
+};
 
 Session::Session(Shared& shared, Client client, UniqueFd socket)
     : shared_(shared),
       client_(std::move(client)),
       socket_(std::move(socket)),
       waiter_(shared.spin_us),
-      run_graphs_(shared.driver, {limits::kRunGraphs, limits::kRunGraphBytes}),
+      runs_(shared.driver, contexts_, stats_, shared.coalesce_ns,
+            [this](uint32_t gpu, CUresult error) { late_error(gpu, error); }),
+      contexts_(shared.driver, shared.gpus, objects_, client_.id),
+      copies_(shared.driver, shared.gpus, contexts_, segment_, stats_),
+      output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       memory_(shared.memory, ranges_, client_.id),
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
       host_pages_(shared.driver, ranges_),
+      trace_(RecordTrace::from_environment()),
       started_ns_(now_ns()) {
   waiter_.count_into(&stats_.waits);
   memory_.set_window(client_.window);
@@ -58,46 +63,34 @@ Session::~Session() {
   if (abandoned()) new shared::Segment(std::move(segment_));
   if (!segment_goes_back_) return;
   // Nobody asks this session anything any more: now the segment may go to the next one.
-  PreparedSegment segment{std::move(segment_), registered_, more_chunks_};
+  PreparedSegment segment{std::move(segment_), registered_, copies_.has_more_chunks()};
   if (segment_used_again_) shared_.spares->give_back(std::move(segment));
   else shared_.spares->retire(std::move(segment));
 }
 
+std::unique_ptr<PinnedRemains> Session::take_pinned_remains() { return std::move(pinned_remains_); }
+
 Status Session::open() {
-  if (shared_.spares == nullptr) (void)make_current(0);
+  if (shared_.spares == nullptr) (void)contexts_.make_current(0u);
   Result<PreparedSegment> prepared = shared_.spares != nullptr
                                          ? shared_.spares->take(client_.id)
                                          : SpareSegments::make(driver(), client_.id);
   if (!prepared.ok()) return prepared.error();
   segment_ = std::move(prepared->segment);
   registered_ = prepared->registered;
-  more_chunks_ = prepared->more_chunks;
+  copies_.open(registered_, prepared->more_chunks);
   segment_registered_ = true;
   if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
-  for (uint32_t gpu = 0; gpu < shared_.gpus.count(); ++gpu)
-    contexts_.try_emplace(primary_of(gpu), driver(), primary_of(gpu), gpu, 0u);
+  contexts_.open();
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
   return {};
 }
 
-CUresult Session::take_more_chunks() {
-  if (more_chunks_) return CUDA_SUCCESS;
-  if (Status status = segment_.allocate_more_chunks(); !status.ok()) {
-    log_warn("function '%s' (pid %d) goes on with %u staging chunks: %s", client_.name.c_str(),
-             client_.pid, abi::kFirstChunks, status.error().message.c_str());
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const CUresult error =
-      driver().cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes,
-                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  more_chunks_ = error == CUDA_SUCCESS;
-  return error;
-}
-
 void Session::start() {
   shared::proxy_store_state(segment_.header(), abi::ProxyState::kRunning);
-  thread_ = std::thread([this] {
+  thread_ = std::make_unique<Thread>();
+  thread_->thread = std::thread([this] {
     char name[16];
     std::snprintf(name, sizeof(name), "tube-%lu", client_.id);
     pthread_setname_np(pthread_self(), name);
@@ -111,13 +104,15 @@ void Session::request_stop(abi::ProxyState state) {
   shared::wake_reader(segment_.header());
 }
 
+void Session::look_again() { shared::wake_reader(segment_.header()); }
+
 void Session::join() {
   (void)ends_within(UINT64_MAX);
-  if (thread_.joinable()) thread_.join();
+  if (thread_ != nullptr && thread_->thread.joinable()) thread_->thread.join();
 }
 
 bool Session::ends_within(uint64_t timeout_ns) {
-  if (!thread_.joinable()) return true;
+  if (thread_ == nullptr || !thread_->thread.joinable()) return true;
   // A hostile client may have put the thread to sleep again behind the stop's wake-up.
   constexpr uint64_t kAgainNs = 50'000'000;
   const uint64_t begin_ns = now_ns();
@@ -132,8 +127,8 @@ bool Session::ends_within(uint64_t timeout_ns) {
 }
 
 void Session::run() {
-  thread_gpu_ = 0xffffffffu;
-  (void)make_current(0);
+  contexts_.begin_thread();
+  (void)contexts_.make_current(0u);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver().cuThreadExchangeStreamCaptureMode(&mode);
   const auto lives = [](void* session, bool socket_says) {
@@ -178,10 +173,10 @@ void Session::share_spinning() {
 }
 
 void Session::drain_for_test() {
-  (void)make_current(0);
+  (void)contexts_.make_current(0u);
   while (!stopping() && step()) {
   }
-  end_runs();
+  runs_.end();
 }
 
 // One record; false when there is none.
@@ -205,7 +200,8 @@ void Session::execute() {
   if (header.call < wire::kCallCount) Stats::add(stats_.calls[header.call]);
   CUresult result = CUDA_SUCCESS;
   reply_.start(0);
-  if (coalescing()) prepare_runs(header);
+  (void)door_.admit(header, reader_->payload());  // it says kGo: nothing is kept back yet
+  if (runs_.on()) runs_.before(header);
   ContextShare* share = context();
   if (share == nullptr) {
     result = CUDA_ERROR_INVALID_CONTEXT;
@@ -215,11 +211,9 @@ void Session::execute() {
     shared::proxy_store_sticky_error(
         segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
-    if (header.context != 0 && home_ != primary_of(share->gpu)) {
-      home_ = primary_of(share->gpu);
+    if (contexts_.comes_home(header.context, *share))
       session_works_on(shared_.gpus[share->gpu].device);
-    }
-    result = make_current(*share);
+    result = contexts_.make_current(*share);
     if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
   }
@@ -277,130 +271,70 @@ void Session::settle(const abi::RecordHeader& header) {
     case wire::Completes::kChunk: {
       const auto untrusted_state =
           static_cast<wire::ChunkBecomes>(read(uint32_t{0}, completes.value_at));
-      if (untrusted_index >= chunks() || !is_valid(untrusted_state)) return;
+      if (untrusted_index >= copies_.chunks() || !is_valid(untrusted_state)) return;
       return shared::store_word(segment_.chunk_state(untrusted_index),
                                 static_cast<uint64_t>(untrusted_state));
     }
   }
 }
 
-CUresult Session::make_current(uint32_t gpu, CUcontext context) {
-  if (thread_gpu_ == gpu && thread_context_ == context) return CUDA_SUCCESS;
-  if (gpu >= shared_.gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
-  CUresult error =
-      driver().cuCtxSetCurrent(context != nullptr ? context : shared_.gpus[gpu].context);
-  if (error != CUDA_SUCCESS) return error;
-  thread_gpu_ = gpu;
-  thread_context_ = context;
-  gpu_.store(gpu, std::memory_order_relaxed);
-  used_gpus_.fetch_or(1u << (gpu & 31), std::memory_order_relaxed);
-  return CUDA_SUCCESS;
+// A launch that was held failed: its call returned long ago.
+void Session::late_error(uint32_t gpu, CUresult error) {
+  Stats::add(stats_.errors);
+  report_if_sticky(gpu, error);
+  shared::proxy_store_async_error(
+      segment_.header(),
+      {static_cast<uint32_t>(error), static_cast<uint32_t>(wire::Call::tubeLaunch), 0});
 }
 
-ContextShare* Session::context() {
-  if (record_->context != 0) return context(record_->context);
-  return context(home_ != 0 ? home_ : primary_of(0));
-}
-
-ContextShare* Session::context(uint32_t untrusted_number) {
-  if (last_context_ != nullptr && last_context_->number == untrusted_number) return last_context_;
-  auto found = contexts_.find(untrusted_number);
-  if (found == contexts_.end()) return nullptr;
-  last_context_ = &found->second;
-  return last_context_;
-}
-
-CUresult Session::create_context(uint32_t untrusted_number, uint32_t untrusted_gpu,
-                                 uint32_t flags) {
-  if (untrusted_number < wire::kFirstCreatedContext || untrusted_gpu >= shared_.gpus.count())
-    return CUDA_ERROR_INVALID_VALUE;
-  if (contexts_.size() >= limits::kContexts) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto [it, made] =
-      contexts_.try_emplace(untrusted_number, driver(), untrusted_number, untrusted_gpu, flags);
-  return made ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-void Session::make_green(uint32_t number, CUgreenCtx green, CUcontext context) {
-  ContextShare* share = this->context(number);
-  share->green = green;
-  share->driver_context = context;
-}
-
-CUresult Session::make_legacy(ContextShare& share) {
-  auto state = std::make_unique<StreamState>();
-  if (CUresult error = make_current(share); error != CUDA_SUCCESS) return error;
-  CUresult error = driver().cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING);
-  if (error != CUDA_SUCCESS) return error;
-  state->context = share.number;
-  state->legacy = true;
-  share.legacy = std::move(state);
-  return CUDA_SUCCESS;
-}
-
-StreamState* Session::stream_state(uint64_t untrusted_id, CUresult* error) {
-  *error = CUDA_SUCCESS;
-  if (untrusted_id == wire::kLegacyStream) {
-    ContextShare* share = context();
-    if (share == nullptr) *error = CUDA_ERROR_INVALID_CONTEXT;
-    if (*error == CUDA_SUCCESS && share->legacy == nullptr) *error = make_legacy(*share);
-    return *error == CUDA_SUCCESS ? share->legacy.get() : nullptr;
+// Launches are held and the ring is empty: looks a little longer for the next record. False when
+// nothing was held.
+bool Session::held_go_on() {
+  if (!runs_.holding()) return false;
+  const uint64_t end = now_ns() + runs_.patience_ns();
+  while (now_ns() < end && !stop_.load(std::memory_order_relaxed)) {
+    if (step()) return true;
   }
-  Object* object = objects_.find(wire::Kind::kStream, untrusted_id);
-  if (object == nullptr) {
-    *error = CUDA_ERROR_INVALID_HANDLE;
-    return nullptr;
-  }
-  return static_cast<StreamState*>(object->state.get());
+  runs_.give_up();
+  return true;
 }
 
 StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
   StreamOp op;
-  op.state = stream_state(untrusted_id, &op.error);
+  op.state = contexts_.stream(untrusted_id, record_->context, &op.error);
   if (op.state == nullptr) return op;
   op.stream = op.state->stream;
   ContextShare* share = context(op.state->context);
   if (share == nullptr) return op;
   // A stream of another GPU than the caller's: its events must come from its own context.
-  if (coalescing()) make_way(*op.state, *share);
-  op.error = make_current(*share);
-  if (op.error == CUDA_SUCCESS)
-    op.error = share->order.before(*op.state, share->legacy.get(), use, captures());
-  if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && op.state->uploads_seen != uploads_)
-    op.error = wait_for_uploads(*op.state);
+  if (runs_.on()) runs_.make_way(*op.state, *share);
+  op.error = contexts_.make_current(*share);
+  if (op.error == CUDA_SUCCESS) op.error = contexts_.put_in_order(*op.state, *share, use);
+  if (op.error == CUDA_SUCCESS && use == StreamUse::kWork && copies_.owes_wait(*op.state))
+    op.error = copies_.wait_for_uploads(*op.state);
   return op;
 }
 
-void Session::uploaded(StreamState& stream) {
-  if (!stream.legacy) return;
-  CUresult error = stream.uploaded != nullptr
-                       ? CUDA_SUCCESS
-                       : driver().cuEventCreate(&stream.uploaded, CU_EVENT_DISABLE_TIMING);
-  if (error == CUDA_SUCCESS) error = driver().cuEventRecord(stream.uploaded, stream.stream);
-  if (error != CUDA_SUCCESS)
-    return;  // the driver has no more events or the context is dead: the next call says so
-  stream.uploads_seen = ++uploads_;
-  upload_stream_ = &stream;
-}
-
-// An upload on another legacy stream waited for the last one itself, so there is one to wait for. A
-// stream that is being captured does its work later, on a stream that comes by here.
-CUresult Session::wait_for_uploads(StreamState& stream) {
-  const bool in_order = upload_stream_ == nullptr || upload_stream_ == &stream ||
-                        (stream.blocking() && stream.context == upload_stream_->context);
-  if (!in_order) {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (captures()) {
-      if (CUresult error = driver().cuStreamIsCapturing(stream.stream, &status);
-          error != CUDA_SUCCESS)
-        return error;
-    }
-    if (status != CU_STREAM_CAPTURE_STATUS_NONE) return CUDA_SUCCESS;
-    if (CUresult error = driver().cuStreamWaitEvent(stream.stream, upload_stream_->uploaded, 0);
-        error != CUDA_SUCCESS)
-      return error;
-  }
-  stream.uploads_seen = uploads_;
-  return CUDA_SUCCESS;
+StreamOp Session::launch_op(uint64_t untrusted_stream, bool plain) {
+  if (!runs_.on()) return stream_op(untrusted_stream);
+  StreamOp op;
+  op.state = contexts_.stream(untrusted_stream, record_->context, &op.error);
+  if (op.state == nullptr) return op;
+  StreamState& stream = *op.state;
+  ContextShare* share = context(stream.context);
+  plain = plain && share != nullptr && runs_.may_hold(stream, *share);
+  // What has to be put in front of the launch comes behind what is held.
+  if (!plain || share->order.concerns_others(stream, share->legacy.get()) ||
+      copies_.owes_wait(stream))
+    op = stream_op(untrusted_stream);
+  if (!plain || op.error != CUDA_SUCCESS) return op;
+  op.stream = stream.stream;
+  op.error = contexts_.make_current(*share);
+  if (op.error == CUDA_SUCCESS) op.error = contexts_.put_in_order(stream, *share, StreamUse::kWork);
+  if (op.error != CUDA_SUCCESS) return op;
+  runs_.begin(stream);
+  op.in_run = true;
+  return op;
 }
 
 CUresult Session::check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes) {
@@ -438,7 +372,7 @@ void Session::poison(abi::PoisonReason reason, const char* text) {
 }
 
 void Session::store_sticky(uint32_t gpu, CUresult error) {
-  if ((used_gpus_.load(std::memory_order_relaxed) & 1u << (gpu & 31)) == 0) return;
+  if (!contexts_.has_used(gpu)) return;
   shared::proxy_store_sticky_error(segment_.header(), static_cast<uint32_t>(error));
 }
 

@@ -18,7 +18,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,25 +27,31 @@
 #include "protocol/handle_id.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
-#include "proxy/launch/coalescer.h"
 #include "proxy/memory/deferred_frees.h"
 #include "proxy/memory/device_memory.h"
 #include "proxy/memory/host_pages.h"
 #include "proxy/memory/imports.h"
 #include "proxy/memory/pinned.h"
 #include "proxy/memory/ranges.h"
+#include "proxy/session/context_shares.h"
+#include "proxy/session/copies.h"
 #include "proxy/session/event_shares.h"
 #include "proxy/session/external_waits.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/objects.h"
+#include "proxy/session/output.h"
 #include "proxy/session/pending_waits.h"
-#include "proxy/session/record_trace.h"
-#include "proxy/session/stream_order.h"
+#include "proxy/session/runs.h"
+#include "proxy/session/stream_door.h"
+#include "proxy/session/stream_state.h"
 #include "proxy/session/user_objects.h"
 #include "sharedmem/life_lock.h"
-#include "sharedmem/ring.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/wait.h"
+
+namespace tube::shared {
+class RingReader;
+}
 
 namespace tube::proxy {
 
@@ -56,6 +61,7 @@ class Gpus;
 class ImageStore;
 class ModuleCache;
 class Janitor;
+class RecordTrace;
 class SpareSegments;
 
 // What every session of a proxy shares.
@@ -83,20 +89,6 @@ struct Shared {
   std::atomic<uint32_t> awake{0};  // sessions that are not asleep
 };
 
-// A context number of the client: a share of one GPU's context.
-struct ContextShare {
-  ContextShare(const Driver& driver, uint32_t number, uint32_t gpu, uint32_t flags)
-      : number(number), gpu(gpu), flags(flags), order(driver) {}
-  uint32_t number;
-  uint32_t gpu;
-  uint32_t flags;
-  StreamOrder order;
-  std::unique_ptr<StreamState> legacy;  // the stand-in for the legacy stream, made when first used
-  std::map<int32_t, uint64_t> limits;   // what the client set; the context's own: shared_limits.h
-  CUgreenCtx green = nullptr;           // a green context: `driver_context` is its
-  CUcontext driver_context = nullptr;   // nullptr: the GPU's shared one
-};
-
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
 // client names them by number.
 struct DevResources {
@@ -109,15 +101,6 @@ struct Resolved {
   CUresult error = CUDA_SUCCESS;
   T handle{};
 };
-
-struct StreamOp {
-  CUresult error = CUDA_SUCCESS;
-  CUstream stream = nullptr;
-  StreamState* state = nullptr;
-  bool in_run = false;
-};
-
-enum class LaunchTurn : uint32_t;  // quiet_calls.h
 
 struct Client {
   uint64_t id = 0;
@@ -146,7 +129,7 @@ class Session {
   // The thread ends after the record in hand. `state` is what the client reads in its segment.
   void request_stop(abi::ProxyState state);
   // A sleeping session looks again whether its client lives.
-  void look_again() { shared::wake_reader(segment_.header()); }
+  void look_again();
   // The client is gone or the proxy ends: nobody writes any more what the client's streams wait
   // for. If the session is in a driver call that waits for these streams, this lets them go on, as
   // far as plain stores can: a step each time. Does nothing while it executes no record, nor once
@@ -186,9 +169,9 @@ class Session {
   bool unfinished() const { return unfinished_.load(std::memory_order_relaxed); }
   // True after the end when GPU work is left: the pinned slot must not be given out again.
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
-  uint32_t current_gpu() const { return gpu_.load(std::memory_order_relaxed); }
+  uint32_t current_gpu() const { return contexts_.gpu(); }
   // After the end: pinned memory that is still registered; the slot is taken as long as it lives.
-  std::unique_ptr<PinnedRemains> take_pinned_remains() { return std::move(pinned_remains_); }
+  std::unique_ptr<PinnedRemains> take_pinned_remains();
   // Interned name of the kernel launched last, or nullptr: who may have broken a context.
   const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
 
@@ -207,8 +190,13 @@ class Session {
   // The client's own cuMemAddressReserve: base -> bytes.
   std::map<uint64_t, uint64_t>& reservations() { return reservations_; }
   const abi::RecordHeader& record() const { return *record_; }
-  // A copy of so many bytes goes to the driver.
-  void count_copy(uint64_t bytes) { Stats::add(stats_.copy_bytes, bytes); }
+
+  // What the session is made of.
+  ContextShares& contexts() { return contexts_; }
+  Runs& runs() { return runs_; }
+  Copies& copies() { return copies_; }
+  Output& output() { return output_; }
+  StreamDoor& door() { return door_; }
 
   // The driver's handle behind a client's id; the driver's own code when there is none.
   template <class T>
@@ -222,49 +210,23 @@ class Session {
   // The stream an operation goes to, with the legacy ordering in place (stream_order.h). Ask right
   // before the operation.
   StreamOp stream_op(uint64_t untrusted_id, StreamUse use = StreamUse::kWork);
-  // An upload went to `stream` whose synchronous call returns before the GPU has the bytes. If it
-  // is a legacy stream's, work of the client's other streams that comes later waits for them. For
-  // uploads that have nothing but uploads before them, or these streams would wait for more.
-  void uploaded(StreamState& stream);
   // CUDA_ERROR_INVALID_VALUE unless the client owns every byte: device or pinned memory, a mapping,
   // a module's variable.
   CUresult check_device_range(uint64_t untrusted_address, uint64_t untrusted_bytes);
 
-  // The context share of the record; context 0, of a thread without one, counts as the primary of
-  // the GPU that the session worked on last: what other GPUs do is not its business. nullptr: no
-  // such context.
-  ContextShare* context();
-  ContextShare* context(uint32_t untrusted_number);
-  CUresult create_context(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags);
-  // A created context gets SMs of its own; `green` is the share's from then on.
-  void make_green(uint32_t number, CUgreenCtx green, CUcontext context);
+  // The context share of the record. nullptr: no such context.
+  ContextShare* context() { return contexts_.of_record(record_->context); }
+  ContextShare* context(uint32_t untrusted_number) { return contexts_.find(untrusted_number); }
   // Resources and descriptions of SMs, as the driver gave them; ids count from 1.
   DevResources& dev_resources() { return dev_resources_; }
   // Frees everything made in the context; the created ones are then unknown, the primary ones start
   // anew.
   void sweep_context(uint32_t number, bool forget);
-  CUresult make_current(uint32_t gpu) { return make_current(gpu, nullptr); }
-  CUresult make_current(const ContextShare& share) {
-    return make_current(share.gpu, share.driver_context);
-  }
+  bool captures() const { return contexts_.captures(); }
 
-  // Streams that may be capturing: the legacy ordering asks the driver only then.
-  void capture_started() { ++captures_; }
-  void capture_ended() { captures_ -= captures_ != 0; }
-  bool captures() const { return captures_ != 0; }
-
-  // Addresses, as the GPU sees them, of a progress word, a chunk's state and a chunk. Indices are
-  // checked by the caller.
+  // A progress word, and its address as the GPU sees it. The index is checked by the caller.
   CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }
   uint64_t& word(uint32_t word) { return segment_.word(word); }
-  CUdeviceptr chunk_state_address(uint32_t chunk) const {
-    return registered_ + shared::chunk_state_offset(chunk);
-  }
-  // How many chunks there are: all once the client asked for them (tubeMoreChunks).
-  uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
-  CUresult take_more_chunks();
-  std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
-
   // The fd the client announced under `token` (handshake.h). Invalid when there is none.
   UniqueFd take_fd(uint64_t token);
   Status give_fd(uint64_t token, int fd);
@@ -272,23 +234,10 @@ class Session {
 
   // Ends the session: the client broke the protocol. `text` goes to the log.
   void poison(abi::PoisonReason reason, const char* text);
-  // stream_op() for a launch. A plain one goes through launch_in_run() when `in_run` is set
-  // (coalesced.cc).
+  // stream_op() for a launch. `plain`: it may be held; then `in_run` says that it goes through
+  // runs().launch().
   StreamOp launch_op(uint64_t untrusted_stream, bool plain);
-  CUresult launch_in_run(const StreamOp& op, const PlainLaunch& launch,
-                         std::span<const std::byte> parameters);
-  // Makes the held launches of all streams.
-  void end_runs();
-  // The same, and drops the graphs of kernels that are about to go or change.
-  void forget_runs();
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
-  // Launches through `launch`, with what the kernels may write (wire::kKernelPrints, ...) accounted
-  // for (calls/output.cc).
-  CUresult launch_writing(const StreamOp& op, uint32_t writes,
-                          const std::function<CUresult()>& launch, LaunchTurn turn);
-  // What kernels of the client's graphs may write; grows with each captured or added node.
-  uint32_t graph_writes() const { return graph_writes_; }
-  void graph_gains(uint32_t writes) { graph_writes_ |= writes; }
   // Kernels of the client's graphs whose first launch anywhere is yet to come: an instance brings
   // their code to the GPU (module_state.h).
   struct NewCode {
@@ -296,11 +245,6 @@ class Session {
     uint32_t local_bytes = 0;  // the most of any that ever came
   };
   NewCode& graph_code() { return graph_code_; }
-  // Some kernel that may have failed an assertion was not known to have ended. Meaningful when the
-  // context has died.
-  bool may_have_asserted();
-  std::string& assertion_text() { return assertion_text_; }
-  bool take_assertion_turn() { return !std::exchange(assertion_told_, true); }
   // Whether there are nodes of graphs, in a graph, an instance or a capture.
   bool has_graphs() const {
     return captures() || objects_.count(wire::Kind::kGraph) != 0 ||
@@ -331,33 +275,22 @@ class Session {
   }
 
  private:
-  CUresult make_current(uint32_t gpu, CUcontext context);
   void run();
   void share_spinning();
   bool step();
   void execute();
   void report_if_sticky(uint32_t gpu, CUresult error);
   void settle(const abi::RecordHeader& header);
-  // coalesced.cc
-  bool coalescing() const { return shared_.coalesce_ns != 0; }
-  void prepare_runs(const abi::RecordHeader& header);
-  void make_way(StreamState& stream, const ContextShare& share);
   bool held_go_on();
-  void end_run(StreamState& stream, CUresult (Coalescer::*how)());
-  void drop_runs(StreamState& stream);
-  CUresult wait_for_uploads(StreamState& stream);
+  void late_error(uint32_t gpu, CUresult error);
   void teardown();
   void leave_streams();
   void give_segment_back();
   void release_waiters();
   void release_external_waits();
   bool come_idle();
-  void end_captures();
   void drop_legacy(ContextShare& share);
-  void drop_green(ContextShare& share);
   void teardown_objects(bool idle);
-  StreamState* stream_state(uint64_t untrusted_id, CUresult* error);
-  CUresult make_legacy(ContextShare& share);
   void sweep_kind(wire::Kind kind, uint32_t context);
 
   Shared& shared_;
@@ -367,15 +300,19 @@ class Session {
   bool segment_registered_ = false;
   bool segment_goes_back_ = false;   // to the spares, registered as it is
   bool segment_used_again_ = false;  // and from there to another function
-  bool more_chunks_ = false;         // registered as well
   CUdeviceptr registered_ = 0;       // of segment_.registered()
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;
   shared::LifeWatch life_;
-  std::thread thread_;
+  struct Thread;
+  std::unique_ptr<Thread> thread_;
 
-  RunGraphs run_graphs_;  // of all streams: outlives them
+  Runs runs_;  // outlives the streams
   Objects objects_;
+  ContextShares contexts_;
+  Copies copies_;
+  Output output_;
+  StreamDoor door_;
   PendingWaits waits_;  // outlives the ranges: hears of their ends
   Ranges ranges_;
   DeviceMemory memory_;
@@ -386,21 +323,9 @@ class Session {
   HostPages host_pages_;
   GraphMemory graph_memory_;
   UserObjectEnds user_object_ends_;
-  std::map<uint32_t, ContextShare> contexts_;
-  ContextShare* last_context_ = nullptr;  // of the last record
   Stats stats_;
-  std::unique_ptr<RecordTrace> trace_ = RecordTrace::from_environment();
-  std::vector<StreamState*> run_streams_;  // that have a coalescer
-  std::vector<StreamState*>
-      open_runs_;  // to which a launch came since all runs ended last (StreamState::run_open)
-  std::vector<StreamState*> holding_;  // whose coalescer holds launches, the longest first
-  uint32_t captures_ = 0;
-  uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
-  StreamState* upload_stream_ = nullptr;
-  uint32_t graph_writes_ = 0;
+  std::unique_ptr<RecordTrace> trace_;
   NewCode graph_code_;
-  bool assertion_told_ = false;
-  std::string assertion_text_;  // not yet handed over
   std::map<uint64_t, uint64_t> reservations_;
   ExternalWaits external_waits_;
   std::vector<uint64_t> left_variables_;
@@ -409,8 +334,6 @@ class Session {
 
   ReplyBuffer reply_;
   const abi::RecordHeader* record_ = nullptr;
-  uint32_t thread_gpu_ = 0xffffffffu;   // whose context is current on the thread
-  CUcontext thread_context_ = nullptr;  // and which: nullptr is the GPU's shared one
   DevResources dev_resources_;
 
   uint32_t over_ = 0;  // futex; 1 when the thread is at its end
@@ -422,10 +345,6 @@ class Session {
   std::atomic<bool> unfinished_{false};
   std::atomic<bool> abandoned_{
       false};  // GPU work did not end: memory, slot and segment stay for good
-  std::atomic<uint32_t> gpu_{0};
-  uint32_t home_ =
-      0;  // the primary context of the GPU of the last record that had one; 0: none had
-  std::atomic<uint32_t> used_gpus_{0};  // bit per GPU
   std::atomic<const std::string*> last_kernel_{nullptr};
   uint64_t started_ns_ = 0;
   bool torn_down_ = false;

@@ -64,4 +64,12 @@ struct StreamState final : ObjectState {
   }
 };
 
+// Where an operation of a record goes, once Session::stream_op has been asked.
+struct StreamOp {
+  CUresult error = CUDA_SUCCESS;
+  CUstream stream = nullptr;
+  StreamState* state = nullptr;
+  bool in_run = false;
+};
+
 }  // namespace tube::proxy

@@ -21,8 +21,10 @@
 #include "proxy/gpu/janitor.h"
 #include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
+#include "proxy/session/record_trace.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
+#include "sharedmem/ring.h"
 
 namespace tube::proxy {
 
@@ -117,23 +119,16 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   if (kind == wire::Kind::kArray && object->owner != 0) return CUDA_ERROR_INVALID_HANDLE;
   if (kind == wire::Kind::kStream) {
     auto& stream = static_cast<StreamState&>(*object->state);
-    if (ContextShare* share = context(stream.context); share != nullptr) {
-      // A query would break a capture that it has joined, which goes on without it.
-      const bool asks =
-          share->legacy == nullptr && !(captures() && is_capturing(driver(), stream.stream));
-      if (asks && driver().cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY)
-        (void)make_legacy(*share);
-      (void)share->order.retire(stream, share->legacy.get(), captures());
-    }
+    contexts_.retire(stream);
     if (stream.capture != 0) {  // which ends with it
-      capture_ended();
+      contexts_.capture_ended();
       forget_capture(*this, stream.capture, stream.captured);
     }
-    drop_runs(stream);
+    runs_.drop(stream);
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
     if (stream.printed != nullptr) driver().cuEventDestroy_v2(stream.printed);
   }
-  if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) forget_runs();
+  if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) runs_.forget();
   const bool shared_event =
       kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
   const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
@@ -180,13 +175,12 @@ void Session::remember_wait(PendingWait wait) {
 // The next value of each external semaphore that a stream waits for. Does not wait for the GPU.
 void Session::release_external_waits() {
   if (external_waits_.count() == 0) return;
-  const uint32_t gpu_before = thread_gpu_;
-  const CUcontext context_before = thread_context_;
+  const ContextShares::Current before = contexts_.current();
   std::map<uint32_t, CUstream> streams;
   external_waits_.signal_next(driver(), [&](uint32_t number, uint64_t id, uint64_t value) {
     const Object* semaphore = objects_.find(wire::Kind::kExternalSemaphore, id);
     ContextShare* share = context(number);
-    if (semaphore == nullptr || share == nullptr || make_current(*share) != CUDA_SUCCESS) return;
+    if (semaphore == nullptr || share == nullptr || contexts_.make_current(*share) != CUDA_SUCCESS) return;
     CUstream& stream = streams[number];
     if (stream == nullptr &&
         driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
@@ -197,47 +191,26 @@ void Session::release_external_waits() {
     (void)driver().cuSignalExternalSemaphoresAsync(&handle, &params, 1, stream);
   });
   for (const auto& [number, stream] : streams) driver().cuStreamDestroy_v2(stream);
-  if (gpu_before != 0xffffffffu) (void)make_current(gpu_before, context_before);
-}
-
-// A stream that captures answers no query and cannot be destroyed.
-void Session::end_captures() {
-  if (!captures()) return;
-  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
-    const CUstream stream = objects_.find(wire::Kind::kStream, id)->handle<CUstream>();
-    if (!is_capturing(driver(), stream)) continue;
-    CUgraph graph = nullptr;
-    (void)driver().cuStreamEndCapture(stream, &graph);
-    if (graph != nullptr) driver().cuGraphDestroy(graph);
-  }
-  captures_ = 0;
+  if (before.gpu != ContextShares::Current{}.gpu) (void)contexts_.make_current(before);
 }
 
 bool Session::wait_idle(uint32_t timeout_ms, bool release) {
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
-  auto idle = [&](CUstream stream, uint32_t gpu) {
+  const auto idle = [&](const StreamState& state, uint32_t gpu) {
     uint32_t pause_ms = 0;
     while (true) {
       if (release) release_waiters();  // again: a graph writes its step's word anew at every launch
-      if (captures() && is_capturing(driver(), stream))
+      if (captures() && is_capturing(driver(), state.stream))
         return true;  // a query would break the capture
-      const CUresult state = driver().cuStreamQuery(stream);
-      report_if_sticky(gpu, state);
-      if (state != CUDA_ERROR_NOT_READY) return true;  // done, or dead
+      const CUresult answer = driver().cuStreamQuery(state.stream);
+      report_if_sticky(gpu, answer);
+      if (answer != CUDA_ERROR_NOT_READY) return true;  // done, or dead
       if (now_ns() > deadline) return false;
       poll(nullptr, 0, static_cast<int>(pause_ms));  // nobody can wake us
       if (pause_ms < 16) pause_ms = pause_ms == 0 ? 1 : pause_ms * 2;
     }
   };
-  for (auto& [number, share] : contexts_) {
-    if (share.legacy != nullptr && !idle(share.legacy->stream, share.gpu)) return false;
-  }
-  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
-    const Object& object = *objects_.find(wire::Kind::kStream, id);
-    const ContextShare* share = context(object.context);
-    if (!idle(object.handle<CUstream>(), share != nullptr ? share->gpu : 0)) return false;
-  }
-  return true;
+  return contexts_.all_streams(idle);
 }
 
 void Session::sweep_kind(wire::Kind kind, uint32_t context) {
@@ -252,8 +225,8 @@ void Session::sweep_kind(wire::Kind kind, uint32_t context) {
 void Session::sweep_context(uint32_t number, bool forget) {
   ContextShare* share = context(number);
   if (share == nullptr) return;
-  const uint32_t before = thread_gpu_;
-  (void)make_current(*share);
+  const uint32_t before = contexts_.current().gpu;
+  (void)contexts_.make_current(*share);
   deferred_.collect();
   external_waits_.forget(driver(), number);
   if (!wait_idle(limits::kTeardownMs))
@@ -266,14 +239,10 @@ void Session::sweep_context(uint32_t number, bool forget) {
   memory_.free_all(number);
   pinned_.free_all(number);
   host_pages_.free_all(number);
-  drop_green(*share);
-  if (!share->limits.empty()) shared_.gpus[share->gpu].limits.forget(driver(), client_.id, number);
-  const uint32_t gpu = share->gpu;
-  const uint32_t flags = share->flags;
-  last_context_ = nullptr;
-  contexts_.erase(number);
-  if (!forget) contexts_.try_emplace(number, driver(), number, gpu, flags);
-  if (before != 0xffffffffu) (void)make_current(before);
+  contexts_.drop_green(*share);
+  contexts_.forget_limits(*share);
+  contexts_.erase(number, !forget);
+  if (before != ContextShares::Current{}.gpu) (void)contexts_.make_current(before);
 }
 
 void Session::teardown_objects(bool idle) {
@@ -282,48 +251,30 @@ void Session::teardown_objects(bool idle) {
     sweep_kind(kind, DeviceMemory::kAllContexts);
   }
   if (!idle) return;
-  for (auto& [number, share] : contexts_) {
+  for (auto& [number, share] : contexts_.all()) {
     drop_legacy(share);
-    drop_green(share);
-    if (share.limits.empty() || make_current(share.gpu) != CUDA_SUCCESS) continue;
-    shared_.gpus[share.gpu].limits.forget(driver(), client_.id, number);
+    contexts_.drop_green(share);
+    if (share.limits.empty() || contexts_.make_current(share.gpu) != CUDA_SUCCESS) continue;
+    contexts_.forget_limits(share);
   }
 }
 
 void Session::drop_legacy(ContextShare& share) {
   if (share.legacy == nullptr) return;
-  drop_runs(*share.legacy);
-  if (share.legacy->join != nullptr) driver().cuEventDestroy_v2(share.legacy->join);
-  if (share.legacy->printed != nullptr) driver().cuEventDestroy_v2(share.legacy->printed);
-  if (share.legacy->uploaded != nullptr) driver().cuEventDestroy_v2(share.legacy->uploaded);
-  if (upload_stream_ == share.legacy.get()) upload_stream_ = nullptr;
-  driver().cuStreamDestroy_v2(share.legacy->stream);
-  share.legacy.reset();
-}
-
-// Behind everything that was made in it.
-void Session::drop_green(ContextShare& share) {
-  if (share.green == nullptr) return;
-  (void)make_current(share.gpu);
-  driver().cuGreenCtxDestroy(share.green);
-  share.green = nullptr;
-  share.driver_context = nullptr;
+  runs_.drop(*share.legacy);
+  copies_.forget(*share.legacy);
+  contexts_.drop_legacy(share);
 }
 
 // Nobody can say when this work ends, but a stream whether it has: while one has not, no call that
 // waits for the context must begin without need.
 void Session::leave_streams() {
   std::vector<CUstream> left;
-  const auto leave = [&](StreamState& stream) {
-    (void)stream.runs.release();  // its graphs may be what does not end
+  contexts_.all_streams([&](StreamState& stream, uint32_t) {
+    runs_.abandon(stream);
     left.push_back(stream.stream);
-  };
-  for (auto& [number, share] : contexts_) {
-    if (share.legacy != nullptr) leave(*share.legacy);
-  }
-  for (uint64_t id : objects_.ids(wire::Kind::kStream))
-    leave(static_cast<StreamState&>(*objects_.find(wire::Kind::kStream, id)->state));
-  run_streams_.clear();
+    return true;
+  });
   if (shared_.janitor != nullptr) shared_.janitor->stand_behind(left);
 }
 
@@ -333,7 +284,7 @@ void Session::give_segment_back() {
   segment_registered_ = false;
   if (shared_.spares == nullptr) {
     driver().cuMemHostUnregister(segment_.registered());
-    if (more_chunks_) driver().cuMemHostUnregister(segment_.more_chunks());
+    if (copies_.has_more_chunks()) driver().cuMemHostUnregister(segment_.more_chunks());
     return;
   }
   segment_goes_back_ = true;  // by the destructor, when nobody looks at it any more
@@ -374,15 +325,16 @@ void Session::teardown() {
   waiting_fds_.clear();
   if (!segment_.valid()) return;
   record_ = nullptr;
-  end_runs();
-  (void)make_current(thread_gpu_ == 0xffffffffu ? 0 : thread_gpu_);
+  runs_.end();
+  const uint32_t gpu = contexts_.current().gpu;
+  (void)contexts_.make_current(gpu == ContextShares::Current{}.gpu ? 0 : gpu);
   unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0),
                     std::memory_order_relaxed);
   release_waiters();
-  end_captures();
+  contexts_.end_captures();
   const bool idle = come_idle();
   work_is_over_.store(idle, std::memory_order_release);
-  if (shared_.output != nullptr) shared_.output->forget(client_.id);
+  output_.forget();
   deferred_.drop();
   if (!idle) leave_streams();
   if (idle) graph_memory_.free_all(*this);

@@ -33,10 +33,10 @@ struct UserObjectState final : ObjectState {
 // Member of a session, declared behind its segment.
 class UserObjectEnds {
  public:
-  UserObjectEnds() = default;
+  UserObjectEnds();
   UserObjectEnds(const UserObjectEnds&) = delete;
   UserObjectEnds& operator=(const UserObjectEnds&) = delete;
-  ~UserObjectEnds() { close(); }
+  ~UserObjectEnds();
   std::shared_ptr<UserObjectEnd> add(uint64_t* word);
   // The segment goes away.
   void close();

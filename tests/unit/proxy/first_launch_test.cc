@@ -164,7 +164,7 @@ TEST_F(FirstLaunch, OfACapturedKernelIsAnInstances) {
   another_program_waits();
   ASSERT_TRUE(making_an_instance_takes_a_turn());
   launch(kKernel, stream);
-  session->capture_started();
+  session->contexts().capture_started();
   test::fake().capturing = ran.back();
   const int before = looks;
   launch(kKernel, stream);
@@ -175,7 +175,7 @@ TEST_F(FirstLaunch, OfACapturedKernelIsAnInstances) {
   EXPECT_EQ(looks, after_lookup) << "a captured launch takes none";
   EXPECT_GE(after_lookup, before);
   test::fake().capturing = nullptr;
-  session->capture_ended();
+  session->contexts().capture_ended();
   EXPECT_TRUE(updating_it_takes_a_turn());
   EXPECT_FALSE(updating_it_takes_a_turn());
   EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "captured is not launched";

@@ -107,7 +107,7 @@ TEST_F(SessionTest, LaterChunksAreRefusedUntilAskedFor) {
   post(wire::tubeMoreChunks{});
   post(wire::tubeMoreChunks{});
   EXPECT_EQ(async_error(), 0u);
-  EXPECT_EQ(session->chunks(), abi::kChunkCount);
+  EXPECT_EQ(session->copies().chunks(), abi::kChunkCount);
   post(copy);
   EXPECT_EQ(async_error(), 0u);
 }
@@ -162,9 +162,9 @@ TEST_F(SessionTest, AStreamThatCapturesIsNotAsked) {
   wire::tubeStreamProbe_reply reply{};
   EXPECT_EQ(call(probe, &reply), CUDA_SUCCESS);
   test::fake().capturing = session->objects().find(Kind::kStream, id)->handle<CUstream>();
-  session->capture_started();
+  session->contexts().capture_started();
   EXPECT_EQ(call(probe, &reply), CUDA_ERROR_NOT_READY);
-  session->capture_ended();
+  session->contexts().capture_ended();
   test::fake().capturing = nullptr;
   EXPECT_EQ(call(probe, &reply), CUDA_SUCCESS);
 }

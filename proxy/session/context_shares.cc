@@ -1,0 +1,139 @@
+#include "proxy/session/context_shares.h"
+
+#include <utility>
+
+#include "protocol/driver_table.gen.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/gpu/gpus.h"
+
+namespace tube::proxy {
+
+ContextShare::ContextShare(const Driver& driver, uint32_t number, uint32_t gpu, uint32_t flags)
+    : number(number), gpu(gpu), flags(flags), order(driver) {}
+ContextShare::~ContextShare() = default;
+
+ContextShares::ContextShares(const Driver& driver, Gpus& gpus, Objects& objects, uint64_t session)
+    : driver_(driver), gpus_(gpus), objects_(objects), session_(session) {}
+ContextShares::~ContextShares() = default;
+
+void ContextShares::open() {
+  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu)
+    shares_.try_emplace(primary_of(gpu), driver_, primary_of(gpu), gpu, 0u);
+}
+
+ContextShare* ContextShares::look_up(uint32_t untrusted_number) {
+  auto found = shares_.find(untrusted_number);
+  if (found == shares_.end()) return nullptr;
+  last_ = &found->second;
+  return last_;
+}
+
+CUresult ContextShares::create(uint32_t untrusted_number, uint32_t untrusted_gpu, uint32_t flags) {
+  if (untrusted_number < wire::kFirstCreatedContext || untrusted_gpu >= gpus_.count())
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shares_.size() >= limits::kContexts) return CUDA_ERROR_OUT_OF_MEMORY;
+  const bool made =
+      shares_.try_emplace(untrusted_number, driver_, untrusted_number, untrusted_gpu, flags).second;
+  return made ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void ContextShares::make_green(uint32_t number, CUgreenCtx green, CUcontext context) {
+  ContextShare* share = find(number);
+  share->green = green;
+  share->driver_context = context;
+}
+
+void ContextShares::drop_green(ContextShare& share) {
+  if (share.green == nullptr) return;
+  (void)make_current(share.gpu);
+  driver_.cuGreenCtxDestroy(share.green);
+  share.green = nullptr;
+  share.driver_context = nullptr;
+}
+
+void ContextShares::forget_limits(const ContextShare& share) {
+  if (!share.limits.empty()) gpus_[share.gpu].limits.forget(driver_, session_, share.number);
+}
+
+void ContextShares::erase(uint32_t number, bool anew) {
+  const ContextShare* share = find(number);
+  if (share == nullptr) return;
+  const uint32_t gpu = share->gpu;
+  const uint32_t flags = share->flags;
+  last_ = nullptr;
+  shares_.erase(number);
+  if (anew) shares_.try_emplace(number, driver_, number, gpu, flags);
+}
+
+CUresult ContextShares::switch_to(const Current& wanted) {
+  if (wanted.gpu >= gpus_.count()) return CUDA_ERROR_INVALID_DEVICE;
+  const CUresult error = driver_.cuCtxSetCurrent(
+      wanted.context != nullptr ? wanted.context : gpus_[wanted.gpu].context);
+  if (error != CUDA_SUCCESS) return error;
+  current_ = wanted;
+  gpu_.store(wanted.gpu, std::memory_order_relaxed);
+  used_gpus_.fetch_or(1u << (wanted.gpu & 31), std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult ContextShares::make_legacy(ContextShare& share) {
+  auto state = std::make_unique<StreamState>();
+  if (CUresult error = make_current(share); error != CUDA_SUCCESS) return error;
+  CUresult error = driver_.cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING);
+  if (error != CUDA_SUCCESS) return error;
+  state->context = share.number;
+  state->legacy = true;
+  share.legacy = std::move(state);
+  return CUDA_SUCCESS;
+}
+
+StreamState* ContextShares::stream(uint64_t untrusted_id, uint32_t record_context,
+                                   CUresult* error) {
+  *error = CUDA_SUCCESS;
+  if (untrusted_id == wire::kLegacyStream) {
+    ContextShare* share = of_record(record_context);
+    if (share == nullptr) *error = CUDA_ERROR_INVALID_CONTEXT;
+    if (*error == CUDA_SUCCESS && share->legacy == nullptr) *error = make_legacy(*share);
+    return *error == CUDA_SUCCESS ? share->legacy.get() : nullptr;
+  }
+  Object* object = objects_.find(wire::Kind::kStream, untrusted_id);
+  if (object == nullptr) {
+    *error = CUDA_ERROR_INVALID_HANDLE;
+    return nullptr;
+  }
+  return static_cast<StreamState*>(object->state.get());
+}
+
+void ContextShares::retire(StreamState& stream) {
+  ContextShare* share = find(stream.context);
+  if (share == nullptr) return;
+  // A query would break a capture that it has joined, which goes on without it.
+  const bool asks =
+      share->legacy == nullptr && !(captures() && is_capturing(driver_, stream.stream));
+  if (asks && driver_.cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY)
+    (void)make_legacy(*share);
+  (void)share->order.retire(stream, share->legacy.get(), captures());
+}
+
+void ContextShares::drop_legacy(ContextShare& share) {
+  StreamState& legacy = *share.legacy;
+  for (CUevent event : {legacy.join, legacy.printed, legacy.uploaded}) {
+    if (event != nullptr) driver_.cuEventDestroy_v2(event);
+  }
+  driver_.cuStreamDestroy_v2(legacy.stream);
+  share.legacy.reset();
+}
+
+void ContextShares::end_captures() {
+  if (!captures()) return;
+  for (uint64_t id : objects_.ids(wire::Kind::kStream)) {
+    const CUstream stream = objects_.find(wire::Kind::kStream, id)->handle<CUstream>();
+    if (!is_capturing(driver_, stream)) continue;
+    CUgraph graph = nullptr;
+    (void)driver_.cuStreamEndCapture(stream, &graph);
+    if (graph != nullptr) driver_.cuGraphDestroy(graph);
+  }
+  captures_ = 0;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,90 @@
+// The one place through which every copy of a client passes, and what copies have in common:
+// staging chunks, counting, and the order of uploads whose calls have returned.
+//
+// A handler checks what the client said, asks Session::stream_op and hands a CopyRequest over;
+// issue() makes the driver call on the client's own stream at once. Copy nodes of graphs, captured
+// copies' later launches included, stay the driver's and do not come by here.
+//
+// Session thread only, but for count(). Nothing waits for the GPU.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/cuda_api.h"
+#include "proxy/session/copy_request.h"
+#include "proxy/session/stream_state.h"
+#include "sharedmem/abi.h"
+#include "sharedmem/segment.h"
+
+namespace tube::proxy {
+
+class ContextShares;
+class Gpus;
+struct Driver;
+struct Stats;
+
+class Copies {
+ public:
+  // All outlive it. `segment` holds the chunks.
+  Copies(const Driver& driver, Gpus& gpus, ContextShares& shares, shared::Segment& segment,
+         Stats& stats)
+      : driver_(driver), gpus_(gpus), shares_(shares), segment_(segment), stats_(stats) {}
+  Copies(const Copies&) = delete;
+  Copies& operator=(const Copies&) = delete;
+  // The segment is there: its address as the GPU sees it, and whether it has all its chunks.
+  void open(CUdeviceptr registered, bool more_chunks) {
+    registered_ = registered;
+    more_chunks_ = more_chunks;
+  }
+
+  // Between addresses in these ranges.
+  static CopyKind kind_of(const Range& dst, const Range& src);
+  // Issues the copy and its completion, in the context of the request's stream. The driver's code;
+  // after an error a chunk of the completion has not been handed on.
+  CUresult issue(const CopyRequest& request);
+  // Copies of the kind that were issued, whatever the driver said. Any thread.
+  uint64_t count(CopyKind kind) const { return counter(kind).load(std::memory_order_relaxed); }
+
+  // How many chunks there are: all once the client asked for them.
+  uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
+  bool has_more_chunks() const { return more_chunks_; }
+  // Memory for the other chunks, registered. The driver's code; CUDA_ERROR_OUT_OF_MEMORY with
+  // *why when there is no memory.
+  CUresult take_more_chunks(std::string* why);
+  std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
+
+  // Whether uploads came since the stream waited for them last.
+  bool owes_wait(const StreamState& stream) const { return stream.uploads_seen != uploads_; }
+  // Work is about to go to a stream that owes a wait: puts it in front.
+  CUresult wait_for_uploads(StreamState& stream);
+  // The stream goes away.
+  void forget(const StreamState& stream) {
+    if (upload_stream_ == &stream) upload_stream_ = nullptr;
+  }
+
+ private:
+  std::atomic<uint64_t>& counter(CopyKind kind) { return counts_[static_cast<uint32_t>(kind)]; }
+  const std::atomic<uint64_t>& counter(CopyKind kind) const {
+    return counts_[static_cast<uint32_t>(kind)];
+  }
+  CUresult copy(const CopyRequest& request);
+  CUresult copy_region(const CopyRequest& request);
+  void uploaded(StreamState& stream);
+
+  const Driver& driver_;
+  Gpus& gpus_;
+  ContextShares& shares_;
+  shared::Segment& segment_;
+  Stats& stats_;
+  CUdeviceptr registered_ = 0;  // of the segment's registered part
+  bool more_chunks_ = false;
+  uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
+  StreamState* upload_stream_ = nullptr;
+  std::array<std::atomic<uint64_t>, static_cast<uint32_t>(CopyKind::kCount)> counts_{};
+};
+
+}  // namespace tube::proxy
