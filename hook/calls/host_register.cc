@@ -4,8 +4,9 @@
 // taken in the proxy the call is refused, as for memory that cannot be locked.
 //
 // Ranges are registered by the byte and pinned by the page: neighbours may share a page, which then
-// counts its registrations. One at a time: the lock is held over the exchange of pages and the
-// proxy's answer. Costs a copy of the bytes and two round trips at most.
+// counts its registrations. One at a time: `calls` is held over the exchange of pages and the
+// proxy's answer; `pages`, which fork() needs, only over the exchange (host_fork.h). Costs a copy
+// of the bytes and two round trips at most.
 #include <vector>
 
 #include "base/log.h"
@@ -31,7 +32,7 @@ Span pages_of(uint64_t base, uint64_t bytes) {
   return {base & ~(kPage - 1), (base + bytes + kPage - 1) & ~(kPage - 1)};
 }
 
-// Calls f(address, range) for the known ranges in the span. Lock held.
+// Calls f(address, range) for the known ranges in the span. `pages` held, as for all that follow.
 template <class F>
 void each_range(const Span& span, F f) {
   auto& ranges = registered_pages().ranges;
@@ -43,7 +44,7 @@ void each_range(const Span& span, F f) {
   }
 }
 
-// Makes the pages that no registration has yet.
+// Makes the pages that no registration has yet, and enters them.
 CUresult share_gaps(const Span& span, bool read_only, SharedRange* made) {
   std::vector<Span> gaps;
   uint64_t at = span.first;
@@ -52,10 +53,16 @@ CUresult share_gaps(const Span& span, bool read_only, SharedRange* made) {
     at = it->first + it->second.bytes;
   });
   if (at < span.last) gaps.push_back({at, span.last});
+  CUresult result = CUDA_SUCCESS;
   for (const Span& gap : gaps) {
-    if (const CUresult r = share_pages(gap.first, gap.last, read_only, made); r != CUDA_SUCCESS)
-      return r;
+    result = share_pages(gap.first, gap.last, read_only, made);
+    if (result != CUDA_SUCCESS) break;
   }
+  for (const SharedPages& pages : made->pages) {
+    registered_pages().ranges[pages.address] =
+        PageRange{pages.bytes, pages.offset, 0, pages.replaced};
+  }
+  if (result != CUDA_SUCCESS) return result;
   return made->pages.size() > wire::kMaxHostSegments ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -84,6 +91,7 @@ CUresult tell_proxy(uint64_t base, uint64_t bytes, unsigned flags, const SharedR
 void give_back(const SharedRange& made) {
   for (const SharedPages& pages : made.pages) {
     if (pages.replaced) unshare_pages(pages.address, pages.bytes);
+    registered_pages().ranges.erase(pages.address);
   }
 }
 
@@ -98,7 +106,7 @@ void release_pages(const Span& span) {
 
 CUresult register_range(uint64_t base, uint64_t bytes, unsigned flags) {
   const Span span = pages_of(base, bytes);
-  Locked locked(registered_pages().lock);
+  Locked locked(registered_pages().calls);
   MemoryKind there;
   if (memory_map().overlaps(base, bytes, &there)) {
     return there == MemoryKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
@@ -106,15 +114,16 @@ CUresult register_range(uint64_t base, uint64_t bytes, unsigned flags) {
   }
   watch_forks();
   SharedRange made;
-  CUresult result = share_gaps(span, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0, &made);
+  CUresult result;
+  {
+    Locked exchange(registered_pages().pages);
+    result = share_gaps(span, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0, &made);
+  }
   if (result == CUDA_SUCCESS) result = tell_proxy(base, bytes, flags, made);
+  Locked exchange(registered_pages().pages);
   if (result != CUDA_SUCCESS) {
     give_back(made);
     return result;
-  }
-  for (const SharedPages& pages : made.pages) {
-    registered_pages().ranges[pages.address] =
-        PageRange{pages.bytes, pages.offset, 0, pages.replaced};
   }
   each_range(span, [](auto it) { ++it->second.references; });
   memory_map().insert(
@@ -148,7 +157,7 @@ CUresult cuMemHostUnregister(void* p) {
   if (!memory_map().find(base, &a)) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   if (a.kind != MemoryKind::kRegistered || a.base != base) return CUDA_ERROR_INVALID_VALUE;
   const CUresult finished = sync_all_contexts();
-  Locked locked(registered_pages().lock);
+  Locked locked(registered_pages().calls);
   if (!memory_map().remove(base, MemoryKind::kRegistered, &a))
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   CUresult result;
@@ -158,13 +167,15 @@ CUresult cuMemHostUnregister(void* p) {
     r->base = base;
     result = r.call();
   }
+  Locked exchange(registered_pages().pages);
   release_pages(pages_of(base, a.size_bytes));
   return finished != CUDA_SUCCESS ? finished : result;
 }
 
 void forget_registrations(const Context* context) {
   for (const uint64_t base : memory_map().bases_of(context, MemoryKind::kRegistered)) {
-    Locked locked(registered_pages().lock);
+    Locked locked(registered_pages().calls);
+    Locked exchange(registered_pages().pages);
     Allocation a;
     if (memory_map().remove(base, MemoryKind::kRegistered, &a))
       release_pages(pages_of(base, a.size_bytes));

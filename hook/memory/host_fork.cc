@@ -27,7 +27,7 @@ bool any_replaced() {
 }
 
 void before_fork() {
-  registered_pages().lock.lock();
+  registered_pages().pages.lock();
   g_ready = nullptr;
   if (!any_replaced()) return;
   void* page = mmap(nullptr, wire::kHostPageBytes, PROT_READ | PROT_WRITE,
@@ -45,7 +45,7 @@ void in_parent() {
     }
     munmap(g_ready, wire::kHostPageBytes);
   }
-  registered_pages().lock.unlock();
+  registered_pages().pages.unlock();
 }
 
 void in_child() {
@@ -58,7 +58,7 @@ void in_child() {
     munmap(g_ready, wire::kHostPageBytes);
   }
   registered_pages().ranges.clear();
-  registered_pages().lock.unlock();
+  registered_pages().pages.unlock();
 }
 
 }  // namespace

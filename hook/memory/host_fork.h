@@ -6,7 +6,9 @@
 // for that (at most a second, if the child dies on the way): what the child then sees is the memory
 // as it was, except that bytes inside a range which the parent's other threads or the GPU write
 // later show through until the child writes to the same page (docs/limits.md). The first and last
-// page of each range, which hold other data of the program, are copied at once. vfork and
+// page of each range, which hold other data of the program, are copied at once. Pages whose
+// registration the proxy has not answered yet are in the table already, so fork() waits for an
+// exchange of pages at most, never for the proxy. vfork and
 // posix_spawn share memory anyway and are not touched.
 #pragma once
 
@@ -27,12 +29,15 @@ struct PageRange {
 };
 
 struct RegisteredPages {
-  Lock lock;  // rank 0: held while pages are exchanged and while the proxy is asked
+  Lock calls;  // rank 0: held by one registration at a time, while the proxy is asked too
+  // Rank 0, behind `calls`: held while pages are exchanged and `ranges` changes, which belong
+  // together, and by fork(); never while the proxy is asked.
+  Lock pages;
   std::map<uint64_t, PageRange> ranges;
 };
 RegisteredPages& registered_pages();
 
-// Once is enough; more does no harm. With the lock held.
+// Once is enough; more does no harm. With `calls` held.
 void watch_forks();
 
 // The registrations of a context that was reset or destroyed (calls/host_register.cc).
