@@ -99,7 +99,7 @@ void add_from_loader_cache(DriverSearch& search) {
 }
 
 void add_from_library_path(DriverSearch& search) {
-  const char* at = std::getenv("LD_LIBRARY_PATH");
+  const char* at = ::secure_getenv("LD_LIBRARY_PATH");
   while (at != nullptr && *at != '\0') {
     const char* end = strchrnul(at, ':');
     if (end != at) add(search, std::string(at, static_cast<size_t>(end - at)) + kFile);

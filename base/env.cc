@@ -64,7 +64,9 @@ pthread_once_t read_once = PTHREAD_ONCE_INIT;
 
 void read_all() {
   for (size_t i = 0; i < kEnvCount; ++i) {
-    const char* value = std::getenv(kEntries[i].name);
+    // Not what a set-uid program was started with: a file named there would be written as its
+    // owner.
+    const char* value = ::secure_getenv(kEntries[i].name);
     values[i] = value != nullptr && value[0] != '\0' ? ::strdup(value) : nullptr;
   }
 }

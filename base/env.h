@@ -2,7 +2,8 @@
 // manual page read.
 //
 // The environment is read once, at the first question, and copied: programs change their
-// environment from several threads, and getenv() is no longer safe then. Any thread.
+// environment from several threads, and getenv() is no longer safe then. A program with more rights
+// than its caller (set-uid, set-gid, file capabilities) reads none of them. Any thread.
 #pragma once
 
 #include <cstdint>

@@ -112,7 +112,7 @@ void wait_at_exit() { wait_for_early_start(); }
 
 __attribute__((constructor)) void start_early() {
   begin_start_trace();
-  const char* wanted = std::getenv("TUBE_PREINIT");
+  const char* wanted = ::secure_getenv("TUBE_PREINIT");
   if (wanted == nullptr || std::strcmp(wanted, "1") != 0 || plain_tool()) return;
   g_pid = getpid();
   g_running = 1;

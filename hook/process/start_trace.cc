@@ -52,7 +52,7 @@ void add(Tally tally, uint64_t amount) {
 }  // namespace start_trace
 
 void begin_start_trace() {
-  const char* path = std::getenv(env_entry(Env::kTraceStart).name);
+  const char* path = ::secure_getenv(env_entry(Env::kTraceStart).name);
   if (path == nullptr || *path == 0) return;
   start_trace::on.store(true, std::memory_order_relaxed);
   mark_start(StartMark::kLoaded);
