@@ -24,14 +24,17 @@ bool same(const StepWhat& a, const StepWhat& b) {
 }
 
 TEST(GraphStepWhat, EqualCopiesAreOneWhateverStandsBetweenTheirMembers) {
-  EXPECT_TRUE(same(what_of(copy_on(0), 1), what_of(copy_on(0xa5), 1)));
+  EXPECT_TRUE(same(what_of(copy_on(0), wire::StepDirection::kToGpu),
+                   what_of(copy_on(0xa5), wire::StepDirection::kToGpu)));
 }
 
 TEST(GraphStepWhat, OtherCopiesDirectionsAndFunctionsAreOthers) {
   CUDA_MEMCPY3D other = copy_on(0);
   other.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
-  EXPECT_FALSE(same(what_of(copy_on(0), 1), what_of(other, 1)));
-  EXPECT_FALSE(same(what_of(copy_on(0), 1), what_of(copy_on(0), 2)));
+  EXPECT_FALSE(same(what_of(copy_on(0), wire::StepDirection::kToGpu),
+                    what_of(other, wire::StepDirection::kToGpu)));
+  EXPECT_FALSE(same(what_of(copy_on(0), wire::StepDirection::kToGpu),
+                    what_of(copy_on(0), wire::StepDirection::kFromGpu)));
   int data = 0;
   EXPECT_FALSE(same(what_of(nullptr, &data), what_of(nullptr, nullptr)));
 }
