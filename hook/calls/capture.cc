@@ -85,9 +85,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   Capture* capture = stream->capture.load(std::memory_order_acquire);
   if (capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   // A capture into the program's own graph ends with that graph, which stays the program's whatever
-  // the outcome, and which the program need not be told.
+  // the outcome. Without a place for the handle of a new one the capture ends all the same.
   const bool own_graph = capture->graph != nullptr;
-  if (phGraph == nullptr && !own_graph) return CUDA_ERROR_INVALID_VALUE;
   if (capture->origin != stream) {
     capture->invalid.store(true, std::memory_order_release);
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -96,6 +95,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
   // By the wrong thread it ends too, and nothing comes of it.
   const bool wrong_thread =
       capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != &this_thread();
+  bool nobody_knows_it = phGraph == nullptr && !own_graph;
   void* handle = capture->graph;
   uint64_t graph = 0;
   if (own_graph) {
@@ -104,6 +104,8 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
              handle == nullptr || id_of(Kind::kGraph, handle, &graph) != CUDA_SUCCESS) {
     graph = new_id(Kind::kGraph, &handle);
     if (graph == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  } else {
+    nobody_knows_it = false;  // cuStreamGetCaptureInfo told the program
   }
   const bool invalid = capture->invalid.load(std::memory_order_acquire);
   CUresult result;
@@ -114,12 +116,13 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     result = r.call();
   }
   dissolve(capture);
-  if (invalid || wrong_thread) {
-    if (result == CUDA_SUCCESS && !own_graph) {
-      Request<wire::cuGraphDestroy> r;
-      r->hGraph = graph;
-      (void)r.post();
-    }
+  const bool in_vain = invalid || wrong_thread;
+  if (result == CUDA_SUCCESS && ((in_vain && !own_graph) || nobody_knows_it)) {
+    Request<wire::cuGraphDestroy> r;
+    r->hGraph = graph;
+    (void)r.post();
+  }
+  if (in_vain) {
     result = wrong_thread ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
                           : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
@@ -127,6 +130,7 @@ CUresult cuStreamEndCapture(CUstream hStream, CUgraph* phGraph) {
     if (!own_graph) drop(Kind::kGraph, graph);
     return result;
   }
+  if (nobody_knows_it) drop(Kind::kGraph, graph);
   if (phGraph != nullptr) *phGraph = static_cast<CUgraph>(handle);
   return CUDA_SUCCESS;
 }

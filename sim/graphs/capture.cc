@@ -155,7 +155,6 @@ CUresult end(Context* context, CUstream handle, CUgraph* out) {
   if (CUresult r = resolve_stream(lock, context, handle, &stream)) return r;
   CapturePtr capture = stream->capture;
   if (!capture) return CUDA_ERROR_ILLEGAL_STATE;
-  if (out == nullptr && capture->own_graph) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = CUDA_SUCCESS;
   // The wrong thread's call ends the capture all the same.
   if (capture->origin != stream && capture->invalid == CUDA_SUCCESS)
