@@ -26,7 +26,8 @@ class RunsTest : public ::testing::Test {
       state->context = 1;
       state->flags = CU_STREAM_NON_BLOCKING;
       streams[i] = state.get();
-      EXPECT_EQ(objects.insert(wire::Kind::kStream, id(i), state->stream, 1, std::move(state)),
+      const CUstream stream = state->stream;
+      EXPECT_EQ(objects.insert(wire::Kind::kStream, id(i), stream, 1, std::move(state)),
                 CUDA_SUCCESS);
     }
     share = contexts.find(1);
