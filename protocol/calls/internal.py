@@ -24,8 +24,11 @@ message("tubeHostFunc", "post", stream="stream", reached="u32", done="u32", valu
 message("tubeStreamProbe", "reply", stream="stream")
 
 chapter("event")
-message("tubeEventCreate", "post", event="id", flags="u32")
-message("tubeEventDestroy", "post", event="id")
+# No launch that is held names an event, and what an event was recorded behind went to the driver
+# before its record. (A call that the client waits for is no use without order: held launches would
+# be given up while the ring is empty.)
+message("tubeEventCreate", "post", event="id", flags="u32", orders="none")
+message("tubeEventDestroy", "post", event="id", orders="none")
 # word == 0xffffffff: no progress word (a capturing stream)
 message("tubeEventRecord", "post", event="id", stream="stream", flags="u32", word="u32",
         value="u64", orders="stream", completes=word("word", "value"))
@@ -163,8 +166,8 @@ message(
     "tubeCaptureInfo", "reply", stream="stream",
     reply=dict(status="i32", capture="u64", graph="id", dependencies="id[]",
                edges="CUgraphEdgeData[]"))
-# begins a capture that adds to `graph` behind `dependencies` (nodes; edges: as many, or none). It is
-# ended by cuStreamEndCapture with phGraph = graph: the graph is the client's already.
+# begins a capture that adds to `graph` behind `dependencies` (nodes; edges: as many, or none).
+# cuStreamEndCapture with phGraph = graph ends it: the graph is the client's already.
 message("tubeBeginCaptureToGraph", "reply", stream="stream", graph="id", dependencies="id[]",
         edges="CUgraphEdgeData[]")
 

@@ -259,5 +259,25 @@ TEST_F(RunsOfASession, EndOnAllStreamsWithARecordThatConcernsNone) {
   EXPECT_EQ(async_error(), 0u);
 }
 
+// No stream can tell: threads that make and end events do not end each other's runs.
+TEST_F(RunsOfASession, GoOnWhenAnEventIsMadeOrEnds) {
+  static size_t ran_before;
+  ran_before = SIZE_MAX;
+  driver.cuEventDestroy_v2 = [](CUevent) { return ran_before = ran.size(), CUDA_SUCCESS; };
+  for (int i = 0; i < 2; ++i) step(kStreams, kRun);
+  session->drain_for_test();
+  ran.clear();
+  launch(make_id(1, 1), make_id(1, 1));
+  wire::tubeEventCreate create{};
+  create.event = make_id(1, 1);
+  post(create);
+  wire::tubeEventDestroy destroy{};
+  destroy.event = create.event;
+  post(destroy);
+  session->drain_for_test();
+  EXPECT_EQ(ran_before, 0u) << "the launch was still held";
+  EXPECT_EQ(ran.size(), 1u);
+}
+
 }  // namespace
 }  // namespace tube::proxy
