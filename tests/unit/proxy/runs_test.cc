@@ -100,9 +100,9 @@ TEST_F(RunsTest, WhatConcernsAnotherStreamEndsNothing) {
 
 TEST_F(RunsTest, WhatIsHeldTooLongIsMade) {
   prove(*streams[0]);
-  for (int i = 0; i < 1024; ++i) record(wire::Call::tubeSignal);
+  for (uint32_t i = 0; i < 1024 - kRun; ++i) record(wire::Call::tubeSignal);
   EXPECT_TRUE(runs.holding());
-  for (uint32_t i = 0; i < kRun; ++i) record(wire::Call::tubeSignal);
+  for (uint32_t i = 0; i < 2 * kRun; ++i) record(wire::Call::tubeSignal);
   EXPECT_FALSE(runs.holding());
   EXPECT_EQ(held_launched(), static_cast<int>(kRun / 2));
 }
