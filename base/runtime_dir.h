@@ -1,6 +1,6 @@
 // The folder where a user's proxies put their sockets: $TUBE_DIR, else $XDG_RUNTIME_DIR/tube, else
 // /run/tube for root, else /tmp/tube-UID. It must belong to the user and be closed to everyone
-// else, because who can reach a socket in it can run code on the GPU in the user's name.
+// else, because whoever can reach a socket in it can run code on the GPU in the user's name.
 #pragma once
 
 #include <string>

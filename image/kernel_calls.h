@@ -2,10 +2,10 @@
 //
 // The compiler leaves for every function the runtime's functions that its code calls
 // (.nv.info.NAME), and the call graph between functions (.nv.callgraph). Both are followed; a
-// function that calls through a pointer counts as calling what anybody in the image calls. The
-// bytes may come from anybody: time and memory are linear in the image (but for sorting its names),
-// whatever its tables say. Nothing here keeps state; any thread; a millisecond for ten thousand
-// kernels.
+// function that calls through a pointer counts as calling whatever some function of the image
+// calls. The bytes are untrusted: time and memory are linear in the image (but for sorting its
+// names), whatever its tables say. Nothing here keeps state; any thread; a millisecond for ten
+// thousand kernels.
 #pragma once
 
 #include <cstddef>

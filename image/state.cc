@@ -176,7 +176,7 @@ bool text_is_stateless(std::span<const std::byte> untrusted_text) {
     const size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    // A statement a line is how compilers write PTX; several in one are read by nobody here.
+    // Compilers write a statement a line; several on one line are not read here.
     const size_t at = line.find(';');
     if (at != std::string_view::npos &&
         line.find_first_not_of(" \t\r", at + 1) != std::string_view::npos &&

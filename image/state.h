@@ -1,19 +1,19 @@
-// Whether code from an image keeps anything in module variables: an image without may be loaded
-// once for several programs.
+// Whether code from an image keeps anything in module variables. An image without state may be
+// loaded once for several programs.
 //
 // A module's variables lie in the sections .nv.global, .nv.global.init and .nv.constant3 of machine
 // code, and in lines that begin with .global or .const in PTX. Two kinds of variables hold no state
 // although they stand there:
 //
-//   - what the compiler makes of string literals and __func__ ($str..., __unnamed_...): nobody can
-//   name them
-//   - the tags of libcu++, Thrust and CUB (std::in_place, placeholders::_1, ...), one byte each
-//   with internal linkage, which each
-//     file that includes those headers gets, used or not
+//   - what the compiler makes of string literals and __func__ ($str..., __unnamed_...): a program
+//     cannot name them
+//   - the tags of libcu++, Thrust and CUB (std::in_place, placeholders::_1, ...): one byte each,
+//   with
+//     internal linkage, in each file that includes those headers
 //
-// Textures, surfaces and managed variables are state, and so is a function that the driver has to
-// supply and that is not one of the known few. What cannot be read counts as state. The bytes may
-// come from anybody; time is linear in them. Any thread.
+// Textures, surfaces and managed variables are state. So is a function that the driver has to
+// supply, but for a known few. What cannot be read counts as state. The bytes are untrusted; time
+// is linear in them. Any thread.
 #pragma once
 
 #include <cstddef>

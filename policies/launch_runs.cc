@@ -89,8 +89,8 @@ bool LaunchRuns::take_forgotten(uint32_t run) {
   return std::exchange(runs_[run].forgotten, false);
 }
 
-// What came behind the last run before, if it may be the same again. One that is not worth holding
-// is followed all the same, for the sake of those behind it.
+// The run that came behind the last run before, if it may be the same again. A run that is not
+// worth holding is followed too, for the sake of the runs behind it.
 uint32_t LaunchRuns::predicted(uint64_t shape) const {
   if (last_ == kNone) return kNone;
   const uint32_t next = runs_[last_].next[after_boundary_ ? 1 : 0];

@@ -2,12 +2,12 @@
 // decisions over plain numbers.
 //
 // A program that is bound by launching repeats itself: step after step the same kernels in the same
-// order. The launches of one stream between two boundaries (something else came) are a step; a step
-// that has passed is cut into runs, short ones first, so that the GPU starts early, and the runs
-// are chained: which came behind which. When a run begins again that has passed often enough, its
-// launches are held, and when it is whole the caller sends it as one graph: 100 kernels cost 75 us
-// that way against 449 us one by one (on an H200). Whatever does not go as it went before is
-// let go and launched one by one.
+// order. A step is the launches of one stream between two boundaries (records that are no
+// launches). A step that has passed is cut into runs, short ones first so that the GPU starts
+// early, and each run remembers which run came behind it. When a run begins that has passed often
+// enough, its launches are held. When the run is whole, the caller sends it as one graph: 100
+// kernels cost 75 us that way against 449 us one by one (on an H200). When the launches go on
+// otherwise, those that are held are launched one by one.
 //
 //   launch(shape)  kPass    launch it now         (first launch what is held when `release` is set)
 //                  kHold    keep it
@@ -39,7 +39,7 @@ class LaunchRuns {
     uint32_t first = 16;     // the first run of a step, each next one twice as long
     uint32_t longest = 128;  // from where a graph's own cost is spread thin enough
     uint32_t window = 1024;  // a step is cut here when no boundary comes
-    uint32_t known = 64;     // runs remembered; the one unused longest makes room
+    uint32_t known = 64;     // runs remembered; the run unused longest makes room
     uint32_t proven = 2;     // times a run must pass before it is held
   };
   enum class Kind : uint8_t { kPass, kHold, kReplay };
@@ -57,8 +57,7 @@ class LaunchRuns {
   void give_up();
   // The graph of the last kReplay went out.
   void replayed() { settle(active_, true, 0); }
-  // Nothing of before counts any more (kernels were unloaded or changed). Held launches are the
-  // caller's to launch.
+  // Forgets all runs, because kernels were unloaded or changed. The caller launches what is held.
   void forget();
   // The known run `run` made room for another since last asked: what the caller keeps for it is
   // stale.

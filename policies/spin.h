@@ -1,14 +1,14 @@
 // How long a wait spins before it sleeps: decided from how long such waits took.
 //
-// A waiter counts its gaps (how long each wait lasted) in buckets, each twice as long as the one
-// before; old gaps fade. From these best_spin() picks the bucket's end up to which spinning costs
-// least in the mean: a wait that ends while spinning has burnt its length, one that does not has
-// burnt the whole spin and comes late besides, by what waking costs. Gaps that fall into two groups
-// (within a step, between steps) are so told apart, where a mean would fit neither.
+// A waiter counts its gaps (how long each wait lasted) in buckets. Each bucket is twice as long as
+// the one before, and old gaps fade. best_spin() picks the bucket's end up to which spinning costs
+// least in the mean. A wait that ends while spinning has burnt its length. A wait that outlasts the
+// spin has burnt the whole spin, and comes late by what waking costs. This tells gaps apart that
+// fall into two groups (within a step, between steps): a mean would fit neither.
 //
-// What a burnt nanosecond counts follows from the limit: where a core is free anyway the limit is
-// long and burning is cheap. spin_share() says how much of its limit a waiter may use when not all
-// who are awake can have a core.
+// The limit says what a burnt nanosecond counts: where a core is free the limit is long and burning
+// is cheap. spin_share() says how much of its limit a waiter may use when there are more awake
+// threads than cores.
 //
 // Pure functions over plain values; the waiters' atomics and clocks are in sharedmem/wait.h.
 #pragma once
@@ -29,7 +29,7 @@ struct SpinCost {
   uint64_t limit_ns = 0;  // never longer
   uint64_t late_ns = 0;   // what a sleeper comes late, at least
   uint32_t late_part =
-      0;  // and 1/late_part of the gap, for those who poll with growing naps; 0: not so
+      0;  // and 1/late_part of the gap, where a wait polls with growing naps; 0: it does not
   uint32_t burn_part = 4;  // a nanosecond of spinning counts as 1/burn_part of one of lateness
 };
 
@@ -45,8 +45,8 @@ constexpr uint64_t gap_bucket_end_ns(uint32_t bucket) { return uint64_t{1024} <<
 inline constexpr uint64_t kLeastSpinNs = 4'000;
 uint64_t best_spin(const Gaps& gaps, const SpinCost& cost);
 
-// Of a wait that a futex wakes: a spin of the whole limit costs what being woken late does, so gaps
-// of one length are waited out up to the limit and slept through beyond it.
+// The cost of a wait that a futex wakes. A spin of the whole limit costs as much as being woken
+// late. So gaps of one length are waited out up to the limit and slept through beyond it.
 constexpr SpinCost woken_cost(uint64_t limit_ns, uint64_t late_ns) {
   return {limit_ns, late_ns, 0, static_cast<uint32_t>(limit_ns > late_ns ? limit_ns / late_ns : 1)};
 }
@@ -59,7 +59,7 @@ constexpr uint32_t spin_share(uint32_t cores, uint32_t awake_pairs) {
   if (uint64_t{2} * awake_pairs <= cores) return kWholeShare;
   return uint64_t{2} * awake_pairs <= uint64_t{4} * cores ? 1 : 0;
 }
-// The limit where nobody sets another, in microseconds. Both shares of it reach the end of a
+// The default limit, in microseconds. Both shares of it reach the end of a
 // bucket: 131 and 33 us.
 inline constexpr uint32_t kDefaultSpinUs = 132;
 // How much longer a wait for what the GPU writes may spin, and how long at most: natively a
@@ -69,7 +69,7 @@ constexpr uint64_t gpu_spin_limit_ns(uint32_t spin_us) {
   const uint64_t limit_ns = uint64_t{spin_us} * 1000 * kGpuSpins;
   return limit_ns < kLongestGpuSpinNs ? limit_ns : kLongestGpuSpinNs;
 }
-// With fewer cores nobody spins: what a spinner takes is what the others need.
+// With fewer cores the default is not to spin: other threads need the core that a spin takes.
 inline constexpr uint32_t kCoresToSpin = 8;
 
 }  // namespace tube::policies

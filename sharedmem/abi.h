@@ -131,8 +131,8 @@ static_assert(offsetof(SegmentHeader, proxy_asleep) == 3 * kCacheLine);
 static_assert(offsetof(SegmentHeader, proxy_state) == 4 * kCacheLine);
 
 // How the client's waits ended, by shared::WaitReason: while spinning, or asleep. Written by the
-// client, relaxed; read by who asks `tubectl stat`. Nothing is decided by it. The session counts
-// its own waits in one that is not shared.
+// client, relaxed; read for `tubectl stat`. Nothing is decided by it. The session counts its own
+// waits in an object that is not shared.
 inline constexpr uint32_t kWaitReasons = 8;
 struct WaitCounters {
   uint64_t spun[kWaitReasons];

@@ -7,15 +7,14 @@
 // it the lock: it goes with the address space (exit, kill, exec) and is not handed to forked
 // children.
 //
-// The lock answers whoever asks; that there is a reason to ask, the server hears from the socket,
-// which hangs up, or from a pidfd of the program, which tells its end even while such a child keeps
-// the socket open (proxy/server/server.cc).
+// The server asks the lock when the socket hangs up, or when a pidfd of the program reports its
+// end, which it does even while a child keeps the socket open (proxy/server/server.cc).
 //
-// What the lock says is a promise of honest clients. One that wants to can drop the page and keep
-// the segment, its descriptor or a mapping in another process, and then read and write the next
-// function's ring, staging and words. That is no new power: the functions of a proxy are one
-// user's, and any of them reaches all of the others' GPU memory with a kernel (docs/trust.md). The
-// proxy itself trusts no byte of a segment, used before or not.
+// The lock is a promise of honest clients. A client can drop the page and keep the segment (its
+// descriptor or a mapping in another process), and then read and write the next function's ring,
+// staging and words. That is no new power: the functions of a proxy are one user's, and any of them
+// reaches all of the others' GPU memory with a kernel (docs/trust.md). The proxy itself trusts no
+// byte of a segment, used before or not.
 //
 // Costs the client one page of address space, the proxy one flock(2) per look. Where it cannot be
 // had (no /proc), the socket decides alone.

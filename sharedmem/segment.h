@@ -38,7 +38,7 @@ class Segment {
   static Result<Segment> create(uint64_t session_id);
   // Proxy: the constant header fields, of a new segment or a wiped one.
   void begin(uint64_t session_id);
-  // Proxy: everything zero, as in a new one. Nobody else may have it mapped.
+  // Proxy: everything zero, as in a new segment. No other process may have it mapped.
   void wipe(bool more_chunks);
   // Proxy: pages for the later chunks. ENOMEM, ENOSPC.
   Status allocate_more_chunks();

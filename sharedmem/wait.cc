@@ -25,14 +25,14 @@ constexpr uint64_t kWakeNs =
     30'000;  // from the waker's futex call to the sleeper's next instruction (23 to 48 us)
 // Pauses between two looks at the clock and the scheduler, a microsecond's worth at first. A pause
 // is about 40 ns on current x86 and leaves the other thread of the core alone (the program's,
-// perhaps), those looks do not: who waits for long looks every five.
+// perhaps). Looks at the clock do not, so a long wait takes one every five microseconds.
 constexpr uint32_t kPausesAtFirst = 32, kPausesLater = 128;
 constexpr uint64_t kLaterNs = 20'000;
 constexpr uint64_t kQuietSpinNs = 2'000;
 constexpr int kYields = 3;
-// An idle session is woken for whatever it has to know. It looks by itself at its stop flag in case
-// a hostile client keeps its sleep flag up (see wake_reader), and more often at a client that
-// closed its socket and whose death nobody else would see.
+// An idle session is woken for records, its stop and its client's death. It looks at its stop flag
+// every minute in case a hostile client keeps its sleep flag up (see wake_reader). When the client
+// has closed its socket nothing reports its death, so the session looks every second.
 constexpr uint64_t kSessionNapNs = 60'000'000'000;
 constexpr uint64_t kUnconnectedNapNs = 1'000'000'000;
 
@@ -98,9 +98,9 @@ WaitResult check_peer(const Peer& peer, bool gpu_wait) {
   return alive ? WaitResult::kDone : WaitResult::kPeerDead;
 }
 
-// A full ring takes long to drain, and who waits for it has a lot to say: sleep at once. A stream's
-// progress is worth a long spin: a native cuStreamSynchronize spins all the way, and here nobody
-// wakes us.
+// A full ring takes long to drain, and the waiting thread has many records to write: sleep at once.
+// A stream's progress is worth a long spin: a native cuStreamSynchronize spins all the way, and no
+// waker exists for what the GPU writes.
 uint32_t Waiter::spin_us() const {
   return followed_ != nullptr ? atomic(*followed_).load(std::memory_order_relaxed)
                               : spin_us_.load(std::memory_order_relaxed);
@@ -174,7 +174,7 @@ WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, 
 
 WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep,
                                   ReadyRef ready) {
-  // A session hears of its client's death by wake_reader while the socket stands; everyone else has
+  // A session hears of its client's death by wake_reader while the socket stands; other waits have
   // to look.
   const auto nap_ns = [&] {
     if (reason != WaitReason::kRecord) return kPeerCheckNs;

@@ -2,13 +2,13 @@
 // reason's name.
 //
 // A wait spins first, for at most `spin_us` (for what the GPU writes 128 times that, 20 ms at most)
-// and for as long as that lately paid for waits of this reason (policies/spin.h), offering its core
-// to others meanwhile. Then it sleeps. Words that a process writes are slept on as futexes,
-// announced by the protocols of abi.h; words that the GPU writes have no waker, so the wait polls,
-// with naps of a sixteenth of what it waited already, 20 to 250 us. While it sleeps it looks every
-// 50 ms whether the other process still lives (a session, which is told, every minute), and in GPU
-// waits it calls a probe every 20 ms. With spin_us == 0 (cores are scarce) a spin is a few
-// sched_yield().
+// and only for as long as spinning lately paid for waits of this reason (policies/spin.h). It
+// offers its core to other threads meanwhile. Then it sleeps. Words that a process writes are slept
+// on as futexes, announced by the protocols of abi.h. Words that the GPU writes have no waker: the
+// wait polls them, with naps of a sixteenth of what it waited already, 20 to 250 us. While it
+// sleeps it looks every 50 ms whether the other process still lives (a session every minute,
+// because it is told), and in GPU waits it calls a probe every 20 ms. With spin_us == 0 (cores are
+// scarce) a spin is a few sched_yield().
 //
 // No allocation, no lock; the cost of a wait that is already satisfied is one call of `ready`. Any
 // thread.
@@ -51,8 +51,7 @@ struct Peer {
       nullptr;  // ours, local: the session should end, the process exits
   uint64_t socket_inode =
       0;  // of our socket: another one at its number means that the program closed it
-  // Does the other process live, given what the socket alone would say? For those who know more
-  // than the socket.
+  // Does the other process live, given what the socket alone would say? Optional.
   bool (*second_opinion)(void* context, bool socket_says) = nullptr;
   void* opinion_context = nullptr;
 };

@@ -1,13 +1,13 @@
-// Progress words: which streams have come how far, without a message.
+// Progress words: how far each stream has come, without a message.
 //
 // The client gives each stream (or host function) a word and counts values up on it; "behind
 // everything in stream s write v to word w" is a posted record; whoever waits reads the word. A
 // word goes to a new owner only after its last issued value has arrived, so values of one word
 // never go back. Client side, any thread.
 //
-// A mailbox is a word whose owner has other values in it (steps of graphs, user objects). Who still
-// remembers a progress value of it from before, an event whose stream is gone, finds that value
-// reached: it had arrived when the word became free.
+// A mailbox is a word whose owner has other values in it (steps of graphs, user objects). An event
+// whose stream is gone may still remember a progress value of the word. It finds that value
+// reached: the value had arrived before the word became free.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ class Words {
   void release(uint32_t word);
   // A free word for values of the owner's own, `first` in it; kNoWord when all are in use.
   uint32_t allocate_mailbox(uint64_t first);
-  // Nobody writes to it any more.
+  // The owner promises that neither GPU nor proxy writes to it any more.
   void release_mailbox(uint32_t word);
 
   // The next value of `word`. Call it under the lock that orders the records of the stream, because
