@@ -56,6 +56,11 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "while many come at once. 0: none."},
     {"TUBE_SHARE_MODULES", "1",
      "0: a proxy loads each module for each function anew, also those without variables."},
+    {"TUBE_DEVICE_HEAP_MIB", "the driver's, 8",
+     "How large a proxy makes the heap of malloc in kernels at its start, in MiB. It cannot grow "
+     "any "
+     "more once kernels of some function have used it: functions that ask for a larger one then "
+     "find room in this one. It is GPU memory."},
 };
 
 // Constant-initialised and never destroyed: a program may ask from its exit handlers.

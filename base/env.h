@@ -31,6 +31,7 @@ enum class Env : uint8_t {
   kTraceRecords,
   kSpares,
   kShareModules,
+  kDeviceHeap,
   kCount,
 };
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -133,6 +134,22 @@ void prepare_contexts(const Driver& driver, Gpus& gpus) {
   (void)driver.cuCtxSetCurrent(gpus[0].context);
 }
 
+// After the description of the GPUs was made, which says what functions find by default.
+void reserve_heaps(const Driver& driver, Gpus& gpus) {
+  const auto mib = env_number(Env::kDeviceHeap);
+  if (!mib) return;
+  constexpr uint64_t kMost = uint64_t{1} << 30;  // MiB: no GPU has so much
+  for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
+    CUresult error = driver.cuCtxSetCurrent(gpus[gpu].context);
+    if (error == CUDA_SUCCESS)
+      error = gpus[gpu].limits.reserve_heap(driver, std::min(*mib, kMost) << 20);
+    if (error != CUDA_SUCCESS)
+      log_warn("GPU %d: TUBE_DEVICE_HEAP_MIB=%lu has no effect: %s", gpus[gpu].ordinal, *mib,
+               result_text(driver, error).c_str());
+  }
+  (void)driver.cuCtxSetCurrent(gpus[0].context);
+}
+
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
     return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64",
@@ -168,6 +185,7 @@ Status serve(const Options& options) {
       ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
                     coalesce_us(), spares(), share_modules(), inherited, &device_output});
   if (Status status = server.listen(); !status.ok()) return status;
+  reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
   if (Status status = server.run(); !status.ok() || !server.restart_wanted()) {
     if (server.close()) return status;

@@ -30,6 +30,16 @@ CUresult SharedLimits::look(const Driver& driver, int32_t limit, Applied** appli
   return error;
 }
 
+CUresult SharedLimits::reserve_heap(const Driver& driver, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  Applied* heap = nullptr;
+  CUresult error = look(driver, CU_LIMIT_MALLOC_HEAP_SIZE, &heap);
+  if (error != CUDA_SUCCESS || bytes <= heap->now) return error;
+  error = driver.cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, bytes);
+  if (error == CUDA_SUCCESS) heap->now = bytes;
+  return error;
+}
+
 // With the wish of `who` being `value`.
 uint64_t SharedLimits::needed(int32_t limit, uint64_t initial, const Wisher& who,
                               uint64_t value) const {
@@ -91,8 +101,14 @@ CUresult SharedLimits::raise(const Driver& driver, const Wisher& who, uint64_t v
       wishes_[who] = std::min(value, now);
       return CUDA_SUCCESS;
     }
-    log_info("limit %d stays at %lu instead of %lu: the driver answers %d", limit, now, all,
-             static_cast<int>(error));
+    if (error == CUDA_ERROR_INVALID_VALUE && limit == CU_LIMIT_MALLOC_HEAP_SIZE)
+      log_warn(
+          "a function asks for a device heap of %lu MiB, but kernels use the one of %lu MiB "
+          "already: start the proxy with a larger TUBE_DEVICE_HEAP_MIB",
+          value >> 20, now >> 20);
+    else
+      log_info("limit %d stays at %lu instead of %lu: the driver answers %d", limit, now, all,
+               static_cast<int>(error));
     return error;
   }
 }

@@ -31,6 +31,9 @@ class SharedLimits {
   // limit is one that is not applied.
   CUresult want(const Driver& driver, uint64_t session, uint32_t context, int32_t limit,
                 uint64_t value);
+  // Makes the heap that large for wishes to come, before any kernel can have used it. Its default,
+  // and so what functions are told, stays what it was.
+  CUresult reserve_heap(const Driver& driver, uint64_t bytes);
   // A context of the session ended. Waits when the stack becomes smaller by that.
   void forget(const Driver& driver, uint64_t session, uint32_t context);
 

@@ -392,6 +392,10 @@ SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
     std::lock_guard guard(c->print_mutex);
     if (c->printed) return CUDA_ERROR_INVALID_VALUE;  // the buffer is in use
   }
+  if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) {
+    std::lock_guard guard(c->heap_mutex);
+    if (c->heap_in_use && value > c->limits[limit]) return CUDA_ERROR_INVALID_VALUE;
+  }
   c->limits[static_cast<size_t>(limit)] = value;
   return CUDA_SUCCESS;
 }

@@ -34,6 +34,7 @@ class GridMemory final : public ptx::Memory {
   uint64_t heap_alloc(uint64_t size) override {
     {
       std::lock_guard guard(context_->heap_mutex);
+      context_->heap_in_use = true;
       if (size > context_->limits[CU_LIMIT_MALLOC_HEAP_SIZE] - context_->heap_used) return 0;
       context_->heap_used += size;
     }

@@ -100,8 +100,9 @@ struct Context {
   std::mutex print_mutex;    // guards print_buffer and printed; leaf
   std::string print_buffer;  // device printf, shown at the next synchronising call
   bool printed = false;      // since it was made or reset
-  std::mutex heap_mutex;     // guards heap_used; leaf
+  std::mutex heap_mutex;     // guards the two below; leaf
   uint64_t heap_used = 0;
+  bool heap_in_use = false;  // since it was made or reset: it does not grow any more
 };
 
 // Stream capture: one per cuStreamBeginCapture, shared by the streams that joined it.

@@ -201,6 +201,7 @@ void reset_context(State& s, Context* context) {
   context->cancel = std::make_shared<std::atomic<bool>>(false);
   context->peers.store(0);
   context->heap_used = 0;
+  context->heap_in_use = false;
   context->stream_room = kFirstStreams;
   context->barrier = nullptr;
   context->unsettled = false;

@@ -139,6 +139,23 @@ CASE(a_heap_as_large_as_asked_for) {
   printf("%d blocks of 1 MiB\n", got.read()[0]);
 }
 
+// Of the kind that has a proxy of its own: another case's kernels may have used the heap before.
+FAULTING_CASE(a_heap_that_kernels_have_used) {
+  Gpu gpu;
+  SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 16 << 20));
+  Module module("limits.fatbin");
+  SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 24 << 20));
+  DeviceArray<int> got(1);
+  LAUNCH(module.function("fill_heap"), {1}, {1}, 0, nullptr, 20, 1ull << 20, got.pointer);
+  SHOW(cuCtxSynchronize());
+  printf("%d blocks of 1 MiB\n", got.read()[0]);
+  SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 << 20));
+  get("heap", CU_LIMIT_MALLOC_HEAP_SIZE);
+  SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 24 << 20));
+  SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20));
+  get("heap", CU_LIMIT_MALLOC_HEAP_SIZE);
+}
+
 // Of the kind that has a proxy of its own: a stack that is too small would end the context.
 FAULTING_CASE(a_stack_as_deep_as_asked_for) {
   Gpu gpu;

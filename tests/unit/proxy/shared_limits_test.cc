@@ -85,6 +85,26 @@ TEST_F(SharedLimitsTest, AHeapThatIsInUseServesWhomItIsLargeEnoughFor) {
   EXPECT_EQ(want(2, CU_LIMIT_PRINTF_FIFO_SIZE, 128 << 20), CUDA_SUCCESS);
 }
 
+TEST_F(SharedLimitsTest, AHeapMadeLargeAtTheStartServesWishesAfterItsFirstUse) {
+  EXPECT_EQ(limits_.reserve_heap(driver_, uint64_t{256} << 20), CUDA_SUCCESS);
+  EXPECT_EQ(now(CU_LIMIT_MALLOC_HEAP_SIZE), size_t{256} << 20);
+  g_answer = CUDA_ERROR_INVALID_VALUE;
+  EXPECT_EQ(want(1, CU_LIMIT_MALLOC_HEAP_SIZE, 128 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(want(2, CU_LIMIT_MALLOC_HEAP_SIZE, 128 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(g_calls, 1);
+  EXPECT_EQ(want(3, CU_LIMIT_MALLOC_HEAP_SIZE, 512 << 20), CUDA_ERROR_INVALID_VALUE);
+}
+
+TEST_F(SharedLimitsTest, AReserveNoLargerThanTheHeapChangesNothing) {
+  EXPECT_EQ(limits_.reserve_heap(driver_, 4 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(g_calls, 0);
+  g_answer = CUDA_ERROR_OUT_OF_MEMORY;
+  EXPECT_EQ(limits_.reserve_heap(driver_, uint64_t{1} << 40), CUDA_ERROR_OUT_OF_MEMORY);
+  g_answer = CUDA_SUCCESS;
+  EXPECT_EQ(want(1, CU_LIMIT_MALLOC_HEAP_SIZE, 16 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(now(CU_LIMIT_MALLOC_HEAP_SIZE), size_t{16} << 20);
+}
+
 TEST_F(SharedLimitsTest, ABufferThatIsInUseIsTheWish) {
   g_answer = CUDA_ERROR_INVALID_VALUE;
   EXPECT_EQ(want(1, CU_LIMIT_PRINTF_FIFO_SIZE, uint64_t{1} << 40), CUDA_SUCCESS);
