@@ -201,6 +201,42 @@ CASE(captured_allocation_used_by_a_kernel) {
   print_values("host", host, 1);
 }
 
+CASE(captured_allocation_copied_to_pinned_memory) {
+  GraphGpu gpu;
+  uint32_t* host = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&host), 256, 0));
+  CUdeviceptr pointer = 0;
+  gpu.begin();
+  CU(cuMemAllocAsync(&pointer, 256, gpu.stream));
+  CU(cuMemsetD32Async(pointer, 23, 64, gpu.stream));
+  SHOW(cuMemcpyDtoHAsync(host, pointer, 256, gpu.stream));
+  CU(cuMemFreeAsync(pointer, gpu.stream));
+  CUgraphExec exec = gpu.instantiate(gpu.end());
+  gpu.run(exec);
+  gpu.run(exec);
+  print_values("host", std::vector<uint32_t>(host, host + 64), 1);
+  CU(cuMemFreeHost(host));
+}
+
+CASE(captured_allocation_copied_by_way_of_other_memory) {
+  GraphGpu gpu;
+  DeviceArray<uint32_t> other(64);
+  std::vector<uint32_t> in(64, 24), out(64, 0);
+  CUdeviceptr pointer = 0;
+  gpu.begin();
+  CU(cuMemAllocAsync(&pointer, 256, gpu.stream));
+  SHOW(cuMemcpyHtoDAsync(other.pointer, in.data(), 256, gpu.stream));
+  CU(cuMemcpyDtoDAsync(pointer, other.pointer, 256, gpu.stream));
+  CU(cuMemsetD32Async(pointer, 25, 32, gpu.stream));
+  CU(cuMemcpyDtoDAsync(other.pointer, pointer, 256, gpu.stream));
+  SHOW(cuMemcpyDtoHAsync(out.data(), other.pointer, 256, gpu.stream));
+  CU(cuMemFreeAsync(pointer, gpu.stream));
+  CUgraphExec exec = gpu.instantiate(gpu.end());
+  gpu.run(exec);
+  gpu.run(exec);
+  print_values("parts", std::vector<uint32_t>{out[0], out[31], out[32], out[63]});
+}
+
 CASE(captured_allocation_from_a_pool) {
   GraphGpu gpu;
   CUmemoryPool pool = nullptr;
