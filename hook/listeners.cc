@@ -1,4 +1,4 @@
-// Who hears of ends: every cache of the hook, in the order in which they are told.
+// The list of caches that hear of ends, in the order in which they are told.
 #include "hook/objects/listeners.h"
 
 #include "hook/graphs/update_proofs.h"

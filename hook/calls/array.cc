@@ -15,7 +15,7 @@
 namespace tube::hook {
 namespace {
 
-// What the slot keeps beyond its handle; a former owner's object is used again.
+// The object of the slot, described; a former owner's object is used again.
 Array* describe(Slot* slot, const CUDA_ARRAY3D_DESCRIPTOR& shape, Context* context) {
   auto* array = static_cast<Array*>(slot->object);
   if (array == nullptr) array = new (std::nothrow) Array;

@@ -160,8 +160,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
   return CUDA_SUCCESS;
 }
 
-// graph_out and dependencies are only known to the proxy; who asks for them gets them by a round
-// trip.
+// Only the proxy knows graph_out and dependencies; a caller that asks for them pays a round trip.
 CUresult cuStreamGetCaptureInfo_v3(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
                                    cuuint64_t* id_out, CUgraph* graph_out,
                                    const CUgraphNode** dependencies_out,

@@ -41,9 +41,9 @@ CUresult broken() {
   return static_cast<CUresult>(shared::client_load_sticky_error(connection().header()));
 }
 
-// What was made in the context is forgotten before the record that ends it: what other threads, in
-// other contexts, give back of kept memory or get at the same addresses comes before it or is not
-// of this context.
+// Forgets what was made in the context, before the record that ends it is posted. Memory that other
+// threads give back, or get at the same addresses in other contexts, is then either named before
+// that record or no part of this context.
 void forget_contents(Context* context, Retired* gone) {
   context->epoch.fetch_add(1, std::memory_order_acq_rel);
   forget_all_updates();

@@ -10,7 +10,7 @@ namespace tube::hook {
 // proxy.
 CUresult end_context(CUcontext handle);
 
-// Of all streams of a context (context_event.cc).
+// Events of all streams of a context (context_event.cc).
 CUresult record_context_event(Context* context, CUevent hEvent);
 CUresult wait_context_event(Context* context, CUevent hEvent);
 

@@ -307,7 +307,7 @@ CUresult job_of(const CUDA_MEMCPY2D* p, Job* job) {
 template <class P>
 CUresult job_of_3d(const P* p, Job* job) {
   if (p == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  // Of memory the driver asks no level.
+  // The driver looks at levels only for arrays.
   if ((p->srcLOD != 0 && p->srcMemoryType == CU_MEMORYTYPE_ARRAY) ||
       (p->dstLOD != 0 && p->dstMemoryType == CU_MEMORYTYPE_ARRAY)) {
     return CUDA_ERROR_INVALID_VALUE;

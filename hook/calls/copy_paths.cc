@@ -86,8 +86,8 @@ bool may_leave_upload(Side to, uint64_t bytes, const Stream* stream, uint64_t* p
 
 // A small synchronous upload: returns when the record has the bytes. Programs launch on other
 // streams right away, and natively the data is there by then; here the proxy lets this program's
-// other streams wait for it (Session::uploaded). Who is told outside of it must find the data too,
-// so copies to memory that other processes see do not come here.
+// other streams wait for it (Session::uploaded). Another process must find the data
+// too, so copies to memory that other processes see do not come here.
 CUresult leave_upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream,
                       uint64_t posted) {
   static_assert(kLeftBehind <= abi::kChunkBytes);  // one record, whichever way it goes

@@ -324,7 +324,8 @@ const void* own_table(Tables& t, uint32_t name) {
   }
 }
 
-// The driver's table with our answers to who a context and a stream are; under the tables' lock.
+// The driver's table with our answers about the identity of contexts and streams; under the tables'
+// lock.
 CUresult identity_table(const CUuuid* id, const void** table) {
   Tables& t = tables();
   if (t.copy_21318C60[0] == nullptr) {

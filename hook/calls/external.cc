@@ -1,4 +1,4 @@
-// What belongs to hardware that few devices have: atomics over links, multicast, decompression,
+// Calls for hardware that few devices have: atomics over links, multicast, decompression,
 // descriptors of device memory.
 #include <cstring>
 

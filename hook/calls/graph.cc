@@ -128,7 +128,7 @@ bool differ(Backing a, Backing b) {
   return a != Backing::kUnknown && b != Backing::kUnknown && a != b;
 }
 
-// One question: what the node copies that the instance was made with.
+// Asks once what the node of the instance copies.
 bool other_backing(const NodeTarget& t, const CUDA_MEMCPY3D& now) {
   CUDA_MEMCPY3D old{};
   if (hook::cuGraphMemcpyNodeGetParams(t.handle, &old) != CUDA_SUCCESS) return false;

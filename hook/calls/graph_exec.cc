@@ -11,7 +11,7 @@
 namespace tube::hook {
 namespace {
 
-// What is known beyond the handle; the slot keeps it for its next owner.
+// The places of the instance; the slot keeps the object for its next owner.
 bool remember(CUgraphExec handle, const Places& places) {
   Slot* slot = objects().find(Kind::kGraphExec, handle);
   auto* exec = static_cast<Exec*>(slot->object);

@@ -34,7 +34,7 @@ uint64_t number_of(const CUdevResource* resource) {
   return number;
 }
 
-// What a program may hold a description by; the proxy checks the number.
+// The handle under which a program holds a description; the proxy checks the number.
 CUdevResourceDesc description_handle(uint64_t number) {
   return reinterpret_cast<CUdevResourceDesc>(number << 8);
 }

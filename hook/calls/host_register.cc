@@ -95,7 +95,8 @@ void give_back(const SharedRange& made) {
   }
 }
 
-// One registration less on every page of the span; pages without any are the program's alone again.
+// Takes one registration off every page of the span; pages without any are the program's alone
+// again.
 void release_pages(const Span& span) {
   each_range(span, [](auto it) {
     if (--it->second.references != 0) return;

@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kMaxParameterBytes = 32764;
 constexpr unsigned kMaxLaunchAttributes = 32;
 
-// Of one launch; `recorded` are the events that its attributes name, which the launch records.
+// The attributes of one launch; `recorded` are the events that they name, which the launch records.
 struct Attributes {
   wire::LaunchAttribute list[kMaxLaunchAttributes];
   unsigned count = 0;
@@ -111,8 +111,8 @@ bool surely_taken(const wire::LaunchAttribute& a, const LaunchShape& shape) {
   }
 }
 
-// Where on the GPU an attribute's event is recorded, between the kernel's start and its end, only
-// the driver knows: it is asked.
+// Only the driver knows where between the kernel's start and end an attribute's event is recorded:
+// its state is asked of the driver.
 void note_recorded(const Attributes& attributes, Stream* stream) {
   if (attributes.recorded_count == 0) return;
   Locked locked(connection().producer);
@@ -151,8 +151,8 @@ CUresult launch(const void* f, const LaunchShape& shape, CUstream hStream, void*
       attribute_count * static_cast<uint32_t>(sizeof(wire::LaunchAttribute));
 
   Request<wire::tubeLaunch> r(stream, blob_room(attribute_bytes) + blob_room(bytes));
-  // While no other thread can ask the proxy for text: who asked before the launch would take the
-  // mark and find nothing.
+  // Under the producer lock no other thread can ask the proxy for text: asked before the launch, it
+  // would take the mark and find nothing.
   if (kernel->writes != 0) expect_output(kernel->writes, capturing(stream), stream->context);
   r->stream = stream->id;
   r->kernel = kernel->id;

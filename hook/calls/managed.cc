@@ -176,7 +176,7 @@ CUresult cuMemRangeGetAttributes(void** data, size_t* dataSizes, CUmem_range_att
   return CUDA_SUCCESS;
 }
 
-// Attachment restricts who may use the memory when; here everybody always may.
+// Attachment restricts which streams may use the memory; here all of them always may.
 CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length,
                                 unsigned int flags) {
   CUresult error = CUDA_SUCCESS;

@@ -47,7 +47,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr* dptr, size_t* pPitch, size_t WidthInByt
   return CUDA_SUCCESS;
 }
 
-// What frees works without a current context; in a dead one it does not.
+// Calls that free work without a current context, but not in a dead one.
 namespace {
 CUresult guard_free() {
   return current_context() == nullptr ? CUDA_SUCCESS : guard(Needs::kContext);

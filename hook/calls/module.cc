@@ -207,8 +207,9 @@ CUresult unload(Module* m) {
   return r.post();
 }
 
-// So that copies and pointer queries recognise it: its address is the driver's choice, a managed
-// variable's the proxy's. `context`: where it was asked for.
+// Enters a variable into the memory map, so that copies and pointer queries recognise it. The
+// driver chose its address, or the proxy that of a managed variable. `context`: where it was asked
+// for.
 void remember_global(Module* m, Context* context, uint64_t address, uint64_t bytes, bool managed) {
   Allocation a;
   if (address == 0 || bytes == 0 || memory_map().find(address, &a)) return;

@@ -16,8 +16,9 @@ namespace tube::hook {
 namespace {
 
 struct Peers {
-  Lock lock;                                        // rank 3
-  std::set<std::pair<uint64_t, uint64_t>> enabled;  // unique numbers of: who reaches, whose memory
+  Lock lock;  // rank 3
+  std::set<std::pair<uint64_t, uint64_t>>
+      enabled;  // unique numbers: of the reaching context, of the owner
 };
 
 Peers& peers() {

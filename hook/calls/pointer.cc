@@ -71,8 +71,8 @@ CUresult where(CUpointer_attribute attribute, uint64_t pointer, const Known& k, 
   }
 }
 
-// GPUDirect's tokens are zeros since it needs none; whoever asks gets synchronous memory
-// operations, as the driver does it.
+// GPUDirect's tokens are zeros since it needs none. Asking makes memory operations synchronous, as
+// with the driver.
 CUresult tokens(const Known& k, void* data) {
   const bool device = (k.a.kind == MemoryKind::kDevice && k.a.flags != kFromPool) ||
                       k.a.kind == MemoryKind::kGlobal || k.a.kind == MemoryKind::kManaged;

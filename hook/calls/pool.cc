@@ -45,7 +45,7 @@ bool enter_pool(Pool* p, uint64_t bytes) {
   return true;
 }
 
-// What is not used goes back down to `keep`. Lock held.
+// Gives unused memory back, down to `keep` bytes. Lock held.
 void shrink(Pool* p, uint64_t keep) {
   p->reserved = std::max(whole_units(p->used), std::min(p->reserved, keep));
 }

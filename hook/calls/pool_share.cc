@@ -82,7 +82,8 @@ void remember_export(const Allocation& a, const CUmemPoolPtrExportData& data) {
     *same = e;
     return;
   }
-  // What is gone leaves when their number has doubled: each look asks the memory map once for each.
+  // Entries of gone memory leave when the number of entries has doubled, since each look asks the
+  // memory map for each.
   if (all.size() >= own().look_at) {
     std::erase_if(all, [](const Exported& old) { return !is_there(old.address, old.buffer_id); });
     own().look_at = 2 * all.size() + kFewExported;

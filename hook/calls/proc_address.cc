@@ -10,7 +10,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cudaVersion, cu
                              CUdriverProcAddressQueryResult* symbolStatus) {
   if (symbol == nullptr || pfn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = lookup(symbol, cudaVersion, flags, pfn, symbolStatus);
-  // Documented: a missing symbol is a status, not an error, for who asks for the status.
+  // Documented: for a caller that asks for the status, a missing symbol is a status and no error.
   return result == CUDA_ERROR_NOT_FOUND && symbolStatus != nullptr ? CUDA_SUCCESS : result;
 }
 

@@ -96,8 +96,9 @@ void translate_back(CUmemLocation* location) {
   }
 }
 
-// What the driver has granted, for those who post operations on mapped memory
-// (Allocation::own_device). Partly granted is not, and of what it refused it may have done a part.
+// Remembers what the driver has granted, so that operations on mapped memory can be posted
+// (Allocation::own_device). A partial grant counts as none: the driver may have done a part of what
+// it refused.
 void note_access(uint64_t begin, uint64_t bytes, const CUmemAccessDesc* desc, size_t count,
                  bool granted) {
   Locked locked(vmm().lock);

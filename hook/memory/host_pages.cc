@@ -90,7 +90,8 @@ void copy_pages(void* to, const void* from, uint64_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
 
-// One piece: no allocation and nothing else that could write to frozen pages of the heap.
+// Exchanges one piece. No allocation, and nothing else that could write to frozen pages of the
+// heap.
 bool exchange_piece(uint64_t address, uint64_t bytes, uint64_t offset, int protection,
                     WriteFreeze& freeze) {
   void* copy = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own_file().fd,
@@ -132,8 +133,8 @@ void exchange_entry(unsigned high, unsigned low) {
   exchange_areas(reinterpret_cast<Exchange*>(uint64_t{high} << 32 | low));
 }
 
-// With the caller's stack asleep: it may be what is exchanged. The kernel must not put a signal
-// frame there either.
+// Runs on another stack, since the caller's may be what is exchanged. The kernel must not put a
+// signal frame there either.
 bool exchange_on_another_stack(Exchange* job) {
   constexpr size_t kStack = 256u << 10;
   void* stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -263,7 +264,7 @@ void make_private(uint64_t address, uint64_t bytes, F then) {
       continue;
     void* mapped = mmap(pointer(area.begin), area.end - area.begin, area.protection,
                         MAP_PRIVATE | MAP_FIXED, own_file().fd, static_cast<off_t>(area.offset));
-    // What nobody may write to can go on showing the file.
+    // A page without write permission can go on showing the file.
     if (mapped != MAP_FAILED && (area.protection & PROT_WRITE) != 0) then(area);
   }
 }

@@ -40,8 +40,8 @@ struct SharedRange {
 // [first, last) is page-aligned. Fails with the code that cuMemHostRegister then answers and leaves
 // everything as it was.
 CUresult share_pages(uint64_t first, uint64_t last, bool read_only, SharedRange* range);
-// What share_pages replaced becomes private memory of this process again, as far as the program
-// still has it there.
+// Makes what share_pages replaced private memory of this process again, as far as the program still
+// has it there.
 void unshare_pages(uint64_t address, uint64_t bytes);
 // In a forked child: the same without waiting for the copies of all pages (host_fork.h).
 void keep_private(uint64_t address, uint64_t bytes);

@@ -34,7 +34,7 @@ bool take_from_pool(const Stream* stream, const Context* context, CUmemoryPool p
 void pools_synchronised();
 // Everything goes back, behind its streams' work. False: there was nothing.
 bool release_kept_memory();
-// What is beyond `keep` bytes of the pool goes back; nullptr never names a pool.
+// Gives back what the pool keeps beyond `keep` bytes; nullptr never names a pool.
 void trim_kept_memory(CUmemoryPool pool, uint64_t keep);
 // The stream is about to end.
 void release_kept_of(const Stream* stream);

@@ -27,8 +27,8 @@ Captures& captures() {
   return *c;
 }
 std::atomic<uint64_t> g_next_capture{1};
-// So many captures must have ended before one is used again: a thread that is about to break the
-// capture of its stream while another thread ends that capture must not break a new one.
+// A capture is used again only after this many others have ended. A thread may be about to break
+// its stream's capture while another thread ends it; it must not break a new one.
 constexpr size_t kRest = 64;
 
 bool forbids(const Capture& c, const Thread& thread) {
@@ -78,8 +78,7 @@ CUresult begin_checks(Stream* stream, CUstreamCaptureMode mode) {
   if (!valid_mode(mode)) return CUDA_ERROR_INVALID_VALUE;
   if (stream->legacy()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (capturing(stream)) return CUDA_ERROR_ILLEGAL_STATE;
-  Mark before;  // once it captures, nothing can be signalled on it: whoever waits for its earlier
-                // work needs this
+  Mark before;  // a capturing stream takes no signal, and a waiter for its earlier work needs one
   return mark_stream(stream, &before);
 }
 
@@ -208,7 +207,7 @@ CUresult ask_captured_event(Event* event) {
     capture = event->capture;
     id = event->capture_id;
   }
-  // Of a capture that is over or broken the event says nothing any more.
+  // The event says nothing about a capture that is over or broken.
   if (capture == nullptr || !goes_on(*capture, id)) return CUDA_ERROR_INVALID_VALUE;
   return capture->invalid.exchange(true, std::memory_order_acq_rel) ? CUDA_ERROR_INVALID_VALUE
                                                                     : CUDA_ERROR_CAPTURED_EVENT;

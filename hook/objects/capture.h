@@ -18,8 +18,8 @@ CUresult forbid_context_sync(const Context* context);
 void capture_saw_record(Stream* stream, Event* event);
 CUresult capture_saw_wait(Stream* stream, Event* event);
 void end_capture_of_destroyed(Stream* stream);
-// The answer to who asks for the state of an event that a capture recorded, which breaks that
-// capture. Producer not held.
+// Asking for the state of an event that a capture recorded breaks that capture; this is the answer.
+// Producer not held.
 CUresult ask_captured_event(Event* event);
 // The code of an operation put into a broken capture, else 0.
 CUresult capture_broken(const Stream* stream);
@@ -32,9 +32,9 @@ void operation_refused(const Stream* stream);
 
 // ---- for the capture calls (calls/capture.cc) ----
 
-// One capture. Never freed, for an event keeps a pointer to the capture it was recorded in; but
-// reused, for programs capture step after step. Whoever holds a pointer for longer than a call
-// holds the id too, which no second capture has.
+// One capture. Never freed, since an event keeps a pointer to the capture it was recorded in; but
+// reused, since programs capture step after step. A pointer kept for longer than a call is kept
+// with the id, which no second capture has.
 struct Capture {
   std::atomic<uint64_t> id{0};
   CUstreamCaptureMode mode{};

@@ -56,7 +56,7 @@ void write_to(FILE* stream, std::span<const std::byte> text) {
   std::fflush(stream);
 }
 
-// One piece; false when there is no more, or the proxy is gone.
+// Collects one piece. False when there is no more, or the proxy is gone.
 bool collect_piece(bool* outstanding) {
   wire::tubeCollectOutput_reply reply{};
   ReplyBlobs blobs;

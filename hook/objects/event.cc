@@ -10,7 +10,7 @@ namespace tube::hook {
 
 namespace {
 
-// What nobody can ask for a time or from outside.
+// True when nothing but this process can ask for the event, and not for a time.
 bool untimed(const Event* event) {
   return (event->flags & (CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)) ==
          CU_EVENT_DISABLE_TIMING;

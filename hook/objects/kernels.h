@@ -45,7 +45,7 @@ struct OccupancyAnswer {
   uint64_t x, y;
 };
 
-// What the launch interface of CUDA 3 keeps in a function (calls/old/launch.cc).
+// The state that the launch interface of CUDA 3 keeps in a function (calls/old/launch.cc).
 struct OldLaunch {
   uint32_t block[3] = {1, 1, 1};
   uint32_t shared_bytes = 0;

@@ -3,7 +3,7 @@
 // To wait for a stream the hook posts "write value v to word w behind everything so far" (once per
 // batch of operations) and waits until the word has the value. The proxy is only asked when a wait
 // lasts long (probe), because a faulted context never writes the word. Errors of posted calls are
-// reported by whoever waits next, as CUDA allows.
+// reported by the next waiting call, as CUDA allows.
 #include "hook/objects/progress.h"
 
 #include <vector>
@@ -155,7 +155,7 @@ CUresult wait_mark(const Mark& mark, Stream* stream) {
       (void)take_error();  // logs which call it was, if the proxy knew
       return code;
     }
-    // Who has waited goes on soon, and the session has fallen asleep meanwhile.
+    // A program that has waited goes on soon, and the session has fallen asleep meanwhile.
     if (connection().waiter.spin_us() != 0) shared::rouse_reader(connection().header());
   }
   return take_error();

@@ -1,7 +1,7 @@
 // Streams of the program, and points in their work.
 //
 // Objects live in reused slots (process/objects.h) and are never freed, so a stale pointer reads a
-// valid, maybe newer object. Who guards what stands at each field: "producer" is
+// valid, maybe newer object. The lock that guards a field stands beside it: "producer" is
 // Connection::producer.
 #pragma once
 

@@ -30,8 +30,8 @@ void destroy_own_streams(Thread& thread) {
         own.context->life);  // another thread may be ending the context, and this stream with it
     const Slot* slot = objects().find(Kind::kStream, own.handle);
     auto* stream = slot != nullptr ? static_cast<Stream*>(slot->object) : nullptr;
-    // One that captures stays, and its capture with it, until its context ends: nobody can end it
-    // any more.
+    // A capturing stream stays, with its capture, until its context ends: no thread can end the
+    // capture any more.
     if (stream != nullptr && !capturing(stream)) destroy_stream(stream);
   }
   thread.own_stream_count = 0;

@@ -1,8 +1,8 @@
 // The connection to the proxy: socket, segment, ring, reply slots, words, chunks, device
 // information.
 //
-// Made once by initialise() (process.cc). `producer` orders everything that enters the ring; who
-// holds it may not wait for the GPU. The members are the transport's own types (sharedmem/); what
+// Made once by initialise() (process.cc). `producer` orders everything that enters the ring; its
+// holder may not wait for the GPU. The members are the transport's own types (sharedmem/); what
 // they promise holds here.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The log behind cuLogs*: the last calls that failed in this process, and who wants to hear of new
-// ones.
+// The log behind cuLogs*: the last calls that failed in this process, and the
+// callbacks that hear of new ones.
 //
 // An entry is the call, its code, the time and the thread; text is made when somebody asks, so that
 // programs whose calls fail as a matter of course (pointer queries) pay a few stores. An iterator

@@ -43,7 +43,7 @@ struct Process {
 
   std::atomic<std::atomic<uint32_t>*> state_word{
       nullptr};                         // in the wiped page; nullptr before the first cuInit
-  std::atomic<int> init_pid{0};         // who called cuInit; another pid here means a fork
+  std::atomic<int> init_pid{0};         // the process that called cuInit; another pid means a fork
   std::atomic<bool> exiting{false};     // the exit handler ran
   Lock init_lock;                       // rank 0: connecting
   CUresult init_result = CUDA_SUCCESS;  // kNoDevice: what cuInit answers, the first time and later
@@ -75,9 +75,9 @@ inline Process& process() { return g_process; }
 inline Connection& connection() { return *process().connection; }
 inline Objects& objects() { return process().objects; }
 
-// For initialise() (objects/entry.h): what a failed check of our own (base/check.h) does. Calls fail
-// and waits of other threads end from now on, as after the proxy's death; the program goes on. The
-// caller may hold any lock.
+// For initialise() (objects/entry.h): what a failed check of our own (base/check.h) does. Calls
+// fail and waits of other threads end from now on, as after the proxy's death; the program goes on.
+// The caller may hold any lock.
 void poison_connection(const char* condition, const char* file, int line);
 // The page with the state word; false when out of memory.
 bool make_state_page();

@@ -102,7 +102,8 @@ CUresult context_or_current(State& s, CUcontext handle, Context** out) {
 
 enum class End : uint8_t { kRelease, kReset, kResetAndForget };
 
-// An end waits for work without the lock: who wants the context meanwhile gets the next one.
+// An end waits for work without the lock: a caller that wants the context meanwhile gets the next
+// one.
 std::condition_variable ended;
 void wait_for_end(Lock& lock, const Context* context) {
   ended.wait(lock, [context] { return context == nullptr || !context->ending; });

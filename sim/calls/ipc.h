@@ -2,8 +2,8 @@
 // from elsewhere.
 //
 // A handle of cuIpcGetMemHandle or cuIpcGetEventHandle names a memory file by its owner's process
-// and descriptor number; whoever opens it goes through /proc/PID/fd, so the kernel checks that the
-// user may. The file stays alive as long as anybody has it mapped; a handle whose owner is gone
+// and descriptor number; an opener goes through /proc/PID/fd, so the kernel checks that its user
+// may. The file stays alive as long as anybody has it mapped; a handle whose owner is gone
 // opens nothing.
 #pragma once
 

@@ -181,7 +181,7 @@ CUresult capture_work(Lock&, Stream* stream, Work work) {
   });  // the program destroyed it
   Node* node =
       append_node(state(), capture.graph, stream->context, std::move(work), stream->capture_tail);
-  // Who joins the node joins what is before it.
+  // A stream that joins the node joins what is before it.
   for (const Edge& e : stream->capture_tail) e.node->to_be_joined = false;
   node->to_be_joined = true;
   stream->capture_tail = {{node, {}}};

@@ -1,4 +1,4 @@
-// Who owns which simulated device address, and who may touch it.
+// The owner of each simulated device address, and the GPUs that may touch it.
 //
 // A device address is a host address of this process (so a copy engine is memcpy), but only ranges
 // entered here are device memory: everything else faults a kernel and fails a copy. Ranges never

@@ -4,7 +4,7 @@
 // may run, and only when every fence it waits for is done. Ready heads go to a pool that always has
 // a worker to spare, so an operation that never ends (a kernel spinning on a flag, a host function
 // waiting for a person) blocks its own lane and nothing else. An operation without a body (event
-// record, event wait) is completed in place by whoever made it ready. Conditions on memory
+// record, event wait) is completed in place by the thread that made it ready. Conditions on memory
 // (cuStreamWaitValue) are watched by one poller thread with a growing pause, woken early by every
 // completion.
 //

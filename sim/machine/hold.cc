@@ -20,7 +20,8 @@ void hold(Lock& lock, Context* of) {
   for (const Context* green : context->greens) collect_pending(*green, &op.waits);
   if (const FencePtr before = barrier_of(context)) op.waits.push_back(before);
   if (op.waits.empty()) return;
-  // Not among the context's lanes: who waits for the context waits for its work, and this is none.
+  // Not among the context's lanes: waiting for the context means waiting for its work, and this is
+  // none.
   auto lane = std::make_shared<Lane>();
   lane->context = context;
   context->barrier = submit(lock, lane, std::move(op));

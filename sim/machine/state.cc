@@ -177,7 +177,7 @@ void wait_for_quiescing(Lock& lock, Context* of) {
 
 void flush_prints(Context* of) {
   Context* context = base_context(of);
-  // Held until the text is out: who finds none left returns behind it.
+  // Held until the text is out: a caller that finds none left returns behind it.
   static std::mutex writing;
   std::lock_guard one_writer(writing);
   std::string text;
