@@ -142,8 +142,9 @@ CUresult MemoryMap::map_at(CUmemGenericAllocationHandle handle, const BlockPlace
 }
 
 // Takes an address of place->window, maps the memory there and makes the region `session`'s.
+// `block`: a new one is made of the handle; else it is the second mapping of the one given.
 CUresult MemoryMap::place_handle(CUmemGenericAllocationHandle handle, uint64_t session,
-                                 BlockPlace* place) {
+                                 BlockPlace* place, BlockId* block) {
   {
     std::lock_guard lock(mutex_);
     place->address = windows_[place->window].device.allocate(place->bytes);
@@ -151,21 +152,25 @@ CUresult MemoryMap::place_handle(CUmemGenericAllocationHandle handle, uint64_t s
   if (place->address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   const CUresult error = map_at(handle, *place);
   std::lock_guard lock(mutex_);
-  if (error == CUDA_SUCCESS)
-    regions_[place->address] = Owner{session, place->address, place->bytes, place->device};
-  else windows_[place->window].device.free(place->address, place->bytes);
-  return error;
+  if (error != CUDA_SUCCESS) {
+    windows_[place->window].device.free(place->address, place->bytes);
+    return error;
+  }
+  regions_[place->address] = Owner{session, place->address, place->bytes, place->device};
+  if (*block == BlockId::kNone) *block = enter(handle, *place);
+  else mappings_[place->address] = Second{*block, place->bytes, place->window};
+  return CUDA_SUCCESS;
 }
 
 // The handle goes in any case: into a block, or back to the driver.
 CUresult MemoryMap::adopt(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace place,
                           Placed* placed) {
-  if (CUresult error = place_handle(handle, session, &place); error != CUDA_SUCCESS) {
+  BlockId block = BlockId::kNone;
+  if (CUresult error = place_handle(handle, session, &place, &block); error != CUDA_SUCCESS) {
     driver_.cuMemRelease(handle);
     return error;
   }
-  std::lock_guard lock(mutex_);
-  *placed = Placed{enter(handle, place), place.address};
+  *placed = Placed{block, place.address};
   return CUDA_SUCCESS;
 }
 
@@ -228,13 +233,11 @@ CUresult MemoryMap::place(BlockId block, uint32_t window, uint64_t session, uint
   place.window = window;
   const CUresult error = place.bytes == 0 || place.device < 0
                              ? CUDA_ERROR_INVALID_VALUE
-                             : place_handle(handle, session, &place);
+                             : place_handle(handle, session, &place, &block);
   if (error != CUDA_SUCCESS) {
     release(block);
     return error;
   }
-  std::lock_guard lock(mutex_);
-  mappings_[place.address] = Second{block, place.bytes, window};
   *address = place.address;
   return CUDA_SUCCESS;
 }

@@ -155,7 +155,8 @@ class MemoryMap {
   BlockId enter(CUmemGenericAllocationHandle handle, const BlockPlace& place);
 
   CUresult take_handle(BlockId block, CUmemGenericAllocationHandle* handle, BlockPlace* place);
-  CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place);
+  CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place,
+                        BlockId* block);
   CUresult map_at(CUmemGenericAllocationHandle handle, const BlockPlace& place);
   CUresult adopt(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace place,
                  Placed* placed);
