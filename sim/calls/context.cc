@@ -395,7 +395,7 @@ SIM_API CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   }
   if (limit == CU_LIMIT_MALLOC_HEAP_SIZE) {
     std::lock_guard guard(c->heap_mutex);
-    if (c->heap_in_use && value > c->limits[limit]) return CUDA_ERROR_INVALID_VALUE;
+    if (c->heap_in_use) return CUDA_ERROR_INVALID_VALUE;  // whatever the value (H200, 13.0)
   }
   c->limits[static_cast<size_t>(limit)] = value;
   return CUDA_SUCCESS;

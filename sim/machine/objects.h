@@ -102,7 +102,7 @@ struct Context {
   bool printed = false;      // since it was made or reset
   std::mutex heap_mutex;     // guards the two below; leaf
   uint64_t heap_used = 0;
-  bool heap_in_use = false;  // since it was made or reset: it does not grow any more
+  bool heap_in_use = false;  // since it was made or reset: it keeps its size
 };
 
 // Stream capture: one per cuStreamBeginCapture, shared by the streams that joined it.

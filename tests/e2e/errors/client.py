@@ -1,14 +1,42 @@
 """A small driver-API program: makes the calls named on its command line and prints each result as
 `NAME CODE`.
 
-Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME |
-table:ID (an export table, in hexadecimal digits) | wait (reads a line from standard
+Arguments: init | alloc:BYTES | sync | launch | unsupported:NAME | table:ID (an export table, in
+hexadecimal digits) | heap:MIB | malloc:BYTES (in a kernel) | wait (reads a line from standard
 input). It loads libcuda.so.1 by name, like any program, and knows nothing of Tube.
 """
 import ctypes
 import sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
+MALLOC_HEAP_SIZE = 2
+KERNEL = b"""
+.version 6.4
+.target sm_70
+.address_size 64
+.extern .func (.param .b64 block) malloc(.param .b64 bytes);
+.extern .func free(.param .b64 block);
+.visible .entry user(.param .u64 bytes) {
+  .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [bytes];
+  { .param .b64 a; .param .b64 r;
+    st.param.b64 [a], %rd1;
+    call (r), malloc, (a);
+    ld.param.b64 %rd2, [r]; }
+  { .param .b64 a;
+    st.param.b64 [a], %rd2;
+    call free, (a); }
+  ret;
+}
+"""
+
+
+def launch(bytes_wanted):
+    module, kernel, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(bytes_wanted)
+    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(size))
+    return cuda.cuModuleLoadData(ctypes.byref(module), KERNEL) or cuda.cuModuleGetFunction(
+        ctypes.byref(kernel), module, b"user") or cuda.cuLaunchKernel(
+            kernel, 1, 1, 1, 1, 1, 1, 0, None, arguments, None) or cuda.cuCtxSynchronize()
 
 
 def run(word):
@@ -29,6 +57,10 @@ def run(word):
         return getattr(cuda, argument)(*[ctypes.c_void_p()] * 8)
     if name == "table":
         return cuda.cuGetExportTable(ctypes.byref(ctypes.c_void_p()), bytes.fromhex(argument))
+    if name == "heap":
+        return cuda.cuCtxSetLimit(MALLOC_HEAP_SIZE, ctypes.c_size_t(int(argument) << 20))
+    if name == "malloc":
+        return launch(int(argument))
     if name == "wait":
         print("waiting", flush=True)
         sys.stdin.readline()

@@ -27,6 +27,7 @@ options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
 HOOK = str(LAYOUT.hook / "libcuda.so.1")
 TIMEOUT_S = 60
+INVALID_VALUE = 1
 NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
 UNKNOWN = 999
 HELLO_BYTES, WELCOME_BYTES = 384, 344  # sharedmem/handshake.h
@@ -275,6 +276,17 @@ class Errors(unittest.TestCase):
             self.assert_result(done, "alloc:1024", 0)
             self.assert_result(done, "sync", 0)
             self.assert_one_line(done.stderr, str(1 << 31), "tubectl ps")
+
+    def test_a_heap_that_others_have_used(self):
+        """Too small for whom comes later, and the proxy says what helps; large enough from the
+        start where it was told so."""
+        for settings, code in (({}, INVALID_VALUE), ({"TUBE_DEVICE_HEAP_MIB": "256"}, 0)):
+            with tubetest.Proxy(LAYOUT, "sim", extra_env=settings) as proxy:
+                self.assert_result(self.client(proxy.dir, "init", "malloc:4096"), "malloc:4096", 0)
+                done = self.client(proxy.dir, "init", "heap:64", "malloc:4096")
+                self.assert_result(done, "heap:64", code)
+                self.assert_result(done, "malloc:4096", 0)
+                self.assertEqual("TUBE_DEVICE_HEAP_MIB" in proxy.log_tail(), code != 0)
 
     def test_cudart_without_a_driver(self):
         program = LAYOUT.build / "tests/gpu/cudart_static"
