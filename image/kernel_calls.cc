@@ -21,6 +21,10 @@ constexpr uint8_t kExterns = 0x0f;  // u32 symbols of functions outside of the i
 constexpr uint32_t kFirstMark = 0xfffffff0, kDirect = 0xffffffff, kAddressTaken = 0xfffffffe,
                    kResolved = 0xfffffffc;
 
+bool is_outside(const Elf64_Sym& symbol) {
+  return ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx == SHN_UNDEF;
+}
+
 class CallFinder {
  public:
   CallFinder(std::span<const std::byte> bytes, std::span<const char* const> names)
@@ -48,16 +52,24 @@ class CallFinder {
       Elf64_Sym symbol;
       if (!read(bytes_, symbols_.sh_offset + i * sizeof(symbol), &symbol)) continue;
       const std::string_view name = symbol_names.at(symbol.st_name);
-      for (size_t n = 0; n < names_.size(); ++n) {
-        if (name != names_[n]) continue;
-        wanted_[static_cast<uint32_t>(i)] = 1u << n;
-        present_ |= 1u << n;
+      if (const uint32_t bit = wanted_bit(name, is_outside(symbol)); bit != 0) {
+        wanted_[static_cast<uint32_t>(i)] = bit;
+        present_ |= bit;
       }
       if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_shndx != SHN_UNDEF)
         functions_.emplace_back(name, static_cast<uint32_t>(i));
     }
     std::sort(functions_.begin(), functions_.end());
     return symbol_names.good();
+  }
+
+  uint32_t wanted_bit(std::string_view name, bool outside) const {
+    uint32_t other = 0;
+    for (size_t n = 0; n < names_.size(); ++n) {
+      if (names_[n] == nullptr) other = outside ? 1u << n : 0;
+      else if (name == names_[n]) return 1u << n;
+    }
+    return other;
   }
 
   // The last function of that name.
@@ -138,7 +150,7 @@ class CallFinder {
 
   // From the callees to everybody who calls them.
   void spread() {
-    for (uint32_t caller : through_pointer_) calls_[caller] |= called_;
+    for (uint32_t caller : through_pointer_) calls_[caller] |= called_ | kCallsThroughPointer;
     std::vector<uint32_t> changed;
     for (const auto& [callee, callers] : callers_) changed.push_back(callee);
     while (!changed.empty()) {
@@ -173,6 +185,19 @@ class CallFinder {
 bool kernel_calls(std::span<const std::byte> untrusted_elf, std::span<const char* const> names,
                   CallsByFunction* calls) {
   return CallFinder(untrusted_elf, names).run(calls);
+}
+
+bool calls_outside(std::span<const std::byte> untrusted_elf) {
+  const Elf elf(untrusted_elf);
+  Elf64_Shdr symbols;
+  if (!elf.good() || !elf.first_of_type(SHT_SYMTAB, &symbols)) return true;
+  const size_t count = std::min<size_t>(symbols.sh_size / sizeof(Elf64_Sym), kMostSymbols);
+  for (size_t i = 0; i < count; ++i) {
+    Elf64_Sym symbol;
+    if (read(untrusted_elf, symbols.sh_offset + i * sizeof(symbol), &symbol) && is_outside(symbol))
+      return true;
+  }
+  return false;
 }
 
 }  // namespace tube::image

@@ -20,10 +20,19 @@ namespace tube::image {
 // By name. Sorted: names can be made that share a hash.
 using CallsByFunction = std::map<std::string, uint32_t, std::less<>>;
 
-// Bit i of the answer for a function: it may call names[i] (at most 32). False when the image does
-// not say: it is no machine code, is damaged (names or tables that overlap without end among it),
-// or has one of the names but no function that calls it.
+// Beside the names' bits: it may call through a pointer. It then has the bits of all that anybody
+// in the image calls.
+inline constexpr uint32_t kCallsThroughPointer = 1u << 31;
+
+// Bit i of the answer for a function: it may call names[i] (at most 31), or, where that is nullptr,
+// any other function outside of the image. False when the image does not say: it is no machine
+// code, is damaged (names or tables that overlap without end among it), or has one of the names but
+// no function that calls it.
 bool kernel_calls(std::span<const std::byte> untrusted_elf, std::span<const char* const> names,
                   CallsByFunction* calls);
+
+// Whether the image has functions outside of itself, as vprintf and malloc are. True also when it
+// does not say. Reads the table of its symbols alone.
+bool calls_outside(std::span<const std::byte> untrusted_elf);
 
 }  // namespace tube::image

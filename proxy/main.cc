@@ -28,8 +28,8 @@
 #include "proxy/common/restart.h"
 #include "proxy/common/version.h"
 #include "proxy/gpu/device_output.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "proxy/server/server.h"
 
 namespace {
@@ -123,10 +123,10 @@ Status announce(const Options& options, const Server& server, ProcessOutput& out
   return {};
 }
 
-void prepare_contexts(const Driver& driver, Gpus& gpus) {
+void prepare_contexts(const Driver& driver, const Gpus& gpus) {
   for (uint32_t gpu = 0; gpu < gpus.count(); ++gpu) {
     CUresult error = driver.cuCtxSetCurrent(gpus[gpu].context);
-    if (error == CUDA_SUCCESS) error = prepare_context(gpus[gpu].device, gpus[gpu].context);
+    if (error == CUDA_SUCCESS) error = gpus.gate().prepare(gpus[gpu].device, gpus[gpu].context);
     if (error != CUDA_SUCCESS)
       log_warn("GPU %d: no kernel of our own can be launched: %s", gpus[gpu].ordinal,
                result_text(driver, error).c_str());
@@ -169,9 +169,9 @@ Status serve(const Options& options) {
   const ScopeGuard finish([] { output.finish(); });
   Driver driver;
   Result<Backend> backend = load_backend(backend_options, driver);
-  if (backend.ok()) install_quiet_calls(driver);
   if (!backend.ok()) return backend.error();
   Gpus gpus(driver);
+  wrap_driver(driver, gpus.gate());
   if (Status status = gpus.open(); !status.ok()) return status;
   prepare_contexts(driver, gpus);
   log_info("backend %s (%s), driver %d, %u GPU(s)", backend->is_sim ? "sim" : "driver",

@@ -1,5 +1,5 @@
 // Which driver calls wait for a whole context, or hold everything that comes after them, while one
-// of its streams waits for a value (docs/decisions/0009-quiet-calls.md). The answers are the
+// of its streams waits for a value (docs/decisions/0009-context-gate.md). The answers are the
 // driver's and the GPU's, not documented, and may differ on the next ones: this asks them again.
 //
 // A file has one scenario a line: words (words.cc), done one after the other. Between [ and ] a

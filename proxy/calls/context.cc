@@ -69,7 +69,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call,
     if (CUresult refused = settle_limit(call->limit, &wanted); refused != CUDA_SUCCESS)
       return refused;
     SharedLimits& shared = session.shared().gpus[share->gpu].limits;
-    error = shared.want(session.driver(), session.client().id, share->number, call->limit, wanted);
+    error = shared.want(session.driver(), session.shared().gpus.gate(), session.client().id,
+                        share->number, call->limit, wanted);
     if (error != CUDA_SUCCESS) return error;
     share->limits[call->limit] = wanted;
   }

@@ -12,6 +12,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_steps.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/session.h"

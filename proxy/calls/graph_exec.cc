@@ -6,7 +6,8 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_steps.h"
 #include "proxy/calls/modules.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/session.h"
 
@@ -119,7 +120,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
   const auto update = [&] {
     return session.driver().cuGraphExecUpdate_v2(exec.handle, graph.handle, &info);
   };
-  reply->result = launch_in_turn(update_turn(session), update);
+  reply->result = session.shared().gpus.gate().launch(this_caller(), update_gate(session), update);
   reply->status = info.result;
   auto name = [&](CUgraphNode node) -> uint64_t {
     return node == nullptr ? 0

@@ -7,7 +7,8 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_steps.h"
 #include "proxy/calls/modules.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/session.h"
@@ -78,7 +79,8 @@ uint64_t kernel_id(Session& session, const CUDA_KERNEL_NODE_PARAMS_v2& p) {
     }
     return CUDA_SUCCESS;
   };
-  if (!elsewhere.empty()) (void)quietly(ask);
+  if (!elsewhere.empty())
+    (void)session.shared().gpus.gate().context_wide(this_caller(), "cuKernelGetFunction", ask);
   return found;
 }
 

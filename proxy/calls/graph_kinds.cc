@@ -7,7 +7,8 @@
 #include "proxy/calls/graph_target.h"
 #include "proxy/calls/handler_glue.h"
 #include "proxy/calls/modules.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/graph_objects.h"
 
 namespace tube::proxy {
@@ -93,7 +94,8 @@ CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answ
       return session.driver().cuGraphExecChildGraphNodeSetParams(target.exec, target.node,
                                                                  p.graph.graph);
     };
-    return launch_in_turn(update_turn(session), set);  // it may bring kernels
+    return session.shared().gpus.gate().launch(this_caller(), update_gate(session),
+                                               set);  // it may bring kernels
   }
   const bool moves = child.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
   if (moves && (object->owner != 0 || child.graph == call->graph)) return CUDA_ERROR_INVALID_VALUE;

@@ -8,7 +8,8 @@
 #include "proxy/calls/graph_target.h"
 #include "proxy/calls/modules.h"
 #include "proxy/common/client_limits.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/launch/plain_launch.h"
 
 namespace tube::proxy {
@@ -33,11 +34,11 @@ class SeparateParameters {
 
 CUresult set_in_instance(Session& session, const Object& kernel,
                          const std::function<CUresult()>& set) {
-  const LaunchTurn turn = launch_turn(session, kernel);
-  const CUresult error = launch_in_turn(turn, set);
-  // What the driver does at once for kernels that print is not known.
-  const bool as_launched = static_cast<const KernelState&>(*kernel.state).writes == 0;
-  if (error == CUDA_SUCCESS && turn != LaunchTurn::kNone && as_launched)
+  const LaunchGate how = launch_gate(session, kernel);
+  const CUresult error = session.shared().gpus.gate().launch(this_caller(), how, set);
+  // What the driver does at once for kernels that print or allocate is not known.
+  const bool as_launched = static_cast<const KernelState&>(*kernel.state).runtime.possible == 0;
+  if (error == CUDA_SUCCESS && how != LaunchGate::kNone && as_launched)
     note_launched(session, kernel);
   return error;
 }

@@ -5,8 +5,8 @@
 // client for its own sake (launch errors stay synchronous); the driver checks them again, so
 // nothing rests on it here. Launch attributes are taken from a list: an unknown one could hold a
 // handle. A kernel that needs more local memory than any before it makes the driver wait for the
-// whole context, so its launch takes a turn, and so does the first launch of any kernel on a GPU
-// (quiet_calls.h).
+// whole context, and the first on a GPU that prints or allocates holds what comes behind it: both
+// pass the context gate (context_gate.h).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -16,8 +16,9 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/modules.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/capture.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "proxy/launch/plain_launch.h"
 #include "proxy/session/session.h"
 
@@ -103,51 +104,53 @@ CUlaunchConfig config_of(const uint32_t (&grid)[3], const uint32_t (&block)[3],
   return config;
 }
 
-std::atomic<uint32_t>& local_bytes_of_gpu(Session& session) {
-  return session.shared().gpus[session.context()->gpu].local_bytes;
-}
+Gpu& gpu_of(Session& session) { return session.shared().gpus[session.context()->gpu]; }
 
-bool grows_local_memory(Session& session, const KernelState& kernel) {
-  return kernel.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed);
+// By the most local memory of a kernel, and what kernels use of the device runtime.
+LaunchGate gate_for(const Gpu& gpu, uint32_t local_bytes, uint32_t runtime) {
+  if (local_bytes > gpu.local_bytes.load(std::memory_order_relaxed))
+    return LaunchGate::kContextWide;
+  const uint32_t used = gpu.runtime_used.load(std::memory_order_relaxed);
+  return (runtime & ~used) == 0 ? LaunchGate::kNone : LaunchGate::kFirstUse;
 }
 
 }  // namespace
 
-LaunchTurn launch_turn(Session& session, const Object& object) {
+LaunchGate launch_gate(Session& session, const Object& object) {
   const auto& kernel = static_cast<const KernelState&>(*object.state);
-  if (grows_local_memory(session, kernel)) return LaunchTurn::kQuiet;
-  const bool known = (kernel.launched_on & bit_of(session.context()->gpu)) != 0 ||
-                     was_launched_here(session, object);
-  return known ? LaunchTurn::kNone : LaunchTurn::kFirst;
+  const LaunchGate gate = gate_for(gpu_of(session), kernel.local_bytes, kernel.runtime.possible);
+  const bool again =
+      gate == LaunchGate::kFirstUse && (kernel.used_on & bit_of(session.context()->gpu)) != 0;
+  return again ? LaunchGate::kNone : gate;
 }
 
 void note_launched(Session& session, const Object& object) {
-  const auto& kernel = static_cast<const KernelState&>(*object.state);
-  note_launch_here(session, object);
-  std::atomic<uint32_t>& most = local_bytes_of_gpu(session);
-  for (uint32_t before = most.load();
-       before < kernel.local_bytes && !most.compare_exchange_weak(before, kernel.local_bytes);) {
+  auto& kernel = static_cast<KernelState&>(*object.state);
+  Gpu& gpu = gpu_of(session);
+  kernel.used_on |= bit_of(session.context()->gpu);
+  gpu.runtime_used.fetch_or(kernel.runtime.certain, std::memory_order_relaxed);
+  for (uint32_t before = gpu.local_bytes.load();
+       before < kernel.local_bytes &&
+       !gpu.local_bytes.compare_exchange_weak(before, kernel.local_bytes);) {
   }
 }
 
 void graph_gains_kernel(Session& session, const Object& object) {
-  if (launch_turn(session, object) == LaunchTurn::kNone) return;
-  Session::NewCode& code = session.graph_code();
-  code.any = true;
-  code.local_bytes =
-      std::max(code.local_bytes, static_cast<const KernelState&>(*object.state).local_bytes);
+  if (launch_gate(session, object) == LaunchGate::kNone) return;
+  const auto& kernel = static_cast<const KernelState&>(*object.state);
+  Session::GraphNeeds& needs = session.graph_needs();
+  needs.runtime |= kernel.runtime.possible;
+  needs.local_bytes = std::max(needs.local_bytes, kernel.local_bytes);
 }
 
 // Which of the kernels an instance has is not known here: while one of them needs more local memory
 // than any launched kernel, each one may.
-LaunchTurn update_turn(Session& session) {
-  const Session::NewCode& code = session.graph_code();
-  if (code.local_bytes > local_bytes_of_gpu(session).load(std::memory_order_relaxed))
-    return LaunchTurn::kQuiet;
-  return code.any ? LaunchTurn::kFirst : LaunchTurn::kNone;
+LaunchGate update_gate(Session& session) {
+  const Session::GraphNeeds& needs = session.graph_needs();
+  return gate_for(gpu_of(session), needs.local_bytes, needs.runtime);
 }
 
-void note_update(Session& session) { session.graph_code().any = false; }
+void note_update(Session& session) { session.graph_needs().runtime = 0; }
 
 namespace {
 
@@ -187,11 +190,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   const auto untrusted_attributes = call.array<wire::LaunchAttribute>(call->attributes);
   // Somebody who waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
-  LaunchTurn turn = launch_turn(session, *object);
-  const bool plain = turn == LaunchTurn::kNone && untrusted_attributes.empty() &&
+  LaunchGate gate = launch_gate(session, *object);
+  const bool plain = gate == LaunchGate::kNone && untrusted_attributes.empty() &&
                      call->cooperative == 0 && !prints &&
                      session.record().reply_slot == abi::kNoReply;
-  if (turn != LaunchTurn::kNone)
+  if (gate != LaunchGate::kNone)
     session.runs().end();  // what is held for other streams may be what the others wait for
   StreamOp op = session.launch_op(call->stream, plain);
   if (op.error != CUDA_SUCCESS) return op.error;
@@ -211,17 +214,19 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   }
   const auto launch = [&] { return launch_now(session, call, kernel.function, op.stream, packed); };
   const bool captured =
-      turn != LaunchTurn::kNone && session.captures() && is_capturing(session.driver(), op.stream);
+      gate != LaunchGate::kNone && session.captures() && is_capturing(session.driver(), op.stream);
   if (captured) {  // its instance is the first one
     graph_gains_kernel(session, *object);
-    turn = LaunchTurn::kNone;
+    gate = LaunchGate::kNone;
   }
   const auto write = [&] {
     return session.output().launch(op, kernel.writes, session.record().sequence, std::cref(launch),
-                                   turn);
+                                   gate);
   };
-  if (turn == LaunchTurn::kNone) return kernel.writes == 0 ? launch() : write();
-  const CUresult error = kernel.writes == 0 ? launch_in_turn(turn, std::cref(launch)) : write();
+  if (gate == LaunchGate::kNone) return kernel.writes == 0 ? launch() : write();
+  const CUresult error = kernel.writes == 0 ? session.shared().gpus.gate().launch(
+                                                  this_caller(), gate, std::cref(launch))
+                                            : write();
   if (error == CUDA_SUCCESS) note_launched(session, *object);
   return error;
 }

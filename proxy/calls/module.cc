@@ -109,21 +109,6 @@ CUresult load_here(Session& session, const Object& object) {
   return error;
 }
 
-bool was_launched_here(Session& session, const Object& object) {
-  auto& kernel = static_cast<KernelState&>(*object.state);
-  const uint32_t gpu = session.context()->gpu;
-  const auto on = module_of(session, object)->seen(*kernel.loaded, gpu);
-  if (on.has_value() && on->launched) kernel.launched_on |= bit_of(gpu);
-  return (kernel.launched_on & bit_of(gpu)) != 0;
-}
-
-void note_launch_here(Session& session, const Object& object) {
-  auto& kernel = static_cast<KernelState&>(*object.state);
-  const uint32_t gpu = session.context()->gpu;
-  kernel.launched_on |= bit_of(gpu);
-  module_of(session, object)->note_launch(*kernel.loaded, gpu);
-}
-
 CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
                      uint64_t* raw) {
   return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(),
@@ -218,7 +203,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call,
   Stats::add(fresh ? session.stats().kernels_loaded : session.stats().kernels_shared);
   auto kernel = std::make_unique<KernelState>();
   describe(*kernel, module, *loaded, gpu);
-  kernel->writes = module.image()->facts(session.shared().gpus.capabilities()).writes(name);
+  const ImageFacts& facts = module.image()->facts(session.shared().gpus.capabilities());
+  kernel->writes = facts.writes(name);
+  kernel->runtime = facts.runtime(name);
   reply->parameter_count = kernel->parameter_count;
   reply->parameter_bytes = kernel->parameter_bytes;
   reply->writes = kernel->writes;
@@ -239,7 +226,7 @@ CUresult ask_library(Session& session, const Object& library,
                      const std::function<CUresult()>& question) {
   const uint32_t gpu = session.context()->gpu;
   return static_cast<const ModuleState&>(*library.state)
-      .module->ask_variable(session.driver(), gpu, session.shared().gpus[gpu].context, question);
+      .module->ask_variable(session.driver(), session.shared().gpus, gpu, question);
 }
 
 CUresult ask_global(Session& session, const Object& module, bool library, const std::string& name,

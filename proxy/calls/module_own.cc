@@ -63,6 +63,8 @@ void carry_out(const Move& move, LoadedModule& own, uint32_t gpu, bool in_graphs
   describe(kernel, own, *move.loaded, gpu);
   kernel.former = in_graphs ? before.function : nullptr;
   kernel.writes = before.writes;
+  kernel.runtime = before.runtime;
+  kernel.used_on = before.used_on;
   kernel.dynamic_limit = before.dynamic_limit;
   move.object->raw = reinterpret_cast<uint64_t>(kernel.function);
 }
@@ -80,7 +82,6 @@ void describe(KernelState& kernel, LoadedModule& module, LoadedKernel& loaded, u
       static_cast<uint32_t>(std::max(0, on.attributes[CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES].value));
   kernel.loaded = &loaded;
   kernel.on_gpus = on.loaded ? bit_of(gpu) : 0;
-  kernel.launched_on = on.launched ? bit_of(gpu) : 0;
   kernel.name = loaded.name;
   kernel.parameter_count = static_cast<uint32_t>(loaded.layout.size());
   kernel.parameter_bytes = loaded.parameter_bytes;

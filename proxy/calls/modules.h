@@ -15,7 +15,7 @@ namespace tube::proxy {
 
 class JitOptions;
 class Session;
-enum class LaunchTurn : uint32_t;  // quiet_calls.h
+enum class LaunchGate : uint32_t;  // context_gate.h
 
 // The driver's load of an image, as a library or as a module. `raw` becomes its handle.
 CUresult load_library(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
@@ -38,19 +38,15 @@ LoadedModule* module_of(Session& session, const Object& kernel);
 // Before the driver uses a library's kernel in the context of another GPU than it was looked up
 // for: loads it there, once.
 CUresult load_here(Session& session, const Object& object);
-// Is somebody known to have launched this kernel on the GPU of the record's context? After a launch
-// there: note_launch_here().
-bool was_launched_here(Session& session, const Object& object);
-void note_launch_here(Session& session, const Object& object);
-// Which turn a launch of the kernel takes there, or putting it into an instance of a graph. After
-// one that took a turn: note_launched().
-LaunchTurn launch_turn(Session& session, const Object& object);
+// How a launch of the kernel passes the gate of the record's GPU (context_gate.h), or putting it
+// into an instance of a graph. After one that was not kNone: note_launched().
+LaunchGate launch_gate(Session& session, const Object& object);
 void note_launched(Session& session, const Object& object);
-// The kernel comes into a graph of the client, as a node or captured: who updates an instance with
-// it brings it to the GPU as a first launch would, in the turn that update_turn() says. After that,
-// or when an instance was made (always in a turn, quiet_calls.h): note_update().
+// The kernel comes into a graph of the client, as a node or captured: updating an instance with it
+// brings it to the GPU as a first launch would, through the gate as update_gate() says. After that,
+// or when an instance was made (always context-wide): note_update().
 void graph_gains_kernel(Session& session, const Object& object);
-LaunchTurn update_turn(Session& session);
+LaunchGate update_gate(Session& session);
 void note_update(Session& session);
 // Before the driver sees a launch of a shared kernel: another client may have raised the limit that
 // this one would have met. If so, and `shared_bytes` lie beyond the client's own limit, the above.

@@ -6,7 +6,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/context_gate.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
@@ -23,7 +23,7 @@ CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call,
   const CUresult error = output.graph_writes() == 0
                              ? launch()
                              : output.launch(op, output.graph_writes(), session.record().sequence,
-                                             std::cref(launch), LaunchTurn::kNone);
+                                             std::cref(launch), LaunchGate::kNone);
   if (error != CUDA_SUCCESS) return error;
   session.graph_memory().launched({wire::Kind::kGraphExec, call->hGraph});
   return error;

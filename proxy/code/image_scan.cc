@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "image/fatbin.h"
 #include "image/kernel_calls.h"
@@ -24,32 +25,51 @@ bool is_elf(const void* bytes, size_t size) {
                                   4) == 0;
 }
 
-constexpr const char* kWriters[] = {"vprintf", "__assertfail"};  // in the order of the flags' bits
+// In the order of the flags' bits; the last stands for all others.
+constexpr const char* kRuntime[] = {"vprintf", "__assertfail", nullptr};
 constexpr uint32_t kWrites = wire::kKernelPrints | wire::kKernelAsserts;
-static_assert(wire::kKernelPrints == 1 && wire::kKernelAsserts == 2);
+static_assert(wire::kKernelPrints == 1 && wire::kKernelAsserts == 2 && kKernelAllocates == 4);
+
+// Whether PTX declares a function of the device runtime that neither prints nor asserts.
+bool declares_others(std::string_view text) {
+  constexpr std::string_view kExtern = ".extern", kFunction = ".func";
+  const auto skip = [&text](size_t at) { return text.find_first_not_of(" \t\r\n", at); };
+  for (size_t at = 0; (at = text.find(kExtern, at)) != text.npos;) {
+    at = skip(at + kExtern.size());
+    if (at == text.npos || text.substr(at, kFunction.size()) != kFunction) continue;
+    at = skip(at + kFunction.size());
+    if (at != text.npos && text[at] == '(') at = text.find(')', at);
+    if (at != text.npos && text[at] == ')') at = skip(at + 1);
+    if (at == text.npos) return true;
+    const std::string_view name = text.substr(at, text.find_first_of(" \t\r\n(;", at) - at);
+    if (name != kRuntime[0] && name != kRuntime[1]) return true;
+  }
+  return false;
+}
 
 uint32_t scan_bytes(const void* bytes, size_t size) {
   const bool managed =
       is_elf(bytes, size)
           ? !image::managed_variables({static_cast<const std::byte*>(bytes), size}).empty()
           : contains(bytes, size, ".managed");
-  return (contains(bytes, size, kWriters[0]) ? wire::kKernelPrints : 0) |
-         (contains(bytes, size, kWriters[1]) ? wire::kKernelAsserts : 0) |
-         (managed ? kImageManaged : 0);
+  const bool others = is_elf(bytes, size)
+                          ? image::calls_outside({static_cast<const std::byte*>(bytes), size})
+                          : declares_others({static_cast<const char*>(bytes), size});
+  return (contains(bytes, size, kRuntime[0]) ? wire::kKernelPrints : 0) |
+         (contains(bytes, size, kRuntime[1]) ? wire::kKernelAsserts : 0) |
+         (others ? kKernelAllocates : 0) | (managed ? kImageManaged : 0);
 }
 
 // The facts of one piece of code, joined to those of others: a kernel in two pieces may be either.
 void add_facts(const void* bytes, size_t size, ImageFacts* facts, bool* all_known) {
   const uint32_t all = scan_bytes(bytes, size);
-  facts->all |= all;
   const std::span whole(static_cast<const std::byte*>(bytes), size);
   facts->stateless = facts->stateless && (is_elf(bytes, size) ? image::code_is_stateless(whole)
                                                               : image::text_is_stateless(whole));
-  if (!*all_known) return;
-  const bool asks = (all & kWrites) != 0;
-  *all_known = is_elf(bytes, size) &&
-               (!asks || image::kernel_calls({static_cast<const std::byte*>(bytes), size}, kWriters,
-                                             &facts->by_function));
+  const bool asks = (all & kRuntimeFlags) != 0;
+  facts->all |= all;
+  *all_known = *all_known && is_elf(bytes, size) &&
+               (!asks || image::kernel_calls(whole, kRuntime, &facts->by_function));
 }
 
 // Machine code runs on GPUs of its major version and the same or a later minor one.
@@ -108,7 +128,14 @@ std::string select_code(std::span<const std::byte> untrusted_image, int capabili
 
 uint32_t ImageFacts::writes(const std::string& kernel) const {
   const auto found = by_function.find(kernel);
-  return found != by_function.end() ? found->second : all & kWrites;
+  return (found != by_function.end() ? found->second : all) & kWrites;
+}
+
+ImageFacts::Runtime ImageFacts::runtime(const std::string& kernel) const {
+  const auto found = by_function.find(kernel);
+  if (found == by_function.end()) return {all & kRuntimeFlags, 0};
+  if ((found->second & image::kCallsThroughPointer) != 0) return {kRuntimeFlags, 0};
+  return {found->second & kRuntimeFlags, found->second & kRuntimeFlags};
 }
 
 ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<const int> capabilities,
@@ -131,7 +158,7 @@ ImageFacts scan_image(std::span<const std::byte> untrusted_image, std::span<cons
     }
   }
   if (unpacker.exhausted()) {
-    facts.all |= kWrites | kImageManaged;
+    facts.all |= kRuntimeFlags | kImageManaged;
     facts.stateless = all_known = false;
   }
   if (!all_known) facts.by_function.clear();

@@ -1,4 +1,4 @@
-// What is in a module image: what its kernels may write to (the device runtime's printf and assert
+// What is in a module image: what its kernels call of the device runtime (printf, assert and malloc
 // leave their names in it), whether it has managed variables, and which part of it a GPU runs.
 //
 // An image is PTX text, a cubin, or a fatbin whose entries may be packed; of a fatbin only the
@@ -17,12 +17,18 @@
 
 #include "image/fatbin.h"
 #include "image/kernel_calls.h"
+#include "protocol/handle_id.h"
 
 namespace tube::proxy {
 
 // PTX that may hold a managed variable, or machine code that does. Beside wire::kKernelPrints and
 // wire::kKernelAsserts.
 inline constexpr uint32_t kImageManaged = 1u << 16;
+// The kernel may come to the device runtime's malloc, or to another of its functions. Beside these
+// too; the client is not told.
+inline constexpr uint32_t kKernelAllocates = 4;
+inline constexpr uint32_t kRuntimeFlags =
+    wire::kKernelPrints | wire::kKernelAsserts | kKernelAllocates;
 
 struct ImageFacts {
   uint32_t all = 0;  // wire::kKernel..., kImageManaged: anything in the image
@@ -30,6 +36,12 @@ struct ImageFacts {
       by_function;         // what is known better; empty when `all` has no kKernel... flag
   bool stateless = false;  // on every GPU
   uint32_t writes(const std::string& kernel) const;  // wire::kKernel...
+  // Of kRuntimeFlags, what the kernel may use, and what it is known to: of PTX, and of a kernel
+  // that calls through pointers, nothing is known for sure.
+  struct Runtime {
+    uint32_t possible = 0, certain = 0;
+  };
+  Runtime runtime(const std::string& kernel) const;
 };
 // `capabilities`: of the GPUs, times ten. Of an image whose packed entries take more than
 // `max_bytes` the worst is assumed. Any thread.

@@ -7,8 +7,8 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/known_kernel.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 
 namespace tube::proxy {
 
@@ -32,20 +32,22 @@ LoadedModule::LoadedModule(std::shared_ptr<const Image> image, bool library, uin
     : image_(std::move(image)), library_(library), gpu_(gpu), shared_(shared), raw_(raw) {}
 LoadedModule::~LoadedModule() = default;
 
-CUresult LoadedModule::ask_variable(const Driver& driver, uint32_t gpu, CUcontext context,
+CUresult LoadedModule::ask_variable(const Driver& driver, const Gpus& gpus, uint32_t gpu,
                                     const std::function<CUresult()>& question) {
   CUcontext current = nullptr;
-  const bool usual = driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context;
+  const bool usual =
+      driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == gpus[gpu].context;
   const uint64_t bit = usual ? bit_of(gpu) : 0;
   loaded_on_ |= bit_of(gpu);
   if ((in_context_.load(std::memory_order_acquire) & bit) != 0) return question();
-  const CUresult error = quietly_unsettling(question);
+  const CUresult error =
+      gpus.gate().context_wide_deferring(this_caller(), "cuLibraryGetGlobal", question);
   if (error == CUDA_SUCCESS) in_context_.fetch_or(bit, std::memory_order_release);
   return error;
 }
 
-// By its name alone. For a module's kernel this is a turn (quiet_calls.h), a library's is loaded
-// later.
+// By its name alone. For a module's kernel this is context-wide (context_gate.h), a library's is
+// loaded later.
 CUresult LoadedModule::look_up(const Driver& driver, const std::string& name,
                                LoadedKernel* kernel) const {
   if (!library_)
@@ -88,11 +90,6 @@ void LoadedModule::note(LoadedKernel& kernel, uint32_t gpu, const LoadedKernel::
   if (first) return;
   on->second.loaded |= found.loaded;
   if (on->second.function == nullptr) on->second.function = found.function;
-}
-
-void LoadedModule::note_launch(LoadedKernel& kernel, uint32_t gpu) {
-  std::lock_guard lock(mutex_);
-  if (const auto on = kernel.on.find(gpu); on != kernel.on.end()) on->second.launched = true;
 }
 
 LoadedKernel::OnGpu LoadedModule::describe(const Driver& driver, const LoadedKernel& kernel,
@@ -150,7 +147,10 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
       if (CUresult error = look_up(driver, name, &found); error != CUDA_SUCCESS) return error;
     }
     const auto first = [&] { return first_use(driver, images, gpus, gpu, name, found, out); };
-    if (CUresult error = library_ ? quietly(first) : first(); error != CUDA_SUCCESS) return error;
+    const CUresult error =
+        library_ ? gpus.gate().context_wide(this_caller(), "the look-up of a kernel", first)
+                 : first();
+    if (error != CUDA_SUCCESS) return error;
   }
   std::lock_guard lock(mutex_);
   ++(*out)->lookups;
@@ -277,9 +277,11 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   }
   if (surplus) has_surplus();
   unload(old);
-  // The turn before the lock: who waits for one may not hold up another client that loads the same
-  // image.
-  return quietly([&] { return load_shared(wanted, *slot, image, load, out, fresh); });
+  // The gate before the lock: a session that stands there may not hold up another one that loads
+  // the same image.
+  return gpus_.gate().context_wide(this_caller(), "the load of an image", [&] {
+    return load_shared(wanted, *slot, image, load, out, fresh);
+  });
 }
 
 CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot,
@@ -397,8 +399,8 @@ bool ModuleCache::take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out) {
   return too_many();
 }
 
-// In the context of a GPU that the module is on, whatever the thread's is; one turn for all of a
-// GPU's.
+// In the context of a GPU that the module is on, whatever the thread's is; one context-wide call
+// for all of a GPU's.
 void ModuleCache::unload(Modules& modules) {
   const uint64_t here = only_here();
   const auto home = [here](const LoadedModule& module) {
@@ -423,7 +425,9 @@ void ModuleCache::unload(Modules& modules) {
       }
       return CUDA_SUCCESS;
     };
-    (void)quietly(unload_its, std::popcount(on) > 1 ? QuietOn::kAllGpus : QuietOn::kItsGpus);
+    (void)gpus_.gate().context_wide(
+        this_caller(), "the unload of images", unload_its,
+        std::popcount(on) > 1 ? GateSpan::kAllGpus : GateSpan::kItsGpus);
     CUcontext popped = nullptr;
     driver_.cuCtxPopCurrent_v2(&popped);
   }
@@ -477,7 +481,7 @@ bool ModuleCache::make_room(uint32_t gpu) {
     any = !old.empty();
     unload(old);
   };
-  if (!quietly_if_nobody_waits(unload_own)) return false;
+  if (!gpus_.gate().if_open(this_caller(), unload_own)) return false;
   return (elsewhere && surplus_ && surplus_(kRoomMs)) || any;
 }
 

@@ -21,8 +21,8 @@
 // meanwhile.
 //
 // Who loads, unloads, or looks up a kernel that is not loaded yet may wait: for the streams that
-// wait for other programs (ten seconds), then as long as the driver does (quiet_calls.h). He does
-// so without any lock but a slot's `loading` (rank 25, behind the turn), which keeps two on one GPU
+// wait for other programs (ten seconds), then as long as the driver does (context_gate.h). He does
+// so without any lock but a slot's `loading` (rank 25, behind the gate), which keeps two on one GPU
 // from loading the same image twice. Two on different GPUs may: neither stands for the other
 // (docs/decisions/0009). `mutex_` (rank 33) guards the tables, a module's own (rank 34) its
 // kernels; neither is held over a driver call that waits. Any thread; where a GPU is named, its
@@ -67,7 +67,6 @@ struct LoadedKernel {
         nullptr;  // a library's, as the GPU's shared context names it; nullptr: not seen there
     wire::KernelAttribute attributes[info::kFunctionAttributeCount] = {};
     int32_t dynamic_limit = 0;  // the driver's value now
-    bool launched = false;      // there has been a launch
   };
   CUfunction function = nullptr;  // a library's: a CUkernel cast
   const std::string* name = nullptr;
@@ -97,10 +96,8 @@ class LoadedModule {
   // to `room` bytes.
   std::vector<std::byte> table(uint32_t gpu, std::span<const int> capabilities, size_t room);
   // What is known of a kernel on `gpu`; nothing: nobody has asked there. Never waits, nor do the
-  // next three.
+  // next two.
   std::optional<LoadedKernel::OnGpu> seen(const LoadedKernel& kernel, uint32_t gpu);
-  // Somebody has launched it on `gpu`, where it was looked up.
-  void note_launch(LoadedKernel& kernel, uint32_t gpu);
   // A library comes into `gpu`'s context by other ways than these.
   void comes_to(uint32_t gpu) { loaded_on_ |= bit_of(gpu); }
   // Raises the driver's limit of dynamic shared memory if it is below `bytes`.
@@ -108,9 +105,9 @@ class LoadedModule {
                        int32_t bytes);
   int32_t limit(const LoadedKernel& kernel, uint32_t gpu);
   // A question to the driver about a variable of a library, which comes into a context with the
-  // first one; the driver then waits until that context is idle: in a turn (quiet_calls.h).
-  // `context`: the GPU's shared one; in others every question may be the first.
-  CUresult ask_variable(const Driver& driver, uint32_t gpu, CUcontext context,
+  // first one; the driver then waits until that context is idle: context-wide (context_gate.h).
+  // In other contexts than the GPU's shared one every question may be the first.
+  CUresult ask_variable(const Driver& driver, const Gpus& gpus, uint32_t gpu,
                         const std::function<CUresult()>& question);
 
  private:

@@ -44,8 +44,8 @@ class DeviceOutput {
   ~DeviceOutput();
 
   // While one lives, the client may launch kernels that print: make it before the launch, say
-  // launched() behind it. Who takes a turn of quiet_calls.h for the launch must not wait for the
-  // owner's kernels inside of it: this first, given back, then that turn, then IfOwner.
+  // launched() behind it. A launch that passes the context gate must not wait for the
+  // owner's kernels inside of it: this first, given back, then the gate, then IfOwner.
   class Turn {
    public:
     Turn(DeviceOutput& output, uint64_t client);

@@ -1,2 +1,2 @@
-// What settles a context (settled_contexts.h).
+// What runs the deferred setup of a context (deferred_setup.h).
 extern "C" __global__ void tube_empty() {}

@@ -38,7 +38,7 @@ std::string result_text(const Driver& driver, CUresult result) {
 Gpu::Gpu() = default;
 Gpu::~Gpu() = default;
 
-Gpus::Gpus(const Driver& driver) : driver_(driver) {}
+Gpus::Gpus(const Driver& driver) : driver_(driver), gate_(driver) {}
 Gpus::~Gpus() { close(); }
 
 Status Gpus::open() {

@@ -15,6 +15,7 @@
 #include "base/cuda_api.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "proxy/gpu/context_gate.h"
 #include "proxy/gpu/shared_limits.h"
 
 namespace tube::proxy {
@@ -37,6 +38,8 @@ struct Gpu {
   std::vector<CUmemAccessDesc> access;  // who may reach memory of this GPU: itself and its peers
   std::atomic<uint32_t> local_bytes{
       0};  // of local memory per thread: the most that a launched kernel has needed
+  // Of the device runtime, what a launched kernel is known to have used (code/image_scan.h).
+  std::atomic<uint32_t> runtime_used{0};
   std::atomic<uint32_t> failed{0};  // the sticky CUresult that ended the context
 };
 
@@ -55,6 +58,8 @@ class Gpus {
   uint32_t count() const { return static_cast<uint32_t>(gpus_.size()); }
   Gpu& operator[](uint32_t ordinal) { return *gpus_[ordinal]; }
   const Gpu& operator[](uint32_t ordinal) const { return *gpus_[ordinal]; }
+  // In front of all of them (context_gate.h).
+  ContextGate& gate() const { return gate_; }
   // Of all GPUs.
   std::span<const int> capabilities() const { return capabilities_; }
   int driver_version() const { return driver_version_; }
@@ -66,6 +71,7 @@ class Gpus {
   void enable_peers();
 
   const Driver& driver_;
+  mutable ContextGate gate_;
   int driver_version_ = 0;
   std::vector<int> capabilities_;
   std::vector<std::unique_ptr<Gpu>> gpus_;  // each stays where it is

@@ -8,15 +8,15 @@
 
 #include "base/clock.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 
 namespace tube::proxy {
 
 namespace {
 constexpr std::chrono::milliseconds kFirstNap{5};
 
-// Between two looks: a turn that is not to be had costs a look at a few events.
+// Between two looks: a closed gate costs a look at a few events.
 constexpr std::chrono::milliseconds longest_nap(Janitor::Need need) {
   switch (need) {
     case Janitor::Need::kAnyTime: return std::chrono::milliseconds{1000};
@@ -70,7 +70,8 @@ void Janitor::raise(Need need) {
 
 // mutex_ is held.
 bool Janitor::out_of_patience() const {
-  return need_ == Need::kNow && now_ns() - needed_ns_ >= uint64_t{quiet_patience_ms()} * 1'000'000;
+  return need_ == Need::kNow &&
+         now_ns() - needed_ns_ >= uint64_t{gpus_.gate().patience_ms()} * 1'000'000;
 }
 
 void Janitor::stand_behind(const std::vector<CUstream>& streams) {
@@ -104,7 +105,7 @@ bool Janitor::old_work_goes_on() {
   return !old_streams_.empty();
 }
 
-bool Janitor::take_turn(bool all_the_same) {
+bool Janitor::pass_gate(bool all_the_same) {
   if (gpus_.count() != 0) driver_.cuCtxSetCurrent(gpus_[0].context);
   const auto inside = [this] {
     {
@@ -114,8 +115,8 @@ bool Janitor::take_turn(bool all_the_same) {
     if (duties_.work) duties_.work();
   };
   // Memory is registered with every GPU.
-  if (!all_the_same) return quietly_if_nobody_waits(inside, QuietOn::kAllGpus);
-  quietly_all_the_same(inside);
+  if (!all_the_same) return gpus_.gate().if_open(this_caller(), inside, GateSpan::kAllGpus);
+  gpus_.gate().beside_waits(this_caller(), "giving back what functions left", inside);
   return true;
 }
 
@@ -131,7 +132,7 @@ void Janitor::run() {
     lock.unlock();
     if (duties_.collect) duties_.collect();
     const bool may_begin = !old_work_goes_on();
-    const bool done = may_begin && take_turn(all_the_same);
+    const bool done = may_begin && pass_gate(all_the_same);
     if (done && duties_.told) duties_.told();
     lock.lock();
     working_ = false;

@@ -2,10 +2,10 @@
 // modules.
 //
 // Giving these back makes the driver wait until the whole context is idle
-// (docs/decisions/0009-quiet-calls.md), which may take as long as some function's work does, or
+// (docs/decisions/0009-context-gate.md), which may take as long as some function's work does, or
 // never end. So the server, which must answer at all times, never does it: it says that there is
-// something to do, and the janitor's work takes it from where it lies. A whole batch is one turn
-// (quiet_calls.h).
+// something to do, and the janitor's work takes it from where it lies. A whole batch is one
+// context-wide call (context_gate.h).
 //
 // Mostly nothing here is urgent, so the janitor has more patience than a function's own calls: it
 // does not begin while some stream waits for its program, but looks again, after a second at the
@@ -37,15 +37,16 @@ class Janitor {
  public:
   enum class State : uint32_t { kIdle, kHeldBack, kWorking };
   // When what is due must be done: when nothing waits; the same, but such a moment should not be
-  // missed; or after the patience of quiet_calls.h also beside a stream that waits.
+  // missed; or after the patience of context_gate.h also beside a stream that waits.
   enum class Need : uint32_t { kAnyTime, kSoon, kNow };
 
-  // All on the janitor's thread, with no lock held. What needs a lock that comes before a turn
+  // All on the janitor's thread, with no lock held. What needs a lock that comes before the gate
   // belongs into the first and the last.
   struct Duties {
     std::function<void()> collect;  // takes what is due; often, because the work may not begin then
-    std::function<void()> work;     // gives it back: in a turn, in the first GPU's context
-    std::function<void()> told;     // it is done
+    std::function<void()>
+        work;  // gives it back: inside the gates of all GPUs, in the first one's context
+    std::function<void()> told;  // it is done
   };
   // Starts the thread, so that nothing which can fail is left for later.
   Janitor(const Driver& driver, Gpus& gpus, Duties duties);
@@ -73,7 +74,7 @@ class Janitor {
   void run();
   void raise(Need need);
   bool out_of_patience() const;
-  bool take_turn(bool all_the_same);
+  bool pass_gate(bool all_the_same);
   bool old_work_goes_on();
 
   const Driver& driver_;

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
 
 namespace tube::proxy {
 
@@ -57,8 +57,8 @@ uint64_t SharedLimits::needed(int32_t limit, uint64_t initial, const Wisher& who
   return limit == CU_LIMIT_MALLOC_HEAP_SIZE ? sum : largest;
 }
 
-CUresult SharedLimits::want(const Driver& driver, uint64_t session, uint32_t context, int32_t limit,
-                            uint64_t value) {
+CUresult SharedLimits::want(const Driver& driver, ContextGate& gate, uint64_t session,
+                            uint32_t context, int32_t limit, uint64_t value) {
   if (!is_applied(limit)) return CUDA_SUCCESS;
   const Wisher who{limit, session, context};
   {
@@ -70,7 +70,8 @@ CUresult SharedLimits::want(const Driver& driver, uint64_t session, uint32_t con
       return CUDA_SUCCESS;
     }
   }
-  return quietly([&] { return raise(driver, who, value); });
+  return gate.context_wide(this_caller(), "cuCtxSetLimit",
+                           [&] { return raise(driver, who, value); });
 }
 
 // Until the context has enough: meanwhile others may have wished for what was there.
@@ -113,7 +114,8 @@ CUresult SharedLimits::raise(const Driver& driver, const Wisher& who, uint64_t v
   }
 }
 
-void SharedLimits::forget(const Driver& driver, uint64_t session, uint32_t context) {
+void SharedLimits::forget(const Driver& driver, ContextGate& gate, uint64_t session,
+                          uint32_t context) {
   {
     std::lock_guard lock(mutex_);
     const size_t before = wishes_.size();
@@ -125,7 +127,7 @@ void SharedLimits::forget(const Driver& driver, uint64_t session, uint32_t conte
         rest_of_stack(stack->second) >= stack->second.now)
       return;
   }
-  (void)quietly([&] { return lower_stack(driver); });
+  (void)gate.context_wide(this_caller(), "cuCtxSetLimit", [&] { return lower_stack(driver); });
 }
 
 uint64_t SharedLimits::rest_of_stack(const Applied& applied) const {

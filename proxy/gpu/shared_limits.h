@@ -8,10 +8,10 @@
 // leaves no wish behind; of a limit that it refuses because kernels use the heap or the buffer, the
 // wish is what there is.
 //
-// The driver waits for the context when it changes the stack, so a change takes a turn
-// (quiet_calls.h), then `changing_` (rank 14); it may last as long as anybody's work. `mutex_`
-// (rank 15) guards the tables and is not held meanwhile: a wish that changes nothing never waits.
-// Any thread; the GPU's context is current.
+// The driver waits for the context when it changes the stack, so a change passes the
+// gate (context_gate.h), then `changing_` (rank 14); it may last as long as anybody's work.
+// `mutex_` (rank 15) guards the tables and is not held meanwhile: a wish that changes nothing never
+// waits. Any thread; the GPU's context is current.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,20 @@
 
 namespace tube::proxy {
 
+class ContextGate;
 struct Driver;
 
 class SharedLimits {
  public:
   // `value` as the driver would round it. SUCCESS too when the context has enough already, or the
   // limit is one that is not applied.
-  CUresult want(const Driver& driver, uint64_t session, uint32_t context, int32_t limit,
-                uint64_t value);
+  CUresult want(const Driver& driver, ContextGate& gate, uint64_t session, uint32_t context,
+                int32_t limit, uint64_t value);
   // Makes the heap that large for wishes to come, before any kernel can have used it. Its default,
   // and so what functions are told, stays what it was.
   CUresult reserve_heap(const Driver& driver, uint64_t bytes);
   // A context of the session ended. Waits when the stack becomes smaller by that.
-  void forget(const Driver& driver, uint64_t session, uint32_t context);
+  void forget(const Driver& driver, ContextGate& gate, uint64_t session, uint32_t context);
 
  private:
   struct Applied {

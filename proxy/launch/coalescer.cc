@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
 
 namespace tube::proxy {
 
@@ -139,10 +139,12 @@ RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
   const uint64_t bytes = RunGraphs::bytes_of(held_.size(), parameters_.size());
   if ((place == nullptr || !all_graphs_.has_room(bytes)) && ++variants.misses < kMisses)
     return nullptr;
-  // An instance takes a turn. A launch does not wait for one: natively it waits for nothing, and
-  // the run can go out one by one.
+  // Making an instance is context-wide. A launch does not stand at the gate: natively it waits for
+  // nothing, and the run can go out one by one.
   RunGraph* made = nullptr;
-  later_ = !quietly_if_nobody_waits([&] { made = make_graph_now(variants, place, bytes); });
+  const auto make = [&] { made = make_graph_now(variants, place, bytes); };
+  later_ = all_graphs_.gate() != nullptr && !all_graphs_.gate()->if_open(this_caller(), make);
+  if (all_graphs_.gate() == nullptr) make();
   return made;
 }
 

@@ -20,6 +20,7 @@
 
 namespace tube::proxy {
 
+class ContextGate;
 struct Driver;
 
 // A launch whose packed parameters lie in a store beside.
@@ -48,7 +49,9 @@ class RunGraphs {
     uint32_t count;
     uint64_t bytes;  // as bytes_of() estimates them
   };
-  RunGraphs(const Driver& driver, const Limits& limits) : driver_(driver), limits_(limits) {}
+  // `gate`: in front of the driver's context-wide calls; nullptr: none is (unit tests).
+  RunGraphs(const Driver& driver, const Limits& limits, ContextGate* gate = nullptr)
+      : driver_(driver), limits_(limits), gate_(gate) {}
   RunGraphs(const RunGraphs&) = delete;
   RunGraphs& operator=(const RunGraphs&) = delete;
 
@@ -71,6 +74,7 @@ class RunGraphs {
   // One that was not added.
   void destroy(RunGraph& graph) const;
 
+  ContextGate* gate() const { return gate_; }
   size_t count() const { return graphs_.size(); }
   uint64_t bytes() const { return bytes_; }
 
@@ -80,6 +84,7 @@ class RunGraphs {
 
   const Driver& driver_;
   const Limits limits_;
+  ContextGate* const gate_;
   std::map<uint64_t, RunGraph> graphs_;  // by `when`
   uint64_t bytes_ = 0;
   uint64_t clock_ = 0;

@@ -4,6 +4,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/gpu/gpus.h"
 
 namespace tube::proxy {
@@ -52,7 +53,8 @@ void ContextShares::drop_green(ContextShare& share) {
 }
 
 void ContextShares::forget_limits(const ContextShare& share) {
-  if (!share.limits.empty()) gpus_[share.gpu].limits.forget(driver_, session_, share.number);
+  if (!share.limits.empty())
+    gpus_[share.gpu].limits.forget(driver_, gpus_.gate(), session_, share.number);
 }
 
 void ContextShares::erase(uint32_t number, bool anew) {

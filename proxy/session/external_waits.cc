@@ -3,7 +3,7 @@
 #include <set>
 
 #include "protocol/driver_table.gen.h"
-#include "proxy/session/stream_order.h"
+#include "proxy/gpu/capture.h"
 
 namespace tube::proxy {
 

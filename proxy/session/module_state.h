@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/cuda_api.h"
+#include "proxy/code/image_scan.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/session/objects.h"
 
@@ -39,9 +40,8 @@ struct KernelState final : ObjectState {
   CUfunction former =
       nullptr;  // before its module became the client's own, if nodes of graphs may have it
   bool is_library_kernel = false;
-  uint64_t on_gpus = 0;      // a library's: bit per GPU where it is known to be loaded
-  uint64_t launched_on = 0;  // bit per GPU where somebody is known to have launched it
-  bool shared = false;       // its module serves others as well
+  uint64_t on_gpus = 0;  // a library's: bit per GPU where it is known to be loaded
+  bool shared = false;   // its module serves others as well
   int32_t dynamic_limit = std::numeric_limits<int32_t>::max();  // shared: of dynamic shared memory,
                                                                 // as the client knows it
   LoadedKernel* loaded = nullptr;                               // lives as long as its module
@@ -50,6 +50,8 @@ struct KernelState final : ObjectState {
   uint32_t parameter_bytes = 0;  // end of the last parameter
   uint32_t local_bytes = 0;      // of local memory per thread
   uint32_t writes = 0;           // wire::kKernelPrints, wire::kKernelAsserts
+  ImageFacts::Runtime runtime;   // what it uses of the device runtime
+  uint64_t used_on = 0;          // bit per GPU: launched there, while what it uses is not certain
 };
 
 }  // namespace tube::proxy

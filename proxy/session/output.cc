@@ -6,8 +6,8 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/gpu/device_output.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "proxy/session/context_shares.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/words.h"
@@ -23,29 +23,29 @@ constexpr int kTries = 16;
 }  // namespace
 
 CUresult Output::launch(const StreamOp& op, uint32_t writes, uint64_t sequence,
-                        const std::function<CUresult()>& launch, LaunchTurn launch_turn) {
+                        const std::function<CUresult()>& launch, LaunchGate how) {
+  ContextGate& gate = gpus_.gate();
   CUstreamCaptureStatus capturing = CU_STREAM_CAPTURE_STATUS_NONE;
   if (shares_.captures() && driver_.cuStreamIsCapturing(op.stream, &capturing) == CUDA_SUCCESS &&
       capturing != CU_STREAM_CAPTURE_STATUS_NONE) {
     graph_gains(writes);  // it writes when the graph is launched
-    return launch_in_turn(launch_turn, launch);
+    return gate.launch(this_caller(), how, launch);
   }
   if ((writes & wire::kKernelAsserts) != 0) op.state->last_assert = sequence;
   if ((writes & wire::kKernelPrints) == 0 || device_ == nullptr)
-    return launch_in_turn(launch_turn, launch);
+    return gate.launch(this_caller(), how, launch);
   const auto write = [&](DeviceOutput::Turn&& turn) {
     const CUresult error = launch();
     if (error == CUDA_SUCCESS) turn.launched(shares_.current().gpu, op.stream, &op.state->printed);
     return error;
   };
-  if (launch_turn == LaunchTurn::kNone) return write(DeviceOutput::Turn(*device_, client_));
-  // In a turn nobody may wait for the kernels of another client: they may need a wait of its
-  // program, which stands until the turn ends.
-  const int tries = launch_turn == LaunchTurn::kQuiet ? kTries : 1;
-  for (int i = 0; i < tries; ++i) {
+  if (how == LaunchGate::kNone) return write(DeviceOutput::Turn(*device_, client_));
+  // Inside the gate nobody may wait for the kernels of another client: they may need a wait of its
+  // program, which stands until the gate opens.
+  for (int i = 0; i < kTries; ++i) {
     (void)DeviceOutput::Turn(*device_, client_);
     bool owner = false;
-    const CUresult error = launch_in_turn(launch_turn, [&] {
+    const CUresult error = gate.launch(this_caller(), how, [&] {
       DeviceOutput::Turn turn(*device_, client_, DeviceOutput::Turn::IfOwner{});
       owner = static_cast<bool>(turn);
       return owner ? write(std::move(turn)) : CUDA_SUCCESS;
@@ -53,7 +53,7 @@ CUresult Output::launch(const StreamOp& op, uint32_t writes, uint64_t sequence,
     if (owner) return error;
   }
   const auto at_last = [&] { return write(DeviceOutput::Turn(*device_, client_)); };
-  return launch_turn == LaunchTurn::kQuiet ? quietly(at_last) : at_last();
+  return gate.launch(this_caller(), how, at_last);
 }
 
 bool Output::may_have_asserted() {

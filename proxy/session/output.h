@@ -20,7 +20,7 @@ class ContextShares;
 class DeviceOutput;
 struct Driver;
 class Gpus;
-enum class LaunchTurn : uint32_t;  // quiet_calls.h
+enum class LaunchGate : uint32_t;  // context_gate.h
 struct StreamOp;
 
 class Output {
@@ -40,9 +40,9 @@ class Output {
 
   // Launches through `launch`, with what the kernels may write (wire::kKernelPrints, ...) accounted
   // for. `sequence` is the record's. The launch's code. May wait for another client's kernels
-  // (device_output.h), and for its turn.
+  // (device_output.h), and at the context gate.
   CUresult launch(const StreamOp& op, uint32_t writes, uint64_t sequence,
-                  const std::function<CUresult()>& launch, LaunchTurn turn);
+                  const std::function<CUresult()>& launch, LaunchGate gate);
   // What kernels of the client's graphs may write; grows with each captured or added node.
   uint32_t graph_writes() const { return graph_writes_; }
   void graph_gains(uint32_t writes) { graph_writes_ |= writes; }

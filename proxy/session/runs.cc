@@ -19,14 +19,14 @@ constexpr uint64_t kOldest = 1024;
 }  // namespace
 
 Runs::Runs(const Driver& driver, ContextShares& shares, Stats& stats, const uint64_t& patience_ns,
-           Failed failed)
+           Failed failed, ContextGate* gate)
     : driver_(driver),
       shares_(shares),
       stats_(stats),
       patience_ns_(patience_ns),
       failed_(std::move(failed)),
       graphs_(std::make_unique<RunGraphs>(
-          driver, RunGraphs::Limits{limits::kRunGraphs, limits::kRunGraphBytes})) {}
+          driver, RunGraphs::Limits{limits::kRunGraphs, limits::kRunGraphBytes}, gate)) {}
 Runs::~Runs() = default;
 
 void Runs::before(const abi::RecordHeader& header) {

@@ -5,9 +5,9 @@
 // each other's. What a record ends is described with its call (`orders`, protocol/calls): a record
 // that touches one stream ends that stream's run, right before the handler touches it
 // (Session::stream_op); a record that no stream could tell ends none; every other one ends all.
-// Order between streams is what events and the legacy stream's rule make it: both pass by here. Held
-// launches become due when nothing comes for the session's patience, and when kOldest records came
-// without their run being whole, however busy other streams are.
+// Order between streams is what events and the legacy stream's rule make it: both pass by here.
+// Held launches become due when nothing comes for the session's patience, and when kOldest records
+// came without their run being whole, however busy other streams are.
 //
 // Session thread only. Launches that are made here belong to calls that returned long ago: their
 // errors go to `failed`.
@@ -26,6 +26,7 @@
 namespace tube::proxy {
 
 class Coalescer;
+class ContextGate;
 class ContextShares;
 struct ContextShare;
 struct Driver;
@@ -39,9 +40,9 @@ class Runs {
   // A held launch could not be made on this GPU.
   using Failed = std::function<void(uint32_t gpu, CUresult error)>;
   // All outlive it. `patience_ns`, looked at with each record: how long launches that may
-  // become a graph are held; 0: never.
+  // become a graph are held; 0: never. `gate`: nullptr when none is in front of the driver.
   Runs(const Driver& driver, ContextShares& shares, Stats& stats, const uint64_t& patience_ns,
-       Failed failed);
+       Failed failed, ContextGate* gate = nullptr);
   ~Runs();
   Runs(const Runs&) = delete;
   Runs& operator=(const Runs&) = delete;

@@ -15,8 +15,8 @@
 #include "protocol/properties.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "proxy/memory/spare_segments.h"
 #include "proxy/session/record_trace.h"
 #include "sharedmem/accessors.h"
@@ -37,8 +37,9 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       client_(std::move(client)),
       socket_(std::move(socket)),
       waiter_(shared.spin_us),
-      runs_(shared.driver, contexts_, stats_, shared.coalesce_ns,
-            [this](uint32_t gpu, CUresult error) { late_error(gpu, error); }),
+      runs_(
+          shared.driver, contexts_, stats_, shared.coalesce_ns,
+          [this](uint32_t gpu, CUresult error) { late_error(gpu, error); }, &shared.gpus.gate()),
       contexts_(shared.driver, shared.gpus, objects_, client_.id),
       copies_(shared.driver, shared.gpus, contexts_, segment_, stats_),
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
@@ -50,6 +51,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       trace_(RecordTrace::from_environment()),
       started_ns_(now_ns()) {
   waiter_.count_into(&stats_.waits);
+  shared_.gpus.gate().joined(client_.id, client_.name, client_.pid);
   memory_.set_window(client_.window);
   imports_.set_window(client_.window);
   ranges_.on_pinned_end([this](const Range& range) { waits_.forget(range.base, range.bytes); });
@@ -58,6 +60,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
 Session::~Session() {
   join();
   teardown();
+  shared_.gpus.gate().left(client_.id);
   user_object_ends_.close();  // the driver tells of the last references whenever it likes
   // The GPU may still write to it.
   if (abandoned()) new shared::Segment(std::move(segment_));
@@ -128,6 +131,7 @@ bool Session::ends_within(uint64_t timeout_ns) {
 
 void Session::run() {
   contexts_.begin_thread();
+  this_caller().owner = client_.id;
   (void)contexts_.make_current(0u);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver().cuThreadExchangeStreamCaptureMode(&mode);
@@ -173,6 +177,7 @@ void Session::share_spinning() {
 }
 
 void Session::drain_for_test() {
+  this_caller().owner = client_.id;
   (void)contexts_.make_current(0u);
   while (!stopping() && step()) {
   }
@@ -212,7 +217,7 @@ void Session::execute() {
         segment_.header(), failed);  // this session may have come to the GPU after its death
   } else {
     if (contexts_.comes_home(header.context, *share))
-      session_works_on(shared_.gpus[share->gpu].device);
+      this_caller().works_on(shared_.gpus[share->gpu].device);
     result = contexts_.make_current(*share);
     if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);

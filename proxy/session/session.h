@@ -238,13 +238,13 @@ class Session {
   // runs().launch().
   StreamOp launch_op(uint64_t untrusted_stream, bool plain);
   void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
-  // Kernels of the client's graphs whose first launch anywhere is yet to come: an instance brings
-  // their code to the GPU (module_state.h).
-  struct NewCode {
-    bool any = false;          // since the last instance was made or changed
+  // What the kernels of the client's graphs need of a GPU: an instance brings them there
+  // (calls/modules.h).
+  struct GraphNeeds {
+    uint32_t runtime = 0;      // of kernels that came since the last instance was made or changed
     uint32_t local_bytes = 0;  // the most of any that ever came
   };
-  NewCode& graph_code() { return graph_code_; }
+  GraphNeeds& graph_needs() { return graph_needs_; }
   // Whether there are nodes of graphs, in a graph, an instance or a capture.
   bool has_graphs() const {
     return captures() || objects_.count(wire::Kind::kGraph) != 0 ||
@@ -325,7 +325,7 @@ class Session {
   UserObjectEnds user_object_ends_;
   Stats stats_;
   std::unique_ptr<RecordTrace> trace_;
-  NewCode graph_code_;
+  GraphNeeds graph_needs_;
   std::map<uint64_t, uint64_t> reservations_;
   ExternalWaits external_waits_;
   std::vector<uint64_t> left_variables_;

@@ -3,14 +3,9 @@
 #include <algorithm>
 
 #include "protocol/driver_table.gen.h"
+#include "proxy/gpu/capture.h"
 
 namespace tube::proxy {
-
-bool is_capturing(const Driver& driver, CUstream stream) {
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return driver.cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
-         status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 bool StreamOrder::capturing(const StreamState& stream, bool captures) const {
   return captures && is_capturing(driver_, stream.stream);

@@ -29,9 +29,6 @@ namespace tube::proxy {
 
 struct Driver;
 
-// Asks the driver; what it cannot answer counts as capturing. Any thread.
-bool is_capturing(const Driver& driver, CUstream stream);
-
 class StreamOrder {
  public:
   explicit StreamOrder(const Driver& driver) : driver_(driver) {}

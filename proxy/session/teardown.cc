@@ -16,6 +16,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/code/image_store.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
@@ -180,7 +181,8 @@ void Session::release_external_waits() {
   external_waits_.signal_next(driver(), [&](uint32_t number, uint64_t id, uint64_t value) {
     const Object* semaphore = objects_.find(wire::Kind::kExternalSemaphore, id);
     ContextShare* share = context(number);
-    if (semaphore == nullptr || share == nullptr || contexts_.make_current(*share) != CUDA_SUCCESS) return;
+    if (semaphore == nullptr || share == nullptr || contexts_.make_current(*share) != CUDA_SUCCESS)
+      return;
     CUstream& stream = streams[number];
     if (stream == nullptr &&
         driver().cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)

@@ -10,7 +10,6 @@
 
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
@@ -78,11 +77,10 @@ TEST_F(JanitorTest, StandsBehindWorkThatIsLeft) {
 }
 
 // Or everybody might stand for good; what a stream that waits may cost is told in
-// quiet_calls_test.cc.
+// context_gate_test.cc.
 TEST_F(JanitorTest, NoNeedIsWorthWorkThatNeverEnds) {
   busy = true;
-  const uint32_t patience = quiet_patience_ms();
-  set_quiet_patience(0);
+  gpus.gate().set_patience(0);
   Janitor janitor(driver, gpus, {{}, [this] { ++worked; }, {}});
   janitor.stand_behind({kStream});
   janitor.wake(Janitor::Need::kNow);
@@ -92,7 +90,6 @@ TEST_F(JanitorTest, NoNeedIsWorthWorkThatNeverEnds) {
   busy = false;
   while (janitor.state() != Janitor::State::kIdle) std::this_thread::yield();
   EXPECT_EQ(worked.load(), 1);
-  set_quiet_patience(patience);
 }
 
 TEST_F(JanitorTest, HurryingForNothingDoesNothing) {

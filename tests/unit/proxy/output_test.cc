@@ -94,8 +94,7 @@ TEST(ImageScan, PackedEntriesMayTakeSoMuchTogether) {
     std::vector<Part> too_many = many;
     too_many.insert(too_many.begin() + 3, one);
     const ImageFacts facts = scan_image(bytes_of(fatbin(too_many)), kCapabilities, kMost);
-    EXPECT_EQ(facts.all, wire::kKernelPrints | wire::kKernelAsserts | kImageManaged)
-        << "the worst is assumed";
+    EXPECT_EQ(facts.all, kRuntimeFlags | kImageManaged) << "the worst is assumed";
     EXPECT_FALSE(facts.stateless);
     EXPECT_TRUE(facts.by_function.empty());
   }

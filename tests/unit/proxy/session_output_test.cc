@@ -3,8 +3,8 @@
 
 #include "protocol/wire.gen.h"
 #include "proxy/code/module_cache.h"
+#include "proxy/gpu/context_gate.h"
 #include "proxy/gpu/gpus.h"
-#include "proxy/gpu/quiet_calls.h"
 #include "proxy/session/context_shares.h"
 #include "proxy/session/output.h"
 #include "sharedmem/accessors.h"
@@ -33,7 +33,7 @@ class SessionOutput : public ::testing::Test {
           ++launched;
           return CUDA_SUCCESS;
         },
-        LaunchTurn::kNone);
+        LaunchGate::kNone);
   }
 
   Driver driver;

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "protocol/driver_table.gen.h"
+#include "proxy/gpu/context_gate.h"
 
 namespace tube::proxy {
 namespace {
@@ -32,13 +33,15 @@ class SharedLimitsTest : public testing::Test {
     g_answer = CUDA_SUCCESS;
     driver_.cuCtxGetLimit = get_limit;
     driver_.cuCtxSetLimit = set_limit;
+    driver_.cuCtxGetDevice = [](CUdevice*) { return CUDA_ERROR_INVALID_CONTEXT; };
   }
   CUresult want(uint64_t session, CUlimit limit, uint64_t value, uint32_t context = 1) {
-    return limits_.want(driver_, session, context, limit, value);
+    return limits_.want(driver_, gate_, session, context, limit, value);
   }
   size_t now(CUlimit limit) { return g_limits[static_cast<size_t>(limit)]; }
 
   Driver driver_{};
+  ContextGate gate_{driver_};
   SharedLimits limits_;
 };
 
@@ -50,9 +53,9 @@ TEST_F(SharedLimitsTest, TheStackIsTheLargestWishOfThoseWhoAreThere) {
   EXPECT_EQ(g_calls, 1);
   EXPECT_EQ(want(2, CU_LIMIT_STACK_SIZE, 16384, 257), CUDA_SUCCESS);
   EXPECT_EQ(now(CU_LIMIT_STACK_SIZE), 16384u);
-  limits_.forget(driver_, 2, 257);
+  limits_.forget(driver_, gate_, 2, 257);
   EXPECT_EQ(now(CU_LIMIT_STACK_SIZE), 8192u);
-  limits_.forget(driver_, 1, 1);
+  limits_.forget(driver_, gate_, 1, 1);
   EXPECT_EQ(now(CU_LIMIT_STACK_SIZE), 1024u);
 }
 

@@ -1,5 +1,5 @@
-// A driver of a few functions for the tests of turns: a stream that waits is an event that has not
-// happened until the test says so.
+// A driver of a few functions for the tests of the context gate: a stream that waits is an event
+// that has not happened until the test says so. Each thread is a session of its own.
 #pragma once
 
 #include <atomic>
@@ -9,15 +9,16 @@
 #include <thread>
 
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
 
 inline std::atomic<bool> g_over{false};  // the stream's wait has passed
 inline std::atomic<bool> g_capturing{false};
-inline std::atomic<int> g_unloads{0}, g_waits{0}, g_events{0}, g_destroyed{0}, g_loads{0}, g_limit{0};
-inline std::atomic<uint64_t> g_context{1};
+inline std::atomic<int> g_unloads{0}, g_waits{0}, g_events{0}, g_destroyed{0}, g_loads{0},
+    g_limit{0};
+inline std::atomic<uint64_t> g_context{1}, g_sessions{1000};
 inline std::atomic<int> g_gpus{1};
 inline thread_local CUdevice t_device = 0;
 
@@ -70,7 +71,10 @@ inline CUresult count(std::atomic<int>& calls) {
 inline Driver make_driver() {
   Driver d = test::make_fake_driver();
   d.cuDeviceGetCount = [](int* count) { return *count = g_gpus, CUDA_SUCCESS; };
-  d.cuCtxGetDevice = [](CUdevice* device) { return *device = t_device, CUDA_SUCCESS; };
+  d.cuCtxGetDevice = [](CUdevice* device) {
+    if (this_caller().owner == policies::kGateProxy) this_caller().owner = ++g_sessions;
+    return *device = t_device, CUDA_SUCCESS;
+  };
   d.cuCtxGetCurrent = [](CUcontext* context) {
     return *context = reinterpret_cast<CUcontext>(g_context.load()), CUDA_SUCCESS;
   };
@@ -114,7 +118,6 @@ inline Driver make_driver() {
     ++g_waits;
     return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
   };
-  install_quiet_calls(d);
   return d;
 }
 

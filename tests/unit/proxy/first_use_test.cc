@@ -1,12 +1,11 @@
-// Which launches count as the first ones of code on a GPU: through a session, while a stream of
-// another program waits.
+// Which launches pass the context gate because they are the first on a GPU that print, assert or
+// allocate: through a session, while a stream of another program waits.
 //
-// A program of its own, because the turns of a process belong to one driver. With no patience a
-// turn is one look at the event behind the other's wait.
+// With no patience, passing the gate is a look at the event behind the other's wait.
 #include <algorithm>
 #include <thread>
 
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
@@ -15,9 +14,9 @@ namespace {
 constexpr uint64_t kLibrary = make_id(1, 1), kKernel = make_id(1, 1), kGraph = make_id(1, 1),
                    kExec = make_id(1, 1);
 
-class FirstLaunch : public SessionTest {
+class FirstUse : public SessionTest {
  protected:
-  FirstLaunch() {
+  FirstUse() {
     looks = 0;
     over = false;
     ran.clear();
@@ -51,17 +50,18 @@ class FirstLaunch : public SessionTest {
     };
     driver.cuGraphDestroy = [](CUgraph) { return CUDA_SUCCESS; };
     driver.cuGraphExecDestroy = [](CUgraphExec) { return CUDA_SUCCESS; };
-    install_quiet_calls(driver);
-    set_quiet_patience(0);
-    set_launch_patience(0);
+    wrap_driver(driver, gpus.gate());
+    gpus.gate().set_patience(0);
   }
-  ~FirstLaunch() override {
+  ~FirstUse() override {
     over = true;
     session.reset();
+    this_caller() = {};
   }
 
   void another_program_waits() {
     std::thread([this] {
+      this_caller().owner = 2;
       EXPECT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
     }).join();
   }
@@ -71,122 +71,131 @@ class FirstLaunch : public SessionTest {
     call();
     return looks != before;
   }
-  bool takes_a_turn(uint64_t kernel = kKernel) {
+  bool passes_the_gate(uint64_t kernel = kKernel) {
     return looked_during([&] { launch(kernel); });
   }
-  bool making_an_instance_takes_a_turn() {
+  bool making_an_instance_passes_the_gate() {
     wire::tubeGraphInstantiate make{};
     make.graph = kGraph;
     make.exec = kExec;
     wire::tubeGraphInstantiate_reply reply{};
     return looked_during([&] { EXPECT_EQ(call(make, &reply), CUDA_SUCCESS); });
   }
-  bool updating_it_takes_a_turn() {
+  bool updating_it_passes_the_gate() {
     wire::tubeGraphExecUpdate update{};
     update.graph = kGraph;
     update.exec = kExec;
     wire::tubeGraphExecUpdate_reply reply{};
     return looked_during([&] { EXPECT_EQ(call(update, &reply), CUDA_SUCCESS); });
   }
-  bool launching_it_takes_a_turn() {
+  bool launching_it_passes_the_gate() {
     wire::cuGraphLaunch one{};
     one.hGraph = kExec;
     return looked_during([&] { post(one); });
   }
 
-  const std::string two_kernels = ".version 8.0\n.entry k() { ret; }\n.entry other() { ret; }\n";
+  const std::string plain = ".version 8.0\n.entry k() { ret; }\n.entry other() { ret; }\n";
+  const std::string prints = plain + ".extern .func (.param .b32 r) vprintf(.param .b64 f);\n";
+  const std::string allocates = plain + ".extern .func (.param .b64 r) malloc(.param .b64 f);\n";
   static inline int looks = 0;
   static inline bool over = false;
   static inline std::vector<CUstream> ran;
 };
 
-TEST_F(FirstLaunch, OfAKernelTakesATurn) {
-  load(two_kernels);
-  look_up(kLibrary, make_id(2, 1), "other");
+TEST_F(FirstUse, APlainKernelNeverPasses) {
+  load(plain);
   another_program_waits();
-  EXPECT_TRUE(takes_a_turn());
-  EXPECT_FALSE(takes_a_turn());
-  EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "another kernel of the same library";
-  EXPECT_EQ(ran.size(), 3u);
+  EXPECT_FALSE(passes_the_gate());
+  EXPECT_EQ(ran.size(), 1u);
 }
 
-TEST_F(FirstLaunch, IsTheFirstByWhomever) {
-  load(two_kernels);
-  another_program_waits();
-  EXPECT_TRUE(takes_a_turn());
-  restart();
-  load(two_kernels);
-  EXPECT_FALSE(takes_a_turn()) << "the same module, which another client launched from";
-  load(two_kernels, make_id(2, 1), make_id(2, 1));
-  EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "loaded once more";
+TEST_F(FirstUse, OfWhatOnlyTheImageTellsIsEachKernels) {
+  for (const std::string& text : {prints, allocates}) {
+    load(text);
+    look_up(kLibrary, make_id(2, 1), "other");
+    another_program_waits();
+    EXPECT_TRUE(passes_the_gate());
+    EXPECT_FALSE(passes_the_gate());
+    EXPECT_TRUE(passes_the_gate(make_id(2, 1))) << "which of them it is is not known";
+    EXPECT_FALSE(passes_the_gate(make_id(2, 1)));
+    over = true;
+    restart();
+    over = false;
+  }
 }
 
-TEST_F(FirstLaunch, OfAModuleOfOnesOwnIsAnother) {
-  load(two_kernels);
+TEST_F(FirstUse, OfWhatIsCertainIsTheFirstByWhomever) {
+  gpus[0].runtime_used = wire::kKernelPrints;
+  load(prints);
   another_program_waits();
-  EXPECT_TRUE(takes_a_turn());
+  EXPECT_FALSE(passes_the_gate());
+  load(allocates, make_id(2, 1), make_id(2, 1));
+  EXPECT_TRUE(passes_the_gate(make_id(2, 1))) << "allocating is another";
+}
+
+TEST_F(FirstUse, GoesWithAModuleOfOnesOwn) {
+  load(prints);
+  another_program_waits();
+  EXPECT_TRUE(passes_the_gate());
   wire::tubeKernelSetAttribute leave{};
   leave.kernel = kKernel;
   leave.attribute = CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
   leave.value = 1;
   post(leave);
   ASSERT_EQ(async_error(), 0u);
-  EXPECT_TRUE(takes_a_turn());
-  EXPECT_FALSE(takes_a_turn());
+  EXPECT_FALSE(passes_the_gate());
 }
 
-TEST_F(FirstLaunch, ThatFailsIsNone) {
-  load(two_kernels);
+TEST_F(FirstUse, ThatFailsIsNone) {
+  load(prints);
   another_program_waits();
   test::fake().next_launch = CUDA_ERROR_OUT_OF_MEMORY;
-  EXPECT_TRUE(takes_a_turn());
+  EXPECT_TRUE(passes_the_gate());
   EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_OUT_OF_MEMORY));
   test::fake().next_launch = CUDA_SUCCESS;
-  EXPECT_TRUE(takes_a_turn());
-  EXPECT_FALSE(takes_a_turn());
+  EXPECT_TRUE(passes_the_gate());
+  EXPECT_FALSE(passes_the_gate());
 }
 
-TEST_F(FirstLaunch, OfAnInstanceIsItsMaking) {
+TEST_F(FirstUse, OfAnInstanceIsItsMaking) {
   ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1),
             CUDA_SUCCESS);
   another_program_waits();
-  EXPECT_TRUE(making_an_instance_takes_a_turn());
-  EXPECT_FALSE(launching_it_takes_a_turn());
-  EXPECT_FALSE(updating_it_takes_a_turn()) << "no kernel came since";
+  EXPECT_TRUE(making_an_instance_passes_the_gate());
+  EXPECT_FALSE(launching_it_passes_the_gate());
+  EXPECT_FALSE(updating_it_passes_the_gate()) << "no kernel came since";
 }
 
-TEST_F(FirstLaunch, OfACapturedKernelIsAnInstances) {
+TEST_F(FirstUse, OfACapturedKernelIsAnInstances) {
   ASSERT_EQ(session->objects().insert(Kind::kGraph, kGraph, reinterpret_cast<CUgraph>(0x60), 1),
             CUDA_SUCCESS);
-  load(two_kernels);
+  load(plain);
+  load(prints, make_id(2, 1), make_id(2, 1), "other");
   const uint64_t stream = make_id(1, 1);
   create_stream(stream, CU_STREAM_NON_BLOCKING);
   another_program_waits();
-  ASSERT_TRUE(making_an_instance_takes_a_turn());
+  ASSERT_TRUE(making_an_instance_passes_the_gate());
   launch(kKernel, stream);
   session->contexts().capture_started();
   test::fake().capturing = ran.back();
-  const int before = looks;
   launch(kKernel, stream);
-  EXPECT_FALSE(updating_it_takes_a_turn()) << "the kernel was launched before";
-  look_up(kLibrary, make_id(2, 1), "other");
-  const int after_lookup = looks;
+  EXPECT_FALSE(updating_it_passes_the_gate()) << "the kernel does not print";
+  const int before = looks;
   launch(make_id(2, 1), stream);
-  EXPECT_EQ(looks, after_lookup) << "a captured launch takes none";
-  EXPECT_GE(after_lookup, before);
+  EXPECT_EQ(looks, before) << "a captured launch does not pass";
   test::fake().capturing = nullptr;
   session->contexts().capture_ended();
-  EXPECT_TRUE(updating_it_takes_a_turn());
-  EXPECT_FALSE(updating_it_takes_a_turn());
-  EXPECT_TRUE(takes_a_turn(make_id(2, 1))) << "captured is not launched";
+  EXPECT_TRUE(updating_it_passes_the_gate());
+  EXPECT_FALSE(updating_it_passes_the_gate());
+  EXPECT_TRUE(passes_the_gate(make_id(2, 1))) << "captured is not launched";
 }
 
 // Another program may wait for just these, and only this thread can make them.
-TEST_F(FirstLaunch, GoesBehindWhatIsHeldForOtherStreams) {
+TEST_F(FirstUse, GoesBehindWhatIsHeldForOtherStreams) {
   constexpr uint32_t kRun = 16;
   shared.coalesce_ns = 1;
-  load(two_kernels);
-  look_up(kLibrary, make_id(2, 1), "other");
+  load(plain);
+  load(prints, make_id(2, 1), make_id(2, 1), "other");
   const uint64_t held = make_id(1, 1), free = make_id(2, 1);
   for (const uint64_t stream : {held, free}) create_stream(stream, CU_STREAM_NON_BLOCKING);
   uint32_t made = 2;

@@ -1,9 +1,13 @@
-// Turns between calls that wait for the context and streams that wait for a program: against a
-// driver of a few functions.
+// The context gate, through the table of the driver's entry points: against a driver of a few
+// functions.
 //
-// Each thread is a session. That one stands in a call shows in its looks at the event behind the
+// Each thread is a session. That one stands at the gate shows in its looks at the event behind the
 // wait: that nothing has happened by then is no luck.
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/context_gate.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -15,30 +19,39 @@
 #include "proxy/code/module_cache.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
-#include "tests/unit/proxy/quiet_calls_driver.h"
+#include "tests/unit/proxy/gate_driver.h"
 
 namespace tube::proxy {
 namespace {
 
-class QuietCallsTest : public ::testing::Test {
+class ContextGateTest : public ::testing::Test {
  protected:
-  QuietCallsTest() {
+  ContextGateTest() {
     g_over = g_capturing = false;
     g_unloads = g_waits = g_loads = g_limit = 0;
     g_context = 1;
     g_looks.clear();
-    set_quiet_patience(600'000);
-    set_launch_patience(600'000);
+    this_caller() = {};
+    current_ = this;
+    wrap_driver(driver_, gate());
+    gate().set_patience(600'000);
   }
   // Every test's waits are over when it ends.
-  ~QuietCallsTest() override {
+  ~ContextGateTest() override {
     g_over = true;
-    set_quiet_patience(600'000);
+    gate().set_patience(600'000);
     EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
   }
-  static Driver& driver() {
-    static Driver d = make_driver();
-    return d;
+  static Driver& driver() { return current_->driver_; }
+  static ContextGate& gate() { return current_->gpus_.gate(); }
+  static CUresult context_wide(const ContextGate::Call& call, GateSpan span = GateSpan::kItsGpus) {
+    return gate().context_wide(this_caller(), "a call", call, span);
+  }
+  static CUresult first_use(const ContextGate::Call& call) {
+    return gate().launch(this_caller(), LaunchGate::kFirstUse, call);
+  }
+  static bool if_open(const std::function<void()>& call, GateSpan span = GateSpan::kItsGpus) {
+    return gate().if_open(this_caller(), call, span);
   }
   static CUresult wait() { return driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0); }
   static CUresult wait_on(CUdevice device) {
@@ -52,7 +65,7 @@ class QuietCallsTest : public ::testing::Test {
   static void until_it_stands(CUdevice device = 0) {
     bool refused = false;
     while (!refused && g_waits == 0)
-      std::thread([&] { t_device = device, refused = !quietly_if_nobody_waits([] {}); }).join();
+      std::thread([&] { t_device = device, refused = !if_open([] {}); }).join();
   }
   // `in_turn` runs what it is given in a turn: a wait that comes meanwhile is submitted behind it.
   template <class InTurn>
@@ -67,18 +80,22 @@ class QuietCallsTest : public ::testing::Test {
     waiter.join();
     EXPECT_EQ(g_waits, 1);
   }
+
+  Driver driver_ = make_driver();
+  Gpus gpus_{driver_};
+  static inline ContextGateTest* current_ = nullptr;
 };
 
-TEST_F(QuietCallsTest, CallsGoOnWhenNothingWaits) {
+TEST_F(ContextGateTest, CallsGoOnWhenNothingWaits) {
   EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
-  EXPECT_EQ(quietly([] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(context_wide([] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(g_unloads, 1);
 }
 
-TEST_F(QuietCallsTest, ACallBeginsWhenTheWaitIsOver) {
+TEST_F(ContextGateTest, ACallBeginsWhenTheWaitIsOver) {
   ASSERT_EQ(wait(), CUDA_SUCCESS);
   std::thread unloader([] { driver().cuModuleUnload(nullptr); });
-  std::thread other([] { quietly([] { return count(g_unloads); }); });
+  std::thread other([] { context_wide([] { return count(g_unloads); }); });
   g_looks.wait_for(2, [] { return g_unloads != 0; });
   EXPECT_EQ(g_unloads, 0);
   g_over = true;
@@ -87,22 +104,21 @@ TEST_F(QuietCallsTest, ACallBeginsWhenTheWaitIsOver) {
   EXPECT_EQ(g_unloads, 2);
 }
 
-TEST_F(QuietCallsTest, AWaitIsSubmittedWhenTheCallHasReturned) {
-  expect_a_wait_stands_behind([](const auto& call) { return quietly(call); });
+TEST_F(ContextGateTest, AWaitIsSubmittedWhenTheCallHasReturned) {
+  expect_a_wait_stands_behind([](const auto& call) { return context_wide(call); });
 }
 
-TEST_F(QuietCallsTest, CallsThatHaveNotBegunLetAWaitGoFirst) {
+TEST_F(ContextGateTest, CallsThatHaveNotBegunLetAWaitGoFirst) {
   std::thread waiter, caller;
   int seen = -1;
-  quietly([&] {
+  context_wide([&] {
     waiter = std::thread([] { wait(); });
     until_it_stands();
     EXPECT_EQ(wait(), CUDA_SUCCESS);
-    caller = std::thread([&] { quietly([&] { return seen = g_waits, CUDA_SUCCESS; }); });
+    caller = std::thread([&] { context_wide([&] { return seen = g_waits, CUDA_SUCCESS; }); });
     g_looks.wait_for(1, [] { return false; });  // it stands for the wait above
     g_over = true;                              // and now only for the one that has come
-    for (int i = 0; i < 100; ++i)
-      std::thread([] { EXPECT_FALSE(quietly_if_nobody_waits([] {})); }).join();
+    for (int i = 0; i < 100; ++i) std::thread([] { EXPECT_FALSE(if_open([] {})); }).join();
     return CUDA_SUCCESS;
   });
   waiter.join();
@@ -111,32 +127,32 @@ TEST_F(QuietCallsTest, CallsThatHaveNotBegunLetAWaitGoFirst) {
 }
 
 // Otherwise the inner ones would stand behind what stands behind the outer one.
-TEST_F(QuietCallsTest, TurnsLieInsideEachOther) {
+TEST_F(ContextGateTest, TurnsLieInsideEachOther) {
   std::thread waiter;
-  quietly([&waiter] {
+  context_wide([&waiter] {
     waiter = std::thread([] { wait(); });
     until_it_stands();
     EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
-    EXPECT_TRUE(quietly_if_nobody_waits([] { quietly([] { return count(g_unloads); }); }));
+    EXPECT_TRUE(if_open([] { context_wide([] { return count(g_unloads); }); }));
     return CUDA_SUCCESS;
   });
   waiter.join();
   EXPECT_EQ(g_unloads, 2);
   g_over = true;
-  EXPECT_EQ(quietly([] { return wait(); }), CUDA_SUCCESS)
+  EXPECT_EQ(context_wide([] { return wait(); }), CUDA_SUCCESS)
       << "a wait of one's own does not stand before one's own turn";
 }
 
-TEST_F(QuietCallsTest, WhoCanDoWithoutDoesNotWait) {
+TEST_F(ContextGateTest, WhoCanDoWithoutDoesNotWait) {
   ASSERT_EQ(wait(), CUDA_SUCCESS);
-  EXPECT_FALSE(quietly_if_nobody_waits([] { ++g_unloads; })) << "not even for one's own";
+  EXPECT_FALSE(if_open([] { ++g_unloads; })) << "not even for one's own";
   EXPECT_EQ(g_unloads, 0);
   g_over = true;
-  EXPECT_TRUE(quietly_if_nobody_waits([] { ++g_unloads; }));
+  EXPECT_TRUE(if_open([] { ++g_unloads; }));
   EXPECT_EQ(g_unloads, 1);
 }
 
-TEST_F(QuietCallsTest, EventsBelongToAContext) {
+TEST_F(ContextGateTest, EventsBelongToAContext) {
   g_over = true;
   ASSERT_EQ(wait(), CUDA_SUCCESS);
   ASSERT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
@@ -154,7 +170,7 @@ TEST_F(QuietCallsTest, EventsBelongToAContext) {
   EXPECT_EQ(driver().cuGreenCtxDestroy(reinterpret_cast<CUgreenCtx>(2)), CUDA_SUCCESS);
 }
 
-TEST_F(QuietCallsTest, RefusedAndCapturedWaitsHoldNothingUp) {
+TEST_F(ContextGateTest, RefusedAndCapturedWaitsHoldNothingUp) {
   EXPECT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 0, 1, 0), CUDA_ERROR_INVALID_VALUE);
   g_capturing = true;
   EXPECT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
@@ -164,13 +180,13 @@ TEST_F(QuietCallsTest, RefusedAndCapturedWaitsHoldNothingUp) {
 
 // Natively it would only wait where the driver does, and its program could not release the stream
 // either.
-TEST_F(QuietCallsTest, OnesOwnWaitsHoldNothingUp) {
+TEST_F(ContextGateTest, OnesOwnWaitsHoldNothingUp) {
   ASSERT_EQ(driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS);
   EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(g_unloads, 1);
 }
 
-TEST_F(QuietCallsTest, WaitsWithoutCallsDoNotPileUp) {
+TEST_F(ContextGateTest, WaitsWithoutCallsDoNotPileUp) {
   g_over = true;
   const int before = g_events;
   for (int i = 0; i < 1000; ++i)
@@ -178,16 +194,16 @@ TEST_F(QuietCallsTest, WaitsWithoutCallsDoNotPileUp) {
   EXPECT_LE(g_events - before, 32);
 }
 
-TEST_F(QuietCallsTest, PatienceEnds) {
+TEST_F(ContextGateTest, PatienceEnds) {
   std::thread([] { driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0); }).join();
-  set_quiet_patience(1);
+  gate().set_patience(1);
   EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
   EXPECT_EQ(g_unloads, 1);
 }
 
 // ---- several GPUs ----
 
-class SeveralGpusTest : public QuietCallsTest {
+class SeveralGpusTest : public ContextGateTest {
  protected:
   SeveralGpusTest() { g_gpus = 2; }
   ~SeveralGpusTest() override {
@@ -212,25 +228,24 @@ TEST_F(SeveralGpusTest, ACallMindsTheWaitsOfItsOwn) {
   ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
   std::thread([] {
     EXPECT_EQ(unload(), CUDA_SUCCESS);
-    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }),
-              CUDA_ERROR_UNKNOWN);
-    EXPECT_TRUE(quietly_if_nobody_waits([] {}));
-    EXPECT_FALSE(quietly_if_nobody_waits([] {}, QuietOn::kAllGpus));
+    EXPECT_EQ(first_use([] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN);
+    EXPECT_TRUE(if_open([] {}));
+    EXPECT_FALSE(if_open([] {}, GateSpan::kAllGpus));
   }).join();
   EXPECT_EQ(g_unloads, 1);
 }
 
 TEST_F(SeveralGpusTest, ACallOfAllMindsTheWaitsOfAll) {
   ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
-  expect_standing([] { return quietly(unload, QuietOn::kAllGpus); });
+  expect_standing([] { return context_wide(unload, GateSpan::kAllGpus); });
 }
 
 // It may be for memory of the other one.
 TEST_F(SeveralGpusTest, ACallMindsTheWaitsOfAllThatItsSessionWorksOn) {
   ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
   expect_standing([] {
-    session_works_on(0);
-    session_works_on(1);
+    this_caller().works_on(0);
+    this_caller().works_on(1);
     return unload();
   });
 }
@@ -241,32 +256,32 @@ TEST_F(SeveralGpusTest, AWaitGoesOnBesideAnotherGpusCall) {
     std::thread([] { EXPECT_EQ(wait_on(1), CUDA_SUCCESS); }).join();
     return CUDA_SUCCESS;
   };
-  quietly(wait_meanwhile);
-  launch_in_turn(LaunchTurn::kFirst, wait_meanwhile);
+  context_wide(wait_meanwhile);
+  first_use(wait_meanwhile);
   EXPECT_EQ(g_waits, 2);
 }
 
 TEST_F(SeveralGpusTest, AWaitStandsBehindACallOfAllNotWithoutEnd) {
-  set_launch_patience(1);
-  set_quiet_patience(1);
+  gate().set_patience(1);
   for (const CUdevice device : {0, 1}) {
     const auto wait_meanwhile = [device] {
       std::thread([device] { EXPECT_EQ(wait_on(device), CUDA_SUCCESS); }).join();
       return CUDA_SUCCESS;
     };
-    EXPECT_EQ(quietly(wait_meanwhile, QuietOn::kAllGpus), CUDA_SUCCESS);
+    EXPECT_EQ(context_wide(wait_meanwhile, GateSpan::kAllGpus), CUDA_SUCCESS);
     EXPECT_EQ(g_waits, device + 1);
   }
 }
 
 TEST_F(SeveralGpusTest, AWaitStandsBehindACallOfAll) {
-  expect_a_wait_stands_behind([](const auto& call) { return quietly(call, QuietOn::kAllGpus); }, 1);
+  expect_a_wait_stands_behind(
+      [](const auto& call) { return context_wide(call, GateSpan::kAllGpus); }, 1);
 }
 
 TEST_F(SeveralGpusTest, AWaitStandsBehindItsGpusCallBesideOneOfAllThatEnds) {
   expect_a_wait_stands_behind([](const auto& call) {
-    return quietly([&call] {
-      EXPECT_EQ(quietly(unload, QuietOn::kAllGpus), CUDA_SUCCESS);
+    return context_wide([&call] {
+      EXPECT_EQ(context_wide(unload, GateSpan::kAllGpus), CUDA_SUCCESS);
       return call();
     });
   });
@@ -279,31 +294,29 @@ TEST_F(SeveralGpusTest, InATurnOfAllTheCallsOnEachGoStraightOn) {
       for (t_device = 2; t_device-- != 0;) EXPECT_EQ(unload(), CUDA_SUCCESS);
       t_device = 0;
     };
-    quietly_all_the_same(unload_on_both);
+    gate().beside_waits(this_caller(), "a batch", unload_on_both);
   }).join();
   EXPECT_EQ(g_unloads, 2);
 }
 
 TEST_F(SeveralGpusTest, InATurnOfOneACallOfAllTakesTheOthers) {
   ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
-  expect_standing([] { return quietly([] { return quietly(unload, QuietOn::kAllGpus); }); });
+  expect_standing(
+      [] { return context_wide([] { return context_wide(unload, GateSpan::kAllGpus); }); });
 }
 
 // ---- the first launch of code ----
 
-TEST_F(QuietCallsTest, AFirstLaunchWaitsForTheStreamsOfOthers) {
+TEST_F(ContextGateTest, AFirstLaunchWaitsForTheStreamsOfOthers) {
   ASSERT_EQ(wait(), CUDA_SUCCESS);
   std::atomic<int> launches{0};
-  std::thread other([&] {
-    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [&] { return count(launches); }), CUDA_SUCCESS);
-  });
+  std::thread other([&] { EXPECT_EQ(first_use([&] { return count(launches); }), CUDA_SUCCESS); });
   g_looks.wait_for(1, [&] { return launches != 0; });
   EXPECT_EQ(launches, 0);
-  EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }),
-            CUDA_ERROR_UNKNOWN)
+  EXPECT_EQ(first_use([] { return CUDA_ERROR_UNKNOWN; }), CUDA_ERROR_UNKNOWN)
       << "its own waits do not count";
   std::thread([] {
-    EXPECT_EQ(launch_in_turn(LaunchTurn::kNone, [] { return CUDA_ERROR_UNKNOWN; }),
+    EXPECT_EQ(gate().launch(this_caller(), LaunchGate::kNone, [] { return CUDA_ERROR_UNKNOWN; }),
               CUDA_ERROR_UNKNOWN);
   }).join();
   g_over = true;
@@ -311,71 +324,167 @@ TEST_F(QuietCallsTest, AFirstLaunchWaitsForTheStreamsOfOthers) {
   EXPECT_EQ(launches, 1);
 }
 
-// Nor does that tell the next call, which waits for the driver, anything.
-TEST_F(QuietCallsTest, AWaitThatHasStoodForLongDoesNotHoldAFirstLaunchUp) {
-  ASSERT_EQ(wait(), CUDA_SUCCESS);
-  for (const uint64_t begin = now_ns(); now_ns() - begin < 2'000'000;) {
-  }
-  set_launch_patience(1);
-  std::thread([] {
-    EXPECT_EQ(launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; }),
-              CUDA_ERROR_UNKNOWN);
-    EXPECT_EQ(g_looks.of_this_thread(), 1);
-  }).join();
-  std::thread unloader([] { driver().cuModuleUnload(nullptr); });
-  g_looks.wait_for(1, [] { return g_unloads != 0; });
-  EXPECT_EQ(g_unloads, 0);
-  g_over = true;
-  unloader.join();
-}
-
-// One that has come stands behind a call in the driver, here for as long as the first launch takes
-// to lose its patience: once.
-TEST_F(QuietCallsTest, AFirstLaunchLosesItsPatience) {
-  std::thread waiter;
-  quietly([&waiter] {
-    waiter = std::thread([] { wait(); });
-    until_it_stands();
-    EXPECT_EQ(wait(), CUDA_SUCCESS);
-    std::thread([] {
-      const auto launch = [] {
-        return launch_in_turn(LaunchTurn::kFirst, [] { return CUDA_ERROR_UNKNOWN; });
-      };
-      set_launch_patience(1);
-      EXPECT_EQ(launch(), CUDA_ERROR_UNKNOWN);
-      set_launch_patience(600'000);
-      const int before = g_looks.of_this_thread();
-      EXPECT_EQ(launch(), CUDA_ERROR_UNKNOWN);
-      EXPECT_EQ(g_looks.of_this_thread(), before + 1) << "a program has hundreds of first launches";
-    }).join();
-    EXPECT_EQ(g_waits, 1);
-    return CUDA_SUCCESS;
-  });
-  waiter.join();
-}
-
 // Its stream may have no room until its program has done something else.
-TEST_F(QuietCallsTest, AWaitStandsBehindAFirstLaunchNotWithoutEnd) {
-  set_launch_patience(1);
-  launch_in_turn(LaunchTurn::kFirst, [] {
+TEST_F(ContextGateTest, AWaitStandsBehindAFirstLaunchNotWithoutEnd) {
+  gate().set_patience(1);
+  first_use([] {
     std::thread([] { wait(); }).join();
     EXPECT_EQ(g_waits, 1);
     return CUDA_SUCCESS;
   });
 }
 
-TEST_F(QuietCallsTest, NoWaitIsSubmittedDuringAFirstLaunch) {
-  expect_a_wait_stands_behind(
-      [](const auto& launch) { return launch_in_turn(LaunchTurn::kFirst, launch); });
+TEST_F(ContextGateTest, NoWaitIsSubmittedDuringAFirstLaunch) {
+  expect_a_wait_stands_behind([](const auto& launch) { return first_use(launch); });
+}
+
+// ---- waits of the proxy itself
+
+// A copy that is on its way: it ends by itself, whatever any program does.
+TEST_F(ContextGateTest, AWaitOfTheProxysOwnKeepsNobodyOut) {
+  std::thread([] {
+    const ProxyWaits own;
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+  }).join();
+  EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  EXPECT_TRUE(if_open([] { ++g_unloads; })) << "also for what can be left undone";
+  EXPECT_EQ(g_unloads, 2);
+}
+
+TEST_F(ContextGateTest, AWaitOfTheProxysOwnStandsBehindNoCall) {
+  context_wide([] {
+    std::thread([] {
+      const ProxyWaits own;
+      EXPECT_EQ(wait(), CUDA_SUCCESS);
+    }).join();
+    EXPECT_EQ(g_waits, 1);
+    return CUDA_SUCCESS;
+  });
+}
+
+TEST_F(ContextGateTest, AProgramsWaitBehindOneOfTheProxysCounts) {
+  std::thread([] {
+    {
+      const ProxyWaits own;
+      EXPECT_EQ(wait(), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(wait(), CUDA_SUCCESS);
+  }).join();
+  EXPECT_FALSE(if_open([] {}));
+}
+
+// ---- who stands for whom
+
+class StandingTest : public ContextGateTest {
+ protected:
+  // A program that has a stream which waits; stopped or not.
+  StandingTest() {
+    program_ = fork();
+    if (program_ == 0) {
+      while (true) pause();
+    }
+    std::thread([this] {
+      EXPECT_EQ(wait(), CUDA_SUCCESS);
+      owner_ = this_caller().owner;
+    }).join();
+    gate().joined(owner_, "waits", program_);
+    g_waits = 0;
+  }
+  ~StandingTest() override {
+    kill(program_, SIGKILL);
+    waitpid(program_, nullptr, 0);
+  }
+  void stop() {
+    ASSERT_EQ(kill(program_, SIGSTOP), 0);
+    ASSERT_EQ(waitpid(program_, nullptr, WUNTRACED), program_);
+  }
+  // Another program's call, until it stands.
+  std::thread unload() {
+    std::thread unloader([] { EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS); });
+    g_looks.wait_for(1, [] { return g_unloads != 0; });
+    return unloader;
+  }
+  pid_t program_ = 0;
+  uint64_t owner_ = 0;
+};
+
+TEST_F(StandingTest, ACallAtTheGateIsListedWithWhomItStandsFor) {
+  EXPECT_TRUE(gate().standing().empty());
+  std::thread unloader = unload();
+  const auto list = gate().standing();
+  ASSERT_EQ(list.size(), 1u);
+  EXPECT_STREQ(list[0].what, "cuModuleUnload");
+  EXPECT_FALSE(list[0].in_driver);
+  EXPECT_EQ(list[0].behind, owner_);
+  EXPECT_EQ(list[0].behind_what, nullptr) << "its stream waits";
+  g_over = true;
+  unloader.join();
+  EXPECT_TRUE(gate().standing().empty());
+}
+
+TEST_F(StandingTest, ACallMadeBesideAWaitIsListedAndTold) {
+  gate().set_patience(0);
+  int told = 0;
+  gate().on_standing([&told] { ++told; });
+  std::thread([] {
+    EXPECT_EQ(context_wide([] {
+                const auto list = gate().standing();
+                EXPECT_EQ(list.size(), 1u);
+                for (const GateStanding& one : list) EXPECT_TRUE(one.in_driver);
+                return CUDA_SUCCESS;
+              }),
+              CUDA_SUCCESS);
+  }).join();
+  EXPECT_EQ(told, 1);
+}
+
+TEST_F(StandingTest, AWaitIsListedBehindTheCallInTheDriver) {
+  g_over = true;
+  std::thread waiter;
+  context_wide([&waiter] {
+    waiter = std::thread([] { wait(); });
+    until_it_stands();
+    std::vector<GateStanding> list = gate().standing();
+    EXPECT_EQ(list.size(), 1u);
+    for (const GateStanding& one : list) EXPECT_STREQ(one.behind_what, "a call");
+    return CUDA_SUCCESS;
+  });
+  waiter.join();
+}
+
+// In the driver everybody would stand with it.
+TEST_F(StandingTest, ACallStaysOutOfTheDriverForAStoppedProgram) {
+  stop();
+  gate().set_patience(0);
+  std::thread unloader = unload();
+  EXPECT_EQ(g_unloads, 0);
+  ASSERT_EQ(kill(program_, SIGCONT), 0);
+  unloader.join();
+  EXPECT_FALSE(g_over);
+  EXPECT_EQ(g_unloads, 1) << "a program that runs is waited for with patience only";
+}
+
+TEST_F(StandingTest, NotEvenForAStoppedProgramWithoutEnd) {
+  stop();
+  gate().set_patience(0);
+  gate().set_stopped_patience(1);
+  EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+}
+
+TEST_F(StandingTest, ProcessesAreSeenToBeStopped) {
+  EXPECT_FALSE(process_is_stopped(program_));
+  stop();
+  EXPECT_TRUE(process_is_stopped(program_));
+  EXPECT_FALSE(process_is_stopped(0));
 }
 
 // ---- who stands behind another's wait holds no lock ----
 
 // This thread is the program whose stream waits; the other is one that shares a module and the
 // context's limits with it.
-class SharingTest : public QuietCallsTest {
+class SharingTest : public ContextGateTest {
  protected:
-  SharingTest() : gpus_(driver()), cache_(driver(), gpus_, true) { EXPECT_TRUE(gpus_.open().ok()); }
+  SharingTest() : cache_(driver(), gpus_, true) { EXPECT_TRUE(gpus_.open().ok()); }
 
   std::shared_ptr<LoadedModule> get(uint64_t session) {
     const std::string text = ".version 8.0\n.entry k() { ret; }\n";
@@ -415,7 +524,6 @@ class SharingTest : public QuietCallsTest {
   }
 
   std::atomic<bool> ended_{false};
-  Gpus gpus_;
   ImageStore images_;
   ModuleCache cache_;
 };
@@ -433,17 +541,6 @@ TEST_F(SharingTest, ALookUpOfAnothersKernel) {
   other.join();
 }
 
-TEST_F(SharingTest, ALaunchByAnyProgramIsTheFirst) {
-  const auto module = get(1);
-  LoadedKernel* mine = kernel(*module, "k");
-  EXPECT_FALSE(module->seen(*mine, 0)->launched);
-  module->note_launch(*mine, 0);
-  module->note_launch(*mine, 1);  // where nobody looked it up
-  LoadedKernel* theirs = kernel(*get(2), "k");
-  EXPECT_TRUE(get(3)->seen(*theirs, 0)->launched);
-  EXPECT_FALSE(module->seen(*mine, 1).has_value());
-}
-
 TEST_F(SharingTest, ALoadOfTheSameImage) {
   std::thread other = start([&] { (void)get(2); });
   (void)get(1);
@@ -455,14 +552,15 @@ TEST_F(SharingTest, ALoadOfTheSameImage) {
 
 TEST_F(SharingTest, ALargerStack) {
   SharedLimits limits;
-  EXPECT_EQ(limits.want(driver(), 1, 1, CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
-  std::thread other = start(
-      [&] { EXPECT_EQ(limits.want(driver(), 2, 1, CU_LIMIT_STACK_SIZE, 8192), CUDA_SUCCESS); });
-  EXPECT_EQ(limits.want(driver(), 1, 1, CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
-  EXPECT_EQ(limits.want(driver(), 1, 2, CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS)
+  EXPECT_EQ(limits.want(driver(), gate(), 1, 1, CU_LIMIT_STACK_SIZE, 2048), CUDA_SUCCESS);
+  std::thread other = start([&] {
+    EXPECT_EQ(limits.want(driver(), gate(), 2, 1, CU_LIMIT_STACK_SIZE, 8192), CUDA_SUCCESS);
+  });
+  EXPECT_EQ(limits.want(driver(), gate(), 1, 1, CU_LIMIT_STACK_SIZE, 1024), CUDA_SUCCESS);
+  EXPECT_EQ(limits.want(driver(), gate(), 1, 2, CU_LIMIT_STACK_SIZE, 4096), CUDA_SUCCESS)
       << "its own waits do not count";
   EXPECT_EQ(g_limit, 4096);
-  limits.forget(driver(), 1, 2);
+  limits.forget(driver(), gate(), 1, 2);
   EXPECT_EQ(g_limit, 1024);
   g_over = true;
   other.join();
@@ -507,7 +605,7 @@ class WaitedForTest : public SharingTest {
 
 TEST_F(WaitedForTest, BeginsWhenNothingWaits) {
   janitor_.hurry(Janitor::Need::kSoon);
-  set_quiet_patience(0);
+  gate().set_patience(0);
   held_back();
   g_over = true;
   through();
@@ -523,7 +621,7 @@ TEST_F(WaitedForTest, HasPatienceForWhoNeedsItNow) {
 TEST_F(WaitedForTest, BeginsForWhoNeedsItNowWhenPatienceEnds) {
   janitor_.hurry(Janitor::Need::kNow);
   held_back();
-  set_quiet_patience(1);
+  gate().set_patience(1);
   through();
   EXPECT_FALSE(g_over);
   janitor_.wake();

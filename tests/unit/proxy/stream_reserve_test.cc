@@ -1,8 +1,6 @@
-// Contexts are settled behind what unsettles them, and streams find room that was made ahead:
-// through the table of the driver's entry points.
-//
-// A program of its own, because the turns of a process belong to one driver.
-#include "proxy/gpu/settled_contexts.h"
+// What the driver defers is run behind the calls that defer it, and streams find slots that were
+// made ahead: through the table of the driver's entry points.
+#include "proxy/gpu/stream_reserve.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +10,7 @@
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
-#include "proxy/gpu/quiet_calls.h"
+#include "proxy/gpu/driver_wrappers.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
@@ -76,26 +74,32 @@ Driver make_driver() {
     g.launched_in.push_back(g.current);
     return CUDA_SUCCESS;
   };
-  install_quiet_calls(d);
-  set_quiet_patience(0);
   return d;
 }
 
-class SettledContextsTest : public ::testing::Test {
+class DeferredSetupTest : public ::testing::Test {
  protected:
-  SettledContextsTest() { g = {}; }
+  DeferredSetupTest() {
+    g = {};
+    this_caller() = {};
+    this_caller().owner = 1;
+    wrap_driver(driver, gate);
+    gate.set_patience(0);
+  }
+  ~DeferredSetupTest() override { this_caller() = {}; }
   Driver driver = make_driver();
+  ContextGate gate{driver};
   CUmodule module = nullptr;
 };
 
-TEST_F(SettledContextsTest, IsPreparedWithALaunchAndRoom) {
-  EXPECT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+TEST_F(DeferredSetupTest, IsPreparedWithALaunchAndAReserve) {
+  EXPECT_EQ(gate.prepare(0, kContext), CUDA_SUCCESS);
   EXPECT_EQ(g.launches, std::vector<CUfunction>{kEmpty});
-  EXPECT_EQ(g.streams, 1) << "its own; those made for room are gone";
+  EXPECT_EQ(g.streams, 1) << "its own; those of the reserve are gone";
 }
 
-TEST_F(SettledContextsTest, SettlesBehindLoadsAndLimits) {
-  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+TEST_F(DeferredSetupTest, RunsBehindLoadsAndLimits) {
+  ASSERT_EQ(gate.prepare(0, kContext), CUDA_SUCCESS);
   g.launches.clear();
   EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
   EXPECT_EQ(g.launches.size(), 1u);
@@ -103,13 +107,14 @@ TEST_F(SettledContextsTest, SettlesBehindLoadsAndLimits) {
   EXPECT_EQ(g.launches.size(), 2u);
   EXPECT_EQ(driver.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, 0), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(driver.cuMemFree_v2(1), CUDA_SUCCESS);
-  EXPECT_EQ(g.launches.size(), 2u) << "nothing was put off";
-  EXPECT_EQ(quietly_unsettling([] { return CUDA_SUCCESS; }), CUDA_SUCCESS);
+  EXPECT_EQ(g.launches.size(), 2u) << "nothing was deferred";
+  EXPECT_EQ(gate.context_wide_deferring(this_caller(), "a call", [] { return CUDA_SUCCESS; }),
+            CUDA_SUCCESS);
   EXPECT_EQ(g.launches.size(), 3u);
 }
 
-TEST_F(SettledContextsTest, SettlesTheGpusContextFromAGreenOne) {
-  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+TEST_F(DeferredSetupTest, RunsInTheGpusContextFromAGreenOne) {
+  ASSERT_EQ(gate.prepare(0, kContext), CUDA_SUCCESS);
   g.launched_in.clear();
   const auto green = reinterpret_cast<CUcontext>(0x99);
   g.current = green;
@@ -120,10 +125,10 @@ TEST_F(SettledContextsTest, SettlesTheGpusContextFromAGreenOne) {
 
 // On another one a call may stand behind a kernel that waits for this program, and a launch behind
 // the call.
-TEST_F(SettledContextsTest, LeavesOtherGpusAlone) {
+TEST_F(DeferredSetupTest, LeavesOtherGpusAlone) {
   const auto second = reinterpret_cast<CUcontext>(0x11);
-  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
-  ASSERT_EQ(prepare_context(1, second), CUDA_SUCCESS);
+  ASSERT_EQ(gate.prepare(0, kContext), CUDA_SUCCESS);
+  ASSERT_EQ(gate.prepare(1, second), CUDA_SUCCESS);
   g.launched_in.clear();
   g.device = 1;
   g.current = second;
@@ -134,17 +139,17 @@ TEST_F(SettledContextsTest, LeavesOtherGpusAlone) {
   EXPECT_EQ(g.launched_in, std::vector<CUcontext>{second}) << "a library's code comes later";
 }
 
-TEST_F(SettledContextsTest, AKernelThatCannotBeLoadedIsNotLaunched) {
+TEST_F(DeferredSetupTest, AKernelThatCannotBeLoadedIsNotLaunched) {
   g.load = CUDA_ERROR_NO_BINARY_FOR_GPU;
-  EXPECT_EQ(prepare_context(0, kContext), CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(gate.prepare(0, kContext), CUDA_ERROR_NO_BINARY_FOR_GPU);
   g.load = CUDA_SUCCESS;
   EXPECT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
   EXPECT_TRUE(g.launches.empty());
 }
 
 // The launch after a thousand that have not run would stand in the driver, in the turn.
-TEST_F(SettledContextsTest, LaunchesNoMoreThanTheStreamTakes) {
-  ASSERT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+TEST_F(DeferredSetupTest, LaunchesNoMoreThanTheStreamTakes) {
+  ASSERT_EQ(gate.prepare(0, kContext), CUDA_SUCCESS);
   g.behind = true;
   for (int i = 0; i < 900; ++i) ASSERT_EQ(driver.cuModuleLoadData(&module, ""), CUDA_SUCCESS);
   EXPECT_LT(g.launches.size(), 300u);
@@ -154,10 +159,10 @@ TEST_F(SettledContextsTest, LaunchesNoMoreThanTheStreamTakes) {
   EXPECT_EQ(g.launches.size(), 1u);
 }
 
-class Room : public SettledContextsTest {
+class StreamReserveTest : public DeferredSetupTest {
  protected:
-  Room() {
-    EXPECT_EQ(prepare_context(0, kContext), CUDA_SUCCESS);
+  StreamReserveTest() {
+    EXPECT_EQ(gate.prepare(0, kContext), CUDA_SUCCESS);
     g.most = g.streams;
   }
   void make(size_t count) {
@@ -166,18 +171,24 @@ class Room : public SettledContextsTest {
                 CUDA_SUCCESS);
   }
   bool was_made() const { return g.most > static_cast<int>(streams.size()) + 1; }
+  void another_waits() {
+    std::thread([this] {
+      this_caller().owner = 2;
+      wait();
+    }).join();
+  }
   void wait() { ASSERT_EQ(driver.cuStreamWaitValue32_v2(nullptr, 8, 1, 0), CUDA_SUCCESS); }
   std::vector<CUstream> streams;
 };
 
-TEST_F(Room, IsMadeAheadWhenNobodyWaits) {
+TEST_F(StreamReserveTest, IsMadeAheadWhenNobodyWaits) {
   make(100);
   EXPECT_FALSE(was_made());
   make(100);
   EXPECT_TRUE(was_made());
 }
 
-TEST_F(Room, IsLeftByWhatGoes) {
+TEST_F(StreamReserveTest, IsLeftByWhatGoes) {
   make(100);
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(driver.cuStreamDestroy_v2(streams.back()), CUDA_SUCCESS);
@@ -188,7 +199,7 @@ TEST_F(Room, IsLeftByWhatGoes) {
 }
 
 // The driver would wait for that stream, and this thread is the one that goes on with its program.
-TEST_F(Room, IsNotMadeBesideAWaitOfOnesOwn) {
+TEST_F(StreamReserveTest, IsNotMadeBesideAWaitOfOnesOwn) {
   g.over = false;
   wait();
   make(250);
@@ -198,21 +209,21 @@ TEST_F(Room, IsNotMadeBesideAWaitOfOnesOwn) {
   EXPECT_TRUE(was_made());
 }
 
-TEST_F(Room, IsNotMadeBesideAnothersWait) {
+TEST_F(StreamReserveTest, IsNotMadeBesideAnothersWait) {
   g.over = false;
-  std::thread([this] { wait(); }).join();
+  another_waits();
   make(250);
   EXPECT_FALSE(was_made());
 }
 
-TEST_F(Room, IsMadeAllTheSameWhenNoneIsLeft) {
+TEST_F(StreamReserveTest, IsMadeAllTheSameWhenNoneIsLeft) {
   g.over = false;
-  std::thread([this] { wait(); }).join();
+  another_waits();
   make(257);
   EXPECT_TRUE(was_made());
 }
 
-TEST_F(Room, OfSomethingThatIsNotDestroyedStaysTaken) {
+TEST_F(StreamReserveTest, OfSomethingThatIsNotDestroyedStaysTaken) {
   g.over = false;
   wait();
   make(256);
