@@ -61,6 +61,10 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "any "
      "more once kernels of some function have used it: functions that ask for a larger one then "
      "find room in this one. It is GPU memory."},
+    {"TUBE_STOPPED_S", "60",
+     "After how many seconds a proxy ends (SIGKILL) a function that is stopped by a signal, while "
+     "a stream of it waits for a value and keeps another function from loading code or giving back "
+     "memory; 0: never."},
 };
 
 // Constant-initialised and never destroyed: a program may ask from its exit handlers.

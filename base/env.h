@@ -32,6 +32,7 @@ enum class Env : uint8_t {
   kSpares,
   kShareModules,
   kDeviceHeap,
+  kStoppedSeconds,
   kCount,
 };
 

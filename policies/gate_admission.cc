@@ -44,4 +44,14 @@ bool admit_wait(const GateTraffic& traffic, uint64_t patience_ns, uint64_t* unti
   return now_ns >= *until_ns;
 }
 
+std::vector<uint64_t> StoppedLimit::look(const std::set<uint64_t>& in_the_way, uint64_t now_ns) {
+  std::erase_if(since_ns_, [&](const auto& entry) { return !in_the_way.contains(entry.first); });
+  std::vector<uint64_t> over;
+  for (uint64_t owner : in_the_way) {
+    const uint64_t since_ns = since_ns_.try_emplace(owner, now_ns).first->second;
+    if (now_ns - since_ns >= limit_ns_) over.push_back(owner);
+  }
+  return over;
+}
+
 }  // namespace tube::policies

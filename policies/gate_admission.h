@@ -20,7 +20,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <span>
+#include <vector>
 
 namespace tube::policies {
 
@@ -74,5 +77,19 @@ bool admit_call_now(const GateCall& call, std::span<const GateWait> waits, bool 
 // call has returned.
 bool admit_wait(const GateTraffic& traffic, uint64_t patience_ns, uint64_t* until_ns,
                 uint64_t now_ns);
+
+// Which stopped programs have been in others' way for too long. One that runs, or is in nobody's
+// way, starts anew.
+class StoppedLimit {
+ public:
+  explicit StoppedLimit(uint64_t limit_ns) : limit_ns_(limit_ns) {}
+  // `in_the_way`: the programs that are stopped and in somebody's way now. Those that have been so
+  // at every look for as long as the limit.
+  std::vector<uint64_t> look(const std::set<uint64_t>& in_the_way, uint64_t now_ns);
+
+ private:
+  const uint64_t limit_ns_;
+  std::map<uint64_t, uint64_t> since_ns_;
+};
 
 }  // namespace tube::policies

@@ -72,6 +72,11 @@ uint32_t coalesce_us() {
 
 uint32_t spares() { return static_cast<uint32_t>(env_number(Env::kSpares).value_or(2)); }
 
+uint32_t stopped_s() {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(env_number(Env::kStoppedSeconds).value_or(60), uint64_t{86'400}));
+}
+
 bool share_modules() {
   return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules);
 }
@@ -180,10 +185,10 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
-  Server server(
-      driver, gpus,
-      ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
-                    coalesce_us(), spares(), share_modules(), inherited, &device_output});
+  Server server(driver, gpus,
+                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(),
+                              cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
+                              &device_output, stopped_s()});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;

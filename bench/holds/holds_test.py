@@ -50,6 +50,11 @@ class Holds(unittest.TestCase):
             "CUDA_MODULE_LOADING=EAGER module:all kernel:plain launch:plain sync [ 2*kernel:second=ok ] kernel:shared",
         ])
 
+    def test_a_wait_for_work_in_progress_ends_by_itself(self):
+        self.expect([
+            "module:works kernel:works kernel:plain launch:plain sync wait_for_work:works busy module:small idle launch:plain sync",
+        ])
+
     def test_beside_a_call_that_stands(self):
         self.expect([
             "module:all kernel:plain library:all sync [ standing:library_kernel:second launch:plain=waits ]",

@@ -289,6 +289,30 @@ void record_event(Scene& s, const Text&) {
   CU(cuEventRecord(event, s.work));
 }
 
+// A stream that waits for work of another which is in progress: that ends by itself.
+void wait_for_work(Scene& s, const Text& kernel) {
+  CUstream worker = nullptr;
+  CUevent done = nullptr;
+  CU(cuStreamCreate(&worker, CU_STREAM_NON_BLOCKING));
+  CU(cuEventCreate(&done, CU_EVENT_DISABLE_TIMING));
+  launch_in(s, kernel, worker);
+  CU(cuEventRecord(done, worker));
+  make_stream(s, "");
+  CU(cuStreamWaitEvent(s.streams.back(), done, 0));
+  CU(cuMemsetD32Async(s.memory, 1, 64, s.streams.back()));
+}
+void expect_state(const Scene& s, CUresult state, const char* otherwise) {
+  for (const CUstream stream : s.streams) {
+    const CUresult now = cuStreamQuery(stream);
+    if (now != CUDA_ERROR_NOT_READY) check(now);
+    if (now != state) give_up(otherwise);
+  }
+}
+void expect_busy(Scene& s, const Text&) {
+  expect_state(s, CUDA_ERROR_NOT_READY, "their work has ended");
+}
+void expect_idle(Scene& s, const Text&) { expect_state(s, CUDA_SUCCESS, "their work goes on"); }
+
 // ---- graphs
 
 void make_graph(Scene& s, const Text& name) {
@@ -334,7 +358,8 @@ void update_instance(Scene& s, const Text&) {
 }
 
 const Word kTable[] = {
-    {"module:IMAGE", "loads an image (empty, small, prints, all) as a module", load_module},
+    {"module:IMAGE", "loads an image (empty, small, prints, all, runtime, works) as a module",
+     load_module},
     {"unload", "unloads the last module", unload_module},
     {"unload_library", "unloads the last library", unload_library},
     {"library:IMAGE", "loads an image as a library", load_library},
@@ -387,6 +412,10 @@ const Word kTable[] = {
     {"priority_stream", "makes a stream, of another priority each time", make_priority_stream},
     {"destroy_streams", "destroys the streams that were made", destroy_streams},
     {"event", "makes and records an event", record_event},
+    {"wait_for_work:KERNEL",
+     "makes a stream that waits for an event behind this kernel in another stream", wait_for_work},
+    {"busy", "the scenario ends unless all streams that were made have work", expect_busy},
+    {"idle", "the scenario ends unless none of them has", expect_idle},
     {"graph:KERNEL", "makes a graph of one kernel", make_graph},
     {"capture:N", "makes a graph of N launches of `plain`, looked up before", capture_launches},
     {"instantiate", "makes an instance of the last graph", instantiate},

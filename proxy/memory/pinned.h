@@ -25,7 +25,7 @@ namespace tube::proxy {
 struct Driver;
 
 // What a slot leaves behind: registered memory, whose unregistering would make all other functions
-// stand still (docs/decisions/0009). Its addresses stay taken until it goes. Its end waits for the
+// stand still (decision 9). Its addresses stay taken until it goes. Its end waits for the
 // whole context: the janitor's to bring about (janitor.h).
 class PinnedRemains {
  public:

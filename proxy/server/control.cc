@@ -302,6 +302,7 @@ json Server::status() {
       {"places",
        {{"free", places[0]}, {"functions", places[1]}, {"pinned", places[2]}, {"lost", places[3]}}},
       {"janitor", janitor_text(janitor_.state())},
+      {"gate", gate_status()},
       {"objects",
        {{"streams", sums[0]},
         {"events", sums[1]},

@@ -35,6 +35,7 @@ constexpr int kDoubtLooks = 50;
 constexpr int kDyingMs = 20;   // between two steps of Session::let_waits_pass
 constexpr int kPlaceMs = 100;  // between looks whether who waits for a place can have one, or
                                // should be turned away after all
+constexpr int kGateMs = 250;   // between looks who stands at the context gate
 constexpr uint64_t kRestNs = 1'000'000'000;  // without functions: then what they left is given back
 // For a session's end: four waits of its teardown, and as long again as one of them for calls that
 // wait for the context.
@@ -84,14 +85,26 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               &spares_,
               &janitor_,
               options_.output},
+      stopped_(uint64_t{options_.stopped_s} * 1'000'000'000),
       started_ns_(now_ns()),
       slots_(limits::kClients, Place::kFree),
       janitor_(driver, gpus,
                {[this] { collect_remains(); }, [this] { clean_up(); }, [this] { cleaned_up(); }}) {
   shared_.cores = options_.cores_to_share;
+  // A call stays out of the driver for a while longer than its owner is given.
+  constexpr uint32_t kLonger_s = 10;
+  gpus_.gate().set_stopped_patience(
+      options_.stopped_s == 0 ? 0 : (options_.stopped_s + kLonger_s) * 1000);
+  gpus_.gate().on_standing([this] {
+    gate_told_ = true;
+    ring();
+  });
 }
 
-Server::~Server() { (void)close(); }
+Server::~Server() {
+  (void)close();
+  gpus_.gate().on_standing({});
+}
 
 // From sessions' threads and the janitor's: the server has something to look at in reap().
 void Server::ring() {
@@ -147,6 +160,7 @@ int Server::timeout_ms() const {
   if (!doubtful_.empty()) return kDoubtMs;
   if (!dying_.empty()) return kDyingMs;
   if (!waiting_.empty() || control_waits_) return kPlaceMs;
+  if (gate_stands_) return kGateMs;
   if (alone_since_ns_ == 0) return -1;
   const uint64_t passed_ns = now_ns() - alone_since_ns_;
   return passed_ns < kRestNs ? static_cast<int>((kRestNs - passed_ns) / 1'000'000 + 1) : 0;
@@ -173,6 +187,7 @@ Status Server::run() {
     for (int i = 0; i < count; ++i) on_event(events[i].data.u64, events[i].events);
     settle_doubts();
     help_the_dying();
+    watch_gate();
     greet_waiting();
     drop_silent();
   }

@@ -27,6 +27,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "policies/gate_admission.h"
 #include "proxy/code/image_store.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/common/restart.h"
@@ -51,6 +52,9 @@ struct ServerOptions {
   bool share_modules = true;  // module_cache.h
   Inheritance inherited;      // of the proxy that this one replaces
   DeviceOutput* output = nullptr;
+  // A function that is stopped for so long, and whose stream keeps others from a context-wide call,
+  // is ended; 0: none is.
+  uint32_t stopped_s = 60;
 };
 
 class Server {
@@ -138,6 +142,11 @@ class Server {
   bool about_to_restart();
   bool only_unfinished();
 
+  // gate_watch.cc
+  void watch_gate();
+  void end_stopped(uint64_t session);
+  nlohmann::json gate_status();
+
   // shares.cc
   Status listen_for_proxies();
   void accept_proxy();
@@ -189,6 +198,10 @@ class Server {
       processes_;             // by session: readable once its client process has ended
   std::vector<Dying> dying_;  // told to stop, their clients gone; until they end
   uint64_t next_help_ns_ = 0;
+  std::atomic<bool> gate_told_{false};  // somebody stands at the context gate
+  bool gate_stands_ = false;            // and still did at the last look
+  uint64_t next_gate_look_ns_ = 0;
+  policies::StoppedLimit stopped_;
   std::vector<Doubt> doubtful_;    // hung up or ended, not yet known to be dead
   std::vector<uint64_t> waiting_;  // of greeting_, for a place that the janitor is about to free
   std::map<uint64_t, uint64_t> waiting_since_ns_;  // by greeting

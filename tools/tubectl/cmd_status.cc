@@ -35,6 +35,24 @@ void print_counts(const char* title, const Json& counts) {
   if (!line.empty()) fmt::print("{}{}\n", title, line);
 }
 
+// Who stands at the context gate, and for whom.
+void print_gate(const Json& gate) {
+  for (const Json& one : gate) {
+    std::string behind = "streams that are about to wait";
+    if (number(one, "behind_pid") != 0 || !text(one, "behind").empty()) {
+      behind = fmt::format("{} (pid {}{})", text(one, "behind"), number(one, "behind_pid"),
+                           one.value("stopped", false) ? ", stopped" : "");
+      behind += text(one, "behind_call").empty()
+                    ? ", whose stream waits for its program"
+                    : fmt::format(", in the driver with {}", text(one, "behind_call"));
+    }
+    fmt::print("stands     {} (pid {}) for {:.1f} s {} with {}: behind {}\n", text(one, "function"),
+               number(one, "pid"), one.value("for_s", 0.0),
+               one.value("in_driver", false) ? "in the driver" : "at the gate", text(one, "call"),
+               behind);
+  }
+}
+
 int status(const std::string& workflow, bool json) {
   Answer answer = ask(workflow, "status");
   if (!answer.ok()) return report_unusable(workflow, answer);
@@ -52,6 +70,7 @@ int status(const std::string& workflow, bool json) {
   fmt::print("\nfunctions  {} now", functions.size());
   print_counts("", body.value("totals", Json::object()));
   print_counts("objects  ", body.value("objects", Json::object()));
+  print_gate(body.value("gate", Json::array()));
   return kExitOk;
 }
 

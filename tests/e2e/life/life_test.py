@@ -10,6 +10,7 @@ import os
 import pathlib
 import resource
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -320,6 +321,48 @@ class Life(unittest.TestCase):
         left = {"free": 125, "functions": 1, "pinned": 2, "lost": 0}
         self.wait_status(proxy,
                          lambda status: status["janitor"] == "idle" and status["places"] == left)
+
+    def standing_behind(self, proxy, function):
+        """The one call that stands for a stream of `function`, as soon as there is one."""
+        status = self.wait_status(
+            proxy, lambda status: any(one["behind_pid"] == function.pid and one["call"]
+                                      for one in status["gate"]))
+        return next(one for one in status["gate"] if one["behind_pid"] == function.pid)
+
+    def test_a_stopped_function_stops_nobody(self):
+        """While a stream of it waits for its value another one's load of code stands, which status
+        and log tell; after a while it is ended, and the load goes on."""
+        proxy = self.proxy(extra_env={"TUBE_STOPPED_S": "3"})
+        waiting = self.start_scene(proxy, "wait_for_values")
+        for _ in range(7):
+            waiting.stdout.readline()
+        waiting.send_signal(signal.SIGSTOP)
+        other = self.start_scene(proxy, "compute")
+        one = self.standing_behind(proxy, waiting)
+        self.assertEqual((one["pid"], one["stopped"], one["in_driver"]), (other.pid, True, False))
+        out, err = other.communicate()
+        self.assertEqual((other.returncode, out), (0, "main computes 22 22\n"),
+                         err + proxy.log_tail())
+        self.assertEqual(waiting.wait(), -signal.SIGKILL)
+        self.assertIn(f"(pid {waiting.pid}) was stopped by a signal for 3 s", proxy.log_tail())
+        self.assertIn(f"(pid {other.pid}) has stood at the context gate", proxy.log_tail())
+
+    def test_a_function_that_runs_is_never_ended_for_its_waits(self):
+        """Another one's call stands for it at the gate and then in the driver, and says so."""
+        proxy = self.proxy(extra_env={"TUBE_STOPPED_S": "1"})
+        waiting = self.start_scene(proxy, "wait_for_values")
+        for _ in range(7):
+            waiting.stdout.readline()
+        other = self.start_scene(proxy, "compute")
+        one = self.standing_behind(proxy, waiting)
+        self.assertFalse(one["stopped"])
+        self.wait_status(
+            proxy, lambda status: any(one["in_driver"] and one["behind_pid"] == waiting.pid
+                                      for one in status["gate"]))
+        self.assertIn("goes into the driver", proxy.log_tail())
+        self.assertIsNone(waiting.poll())
+        waiting.kill()
+        self.assertEqual(other.communicate()[0], "main computes 22 22\n")
 
     def test_places_of_functions_that_left_are_given_back(self):
         """Functions that left pinned memory keep their places taken, but only until others want

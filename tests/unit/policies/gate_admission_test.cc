@@ -91,5 +91,17 @@ TEST(GateAdmission, AWaitStandsBehindABoundedCallForItsPatience) {
   EXPECT_FALSE(admit_wait(both, kPatience, &until, 5'000)) << "the other call has no bound";
 }
 
+TEST(StoppedLimit, CountsFromWhenTheProgramIsSeenInTheWayEachTimeAnew) {
+  using Owners = std::vector<uint64_t>;
+  StoppedLimit limit(100);
+  EXPECT_EQ(limit.look({kOther}, 1000), Owners{});
+  EXPECT_EQ(limit.look({kOther, kThird}, 1099), Owners{});
+  EXPECT_EQ(limit.look({kOther, kThird}, 1100), Owners{kOther});
+  EXPECT_EQ(limit.look({kThird}, 1150), Owners{}) << "the other one went on";
+  EXPECT_EQ(limit.look({kOther, kThird}, 1199), Owners{kThird});
+  EXPECT_EQ(limit.look({kOther}, 1250), Owners{});
+  EXPECT_EQ(limit.look({kOther}, 1299), Owners{kOther});
+}
+
 }  // namespace
 }  // namespace tube::policies

@@ -60,18 +60,18 @@ class ContextGateTest : public ::testing::Test {
     t_device = 0;
     return error;
   }
-  // From inside a turn: until `waiter` stands before it, which shows in calls that let it go first,
+  // From inside the gate: until `waiter` stands at it, which shows in calls that let it go first,
   // or has gone through.
   static void until_it_stands(CUdevice device = 0) {
     bool refused = false;
     while (!refused && g_waits == 0)
       std::thread([&] { t_device = device, refused = !if_open([] {}); }).join();
   }
-  // `in_turn` runs what it is given in a turn: a wait that comes meanwhile is submitted behind it.
-  template <class InTurn>
-  static void expect_a_wait_stands_behind(InTurn in_turn, CUdevice device = 0) {
+  // `inside` runs what it is given inside the gate: a wait that comes meanwhile is submitted behind.
+  template <class Inside>
+  static void expect_a_wait_stands_behind(Inside inside, CUdevice device = 0) {
     std::thread waiter;
-    in_turn([&waiter, device] {
+    inside([&waiter, device] {
       waiter = std::thread([device] { wait_on(device); });
       until_it_stands(device);
       EXPECT_EQ(g_waits, 0);
@@ -127,7 +127,7 @@ TEST_F(ContextGateTest, CallsThatHaveNotBegunLetAWaitGoFirst) {
 }
 
 // Otherwise the inner ones would stand behind what stands behind the outer one.
-TEST_F(ContextGateTest, TurnsLieInsideEachOther) {
+TEST_F(ContextGateTest, CallsInsideTheGatePassAtOnce) {
   std::thread waiter;
   context_wide([&waiter] {
     waiter = std::thread([] { wait(); });
@@ -140,7 +140,7 @@ TEST_F(ContextGateTest, TurnsLieInsideEachOther) {
   EXPECT_EQ(g_unloads, 2);
   g_over = true;
   EXPECT_EQ(context_wide([] { return wait(); }), CUDA_SUCCESS)
-      << "a wait of one's own does not stand before one's own turn";
+      << "a wait of one's own does not stand behind one's own call";
 }
 
 TEST_F(ContextGateTest, WhoCanDoWithoutDoesNotWait) {
@@ -217,7 +217,7 @@ class SeveralGpusTest : public ContextGateTest {
     std::thread caller([call] { EXPECT_EQ(call(), CUDA_SUCCESS); });
     g_looks.wait_for(1, [] { return g_unloads != 0; });
     EXPECT_EQ(g_unloads, 0);
-    EXPECT_EQ(wait_on(1), CUDA_SUCCESS) << "who waits for a turn keeps no wait out";
+    EXPECT_EQ(wait_on(1), CUDA_SUCCESS) << "what stands at the gate keeps no wait out";
     g_over = true;
     caller.join();
     EXPECT_EQ(g_unloads, 1);
@@ -287,7 +287,7 @@ TEST_F(SeveralGpusTest, AWaitStandsBehindItsGpusCallBesideOneOfAllThatEnds) {
   });
 }
 
-TEST_F(SeveralGpusTest, InATurnOfAllTheCallsOnEachGoStraightOn) {
+TEST_F(SeveralGpusTest, InsideTheGatesOfAllTheCallsOnEachGoStraightOn) {
   ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
   std::thread([] {
     const auto unload_on_both = [] {
@@ -299,7 +299,7 @@ TEST_F(SeveralGpusTest, InATurnOfAllTheCallsOnEachGoStraightOn) {
   EXPECT_EQ(g_unloads, 2);
 }
 
-TEST_F(SeveralGpusTest, InATurnOfOneACallOfAllTakesTheOthers) {
+TEST_F(SeveralGpusTest, InsideOneACallOfAllTakesTheOthers) {
   ASSERT_EQ(wait_on(1), CUDA_SUCCESS);
   expect_standing(
       [] { return context_wide([] { return context_wide(unload, GateSpan::kAllGpus); }); });
