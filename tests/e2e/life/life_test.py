@@ -340,9 +340,9 @@ class Life(unittest.TestCase):
         other = self.start_scene(proxy, "compute")
         one = self.standing_behind(proxy, waiting)
         self.assertEqual((one["pid"], one["stopped"], one["in_driver"]), (other.pid, True, False))
-        out, err = other.communicate()
+        out, _ = other.communicate()
         self.assertEqual((other.returncode, out), (0, "main computes 22 22\n"),
-                         err + proxy.log_tail())
+                         proxy.log_tail())
         self.assertEqual(waiting.wait(), -signal.SIGKILL)
         self.assertIn(f"(pid {waiting.pid}) was stopped by a signal for 3 s", proxy.log_tail())
         self.assertIn(f"(pid {other.pid}) has stood at the context gate", proxy.log_tail())

@@ -67,7 +67,8 @@ class ContextGateTest : public ::testing::Test {
     while (!refused && g_waits == 0)
       std::thread([&] { t_device = device, refused = !if_open([] {}); }).join();
   }
-  // `inside` runs what it is given inside the gate: a wait that comes meanwhile is submitted behind.
+  // `inside` runs what it is given inside the gate: a wait that comes meanwhile is submitted
+  // behind.
   template <class Inside>
   static void expect_a_wait_stands_behind(Inside inside, CUdevice device = 0) {
     std::thread waiter;
