@@ -8,8 +8,11 @@
 #include <mutex>
 #include <thread>
 
+#include <gtest/gtest.h>
+
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/driver_wrappers.h"
+#include "proxy/gpu/gpus.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
@@ -120,5 +123,68 @@ inline Driver make_driver() {
   };
   return d;
 }
+
+class ContextGateTest : public ::testing::Test {
+ protected:
+  ContextGateTest() {
+    g_over = g_capturing = false;
+    g_unloads = g_waits = g_loads = g_limit = 0;
+    g_context = 1;
+    g_looks.clear();
+    this_caller() = {};
+    current_ = this;
+    wrap_driver(driver_, gate());
+    gate().set_patience(600'000);
+  }
+  // Every test's waits are over when it ends.
+  ~ContextGateTest() override {
+    g_over = true;
+    gate().set_patience(600'000);
+    EXPECT_EQ(driver().cuModuleUnload(nullptr), CUDA_SUCCESS);
+  }
+  static Driver& driver() { return current_->driver_; }
+  static ContextGate& gate() { return current_->gpus_.gate(); }
+  static CUresult context_wide(const ContextGate::Call& call, GateSpan span = GateSpan::kItsGpus) {
+    return gate().context_wide(this_caller(), "a call", call, span);
+  }
+  static CUresult first_use(const ContextGate::Call& call) {
+    return gate().launch(this_caller(), LaunchGate::kFirstUse, call);
+  }
+  static bool if_open(const std::function<void()>& call, GateSpan span = GateSpan::kItsGpus) {
+    return gate().if_open(this_caller(), call, span);
+  }
+  static CUresult wait() { return driver().cuStreamWaitValue32_v2(nullptr, 8, 1, 0); }
+  static CUresult wait_on(CUdevice device) {
+    t_device = device;
+    const CUresult error = wait();
+    t_device = 0;
+    return error;
+  }
+  // From inside the gate: until `waiter` stands at it, which shows in calls that let it go first,
+  // or has gone through.
+  static void until_it_stands(CUdevice device = 0) {
+    bool refused = false;
+    while (!refused && g_waits == 0)
+      std::thread([&] { t_device = device, refused = !if_open([] {}); }).join();
+  }
+  // `inside` runs what it is given inside the gate: a wait that comes meanwhile is submitted
+  // behind.
+  template <class Inside>
+  static void expect_a_wait_stands_behind(Inside inside, CUdevice device = 0) {
+    std::thread waiter;
+    inside([&waiter, device] {
+      waiter = std::thread([device] { wait_on(device); });
+      until_it_stands(device);
+      EXPECT_EQ(g_waits, 0);
+      return CUDA_SUCCESS;
+    });
+    waiter.join();
+    EXPECT_EQ(g_waits, 1);
+  }
+
+  Driver driver_ = make_driver();
+  Gpus gpus_{driver_};
+  static inline ContextGateTest* current_ = nullptr;
+};
 
 }  // namespace tube::proxy
