@@ -23,6 +23,7 @@
 #include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/backend.h"
+#include "proxy/common/contained.h"
 #include "proxy/common/layout.h"
 #include "proxy/common/process_output.h"
 #include "proxy/common/restart.h"
@@ -188,7 +189,7 @@ Status serve(const Options& options) {
   Server server(driver, gpus,
                 ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(),
                               cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
-                              &device_output, stopped_s()});
+                              &device_output, stopped_s(), options.gpus});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
@@ -246,9 +247,9 @@ int main(int argc, char** argv) {
   if (!options.log.empty() || env_text(Env::kLog) == nullptr) set_log_level(level);
   if (!options.moved) move_out_of_the_way(argc, argv);
   prepare_process(options);
-  if (Status status = serve(options); !status.ok()) {
-    log_error("tubed: %s", status.error().message.c_str());
-    return 1;
-  }
-  return 0;
+  Status status;
+  if (!contained("the start of the proxy", [&] { status = serve(options); })) return 1;
+  if (status.ok()) return 0;
+  log_error("tubed: %s", status.error().message.c_str());
+  return 1;
 }

@@ -26,6 +26,10 @@ inline constexpr uint64_t kPinnedReuseBytes =
 inline constexpr uint32_t kRegistrations = 1u << 16;  // cuMemHostRegister, alive at once
 inline constexpr uint64_t kRegisteredBytes = 1ull
                                              << 42;  // it is the client's memory, only mapped here
+// Of the mappings that the system grants a process (vm.max_map_count), all registrations together
+// may take this share, in percent, and those of one client half of that: the rest is for stacks,
+// segments, the allocator and the driver.
+inline constexpr uint32_t kHostMappingsPercent = 75;
 inline constexpr uint32_t kWaitingFds =
     16;  // fds announced by a client and not yet named by a record
 inline constexpr uint64_t kImageBytes = 2ull << 30;  // one module image

@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
@@ -24,6 +27,18 @@ namespace {
 constexpr uint64_t kPage = wire::kHostPageBytes;
 constexpr uint64_t kLowest = 1u << 16;              // vm.mmap_min_addr
 constexpr uint64_t kHighest = 0x7fff'ffff'f000ull;  // behind the last user page
+
+// Of all clients: the mappings are the process's.
+std::atomic<uint32_t> g_mappings{0};
+
+// vm.max_map_count; its default where it cannot be read.
+uint32_t mappings_of_a_process() {
+  unsigned count = 0;
+  FILE* file = std::fopen("/proc/sys/vm/max_map_count", "re");
+  if (file == nullptr || std::fscanf(file, "%u", &count) != 1) count = 65530;
+  if (file != nullptr) std::fclose(file);
+  return count;
+}
 
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
@@ -91,7 +106,37 @@ CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags,
   return error;
 }
 
-void HostPages::unmap_run(uint64_t first, uint64_t bytes) {
+uint32_t HostPages::most_mappings_of_all() {
+  static const auto most =
+      static_cast<uint32_t>(uint64_t{mappings_of_a_process()} * limits::kHostMappingsPercent / 100);
+  return most;
+}
+
+uint32_t HostPages::most_mappings() { return most_mappings_of_all() / 2; }
+
+bool HostPages::take_mappings(size_t wanted) {
+  const uint32_t own = most_mappings(), all = most_mappings_of_all();
+  uint32_t taken = g_mappings.load(std::memory_order_relaxed);
+  bool fits = wanted <= own - mappings_;
+  do {
+    fits = fits && wanted <= all - taken;
+  } while (fits && !g_mappings.compare_exchange_weak(taken, taken + static_cast<uint32_t>(wanted),
+                                                     std::memory_order_relaxed));
+  if (fits) mappings_ += static_cast<uint32_t>(wanted);
+  if (!fits && !std::exchange(told_, true))
+    log_warn(
+        "host memory cannot be registered: a function may have %u ranges of pages registered and "
+        "all together %u (of vm.max_map_count)",
+        own, all);
+  return fits;
+}
+
+void HostPages::give_mappings(uint32_t mappings) {
+  mappings_ -= mappings;
+  g_mappings.fetch_sub(mappings, std::memory_order_relaxed);
+}
+
+void HostPages::unmap_run(uint64_t first, uint64_t bytes, uint32_t mappings) {
   if (CUresult error = driver_.cuMemHostUnregister(pointer(first)); error != CUDA_SUCCESS) {
     log_warn("host memory at 0x%lx stays registered: %s", first,
              result_text(driver_, error).c_str());
@@ -99,6 +144,7 @@ void HostPages::unmap_run(uint64_t first, uint64_t bytes) {
   }
   munmap(pointer(first), bytes);
   bus_guard::remove(first);
+  give_mappings(mappings);
 }
 
 // What a registration adds to the runs: known runs and the segments must follow each other without
@@ -122,6 +168,7 @@ bool HostPages::divide(uint64_t first, uint64_t last, const std::vector<Segment>
     if (!usable_file(segments[next].fd, s.offset, s.bytes)) return false;
     if (!gaps.empty() && gaps.back().last == at) gaps.back().last = at + s.bytes;
     else gaps.push_back({at, at + s.bytes});
+    ++gaps.back().mappings;
     at += s.bytes;
     ++next;
   }
@@ -140,20 +187,28 @@ CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untr
   std::vector<Gap> gaps;
   std::vector<uint64_t> known;
   if (!divide(first, last, segments, gaps, known)) return CUDA_ERROR_INVALID_VALUE;
+  if (!take_mappings(segments.size())) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.base = untrusted_base;
   range.bytes = untrusted_bytes;
   range.kind = RangeKind::kRegistered;
   range.context = context;
-  if (!ranges_.insert(range)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  if (!ranges_.insert(range)) {
+    give_mappings(static_cast<uint32_t>(segments.size()));
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
   for (size_t i = 0; i < gaps.size(); ++i) {
     const CUresult error = map_run(gaps[i].first, gaps[i].last, flags, segments);
     if (error == CUDA_SUCCESS) {
-      runs_[gaps[i].first] = Run{gaps[i].last - gaps[i].first, 1};
+      runs_[gaps[i].first] = Run{gaps[i].last - gaps[i].first, 1, gaps[i].mappings};
       continue;
     }
-    for (size_t j = 0; j < i; ++j) {
-      unmap_run(gaps[j].first, gaps[j].last - gaps[j].first);
+    for (size_t j = 0; j < gaps.size(); ++j) {
+      if (j >= i) {
+        give_mappings(gaps[j].mappings);
+        continue;
+      }
+      unmap_run(gaps[j].first, gaps[j].last - gaps[j].first, gaps[j].mappings);
       runs_.erase(gaps[j].first);
     }
     ranges_.erase(untrusted_base);
@@ -181,7 +236,7 @@ CUresult HostPages::remove(uint64_t untrusted_base) {
       ++run;
       continue;
     }
-    unmap_run(run->first, run->second.bytes);
+    unmap_run(run->first, run->second.bytes, run->second.mappings);
     run = runs_.erase(run);
   }
   return CUDA_SUCCESS;

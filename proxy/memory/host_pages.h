@@ -6,7 +6,9 @@
 // pages they are; nothing of it is believed: addresses are mapped only where nothing else is, files
 // must be ordinary ones long enough, and a file cut short later is caught (bus_guard.h). An address
 // that is taken in this process, by a library or by another client's registration, is refused with
-// CUDA_ERROR_OUT_OF_MEMORY and one line. Session thread only; bytes() from any.
+// CUDA_ERROR_OUT_OF_MEMORY and one line. Each segment takes one of the mappings that the system
+// grants a process, which all clients share: limits::kHostMappingsPercent bounds a client and all
+// of them. Session thread only; bytes() from any.
 #pragma once
 
 #include <atomic>
@@ -46,6 +48,9 @@ class HostPages {
   void close();
   // Leaves everything mapped for good: the GPU may still use it.
   void abandon();
+  // The most segments that one client may have mapped, and all together. Any thread.
+  static uint32_t most_mappings();
+  static uint32_t most_mappings_of_all();
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
@@ -53,21 +58,27 @@ class HostPages {
   struct Run {
     uint64_t bytes = 0;
     uint32_t registrations = 0;
+    uint32_t mappings = 0;
   };
   struct Gap {
     uint64_t first, last;
+    uint32_t mappings = 0;
   };
+  bool take_mappings(size_t wanted);
+  void give_mappings(uint32_t mappings);
   bool divide(uint64_t first, uint64_t last, const std::vector<Segment>& segments,
               std::vector<Gap>& gaps, std::vector<uint64_t>& known) const;
   CUresult map_run(uint64_t first, uint64_t last, uint32_t flags,
                    const std::vector<Segment>& segments);
-  void unmap_run(uint64_t first, uint64_t bytes);
+  void unmap_run(uint64_t first, uint64_t bytes, uint32_t mappings);
 
   const Driver& driver_;
   Ranges& ranges_;
   std::map<uint64_t, Run> runs_;  // first page -> pages
   std::atomic<uint64_t> bytes_{0};
   uint32_t count_ = 0;
+  uint32_t mappings_ = 0;
+  bool told_ = false;  // that it has as many mappings as it may
 };
 
 }  // namespace tube::proxy

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/common/contained.h"
 #include "proxy/gpu/gpus.h"
 
 namespace tube::proxy {
@@ -58,9 +59,13 @@ void SpareSegments::close() {
 
 void SpareSegments::start() {
   if (fewest_ == 0) return;
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "tube-spares");
-    run();
+  // Without the thread every function makes its own.
+  (void)contained("the thread that prepares shared memory", [this] {
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "tube-spares");
+      while (!contained("the thread that prepares shared memory", [this] { run(); })) {
+      }
+    });
   });
 }
 
@@ -201,23 +206,25 @@ bool SpareSegments::clean_one(std::unique_lock<std::mutex>& lock) {
   return true;
 }
 
+// mutex_ is held, but not meanwhile.
+void SpareSegments::make_one(std::unique_lock<std::mutex>& lock) {
+  ++unsettled_;
+  lock.unlock();
+  Result<PreparedSegment> made = errorf("no memory");
+  (void)contained("a spare segment", [&] { made = make(driver_, 0); });
+  lock.lock();
+  --unsettled_;
+  failed_ = !made.ok() || !contained("a spare segment", [&] { ready_.push_back(made.take()); });
+  if (failed_) log_debug("no spare segment: %s", made.ok() ? "" : made.error().message.c_str());
+}
+
 void SpareSegments::run() {
   driver_.cuCtxSetCurrent(gpus_[0].context);
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (clean_one(lock)) continue;
     if (ready_.size() < target_ && !failed_ && gpus_[0].failed.load() == 0) {
-      ++unsettled_;
-      lock.unlock();
-      Result<PreparedSegment> made = make(driver_, 0);
-      lock.lock();
-      --unsettled_;
-      if (made.ok()) {
-        ready_.push_back(made.take());
-      } else {
-        failed_ = true;
-        log_debug("no spare segment: %s", made.error().message.c_str());
-      }
+      make_one(lock);
       continue;
     }
     if (wanted_.wait_for(lock, kQuiet) == std::cv_status::timeout)

@@ -87,6 +87,7 @@ class SpareSegments {
 
  private:
   void run();
+  void make_one(std::unique_lock<std::mutex>& lock);
   void bound();
   bool too_many_old() const;
   bool clean_one(std::unique_lock<std::mutex>& lock);

@@ -200,9 +200,12 @@ void Server::control_ready(uint64_t id, uint32_t) {
     }
   }
   if (client.input.size() > limits::kControlLineBytes) close = true;
-  if (!close) return;
+  if (close) end_control(id);
+}
+
+void Server::end_control(uint64_t id) {
   if (control_.size() == limits::kControlClients) listen_for_control(true);
-  control_.erase(it);
+  control_.erase(id);
 }
 
 std::string Server::answer(const std::string& line) {

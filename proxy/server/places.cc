@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/contained.h"
 #include "proxy/server/server.h"
 
 namespace tube::proxy {
@@ -103,16 +104,16 @@ void Server::collect_remains() {
 }
 
 void Server::clean_up() {
-  modules_.unload_surplus();
-  if (remains_.all) {
-    modules_.unload_retired();
-    spares_.trim();
-  }
-  if (remains_.closing) {
-    modules_.unload_idle();
-    spares_.close();
-  }
-  spares_.drop_old();
+  (void)contained("the unloading of modules", [this] {
+    modules_.unload_surplus();
+    if (remains_.all) modules_.unload_retired();
+    if (remains_.closing) modules_.unload_idle();
+  });
+  (void)contained("the return of shared memory", [this] {
+    if (remains_.all) spares_.trim();
+    if (remains_.closing) spares_.close();
+    spares_.drop_old();
+  });
   for (RetiredPinned& retired : remains_.pinned) retired.remains.reset();
 }
 

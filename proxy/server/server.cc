@@ -18,9 +18,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
+#include "base/scope_guard.h"
 #include "protocol/device_info.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/contained.h"
 #include "proxy/common/version.h"
 #include "sharedmem/greeting.h"
 #include "sharedmem/socket.h"
@@ -89,7 +91,9 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       started_ns_(now_ns()),
       slots_(limits::kClients, Place::kFree),
       janitor_(driver, gpus,
-               {[this] { collect_remains(); }, [this] { clean_up(); }, [this] { cleaned_up(); }}) {
+               {[this] { (void)contained("the janitor", [this] { collect_remains(); }); },
+                [this] { clean_up(); },
+                [this] { (void)contained("the janitor", [this] { cleaned_up(); }); }}) {
   shared_.cores = options_.cores_to_share;
   // A call stays out of the driver for a while longer than its owner is given.
   constexpr uint32_t kLonger_s = 10;
@@ -99,6 +103,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
     gate_told_ = true;
     ring();
   });
+  done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
 }
 
 Server::~Server() {
@@ -184,12 +189,18 @@ Status Server::run() {
     const int count = epoll_wait(epoll_fd_.get(), events, 32, timeout_ms());
     if (count < 0 && errno != EINTR) return errno_error(errno, "epoll_wait");
     rest();
-    for (int i = 0; i < count; ++i) on_event(events[i].data.u64, events[i].events);
-    settle_doubts();
-    help_the_dying();
-    watch_gate();
-    greet_waiting();
-    drop_silent();
+    for (int i = 0; i < count; ++i) {
+      const uint64_t tag = events[i].data.u64;
+      if (!contained("an event of the server", [&] { on_event(tag, events[i].events); }))
+        drop_event(tag);
+    }
+    (void)contained("the server's round", [this] {
+      settle_doubts();
+      help_the_dying();
+      watch_gate();
+      greet_waiting();
+      drop_silent();
+    });
   }
   if (restarting_ && !stopping_) return {};
   restarting_ = false;
@@ -215,6 +226,22 @@ void Server::on_event(uint64_t tag, uint32_t events) {
     case Source::kControl: control_ready(id, events); break;
     case Source::kBrokerListen: accept_proxy(); break;
     case Source::kBroker: proxy_ready(id); break;
+  }
+}
+
+void Server::drop_event(uint64_t tag) {
+  const uint64_t id = tag & ((uint64_t{1} << kSourceShift) - 1);
+  switch (static_cast<Source>(tag >> kSourceShift)) {
+    case Source::kGreeting: greeting_.erase(id); break;
+    case Source::kControl: end_control(id); break;
+    case Source::kBroker: brokered_.erase(id); break;
+    case Source::kListen:
+    case Source::kControlListen:
+    case Source::kSignal:
+    case Source::kEnded:
+    case Source::kFunction:
+    case Source::kProcess:
+    case Source::kBrokerListen: break;
   }
 }
 
@@ -258,7 +285,12 @@ void Server::greet(uint64_t id) {
   }
   handshake::Refusal refusal = handshake::Refusal::kNone;
   UniqueFd spare(fcntl(fd, F_DUPFD_CLOEXEC, 0));  // admit may consume the socket before it fails
-  Status admitted = admit(std::move(socket), *hello, &refusal);
+  Status admitted;
+  if (!contained("the start of a function",
+                 [&] { admitted = admit(std::move(socket), *hello, &refusal); })) {
+    admitted = errorf("the proxy lacks memory, mappings or threads for one more function");
+    refusal = handshake::Refusal::kOutOfMemory;
+  }
   if (admitted.ok()) return;
   log_warn("function '%s' (pid %d) is turned away: %s", hello->function_name, hello->pid,
            admitted.error().message.c_str());
@@ -326,14 +358,14 @@ Status Server::welcome(Client client, UniqueFd socket) {
   const int segment_fd = session->segment().fd();
   const int pinned_fd = session->pinned_fd();  // from here on the session's thread may close it
   // Running before the client hears of it, so that it never sees a segment in state kStarting.
-  session->start();
-  Status sent = shared::send_welcome(fd, answer, segment_fd, pinned_fd, info_.get());
-  if (sent.ok()) sent = watch(fd, Source::kFunction, client.id, EPOLLRDHUP);
-  if (!sent.ok()) {
+  if (Status started = session->start(); !started.ok()) return started;
+  ScopeGuard end_it([&session] {  // on every way out that does not keep it
     session->request_stop(abi::ProxyState::kStopping);
     session->join();
-    return sent;
-  }
+  });
+  Status sent = shared::send_welcome(fd, answer, segment_fd, pinned_fd, info_.get());
+  if (sent.ok()) sent = watch(fd, Source::kFunction, client.id, EPOLLRDHUP);
+  if (!sent.ok()) return sent;
   watch_process(client.id, client.pid);
   ++sessions_started_;
   log_info("function '%s' (pid %d) joined as session %lu", client.name.c_str(), client.pid,
@@ -341,8 +373,10 @@ Status Server::welcome(Client client, UniqueFd socket) {
   alone_since_ns_ = 0;
   std::lock_guard lock(mutex_);
   resting_ = false;
+  auto& place = sessions_[client.id];
+  place = std::move(session);
+  end_it.dismiss();
   slots_[client.slot] = Place::kFunction;
-  sessions_.emplace(client.id, std::move(session));
   return {};
 }
 

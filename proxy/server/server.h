@@ -55,6 +55,7 @@ struct ServerOptions {
   // A function that is stopped for so long, and whose stream keeps others from a context-wide call,
   // is ended; 0: none is.
   uint32_t stopped_s = 60;
+  std::string gpus;  // as asked for, empty: all
 };
 
 class Server {
@@ -102,6 +103,8 @@ class Server {
 
   Status watch(int fd, Source source, uint64_t id, uint32_t events, int operation = EPOLL_CTL_ADD);
   void on_event(uint64_t tag, uint32_t events);
+  // What on_event() could not go through with is dropped, or it would be asked for for ever.
+  void drop_event(uint64_t tag);
   void accept_function();
   void expect_greeting(UniqueFd socket);
   void greet(uint64_t id);
@@ -159,6 +162,7 @@ class Server {
   void listen_for_control(bool on);
   void drop_silent();
   void control_ready(uint64_t id, uint32_t events);
+  void end_control(uint64_t id);
   std::string answer(const std::string& line);
   nlohmann::json status();
   nlohmann::json gpu_status();

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <csignal>
 #include <cstring>
+#include <system_error>
 #include <thread>
 
 #include "base/clock.h"
@@ -15,6 +16,7 @@
 #include "protocol/properties.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/contained.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/spare_segments.h"
@@ -67,8 +69,10 @@ Session::~Session() {
   if (!segment_goes_back_) return;
   // Nobody asks this session anything any more: now the segment may go to the next one.
   PreparedSegment segment{std::move(segment_), registered_, copies_.has_more_chunks()};
-  if (segment_used_again_) shared_.spares->give_back(std::move(segment));
-  else shared_.spares->retire(std::move(segment));
+  (void)contained("the return of shared memory", [&] {
+    if (segment_used_again_) shared_.spares->give_back(std::move(segment));
+    else shared_.spares->retire(std::move(segment));
+  });
 }
 
 std::unique_ptr<PinnedRemains> Session::take_pinned_remains() { return std::move(pinned_remains_); }
@@ -90,15 +94,22 @@ Status Session::open() {
   return {};
 }
 
-void Session::start() {
+Status Session::start() {
   shared::proxy_store_state(segment_.header(), abi::ProxyState::kRunning);
   thread_ = std::make_unique<Thread>();
-  thread_->thread = std::thread([this] {
-    char name[16];
-    std::snprintf(name, sizeof(name), "tube-%lu", client_.id);
-    pthread_setname_np(pthread_self(), name);
-    run();
-  });
+  started_ = true;
+  try {
+    thread_->thread = std::thread([this] {
+      char name[16];
+      std::snprintf(name, sizeof(name), "tube-%lu", client_.id);
+      pthread_setname_np(pthread_self(), name);
+      run();
+    });
+  } catch (const std::system_error& error) {
+    started_ = false;
+    return errorf("no thread can be started for it: %s", error.what());
+  }
+  return {};
 }
 
 void Session::request_stop(abi::ProxyState state) {
@@ -143,7 +154,9 @@ void Session::run() {
   shared_.awake.fetch_add(1, std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_relaxed)) {
     executing_.store(true, std::memory_order_relaxed);
-    const bool went_on = step() || held_go_on();
+    bool went_on = false;
+    if (!contained("a record", [&] { went_on = step() || held_go_on(); }))
+      poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
     if (went_on) {
       // Who sends records has its life lock by now: from here on that lock decides whether it
@@ -219,7 +232,12 @@ void Session::execute() {
     if (contexts_.comes_home(header.context, *share))
       this_caller().works_on(shared_.gpus[share->gpu].device);
     result = contexts_.make_current(*share);
-    if (result == CUDA_SUCCESS) result = dispatch(*this, header, reader_->payload(), reply_);
+    if (result == CUDA_SUCCESS && !contained(wire::call_name(header.call), [&] {
+          result = dispatch(*this, header, reader_->payload(), reply_);
+        })) {
+      reply_.start(0);
+      result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
   }
   if (result != CUDA_SUCCESS) Stats::add(stats_.errors);

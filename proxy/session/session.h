@@ -124,8 +124,9 @@ class Session {
   const shared::Segment& segment() const { return segment_; }
   int pinned_fd() const { return pinned_.fd(); }
   int socket_fd() const { return socket_.get(); }
-  // Starts the thread. `socket` and the files stay the session's.
-  void start();
+  // Starts the thread; an error, worded for the client's Welcome, when there is none to be had.
+  // `socket` and the files stay the session's.
+  Status start();
   // The thread ends after the record in hand. `state` is what the client reads in its segment.
   void request_stop(abi::ProxyState state);
   // A sleeping session looks again whether its client lives.
@@ -284,6 +285,7 @@ class Session {
   bool held_go_on();
   void late_error(uint32_t gpu, CUresult error);
   void teardown();
+  void give_everything_back();
   void leave_streams();
   void give_segment_back();
   void release_waiters();
@@ -306,6 +308,7 @@ class Session {
   shared::LifeWatch life_;
   struct Thread;
   std::unique_ptr<Thread> thread_;
+  bool started_ = false;  // before that, the server may still answer the client on the socket
 
   Runs runs_;  // outlives the streams
   Objects objects_;

@@ -16,6 +16,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/code/image_store.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/contained.h"
 #include "proxy/gpu/capture.h"
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/gpus.h"
@@ -319,6 +320,16 @@ bool Session::come_idle() {
 void Session::teardown() {
   if (torn_down_) return;
   torn_down_ = true;
+  if (contained("the end of a function", [this] { give_everything_back(); })) return;
+  // Nobody knows how far that came: what is left stays taken until the proxy starts anew.
+  (void)contained("the end of its streams", [this] { leave_streams(); });
+  abandoned_.store(true, std::memory_order_relaxed);
+  pinned_.abandon();
+  host_pages_.abandon();
+  if (started_) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+void Session::give_everything_back() {
   {
     std::lock_guard lock(passing_);
     tearing_down_ = true;
@@ -370,7 +381,7 @@ void Session::teardown() {
     pinned_.abandon();
     host_pages_.abandon();
   }
-  shutdown(socket_.get(), SHUT_RDWR);
+  if (started_) shutdown(socket_.get(), SHUT_RDWR);
 }
 
 }  // namespace tube::proxy

@@ -4,6 +4,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <thread>
+#include <vector>
+
 #include "base/unique_fd.h"
 #include "proxy/memory/device_memory.h"
 #include "proxy/memory/host_pages.h"
@@ -129,6 +132,49 @@ TEST_F(HostPagesTest, AContextsRegistrationsGoWithIt) {
   pages.free_all(DeviceMemory::kAllContexts);
   EXPECT_EQ(test::fake().registered, 0);
   EXPECT_EQ(pages.bytes(), 0u);
+}
+
+// Each segment is a mapping of its own, of which a process has some 65,000.
+class ManyMappings : public HostPagesTest {
+ protected:
+  static constexpr uint32_t kSegments = 256;
+  // One more registration, of the same page over and over.
+  CUresult add_many(HostPages& to) {
+    const uint64_t first = place + kSegments * kPage * next++;
+    std::vector<HostPages::Segment> segments;
+    for (uint32_t i = 0; i < kSegments; ++i)
+      segments.push_back({{first + i * kPage, kPage, 0, 1}, file.get()});
+    return to.add(1, first, kSegments * kPage, 0, segments);
+  }
+  uint32_t fill(HostPages& to) {
+    uint32_t mappings = 0;
+    while (mappings < 1u << 22 && add_many(to) == CUDA_SUCCESS) mappings += kSegments;
+    return mappings;
+  }
+  static constexpr uint64_t place = 0x20'0000'0000;  // below every window and far from what is here
+  uint64_t next = 0;
+};
+
+TEST_F(ManyMappings, LeaveRoomForTheOthersAndForTheProxy) {
+  Ranges second_ranges, third_ranges;
+  HostPages second(driver, second_ranges), third(driver, third_ranges);
+  const uint32_t first_filled = fill(pages);
+  EXPECT_GT(first_filled, 0u);
+  EXPECT_LE(first_filled, HostPages::most_mappings());
+  EXPECT_GT(fill(second), 0u);
+  EXPECT_LE(fill(third), kSegments);
+  std::thread([] { std::vector<char> memory(64 << 20); }).join();
+  pages.close();
+  EXPECT_EQ(add_many(third), CUDA_SUCCESS);
+}
+
+TEST_F(ManyMappings, AreCountedBackWhenARegistrationFails) {
+  const auto works = driver.cuMemHostRegister_v2;
+  driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
+  for (uint32_t i = 0; i <= HostPages::most_mappings() / kSegments; ++i)
+    ASSERT_EQ(add_many(pages), CUDA_ERROR_OUT_OF_MEMORY);
+  driver.cuMemHostRegister_v2 = works;
+  EXPECT_EQ(add_many(pages), CUDA_SUCCESS);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // A session fed through its real ring, over a driver that does nothing: what it accepts, refuses
 // and gives back.
+#include <new>
 #include <random>
+#include <stdexcept>
 
 #include "tests/unit/proxy/session_fixture.h"
 
@@ -26,6 +28,35 @@ TEST_F(SessionTest, AFailedPostedCallLeavesItsErrorAndTheFirstOneWins) {
   EXPECT_EQ(error.call, static_cast<uint32_t>(wire::Call::tubeStreamDestroy));
   EXPECT_EQ(error.sequence, 1u);
   EXPECT_FALSE(session->poisoned());
+}
+
+TEST_F(SessionTest, AnExceptionCostsTheCallOnly) {
+  driver.cuStreamCreateWithPriority = [](CUstream*, unsigned, int) -> CUresult {
+    throw std::bad_alloc();
+  };
+  const auto works = driver.cuMemCreate;
+  driver.cuMemCreate = [](CUmemGenericAllocationHandle*, size_t, const CUmemAllocationProp*,
+                          unsigned long long) -> CUresult { throw std::length_error("long"); };
+  wire::tubeStreamCreate create{};
+  create.stream = make_id(5, 1);
+  post(create);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_OUT_OF_MEMORY));
+  wire::tubeMemAlloc alloc{};
+  alloc.bytes = 1000;
+  wire::tubeMemAlloc_reply reply{};
+  EXPECT_EQ(call(alloc, &reply), CUDA_ERROR_OUT_OF_MEMORY);
+  driver.cuMemCreate = works;
+  EXPECT_FALSE(session->poisoned());
+  EXPECT_NE(allocate(1000), 0u);
+}
+
+TEST_F(SessionTest, AnExceptionAtTheEndLeavesTheRestToTheNextProxy) {
+  wire::tubeStreamCreate create{};
+  create.stream = make_id(5, 1);
+  post(create);
+  driver.cuStreamDestroy_v2 = [](CUstream) -> CUresult { throw std::bad_alloc(); };
+  session->teardown_for_test();
+  EXPECT_TRUE(session->abandoned());
 }
 
 TEST_F(SessionTest, CopiesStayInsideWhatTheClientOwns) {
