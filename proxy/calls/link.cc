@@ -61,7 +61,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLink>& call,
   // Read and copied like a module's image, for the same reason: the file is the client's.
   uint64_t read_bytes = 0;
   Result<std::shared_ptr<const Image>> inputs =
-      session.shared().images.from_fd(fd.get(), 0, call->size, &read_bytes);
+      session.shared().images.from_fd(fd.get(), 0, call->size, {}, &read_bytes);
   Stats::add(session.stats().image_bytes, read_bytes);
   if (!inputs.ok()) return static_cast<CUresult>(inputs.error().code);
   JitOptions jit;

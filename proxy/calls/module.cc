@@ -43,7 +43,8 @@ Result<std::shared_ptr<const Image>> fetch_image(Session& session,
   UniqueFd fd = session.take_fd(call->token);
   if (!fd.valid()) return Error{CUDA_ERROR_INVALID_VALUE, "no fd came with the image"};
   uint64_t read_bytes = 0;
-  auto image = session.shared().images.from_fd(fd.get(), call->offset, call->size, &read_bytes);
+  auto image = session.shared().images.from_fd(fd.get(), call->offset, call->size,
+                                               session.shared().gpus.capabilities(), &read_bytes);
   Stats::add(session.stats().image_bytes, read_bytes);
   return image;
 }

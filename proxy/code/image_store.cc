@@ -4,11 +4,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "base/cuda_api.h"
+#include "image/fatbin.h"
 #include "proxy/code/image_scan.h"
 #include "proxy/common/client_limits.h"
 
@@ -17,6 +20,7 @@ namespace tube::proxy {
 namespace {
 
 constexpr size_t kMostKept = 4096;
+constexpr uint64_t kPiece = 256u << 10;  // compared at a time: a core's cache holds it
 
 Error image_error(CUresult code, std::string message) {
   return Error{static_cast<int>(code), std::move(message)};
@@ -31,6 +35,41 @@ bool read_all(int fd, std::byte* to, uint64_t bytes, uint64_t offset) {
     to += got;
     offset += static_cast<uint64_t>(got);
     bytes -= static_cast<uint64_t>(got);
+  }
+  return true;
+}
+
+struct Part {
+  uint64_t begin, end;
+};
+
+// All of the image but machine code for generations of GPUs that are not here: of the libraries'
+// fatbins most bytes, and nothing reads them.
+std::vector<Part> parts_in_use(const Image& image, std::span<const int> capabilities) {
+  std::vector<Part> parts{{0, image.size()}};
+  if (capabilities.empty()) return parts;
+  image::FatbinReader reader(image.data(), image.size());
+  for (image::Entry entry; reader.next(&entry);) {
+    const bool usable = !entry.is(image::EntryKind::kElf) ||
+                        std::any_of(capabilities.begin(), capabilities.end(),
+                                    [&](int here) { return here / 10 == entry.sm / 10; });
+    if (usable) continue;
+    const auto begin = static_cast<uint64_t>(entry.payload - image.data());
+    parts.back().end = begin;
+    parts.push_back({begin + entry.payload_size, image.size()});
+  }
+  return parts;
+}
+
+// Whether the file still holds the image's bytes at `offset`. A file that ends early does not.
+bool still_holds(int fd, uint64_t offset, const Image& image, std::span<const int> capabilities) {
+  const auto piece = std::make_unique_for_overwrite<std::byte[]>(std::min(kPiece, image.size()));
+  for (const Part& part : parts_in_use(image, capabilities)) {
+    for (uint64_t at = part.begin; at < part.end; at += kPiece) {
+      const uint64_t bytes = std::min(kPiece, part.end - at);
+      if (!read_all(fd, piece.get(), bytes, offset + at)) return false;
+      if (std::memcmp(piece.get(), image.data() + at, bytes) != 0) return false;
+    }
   }
   return true;
 }
@@ -81,8 +120,15 @@ Result<std::shared_ptr<const Image>> ImageStore::from_bytes(
   return share(std::move(image));
 }
 
+std::shared_ptr<const Image> ImageStore::known_at(const FileKey& key) {
+  std::lock_guard lock(mutex_);
+  const auto known = by_file_.find(key);
+  return known != by_file_.end() ? known->second.lock() : nullptr;
+}
+
 Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrusted_offset,
                                                          uint64_t untrusted_size,
+                                                         std::span<const int> capabilities,
                                                          uint64_t* read_bytes) {
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
@@ -92,14 +138,10 @@ Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrus
       untrusted_offset > file_bytes || untrusted_size > file_bytes - untrusted_offset) {
     return image_error(CUDA_ERROR_INVALID_IMAGE, "the image lies outside its file");
   }
-  const FileKey key{info.st_dev,          info.st_ino,      info.st_ctim.tv_sec,
-                    info.st_ctim.tv_nsec, untrusted_offset, untrusted_size};
-  {
-    std::lock_guard lock(mutex_);
-    if (auto known = by_file_.find(key); known != by_file_.end()) {
-      if (auto image = known->second.lock()) return image;
-    }
-  }
+  const FileKey key{info.st_dev, info.st_ino, untrusted_offset, untrusted_size};
+  if (auto known = known_at(key);
+      known != nullptr && still_holds(fd, untrusted_offset, *known, capabilities))
+    return known;
   std::shared_ptr<Image> image = Image::make(untrusted_size);
   if (image == nullptr)
     return image_error(CUDA_ERROR_OUT_OF_MEMORY, "no host memory for a module image");
