@@ -24,6 +24,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "The function's name in `tubectl ps` and in messages."},
     {"TUBE_DIR", "$XDG_RUNTIME_DIR/tube, else /run/tube for root, else /tmp/tube-UID",
      "Folder of the proxies' sockets. It must belong to the user and have mode 0700."},
+    {"TUBE_BACKEND", "auto",
+     "What a proxy that is started runs on: driver, sim (the simulated GPU), or auto, the driver "
+     "where a GPU is."},
     {"TUBE_LOG", "warn", "What is said: error, warn, info, debug or trace."},
     {"TUBE_LOG_FILE", "standard error", "File that log lines are appended to."},
     {"TUBE_REAL_DRIVER", "searched in the loader's and the usual folders",

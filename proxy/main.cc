@@ -222,8 +222,10 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tubed ") + kVersion);
   app.add_option("--workflow", options.workflow, "workflow to serve")->capture_default_str();
   app.add_option("--gpus", options.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES (default: all)");
-  app.add_option("--backend", options.backend, "auto, driver or sim")
+  app.add_option("--backend", options.backend,
+                 "auto (sim only on a machine without GPUs), driver or sim")
       ->check(CLI::IsMember({"auto", "driver", "sim"}))
+      ->envname(env_entry(Env::kBackend).name)
       ->capture_default_str();
   app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
   app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");

@@ -44,6 +44,15 @@ bool shows_gpu(const Driver& driver) {
          count > 0;
 }
 
+// The name of a GPU's device node, or of any other one of the driver's; empty when there is none.
+std::string device_node(const std::string& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with("nvidia")) return entry.path().string();
+  }
+  return {};
+}
+
 Result<Backend> load_driver(const BackendOptions& options, Driver& driver) {
   std::string path = options.driver_path;
   if (path.empty()) {
@@ -80,8 +89,13 @@ Result<Backend> load_backend(const BackendOptions& options, Driver& driver) {
   Result<Backend> real = load_driver(options, driver);
   if (options.choice == BackendChoice::kDriver) return real;
   if (real.ok() && shows_gpu(driver)) return real;
-  log_info("%s; using the simulated GPU",
-           real.ok() ? "the NVIDIA driver shows no GPU" : real.error().message.c_str());
+  const std::string why = real.ok() ? "the NVIDIA driver shows no GPU" : real.error().message;
+  if (const std::string node = device_node(options.device_folder); !node.empty())
+    return errorf(
+        "this machine has GPUs (%s), but %s; tubectl doctor says more, --backend sim takes the "
+        "simulated GPU",
+        node.c_str(), why.c_str());
+  log_warn("%s, and this machine has no GPU: using the simulated one", why.c_str());
   return load_sim(options, driver);
 }
 

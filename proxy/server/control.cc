@@ -220,6 +220,7 @@ std::string Server::answer(const std::string& line) {
               {"version", kVersion},
               {"pid", getpid()},
               {"backend", options_.is_sim ? "sim" : "driver"},
+              {"gpus_asked", options_.gpus},
               {"gpus", uuids()}};
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();

@@ -3,9 +3,13 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
+#include "base/env.h"
 #include "base/runtime_dir.h"
 #include "tools/tubectl/verbs.h"
 
@@ -26,6 +30,63 @@ std::string workflow_problem(const std::string& name) {
   return valid_workflow_name(name)
              ? ""
              : "a workflow name is 1 to 64 of the characters A-Z a-z 0-9 _ . -";
+}
+
+// As the driver reads CUDA_VISIBLE_DEVICES, which drops everything from the first bad word on.
+std::string gpus_problem(const std::string& list) {
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string word = list.substr(at, end - at);
+    const bool number = !word.empty() && word.find_first_not_of("0123456789") == word.npos;
+    if (!number && !word.starts_with("GPU-") && !word.starts_with("MIG-"))
+      return "'" + word + "' is no GPU: numbers or UUIDs, with commas between them, e.g. 0,1";
+    at = end + 1;
+  }
+  return "";
+}
+
+// How many letters have to be changed, added or left out to make `b` of `a`.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t before = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t changed = before + (a[i - 1] != b[j - 1]);
+      before = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+// ", did you mean --memory?", or nothing.
+std::string suggestion(const CLI::App& verb, const std::string& wrong) {
+  const std::string name = wrong.substr(0, wrong.find('='));
+  std::string best;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& known : option->get_lnames()) {
+      if (const std::string flag = "--" + known;
+          distance(name, flag) < std::min<size_t>(distance(name, best), 4))
+        best = flag;
+    }
+  }
+  return best.empty() ? "" : ", did you mean " + best + "?";
+}
+
+// What the verb was given and did not understand: of `run` all words from the first unknown one on,
+// which are the program's only where they begin with its name and no `--` divides them from it.
+std::string not_understood(const CLI::App& app, const Command& command) {
+  for (const CLI::App* verb : app.get_subcommands()) {
+    const std::vector<std::string> rest = verb->remaining();
+    if (rest.empty() || (!command.divided && !rest[0].starts_with("-"))) continue;
+    if (rest[0].starts_with("-"))
+      return fmt::format("{}: no option {}{}", verb->get_name(), rest[0],
+                         suggestion(*verb, rest[0]));
+    return fmt::format("{}: `{}` stands before --; the program and its arguments stand after it",
+                       verb->get_name(), rest[0]);
+  }
+  return "";
 }
 
 }  // namespace
@@ -50,7 +111,10 @@ Verb& Verb::text(const char* flags, std::string& value, const char* type, const 
 }
 
 Verb& Verb::number(const char* flags, size_t& value, const char* help) {
-  app_->add_option(flags, value, help)->type_name("N")->capture_default_str();
+  app_->add_option(flags, value, help)
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N")
+      ->capture_default_str();
   return *this;
 }
 
@@ -83,6 +147,19 @@ Verb& Verb::workflow(std::string& value) {
 
 Verb& Verb::json(bool& value) { return flag("--json", value, "print JSON instead of text"); }
 
+Verb& Verb::gpus(std::string& value, const char* help) {
+  app_->add_option("--gpus", value, help)->check(gpus_problem)->type_name("LIST");
+  return *this;
+}
+
+Verb& Verb::backend(std::string& value, const char* help) {
+  app_->add_option("--backend", value, help)
+      ->check(CLI::IsMember({"auto", "driver", "sim"}))
+      ->envname(env_entry(Env::kBackend).name)
+      ->type_name("KIND");
+  return *this;
+}
+
 Verb& Verb::takes_program() {
   app_->prefix_command(true);
   return *this;
@@ -91,7 +168,7 @@ Verb& Verb::takes_program() {
 bool Verb::given(const char* flag) const { return app_->count(flag) > 0; }
 
 std::vector<std::string> Verb::program() const {
-  return command_->program.empty() ? app_->remaining() : command_->program;
+  return command_->divided ? command_->program : app_->remaining();
 }
 
 void Verb::action(std::function<int()> run) {
@@ -110,12 +187,17 @@ int parse_and_run(int argc, char** argv) {
   // CLI11 would look for options behind `--` too; they are the program's.
   int own = 1;
   while (own < argc && strcmp(argv[own], "--") != 0) ++own;
-  if (own < argc) command.program.assign(argv + own + 1, argv + argc);
+  command.divided = own < argc;
+  if (command.divided) command.program.assign(argv + own + 1, argv + argc);
   try {
     app.parse(own, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     fmt::print(stderr, "tubectl: {}; see: tubectl --help\n", error.what());
+    return kExitUsage;
+  }
+  if (const std::string problem = not_understood(app, command); !problem.empty()) {
+    fmt::print(stderr, "tubectl: {}; see: tubectl --help\n", problem);
     return kExitUsage;
   }
   return command.run ? command.run() : kExitUsage;

@@ -39,11 +39,13 @@ int start(const ProxyVerb& options) {
                 {"pid", started->pid},
                 {"version", started->version},
                 {"log", started->log_path},
+                {"backend", started->backend},
                 {"already_running", started->already_running}};
     fmt::print("{}\n", out.dump(2));
   } else {
-    fmt::print("proxy `{}` {} (pid {}, log {})\n", options.proxy.workflow,
-               started->already_running ? "runs already" : "started", started->pid,
+    fmt::print("proxy `{}` {}{} (pid {}, log {})\n", options.proxy.workflow,
+               started->already_running ? "runs already" : "started",
+               started->backend == "sim" ? " on the simulated GPU" : "", started->pid,
                started->log_path);
   }
   return kExitOk;
@@ -142,12 +144,12 @@ void add_proxy(Verb& root) {
   parent.verb("start", "start the proxy of a workflow in the background")
       .json(options->json)
       .workflow(options->proxy.workflow)
-      .text("--gpus", options->proxy.gpus, "LIST", "the GPUs it owns, e.g. 0,1 (default: all)")
-      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"},
-              "auto, driver or sim (auto: sim only where no GPU is)")
+      .gpus(options->proxy.gpus, "the GPUs it owns, e.g. 0,1 (default: all)")
+      .backend(options->proxy.backend,
+               "auto, driver or sim ($TUBE_BACKEND, else auto: sim only where no GPU is)")
       .footer(
           "Its log is WORKFLOW.log in the runtime folder. When one runs already, that is said and "
-          "is no error.\n\n"
+          "is no error,\nunless it has other GPUs or another backend than was asked for.\n\n"
           "Examples:\n  tubectl proxy start\n  tubectl proxy start -w shop --gpus 0,1\n  tubectl "
           "proxy start --backend sim")
       .action([options] { return start(*options); });

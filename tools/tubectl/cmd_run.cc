@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "base/driver_file.h"
+#include "base/env.h"
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/launcher.h"
 #include "tools/tubectl/verbs.h"
@@ -70,11 +71,24 @@ void say_started(const RunOptions& options, const Started& started) {
   }
 }
 
+// A program that computes on no GPU must not look as if it did.
+void say_simulated(const RunOptions& options, const std::string& backend) {
+  if (backend != "sim" || options.proxy.backend == "sim") return;
+  const std::string text = fmt::format(
+      "proxy `{}` has no GPU and uses the simulated one, which is slow and for tests only; "
+      "--backend sim or TUBE_BACKEND=sim says that this is wanted, tubectl doctor looks for a GPU",
+      options.proxy.workflow);
+  if (options.json) fmt::print(stderr, "{}\n", Json{{"warning", text}}.dump());
+  else fmt::print(stderr, "tubectl: {}\n", text);
+}
+
 // The program's proxy: found, or started unless the user said not to. 0 or an exit code.
 int reach_proxy(const RunOptions& options, const Layout& layout) {
   if (options.no_start) {
     Answer answer = ask(options.proxy.workflow, "ping");
-    return answer.ok() ? kExitOk : report_unusable(options.proxy.workflow, answer);
+    if (!answer.ok()) return report_unusable(options.proxy.workflow, answer);
+    say_simulated(options, text(answer.body, "backend"));
+    return kExitOk;
   }
   Result<Started> proxy = ensure_proxy(options.proxy, layout);
   if (!proxy.ok()) return fail(proxy.error().message);
@@ -85,6 +99,7 @@ int reach_proxy(const RunOptions& options, const Layout& layout) {
                     options.proxy.workflow, proxy->version, TUBE_VERSION));
   }
   if (!proxy->already_running) say_started(options, *proxy);
+  say_simulated(options, proxy->backend);
   return kExitOk;
 }
 
@@ -104,8 +119,7 @@ int run(const RunOptions& options) {
     fmt::print(stderr, "tubectl: run: no program given; try: tubectl run -- ./program\n");
     return kExitUsage;
   }
-  if (const char* off = getenv("TUBE_OFF"); off != nullptr && strcmp(off, "1") == 0)
-    return become(words);
+  if (env_flag(Env::kOff)) return become(words);
   Layout layout = find_layout();
   if (layout.hook_lib.empty())
     return fail(
@@ -127,9 +141,10 @@ void add_run(Verb& root) {
       .workflow(options->proxy.workflow)
       .text("-f,--function", options->function, "NAME",
             "name shown by ps and status (default: the program's file name)")
-      .text("--gpus", options->proxy.gpus, "LIST", "GPUs of a proxy that is started now, e.g. 0,1")
-      .choice("--backend", options->proxy.backend, {"auto", "driver", "sim"},
-              "of a proxy that is started now: auto, driver or sim")
+      .gpus(options->proxy.gpus, "GPUs of a proxy that is started now, e.g. 0,1")
+      .backend(options->proxy.backend,
+               "of a proxy that is started now: auto, driver or sim ($TUBE_BACKEND, else auto: sim "
+               "only where no GPU is, and that is said)")
       .flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one")
       .json(options->json)
       .action([options, verb] {

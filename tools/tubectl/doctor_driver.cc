@@ -109,8 +109,9 @@ void check_driver(Findings& findings) {
         {Severity::kNote, "driver",
          fmt::format("no NVIDIA driver: looked for libcuda.so.1 in {} places",
                      search.looked_in.size()),
-         "proxies here use the simulated GPU, and programs that use the CUDA runtime (cudart, "
-         "PyTorch) cannot start; "
+         "proxies here use the simulated GPU where there is no /dev/nvidia*, and else do not "
+         "start; "
+         "programs that use the CUDA runtime (cudart, PyTorch) cannot start; "
          "if the driver is elsewhere, point at it with TUBE_REAL_DRIVER=/path/libcuda.so.1"});
     return;
   }

@@ -110,12 +110,33 @@ Status spawn_and_wait(const ProxyOptions& options, const Layout& layout,
   return wait_ready(ready.get(), log_path, log_start);
 }
 
+// Code 0 when the proxy that runs is what was asked for. A proxy of another version may not say
+// what it has; that is for the caller to judge.
+Error not_as_asked(const ProxyOptions& options, const Json& ping) {
+  const std::string backend = text(ping, "backend", options.backend);
+  const std::string gpus = text(ping, "gpus_asked", options.gpus);
+  std::string differs;
+  if (options.backend != "auto" && options.backend != backend)
+    differs = fmt::format("runs on the {}, not with --backend {}",
+                          backend == "sim" ? "simulated GPU" : "NVIDIA driver", options.backend);
+  else if (!options.gpus.empty() && options.gpus != gpus)
+    differs = fmt::format("runs with {}, not with --gpus {}",
+                          gpus.empty() ? "all GPUs" : "--gpus " + gpus, options.gpus);
+  if (differs.empty()) return {0, ""};
+  return {1, fmt::format("the proxy of workflow `{0}` {1}; use another workflow, or end it with: "
+                         "tubectl proxy stop -w {0}",
+                         options.workflow, differs)};
+}
+
 bool running(const ProxyOptions& options, const std::string& log_path, Started& started,
              Error& error) {
   Answer answer = ask(options.workflow, "ping");
-  if (answer.ok()) started = {true, answer.pid, text(answer.body, "version"), log_path};
+  if (answer.ok())
+    started = {true, answer.pid, text(answer.body, "version"), text(answer.body, "backend"),
+               log_path};
   if (answer.reach == Reach::kFailed) error = {1, answer.error};
-  return answer.ok();
+  if (answer.ok()) error = not_as_asked(options, answer.body);
+  return answer.ok() && error.code == 0;
 }
 
 }  // namespace

@@ -25,10 +25,12 @@ struct Started {
   bool already_running = false;
   pid_t pid = 0;
   std::string version;  // of the proxy
+  std::string backend;  // driver | sim
   std::string log_path;
 };
 
-// Blocks until the proxy accepts (loading a driver and making contexts takes a second or two), at
+// An error when a proxy runs that has other GPUs or another backend than `options` ask for. Blocks
+// until the proxy accepts (loading a driver and making contexts takes a second or two), at
 // most two minutes.
 Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout);
 

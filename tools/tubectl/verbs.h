@@ -30,6 +30,7 @@ enum ExitCode : int {
 struct Command {
   std::function<int()> run;          // set by the verb that the command line names
   std::vector<std::string> program;  // what stood after `--`: never looked at as options
+  bool divided = false;              // there was a `--`
 };
 
 // What a verb says of its command line. A thin front of CLI11, which only cli.cc includes: its
@@ -48,8 +49,10 @@ class Verb {
   Verb& choice(const char* flags, std::string& value, std::vector<std::string> words,
                const char* help);
   Verb& required(const char* flags);
-  Verb& workflow(std::string& value);  // -w, with the same words everywhere
-  Verb& json(bool& value);             // --json, likewise
+  Verb& workflow(std::string& value);                   // -w, with the same words everywhere
+  Verb& json(bool& value);                              // --json, likewise
+  Verb& gpus(std::string& value, const char* help);     // --gpus, of numbers or UUIDs
+  Verb& backend(std::string& value, const char* help);  // --backend, preset by $TUBE_BACKEND
   Verb& takes_program();  // the first word that is no option begins a program's command line
 
   bool given(const char* flag) const;  // after the parse: the user wrote it

@@ -37,7 +37,10 @@ while not stopping:
         answer = {
             "ok": True,
             "version": os.environ.get("FAKE_VERSION", "0.2.0"),
-            "pid": os.getpid()
+            "pid": os.getpid(),
+            "backend": os.environ.get("FAKE_BACKEND") or
+                       (args.backend if args.backend != "auto" else "driver"),
+            "gpus_asked": args.gpus or ""
         }
         if verb in ("status", "ps"):
             answer.update(json.loads(os.environ.get("FAKE_STATUS", "{}")))

@@ -176,6 +176,47 @@ class Tubectl(unittest.TestCase):
             self.assertEqual(done.returncode, 2, args)
             self.assert_one_line(done.stderr)
 
+    def test_what_is_not_understood_runs_nothing(self):
+        """Not even in another workflow than the one that was meant."""
+        for args, said in ((["--gpu", "1", "-w", "b"], "did you mean --gpus?"),
+                           (["--no-strat"], "did you mean --no-start?"),
+                           (["--memory", "1G"], "no option --memory"), (["foo", "bar"], "`foo`"),
+                           (["--gpus", "0,x"], "'x' is no GPU"), (["--gpus", ""], "no GPU"),
+                           (["--backend", "simulated"], "simulated")):
+            done = self.call("run", *args, "--", "touch", str(self.dir / "ran"))
+            self.assertEqual(done.returncode, 2, args)
+            self.assert_one_line(done.stderr, said)
+        self.assertEqual(self.call("run", "--no-strat", "true").returncode, 2)
+        self.assertEqual(self.call("stat", "-n", "-3").returncode, 2)
+        self.assertEqual(self.call("proxy", "start", TUBE_BACKEND="simulated").returncode, 2)
+        self.assertFalse((self.dir / "ran").exists())
+        self.assertEqual(self.started(), [])
+        self.assertEqual(self.call("run", "sh", "-c", "exit 7").returncode, 7)
+
+    def test_a_proxy_with_other_settings_is_not_taken(self):
+        self.call("proxy", "start", "--gpus", "0,1")
+        for args, said in ((["--gpus", "7"], "--gpus 0,1"), (["--backend", "sim"], "NVIDIA driver")):
+            for verb in (["proxy", "start", *args], ["run", *args, "--", "true"]):
+                done = self.call(*verb)
+                self.assertEqual(done.returncode, 4 if verb[0] == "proxy" else 125, verb)
+                self.assert_one_line(done.stderr, said, "tubectl proxy stop -w default")
+        self.assertEqual(self.call("run", "--gpus", "0,1", "--", "true").returncode, 0)
+        self.assertEqual(self.call("run", "--backend", "driver", "--", "true").returncode, 0)
+
+    def test_a_simulated_gpu_is_announced_unless_asked_for(self):
+        self.call("proxy", "start", FAKE_BACKEND="sim")
+        for words in (["run"], ["run", "--no-start"]):
+            done = self.call(*words, "--", "true")
+            self.assertEqual(done.returncode, 0)
+            self.assert_one_line(done.stderr, "has no GPU and uses the simulated one", "--backend sim")
+            self.assertEqual(self.call(*words, "--backend", "sim", "--", "true").stderr, "")
+            self.assertEqual(self.call(*words, "--", "true", TUBE_BACKEND="sim").stderr, "")
+
+    def test_tube_off_as_the_library_reads_it(self):
+        for off, started in (("yes", 0), ("1", 0), ("0", 1)):
+            self.call("run", "--", "true", TUBE_OFF=off)
+            self.assertEqual(len(self.started()), started, off)
+
     def test_socket_path_too_long(self):
         done = self.call("status", TUBE_DIR=str(self.dir / ("d" * 90)))
         self.assertIn(done.returncode, (1, 3))
