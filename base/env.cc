@@ -68,6 +68,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "After how many seconds a proxy ends (SIGKILL) a function that is stopped by a signal, while "
      "a stream of it waits for a value and keeps another function from loading code or giving back "
      "memory; 0: never."},
+    {"TUBE_TEARDOWN_MS", "5000",
+     "How long the GPU work of a function that is gone may still run, in milliseconds, 5000 at "
+     "most; the memory of work that does not end until then stays taken."},
 };
 
 // Constant-initialised and never destroyed: a program may ask from its exit handlers.

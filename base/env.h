@@ -34,6 +34,7 @@ enum class Env : uint8_t {
   kShareModules,
   kDeviceHeap,
   kStoppedSeconds,
+  kTeardownMs,
   kCount,
 };
 

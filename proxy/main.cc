@@ -23,6 +23,7 @@
 #include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/backend.h"
+#include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
 #include "proxy/common/layout.h"
 #include "proxy/common/process_output.h"
@@ -69,6 +70,11 @@ uint32_t cores_to_share() { return env_number(Env::kSpinUs) ? 0 : usable_cores()
 uint32_t coalesce_us() {
   if (auto set = env_number(Env::kCoalesceUs)) return static_cast<uint32_t>(*set);
   return many_cores() ? 5 : 1;
+}
+
+uint32_t teardown_ms() {
+  const uint64_t most = limits::kTeardownMs;
+  return static_cast<uint32_t>(std::min(env_number(Env::kTeardownMs).value_or(most), most));
 }
 
 uint32_t spares() { return static_cast<uint32_t>(env_number(Env::kSpares).value_or(2)); }
@@ -189,7 +195,7 @@ Status serve(const Options& options) {
   Server server(driver, gpus,
                 ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(),
                               cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
-                              &device_output, stopped_s(), options.gpus});
+                              &device_output, stopped_s(), options.gpus, teardown_ms()});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;

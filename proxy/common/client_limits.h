@@ -66,8 +66,6 @@ inline constexpr uint32_t kDevResources = 4096;  // partitions of SMs asked for,
 inline constexpr uint32_t kTeardownMs = 5000;    // how long a dead client's work may still run
 inline constexpr uint32_t kSparePlaces =
     32;  // kept free of what functions left, while there is a choice
-inline constexpr uint32_t kStuckMs = 10000;  // how long its thread may, when no other client is
-                                             // there: less than a function waits for its greeting
 
 // Per kind of object (protocol/handle_id.h).
 constexpr uint32_t objects(wire::Kind kind) {

@@ -39,9 +39,11 @@ constexpr int kPlaceMs = 100;  // between looks whether who waits for a place ca
                                // should be turned away after all
 constexpr int kGateMs = 250;   // between looks who stands at the context gate
 constexpr uint64_t kRestNs = 1'000'000'000;  // without functions: then what they left is given back
-// For a session's end: four waits of its teardown, and as long again as one of them for calls that
-// wait for the context.
-constexpr uint64_t kStopNs = uint64_t{5 * limits::kTeardownMs} * 1'000'000;
+// In waits of its teardown: for a session's end four, and as long again as one of them for calls
+// that wait for the context; and how long the thread of a dead client may stand in the driver when
+// no other client is there, which is less than a function waits for its greeting.
+constexpr uint64_t kStopWaits = 5;
+constexpr uint64_t kStuckWaits = 2;
 constexpr uint32_t kCloseMs = 10'000;  // for what all of them left
 
 void drain(int fd) {
@@ -104,6 +106,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
     ring();
   });
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
+  shared_.teardown_ms = options_.teardown_ms;
 }
 
 Server::~Server() {
@@ -448,8 +451,9 @@ void Server::help_the_dying() {
 // Threads of dead clients may stand in the driver for good, behind work that only these could have
 // ended. Who is there lives with it; when nobody is, the proxy starts anew. mutex_ is held.
 void Server::look_for_stuck() {
-  const auto stuck = [now = now_ns()](const Dying& dying) {
-    return now - dying.since_ns > uint64_t{limits::kStuckMs} * 1'000'000;
+  const uint64_t stuck_ns = kStuckWaits * options_.teardown_ms * 1'000'000;
+  const auto stuck = [now = now_ns(), stuck_ns](const Dying& dying) {
+    return now - dying.since_ns > stuck_ns;
   };
   if (dying_.empty() || dying_.size() < sessions_.size() ||
       !std::all_of(dying_.begin(), dying_.end(), stuck))
@@ -570,10 +574,11 @@ bool Server::stop_sessions() {
   }
   for (auto& [id, session] : all) session->request_stop(abi::ProxyState::kStopping);
   const uint64_t begin_ns = now_ns();
+  const uint64_t stop_ns = kStopWaits * options_.teardown_ms * 1'000'000;
   bool ended = true;
   for (auto& [id, session] : all) {
-    const uint64_t gone_ns = std::min(now_ns() - begin_ns, kStopNs);
-    ended = session->ends_within(kStopNs - gone_ns) && ended;
+    const uint64_t gone_ns = std::min(now_ns() - begin_ns, stop_ns);
+    ended = session->ends_within(stop_ns - gone_ns) && ended;
   }
   if (!ended) {
     for (auto& [id, session] : all) (void)session.release();  // its thread goes on in the driver

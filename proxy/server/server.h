@@ -56,6 +56,7 @@ struct ServerOptions {
   // is ended; 0: none is.
   uint32_t stopped_s = 60;
   std::string gpus;  // as asked for, empty: all
+  uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
 };
 
 class Server {

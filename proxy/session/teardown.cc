@@ -232,7 +232,7 @@ void Session::sweep_context(uint32_t number, bool forget) {
   (void)contexts_.make_current(*share);
   deferred_.collect();
   external_waits_.forget(driver(), number);
-  if (!wait_idle(limits::kTeardownMs))
+  if (!wait_idle(shared_.teardown_ms))
     log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(),
              number);
   free_external_buffers(number);
@@ -309,8 +309,8 @@ bool Session::come_idle() {
     release_external_waits();
     return wait_idle(0, true);
   };
-  const uint64_t deadline = now_ns() + uint64_t{limits::kTeardownMs} * 1'000'000;
-  waits_.release(driver(), limits::kTeardownMs, idle, reach);
+  const uint64_t deadline = now_ns() + uint64_t{shared_.teardown_ms} * 1'000'000;
+  waits_.release(driver(), shared_.teardown_ms, idle, reach);
   while (external_waits_.count() != 0 && !idle() && now_ns() < deadline) poll(nullptr, 0, 1);
   external_waits_.forget_all(driver());
   const uint64_t now = now_ns();

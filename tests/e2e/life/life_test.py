@@ -28,6 +28,9 @@ PROGRAM = LAYOUT.build / "tests/e2e/life/life"
 HOOK = str(LAYOUT.hook / "libcuda.so.1")
 TIMEOUT_S = 100
 
+# For work that never ends: the proxy gives it up soon.
+SOON = {"TUBE_TEARDOWN_MS": "1000"}
+
 FOUR_GPUS = """device count=1 name=Small sm=80 memory=1G sms=40 pcie=25e9 switch=0 numa=0
 device count=2 name=Big sm=90 memory=1G sms=100 pcie=25e9 switch=0 numa=0
 device count=1 name=Middle sm=86 memory=1G sms=60 pcie=25e9 switch=0 numa=0
@@ -237,14 +240,14 @@ class Life(unittest.TestCase):
         self.wait_restarted(proxy, 1, TIMEOUT_S)
 
     def test_proxy_starts_anew_after_work_that_does_not_end(self):
-        proxy = self.proxy()
+        proxy = self.proxy(extra_env=SOON)
         program = self.start_scene(proxy, "wait_for_no_value")
         self.assertEqual(program.stdout.readline(), "CUDA_ERROR_NOT_READY\n")
         self.assert_starts_anew_without(proxy, program)
         self.assertIn("does not end", proxy.log_tail(100))
 
     def test_proxy_starts_anew_after_a_call_that_does_not_end(self):
-        proxy = self.proxy()
+        proxy = self.proxy(extra_env=SOON)
         self.assert_starts_anew_without(proxy, self.start_stuck(proxy, "gpu_value"))
 
     def test_killed_while_launching_is_counted(self):
@@ -273,7 +276,7 @@ class Life(unittest.TestCase):
     def test_work_that_never_ends_stops_nobody(self):
         """The proxy cannot give back anything any more, for want of a quiet moment; it answers,
         functions come and go, and it ends."""
-        proxy = self.proxy()
+        proxy = self.proxy(extra_env=SOON)
         there = self.start_scene(proxy, "stay",
                                  stdin=subprocess.PIPE)  # or the proxy would start anew
         self.addCleanup(there.stdin.close)
