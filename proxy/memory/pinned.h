@@ -25,8 +25,8 @@ namespace tube::proxy {
 struct Driver;
 
 // What a slot leaves behind: registered memory, whose unregistering would make all other functions
-// stand still (decision 9). Its addresses stay taken until it goes. Its end waits for the
-// whole context: the janitor's to bring about (janitor.h).
+// stand still (docs/decisions/0009-context-gate.md). Its addresses stay taken until it goes. Its
+// end waits for the whole context: the janitor's to bring about (janitor.h).
 class PinnedRemains {
  public:
   PinnedRemains(const Driver& driver, uint64_t base, std::map<uint64_t, uint64_t> registered);

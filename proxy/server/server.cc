@@ -506,65 +506,6 @@ void Server::reap() {
   }
 }
 
-bool Server::has_failed_gpu() const {
-  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
-    if (gpus_[gpu].failed.load() != 0) return true;
-  }
-  return false;
-}
-
-// mutex_ is held.
-bool Server::nobody_lives() {
-  return std::none_of(sessions_.begin(), sessions_.end(),
-                      [](const auto& entry) { return entry.second->client_alive(false); });
-}
-
-// Whoever still has a session here is dead and only being cleared away.
-bool Server::about_to_restart() {
-  if (restarting_) return true;
-  if (!has_failed_gpu() && !work_is_left_) return false;
-  std::lock_guard lock(mutex_);
-  return nobody_lives();
-}
-
-// Nobody is here but functions that are gone, and work of theirs is not over. It may never be: then
-// the proxy starts anew (look_for_stuck), which somebody who came meanwhile would keep it from,
-// standing behind that work.
-bool Server::only_unfinished() {
-  std::lock_guard lock(mutex_);
-  const bool unfinished = std::any_of(sessions_.begin(), sessions_.end(), [](const auto& entry) {
-    return !entry.second->work_is_over();
-  });
-  return unfinished && nobody_lives();
-}
-
-Inheritance Server::hand_over() {
-  Inheritance heir{
-      listen_fd_.release(), control_fd_.release(), options_.inherited.restarts + 1, {}};
-  for (auto& [id, socket] : greeting_) heir.greeting.push_back(socket.release());
-  greeting_.clear();
-  return heir;
-}
-
-// From a session's thread, once per GPU: later reports of the same death say nothing new.
-void Server::gpu_failed(uint32_t gpu, CUresult error, uint64_t reporter) {
-  uint32_t none = 0;
-  if (!gpus_[gpu].failed.compare_exchange_strong(none, static_cast<uint32_t>(error))) return;
-  log_error(
-      "GPU %u: the shared context is dead: %s; all functions on it end. Last launched kernels:",
-      gpu, result_text(driver_, error).c_str());
-  std::lock_guard lock(mutex_);
-  for (const auto& [id, session] : sessions_) {
-    const std::string* kernel = session->last_kernel();
-    if (session->current_gpu() == gpu) {
-      log_error("  %s'%s' (pid %d): %s", id == reporter ? "reported by " : "",
-                session->client().name.c_str(), session->client().pid,
-                kernel != nullptr ? kernel->c_str() : "none");
-    }
-    session->store_sticky(gpu, error);
-  }
-}
-
 // False: one does not end.
 bool Server::stop_sessions() {
   std::map<uint64_t, std::unique_ptr<Session>> all;
