@@ -81,16 +81,15 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
   const CopyEnd chunk{.host = copies.chunk_data(call->chunk) + call->chunk_offset};
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  return copies.issue(
-      {.kind = to_device ? CopyKind::kStagedUp : CopyKind::kStagedDown,
-       .stream = op.stream,
-       .state = op.state,
-       .dst = to_device ? device : chunk,
-       .src = to_device ? chunk : device,
-       .bytes = call->bytes,
-       .completion = {.chunk = call->chunk,
-                      .chunk_state = static_cast<uint64_t>(call->becomes),
-                      .call_returned = to_device && call->left != 0}});
+  return copies.issue({.kind = to_device ? CopyKind::kStagedUp : CopyKind::kStagedDown,
+                       .stream = op.stream,
+                       .state = op.state,
+                       .dst = to_device ? device : chunk,
+                       .src = to_device ? chunk : device,
+                       .bytes = call->bytes,
+                       .completion = {.chunk = call->chunk,
+                                      .chunk_state = static_cast<uint64_t>(call->becomes),
+                                      .call_returned = to_device && call->left != 0}});
 }
 
 namespace {
@@ -211,10 +210,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<w
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   CopyRegion region;
-  CopyRequest request{
-      .stream = op.stream,
-      .state = op.state,
-      .completion = {.chunk = call->release_chunk, .chunk_state = static_cast<uint64_t>(call->becomes)}};
+  CopyRequest request{.stream = op.stream,
+                      .state = op.state,
+                      .completion = {.chunk = call->release_chunk,
+                                     .chunk_state = static_cast<uint64_t>(call->becomes)}};
   if (!nothing) {
     const CUresult error = build_copy(
         session, {call->src_kind, call->src, call->src_pitch, call->src_height, call->src_origin},
