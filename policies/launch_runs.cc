@@ -43,6 +43,7 @@ LaunchRuns::Decision LaunchRuns::go_on(uint64_t shape) {
     at_ = current_.size();
     return at_ == runs_[active_].shapes.size() ? whole() : Decision{Kind::kHold};
   }
+  if (held) settle(active_, false, at_);
   mode_ = Mode::kLearning;
   return {Kind::kPass, held};
 }
@@ -60,6 +61,7 @@ LaunchRuns::Decision LaunchRuns::whole() {
 bool LaunchRuns::boundary() {
   const bool release = holding();
   if (mode_ == Mode::kHolding || mode_ == Mode::kTracking) {
+    if (release) settle(active_, false, at_);
     take_prefix();
     mode_ = Mode::kLearning;
   }
@@ -70,6 +72,7 @@ bool LaunchRuns::boundary() {
 }
 
 void LaunchRuns::give_up() {
+  settle(active_, false, mode_ == Mode::kFree ? 0 : at_);
   if (holding())
     mode_ = Mode::kTracking;  // the rest of this run passes; the next one may be held again
 }
@@ -150,7 +153,10 @@ uint32_t LaunchRuns::remember(const uint64_t* shapes, size_t count, uint32_t see
   return static_cast<uint32_t>(found - runs_.begin());
 }
 
+// A run that was held in vain too often gets another chance after it has passed often.
 void LaunchRuns::passed(Run& run, uint32_t times) {
+  if (run.credit <= kWorst && run.seen / 64 != (run.seen + times) / 64)
+    run.credit = kWorst + kInVain;
   run.seen += times;
   run.used = ++clock_;
 }
@@ -201,8 +207,13 @@ size_t LaunchRuns::period() const {
   return 0;
 }
 
-void LaunchRuns::replayed() {
-  if (active_ != kNone) runs_[active_].used = ++clock_;
+void LaunchRuns::settle(uint32_t at, bool good, size_t held) {
+  if (at == kNone) return;
+  Run& run = runs_[at];
+  const int32_t change =
+      good ? static_cast<int32_t>(run.shapes.size()) : -kInVain - 2 * static_cast<int32_t>(held);
+  run.credit = std::clamp(run.credit + change, kWorst, kBest);
+  if (good) run.used = ++clock_;
 }
 
 }  // namespace tube::policies

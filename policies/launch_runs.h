@@ -56,7 +56,7 @@ class LaunchRuns {
   bool boundary();
   void give_up();
   // The graph of the last kReplay went out.
-  void replayed();
+  void replayed() { settle(active_, true, 0); }
   // Forgets all runs, because kernels were unloaded or changed. The caller launches what is held.
   void forget();
   // The known run `run` made room for another since last asked: what the caller keeps for it is
@@ -75,12 +75,17 @@ class LaunchRuns {
     std::vector<uint64_t> shapes;
     uint32_t next[2];  // the run that came behind it; [1]: with a boundary between them
     uint32_t seen = 0;
-    uint64_t used = 0;  // when, counted in runs
+    int32_t credit = 0;  // grows with what was gained, falls when it was held in vain; too low: not
+                         // held any more
+    uint64_t used = 0;   // when, counted in runs
     bool forgotten = false;
   };
   static constexpr uint32_t kNone = 0xffffffffu;
+  static constexpr int32_t kWorst = -192, kBest = 512, kInVain = 16;
 
-  bool holdable(const Run& run) const { return run.seen >= options_.proven && !run.shapes.empty(); }
+  bool holdable(const Run& run) const {
+    return run.seen >= options_.proven && run.credit > kWorst && !run.shapes.empty();
+  }
   Decision begin(uint64_t shape);
   Decision go_on(uint64_t shape);
   Decision whole();
@@ -93,6 +98,7 @@ class LaunchRuns {
   void append(uint32_t run);
   void cut_window();
   size_t period() const;
+  void settle(uint32_t run, bool good, size_t held);
 
   Options options_;
   std::vector<Run> runs_;

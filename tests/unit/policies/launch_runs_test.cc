@@ -188,6 +188,22 @@ TEST(LaunchRuns, AfterGivingUpTheNextRunIsHeldAgain) {
   EXPECT_EQ(p.in_graphs, 400u - 64u);
 }
 
+TEST(LaunchRuns, WhatNeverComesWholeIsNotHeldForEver) {
+  Player p;
+  const auto run = sequence(100, 20);
+  p.play(run);
+  p.play(run);
+  int held = 0;
+  for (int i = 0; i < 50; ++i) {
+    p.launch(run[0]);
+    held += p.runs.holding();
+    p.boundary();
+  }
+  EXPECT_LE(held, 12);
+  for (int i = 0; i < 200; ++i) p.play(run);  // and gets another chance
+  EXPECT_GT(p.replays, 0u);
+}
+
 TEST(LaunchRuns, TheRunUnusedLongestMakesRoomAndSaysSo) {
   Player p({.known = 2});
   for (int i = 0; i < 3; ++i) p.play(sequence(1, 10));
