@@ -50,7 +50,6 @@ inline uint64_t client_load_head(abi::SegmentHeader& h) {
 
 // ---- the session sleeps for records ----
 
-
 // Proxy, before
 // its last look at the tail. Fenced: either that look sees the tail, or the client sees the flag.
 // Partner: client_takes_proxy_asleep.
@@ -70,7 +69,6 @@ inline bool client_takes_proxy_asleep(abi::SegmentHeader& h) {
 }
 
 // ---- the client sleeps for ring space ----
-
 
 // Client, before
 // its last look at head. Fenced like the above. Partner: proxy_takes_space_wanted.
@@ -126,7 +124,6 @@ inline bool proxy_closes_reply(abi::ReplyHeader& r) {
 }
 
 // ---- words and chunk states (the other side is the GPU, or the proxy in its name) ----
-
 
 // Partner: the GPU's stream write; what the stream wrote to
 // host memory before it is visible.

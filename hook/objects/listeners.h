@@ -12,8 +12,8 @@ struct Stream;
 struct Listener {
   void (*stream_ends)(const Stream* stream) = nullptr;     // before its record goes to the proxy
   void (*context_ends)(const Context* context) = nullptr;  // before its streams are forgotten
-  void (*synchronised)() = nullptr;                  // a call that waits for the GPU has waited
-  void (*posted_call_failed)() = nullptr;            // found by a synchronising call
+  void (*synchronised)() = nullptr;        // a call that waits for the GPU has waited
+  void (*posted_call_failed)() = nullptr;  // found by a synchronising call
 };
 
 // The list stands in hook/listeners.cc, which alone may name all rooms: no registration at run

@@ -55,7 +55,7 @@ struct ServerOptions {
   // A function that is stopped for so long, and whose stream keeps others from a context-wide call,
   // is ended; 0: none is.
   uint32_t stopped_s = 60;
-  std::string gpus;  // as asked for, empty: all
+  std::string gpus;                            // as asked for, empty: all
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
 };
 

@@ -1,4 +1,5 @@
-// Operands of instructions: constants, registers, special registers, symbols and addresses as slots.
+// Operands of instructions: constants, registers, special registers, symbols and addresses as
+// slots.
 #include <algorithm>
 #include <bit>
 

@@ -235,7 +235,8 @@ class World {
     session_.reset();
     segment_ = {};
     client_socket_.reset();
-    if (memory_.blocks() != 0 || memory_.regions() != 0) die("device memory is left after the session");
+    if (memory_.blocks() != 0 || memory_.regions() != 0)
+      die("device memory is left after the session");
     // The sim may open files lazily the first time; after that the count is exact.
     if (sessions_++ == 0) fds_ = count_fds();
     if (count_fds() > fds_) die("fds are left after the session");
