@@ -35,7 +35,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call,
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const Driver& driver = session.driver();
-  // The word first: who finds work done that waited for the event must find the event done too.
+  // The word first: a program that finds work done which waited for the event must find the event
+  // done too.
   if (signals) {
     const CUresult error =
         driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);

@@ -18,8 +18,8 @@ namespace tube::proxy {
 
 namespace {
 
-// Who owns what a capture allocates: the graph under construction, by the driver's handle until it
-// has an id.
+// The owner of what a capture allocates: the graph under construction, named by the driver's handle
+// until it has an id.
 GraphMemory::Owner captured_by(CUgraph graph) {
   return {wire::Kind::kCount, reinterpret_cast<uint64_t>(graph)};
 }

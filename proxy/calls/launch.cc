@@ -188,7 +188,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
       error != CUDA_SUCCESS)
     return error;
   const auto untrusted_attributes = call.array<wire::LaunchAttribute>(call->attributes);
-  // Somebody who waits for the answer wants this launch's own error.
+  // A caller that waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
   LaunchGate gate = launch_gate(session, *object);
   const bool plain = gate == LaunchGate::kNone && untrusted_attributes.empty() &&

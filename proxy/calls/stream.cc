@@ -93,9 +93,9 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue64_v2>& c
                     });
 }
 
-// Not ready is an answer, not an error of the context. Who waits for work from before a capture
-// must not break that capture by asking: it waits on, and whether the context lives shows at the
-// legacy stream as well.
+// Not ready is an answer, not an error of the context. A wait for work from before
+// a capture must not break that capture by asking: it goes on, and the legacy stream shows as well
+// whether the context lives.
 CUresult handle(Session& session, const Decoded<wire::tubeStreamProbe>& call,
                 Reply<wire::tubeStreamProbe>&) {
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);

@@ -211,7 +211,7 @@ CUresult LoadedModule::raise_limit(const Driver& driver, LoadedKernel& kernel, u
   if (bytes < 0) return CUDA_ERROR_INVALID_VALUE;
   if (!seen(kernel, gpu).has_value())
     note(kernel, gpu, describe(driver, kernel, device));  // what others shall see is noted first
-  // Who raises one on another GPU does not stand behind this.
+  // One lock for each GPU: raising a limit on another GPU does not stand behind this.
   std::lock_guard raising(raising_[gpu]);
   if (bytes <= limit(kernel, gpu)) return CUDA_SUCCESS;
   const CUresult error = library_

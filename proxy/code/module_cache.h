@@ -12,16 +12,16 @@
 //   - the limit of dynamic shared memory only grows here; each session's own value is checked
 //   before the driver sees a launch
 //   - a preferred carve-out or cache configuration is a hint and set for all
-//   - who changes another attribute, asks for a variable, or exceeds its own limit where a
-//   neighbour raised the module's, gets a module of
-//     its own at that moment (take_own_module)
+//   - a session that changes another attribute, asks for a variable, or exceeds its own limit where
+//   a
+//     neighbour raised the module's, gets a module of its own at that moment (take_own_module)
 //
 // A module with state, or loaded with JIT options, belongs to one session. It is not unloaded when
 // it is given back but when no function is left or too many wait, because others would stand still
 // meanwhile.
 //
-// Who loads, unloads, or looks up a kernel that is not loaded yet may wait: for the streams that
-// wait for other programs (ten seconds), then as long as the driver does (context_gate.h). He does
+// Loading, unloading and looking up a kernel that is not loaded yet may wait: for the streams that
+// wait for other programs (ten seconds), then as long as the driver does (context_gate.h). They do
 // so without any lock but a slot's `loading` (rank 25, behind the gate), which keeps two on one GPU
 // from loading the same image twice. Two on different GPUs may: neither stands for the other
 // (docs/decisions/0009). `mutex_` (rank 33) guards the tables, a module's own (rank 34) its
@@ -178,7 +178,7 @@ class ModuleCache {
   void unload_surplus();
   // For the GPU's memory, when that has run out: all that nobody uses. What is on other GPUs as
   // well is left to the janitor, who has a second. False: there was nothing, or some stream waits
-  // for its program. Who allocates never waits for that one. The GPU's context is current.
+  // for its program. An allocation never waits for such a stream. The GPU's context is current.
   bool make_room(uint32_t gpu);
 
   struct Counts {

@@ -15,7 +15,7 @@
 
 namespace tube::proxy {
 
-// Descriptors of the predecessor. Whoever holds the struct owns them.
+// Descriptors of the predecessor. The holder of the struct owns them.
 struct Inheritance {
   int data = -1;  // listening sockets
   int control = -1;

@@ -30,7 +30,7 @@ constexpr uint32_t kPatienceMs = 10'000;
 constexpr uint32_t kStoppedPatienceMs =
     70'000;  // a stopped program is ended before (gate_watch.cc)
 constexpr uint64_t kNsPerMs = 1'000'000;
-constexpr uint64_t kSayNs = 1'000'000'000;  // whoever has stood for so long is named
+constexpr uint64_t kSayNs = 1'000'000'000;  // a session that has stood for so long is named
 constexpr uint64_t kLookNs = 100'000'000;   // between two looks which programs are stopped
 constexpr long kFirstNap = 20'000;          // nanoseconds between two looks at the waits
 constexpr long kLongestNap = 1'000'000;

@@ -10,10 +10,10 @@
 // When a stream of one client waits for a value that its program has yet to write, and that program
 // first wants to launch something, another client's module load would stop both for good.
 //
-// So the two pass a gate in front of the driver; policies/gate_admission.h says when. Whoever has
-// to stand there stands alone; everybody else goes on. A wait is over when the event recorded
-// behind it is. Waits have owners: those of a program count; a wait of the proxy's own is for work
-// that has been submitted, ends by itself, and keeps nobody out.
+// So the two pass a gate in front of the driver; policies/gate_admission.h says when. The one that
+// has to stand there stands alone; all others go on. A wait is over when the event recorded behind
+// it is. Waits have owners: those of a program count; a wait of the proxy's own is for work that
+// has been submitted, ends by itself, and keeps nobody out.
 //
 // Each GPU has its gate: a call waits for the context that it was made in, and programs on two GPUs
 // may depend on each other (NCCL: a kernel of one goes on when the other has launched its own). A
@@ -24,8 +24,8 @@
 //
 // The gate (rank 12) comes before every lock that another session needs for a call that natively
 // waits for nothing, or the stream that is waited for is never released. A thread that is inside
-// passes again at once; a call of more GPUs takes the gates that are missing. Whoever makes several
-// context-wide calls, or takes a lock around them, makes one context_wide() of it.
+// passes again at once; a call of more GPUs takes the gates that are missing. Several
+// context-wide calls, or a lock around them, belong into one context_wide().
 //
 // A call that stands for long, or is made although a stream waits, is logged with the names of both
 // programs, and standing() lists it. A stopped program (SIGSTOP) is not patiently passed by: the
@@ -80,10 +80,10 @@ enum class GateSpan : uint32_t { kItsGpus, kAllGpus };
 // holds what is submitted behind it; one that needs more local memory than any before is
 // context-wide.
 enum class LaunchGate : uint32_t { kNone, kFirstUse, kContextWide };
-// Who lets a stream go on that waits: its program, or the end of work that has been submitted.
+// What lets a waiting stream go on: its program, or the end of work that has been submitted.
 enum class WaitOwner : uint32_t { kProgram, kProxy };
 
-// Somebody who stands at the gate, or in the driver beside waits.
+// A session that stands at the gate, or in the driver beside waits.
 struct GateStanding {
   uint64_t owner = 0;
   const char* what = "";  // the call, or "a stream's wait"
@@ -154,7 +154,7 @@ class ContextGate {
   void forget_context(CUcontext context);
 
   // ---- looking
-  // Who stands now. Asks the driver about events, which never waits.
+  // The sessions that stand now. Asks the driver about events, which never waits.
   std::vector<GateStanding> standing();
 
   StreamReserve& reserve() { return reserve_; }

@@ -4,9 +4,8 @@
 // limit, the driver sets the context up at the next launch, of whatever kernel. That launch returns
 // at once, but everything submitted to the context behind it, in whatever stream, stands until
 // everything before it is done (measured, docs/decisions/0009-context-gate.md). Beside a stream
-// that waits for its program that would join programs that know nothing of each other. So whoever
-// loads code or sets a limit launches an empty kernel right behind it, still inside the gate
-// (context_gate.h): 5 us.
+// that waits for its program that would join programs that know nothing of each other. So a load of
+// code or a new limit is followed by an empty kernel, still inside the gate (context_gate.h): 5 us.
 //
 // prepare() before other threads; run() from any thread, with no lock needed.
 #pragma once
@@ -27,8 +26,8 @@ class DeferredSetup {
   // error run() does nothing for this GPU, and all else works.
   CUresult prepare(const Driver& driver, CUdevice device, CUcontext context);
   // Behind a call that may have deferred something in the context of `device`, inside the gate.
-  // Does nothing while hundreds of these launches have not run yet: whoever looked kernels up holds
-  // the context anyway. Returns at once, unless another call waits for the context, where the
+  // Does nothing while hundreds of these launches have not run yet: the look-ups of kernels
+  // hold the context anyway. Returns at once, unless another call waits for the context, where the
   // caller's next launch would stand as well. On no other GPU: what stands there may be waiting for
   // the caller.
   void run(const Driver& driver, CUdevice device);

@@ -64,8 +64,7 @@ class DeviceOutput {
   // Moves at most `room` bytes of the client's text out. `*outstanding`: kernels of its that may
   // print still run. `*more`: text is left. Some GPU's context is current.
   std::string collect(uint64_t client, size_t room, bool* outstanding, bool* more);
-  // The assertions of a context that died, for whoever may have made them; the same text for all
-  // who ask.
+  // The assertions of a context that died; each session that may have made them gets the same text.
   std::string assertions();
   // The client is gone: what it did not ask for goes with it.
   void forget(uint64_t client);

@@ -35,7 +35,7 @@ struct Gpu {
   int capability = 0;                   // compute capability times ten
   SharedLimits limits;                  // what functions asked for with cuCtxSetLimit
   uint64_t granularity = 2u << 20;      // of cuMemCreate memory
-  std::vector<CUmemAccessDesc> access;  // who may reach memory of this GPU: itself and its peers
+  std::vector<CUmemAccessDesc> access;  // the GPUs that may reach its memory: itself and its peers
   std::atomic<uint32_t> local_bytes{
       0};  // of local memory per thread: the most that a launched kernel has needed
   // Of the device runtime, what a launched kernel is known to have used (code/image_scan.h).

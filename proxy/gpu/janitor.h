@@ -15,7 +15,7 @@
 //
 // While streams of a function that is gone still work (a kernel or a wait that never ends:
 // stand_behind) it never begins: it might stand in the driver, and everybody with it, for good. In
-// the driver it still may stand for as long as a kernel runs. Whoever ends the process asks
+// the driver it still may stand for as long as a kernel runs. The end of the process asks
 // finish().
 #pragma once
 

@@ -143,7 +143,7 @@ CUresult SharedLimits::lower_stack(const Driver& driver) {
     before = stack.now;
     rest = rest_of_stack(stack);
     if (rest >= before) return CUDA_SUCCESS;
-    stack.now = rest;  // at once: who wants more from here on comes behind this
+    stack.now = rest;  // at once: a larger wish from here on comes behind this
   }
   const CUresult error = driver.cuCtxSetLimit(CU_LIMIT_STACK_SIZE, rest);
   if (error == CUDA_SUCCESS) return error;

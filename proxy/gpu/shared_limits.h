@@ -3,10 +3,10 @@
 //
 // The stack, the printf buffer and the pending launches of the device runtime are as large as the
 // largest wish, the heap as large as all wishes beyond the default together, since its users share
-// it. Nothing is lowered while somebody needs it; the stack goes down again when who wanted more
-// has gone, because it costs memory for every thread the GPU can hold. What the driver refuses
-// leaves no wish behind; of a limit that it refuses because kernels use the heap or the buffer, the
-// wish is what there is.
+// it. Nothing is lowered while somebody needs it; the stack goes down again when the session that
+// wanted more has gone, because it costs memory for every thread the GPU can hold. What the driver
+// refuses leaves no wish behind; of a limit that it refuses because kernels use the heap or the
+// buffer, the wish is what there is.
 //
 // The driver waits for the context when it changes the stack, so a change passes the
 // gate (context_gate.h), then `changing_` (rank 14); it may last as long as anybody's work.

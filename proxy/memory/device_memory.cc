@@ -147,7 +147,7 @@ void DeviceMemory::free_all(uint32_t context) {
     if (device && (context == kAllContexts || range.context == context)) bases.push_back(base);
   }
   for (uint64_t base : bases) {
-    // Slabs end with their owner: who has a piece of one open holds its block.
+    // Slabs end with their owner: a session that has a piece of one open holds its block.
     if (context == kAllContexts && map_.shares().shared(base)) map_.shares().let_go(base);
     (void)free(base, ranges_.at(base)->kind);
   }

@@ -7,7 +7,7 @@
 // export, import, release) is done here and nowhere else in the proxy (tests/repo/memory_owner.py).
 //
 // How long a block lives: as long as there is a reference on it.
-//   - Who makes a block holds the first reference.
+//   - The maker of a block holds the first reference.
 //   - A session holds one for each of its slabs and large allocations (device_memory.h) and for
 //     each handle of its own cuMemCreate. Work in flight is covered by these: a free in stream
 //     order gives its reference back when the stream has got there (deferred_frees.h).

@@ -1,5 +1,5 @@
-// Device memory that its owner has offered to other processes (cuIpcGetMemHandle), and who has it
-// open.
+// Device memory that its owner has offered to other processes (cuIpcGetMemHandle), and the sessions
+// that have it open.
 //
 // Between functions of one proxy opening is an alias: the address is the same for everybody, so
 // nothing is mapped or copied and the driver is not asked. What needs care is life. Natively the
@@ -9,7 +9,7 @@
 // owner lives must keep its place in the slab: the owner withdraws it and asks again later. A proxy
 // of the same user counts as one opener for each of its clients (broker.h).
 //
-// The handle holds a random token of 128 bits: whoever has it may open the memory, as natively. Any
+// The handle holds a random token of 128 bits: its holder may open the memory, as natively. Any
 // thread. `mutex_` (rank 15) is not held across driver calls, so references on blocks are given
 // back after it is.
 #pragma once

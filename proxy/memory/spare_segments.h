@@ -11,9 +11,9 @@
 // not inherit the mapping), is wiped and used again. That is not for the pages: unregistering them
 // would make all other functions stand still (docs/decisions/0009-context-gate.md). So segments
 // beyond the target are given back to the driver when no function is there, and before that only
-// those beyond limits::kKeptSegmentBytes, the large ones first. One that must not be used again is
-// old at once. More old ones than that are too many: whoever gives them back should not wait for a
-// better moment any longer. If they cannot be given back, no new function gets a segment beyond
+// those beyond limits::kKeptSegmentBytes, the large ones first. A segment that must not be used
+// again is old at once. When there are more old segments than that, they are given back without
+// waiting for a better moment. If they cannot be given back, no new function gets a segment beyond
 // limits::kOldSegmentBytes of them.
 //
 // Giving one back to the driver may wait for the whole context: only drop_old() does it, which is
@@ -37,7 +37,7 @@ namespace tube::proxy {
 struct Driver;
 class Gpus;
 
-// A segment whose first part is registered; who takes it over unregisters it.
+// A segment whose first part is registered; its new owner unregisters it.
 struct PreparedSegment {
   shared::Segment segment;
   CUdeviceptr registered = 0;  // device address of segment.registered()

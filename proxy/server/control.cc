@@ -132,7 +132,7 @@ json refusal(const std::string& text) { return {{"ok", false}, {"error", text}};
 
 }  // namespace
 
-// Whoever comes when all places are taken waits in the socket's queue, until somebody leaves or has
+// When all places are taken, a connection waits in the socket's queue until another one ends or has
 // been silent for too long.
 void Server::listen_for_control(bool on) {
   control_waits_ = !on;
@@ -155,7 +155,7 @@ void Server::accept_control() {
   }
 }
 
-// Bytes are no request: who sends one now and then counts as silent.
+// A connection that sends single bytes now and then makes no request, and counts as silent.
 void Server::drop_silent() {
   pollfd comes{control_fd_.get(), POLLIN, 0};
   if (!control_waits_ || poll(&comes, 1, 0) != 1) return;

@@ -1,4 +1,5 @@
-// Who stands at the context gate, for whom, and the end of a stopped function that is in the way.
+// Reports the functions that stand at the context gate and those they stand for, and ends a stopped
+// function that is in the way.
 //
 // A stream that waits for its program keeps other functions' context-wide calls out of the driver
 // (gpu/context_gate.h), or has them stand in it. A program that runs may let it go on at any

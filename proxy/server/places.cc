@@ -1,5 +1,5 @@
-// The places of a proxy: what holds one, who waits for one, and what is given back so that one
-// becomes free.
+// The client slots of a proxy: what holds a slot, which functions wait for one, and what is given
+// back so that one becomes free.
 //
 // A function that used pinned memory leaves it registered in its place (PinnedRemains), until the
 // janitor gives it back to the driver.
@@ -61,7 +61,8 @@ bool Server::place_to_come(uint64_t greeting) {
 void Server::greet_waiting() {
   if (waiting_.empty() || restarting_) return;
   retire_pinned(limits::kPinnedReuseBytes, limits::kSparePlaces);
-  for (uint64_t id : std::exchange(waiting_, {})) greet(id);  // who has to wait on stays in line
+  for (uint64_t id : std::exchange(waiting_, {}))
+    greet(id);  // a function that must wait on stays in line
 }
 
 // The longest retired are the janitor's, until at most `above_bytes` are left and `free_slots`

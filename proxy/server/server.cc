@@ -449,7 +449,7 @@ void Server::help_the_dying() {
 }
 
 // Threads of dead clients may stand in the driver for good, behind work that only these could have
-// ended. Who is there lives with it; when nobody is, the proxy starts anew. mutex_ is held.
+// ended. Living functions go on beside them; without any, the proxy starts anew. mutex_ is held.
 void Server::look_for_stuck() {
   const uint64_t stuck_ns = kStuckWaits * options_.teardown_ms * 1'000'000;
   const auto stuck = [now = now_ns(), stuck_ns](const Dying& dying) {

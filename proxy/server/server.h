@@ -64,7 +64,7 @@ class Server {
   Server(const Driver& driver, Gpus& gpus, ServerOptions options);
   ~Server();
 
-  // Binds both sockets. The error says who is in the way.
+  // Binds both sockets. The error names what is in the way.
   Status listen();
   const std::string& socket_path() const { return socket_path_; }
   // Until SIGTERM, SIGINT or the control verb `stop`, then ends all sessions; or until a GPU's

@@ -1,5 +1,5 @@
 // The owner's end of the exchange between proxies (memory/broker.h): the Server takes the other
-// proxies' connections and hands out the fd of a block to whoever has its token.
+// proxies' connections and hands out the fd of a block to a proxy that has its token.
 #include <sys/epoll.h>
 
 #include <cerrno>

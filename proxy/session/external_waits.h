@@ -5,8 +5,8 @@
 // client's memory would be taken for good, and whatever waits for the whole context
 // (context_gate.h) would stand. So behind each wait lies an event, and at the client's end what
 // still waits is signalled as its partner would have done it. For a timeline that is a value which
-// nobody else had reached; who shares it sees it. At most kMost of them are known. Session thread
-// only.
+// nobody else had reached; other users of the timeline see it. At most kMost of them are known.
+// Session thread only.
 #pragma once
 
 #include <cstdint>

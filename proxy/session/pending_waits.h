@@ -36,7 +36,7 @@ class PendingWaits {
     kNone,
     kHost,
     kGpu
-  };  // who can write there: nobody any more, this process, only the GPU
+  };  // what can write there: nothing any more, this process, only the GPU
   // Writes values, of each address in their order and all of them again and again, until `idle`,
   // for at most `timeout_ms`. Never waits for the GPU: a stream that waits may hold up every stream
   // of its hardware queue, the one that would release it too.

@@ -159,8 +159,8 @@ void Session::run() {
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
     if (went_on) {
-      // Who sends records has its life lock by now: from here on that lock decides whether it
-      // lives.
+      // A client that sends records has taken its life lock: from here on that lock decides whether
+      // it lives.
       if (!looked) (void)client_alive(true);
       looked = true;
       continue;
@@ -261,8 +261,8 @@ void Session::execute() {
   reader_->consume();
 }
 
-// Every session of that GPU gets to see it. This one's before anything tells its client that the
-// call is over, whoever was first to report.
+// Every session of that GPU gets to see it. This session stores it before anything tells its
+// client that the call is over, even if another one reported first.
 void Session::report_if_sticky(uint32_t gpu, CUresult error) {
   if (!is_sticky(error) || !shared_.gpu_failed) return;
   shared_.gpu_failed(gpu, error, client_.id);
@@ -273,8 +273,8 @@ void Session::report_if_sticky(uint32_t gpu, CUresult error) {
 }
 
 // A record failed whose effect somebody waits for: the GPU will not write the word or hand the
-// chunk back, so we do. An error that nobody is answered is stored by now: who sees the word looks
-// for it.
+// chunk back, so we do. An error of a posted call is stored by now: a client that sees the word
+// looks for it.
 void Session::settle(const abi::RecordHeader& header) {
   const wire::Completion& completes = wire::properties_of(header.call).completes;
   const std::span<const std::byte> payload = reader_->payload();

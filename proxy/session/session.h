@@ -175,7 +175,7 @@ class Session {
   uint32_t current_gpu() const { return contexts_.gpu(); }
   // After the end: pinned memory that is still registered; the slot is taken as long as it lives.
   std::unique_ptr<PinnedRemains> take_pinned_remains();
-  // Interned name of the kernel launched last, or nullptr: who may have broken a context.
+  // Interned name of the kernel launched last, or nullptr: it may have broken a context.
   const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
 
   // ---- HANDLER ----

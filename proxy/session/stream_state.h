@@ -46,7 +46,7 @@ struct StreamState final : ObjectState {
   uint64_t seen_epoch = 0;
   CUevent join = nullptr;  // made when first needed
 
-  // who launched last, for the log when the context dies
+  // the last launch, for the log when the context dies
   uint64_t last_launch = 0;  // sequence
   uint64_t last_kernel = 0;  // id
 
