@@ -21,8 +21,6 @@ constexpr int32_t kMaxUnits = 4 << 20;
 
 void return_from(Warp& warp, const Inst&, uint32_t mask) { warp.ret(mask); }
 
-Class storage_class(Type type) { return type_class(type); }
-
 }  // namespace
 
 const BuildTable& build_table() {
@@ -105,7 +103,7 @@ void Builder::formals() {
     formal.size = static_cast<uint32_t>(std::min<uint64_t>(decl.bytes(), kMaxFrame));
     if (decl.space == Space::kReg) {
       formal.in_param = false;
-      formal.cls = storage_class(decl.type);
+      formal.cls = type_class(decl.type);
       formal.slot = binding.slot = new_slot(formal.cls);
       binding.kind = Binding::Kind::kRegister;
     } else {
@@ -130,7 +128,7 @@ void Builder::declare(const VariableDecl& variable) {
         fail("128-bit and vector registers are not supported");
       binding.kind = variable.range != 0 ? Binding::Kind::kRange : Binding::Kind::kRegister;
       binding.range = variable.range;
-      const Class cls = storage_class(variable.type);
+      const Class cls = type_class(variable.type);
       binding.slot = new_slot(cls);
       const uint32_t units = cls == Class::k64 ? 2 : 1;
       if (variable.range > 1) out_.reg_units += units * (variable.range - 1);
@@ -182,7 +180,7 @@ bool Builder::find(std::string_view name, Binding* out) {
       if (number >= range->second.range) continue;
       *out = range->second;
       out->kind = Binding::Kind::kRegister;
-      out->slot += static_cast<int32_t>(number) * (storage_class(out->type) == Class::k64 ? 2 : 1);
+      out->slot += static_cast<int32_t>(number) * (type_class(out->type) == Class::k64 ? 2 : 1);
       return true;
     }
   }
