@@ -129,19 +129,22 @@ RunGraph* Coalescer::graph_for(uint32_t run) {
     all_graphs_.drop(**best);
     return make_graph(variants, best);
   }
+  variants.misses = 0;
   return *best;
 }
 
-// In the place of an older graph of the run when there is no place (nullptr), and instead of other
-// runs' graphs when the session has too many.
+// Without a place (nullptr) an older graph of the run makes room, and graphs of other runs do when
+// the session has too many. Both only after some misses: what is dropped may be wanted next, and a
+// run whose kernels change each time would pay for a new graph each time.
 RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
   const uint64_t bytes = RunGraphs::bytes_of(held_.size(), parameters_.size());
+  if ((place == nullptr || !all_graphs_.has_room(bytes)) && ++variants.misses < kMisses)
+    return nullptr;
   // Making an instance is context-wide. A launch does not stand at the gate: natively it waits for
   // nothing, and the run can go out one by one.
   RunGraph* made = nullptr;
   const auto make = [&] { made = make_graph_now(variants, place, bytes); };
-  later_ = all_graphs_.gate() != nullptr && !all_graphs_.gate()->if_open(this_caller(), make);
-  if (all_graphs_.gate() == nullptr) make();
+  later_ = !all_graphs_.if_gate_open(make);
   return made;
 }
 
@@ -151,6 +154,7 @@ RunGraph* Coalescer::make_graph_now(Variants& variants, RunGraph** place, uint64
     all_graphs_.drop(**place);
   }
   all_graphs_.make_room(bytes);
+  variants.misses = 0;
   variants.oldest = (static_cast<uint32_t>(place - variants.graphs) + 1) % kVariants;
   RunGraph made;
   if (build(made) != CUDA_SUCCESS) {

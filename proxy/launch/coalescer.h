@@ -57,11 +57,14 @@ class Coalescer {
 
  private:
   static constexpr uint32_t kVariants = 2;
+  static constexpr uint32_t kMisses = 4;
   static constexpr size_t kKeptBytes =
       64u << 10;  // of parameters: what a stream that holds nothing keeps room for
   struct Variants {
     RunGraph* graphs[kVariants] = {};
     uint32_t oldest = 0;
+    // Since the last graph that fitted: after kMisses of them the oldest one is out of date.
+    uint32_t misses = 0;
   };
 
   CUresult launch_now(const PlainLaunch& launch, std::span<const std::byte> parameters);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "protocol/driver_table.gen.h"
+#include "proxy/gpu/driver_wrappers.h"
 
 namespace tube::proxy {
 
@@ -36,6 +37,12 @@ void RunGraphs::drop(RunGraph& graph) {
 void RunGraphs::destroy(RunGraph& graph) const {
   if (graph.exec != nullptr) driver_.cuGraphExecDestroy(graph.exec);
   if (graph.graph != nullptr) driver_.cuGraphDestroy(graph.graph);
+}
+
+bool RunGraphs::if_gate_open(const std::function<void()>& make) {
+  if (gate_ != nullptr) return gate_->if_open(this_caller(), make);
+  make();
+  return true;
 }
 
 }  // namespace tube::proxy

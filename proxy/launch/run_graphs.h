@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -73,8 +74,10 @@ class RunGraphs {
   void drop(RunGraph& graph);
   // One that was not added.
   void destroy(RunGraph& graph) const;
+  // Calls `make`, which makes an instance (a context-wide call), unless the context gate is closed.
+  // False: it was not called.
+  bool if_gate_open(const std::function<void()>& make);
 
-  ContextGate* gate() const { return gate_; }
   size_t count() const { return graphs_.size(); }
   uint64_t bytes() const { return bytes_; }
 
