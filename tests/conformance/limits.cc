@@ -146,7 +146,7 @@ FAULTING_CASE(a_heap_that_kernels_have_used) {
   Module module("limits.fatbin");
   SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 24 << 20));
   DeviceArray<int> got(1);
-  LAUNCH(module.function("fill_heap"), {1}, {1}, 0, nullptr, 20, 1ull << 20, got.pointer);
+  LAUNCH(module.function("fill_heap"), {1}, {1}, 0, nullptr, 17, 1ull << 20, got.pointer);
   SHOW(cuCtxSynchronize());
   printf("%d blocks of 1 MiB\n", got.read()[0]);
   SHOW(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 64 << 20));
