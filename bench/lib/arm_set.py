@@ -128,7 +128,8 @@ class TubeArm(Arm):
         super().__init__(name, bench_set)
         self.extra = environment or {}
         self.proxy = tubetest.Proxy(self.layout, bench_set.backend, workflow="bench",
-                                    driver=bench_set.driver, extra_env=self.extra).__enter__()
+                                    driver=bench_set.driver, extra_env=self.extra,
+                                    gpus=bench_set.gpus).__enter__()
 
     def env(self, function):
         if self.set.backend == "sim":
@@ -183,10 +184,12 @@ def difference(before, after):
 
 
 class ArmSet:
-    """The arms of one run. `missing` says in words which are not there."""
+    """The arms of one run. `missing` says in words which are not there. `gpus`: numbers of those
+    that the proxies serve."""
 
-    def __init__(self, layout, backend, driver, names):
+    def __init__(self, layout, backend, driver, names, gpus=(0,)):
         self.layout, self.backend, self.driver = layout, backend, driver
+        self.gpus = ",".join(map(str, gpus))
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="tube-bench-"))
         self.workers, self.arms, self.missing = [], {}, {}
         for name in names:

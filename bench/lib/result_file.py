@@ -190,9 +190,9 @@ def text(result):
     return "\n".join(lines) + "\n"
 
 
-def write(folder, result):
-    """BENCH.json and BENCH.txt; returns the text."""
-    words = text(result)
+def write(folder, result, words=None):
+    """BENCH.json and BENCH.txt; returns the text: `words`, or the tables of text()."""
+    words = text(result) if words is None else words
     if folder:
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)

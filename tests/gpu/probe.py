@@ -27,10 +27,11 @@ class Memory(ctypes.Structure):
 
 
 class Nvml:
-    """The few NVML questions asked here; every answer is None where NVML is not there."""
+    """The few NVML questions asked here, of the GPU of this number; every answer is None where NVML
+    is not there."""
 
-    def __init__(self, driver):
-        self.lib, self.device = None, ctypes.c_void_p()
+    def __init__(self, driver, number=0):
+        self.lib, self.device, self.number = None, ctypes.c_void_p(), number
         for name in (pathlib.Path(driver).parent / "libnvidia-ml.so.1", "libnvidia-ml.so.1"):
             try:
                 self.lib = ctypes.CDLL(str(name))
@@ -39,16 +40,16 @@ class Nvml:
                 continue
         if self.lib is not None and (self.lib.nvmlInit_v2() != 0 or
                                      self.lib.nvmlDeviceGetHandleByIndex_v2(
-                                         0, ctypes.byref(self.device)) != 0):
+                                         number, ctypes.byref(self.device)) != 0):
             self.lib = None
 
     def memory_used(self):
-        """Bytes in use on GPU 0 by everyone, as an outside process sees them."""
+        """Bytes in use on this GPU by everyone, as an outside process sees them."""
         if self.lib is not None:
             memory = Memory()
             if self.lib.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) == 0:
                 return memory.used
-        mib = smi("memory.used")
+        mib = smi("memory.used", self.number)
         return int(mib) << 20 if mib and mib.isdigit() else None
 
     def text(self, function, *args):
@@ -60,16 +61,19 @@ class Nvml:
 
     def describe(self):
         return {
-            "gpu": self.text("nvmlDeviceGetName", self.device) or smi("name") or "unknown",
-            "driver": self.text("nvmlSystemGetDriverVersion") or smi("driver_version") or "unknown"
+            "gpu": self.text("nvmlDeviceGetName", self.device) or smi("name", self.number) or
+                   "unknown",
+            "driver": self.text("nvmlSystemGetDriverVersion") or
+                      smi("driver_version", self.number) or "unknown"
         }
 
 
-def smi(field):
+def smi(field, number):
     try:
-        out = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits", "-i", "0"],
-            capture_output=True, text=True, timeout=30)
+        out = subprocess.run([
+            "nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader,nounits", "-i",
+            str(number)
+        ], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return out.stdout.strip() if out.returncode == 0 else None

@@ -1,0 +1,22 @@
+"""Image, on the host: pictures that somebody sent, decoded."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import pictures  # noqa: E402
+import serving  # noqa: E402
+
+SIDE = 512
+
+
+def load(device):
+    sent = pictures.Pictures(SIDE, SIDE)
+
+    def run(inputs, params):
+        return {"frames": sent.decoded(params, params["batch"])}
+
+    return run
+
+
+if __name__ == "__main__":
+    serving.main(load)

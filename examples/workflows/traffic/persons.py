@@ -1,0 +1,21 @@
+"""Traffic: what kind of person each crop shows."""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
+import models  # noqa: E402
+import serving  # noqa: E402
+import vision  # noqa: E402
+
+
+def load(device):
+    classifier = models.ready("resnet50-persons", device)
+
+    def run(inputs, params):
+        return {"person_kinds": vision.top(classifier(inputs["persons"]))}
+
+    return run
+
+
+if __name__ == "__main__":
+    serving.main(load)
