@@ -7,7 +7,8 @@ once; what sim/*.cc
   defines overrides it at link time;
 - every _ptsz/_ptds entry point as a thin wrapper: inside it, stream 0 means the per-thread stream;
 - the table behind cuGetProcAddress.
-OUT.map is the linker's version script: exactly the driver's names are visible.
+OUT.map is the linker's version script: the driver's names are visible, and those of
+sim/machine/control.h.
 """
 
 import sys
@@ -56,7 +57,7 @@ def write_source(api, path):
 
 def write_map(api, path):
     names = "".join(f"    {name};\n" for name in api.functions)
-    path.write_text("{\n  global:\n" + names + "  local: *;\n};\n")
+    path.write_text("{\n  global:\n" + names + "    tube_sim_*;\n  local: *;\n};\n")
 
 
 def main():

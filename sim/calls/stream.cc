@@ -20,6 +20,7 @@ Stream* make_stream(State& s, Context* context, unsigned flags, int priority) {
   stream->lane = std::make_shared<Lane>();
   stream->lane->context = context;
   stream->lane->priority = priority;
+  stream->lane->stream = stream->id;
   stream->lane->blocking = stream->blocking();
   std::erase_if(context->lanes,
                 [](const LanePtr& l) { return l->queue.empty() && l.use_count() == 1; });
@@ -107,6 +108,7 @@ CUresult issue(Lock& lock, Stream* stream, Work work, FencePtr* fence) {
         shared->reach(ticket);
         return CUDA_SUCCESS;
       };
+      op.in_place = true;
       op.run_on_error = true;
     }
     last = append(lock, stream, std::move(op));

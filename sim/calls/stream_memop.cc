@@ -43,6 +43,7 @@ Op write_op(const CUstreamBatchMemOpParams& p) {
   bool wide = p.operation == CU_STREAM_MEM_OP_WRITE_VALUE_64;
   uint64_t address = p.writeValue.address, value = wide ? p.writeValue.value64 : p.writeValue.value;
   Op op;
+  op.in_place = true;
   op.body = [=]() -> CUresult {
     if (!state().map.find(address)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (wide) __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELEASE);
@@ -51,6 +52,13 @@ Op write_op(const CUstreamBatchMemOpParams& p) {
                        __ATOMIC_RELEASE);
     return CUDA_SUCCESS;
   };
+  return op;
+}
+
+Op copy_op(Context* context, const CopyWork& w) {
+  Op op;
+  op.body = [context, w] { return run_copy(context, w); };
+  op.transfer = engine_transfer(*context, w);
   return op;
 }
 
@@ -110,8 +118,7 @@ std::vector<Op> make_ops(Context* context, const Work& work) {
   Op op;
   if (auto* k = std::get_if<KernelWork>(&work))
     op.body = [context, w = *k] { return run_kernel(context, w); };
-  else if (auto* c = std::get_if<CopyWork>(&work))
-    op.body = [context, w = *c] { return run_copy(context, w); };
+  else if (auto* c = std::get_if<CopyWork>(&work)) op = copy_op(context, *c);
   else if (auto* m = std::get_if<MemsetWork>(&work))
     op.body = [context, w = *m] { return run_memset(context, w); };
   else if (auto* h = std::get_if<HostWork>(&work)) op = host_op(context, *h);

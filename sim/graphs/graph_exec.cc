@@ -20,6 +20,7 @@ struct Launch {
   Lock& lock;
   Context* context;
   int priority;
+  uint64_t stream;  // that it was launched into
 };
 
 struct Done {
@@ -44,9 +45,10 @@ Op first_op(const Node& node, const FencePtr& start,
 
 // On a worker: runs the chosen body to its end, again and again for a loop. A body's nodes start
 // like those of any graph.
-CUresult run_conditional(Context* context, int priority, const ConditionalWork& work) {
+CUresult run_conditional(Context* context, int priority, uint64_t stream,
+                         const ConditionalWork& work) {
   Lock lock(state().mutex);
-  Launch launch{lock, context, priority};
+  Launch launch{lock, context, priority, stream};
   while (const Graph* body = chosen_body(work)) {
     std::vector<FencePtr> leaves;
     start_graph(launch, *body, nullptr, &leaves);
@@ -66,6 +68,7 @@ Done start_node(Launch& launch, const Node& node, const FencePtr& start,
     lane = std::make_shared<Lane>();
     lane->context = node.context != nullptr ? node.context : launch.context;
     lane->priority = launch.priority;
+    lane->stream = launch.stream;
   }
   if (auto* wait_for = std::get_if<EventWaitWork>(&node.work);
       wait_for != nullptr && node.enabled) {
@@ -80,9 +83,8 @@ Done start_node(Launch& launch, const Node& node, const FencePtr& start,
     start_graph(launch, *child->graph, entry, &tail.waits);
     last = submit(launch.lock, lane, std::move(tail));
   } else if (auto* conditional = std::get_if<ConditionalWork>(&node.work)) {
-    head.body = [context = lane->context, priority = lane->priority, conditional] {
-      return run_conditional(context, priority, *conditional);
-    };
+    head.body = [context = lane->context, priority = lane->priority, stream = lane->stream,
+                 conditional] { return run_conditional(context, priority, stream, *conditional); };
     last = submit(launch.lock, lane, std::move(head));
   } else if (!node.enabled || std::holds_alternative<EventWaitWork>(node.work) ||
              std::holds_alternative<EventRecordWork>(node.work)) {
@@ -337,10 +339,11 @@ CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
       assign_defaults(handles);
       return CUDA_SUCCESS;
     };
+    entry.in_place = true;
   }
   if (exec->last && !exec->last->done) entry.waits.push_back(exec->last);
   FencePtr start = append(lock, stream, std::move(entry));
-  Launch launch{lock, stream->context, stream->priority};
+  Launch launch{lock, stream->context, stream->priority, stream->id};
   Op tail;
   start_graph(launch, *exec->graph, start, &tail.waits);
   std::erase_if(tail.waits, [](const FencePtr& f) { return f->done; });

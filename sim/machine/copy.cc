@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "sim/machine/copy.h"
+#include "sim/machine/copy_engines.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 
@@ -158,6 +159,21 @@ CUresult run_copy(Context* context, const CopyWork& work) {
   state().fabric->transfer(from.place, to.place, c.WidthInBytes * c.Height * c.Depth);
   move_bytes(to, from, c);
   return CUDA_SUCCESS;
+}
+
+std::optional<Transfer> engine_transfer(const Context& context, const CopyWork& work) {
+  const CUDA_MEMCPY3D& c = work.copy;
+  const uint64_t bytes = c.WidthInBytes * c.Height * c.Depth;
+  if (state().copy_engines == nullptr || bytes == 0) return std::nullopt;
+  Side from, to;
+  if (make_side(true, c, context, &from) != CUDA_SUCCESS ||
+      make_side(false, c, context, &to) != CUDA_SUCCESS)
+    return std::nullopt;
+  const bool up = from.place < 0 && to.place >= 0, down = from.place >= 0 && to.place < 0;
+  if (!up && !down) return std::nullopt;
+  const bool pinned = state().map.find(up ? from.base : to.base).has_value();
+  if (up && bytes <= (pinned ? kPinnedWithoutEngine : kPageableWithoutEngine)) return std::nullopt;
+  return Transfer{context.device->physical, up, bytes, pinned};
 }
 
 void stage_source(CopyWork& work) {

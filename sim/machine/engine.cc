@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "sim/machine/copy_engines.h"
 #include "sim/machine/state.h"
 
 namespace tube::sim {
@@ -41,11 +42,16 @@ std::atomic<int> bodies_in_memory{0};
 
 void advance(Lock& lock, const LanePtr& lane);
 
+uint64_t time_of_completion() {
+  const CopyEngines* engines = state().copy_engines.get();
+  return engines == nullptr ? now_ns() : engines->now();
+}
+
 void complete(Lock& lock, const LanePtr& lane) {
   FencePtr fence = std::move(lane->queue.front().fence);
   lane->queue.pop_front();
   fence->done = true;
-  fence->time_ns = now_ns();
+  fence->time_ns = time_of_completion();
   Workers& p = pool();
   ++p.completions;
   p.done.notify_all();
@@ -54,30 +60,29 @@ void complete(Lock& lock, const LanePtr& lane) {
   for (LanePtr& waiter : waiters) advance(lock, waiter);
 }
 
-void spawn(void (*entry)()) {
-  // Workers must not take the program's signals.
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  std::thread(entry).detach();
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+void fail(Context* context, CUresult result) {
+  CUresult none = CUDA_SUCCESS;
+  if (result != CUDA_SUCCESS) context->error.compare_exchange_strong(none, result);
 }
 
 void run_body(Lock& lock, const LanePtr& lane) {
   Op& op = lane->queue.front();
   Context* context = lane->context;
+  const std::optional<Transfer> transfer = op.transfer;
   if (op.body && (op.run_on_error || context->error.load() == CUDA_SUCCESS)) {
     auto body = std::move(op.body);
     lock.unlock();
     CUresult result = body();
     body = nullptr;  // captured buffers go without the lock
     lock.lock();
-    CUresult none = CUDA_SUCCESS;
-    if (result != CUDA_SUCCESS) context->error.compare_exchange_strong(none, result);
+    fail(context, result);
   }
+  CopyEngines* engines = state().copy_engines.get();
+  if (transfer) engines->reach_end(*transfer);
   lane->busy = false;
   complete(lock, lane);
   advance(lock, lane);
+  if (transfer) engines->left(lock, *transfer);
 }
 
 void worker() {
@@ -96,6 +101,12 @@ void worker() {
   }
 }
 
+void run_in_place(const LanePtr& lane) {
+  const Op& op = lane->queue.front();
+  if (op.run_on_error || lane->context->error.load() == CUDA_SUCCESS)
+    fail(lane->context, op.body());
+}
+
 void make_ready(const LanePtr& lane) {
   Workers& p = pool();
   lane->busy = true;
@@ -105,7 +116,7 @@ void make_ready(const LanePtr& lane) {
     p.work.notify_one();
   } else {
     ++p.threads;
-    spawn(&worker);
+    start_thread(&worker);
   }
 }
 
@@ -114,6 +125,22 @@ bool satisfied(const LanePtr& lane) {
   Op& op = lane->queue.front();
   return lane->context->error.load() != CUDA_SUCCESS || lane->context->cancel->load() ||
          op.condition();
+}
+
+// Goes on with the lanes whose condition is true; false: none.
+bool look(Lock& lock) {
+  std::vector<LanePtr> met;
+  std::erase_if(pool().polled, [&met](const LanePtr& lane) {
+    if (!satisfied(lane)) return false;
+    met.push_back(lane);
+    return true;
+  });
+  for (LanePtr& lane : met) {
+    lane->busy = false;
+    lane->queue.front().condition = nullptr;
+    advance(lock, lane);
+  }
+  return !met.empty();
 }
 
 void poller() {
@@ -125,18 +152,7 @@ void poller() {
       p.poll.wait(lock);
       pause = std::chrono::microseconds(5);
     }
-    std::vector<LanePtr> met;
-    std::erase_if(p.polled, [&met](const LanePtr& lane) {
-      if (!satisfied(lane)) return false;
-      met.push_back(lane);
-      return true;
-    });
-    for (LanePtr& lane : met) {
-      lane->busy = false;
-      lane->queue.front().condition = nullptr;
-      advance(lock, lane);
-    }
-    if (!met.empty()) pause = std::chrono::microseconds(5);
+    if (look(lock)) pause = std::chrono::microseconds(5);
     if (p.polled.empty()) continue;
     uint64_t seen = p.completions;
     p.poll.wait_for(lock, pause, [&p, seen] { return p.completions != seen; });
@@ -150,7 +166,7 @@ void watch(const LanePtr& lane) {
   p.polled.push_back(lane);
   if (!p.poller) {
     p.poller = true;
-    spawn(&poller);
+    start_thread(&poller);
   }
   p.poll.notify_one();
 }
@@ -167,7 +183,12 @@ void advance(Lock& lock, const LanePtr& lane) {
       if (!satisfied(lane)) return watch(lane);
       op.condition = nullptr;
     }
-    if (op.body) return make_ready(lane);
+    if (op.transfer) {
+      lane->busy = true;
+      return state().copy_engines->add(lane, *op.transfer);
+    }
+    if (op.body && !op.in_place) return make_ready(lane);
+    if (op.body) run_in_place(lane);
     complete(lock, lane);
   }
 }
@@ -180,6 +201,14 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(ts.tv_sec) * 1000000000ull + static_cast<uint64_t>(ts.tv_nsec);
 }
 
+void start_thread(void (*entry)()) {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  std::thread(entry).detach();
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
 FencePtr submit(Lock& lock, const LanePtr& lane, Op op) {
   if (!op.fence) op.fence = std::make_shared<Fence>();
   FencePtr fence = op.fence;
@@ -188,6 +217,13 @@ FencePtr submit(Lock& lock, const LanePtr& lane, Op op) {
   lane->queue.push_back(std::move(op));
   if (first) advance(lock, lane);
   return fence;
+}
+
+void start_body(const LanePtr& lane) { make_ready(lane); }
+
+void look_at_conditions(Lock& lock) {
+  while (look(lock)) {
+  }
 }
 
 void wait(Lock& lock, const FencePtr& fence) {

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/tube_note.h"
+#include "sim/machine/copy_engines.h"
 #include "sim/machine/devices.h"
 #include "sim/machine/fault.h"
 #include "sim/machine/heap.h"
@@ -31,6 +32,9 @@ pthread_key_t thread_key;
 void free_thread(void* p) { delete static_cast<Thread*>(p); }
 
 }  // namespace
+
+State::State() = default;
+State::~State() = default;
 
 State& state() { return *the_state.load(std::memory_order_acquire); }
 bool initialized() {
@@ -56,6 +60,7 @@ CUresult initialize() {
   std::string error;
   TopologySpec spec = load_topology(&error);
   s->fabric = std::make_unique<Fabric>(spec);
+  s->copy_engines = CopyEngines::load(spec, s->fabric.get(), &error);
   make_devices(*s, spec, &error);
   load_faults(std::getenv("TUBE_SIM_FAULT"), s->fabric.get(), &error);
   const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
@@ -197,6 +202,7 @@ void reset_context(State& s, Context* context) {
   context->legacy_stream->id = s.new_id();
   context->legacy_stream->context = context;
   context->legacy_stream->lane = context->legacy;
+  context->legacy->stream = context->legacy_stream->id;
   context->error.store(CUDA_SUCCESS);
   context->cancel = std::make_shared<std::atomic<bool>>(false);
   context->peers.store(0);

@@ -20,6 +20,8 @@
 
 namespace tube::sim {
 
+class CopyEngines;
+
 enum class Kind : uint8_t {
   kContext,
   kStream,
@@ -43,10 +45,13 @@ enum class Kind : uint8_t {
 };
 
 struct State {
+  State();
+  ~State();
   std::mutex mutex;  // rank 1: guards everything below but `map`
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<Fabric> fabric;
-  AddressMap map;  // own lock, rank 2
+  std::unique_ptr<CopyEngines> copy_engines;  // null: copies do not wait for each other
+  AddressMap map;                             // own lock, rank 2
   std::unordered_map<const void*, Kind> live;
   uint64_t next_id = 1;
   std::vector<CapturePtr> captures;

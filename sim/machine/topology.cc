@@ -115,6 +115,7 @@ bool apply_device(DeviceSpec* d, const std::string& key, const std::string& valu
   else if (key == "sms") d->sm_count = static_cast<int>(n);
   else if (key == "clock_khz") d->clock_khz = static_cast<int>(n);
   else if (key == "pcie") d->pcie_bytes_per_s = n;
+  else if (key == "copy_ns") d->copy_ns = static_cast<uint64_t>(n);
   else if (key == "switch") d->pcie_switch = static_cast<int>(n);
   else if (key == "numa") d->numa_node = static_cast<int>(n);
   else return false;
@@ -288,6 +289,10 @@ double Fabric::nvlink(int a, int b) const {
   if (a < 0 || b < 0 || a == b) return 0;
   Link* l = find(a, b);
   return l == nullptr ? 0 : l->bytes_per_s.load(std::memory_order_relaxed);
+}
+
+double Fabric::host_link(int device, bool up) const {
+  return find(up ? -1 : device, up ? device : -1)->bytes_per_s.load(std::memory_order_relaxed);
 }
 
 bool Fabric::set_bandwidth(size_t link, double bytes_per_s) {

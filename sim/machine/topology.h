@@ -22,6 +22,7 @@ struct DeviceSpec {
   int memory_clock_khz = 2619000;
   int bus_width_bits = 5120;
   double pcie_bytes_per_s = 55e9;  // each direction
+  uint64_t copy_ns = 4000;         // what a copy takes besides its bytes (docs/facts.md)
   int pcie_switch = 0;             // devices of one switch share its uplink
   int numa_node = 0;
   int pci_bus = 0;  // filled in order when zero
@@ -64,6 +65,8 @@ class Fabric {
   void transfer(int from, int to, uint64_t bytes);
   // Bytes per second between two devices, 0 when they have no NVLink.
   double nvlink(int a, int b) const;
+  // Bytes per second between the host and a device.
+  double host_link(int device, bool up) const;
   bool set_bandwidth(size_t link, double bytes_per_s);
   bool pcie_p2p() const { return pcie_p2p_; }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -105,6 +106,9 @@ std::vector<Op> make_ops(Context* context, const Work& work);
 
 CUresult run_kernel(Context* context, const KernelWork& work);
 CUresult run_copy(Context* context, const CopyWork& work);
+// What a copy engine has to do for it; nothing when it uses none, or when there are none
+// (copy_engines.h). With the lock held.
+std::optional<Transfer> engine_transfer(const Context& context, const CopyWork& work);
 CUresult run_memset(Context* context, const MemsetWork& work);
 // The stream reached a cuMemFreeAsync: the address goes back. Takes the lock.
 CUresult finish_pool_free(CUdeviceptr address);
