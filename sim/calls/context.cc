@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <mutex>
 
 #include "sim/calls/teardown.h"
 #include "sim/machine/attributes.h"
+#include "sim/machine/control.h"
 #include "sim/machine/devices.h"
 #include "sim/machine/hold.h"
 #include "sim/machine/state.h"
@@ -144,7 +146,10 @@ using namespace tube::sim;
 SIM_API CUresult cuInit(unsigned int Flags) {
   if (CUresult injected = enter("cuInit", Need::kNothing)) return injected;
   if (Flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return initialize();
+  if (CUresult failed = initialize()) return failed;
+  static std::once_flag once;
+  std::call_once(once, &serve_control);
+  return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext* pctx, CUdevice dev) {

@@ -1,6 +1,9 @@
 // How a test looks at the copy engines (copy_engines.h) and moves their clock. These are the only
 // names beside the driver's that the library exports. Any thread may ask; one at a time moves the
 // clock. All of them need cuInit, and answer 0 where there are no engines.
+//
+// Another process than the one with the GPU, such as the test of a proxy, says the same in lines of
+// text on the socket that TUBE_SIM_CONTROL names (sim/README.md).
 #pragma once
 
 #include <cstddef>
@@ -34,3 +37,10 @@ void tube_sim_wait_for_pending(size_t count);
 // 65,536 are remembered.
 size_t tube_sim_served(size_t from, struct TubeSimCopy* copies, size_t room);
 }
+
+namespace tube::sim {
+
+// Answers on the socket that the environment names, from a thread of its own; once a process.
+void serve_control();
+
+}  // namespace tube::sim

@@ -1,0 +1,50 @@
+// A client for copies_test.py:
+//
+//   copies BYTES COUNT     when it reads a line: COUNT copies of BYTES each to the GPU and one
+//                          back, on one stream; says "submitted" when they all are with the driver,
+//                          "done" when they have ended and the bytes are right; ends with its input
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/programs/common.h"
+
+namespace {
+
+void say(const char* what) {
+  std::printf("%s\n", what);
+  std::fflush(stdout);
+}
+
+bool told() {
+  char line[64];
+  return std::fgets(line, sizeof line, stdin) != nullptr;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) return 2;
+  const size_t bytes = std::strtoull(argv[1], nullptr, 10),
+               count = std::strtoull(argv[2], nullptr, 10);
+  Gpu gpu;
+  CUdeviceptr device = 0, more = 0;
+  void *from = nullptr, *to = nullptr;
+  CUstream stream = nullptr;
+  CU(cuMemAlloc(&device, bytes));
+  CU(cuMemAllocHost(&from, bytes));
+  CU(cuMemAllocHost(&to, bytes));
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  std::memset(from, 7, bytes);
+  std::memset(to, 0, bytes);
+  say("ready");
+  if (!told()) return 1;
+  for (size_t i = 0; i < count; ++i) CU(cuMemcpyHtoDAsync(device, from, bytes, stream));
+  CU(cuMemcpyDtoHAsync(to, device, bytes, stream));
+  CU(cuMemAlloc(&more, bytes));  // through Tube this is answered behind all before it
+  say("submitted");
+  CU(cuStreamSynchronize(stream));
+  say(std::memcmp(from, to, bytes) == 0 ? "done" : "other bytes");
+  (void)told();  // until the test has looked, or ends
+  return 0;
+}

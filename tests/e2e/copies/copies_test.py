@@ -1,0 +1,136 @@
+"""Copies on the clock of the simulated GPU, which the test moves (sim/README.md): by a program alone
+and by functions of one proxy.
+
+copies_test.py --build FOLDER [unittest arguments]. The program is copies.cc.
+"""
+import argparse
+import collections
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+import tubetest  # noqa: E402
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--build")
+options, rest = parser.parse_known_args()
+LAYOUT = tubetest.Layout(options.build)
+PROGRAM = LAYOUT.build / "tests/e2e/copies/copies"
+MEGABYTE = 1_000_000
+TAKES = MEGABYTE + 4000  # nanoseconds, with a byte in each and copy_ns
+
+Copy = collections.namedtuple("Copy", "device way context stream bytes ready begin end")
+
+
+class Clock:
+    """The clock of a simulated GPU: what the README's table says, a method a line."""
+
+    def __init__(self, test):
+        folder = tempfile.TemporaryDirectory(prefix="tube-test-")
+        test.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "clock")
+        self.settings = {
+            "TUBE_SIM_TIME": "virtual",
+            "TUBE_SIM_PCIE": "1e9",
+            "TUBE_SIM_CONTROL": self.path
+        }
+        self.test = test
+
+    def connect(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.test.addCleanup(connection.close)
+        connection.settimeout(120)
+        connection.connect(self.path)
+        self.lines = connection.makefile("rw")
+        self.test.addCleanup(self.lines.close)
+
+    def ask(self, line):
+        self.lines.write(line + "\n")
+        self.lines.flush()
+        return int(self.lines.readline())
+
+    def served(self):
+        self.lines.write("served 0\n")
+        self.lines.flush()
+        copies = []
+        for line in iter(self.lines.readline, ".\n"):
+            words = line.split()
+            copies.append(Copy(int(words[0]), words[1], *map(int, words[2:])))
+        return copies
+
+
+class Client:
+    def __init__(self, test, env, count):
+        self.test = test
+        self.process = subprocess.Popen([PROGRAM, str(MEGABYTE), str(count)], env=env,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        test.addCleanup(self.end)
+        self.expect("ready")
+
+    def expect(self, line):
+        said = self.process.stdout.readline().rstrip("\n")
+        while said.startswith("cu"):
+            self.test.assertIn("CUDA_SUCCESS", said)
+            said = self.process.stdout.readline().rstrip("\n")
+        self.test.assertEqual(said, line)
+
+    def submit(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        self.expect("submitted")
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        return self.process.wait(60)
+
+
+class Copies(unittest.TestCase):
+    def test_a_program_alone_is_timed_to_the_nanosecond(self):
+        clock = Clock(self)
+        env = dict(tubetest.environment(LAYOUT, "native", "sim"), **clock.settings)
+        client = Client(self, env, 3)
+        clock.connect()
+        begin = clock.ask("hold")
+        client.submit()
+        self.assertEqual(clock.ask("pending"), 1)
+        self.assertEqual(clock.ask("step 2"), 2)
+        self.assertEqual(clock.ask("now"), begin + 2 * TAKES)
+        self.assertEqual(clock.ask("until %d" % (begin + 3 * TAKES - 1)), begin + 3 * TAKES - 1)
+        self.assertEqual(len(clock.served()), 2)
+        clock.ask("run")
+        client.expect("done")
+        copies = clock.served()
+        self.assertEqual([c.way for c in copies], ["up", "up", "up", "down"])
+        self.assertEqual([c.end - begin for c in copies], [TAKES * n for n in range(1, 5)])
+
+    def test_functions_of_a_proxy_copy_on_its_clock(self):
+        clock = Clock(self)
+        with tubetest.Proxy(LAYOUT, "sim", extra_env=clock.settings) as proxy:
+            env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+            first, second = Client(self, env, 3), Client(self, env, 1)
+            clock.connect()
+            begin, before = clock.ask("hold"), len(clock.served())
+            first.submit()
+            second.submit()
+            clock.ask("wait 1")
+            self.assertEqual(clock.ask("now"), begin)
+            self.assertEqual(clock.ask("step"), 1)
+            self.assertGreater(clock.ask("now"), begin)
+            clock.ask("run")
+            first.expect("done")
+            second.expect("done")
+            moved = collections.Counter()
+            for copy in clock.served()[before:]:
+                moved[copy.way] += copy.bytes
+            self.assertEqual(moved, {"up": 4 * MEGABYTE, "down": 2 * MEGABYTE})
+            self.assertEqual([first.end(), second.end()], [0, 0])
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
