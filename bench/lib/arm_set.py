@@ -124,12 +124,13 @@ class MpsArm(NativeArm):
 
 
 class TubeArm(Arm):
-    def __init__(self, name, bench_set, environment=None):
+    def __init__(self, name, bench_set, environment=None, gpus=None):
+        """`gpus`: numbers of those that the proxy serves, without them the set's."""
         super().__init__(name, bench_set)
         self.extra = environment or {}
         self.proxy = tubetest.Proxy(self.layout, bench_set.backend, workflow="bench",
                                     driver=bench_set.driver, extra_env=self.extra,
-                                    gpus=bench_set.gpus).__enter__()
+                                    gpus=numbers(gpus) if gpus else bench_set.gpus).__enter__()
 
     def env(self, function):
         if self.set.backend == "sim":
@@ -162,6 +163,11 @@ class TubeArm(Arm):
         self.proxy.__exit__(None, None, None)
 
 
+def numbers(gpus):
+    """As tubed takes them."""
+    return ",".join(map(str, gpus))
+
+
 def add(total, entry, sign=1):
     """Adds the numbers of a function's status to `total`, also those of nested tables."""
     for key, value in entry.items():
@@ -189,7 +195,7 @@ class ArmSet:
 
     def __init__(self, layout, backend, driver, names, gpus=(0,)):
         self.layout, self.backend, self.driver = layout, backend, driver
-        self.gpus = ",".join(map(str, gpus))
+        self.gpus = numbers(gpus)
         self.work = pathlib.Path(tempfile.mkdtemp(prefix="tube-bench-"))
         self.workers, self.arms, self.missing = [], {}, {}
         for name in names:

@@ -1,10 +1,7 @@
 """The figures to reach, looked up in results: what must be, what is aimed at, what was measured."""
 from result_file import layout_table, ratio, short
 
-# words, bench, group, row, kind, must, aim. Kinds: `ratio` Tube's median over native's
-# (result_file.ratio), at most; `rate` Tube's operations per second over MPS's, at least; `ms`
-# Tube's median in milliseconds, at most; `share` of one core that the proxy uses, at most; `memory`
-# of the GPU over native's, at most.
+# words, bench, group, row, kind, must, aim; an aim of another kind is a pair (kind, bound).
 FIGURES = (
     ("launch, caller's time", "calls", "one client", "launch", "ratio", 0.25, 0.05),
     ("1,000 launches and synchronise", "calls", "one client", "launch_1000_sync", "ratio", 1.02,
@@ -35,23 +32,113 @@ FIGURES = (
      None),
     *((f"GPU memory of {name} ResNet-50 function{'' if name == '1' else 's'}", "footprint",
        "ResNet-50 functions", name, "memory", None, None) for name in ("1", "8", "20", "48")),
+    ("8 MiB upload beside 4 that copy without pause, p99 against alone", "isolate",
+     "victim 8 MiB up", "4 up", "p99 alone", 1.8, 1.5),
+    ("all bytes meanwhile, against the bulk alone", "isolate", "victim 8 MiB up", "4 up", "kept",
+     0.9, 0.95),
+    ("51 KiB upload beside the same, p99", "isolate", "victim 51 KiB up", "4 up", "p99 us", 150,
+     50),
+    ("8 MiB upload beside 4 pageable, p99 against alone", "isolate", "victim 8 MiB up",
+     "4 pageable", "p99 alone", 2.5, 1.5),
+    ("8 MiB upload beside 4 with graphs of copies, p99 against alone", "isolate",
+     "victim 8 MiB up", "4 graph", "p99 alone", 2.5, 1.5),
+    ("8 MiB upload beside 4 from the device, p99 against alone", "isolate", "victim 8 MiB up",
+     "4 down", "p99 alone", 2.5, 1.5),
+    ("8 MiB upload beside 4 in another proxy, p99 against alone", "isolate", "victim 8 MiB up",
+     "4 up in another proxy", "p99 alone", 5.5, 2),
+    ("latency-critical function beside 4 that load, p99 over native", "isolate",
+     "latency-critical function", "4 load", "p99", 0.68, 0.2),
+    ("pinned copies alone, slowest size of 4 KiB to 1 GiB", "pinned_copies", "slowest size",
+     "all sizes but 16 to 64 MiB", "speed", 0.98, 1.0),
+    ("pinned copies alone, slowest size of 16 to 64 MiB", "pinned_copies", "slowest size",
+     "16 to 64 MiB", "speed", 0.95, 1.0),
+    ("256 MiB in both directions at once, over native's one", "pinned_copies",
+     "both directions at once", "256 MiB", "over one", 1.8, ("GB/s", 101)),
+    ("256 MiB to the device, CPU seconds per GB", "pinned_copies", "to the device", "256 MiB",
+     "cpu", None, None),
+    *((f"{size} of pageable memory {way}", "pageable", f"{way}, pages there", size, "speed", must,
+       ("GB/s", 45))
+      for way, must in (("to the device", 3), ("from the device", 1.5))
+      for size in ("100 MiB", "1 GiB")),
+    ("PyTorch model.cuda() of 531 MB", "pageable", "PyTorch", "model.cuda(), 531 MB", "speed", 2.5,
+     4),
+    ("PyTorch .cpu() of 256 MiB", "pageable", "PyTorch", ".cpu(), 256 MiB", "speed", 2, 4),
+    ("cuMemHostAlloc 100 MiB, pool warm", "pinned", "cuMemHostAlloc, warm", "100 MiB", "ratio",
+     0.02, ("us", 100)),
+    ("1 GiB to one GPU over 2 links", "multipath", "2 links, pinned to the device", "1 GiB",
+     "speed", 1.85, ("GB/s", 102.8)),
+    ("1 GiB from one GPU over 2 links", "multipath", "2 links, pinned from the device", "1 GiB",
+     "speed", 1.85, ("GB/s", 101.8)),
 )
+
+
+def rate_over_mps(row):
+    """Operations per second."""
+    tube, mps = row["arms"].get("tube"), row["arms"].get("mps")
+    return tube["per_s"] / mps["per_s"] if tube and mps else None
+
+
+def speed(row):
+    over = ratio(row, "tube")
+    return 1 / over if over else None
+
+
+def over_native(key):
+    def found(row):
+        native, tube = row["arms"].get("native", {}).get(key), row["arms"].get("tube", {}).get(key)
+        return tube / native if native and tube is not None else None
+
+    return found
+
+
+def of_tube(key, scale=1.0):
+    def found(row):
+        value = row["arms"].get("tube", {}).get(key)
+        return value / scale if value is not None else None
+
+    return found
+
+
+def cpu_per_gb(values):
+    """CPU seconds of program and server, of one arm; None where they were not measured."""
+    if "client_cpu_s_per_gb" not in (values or {}):
+        return None
+    return values["client_cpu_s_per_gb"] + values.get("server_cpu_s_per_gb", 0)
+
+
+# kind -> (its value of a row, or None when the row has not what it needs; unit; whether more is
+# better).
+KINDS = {
+    "ratio": (lambda row: ratio(row, "tube"), "x", False),  # Tube's median over native's
+    "rate": (rate_over_mps, "x", True),
+    "ms": (of_tube("p50_ns", 1e6), " ms", False),
+    "us": (of_tube("p50_ns", 1e3), " us", False),
+    "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
+    "memory": (over_native("gpu_bytes"), "x", False),
+    "p99 alone": (of_tube("p99_over_alone"), "x", False),  # of the same arm's p99 alone
+    "p99 us": (of_tube("p99_ns", 1e3), " us", False),
+    "p99": (over_native("p99_ns"), "x", False),
+    "kept": (of_tube("kept"), "x", True),
+    "speed": (speed, "x", True),  # native's median over Tube's
+    "over one": (of_tube("over_one"), "x", True),
+    "GB/s": (of_tube("bytes_per_s", 1e9), " GB/s", True),
+    "cpu": (lambda row: cpu_per_gb(row["arms"].get("tube")), " s", False),
+}
+# What both sides of a figure are, where it is not the medians: key, scale, unit.
+SIDES = {
+    "p99 alone": ("p99_ns", 1e3, "us"),
+    "p99 us": ("p99_ns", 1e3, "us"),
+    "p99": ("p99_ns", 1e3, "us"),
+    "kept": ("all_per_s", 1e9, "GB/s"),
+    "speed": ("bytes_per_s", 1e9, "GB/s"),
+    "over one": ("bytes_per_s", 1e9, "GB/s"),
+    "GB/s": ("bytes_per_s", 1e9, "GB/s"),
+}
 
 
 def measured(kind, row):
     """The figure, or None when the row has not what it needs."""
-    if kind == "ratio":
-        return ratio(row, "tube")
-    tube, mps = row["arms"].get("tube"), row["arms"].get("mps")
-    if kind == "ms":
-        return tube["p50_ns"] / 1e6 if tube else None
-    if kind == "share":
-        return tube["server_share"] if tube else None
-    if kind == "memory":
-        native = row["arms"].get("native")
-        base = native["gpu_bytes"] if native else 0
-        return tube["gpu_bytes"] / base if tube and base else None
-    return tube["per_s"] / mps["per_s"] if tube and mps else None
+    return KINDS[kind][0](row)
 
 
 def absolutes(kind, row):
@@ -64,6 +151,14 @@ def absolutes(kind, row):
         used = [short(row["arms"][arm]["gpu_bytes"] / 2**30) if arm in row["arms"] else "-"
                 for arm in ("native", "mps", "tube")]
         return f"{used[0]} ({used[1]}) -> {used[2]} GiB"
+    if kind == "cpu":
+        return " -> ".join(short(cpu_per_gb(row["arms"].get(a))) for a in ("native", "tube")) + " s"
+    if kind in SIDES:
+        key, scale, unit = SIDES[kind]
+        values = [row["arms"].get(arm, {}).get(key) for arm in ("native", "mps", "tube")]
+        shown = [short(v / scale) if v is not None else None for v in values]
+        mps = f" ({shown[1]})" if shown[1] else ""
+        return f"{shown[0] or '-'}{mps} -> {shown[2]} {unit}"
     values = [row["arms"][arm]["p50_ns"] for arm in ("native", "tube") if arm in row["arms"]]
     unit, scale = ("ms", 1e6) if max(values) >= 1e7 else ("us", 1e3)
     return " -> ".join(short(v / scale) for v in values) + f" {unit}"
@@ -75,13 +170,34 @@ def tail(row):
     return f"{p99[1] / p99[0]:.2f}" if all(p99) else "-"
 
 
-def verdict(kind, value, must, aim):
-    def reached(bound):
-        return bound is not None and (value >= bound if kind == "rate" else value <= bound)
+def bound(kind, limit):
+    """(kind, number) of a must or an aim."""
+    return limit if isinstance(limit, tuple) else (kind, limit)
 
+
+def bound_words(kind, limit):
+    kind, number = bound(kind, limit)
+    if number is None:
+        return "-"
+    _, unit, more = KINDS[kind]
+    return f"{'>=' if more else '<='} {number}{unit}"
+
+
+def reached(kind, value, limit):
+    """Whether `value`, of the kind of the limit, is as good."""
+    if limit is None or value is None:
+        return False
+    return value >= limit if KINDS[kind][2] else value <= limit
+
+
+def verdict(kind, value, must, aim, row=None):
+    """`row`: where an aim of another kind is looked up."""
     if must is None:
         return "-"
-    return "aim reached" if reached(aim) else "reached" if reached(must) else "NOT reached"
+    aim_kind, aim = bound(kind, aim)
+    if reached(aim_kind, value if aim_kind == kind else measured(aim_kind, row), aim):
+        return "aim reached"
+    return "reached" if reached(kind, value, must) else "NOT reached"
 
 
 def rows(results):
@@ -94,14 +210,14 @@ def rows(results):
         value = measured(kind, row) if row is not None else None
         if value is None:
             continue
-        sign = ">=" if kind == "rate" else "<="
-        unit = {"ms": " ms", "share": ""}.get(kind, "x")
         found.append([
-            words, f"{sign} {must}{unit}" if must is not None else "-", f"{sign} {aim}{unit}" if aim is not None else "-",
-            f"{value:.3f}{unit}",
+            words,
+            bound_words(kind, must),
+            bound_words(kind, aim),
+            f"{value:.3f}{KINDS[kind][1]}",
             absolutes(kind, row),
             tail(row),
-            verdict(kind, value, must, aim)
+            verdict(kind, value, must, aim, row)
         ])
     return found
 
