@@ -11,7 +11,8 @@ median of each block, where the arms ran blocks in turns); and where they mean s
 (operations per second of all clients together), client_cpu_s and server_cpu_s (CPU seconds per
 million operations), server_share (of one core, clients idle), gpu_bytes (in use on the
 GPU for so many programs and their server together), per_call (what Tube's proxy counted,
-divided by the operations: records, round_trips, calls by name). Ratios are not stored: see ratio().
+divided by the operations: records, round_trips, calls by name). The benches of copies have further ones: copy_runs.py,
+isolate_runs.py. Ratios to native are not stored: see ratio().
 """
 import datetime
 import json
@@ -151,15 +152,33 @@ def memory_table(rows, arms):
     return layout_table(table)
 
 
-def text(result):
-    m, arms = result["machine"], list(result["arms"])
-    lines = [
+def head(result):
+    """What the figures depend on, and which arms there are."""
+    m = result["machine"]
+    return [
         f"{result['bench']}: commit {result['commit']}, {result['date']}",
         f"{m['gpu']}, driver {m['driver']}, {m['cpu']}, {m['cores']} cores, Linux {m['kernel']}",
         *[f"  {name}: {words}" for name, words in result["arms"].items()], *[
             f"  {name}: not measured: {why.splitlines()[0]}"
             for name, why in result["missing"].items()
-        ],
+        ]
+    ]
+
+
+def tail(result):
+    """The figures to reach, what was wrong, what is to be known."""
+    return [
+        *result.get("figures", []), "", *[
+            f"WRONG: {row['group']}/{row['name']}: {words}" for row in result["rows"]
+            for words in row.get("wrong", [])
+        ], *[f"note: {note}" for note in result.get("notes", [])]
+    ]
+
+
+def text(result):
+    arms = list(result["arms"])
+    lines = [
+        *head(result),
         "p50, p99 and max of single operations in microseconds, arms in turns; ratios of p50, for steps the median of what neighbouring "
         "blocks say; k/s: thousand operations a second of all clients together;",
         "cpu: CPU seconds per million operations; records and round trips per operation as Tube's proxy counted them.",
@@ -181,12 +200,7 @@ def text(result):
         if any("per_s" in v or "per_call" in v for row in rows for v in row["arms"].values()):
             lines += [*rate_table(rows, arms), ""]
     lines += [*result.get("stages", []), *result.get("trips", []), ""]
-    lines += [*result.get("figures", []), ""]
-    lines += [
-        f"WRONG: {row['group']}/{row['name']}: {words}" for row in result["rows"]
-        for words in row.get("wrong", [])
-    ]
-    lines += [f"note: {note}" for note in result.get("notes", [])]
+    lines += tail(result)
     return "\n".join(lines) + "\n"
 
 
