@@ -41,6 +41,11 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_COALESCE_US", "5 with eight or more cores, else 1",
      "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches "
      "each by itself."},
+    {"TUBE_COPY_LANE", "never",
+     "Which copies between host and GPU a proxy sends through its lanes, where they take turns "
+     "instead of starving each other: `never` none, `auto` those that come while another copy of "
+     "their direction is under way and those above 16 MiB, `always` all. Not yet measured on a "
+     "GPU."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

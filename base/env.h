@@ -24,6 +24,7 @@ enum class Env : uint8_t {
   kOff,
   kSpinUs,
   kCoalesceUs,
+  kCopyLane,
   kHookLib,
   kSimLib,
   kTubed,

@@ -30,6 +30,18 @@ enum class Lane : uint32_t { kPost = 1, kReply = 2, kHand = 3 };
 // names, when its handler asks for that stream; those of all streams.
 enum class Orders : uint8_t { kNone, kStream, kAll };
 
+// Behind which of the records that are kept back a record stays (proxy/session/parked_records.h).
+// kNamed: those with which it shares a named object. kEnds: those that are kAll, too. kAll: all.
+enum class Behind : uint8_t { kNamed, kEnds, kAll };
+
+// A field of the fixed struct that holds the id of an object on whose order others depend.
+enum class NamedKind : uint8_t { kStream, kEvent, kKernel, kExec };
+struct NamedField {
+  uint16_t at;  // u64
+  NamedKind kind;
+  bool changes;  // later records find another object
+};
+
 // What the client waits for when the record is executed: a progress word with a value, or the state
 // of a staging chunk. The proxy writes it when the record fails, since the GPU will not.
 enum class Completes : uint8_t { kNothing, kWord, kChunk };
@@ -41,15 +53,17 @@ struct Completion {
 };
 
 // What the proxy knows of a record by its call number (protocol/calls, properties.gen.h).
-template <size_t kMostStreams>
+template <size_t kMostNamed>
 struct PropertiesOf {
   Orders orders;
   bool needs_gpu;  // false: executed although the GPU's context has died
+  Behind behind;
+  bool marks;  // puts no work into its stream
   Completion completes;
-  uint16_t stream_count;
-  uint16_t streams[kMostStreams];
+  uint16_t named_count;
+  NamedField named[kMostNamed];
 
-  constexpr std::span<const uint16_t> stream_fields() const { return {streams, stream_count}; }
+  constexpr std::span<const NamedField> named_fields() const { return {named, named_count}; }
 };
 
 inline constexpr uint32_t kMaxNameBytes = 4096;

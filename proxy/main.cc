@@ -72,6 +72,11 @@ uint32_t coalesce_us() {
   return many_cores() ? 5 : 1;
 }
 
+policies::LaneUse lane_use() {
+  const char* text = env_text(Env::kCopyLane);
+  return policies::lane_use(text != nullptr ? text : "never").value_or(policies::LaneUse::kNever);
+}
+
 uint32_t teardown_ms() {
   const uint64_t most = limits::kTeardownMs;
   return static_cast<uint32_t>(std::min(env_number(Env::kTeardownMs).value_or(most), most));
@@ -192,10 +197,11 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
-  Server server(driver, gpus,
-                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(),
-                              cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
-                              &device_output, stopped_s(), options.gpus, teardown_ms()});
+  Server server(
+      driver, gpus,
+      ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
+                    coalesce_us(), spares(), share_modules(), inherited, &device_output,
+                    stopped_s(), options.gpus, teardown_ms(), lane_use()});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;

@@ -136,12 +136,16 @@ WaitResult RingReader::wait(Waiter& waiter, const Peer& peer, std::atomic<uint32
     if (s.awake != nullptr && s.asleep) s.awake->fetch_add(1, std::memory_order_relaxed);
   };
   sleep.context = &sleeper;
-  // A stop that comes while we spin is seen at once as well.
-  const auto ready = [this, &peer] {
-    return has_record() || (peer.stop != nullptr && peer.stop->load(std::memory_order_acquire));
+  // A stop or a nudge that comes while we spin is seen at once as well.
+  const auto set = [](const std::atomic<bool>* flag) {
+    return flag != nullptr && flag->load(std::memory_order_acquire);
+  };
+  const auto ready = [this, &peer, &set] {
+    return has_record() || set(peer.stop) || set(peer.nudged);
   };
   const WaitResult result = waiter.until(WaitReason::kRecord, peer, sleep, ready);
-  return result == WaitResult::kDone && !has_record() ? WaitResult::kPeerDead : result;
+  const bool stopped = result == WaitResult::kDone && !has_record() && !set(peer.nudged);
+  return stopped ? WaitResult::kPeerDead : result;
 }
 
 void rouse_reader(abi::SegmentHeader& header) {

@@ -112,7 +112,8 @@ class RingReader {
   // The record was executed: gives its space back and wakes a client that waits for it.
   void consume();
 
-  // Sleeps until there is a record, `peer.stop` is set (kPeerDead) or the socket hung up. Wakes a
+  // Sleeps until there is a record or `peer.nudged` is set (kDone), `peer.stop` is (kPeerDead), or
+  // the socket hung up. Wakes a
   // client that waits for space first, so call it whenever next() says kEmpty. `awake` is one less
   // while this one sleeps; may be nullptr.
   WaitResult wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake = nullptr);
@@ -147,8 +148,8 @@ class RingReader {
 // fence and a load when it is awake.
 void rouse_reader(abi::SegmentHeader& header);
 
-// Proxy, any thread: makes a session that sleeps in RingReader::wait look at its stop flag. Store
-// the flag first.
+// Proxy, any thread: makes a session that sleeps in RingReader::wait look at its flags. Store the
+// flag first.
 void wake_reader(abi::SegmentHeader& header);
 
 }  // namespace tube::shared

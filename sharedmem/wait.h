@@ -54,6 +54,8 @@ struct Peer {
   // Does the other process live, given what the socket alone would say? Optional.
   bool (*second_opinion)(void* context, bool socket_says) = nullptr;
   void* opinion_context = nullptr;
+  // Ours, local: there is something else to do than what is waited for. RingReader::wait() alone.
+  const std::atomic<bool>* nudged = nullptr;
 };
 
 // A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts

@@ -11,8 +11,9 @@ opaque("CUDA_ARRAY3D_DESCRIPTOR", 40)
 opaque("CUDA_ARRAY_SPARSE_PROPERTIES", 48)
 opaque("CUDA_ARRAY_MEMORY_REQUIREMENTS", 32)
 call("cuArrayCreate_v2", "cuArray3DCreate_v2", lane="hand", handler="generated",
-     pHandle=creates("array"), pAllocateArray=struct_in())
-call("cuArrayDestroy", lane="hand", needs="init", handler="generated", hArray=frees("array"))
+     pHandle=creates("array"), pAllocateArray=struct_in(), behind="ends")
+call("cuArrayDestroy", lane="hand", needs="init", handler="generated", hArray=frees("array"),
+     behind="all")
 call("cuArrayGetDescriptor_v2", "cuArray3DGetDescriptor_v2", lane="reply", pArrayDescriptor=out())
 call("cuArrayGetSparseProperties", "cuMipmappedArrayGetSparseProperties", lane="reply",
      sparseProperties=out())
@@ -20,12 +21,12 @@ call("cuArrayGetMemoryRequirements", "cuMipmappedArrayGetMemoryRequirements", la
      handler="hand", memoryRequirements=out())
 # A plane and a level are arrays that end with the one they are a part of; asking twice gives the
 # same handle.
-call("cuArrayGetPlane", lane="hand", pPlaneArray=out())
+call("cuArrayGetPlane", lane="hand", pPlaneArray=out(), behind="ends")
 call("cuMipmappedArrayCreate", lane="hand", handler="generated", pHandle=creates("mipmapped array"),
-     pMipmappedArrayDesc=struct_in())
-call("cuMipmappedArrayGetLevel", lane="hand", pLevelArray=out())
+     pMipmappedArrayDesc=struct_in(), behind="ends")
+call("cuMipmappedArrayGetLevel", lane="hand", pLevelArray=out(), behind="ends")
 call("cuMipmappedArrayDestroy", lane="hand", handler="generated",
-     hMipmappedArray=frees("mipmapped array"))
+     hMipmappedArray=frees("mipmapped array"), behind="all")
 # The entries hold handles: the hook writes ids in their place.
 opaque("CUarrayMapInfo", 96)
 call("cuMemMapArrayAsync", lane="hand", mapInfoList=array_in("count", max=256))
@@ -38,7 +39,7 @@ opaque("CUDA_RESOURCE_VIEW_DESC", 112)
 call("cuTexObjectCreate", lane="hand", pTexObject=out(), pResDesc=struct_in(), pTexDesc=struct_in(),
      pResViewDesc=nullable(struct_in()))
 call("cuSurfObjectCreate", lane="hand", pSurfObject=out(), pResDesc=struct_in())
-call("cuTexObjectDestroy", "cuSurfObjectDestroy", lane="reply", handler="hand")
+call("cuTexObjectDestroy", "cuSurfObjectDestroy", lane="reply", handler="hand", behind="all")
 call("cuTexObjectGetResourceDesc", "cuSurfObjectGetResourceDesc", lane="hand", pResDesc=out())
 call("cuTexObjectGetTextureDesc", lane="reply", handler="hand", pTexDesc=out())
 call("cuTexObjectGetResourceViewDesc", lane="reply", handler="hand", pResViewDesc=out())

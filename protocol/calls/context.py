@@ -28,7 +28,7 @@ call("cuCtxGetLimit", "cuCtxSetLimit", lane="local", uses="tubeContextLimit")
 
 call("cuCtxAttach", "cuCtxDetach", "cuCtxGetSharedMemConfig", "cuCtxSetSharedMemConfig",
      "cuFuncSetSharedMemConfig", "cuCtxGetExecAffinity", lane="local", needs="context")
-call("cuCtxResetPersistingL2Cache", lane="post", needs="context")
+call("cuCtxResetPersistingL2Cache", lane="post", needs="context", behind="all")
 # of all streams of a context: a stream that waits for each of them
 call("cuCtxRecordEvent", lane="local", needs="init", uses="tubeEventRecord tubeStreamWaitEvent")
 call("cuCtxWaitEvent", lane="local", needs="init", uses="tubeStreamWaitEvent")

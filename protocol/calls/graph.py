@@ -90,9 +90,10 @@ call("cuGraphInstantiateWithFlags", "cuGraphInstantiate", "cuGraphInstantiate_v2
      "cuGraphInstantiateWithParams", lane="local", uses="tubeGraphInstantiate tubeGraphSteps")
 call("cuGraphExecUpdate", "cuGraphExecUpdate_v2", lane="local",
      uses="tubeGraphExecUpdate tubeGraphSteps")
-call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated")
+call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="generated",
+     changes=("hGraphExec",))
 call("cuGraphExecGetFlags", lane="reply", flags=out())
 call("cuGraphUpload", lane="hand", handler="generated")
 call("cuGraphLaunch", lane="hand")
-call("cuGraphNodeSetEnabled", lane="reply")
+call("cuGraphNodeSetEnabled", lane="reply", changes=("hGraphExec",))
 call("cuGraphNodeGetEnabled", lane="reply", isEnabled=out())

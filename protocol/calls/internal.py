@@ -2,7 +2,7 @@
 for word.
 
 message(NAME, LANE, fields..., reply={...}): fields in wire order. Types: u32 i32 u64 f32, u32[N]
-..., id (a client-made or proxy-made object id, u64), stream (an id of a stream), dptr (a
+..., id (a client-made or proxy-made object id, u64), stream (an id of a stream; so event, kernel, exec), dptr (a
 device-visible address, checked by the handler), blob (BlobRef, bytes follow in the payload), T[] (a
 blob of whole elements: numbers, ids or a struct), name (a blob that is text without NUL, at most 4
 KiB), the name of an enum. LANE: post (no answer) or reply. orders=, completes= and needs_gpu=:
@@ -12,7 +12,7 @@ gen/describe.py. The proxy's handler is always written by hand: proxy/calls/.
 chapter("stream")
 # progress: the GPU writes `value` to word `word` behind everything posted to `stream` so far
 message("tubeSignal", "post", stream="stream", word="u32", value="u64", orders="stream",
-        completes=word("word", "value"))
+        completes=word("word", "value"), marks=True)
 message("tubeStreamCreate", "post", stream="stream", flags="u32", priority="i32")
 message("tubeStreamDestroy", "post", stream="stream")
 # a host function of the client: the GPU writes word `reached`, then waits until the client wrote
@@ -21,30 +21,31 @@ message("tubeHostFunc", "post", stream="stream", reached="u32", done="u32", valu
         orders="stream", completes=word("reached", "value"))
 # asked by a waiter that has slept long: the stream's state as the driver sees it (finds
 # asynchronous faults)
-message("tubeStreamProbe", "reply", stream="stream")
+message("tubeStreamProbe", "reply", stream="stream", marks=True)
 
 chapter("event")
 # No launch that is held names an event, and what an event was recorded behind went to the driver
 # before its record. (A call that the client waits for is no use without order: held launches would
 # be given up while the ring is empty.)
-message("tubeEventCreate", "post", event="id", flags="u32", orders="none")
-message("tubeEventDestroy", "post", event="id", orders="none")
+message("tubeEventCreate", "post", event="event", flags="u32", orders="none", changes=("event",))
+message("tubeEventDestroy", "post", event="event", orders="none", changes=("event",))
 # word == 0xffffffff: no progress word (a capturing stream)
-message("tubeEventRecord", "post", event="id", stream="stream", flags="u32", word="u32",
-        value="u64", orders="stream", completes=word("word", "value"))
-message("tubeStreamWaitEvent", "post", stream="stream", event="id", flags="u32", orders="stream")
-message("tubeEventElapsed", "reply", start="id", end="id", reply=dict(milliseconds="f32"))
+message("tubeEventRecord", "post", event="event", stream="stream", flags="u32", word="u32",
+        value="u64", orders="stream", completes=word("word", "value"), changes=("event",))
+message("tubeStreamWaitEvent", "post", stream="stream", event="event", flags="u32",
+        orders="stream")
+message("tubeEventElapsed", "reply", start="event", end="event", reply=dict(milliseconds="f32"))
 
 chapter("module")
 enum("LoadedAs", "u32", kLibrary=0, kModule=1)  # cuLibraryLoad*, cuModuleLoad*
 # image bytes: in `image` when small, else in the fd announced by FdMessage token `token`, [offset,
 # offset+size). options/values: parallel JIT (and library) option arrays. log_bytes: sizes of the
 # client's info and error log buffers, 0 = none. The reply's logs are NUL-terminated.
-message("tubeLoadImage", "reply", library="id", kind="LoadedAs", flags="u32", token="u64",
+message("tubeLoadImage", "reply", behind="ends", library="id", kind="LoadedAs", flags="u32", token="u64",
         offset="u64", size="u64", info_log_bytes="u32", error_log_bytes="u32", jit_options="u32[]",
         jit_values="u64[]", library_options="u32[]", library_values="u64[]", image="blob",
         reply=dict(jit_values="u64[]", info_log="blob", error_log="blob", kernels="blob"))
-message("tubeUnload", "post", library="id", kind="LoadedAs")
+message("tubeUnload", "post", library="id", kind="LoadedAs", behind="all")
 # A parameter's place among the packed ones (also in protocol/known_kernel.h), and one of
 # CUfunction_attribute 0..kFunctionAttributeCount-1.
 struct("KernelParameter", offset="u32", size_bytes="u32")
@@ -52,7 +53,7 @@ struct("KernelAttribute", result="i32", value="i32")
 # The kernel gets client-made id `kernel`. writes: whether its image can print (1) or assert (2)
 # (wire::kKernelPrints, wire::kKernelAsserts).
 message(
-    "tubeGetKernel", "reply", library="id", kernel="id", kind="LoadedAs", name="name",
+    "tubeGetKernel", "reply", behind="ends", library="id", kernel="kernel", kind="LoadedAs", name="name",
     reply=dict(parameter_count="u32", parameter_bytes="u32", writes="u32",
                layout="KernelParameter[]", attributes="KernelAttribute[]"))
 # managed: the address is in the client's pinned slot (proxy/calls/managed_variables.h)
@@ -64,15 +65,16 @@ message("tubeGetManaged", "reply", library="id", name="name", reply=dict(dptr="u
 # answers a NUL-separated list of all kernel names
 message("tubeListKernels", "reply", library="id", kind="LoadedAs", first="u32",
         reply=dict(total="u32", names="blob"))
-message("tubeKernelSetAttribute", "post", kernel="id", attribute="i32", value="i32")
-message("tubeKernelGetAttribute", "reply", kernel="id", attribute="i32", reply=dict(value="i32"))
-message("tubeKernelSetCacheConfig", "post", kernel="id", config="i32")
+message("tubeKernelSetAttribute", "post", kernel="kernel", attribute="i32", value="i32",
+        changes=("kernel",))
+message("tubeKernelGetAttribute", "reply", kernel="kernel", attribute="i32", reply=dict(value="i32"))
+message("tubeKernelSetCacheConfig", "post", kernel="kernel", config="i32", changes=("kernel",))
 
 chapter("launch")
 opaque("CUlaunchAttributeValue", 64)
 # CUlaunchAttribute as it is, but events replaced by ids
 struct("LaunchAttribute", id="u32", value="CUlaunchAttributeValue")
-message("tubeLaunch", "post", stream="stream", kernel="id", grid="u32[3]", block="u32[3]",
+message("tubeLaunch", "post", stream="stream", kernel="kernel", grid="u32[3]", block="u32[3]",
         shared_bytes="u32", cooperative="u32", attributes="LaunchAttribute[]", parameters="blob",
         orders="stream")
 # kActiveBlocks: a = block, b = dynamic shared memory, c = flags. kPotentialBlockSize: a = dynamic
@@ -80,24 +82,26 @@ message("tubeLaunch", "post", stream="stream", kernel="id", grid="u32[3]", block
 # clusters: grid, block, shared_bytes and attributes of the launch that they ask about.
 enum("OccupancyQuestion", "u32", kActiveBlocks=0, kPotentialBlockSize=1, kAvailableShared=2,
      kPotentialClusterSize=3, kActiveClusters=4)
-message("tubeOccupancy", "reply", kernel="id", what="OccupancyQuestion", a="u64", b="u64", c="u64",
+message("tubeOccupancy", "reply", kernel="kernel", what="OccupancyQuestion", a="u64", b="u64", c="u64",
         grid="u32[3]", block="u32[3]", shared_bytes="u32", attributes="LaunchAttribute[]",
         reply=dict(x="u64", y="u64"))
 
 chapter("memory")
-message("tubeMemAlloc", "reply", bytes="u64", reply=dict(dptr="u64"))
-message("tubeMemFree", "post", dptr="u64")           # the client has waited for its streams
-message("tubePinnedAlloc", "reply", bytes="u64", flags="u32", reply=dict(address="u64"))
-message("tubePinnedFree", "post", address="u64")
+message("tubeMemAlloc", "reply", behind="ends", bytes="u64", reply=dict(dptr="u64"))
+# the client has waited for its streams
+message("tubeMemFree", "post", dptr="u64", behind="all")
+message("tubePinnedAlloc", "reply", behind="ends", bytes="u64", flags="u32", reply=dict(address="u64"))
+message("tubePinnedFree", "post", address="u64", behind="all")
 # Which file the pages of a piece of a registered range are, and where in it. address: page-aligned;
 # segments are in ascending order and leave no gap. bytes: whole pages. offset: page-aligned. token:
 # FdMessage of the file; segments of one file name the same. Limits: protocol/host_segment.h.
 struct("HostSegment", address="u64", bytes="u64", offset="u64", token="u64")
 # the client's own memory at its own address: segments for the pages that no earlier registration of
 # the client covers. Answered when the driver has (un)registered it.
-message("tubeHostRegister", "reply", base="u64", bytes="u64", flags="u32", segments="HostSegment[]")
-message("tubeHostUnregister", "reply", base="u64")
-message("tubeMemGetInfo", "reply", reply=dict(free="u64", total="u64"))
+message("tubeHostRegister", "reply", base="u64", bytes="u64", flags="u32", segments="HostSegment[]",
+        behind="all")
+message("tubeHostUnregister", "reply", base="u64", behind="all")
+message("tubeMemGetInfo", "reply", behind="ends", reply=dict(free="u64", total="u64"))
 
 chapter("copy")
 # both sides are visible to the GPU: device memory or this client's pinned memory
@@ -127,10 +131,12 @@ message("tubeMemset", "post", stream="stream", dst="dptr", pitch="u64", value="u
 
 chapter("context")
 # explicit contexts (cuCtxCreate) are names for a share of the shared context: number -> device
-message("tubeContextCreate", "post", number="u32", device="u32", flags="u32")
-message("tubeContextDestroy", "post", number="u32")
-message("tubePrimaryReset", "reply", device="u32")   # frees what the client made there
-message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64", reply=dict(value="u64"))
+message("tubeContextCreate", "post", behind="ends", number="u32", device="u32", flags="u32")
+message("tubeContextDestroy", "post", number="u32", behind="all")
+# frees what the client made there
+message("tubePrimaryReset", "reply", device="u32", behind="all")
+message("tubeContextLimit", "reply", set="u32", limit="i32", value="u64", behind="all",
+        reply=dict(value="u64"))
 
 chapter("green context")
 # Resources stay in the proxy: the client holds their ids. number: of a device or of a context. sms:
@@ -144,7 +150,7 @@ message("tubeSplitResource", "reply", resource="u64", groups="u32", flags="u32",
         reply=dict(groups="u32", parts="SmPart[]"))
 message("tubeResourceDescription", "reply", resources="u64[]", reply=dict(description="u64"))
 # a context like those of tubeContextCreate, whose work runs on the description's SMs
-message("tubeGreenContextCreate", "reply", number="u32", device="u32", description="u64",
+message("tubeGreenContextCreate", "reply", behind="ends", number="u32", device="u32", description="u64",
         flags="u32")
 
 chapter("output")
@@ -176,25 +182,29 @@ chapter("graph")
 # `node`. kSetInExec: changes `node` in `exec`.
 enum("GraphEdit", "u32", kAdd=0, kSet=1, kSetInExec=2)
 # `parameters` are packed by the kernel's layout. edges: one per dependency, or none.
-message("tubeGraphKernelNode", "reply", op="GraphEdit", graph="id", exec="id", node="id",
+message("tubeGraphKernelNode", "reply", op="GraphEdit", graph="id", exec="exec", node="id",
         kernel="id", grid="u32[3]", block="u32[3]", shared_bytes="u32", dependencies="id[]",
-        parameters="blob", edges="CUgraphEdgeData[]", reply=dict(node="id"))
+        parameters="blob", edges="CUgraphEdgeData[]", changes=("exec",),
+        reply=dict(node="id"))
 # Both sides are visible to the GPU and no chunks; type: the CUmemorytype that the program gave.
 # Fields as in tubeCopy3D, but pitch and height as the program gave them (0: packed).
-message("tubeGraphCopyNode", "reply", op="GraphEdit", graph="id", exec="id", node="id",
+message("tubeGraphCopyNode", "reply", op="GraphEdit", graph="id", exec="exec", node="id",
         src_kind="SideKind", dst_kind="SideKind", src_type="u32", dst_type="u32", src="u64",
         dst="u64", src_pitch="u64", dst_pitch="u64", src_height="u64", dst_height="u64",
         src_origin="u64[3]", dst_origin="u64[3]", extent="u64[3]", dependencies="id[]",
-        edges="CUgraphEdgeData[]", reply=dict(node="id"))
-message("tubeGraphMemsetNode", "reply", op="GraphEdit", graph="id", exec="id", node="id",
+        edges="CUgraphEdgeData[]", changes=("exec",),
+        reply=dict(node="id"))
+message("tubeGraphMemsetNode", "reply", op="GraphEdit", graph="id", exec="exec", node="id",
         dst="dptr", pitch="u64", value="u32", element_bytes="u32", width="u64", height="u64",
-        dependencies="id[]", edges="CUgraphEdgeData[]", reply=dict(node="id"))
+        dependencies="id[]", edges="CUgraphEdgeData[]", changes=("exec",),
+        reply=dict(node="id"))
 # Nodes of every other type, and copies with a pageable side. params: graph_params.py, by `type`
 # (CUgraphNodeType). Answers: the address of an allocation, the graphs of a conditional node. A step
 # in an instance (kSetInExec) answers its word in `node`, and in `dptr` how many bytes of staging
 # the copy needs when it has less.
-message("tubeGraphNode", "reply", op="GraphEdit", type="u32", graph="id", exec="id", node="id",
+message("tubeGraphNode", "reply", op="GraphEdit", type="u32", graph="id", exec="exec", node="id",
         dependencies="id[]", edges="CUgraphEdgeData[]", params="blob",
+        changes=("exec",),
         reply=dict(node="id", dptr="u64", graphs="id[]"))
 # type: as the client sees it. params as above, for kernels GraphKernelParams, for copies and
 # memsets the driver's struct with ids of arrays in it. A step answers its tag and no params. data:
@@ -207,9 +217,10 @@ message("tubeGraphSteps", "reply", graph="id", reply=dict(flags="u32", steps="Gr
 message("tubeCaptureStep", "reply", stream="stream", params="blob")
 # the driver's own CUresult is in `result`, since it says more in the other fields when it fails.
 # places: for every step of the graph; none: it has no steps.
-message("tubeGraphInstantiate", "reply", exec="id", graph="id", flags="u64", stream="stream",
+message("tubeGraphInstantiate", "reply", exec="exec", graph="id", flags="u64", stream="stream",
         places="GraphStepPlace[]", reply=dict(result="i32", status="i32", error_node="id"))
-message("tubeGraphExecUpdate", "reply", exec="id", graph="id", places="GraphStepPlace[]",
+message("tubeGraphExecUpdate", "reply", exec="exec", graph="id", places="GraphStepPlace[]",
+        changes=("exec",),
         reply=dict(result="i32", status="i32", error_node="id", error_from_node="id"))
 message("tubeGraphConditional", "reply", graph="id", value="u32", flags="u32",
         reply=dict(handle="u64"))
@@ -219,10 +230,11 @@ message("tubeGraphDot", "reply", graph="id", flags="u32", reply=dict(token="u64"
 message("tubeGraphAllocAsync", "reply", stream="stream", bytes="u64", device="u32",
         reply=dict(dptr="u64"))
 message("tubeGraphFreeAsync", "reply", stream="stream", dptr="u64")
-message("tubeGraphFree", "reply", dptr="u64")
+message("tubeGraphFree", "reply", dptr="u64", behind="all")
 # attr: CUgraphMem_attribute, of GPU `device`
 enum("GraphMemoryOp", "u32", kRead=0, kSet=1, kTrim=2)
 message("tubeGraphMemory", "reply", device="u32", op="GraphMemoryOp", attr="i32", value="u64",
+        behind="all",
         reply=dict(value="u64"))
 
 
@@ -241,7 +253,7 @@ message("tubeMemFreeAsync", "post", stream="stream", dptr="u64")
 # POSIX fds only; the fd travels as FdMessage `token`, from the client before the import, to it
 # before the export's reply
 message("tubeExportHandle", "reply", handle="id", reply=dict(token="u64"))
-message("tubeImportHandle", "reply", handle="id", token="u64", reply=dict(size="u64"))
+message("tubeImportHandle", "reply", behind="ends", handle="id", token="u64", reply=dict(size="u64"))
 
 chapter("link")
 # type: CUjitInputType; offset: into the fd announced as `token`
@@ -257,11 +269,11 @@ chapter("ipc")
 # it; opening answers the address that is valid in this client, the allocation's bytes and its
 # device; closing answers how many opens are left.
 message("tubeIpcGetMem", "reply", dptr="u64", reply=dict(handle="u64[8]"))
-message("tubeIpcOpenMem", "reply", flags="u32", handle="u64[8]",
+message("tubeIpcOpenMem", "reply", behind="ends", flags="u32", handle="u64[8]",
         reply=dict(dptr="u64", bytes="u64", device="u32"))
-message("tubeIpcCloseMem", "reply", dptr="u64", reply=dict(left="u32"))
-message("tubeIpcGetEvent", "reply", event="id", reply=dict(handle="u64[8]"))
-message("tubeIpcOpenEvent", "reply", event="id", handle="u64[8]")
+message("tubeIpcCloseMem", "reply", dptr="u64", behind="all", reply=dict(left="u32"))
+message("tubeIpcGetEvent", "reply", event="event", reply=dict(handle="u64[8]"))
+message("tubeIpcOpenEvent", "reply", event="event", handle="u64[8]")
 # interprocess events have no progress word of this client behind them: another process may record
 # them
-message("tubeEventQuery", "reply", event="id")
+message("tubeEventQuery", "reply", event="event")

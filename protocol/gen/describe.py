@@ -25,6 +25,16 @@ message() and call() take what the proxy has to know of a record before it looks
   record is executed; when it fails, the proxy writes it instead of the GPU. By default nothing
   needs_gpu=False                                     is executed although the GPU's context has
   died; by default the client is told of the death
+  changes=("event",)                                  fields of type event, kernel or exec whose
+  object others find changed: while records are kept back (proxy/session/parked_records.h), later
+  ones that name it stay behind this one. Streams are always changed
+  behind="all"                                        stays behind every record that is kept back,
+  because it ends or moves something that they may use without naming it; "ends": behind those, for
+  it makes what takes the place (an id, an address, memory) of what they end; by default behind
+  those that it shares a named object with
+  marks=True                                          looks at its stream and puts no work there: it
+  has no part in the legacy stream's order, and has CUDA_ERROR_NOT_READY for an answer where the
+  stream is kept back
 
 call() also takes
   needs="nothing" | "init" | "handle" | "context"     what must be there before the call, else
@@ -49,6 +59,8 @@ from collections import namedtuple
 from pathlib import Path
 
 ORDERS = ("all", "stream", "none")
+BEHIND = ("named", "ends", "all")
+PROPERTIES = ("orders", "completes", "needs_gpu", "changes", "behind", "marks")
 LANES = ("local", "post", "reply", "hand")
 NEEDS = ("nothing", "init", "handle", "context")
 
@@ -69,20 +81,26 @@ class DescriptionError(Exception):
 class Properties:
     """What the proxy knows of a record by its number."""
 
-    def __init__(self, orders="all", completes=None, needs_gpu=True):
+    def __init__(self, orders="all", completes=None, needs_gpu=True, changes=(), behind="named",
+                 marks=False):
         if orders not in ORDERS:
             raise ValueError(f"orders is `{orders}`, one of {', '.join(ORDERS)} is needed")
         if completes is not None and not isinstance(completes, Completion):
             raise ValueError(f"completes is {completes!r}, word() or chunk() is needed")
         if not isinstance(needs_gpu, bool):
             raise ValueError(f"needs_gpu is {needs_gpu!r}, True or False is needed")
+        if behind not in BEHIND:
+            raise ValueError(f"behind is `{behind}`, one of {', '.join(BEHIND)} is needed")
+        if not isinstance(changes, tuple):
+            raise ValueError(f"changes is {changes!r}, a tuple of fields is needed")
         self.orders, self.completes, self.needs_gpu = orders, completes, needs_gpu
+        self.changes, self.behind, self.marks = changes, behind, marks
         self.given = False
 
     @classmethod
     def take(cls, arguments, where, name):
         """The properties among a description's arguments; the others stay."""
-        mine = {k: arguments.pop(k) for k in ("orders", "completes", "needs_gpu") if k in arguments}
+        mine = {k: arguments.pop(k) for k in PROPERTIES if k in arguments}
         try:
             properties = cls(**mine)
         except ValueError as error:

@@ -167,4 +167,4 @@ def visit_header(model):
 
 
 _KINDS = {k: "kNumber" for k in ("u8", "u16", "u32", "i32", "u64", "i64", "f32", "f64", "device")}
-_KINDS |= {"id": "kId", "stream": "kId", "dptr": "kAddress"}
+_KINDS |= {k: "kId" for k in ("id", "stream", "event", "kernel", "exec")} | {"dptr": "kAddress"}

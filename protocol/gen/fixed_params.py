@@ -202,7 +202,9 @@ class Handle(Parameter):
     def take(self, arguments):
         self.object = KINDS[self.ctype]
 
-    def request(self): return [Field(self.name, "stream" if self.object == "kStream" else "id")]
+    def request(self):
+        kinds = {"kStream": "stream", "kEvent": "event", "kGraphExec": "exec"}
+        return [Field(self.name, kinds.get(self.object, "id"))]
 
     def check(self):
         find = (

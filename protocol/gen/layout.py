@@ -20,7 +20,11 @@ _SCALARS = {
     "f32": ("float", 4, 4),
     "f64": ("double", 8, 8),
     "id": ("uint64_t", 8, 8),
-    "stream": ("uint64_t", 8, 8),  # an id of a stream: generated tables know these fields
+    # Ids of one kind: generated tables know these fields.
+    "stream": ("uint64_t", 8, 8),
+    "event": ("uint64_t", 8, 8),
+    "kernel": ("uint64_t", 8, 8),
+    "exec": ("uint64_t", 8, 8),
     "dptr": ("uint64_t", 8, 8),
     "device": ("int32_t", 4, 4),
     "blob": ("BlobRef", 8, 4),

@@ -9,6 +9,9 @@ from layout import Enum, Field, KindError, Struct
 from params import KINDS
 
 
+NAMED = ("stream", "event", "kernel", "exec")
+
+
 class Call:
     """One name. lane: local, post, reply, hand (hook body by hand), message (Tube's own), absent,
     undescribed, alias."""
@@ -30,6 +33,11 @@ class Call:
     def streams(self):
         """The request's fields that name a stream."""
         return [f for f in self.request.fields if f.kind == "stream"]
+
+    @property
+    def named(self):
+        """The request's fields that name an object on whose order others depend."""
+        return [f for f in self.request.fields if f.kind in NAMED]
 
     # --- what params.py asks while a call is planned ---
     def need(self, parameter):
@@ -213,6 +221,10 @@ def _give_properties(call, text):
 
     if properties.orders == "stream" and len(call.streams) != 1:
         fail(f"orders is `stream`, but the record names {len(call.streams)} streams")
+    named = {f.name for f in call.named if f.kind != "stream"}
+    for name in properties.changes:
+        if name not in named:
+            fail(f"changes names `{name}`, which is no event, kernel or exec of the record")
     if properties.completes is None:
         return
     fields = {f.name: f for f in call.request.data}

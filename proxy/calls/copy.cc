@@ -30,7 +30,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy>& call, Reply<wir
                                  .state = op.state,
                                  .dst = {.address = call->dst, .range = dst},
                                  .src = {.address = call->src, .range = src},
-                                 .bytes = call->bytes});
+                                 .bytes = call->bytes,
+                                 .awaited = session.record().reply_slot != abi::kNoReply});
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call,
@@ -54,7 +55,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call,
                                  .dst = {.address = call->dst, .range = dst},
                                  .data = data.data(),
                                  .bytes = data.size(),
-                                 .completion = {.call_returned = call->left != 0}});
+                                 .completion = {.call_returned = call->left != 0},
+                                 .awaited = session.record().reply_slot != abi::kNoReply});
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMoreChunks>&,
@@ -89,7 +91,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyChunk>& call,
                        .bytes = call->bytes,
                        .completion = {.chunk = call->chunk,
                                       .chunk_state = static_cast<uint64_t>(call->becomes),
-                                      .call_returned = to_device && call->left != 0}});
+                                      .call_returned = to_device && call->left != 0},
+                       .awaited = session.record().reply_slot != abi::kNoReply});
 }
 
 namespace {
@@ -213,7 +216,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopy3D>& call, Reply<w
   CopyRequest request{.stream = op.stream,
                       .state = op.state,
                       .completion = {.chunk = call->release_chunk,
-                                     .chunk_state = static_cast<uint64_t>(call->becomes)}};
+                                     .chunk_state = static_cast<uint64_t>(call->becomes)},
+                      .awaited = session.record().reply_slot != abi::kNoReply};
   if (!nothing) {
     const CUresult error = build_copy(
         session, {call->src_kind, call->src, call->src_pitch, call->src_height, call->src_origin},

@@ -50,6 +50,8 @@ inline constexpr uint32_t kRunGraphs = 1024;        // graphs of repeated launch
 inline constexpr uint64_t kRunGraphBytes = 256ull
                                            << 20;  // of these, with what the driver keeps of them
 inline constexpr uint32_t kLaunchAttributes = 32;
+inline constexpr uint32_t kParkedRecords = 1u << 14;  // kept back (parked_records.h): then its ring
+inline constexpr uint64_t kParkedBytes = 8ull << 20;  // waits, as a full one does
 inline constexpr uint64_t kWordValue = 1ull
                                        << 62;  // stream waits compare cyclically: stay on one side
 inline constexpr uint32_t kControlClients = 16;

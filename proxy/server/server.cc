@@ -68,6 +68,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               [this](bool too_many) {
                 janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
               }),
+      copies_(driver, gpus, options_.lanes),
       shared_{driver,
               gpus,
               memory_,
@@ -107,6 +108,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
   });
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
   shared_.teardown_ms = options_.teardown_ms;
+  if (options_.lanes != policies::LaneUse::kNever) shared_.copies = &copies_;
 }
 
 Server::~Server() {

@@ -31,6 +31,7 @@
 #include "proxy/code/image_store.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/common/restart.h"
+#include "proxy/copy/copy_engine.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
 #include "proxy/memory/broker.h"
@@ -57,6 +58,7 @@ struct ServerOptions {
   uint32_t stopped_s = 60;
   std::string gpus;                            // as asked for, empty: all
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
+  policies::LaneUse lanes = policies::LaneUse::kNever;
 };
 
 class Server {
@@ -177,6 +179,7 @@ class Server {
   ImageStore images_;
   ModuleCache modules_;
   SpareSegments spares_;
+  CopyEngine copies_;
   Shared shared_;
   UniqueFd info_;
   uint64_t info_bytes_ = 0;

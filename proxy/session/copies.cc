@@ -5,9 +5,15 @@
 #include "base/result.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/stats.h"
+#include "proxy/copy/copy_engine.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/ranges.h"
 #include "proxy/session/context_shares.h"
+#include "proxy/session/lane_copies.h"
+#include "sharedmem/accessors.h"
+#include "sharedmem/chunks.h"
+#include "sharedmem/words.h"
 
 namespace tube::proxy {
 
@@ -24,8 +30,14 @@ CUresult Copies::issue(const CopyRequest& request) {
   if (request.bytes != 0 || request.region != nullptr) {
     Stats::add(stats_.copy_bytes, request.bytes);
     Stats::add(counter(request.kind));
-    if (CUresult error = copy(request); error != CUDA_SUCCESS) return error;
+    bool in_lane = false;
+    const CUresult error = move(request, &in_lane);
+    if (error != CUDA_SUCCESS || in_lane) return error;
   }
+  return complete(request);
+}
+
+CUresult Copies::complete(const CopyRequest& request) {
   const CopyCompletion& completion = request.completion;
   if (completion.chunk != CopyCompletion::kNoChunk) {
     const CUresult error = driver_.cuStreamWriteValue64_v2(
@@ -35,6 +47,100 @@ CUresult Copies::issue(const CopyRequest& request) {
   }
   if (completion.call_returned) uploaded(*request.state);
   return CUDA_SUCCESS;
+}
+
+namespace {
+
+// Whether a copy of this kind crosses the bus, and which way.
+enum class Crossing : uint8_t { kNo, kUp, kDown };
+
+Crossing crossing_of(CopyKind kind) {
+  switch (kind) {
+    case CopyKind::kUpload:
+    case CopyKind::kStagedUp:
+    case CopyKind::kInline: return Crossing::kUp;
+    case CopyKind::kDownload:
+    case CopyKind::kStagedDown: return Crossing::kDown;
+    case CopyKind::kDevice:
+    case CopyKind::kPeer:
+    case CopyKind::kHost:
+    case CopyKind::kCount: break;
+  }
+  return Crossing::kNo;
+}
+
+CUdeviceptr address_of(const CopyEnd& end) {
+  return end.host != nullptr ? reinterpret_cast<CUdeviceptr>(end.host) : end.address;
+}
+
+}  // namespace
+
+// On the client's stream or in the lane, as the link is used at the moment.
+CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
+  const Crossing crossing = crossing_of(request.kind);
+  CopyLink* link = engine_ == nullptr || crossing == Crossing::kNo
+                       ? nullptr
+                       : link_of(request, crossing == Crossing::kUp);
+  if (link == nullptr) return copy(request);
+  const policies::CopyAsk ask{.to_gpu = crossing == Crossing::kUp,
+                              .pageable = request.kind == CopyKind::kInline,
+                              .bytes = request.bytes};
+  switch (link->ask(request.stream, ask)) {
+    case policies::CopyWay::kFree: return copy(request);
+    case policies::CopyWay::kLane: return send_by_lane(*link, request, in_lane);
+    case policies::CopyWay::kDirect: break;
+  }
+  const CUresult error = copy(request);
+  if (error == CUDA_SUCCESS) link->mark(request.stream, request.bytes);
+  else link->unclaim(request.bytes);
+  return error;
+}
+
+// nullptr: the copy stays on its stream, because its call returns what the driver says of it, it
+// becomes a graph's node, crosses another GPU's bus than its stream's, or its stream belongs to a
+// context of its own (a green one).
+CopyLink* Copies::link_of(const CopyRequest& request, bool to_gpu) {
+  const ContextShare* share = shares_.find(request.state->context);
+  if (request.awaited || share == nullptr || share->driver_context != nullptr) return nullptr;
+  const CopyEnd& device = to_gpu ? request.dst : request.src;
+  const uint32_t gpu =
+      device.range != nullptr ? static_cast<uint32_t>(device.range->device) : device.gpu;
+  if (gpu != share->gpu) return nullptr;
+  if (shares_.captures() && is_capturing(driver_, request.stream)) return nullptr;
+  return &engine_->link(gpu, to_gpu);
+}
+
+CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* in_lane) {
+  LaneCopy copy{.dst = address_of(request.dst),
+                .src = address_of(request.src),
+                .is_region = request.region != nullptr,
+                .bytes = request.bytes,
+                .function = session_};
+  if (copy.is_region) copy.region = *request.region;
+  const CopyCompletion completion = request.completion;
+  if (completion.chunk != CopyCompletion::kNoChunk) {
+    copy.done_at = registered_ + shared::chunk_state_offset(completion.chunk);
+    copy.done_value = completion.chunk_state;
+  }
+  ParkKeys keys;
+  request.state->add_keys(keys, true);
+  LaneCopies::Ends ends;
+  if (completion.call_returned) {
+    keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), true);
+    ends.waits = [this](StreamState& stream) { uploaded(stream); };
+  }
+  ends.failed = [this, completion, failed = failed_()](CUresult error) {
+    failed(error);
+    if (completion.chunk != CopyCompletion::kNoChunk)
+      shared::store_word(segment_.chunk_state(completion.chunk), completion.chunk_state);
+  };
+  if (CUresult error = lanes_->add(link, std::move(copy), *request.state, keys, std::move(ends));
+      error != CUDA_SUCCESS)
+    return error;
+  *in_lane = engine_->wake();
+  if (*in_lane) return CUDA_SUCCESS;
+  lanes_->take_back_last();
+  return this->copy(request);
 }
 
 CUresult Copies::copy(const CopyRequest& request) {

@@ -2,8 +2,10 @@
 // staging chunks, counting, and the order of uploads whose calls have returned.
 //
 // A handler checks what the client said, asks Session::stream_op and hands a CopyRequest over;
-// issue() makes the driver call on the client's own stream at once. Copy nodes of graphs, captured
-// copies' later launches included, stay the driver's and do not come by here.
+// issue() makes the driver call on the client's own stream at once, or puts the copy into the lane
+// of its link (proxy/copy/copy_link.h), and the stream is held until the lane has sent it. Copy
+// nodes of graphs, captured copies' later launches included, stay the driver's and do not come by
+// here.
 //
 // Session thread only, but for count(). Nothing waits for the GPU.
 #pragma once
@@ -12,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/cuda_api.h"
@@ -23,7 +26,10 @@
 namespace tube::proxy {
 
 class ContextShares;
+class CopyEngine;
+class CopyLink;
 class Gpus;
+class LaneCopies;
 struct Driver;
 struct Stats;
 
@@ -41,10 +47,22 @@ class Copies {
     more_chunks_ = more_chunks;
   }
 
+  // What to do when a copy fails in its lane, long after its record was executed.
+  using Failed = std::function<void(CUresult)>;
+  // From here on copies may go through lanes; `engine` nullptr: none do. `failed` makes it for the
+  // record in hand.
+  void use_lanes(CopyEngine* engine, LaneCopies* lanes, uint64_t session,
+                 std::function<Failed()> failed) {
+    engine_ = engine;
+    lanes_ = lanes;
+    session_ = session;
+    failed_ = std::move(failed);
+  }
+
   // Between addresses in these ranges.
   static CopyKind kind_of(const Range& dst, const Range& src);
-  // Issues the copy and its completion, in the context of the request's stream. The driver's code;
-  // after an error a chunk of the completion has not been handed on.
+  // Issues the copy and its completion, in the context of the request's stream, or has both in a
+  // lane. The driver's code; after an error a chunk of the completion has not been handed on.
   CUresult issue(const CopyRequest& request);
   // Copies of the kind that were issued, whatever the driver said. Any thread.
   uint64_t count(CopyKind kind) const { return counter(kind).load(std::memory_order_relaxed); }
@@ -71,7 +89,11 @@ class Copies {
   const std::atomic<uint64_t>& counter(CopyKind kind) const {
     return counts_[static_cast<uint32_t>(kind)];
   }
+  CUresult complete(const CopyRequest& request);
   CUresult copy(const CopyRequest& request);
+  CUresult move(const CopyRequest& request, bool* in_lane);
+  CopyLink* link_of(const CopyRequest& request, bool to_gpu);
+  CUresult send_by_lane(CopyLink& link, const CopyRequest& request, bool* in_lane);
   CUresult copy_region(const CopyRequest& request);
   void uploaded(StreamState& stream);
 
@@ -82,6 +104,10 @@ class Copies {
   Stats& stats_;
   CUdeviceptr registered_ = 0;  // of the segment's registered part
   bool more_chunks_ = false;
+  CopyEngine* engine_ = nullptr;
+  LaneCopies* lanes_ = nullptr;
+  uint64_t session_ = 0;
+  std::function<Failed()> failed_;
   uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
   StreamState* upload_stream_ = nullptr;
   std::array<std::atomic<uint64_t>, static_cast<uint32_t>(CopyKind::kCount)> counts_{};

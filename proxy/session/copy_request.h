@@ -59,6 +59,8 @@ struct CopyRequest {
   const CUDA_MEMCPY3D* region = nullptr;
   uint32_t gpu = 0;  // region: of the record's context, where arrays need no context of their own
   CopyCompletion completion{};
+  // The client's call returns the driver's answer to this copy: it is asked now.
+  bool awaited = false;
 };
 
 }  // namespace tube::proxy

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <poll.h>
 #include <pthread.h>
 #include <csignal>
 #include <cstring>
@@ -41,10 +42,14 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       waiter_(shared.spin_us),
       runs_(
           shared.driver, contexts_, stats_, shared.coalesce_ns,
-          [this](uint32_t gpu, CUresult error) { late_error(gpu, error); }, &shared.gpus.gate()),
+          [this](uint32_t gpu, CUresult error) {
+            late_error(gpu, error, static_cast<uint32_t>(wire::Call::tubeLaunch), 0);
+          },
+          &shared.gpus.gate()),
       contexts_(shared.driver, shared.gpus, objects_, client_.id),
       copies_(shared.driver, shared.gpus, contexts_, segment_, stats_),
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
+      lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
       memory_(shared.memory, ranges_, client_.id),
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_),
@@ -86,6 +91,10 @@ Status Session::open() {
   segment_ = std::move(prepared->segment);
   registered_ = prepared->registered;
   copies_.open(registered_, prepared->more_chunks);
+  copies_.use_lanes(shared_.copies, &lanes_, client_.id, [this] {
+    return [this, gpu = contexts_.gpu(), call = record_->call, sequence = record_->sequence](
+               CUresult error) { late_error(gpu, error, call, sequence); };
+  });
   segment_registered_ = true;
   if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
   contexts_.open();
@@ -149,13 +158,18 @@ void Session::run() {
   const auto lives = [](void* session, bool socket_says) {
     return static_cast<Session*>(session)->client_alive(socket_says);
   };
-  const shared::Peer peer{socket_.get(), &segment_.header(), &stop_, 0, lives, this};
+  const shared::Peer peer{.socket_fd = socket_.get(),
+                          .header = &segment_.header(),
+                          .stop = &stop_,
+                          .second_opinion = lives,
+                          .opinion_context = this,
+                          .nudged = &lanes_.nudged()};
   bool looked = false;
   shared_.awake.fetch_add(1, std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_relaxed)) {
     executing_.store(true, std::memory_order_relaxed);
     bool went_on = false;
-    if (!contained("a record", [&] { went_on = step() || held_go_on(); }))
+    if (!contained("a record", [&] { went_on = go_on_parked() || step() || held_go_on(); }))
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
     if (went_on) {
@@ -192,7 +206,7 @@ void Session::share_spinning() {
 void Session::drain_for_test() {
   this_caller().owner = client_.id;
   (void)contexts_.make_current(0u);
-  while (!stopping() && step()) {
+  while (!stopping() && (go_on_parked() || step() || lanes_.any())) {
   }
   runs_.end();
 }
@@ -204,13 +218,76 @@ bool Session::step() {
     case shared::RingReader::Next::kBad:
       poison(abi::PoisonReason::kBadRecord, reader_->bad_reason());
       return false;
-    case shared::RingReader::Next::kRecord: execute(); return true;
+    case shared::RingReader::Next::kRecord:
+      if (parked_.any() && keep_back()) return true;
+      execute(reader_->header(), reader_->payload());
+      reader_->consume();
+      return true;
   }
   return false;
 }
 
-void Session::execute() {
+// True when the record at the ring's head was dealt with: it stays behind something that is kept
+// back.
+bool Session::keep_back() {
   const abi::RecordHeader& header = reader_->header();
+  const ParkKeys keys = keys_of(header, reader_->payload());
+  if (!parked_.must_stay(keys)) return false;
+  if (header.reply_slot != abi::kNoReply && wire::properties_of(header.call).marks) {
+    shared::complete_reply(segment_, header.reply_slot, header.sequence, CUDA_ERROR_NOT_READY, {});
+  } else {
+    if (!parked_.has_room(reader_->payload().size()) && !wait_for_room()) return true;
+    if (!parked_.must_stay(keys)) return false;
+    parked_.keep(header, reader_->payload(), keys);
+  }
+  reader_->consume();
+  return true;
+}
+
+// False: the session ends. The ring waits meanwhile, as if it were full.
+bool Session::wait_for_room() {
+  constexpr int kLookMs = 1;
+  while (!parked_.has_room(reader_->payload().size())) {
+    if (stop_.load(std::memory_order_relaxed)) return false;
+    if (!go_on_parked()) poll(nullptr, 0, kLookMs);
+  }
+  return true;
+}
+
+// Something was submitted for which streams were held: what may go now goes.
+bool Session::go_on_parked() {
+  if (!lanes_.nudged().load(std::memory_order_relaxed) || !lanes_.settle()) return false;
+  parked_.release([this](const abi::RecordHeader& header, std::span<const std::byte> payload) {
+    if (!stop_.load(std::memory_order_relaxed)) execute(header, payload);
+  });
+  return true;
+}
+
+ParkKeys Session::keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload) {
+  const wire::CallProperties& properties = wire::properties_of(header.call);
+  ParkKeys keys;
+  keys.behind = properties.behind;
+  for (const wire::NamedField& field : properties.named_fields()) {
+    uint64_t id = 0;
+    if (payload.size() < field.at + sizeof(id)) break;  // too short for its call
+    std::memcpy(&id, payload.data() + field.at, sizeof(id));
+    if (field.kind == wire::NamedKind::kStream) {
+      const Object* object = objects_.find(wire::Kind::kStream, id);
+      const ContextShare* share = contexts_.of_record(header.context);
+      if (id == wire::kLegacyStream && share != nullptr)
+        StreamState::add_legacy_keys(keys, share->number);
+      else if (object != nullptr)
+        static_cast<const StreamState&>(*object->state).add_keys(keys, !properties.marks);
+      else  // its handler says what is wrong with it
+        keys.add(ParkKeys::object(field.kind, id), true);
+    } else if (id != 0) {
+      keys.add(ParkKeys::object(field.kind, id), field.changes);
+    }
+  }
+  return keys;
+}
+
+void Session::execute(const abi::RecordHeader& header, std::span<const std::byte> payload) {
   record_ = &header;
   const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
   Stats::add(stats_.records);
@@ -218,7 +295,6 @@ void Session::execute() {
   if (header.call < wire::kCallCount) Stats::add(stats_.calls[header.call]);
   CUresult result = CUDA_SUCCESS;
   reply_.start(0);
-  (void)door_.admit(header, reader_->payload());  // it says kGo: nothing is kept back yet
   if (runs_.on()) runs_.before(header);
   ContextShare* share = context();
   if (share == nullptr) {
@@ -233,7 +309,7 @@ void Session::execute() {
       this_caller().works_on(shared_.gpus[share->gpu].device);
     result = contexts_.make_current(*share);
     if (result == CUDA_SUCCESS && !contained(wire::call_name(header.call), [&] {
-          result = dispatch(*this, header, reader_->payload(), reply_);
+          result = dispatch(*this, header, payload, reply_);
         })) {
       reply_.start(0);
       result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -247,18 +323,17 @@ void Session::execute() {
       Stats::add(stats_.reply_bytes, reply_.bytes().size());
       if (header.call < wire::kCallCount) Stats::add(stats_.waited_calls[header.call]);
       if (result != CUDA_SUCCESS)
-        settle(header);  // before the client can use the word or chunk for something else
+        settle(header, payload);  // before the client can use the word or chunk for something else
       shared::complete_reply(segment_, header.reply_slot, header.sequence, result, reply_.bytes());
     } else if (result != CUDA_SUCCESS) {
       log_debug("%s (pid %d): posted %s failed: %s", client_.name.c_str(), client_.pid,
                 wire::call_name(header.call), result_text(driver(), result).c_str());
       shared::proxy_store_async_error(
           segment_.header(), {static_cast<uint32_t>(result), header.call, header.sequence});
-      settle(header);
+      settle(header, payload);
     }
   }
   if (trace_ != nullptr) trace_->add(header.call, seen_ns, now_ns());
-  reader_->consume();
 }
 
 // Every session of that GPU gets to see it. This session stores it before anything tells its
@@ -275,9 +350,8 @@ void Session::report_if_sticky(uint32_t gpu, CUresult error) {
 // A record failed whose effect somebody waits for: the GPU will not write the word or hand the
 // chunk back, so we do. An error of a posted call is stored by now: a client that sees the word
 // looks for it.
-void Session::settle(const abi::RecordHeader& header) {
+void Session::settle(const abi::RecordHeader& header, std::span<const std::byte> payload) {
   const wire::Completion& completes = wire::properties_of(header.call).completes;
-  const std::span<const std::byte> payload = reader_->payload();
   const auto read = [&]<class T>(T value, uint32_t at) {
     if (at + sizeof(value) <= payload.size())
       std::memcpy(&value, payload.data() + at, sizeof(value));
@@ -301,13 +375,12 @@ void Session::settle(const abi::RecordHeader& header) {
   }
 }
 
-// A launch that was held failed: its call returned long ago.
-void Session::late_error(uint32_t gpu, CUresult error) {
+// A launch that was held, or a copy in its lane, failed: its call returned long ago.
+void Session::late_error(uint32_t gpu, CUresult error, uint32_t call, uint64_t sequence) {
   Stats::add(stats_.errors);
   report_if_sticky(gpu, error);
-  shared::proxy_store_async_error(
-      segment_.header(),
-      {static_cast<uint32_t>(error), static_cast<uint32_t>(wire::Call::tubeLaunch), 0});
+  shared::proxy_store_async_error(segment_.header(),
+                                  {static_cast<uint32_t>(error), call, sequence});
 }
 
 // Launches are held and the ring is empty: looks a little longer for the next record. False when

@@ -39,11 +39,12 @@
 #include "proxy/session/event_shares.h"
 #include "proxy/session/external_waits.h"
 #include "proxy/session/graph_objects.h"
+#include "proxy/session/lane_copies.h"
 #include "proxy/session/objects.h"
 #include "proxy/session/output.h"
+#include "proxy/session/parked_records.h"
 #include "proxy/session/pending_waits.h"
 #include "proxy/session/runs.h"
-#include "proxy/session/stream_door.h"
 #include "proxy/session/stream_state.h"
 #include "proxy/session/user_objects.h"
 #include "sharedmem/life_lock.h"
@@ -61,6 +62,7 @@ class DeviceOutput;
 class Gpus;
 class ImageStore;
 class ModuleCache;
+class CopyEngine;
 class Janitor;
 class RecordTrace;
 class SpareSegments;
@@ -89,6 +91,7 @@ struct Shared {
       0;  // among which spinning is shared out (policies/spin.h); 0: spin_us for everybody
   std::atomic<uint32_t> awake{0};              // sessions that are not asleep
   uint32_t teardown_ms = limits::kTeardownMs;  // how long a dead client's work may still run
+  CopyEngine* copies = nullptr;  // nullptr: every copy goes on its client's stream (unit tests)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
@@ -199,7 +202,7 @@ class Session {
   Runs& runs() { return runs_; }
   Copies& copies() { return copies_; }
   Output& output() { return output_; }
-  StreamDoor& door() { return door_; }
+  ParkedRecords& parked() { return parked_; }
 
   // The driver's handle behind a client's id; the driver's own code when there is none.
   template <class T>
@@ -281,11 +284,15 @@ class Session {
   void run();
   void share_spinning();
   bool step();
-  void execute();
+  void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
+  bool keep_back();
+  bool go_on_parked();
+  bool wait_for_room();
+  ParkKeys keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload);
   void report_if_sticky(uint32_t gpu, CUresult error);
-  void settle(const abi::RecordHeader& header);
+  void settle(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool held_go_on();
-  void late_error(uint32_t gpu, CUresult error);
+  void late_error(uint32_t gpu, CUresult error, uint32_t call, uint64_t sequence);
   void teardown();
   void give_everything_back();
   void leave_streams();
@@ -317,7 +324,8 @@ class Session {
   ContextShares contexts_;
   Copies copies_;
   Output output_;
-  StreamDoor door_;
+  ParkedRecords parked_{{limits::kParkedRecords, limits::kParkedBytes}};
+  LaneCopies lanes_;
   PendingWaits waits_;  // outlives the ranges: hears of their ends
   Ranges ranges_;
   DeviceMemory memory_;

@@ -1,10 +1,30 @@
 #include "proxy/session/stream_state.h"
 
 #include "proxy/launch/coalescer.h"
+#include "proxy/session/parked_records.h"
 
 namespace tube::proxy {
+namespace {
+
+// No index of a stream (protocol/handle_id.h): clients' lie far below.
+constexpr uint64_t kLegacyKey = 1u << 31;
+
+}  // namespace
 
 StreamState::StreamState() = default;
 StreamState::~StreamState() = default;
+
+void StreamState::add_legacy_keys(ParkKeys& keys, uint32_t context) {
+  keys.add(ParkKeys::object(wire::NamedKind::kStream, kLegacyKey | context), true);
+  keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, context), true);
+  keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
+}
+
+void StreamState::add_keys(ParkKeys& keys, bool works) const {
+  if (legacy) return add_legacy_keys(keys, context);
+  keys.add(ParkKeys::object(wire::NamedKind::kStream, id), true);
+  if (blocking() && works) keys.add(ParkKeys::order(ParkKeys::Order::kLegacy, context), false);
+  keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), false);
+}
 
 }  // namespace tube::proxy

@@ -11,6 +11,7 @@
 namespace tube::proxy {
 
 class Coalescer;
+class ParkKeys;
 
 // What an operation means for the order. A marker (progress word, query) on a blocking stream
 // orders nothing.
@@ -28,6 +29,11 @@ struct StreamState final : ObjectState {
   int priority = 0;
   bool legacy = false;  // the stand-in for handle 0
   bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
+  // What a record that names the stream is kept back by (parked_records.h). `works`: it puts work
+  // there.
+  void add_keys(ParkKeys& keys, bool works) const;
+  // The same for the legacy stream of a context, whether there is a stand-in for it or not.
+  static void add_legacy_keys(ParkKeys& keys, uint32_t context);
 
   std::unique_ptr<Coalescer> runs;  // of plain launches; made with the first one
   bool run_open = false;            // there was one since all runs ended last

@@ -17,6 +17,7 @@
 #include "proxy/code/image_store.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
+#include "proxy/copy/copy_engine.h"
 #include "proxy/gpu/capture.h"
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/gpus.h"
@@ -198,6 +199,7 @@ void Session::release_external_waits() {
 }
 
 bool Session::wait_idle(uint32_t timeout_ms, bool release) {
+  if (parked_.any()) return false;  // some stream has work that the driver does not know
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
   const auto idle = [&](const StreamState& state, uint32_t gpu) {
     uint32_t pause_ms = 0;
@@ -339,9 +341,13 @@ void Session::give_everything_back() {
   if (!segment_.valid()) return;
   record_ = nullptr;
   runs_.end();
+  const bool kept_back = parked_.any();
+  parked_.clear();
+  lanes_.take_all_back();
+  if (shared_.copies != nullptr) shared_.copies->forget(client_.id);
   const uint32_t gpu = contexts_.current().gpu;
   (void)contexts_.make_current(gpu == ContextShares::Current{}.gpu ? 0 : gpu);
-  unfinished_.store((reader_ != nullptr && reader_->has_record()) || !wait_idle(0),
+  unfinished_.store(kept_back || (reader_ != nullptr && reader_->has_record()) || !wait_idle(0),
                     std::memory_order_relaxed);
   release_waiters();
   contexts_.end_captures();

@@ -90,6 +90,12 @@ def base_environment():
     }
 
 
+def for_every_proxy():
+    """Variables of all proxies that a test starts: TEST_PROXY_ENV="NAME=VALUE ..." runs a whole suite
+    in another mode."""
+    return dict(pair.split("=", 1) for pair in os.environ.get("TEST_PROXY_ENV", "").split())
+
+
 def interpreted(env):
     """For a Python client: the interpreter leaves memory behind, which is no leak of ours."""
     return dict(env, ASAN_OPTIONS=":".join(filter(None,
@@ -146,7 +152,7 @@ class Proxy:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def start(self, timeout_s=60):
-        env = dict(base_environment(), TUBE_DIR=str(self.dir), **self.extra_env)
+        env = dict(base_environment(), TUBE_DIR=str(self.dir), **for_every_proxy(), **self.extra_env)
         inherited = os.environ.get("LD_LIBRARY_PATH")
         if inherited and self.backend == "driver":
             env["LD_LIBRARY_PATH"] = inherited

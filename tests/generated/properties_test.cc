@@ -51,7 +51,8 @@ TEST(Properties, EveryOtherRecordAndEveryUnknownNumberEndsAllRuns) {
     EXPECT_EQ(properties_of(untrusted).orders, Orders::kAll);
     EXPECT_TRUE(properties_of(untrusted).needs_gpu);
     EXPECT_EQ(properties_of(untrusted).completes.what, Completes::kNothing);
-    EXPECT_TRUE(stream_fields(untrusted).empty());
+    EXPECT_TRUE(named_fields(untrusted).empty());
+    EXPECT_EQ(properties_of(untrusted).behind, Behind::kAll);
   }
 }
 
@@ -85,8 +86,13 @@ TEST(Properties, TheseRecordsCompleteAWordOrAChunk) {
 }
 
 std::vector<uint16_t> streams_of(Call call) {
-  const auto fields = stream_fields(number(call));
-  return {fields.begin(), fields.end()};
+  std::vector<uint16_t> offsets;
+  for (const NamedField& field : named_fields(number(call))) {
+    if (field.kind != NamedKind::kStream) continue;
+    EXPECT_TRUE(field.changes);
+    offsets.push_back(field.at);
+  }
+  return offsets;
 }
 
 TEST(Properties, StreamFieldsAreWhereTheRecordNamesStreams) {
@@ -101,6 +107,89 @@ TEST(Properties, StreamFieldsAreWhereTheRecordNamesStreams) {
                      offsetof(cuStreamCopyAttributes, srcStream)}));
   EXPECT_EQ(streams_of(Call::tubeMemAlloc), Offsets{});
   EXPECT_EQ(streams_of(Call::tubeEventCreate), Offsets{});
+}
+
+std::set<std::string> calls_where(bool (*holds)(const CallProperties&)) {
+  std::set<std::string> names;
+  for (uint32_t call = 0; call < kCallCount; ++call) {
+    if (call_info(call) != nullptr && holds(properties_of(call))) names.insert(call_name(call));
+  }
+  return names;
+}
+
+// What ends or moves something that a record may use without naming it.
+TEST(Properties, TheseRecordsStayBehindAllThatAreKeptBack) {
+  EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kAll; }),
+            (std::set<std::string>{"tubeUnload",
+                                   "tubeMemFree",
+                                   "tubePinnedFree",
+                                   "tubeContextDestroy",
+                                   "tubePrimaryReset",
+                                   "tubeContextLimit",
+                                   "tubeHostRegister",
+                                   "tubeHostUnregister",
+                                   "tubeIpcCloseMem",
+                                   "tubeGraphFree",
+                                   "tubeGraphMemory",
+                                   "tubeExternalFree",
+                                   "tubeDestroyExternal",
+                                   "cuMemAddressFree",
+                                   "cuMemMap",
+                                   "cuMemRelease",
+                                   "cuMemSetAccess",
+                                   "cuMemUnmap",
+                                   "cuArrayDestroy",
+                                   "cuMipmappedArrayDestroy",
+                                   "cuSurfObjectDestroy",
+                                   "cuTexObjectDestroy",
+                                   "cuFlushGPUDirectRDMAWrites",
+                                   "cuCtxResetPersistingL2Cache"}));
+}
+
+// What makes an object, or memory, that may take the place of one whose end is kept back.
+TEST(Properties, TheseRecordsStayBehindTheEndsThatAreKeptBack) {
+  EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kEnds; }),
+            (std::set<std::string>{"tubeLoadImage",
+                                   "tubeGetKernel",
+                                   "tubeMemAlloc",
+                                   "tubePinnedAlloc",
+                                   "tubeMemGetInfo",
+                                   "tubeContextCreate",
+                                   "tubeGreenContextCreate",
+                                   "tubeImportHandle",
+                                   "tubeIpcOpenMem",
+                                   "cuArrayCreate_v2",
+                                   "cuArray3DCreate_v2",
+                                   "cuArrayGetPlane",
+                                   "cuMipmappedArrayCreate",
+                                   "cuMipmappedArrayGetLevel",
+                                   "cuMemAddressReserve",
+                                   "cuMemCreate",
+                                   "tubeImportExternalMemory",
+                                   "tubeImportExternalSemaphore",
+                                   "tubeExternalArray",
+                                   "tubeExternalBuffer"}));
+}
+
+// Beside the streams that they name.
+TEST(Properties, TheseRecordsChangeAnEventAKernelOrAnInstance) {
+  const auto changes = [](const CallProperties& p) {
+    for (const NamedField& field : p.named_fields()) {
+      if (field.kind != NamedKind::kStream && field.changes) return true;
+    }
+    return false;
+  };
+  EXPECT_EQ(calls_where(changes),
+            (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy", "tubeEventRecord",
+                                   "tubeKernelSetAttribute", "tubeKernelSetCacheConfig",
+                                   "tubeGraphKernelNode", "tubeGraphCopyNode",
+                                   "tubeGraphMemsetNode", "tubeGraphNode", "tubeGraphExecUpdate",
+                                   "cuGraphExecDestroy", "cuGraphNodeSetEnabled"}));
+}
+
+TEST(Properties, TheseRecordsPutNoWorkIntoTheirStream) {
+  EXPECT_EQ(calls_where([](const CallProperties& p) { return p.marks; }),
+            (std::set<std::string>{"tubeSignal", "tubeStreamProbe"}));
 }
 
 // Fields of ids that are called streams.

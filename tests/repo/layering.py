@@ -20,7 +20,7 @@ ALLOWED = {
 }
 # The rooms of a part, lowest first. Files that stand in none (main.cc) may include all of them.
 ROOMS = {
-    "proxy": ["common", "gpu", "memory", "code", "launch", "session", "calls", "server"],
+    "proxy": ["common", "gpu", "memory", "code", "copy", "launch", "session", "calls", "server"],
     "hook": ["process", "objects", "memory", "code", "graphs", "calls"],
     "sim": ["ptx", "machine", "graphs", "calls"],
 }

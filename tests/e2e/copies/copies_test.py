@@ -65,9 +65,9 @@ class Clock:
 
 
 class Client:
-    def __init__(self, test, env, count):
+    def __init__(self, test, env, count, size=MEGABYTE):
         self.test = test
-        self.process = subprocess.Popen([PROGRAM, str(MEGABYTE), str(count)], env=env,
+        self.process = subprocess.Popen([PROGRAM, str(size), str(count)], env=env,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         test.addCleanup(self.end)
         self.expect("ready")
@@ -130,6 +130,41 @@ class Copies(unittest.TestCase):
                 moved[copy.way] += copy.bytes
             self.assertEqual(moved, {"up": 4 * MEGABYTE, "down": 2 * MEGABYTE})
             self.assertEqual([first.end(), second.end()], [0, 0])
+
+    BULK, SMALL = 40, 300_000  # copies of the one function; bytes of the other one's copy
+
+    def place_of_a_newcomer(self, lanes):
+        """How many uploads of a function that copies without pause end before the one upload of a
+        function that comes when the first of them is under way."""
+        clock = Clock(self)
+        with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE=lanes)
+                            ) as proxy:
+            env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+            bulk, newcomer = Client(self, env, self.BULK), Client(self, env, 1, self.SMALL)
+            clock.connect()
+            clock.ask("hold")
+            before = len(clock.served())
+            bulk.submit()
+            clock.ask("wait 1")
+            newcomer.submit()
+            ended = []
+            while self.SMALL not in ended:
+                clock.ask("wait 1")
+                clock.ask("step")
+                ended = [copy.bytes for copy in clock.served()[before:] if copy.way == "up"]
+            clock.ask("run")
+            bulk.expect("done")
+            newcomer.expect("done")
+            self.assertEqual([bulk.end(), newcomer.end()], [0, 0])
+            return ended.index(self.SMALL)
+
+    def test_without_a_lane_a_newcomer_waits_for_all(self):
+        self.assertEqual(self.place_of_a_newcomer("never"), self.BULK)
+
+    def test_with_a_lane_a_newcomer_waits_for_what_is_in_flight(self):
+        self.assertLessEqual(self.place_of_a_newcomer("always"), 3)
+        direct = (16 << 20) // MEGABYTE  # that go without the lane as long as nobody else copies
+        self.assertLessEqual(self.place_of_a_newcomer("auto"), direct + 3)
 
 
 if __name__ == "__main__":

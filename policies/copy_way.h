@@ -1,0 +1,53 @@
+// How a copy between host and GPU goes to the hardware: on its client's own stream, or through the
+// lane of its link (one GPU, one direction).
+//
+// In one context a stream that has two copies of a direction in flight keeps every other stream's
+// copies of that direction waiting for as long as it goes on (docs/facts.md, Copies). So a link is
+// used directly by one stream, with a bounded number of bytes in flight, or by the lane, which
+// sends everybody's copies as chunks through one stream. A copy that comes while the link is
+// another's goes through the lane, and waits for no more than what is in flight. Plain values; the
+// caller counts what is in flight.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace tube::policies {
+
+enum class CopyWay : uint8_t {
+  kFree,    // does not use the copy engine: on the client's stream, nobody asks
+  kDirect,  // on the client's stream, counted until it has ended
+  kLane,
+};
+
+// What is chosen when nothing else says so: TUBE_COPY_LANE.
+enum class LaneUse : uint8_t { kAuto, kAlways, kNever };
+
+// nullopt: the text is none of auto, always, never.
+std::optional<LaneUse> lane_use(std::string_view text);
+
+struct LinkState {
+  bool lane_busy = false;     // the lane has copies, waiting or in flight
+  bool direct_busy = false;   // some stream has direct copies in flight
+  bool own_stream = false;    // and it is the one that asks
+  uint64_t direct_bytes = 0;  // in flight
+  uint32_t direct_copies = 0;
+};
+
+struct CopyAsk {
+  bool to_gpu = false;
+  bool pageable = false;  // the driver takes the bytes before it returns
+  uint64_t bytes = 0;
+};
+
+// Pinned uploads up to this go another way in the hardware
+// (measured, bench/copies/rules).
+inline constexpr uint64_t kFreePinnedBytes = 24u << 10;
+// Direct copies in flight on a link: what a newcomer may have to wait for, 0.3 ms.
+inline constexpr uint64_t kDirectBytes = 16u << 20;
+inline constexpr uint32_t kDirectCopies = 1024;  // each has an event until it is seen to have ended
+
+CopyWay copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use);
+
+}  // namespace tube::policies

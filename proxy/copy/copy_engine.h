@@ -1,0 +1,57 @@
+// The copy engine: the links of all GPUs and the thread that paces their lanes.
+//
+// The thread exists while copies go through lanes, and for a few seconds after; an idle proxy has
+// none. It spins while something is in flight, naps while copies wait for their own streams, and
+// sleeps otherwise.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "policies/copy_way.h"
+#include "proxy/copy/copy_link.h"
+
+namespace tube::proxy {
+
+class Gpus;
+
+class CopyEngine {
+ public:
+  // After the GPUs are open; both outlive this.
+  CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use);
+  // After the last session ended.
+  ~CopyEngine();
+  CopyEngine(const CopyEngine&) = delete;
+  CopyEngine& operator=(const CopyEngine&) = delete;
+
+  // Any thread. The link of a GPU and direction, for good.
+  CopyLink& link(uint32_t gpu, bool to_gpu) { return *links_[2 * gpu + (to_gpu ? 1 : 0)]; }
+  // A session ended, with all its copies. Any thread.
+  void forget(uint64_t session) {
+    for (auto& link : links_) link->forget(session);
+  }
+  // A copy was added to a lane. False: there is no thread to be had, nobody will send it. Any
+  // thread.
+  bool wake();
+
+ private:
+  void run();
+  bool turns();
+
+  const Driver& driver_;
+  Gpus& gpus_;
+  bool waits_ = false;  // the thread's: some copy waits for its own stream
+  std::vector<std::unique_ptr<CopyLink>> links_;
+  std::mutex mutex_;  // leaf: what follows
+  std::condition_variable changed_;
+  std::thread thread_;
+  bool runs_ = false;
+  bool stop_ = false;
+  uint64_t asked_ = 0;
+};
+
+}  // namespace tube::proxy

@@ -1,0 +1,262 @@
+#include "proxy/copy/copy_link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "protocol/driver_table.gen.h"
+
+namespace tube::proxy {
+namespace {
+
+uint64_t rows_of(const CUDA_MEMCPY3D& region) { return region.Height * region.Depth; }
+
+// Rows [row, row + rows) of a region, within one of its planes.
+CUDA_MEMCPY3D part_of(const CUDA_MEMCPY3D& region, uint64_t row, uint64_t rows) {
+  CUDA_MEMCPY3D part = region;
+  const uint64_t plane = row / region.Height, first = row % region.Height;
+  part.srcZ += plane;
+  part.dstZ += plane;
+  part.srcY += first;
+  part.dstY += first;
+  part.Height = rows;
+  part.Depth = 1;
+  return part;
+}
+
+}  // namespace
+
+bool CopyLink::ended(CUevent end) const {
+  return driver_.cuEventQuery(end) != CUDA_ERROR_NOT_READY;  // an error: the context is dead
+}
+
+CUevent CopyLink::event(CUresult* error) {
+  std::lock_guard lock(mutex_);
+  return event_locked(error);
+}
+
+CUevent CopyLink::event_locked(CUresult* error) {
+  if (events_.empty()) {
+    CUevent made = nullptr;
+    *error = driver_.cuEventCreate(&made, CU_EVENT_DISABLE_TIMING);
+    return *error == CUDA_SUCCESS ? made : nullptr;
+  }
+  CUevent event = events_.back();
+  events_.pop_back();
+  return event;
+}
+
+void CopyLink::give(CUevent event) {
+  if (event == nullptr) return;
+  std::lock_guard lock(mutex_);
+  events_.push_back(event);
+}
+
+policies::CopyWay CopyLink::ask(CUstream stream, const policies::CopyAsk& ask) {
+  std::lock_guard lock(mutex_);
+  if (!direct_.empty()) reap_direct();
+  const policies::LinkState state{
+      .lane_busy = !jobs_.empty() || !chunks_.empty(),
+      .direct_busy = claims_ != 0 || !direct_.empty(),
+      .own_stream = direct_stream_ == stream,
+      .direct_bytes = direct_bytes_,
+      .direct_copies = claims_ + static_cast<uint32_t>(direct_.size()),
+  };
+  const policies::CopyWay way = policies::copy_way(ask, state, use_);
+  if (way == policies::CopyWay::kDirect) {
+    direct_stream_ = stream;
+    direct_bytes_ += ask.bytes;
+    ++claims_;
+  }
+  return way;
+}
+
+void CopyLink::mark(CUstream stream, uint64_t bytes) {
+  CUresult error = CUDA_SUCCESS;
+  CUevent end = event(&error);
+  const bool marked = end != nullptr && driver_.cuEventRecord(end, stream) == CUDA_SUCCESS;
+  std::lock_guard lock(mutex_);
+  --claims_;
+  if (marked) {
+    direct_.push_back({end, bytes});
+  } else {  // the context is dead, or the driver has no event: nobody can tell when it ends
+    direct_bytes_ -= bytes;
+    if (end != nullptr) events_.push_back(end);
+  }
+}
+
+void CopyLink::unclaim(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  --claims_;
+  direct_bytes_ -= bytes;
+}
+
+std::shared_ptr<LaneJob> CopyLink::add(LaneCopy copy) {
+  auto job = std::make_shared<LaneJob>(std::move(copy));
+  std::lock_guard lock(mutex_);
+  job->number_ = ++made_;
+  job->arrived_ns_ = now_ns();
+  jobs_.push_back(job);
+  return job;
+}
+
+void CopyLink::take_back(LaneJob& job) {
+  std::unique_lock lock(mutex_);
+  job.copy_.told = nullptr;
+  std::erase_if(jobs_, [&](const auto& each) { return each.get() == &job; });
+  (void)share_.remove(job.number_);
+  changed_.wait(lock, [&] { return submitting_ != &job && job.in_flight_ == 0; });
+  for (CUevent* event : {&job.copy_.before, &job.end_})
+    if (*event != nullptr) events_.push_back(std::exchange(*event, nullptr));
+  job.over_.store(true, std::memory_order_release);
+}
+
+void CopyLink::forget(uint64_t function) {
+  std::lock_guard lock(mutex_);
+  share_.forget(function);
+}
+
+void CopyLink::reap_chunks() {
+  while (!chunks_.empty() && ended(chunks_.front().end)) {
+    events_.push_back(chunks_.front().end);
+    --chunks_.front().job->in_flight_;
+    chunks_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+void CopyLink::reap_direct() {
+  while (!direct_.empty() && ended(direct_.front().end)) {
+    events_.push_back(direct_.front().end);
+    direct_bytes_ -= direct_.front().bytes;
+    direct_.pop_front();
+  }
+}
+
+void CopyLink::make_ready() {
+  for (const auto& job : jobs_) {
+    if (job->ready_ || (job->copy_.before != nullptr && !ended(job->copy_.before))) continue;
+    job->ready_ = true;
+    share_.add({job->number_, job->copy_.function, job->copy_.bytes, job->arrived_ns_});
+    if (job->copy_.before != nullptr) events_.push_back(std::exchange(job->copy_.before, nullptr));
+  }
+}
+
+// False: no copy may go. A piece of a region has whole rows; when the policy's bytes hold none, it
+// has none, and the next one has them.
+bool CopyLink::next(Piece* piece) {
+  const auto turn = share_.next(now_ns());
+  if (!turn) return false;
+  const auto found = std::find_if(jobs_.begin(), jobs_.end(),
+                                  [&](const auto& job) { return job->number_ == turn->copy; });
+  TUBE_CHECK(found != jobs_.end());
+  LaneJob& job = **found;
+  *piece = {.job = *found, .offset = turn->offset, .bytes = turn->bytes, .last = turn->last};
+  if (!job.copy_.is_region) return true;
+  const CUDA_MEMCPY3D& region = job.copy_.region;
+  const uint64_t reached =
+      turn->last ? rows_of(region) : (turn->offset + turn->bytes) / region.WidthInBytes;
+  piece->row = job.rows_;
+  piece->rows = reached - job.rows_;
+  job.rows_ = reached;
+  return true;
+}
+
+CUresult CopyLink::submit(const Piece& piece) {
+  const LaneCopy& copy = piece.job->copy_;
+  if (copy.is_region) return submit_rows(piece);
+  return driver_.cuMemcpyAsync(copy.dst + piece.offset, copy.src + piece.offset, piece.bytes,
+                               lane_);
+}
+
+// A copy for each plane that the rows lie in.
+CUresult CopyLink::submit_rows(const Piece& piece) {
+  const CUDA_MEMCPY3D& region = piece.job->copy_.region;
+  uint64_t row = piece.row;
+  const uint64_t end = piece.row + piece.rows;
+  while (row < end) {
+    const uint64_t in_plane = region.Height - row % region.Height;
+    const uint64_t rows = std::min(end - row, in_plane);
+    const CUDA_MEMCPY3D part = part_of(region, row, rows);
+    if (CUresult error = driver_.cuMemcpy3DAsync_v2(&part, lane_); error != CUDA_SUCCESS)
+      return error;
+    row += rows;
+  }
+  return CUDA_SUCCESS;
+}
+
+// Behind the last chunk.
+CUresult CopyLink::finish(const Piece& piece, CUevent end) {
+  const LaneCopy& copy = piece.job->copy_;
+  if (copy.done_at != 0) {
+    const CUresult error = driver_.cuStreamWriteValue64_v2(lane_, copy.done_at, copy.done_value, 0);
+    if (error != CUDA_SUCCESS) return error;
+  }
+  return driver_.cuEventRecord(end, lane_);
+}
+
+CopyLink::Turn CopyLink::turn() {
+  Piece piece;
+  CUevent chunk_end = nullptr, job_end = nullptr;
+  CUresult error = CUDA_SUCCESS;
+  {
+    std::lock_guard lock(mutex_);
+    reap_chunks();
+    if (jobs_.empty()) return chunks_.empty() ? Turn::kIdle : Turn::kBusy;
+    reap_direct();
+    make_ready();
+    // A direct copy may stand behind its stream's work for as long as that takes. One chunk in
+    // flight leaves room for it when it comes; two would starve it.
+    share_.outsiders(claims_ != 0 || !direct_.empty());
+    if (chunks_.size() >= share_.in_flight()) return Turn::kBusy;
+    if (!next(&piece)) return chunks_.empty() ? Turn::kWaits : Turn::kBusy;
+    submitting_ = piece.job.get();
+    chunk_end = event_locked(&error);
+    if (piece.last && error == CUDA_SUCCESS) job_end = event_locked(&error);
+  }
+  if (error == CUDA_SUCCESS && lane_ == nullptr)
+    error = driver_.cuStreamCreate(&lane_, CU_STREAM_NON_BLOCKING);
+  if (error == CUDA_SUCCESS) error = submit(piece);
+  if (error == CUDA_SUCCESS) error = driver_.cuEventRecord(chunk_end, lane_);
+  if (error == CUDA_SUCCESS && piece.last) error = finish(piece, job_end);
+  submitted(piece, error, chunk_end, job_end);
+  return Turn::kBusy;
+}
+
+void CopyLink::submitted(const Piece& piece, CUresult error, CUevent chunk_end, CUevent job_end) {
+  LaneJob& job = *piece.job;
+  std::function<void()> told;
+  {
+    std::lock_guard lock(mutex_);
+    submitting_ = nullptr;
+    if (error == CUDA_SUCCESS) {
+      ++job.in_flight_;
+      chunks_.push_back({chunk_end, piece.job});
+    } else if (chunk_end != nullptr) {
+      events_.push_back(chunk_end);
+    }
+    if (error != CUDA_SUCCESS && job_end != nullptr)
+      events_.push_back(std::exchange(job_end, nullptr));
+    if (error != CUDA_SUCCESS || piece.last) {
+      job.error_ = error;
+      job.end_ = job_end;
+      std::erase(jobs_, piece.job);
+      (void)share_.remove(job.number_);
+      told = std::exchange(job.copy_.told, nullptr);
+      // Before the session may hear of it: take_back() finds it over, or waits for us.
+      job.over_.store(true, std::memory_order_release);
+      if (told) told();
+    }
+    changed_.notify_all();
+  }
+}
+
+void CopyLink::close() {
+  std::lock_guard lock(mutex_);
+  for (CUevent event : events_) (void)driver_.cuEventDestroy_v2(event);
+  events_.clear();
+  if (lane_ != nullptr) (void)driver_.cuStreamDestroy_v2(std::exchange(lane_, nullptr));
+}
+
+}  // namespace tube::proxy

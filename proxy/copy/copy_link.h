@@ -1,0 +1,145 @@
+// One link: copies of one direction between the host and one GPU. Used directly by one stream, or
+// by the lane (policies/copy_way.h says which).
+//
+// The lane is one stream of the GPU's context that carries everybody's copies as chunks. Whose
+// chunk is next decides policies/link_share.h; a few are in flight. A chunk is submitted when what
+// its client's stream did before has happened, never as a wait inside the lane, which would hold
+// everybody. When the last chunk of a copy is submitted the session hears of it, and lets the
+// client's stream wait for the event behind it: work that is under way, and ends.
+//
+// Sessions ask, mark and add; the pacing thread (copy_engine.h) takes turns. The lock is a leaf,
+// and never held during a driver call that submits. Events are a few hundred nanoseconds each.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "policies/copy_way.h"
+#include "policies/link_share.h"
+
+namespace tube::proxy {
+
+struct Driver;
+
+// A copy for the lane, checked by its session, which keeps what it names until the copy is over.
+struct LaneCopy {
+  CUdeviceptr dst = 0, src = 0;  // bytes in a row, or
+  bool is_region = false;
+  CUDA_MEMCPY3D region{};
+  uint64_t bytes = 0;
+  uint64_t function = 0;    // the session
+  CUdeviceptr done_at = 0;  // the GPU writes done_value there behind the copy; 0: nowhere
+  uint64_t done_value = 0;
+  CUevent before = nullptr;  // recorded behind what the stream did before, the link's own; nullptr:
+                             // that is over
+  // It is submitted, or failed. On the pacing thread, under the link's lock: must not call back.
+  std::function<void()> told;
+};
+
+class LaneJob {
+ public:
+  explicit LaneJob(LaneCopy copy) : copy_(std::move(copy)) {}
+  // Submitted whole, or failed. Any thread; error() and end() may be read once it is true.
+  bool over() const { return over_.load(std::memory_order_acquire); }
+  CUresult error() const { return error_; }
+  // Recorded behind the last chunk: nullptr after an error. CopyLink::give() it back.
+  CUevent end() const { return end_; }
+
+ private:
+  friend class CopyLink;
+  LaneCopy copy_;
+  uint64_t number_ = 0;
+  uint64_t arrived_ns_ = 0;
+  uint64_t rows_ = 0;       // of a region, that were sent
+  uint32_t in_flight_ = 0;  // chunks
+  bool ready_ = false;
+  std::atomic<bool> over_{false};
+  CUresult error_ = CUDA_SUCCESS;
+  CUevent end_ = nullptr;
+};
+
+class CopyLink {
+ public:
+  // In the context that is current for whoever takes turns. `driver` outlives this.
+  CopyLink(const Driver& driver, policies::LaneUse use, const policies::LinkShare::Options& share)
+      : driver_(driver), use_(use), share_(share) {}
+  CopyLink(const CopyLink&) = delete;
+  CopyLink& operator=(const CopyLink&) = delete;
+
+  // ---- sessions; the link's context is current
+  // How a copy to `stream` goes now. kDirect: it is counted; mark() or unclaim() must follow.
+  policies::CopyWay ask(CUstream stream, const policies::CopyAsk& ask);
+  // The copy was issued: its end is recorded.
+  void mark(CUstream stream, uint64_t bytes);
+  void unclaim(uint64_t bytes);
+  // Events to record, from the pool. nullptr: the driver has none, *error says why.
+  CUevent event(CUresult* error);
+  void give(CUevent event);
+  std::shared_ptr<LaneJob> add(LaneCopy copy);
+  // A session ended: its share is nobody's.
+  void forget(uint64_t function);
+  // The client is gone: nothing more of it is submitted, and none of its chunks is in flight when
+  // this returns. Waits for what is in flight, a millisecond.
+  void take_back(LaneJob& job);
+
+  // ---- the pacing thread
+  enum class Turn : uint8_t { kIdle, kWaits, kBusy };
+  // One look: takes note of what has ended, submits a chunk if it may. kWaits: copies wait for
+  // their own streams; kBusy: something is in flight.
+  Turn turn();
+  // Nobody takes turns any more.
+  void close();
+
+ private:
+  struct Chunk {
+    CUevent end;
+    std::shared_ptr<LaneJob> job;
+  };
+  struct Direct {
+    CUevent end;
+    uint64_t bytes;
+  };
+  struct Piece {
+    std::shared_ptr<LaneJob> job;
+    uint64_t offset = 0, bytes = 0;
+    uint64_t row = 0, rows = 0;  // of a region
+    bool last = false;
+  };
+
+  bool ended(CUevent end) const;
+  void reap_chunks();
+  void reap_direct();
+  void make_ready();
+  bool next(Piece* piece);
+  CUresult submit(const Piece& piece);
+  CUresult submit_rows(const Piece& piece);
+  CUresult finish(const Piece& piece, CUevent end);
+  void submitted(const Piece& piece, CUresult error, CUevent chunk_end, CUevent job_end);
+  CUevent event_locked(CUresult* error);
+
+  const Driver& driver_;
+  const policies::LaneUse use_;
+  std::mutex mutex_;  // leaf: everything below
+  std::condition_variable changed_;
+  CUstream lane_ = nullptr;
+  std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order
+  std::deque<Chunk> chunks_;                  // in flight, the oldest first
+  std::deque<Direct> direct_;
+  CUstream direct_stream_ = nullptr;
+  uint64_t direct_bytes_ = 0;
+  uint32_t claims_ = 0;  // direct copies that are not marked yet
+  policies::LinkShare share_;
+  LaneJob* submitting_ = nullptr;
+  uint64_t made_ = 0;
+  std::vector<CUevent> events_;
+};
+
+}  // namespace tube::proxy

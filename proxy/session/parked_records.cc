@@ -1,0 +1,71 @@
+#include "proxy/session/parked_records.h"
+
+#include <cstring>
+#include <utility>
+
+namespace tube::proxy {
+
+bool ParkedRecords::meets(const ParkKeys& keys, const Uses& uses) {
+  if (uses.count == 0) return false;
+  if (keys.behind == wire::Behind::kAll) return true;
+  if (keys.behind == wire::Behind::kEnds && uses.ends != 0) return true;
+  for (const ParkKeys::Key& key : keys.all()) {
+    const auto found = uses.keys.find(key.value);
+    if (found == uses.keys.end()) continue;
+    if (found->second.changers != 0 || (key.changes && found->second.users != 0)) return true;
+  }
+  return false;
+}
+
+void ParkedRecords::note(Uses& uses, const ParkKeys& keys, int by) {
+  uses.count += static_cast<size_t>(by);
+  if (keys.behind == wire::Behind::kAll) uses.ends += static_cast<size_t>(by);
+  for (const ParkKeys::Key& key : keys.all()) {
+    Use& use = uses.keys[key.value];
+    (key.changes ? use.changers : use.users) += static_cast<uint32_t>(by);
+    if (use.changers == 0 && use.users == 0) uses.keys.erase(key.value);
+  }
+}
+
+bool ParkedRecords::must_stay(const ParkKeys& keys) const { return any_ && stays(keys, kept_); }
+
+void ParkedRecords::keep(const abi::RecordHeader& header, std::span<const std::byte> payload,
+                         const ParkKeys& keys) {
+  Record& record = records_.emplace_back();
+  record.header = header;
+  record.keys = keys;
+  record.bytes = payload.size();
+  record.data = std::make_unique_for_overwrite<std::byte[]>(payload.size());
+  if (!payload.empty()) std::memcpy(record.data.get(), payload.data(), payload.size());
+  bytes_ += payload.size();
+  note(kept_, keys, +1);
+  any_ = true;
+}
+
+ParkedRecords::Record ParkedRecords::take(std::list<Record>::iterator it) {
+  Record record = std::move(*it);
+  records_.erase(it);
+  bytes_ -= record.bytes;
+  note(kept_, record.keys, -1);
+  return record;
+}
+
+void ParkedRecords::hold(const ParkKeys& keys) {
+  note(held_, keys, +1);
+  any_ = true;
+}
+
+void ParkedRecords::let_go(const ParkKeys& keys) {
+  note(held_, keys, -1);
+  any_ = held_.count != 0 || !records_.empty();
+}
+
+void ParkedRecords::clear() {
+  records_.clear();
+  kept_ = {};
+  held_ = {};
+  bytes_ = 0;
+  any_ = false;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,148 @@
+// Records that are kept back because their turn has not come, while the client's other streams go
+// on.
+//
+// Some work may not go to the driver yet: a copy that waits for its link, a launch that is held,
+// memory that comes back. A wait on the GPU for something that is not submitted is no way out: it
+// would stand in one of the few hardware queues, perhaps in front of what is to release it. So the
+// stream is held: its later records wait here, and the session takes the next one from the ring.
+//
+// Waiting spreads exactly as order does. A record names objects by keys: streams, events, kernels,
+// instances of graphs, the legacy stream's order, uploads whose call has returned. Some of them it
+// changes (a stream always), the others it only uses. It stays behind an earlier record that is
+// kept here when they name one object and either changes it, and behind a held stream likewise.
+// Records that end or move what others may use without naming it (frees, unloads) stay behind all
+// that are kept (wire::Behind::kAll), and those that make what takes their place, an id or an
+// address, behind these (kEnds).
+//
+// Nothing is kept: one test of a flag. Otherwise a look-up for each key of a record, and for each
+// that is kept whenever a stream is let go. Bounded by records and bytes. Session thread only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <span>
+#include <unordered_map>
+
+#include "protocol/handle_id.h"
+#include "protocol/wire_support.h"
+#include "sharedmem/abi.h"
+
+namespace tube::proxy {
+
+// What a record names. At most as many as the described fields and the orders that come with them.
+class ParkKeys {
+ public:
+  struct Key {
+    uint64_t value;
+    bool changes;
+  };
+  // What keys are made of beside the described kinds of objects.
+  enum class Order : uint8_t { kLegacy = 16, kUploads };
+
+  // By the index alone: a new object with the index of one whose end is kept waits for that.
+  static uint64_t object(wire::NamedKind kind, uint64_t id) {
+    return key(static_cast<uint8_t>(kind), wire::id_index(id));
+  }
+  static uint64_t order(Order order, uint64_t number) {
+    return key(static_cast<uint8_t>(order), number);
+  }
+
+  void add(uint64_t value, bool changes) {
+    if (count_ < kMost) keys_[count_++] = {value, changes};
+    else behind = wire::Behind::kAll;
+  }
+  std::span<const Key> all() const { return {keys_, count_}; }
+
+  wire::Behind behind = wire::Behind::kNamed;
+
+ private:
+  static constexpr size_t kMost = 12;
+  // Two objects with one key would only wait for each other without need.
+  static uint64_t key(uint8_t kind, uint64_t id) { return id * 0x9e3779b97f4a7c15u + kind; }
+  Key keys_[kMost] = {};
+  size_t count_ = 0;
+};
+
+class ParkedRecords {
+ public:
+  struct Limits {
+    size_t records;
+    size_t bytes;
+  };
+  struct Record {
+    abi::RecordHeader header;
+    std::unique_ptr<std::byte[]> data;  // 16-byte aligned
+    size_t bytes = 0;
+    ParkKeys keys;
+    std::span<const std::byte> payload() const { return {data.get(), bytes}; }
+  };
+
+  explicit ParkedRecords(const Limits& limits) : limits_(limits) {}
+
+  // Whether anything is held or kept; otherwise every record may go.
+  bool any() const { return any_; }
+  // What comes with these keys must stay: something before it is held or kept.
+  bool must_stay(const ParkKeys& keys) const;
+  bool has_room(size_t bytes) const {
+    return records_.size() < limits_.records && bytes_ + bytes <= limits_.bytes;
+  }
+  void keep(const abi::RecordHeader& header, std::span<const std::byte> payload,
+            const ParkKeys& keys);
+
+  // The keys' later records stay until let_go() with the same keys. Several holds add up.
+  void hold(const ParkKeys& keys);
+  void let_go(const ParkKeys& keys);
+
+  // Hands every kept record that need not stay any longer to `execute`, in their order; what it
+  // holds counts at once.
+  template <class Execute>
+  void release(Execute&& execute) {
+    Uses before;
+    for (auto it = records_.begin(); it != records_.end();) {
+      if (stays(it->keys, before)) {
+        note(before, it->keys, +1);
+        ++it;
+        continue;
+      }
+      Record record = take(it++);
+      execute(record.header, record.payload());
+    }
+    any_ = held_.count != 0 || !records_.empty();
+  }
+  // Forgets all: the client is gone.
+  void clear();
+
+  size_t count() const { return records_.size(); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  struct Use {
+    uint32_t users = 0;
+    uint32_t changers = 0;
+  };
+  // What stands before a record: held streams, or kept records.
+  struct Uses {
+    std::unordered_map<uint64_t, Use> keys;
+    size_t count = 0;
+    size_t ends = 0;  // of these, kAll
+  };
+
+  static bool meets(const ParkKeys& keys, const Uses& uses);
+  static void note(Uses& uses, const ParkKeys& keys, int by);
+  // Whether a record behind these must not go.
+  bool stays(const ParkKeys& keys, const Uses& before) const {
+    return meets(keys, held_) || meets(keys, before);
+  }
+  Record take(std::list<Record>::iterator it);
+
+  const Limits limits_;
+  bool any_ = false;
+  size_t bytes_ = 0;
+  Uses held_;  // by hold()
+  Uses kept_;  // by the records
+  std::list<Record> records_;
+};
+
+}  // namespace tube::proxy
