@@ -152,7 +152,9 @@ class Proxy:
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def start(self, timeout_s=60):
-        env = dict(base_environment(), TUBE_DIR=str(self.dir), **for_every_proxy(), **self.extra_env)
+        env = dict(base_environment(), TUBE_DIR=str(self.dir))
+        env.update(for_every_proxy())
+        env.update(self.extra_env)
         inherited = os.environ.get("LD_LIBRARY_PATH")
         if inherited and self.backend == "driver":
             env["LD_LIBRARY_PATH"] = inherited

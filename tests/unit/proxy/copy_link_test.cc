@@ -1,0 +1,240 @@
+// A link: who uses it directly, whose pieces its lane sends and when, on a driver of plain
+// functions.
+#include "proxy/copy/copy_link.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "protocol/driver_table.gen.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+using policies::CopyWay;
+using Turn = CopyLink::Turn;
+
+constexpr uint64_t kMiB = 1u << 20;
+const auto kStream = reinterpret_cast<CUstream>(0x10);
+const auto kOther = reinterpret_cast<CUstream>(0x20);
+const auto kLane = reinterpret_cast<CUstream>(0x30);
+
+struct Sent {
+  CUdeviceptr dst;
+  uint64_t bytes;
+  CUstream stream;
+};
+
+struct Fake {
+  std::vector<Sent> sent;
+  std::vector<CUDA_MEMCPY3D> regions;
+  std::vector<CUstream> marked;  // of each event, the stream that it was recorded on last
+  std::vector<CUevent> order;    // events as they were recorded
+  std::set<CUevent> pending;
+  CUresult copy = CUDA_SUCCESS;
+  uint64_t events = 0;
+  uint64_t written = 0;
+} g;
+
+Driver make_driver() {
+  Driver d = test::make_fake_driver();
+  d.cuStreamCreate = [](CUstream* stream, unsigned) { return *stream = kLane, CUDA_SUCCESS; };
+  d.cuStreamDestroy_v2 = [](CUstream) { return CUDA_SUCCESS; };
+  d.cuEventCreate = [](CUevent* event, unsigned) {
+    return *event = reinterpret_cast<CUevent>(++g.events), CUDA_SUCCESS;
+  };
+  d.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+  d.cuEventRecord = [](CUevent event, CUstream stream) {
+    g.marked.push_back(stream);
+    g.order.push_back(event);
+    g.pending.insert(event);
+    return CUDA_SUCCESS;
+  };
+  d.cuEventQuery = [](CUevent event) {
+    return g.pending.contains(event) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  };
+  d.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr, size_t bytes, CUstream stream) {
+    if (g.copy == CUDA_SUCCESS) g.sent.push_back({dst, bytes, stream});
+    return g.copy;
+  };
+  d.cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D* region, CUstream) {
+    return g.regions.push_back(*region), CUDA_SUCCESS;
+  };
+  d.cuStreamWriteValue64_v2 = [](CUstream, CUdeviceptr, cuuint64_t value, unsigned) {
+    return g.written = value, CUDA_SUCCESS;
+  };
+  return d;
+}
+
+class CopyLinkTest : public testing::Test {
+ protected:
+  CopyLinkTest() { g = {}; }
+  ~CopyLinkTest() override { link.close(); }
+
+  LaneCopy copy(uint64_t function, uint64_t bytes, CUdeviceptr dst = 0x1000) {
+    return {.dst = dst, .src = 0x2000, .bytes = bytes, .function = function};
+  }
+  // The oldest thing that is under way ends.
+  void end_one() {
+    for (CUevent event : g.order) {
+      if (g.pending.erase(event) != 0) return;
+    }
+  }
+  void end_all() { g.pending.clear(); }
+  // As a session does it: the pacing thread goes on meanwhile.
+  void take_back(LaneJob& job) {
+    std::atomic<bool> back{false};
+    std::thread session([&] {
+      link.take_back(job);
+      back = true;
+    });
+    while (!back) {
+      end_all();
+      (void)link.turn();
+    }
+    session.join();
+  }
+  uint64_t sent_bytes() const {
+    uint64_t bytes = 0;
+    for (const Sent& piece : g.sent) bytes += piece.bytes;
+    return bytes;
+  }
+
+  Driver driver = make_driver();
+  CopyLink link{driver, policies::LaneUse::kAuto, {}};
+};
+
+TEST_F(CopyLinkTest, OneStreamUsesItDirectlyUntilAnotherComes) {
+  const policies::CopyAsk ask{.to_gpu = true, .bytes = kMiB};
+  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
+  link.mark(kStream, kMiB);
+  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
+  link.unclaim(kMiB);
+  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kLane);
+  end_all();
+  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kDirect);
+  link.unclaim(kMiB);
+}
+
+TEST_F(CopyLinkTest, ALargeCopyGoesInPiecesTwoInFlight) {
+  bool told = false;
+  LaneCopy large = copy(1, 20 * kMiB);
+  large.done_at = 0x9000;
+  large.done_value = 7;
+  large.told = [&] { told = true; };
+  const auto job = link.add(std::move(large));
+  EXPECT_EQ(link.turn(), Turn::kBusy);
+  EXPECT_EQ(link.turn(), Turn::kBusy);
+  EXPECT_EQ(g.sent.size(), 2u);
+  EXPECT_EQ(link.turn(), Turn::kBusy);
+  EXPECT_EQ(g.sent.size(), 2u) << "a third one in flight";
+  EXPECT_FALSE(job->over());
+  end_one();
+  (void)link.turn();
+  EXPECT_EQ(g.sent.size(), 3u);
+  EXPECT_EQ(sent_bytes(), 20 * kMiB);
+  EXPECT_EQ(g.sent[2].dst, 0x1000 + 16 * kMiB);
+  EXPECT_TRUE(job->over() && told);
+  EXPECT_EQ(g.written, 7u);
+  EXPECT_EQ(job->error(), CUDA_SUCCESS);
+  EXPECT_EQ(g.marked.back(), kLane);
+  link.give(job->end());
+  end_all();
+  EXPECT_EQ(link.turn(), Turn::kIdle);
+}
+
+TEST_F(CopyLinkTest, ACopyWaitsForItsOwnStreamAndNobodyForIt) {
+  CUresult error = CUDA_SUCCESS;
+  LaneCopy late = copy(1, kMiB, 0x1000);
+  late.before = link.event(&error);
+  ASSERT_EQ(driver.cuEventRecord(late.before, kStream), CUDA_SUCCESS);
+  const CUevent before = late.before;
+  const auto first = link.add(std::move(late));
+  EXPECT_EQ(link.turn(), Turn::kWaits);
+  const auto second = link.add(copy(2, kMiB, 0x5000));
+  (void)link.turn();
+  ASSERT_EQ(g.sent.size(), 1u);
+  EXPECT_EQ(g.sent[0].dst, 0x5000u);
+  g.pending.erase(before);
+  (void)link.turn();
+  EXPECT_TRUE(first->over() && second->over());
+  link.give(first->end());
+  link.give(second->end());
+}
+
+TEST_F(CopyLinkTest, ADirectCopyThatStandsLeavesTheLaneOneInFlight) {
+  ASSERT_EQ(link.ask(kStream, {.bytes = 4}), CopyWay::kDirect);
+  link.mark(kStream, 4);
+  const auto job = link.add(copy(2, 20 * kMiB));
+  for (int i = 0; i < 3; ++i) (void)link.turn();
+  EXPECT_EQ(g.sent.size(), 1u);
+  take_back(*job);
+}
+
+TEST_F(CopyLinkTest, FunctionsTakeTurns) {
+  const auto bulk = link.add(copy(1, 64 * kMiB, 0x1000));
+  for (int i = 0; i < 2; ++i) (void)link.turn();
+  const auto small = link.add(copy(2, kMiB, 0x900'0000));
+  end_one();
+  (void)link.turn();
+  EXPECT_EQ(g.sent.back().dst, 0x900'0000u);
+  EXPECT_TRUE(small->over());
+  link.give(small->end());
+  take_back(*bulk);
+}
+
+TEST_F(CopyLinkTest, AFailedCopyIsOverWithItsErrorAndTheNextOneGoes) {
+  g.copy = CUDA_ERROR_INVALID_VALUE;
+  const auto bad = link.add(copy(1, kMiB));
+  (void)link.turn();
+  EXPECT_TRUE(bad->over());
+  EXPECT_EQ(bad->error(), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(bad->end(), nullptr);
+  g.copy = CUDA_SUCCESS;
+  const auto good = link.add(copy(1, kMiB));
+  (void)link.turn();
+  EXPECT_EQ(good->error(), CUDA_SUCCESS);
+  link.give(good->end());
+}
+
+TEST_F(CopyLinkTest, WhatIsTakenBackIsNotSent) {
+  const auto job = link.add(copy(1, 64 * kMiB));
+  link.take_back(*job);
+  EXPECT_TRUE(job->over());
+  EXPECT_EQ(link.turn(), Turn::kIdle);
+  EXPECT_TRUE(g.sent.empty());
+}
+
+TEST_F(CopyLinkTest, ARegionGoesInWholeRowsOfItsPlanes) {
+  LaneCopy plane = copy(1, 0);
+  plane.is_region = true;
+  plane.region.WidthInBytes = 3 * kMiB / 2;
+  plane.region.Height = 3;
+  plane.region.Depth = 5;
+  plane.region.srcY = 10;
+  plane.bytes = 15 * plane.region.WidthInBytes;
+  const auto job = link.add(std::move(plane));
+  while (!job->over()) {
+    (void)link.turn();
+    end_all();
+  }
+  std::set<std::pair<size_t, size_t>> rows;
+  for (const CUDA_MEMCPY3D& part : g.regions) {
+    EXPECT_EQ(part.Depth, 1u);
+    EXPECT_EQ(part.srcY - 10, part.dstY);
+    EXPECT_EQ(part.srcZ, part.dstZ);
+    for (size_t i = 0; i < part.Height; ++i)
+      EXPECT_TRUE(rows.insert({part.dstZ, part.dstY + i}).second);
+  }
+  EXPECT_EQ(rows.size(), 15u);
+  EXPECT_EQ(*rows.rbegin(), (std::pair<size_t, size_t>{4, 2}));
+  EXPECT_GT(g.regions.size(), 5u) << "more than one piece";
+  link.give(job->end());
+}
+
+}  // namespace
+}  // namespace tube::proxy
