@@ -146,7 +146,12 @@ Lane* lane_for(HostThread& t, const Stream* stream) {
     if (idle == nullptr) return nullptr;
     idle->reached = connection().words.allocate();
     idle->done = connection().words.allocate();
-    if (idle->reached == shared::kNoWord || idle->done == shared::kNoWord) return nullptr;
+    if (idle->reached == shared::kNoWord || idle->done == shared::kNoWord) {
+      connection().words.release(idle->reached);  // passes over kNoWord
+      connection().words.release(idle->done);
+      delete idle;
+      return nullptr;
+    }
     t.lanes.push_back(idle);
   }
   idle->stream_id = stream->id;

@@ -188,8 +188,8 @@ CUresult gpc_tables(void** first, void** second) {
   if (result != CUDA_SUCCESS) return result;
   const auto a = blobs.get(reply.first), b = blobs.get(reply.second);
   // The caller measures them with malloc_usable_size: allocate exactly what the driver had.
-  void* one = std::malloc(a.size() == 0 ? 1 : a.size());
-  void* two = std::malloc(b.size() == 0 ? 1 : b.size());
+  void* one = std::malloc(a.empty() ? 1 : a.size());
+  void* two = std::malloc(b.empty() ? 1 : b.size());
   if (one == nullptr || two == nullptr) {
     std::free(one);
     std::free(two);

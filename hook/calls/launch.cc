@@ -259,6 +259,7 @@ void pack_parameters(const Kernel* kernel, void** params, void** extra, uint32_t
   }
   uint32_t filled = 0;
   for (const wire::KernelParameter& p : kernel->layout) {
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): parameter_bytes() has looked already
     const void* parameter = *params++;
     if (p.offset > filled) [[unlikely]]
       std::memset(out + filled, 0, p.offset - filled);

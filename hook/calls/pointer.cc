@@ -28,7 +28,7 @@ bool find_known(uint64_t address, Known* k) {
 
 template <class T>
 CUresult store(void* data, T value) {
-  std::memcpy(data, &value, sizeof value);
+  std::memcpy(data, &value, sizeof value);  // NOLINT(bugprone-sizeof-expression): of a handle
   return CUDA_SUCCESS;
 }
 

@@ -94,7 +94,7 @@ void fill(Request<X>& r, NodeTarget& t) {
 }
 
 inline CUresult finish(const NodeTarget& t, CUresult result, uint64_t node, CUgraphNode* out) {
-  if (result == CUDA_SUCCESS && t.op == GraphEdit::kAdd)
+  if (result == CUDA_SUCCESS && t.op == GraphEdit::kAdd && out != nullptr)
     *out = static_cast<CUgraphNode>(adopt(Kind::kGraphNode, node));
   return result;
 }

@@ -10,6 +10,16 @@ namespace {
 
 std::atomic<uint32_t> g_next_number{wire::kFirstCreatedContext};
 
+// A context and a slot for it, which the caller connects; nullptr: out of memory or slots.
+Context* make_context(Slot** slot) {
+  auto* context = new (std::nothrow) Context;
+  if (context == nullptr) return nullptr;
+  *slot = objects().allocate(Kind::kContext);
+  if (*slot != nullptr) return context;
+  delete context;
+  return nullptr;
+}
+
 }  // namespace
 
 Context* find_context(CUcontext handle) {
@@ -25,9 +35,9 @@ Context* find_context_or_gone(CUcontext handle) {
   static Context* gone = nullptr;
   Locked locked(lock);
   if (gone == nullptr) {
-    Slot* slot = objects().allocate(Kind::kContext);
-    auto* context = new (std::nothrow) Context;
-    if (slot == nullptr || context == nullptr) return nullptr;
+    Slot* slot = nullptr;
+    Context* context = make_context(&slot);
+    if (context == nullptr) return nullptr;
     context->slot = slot;  // for its handle; what an earlier context left there stays, since nobody
                            // finds this one by it
     context->legacy.context = context;
@@ -39,9 +49,9 @@ Context* find_context_or_gone(CUcontext handle) {
 CUresult make_primary(uint32_t visible_device) {
   Process& p = process();
   if (p.primaries[visible_device] != nullptr) return CUDA_SUCCESS;
-  Slot* slot = objects().allocate(Kind::kContext);
-  auto* context = new (std::nothrow) Context;
-  if (slot == nullptr || context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  Slot* slot = nullptr;
+  Context* context = make_context(&slot);
+  if (context == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   slot->object = context;
   context->slot = slot;
   context->visible_device = visible_device;

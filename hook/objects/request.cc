@@ -40,7 +40,7 @@ RawRequest::RawRequest(uint32_t call, uint32_t fixed_bytes, uint32_t blob_bytes)
              result != shared::WaitResult::kDone) {
     error_ = transport_failed(result);
   }
-  if (error_ != CUDA_SUCCESS) {
+  if (error_ != CUDA_SUCCESS || record_ == nullptr) {
     record_ = reinterpret_cast<abi::RecordHeader*>(c.scratch);
     payload_bytes_ = shared::kMaxPayloadBytes;
   }

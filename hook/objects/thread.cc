@@ -87,6 +87,7 @@ bool push_context(Context* context) {
   Thread& thread = this_thread();
   if (thread.depth == thread.capacity) {
     const uint32_t capacity = thread.capacity == 0 ? 8 : thread.capacity * 2;
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers
     auto* grown = static_cast<Context**>(std::realloc(thread.stack, capacity * sizeof(Context*)));
     if (grown == nullptr) return false;
     thread.stack = grown;

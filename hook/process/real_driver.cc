@@ -84,7 +84,11 @@ void with_visible_devices(const std::string& visible, F&& during) {
   while (before != nullptr && before[count] != nullptr) ++count;
   auto** fresh = static_cast<char**>(std::calloc(count + 2, sizeof(char*)));
   char* entry = as_it_is ? nullptr : strdup((std::string(kVisible) + "=" + visible).c_str());
-  if (fresh == nullptr || (entry == nullptr && !as_it_is)) return during();
+  if (fresh == nullptr || (entry == nullptr && !as_it_is)) {
+    std::free(fresh);
+    std::free(entry);
+    return during();
+  }
   size_t n = 0;
   for (size_t i = 0; i < count; ++i) {
     if (!sets(before[i], kInjection) && (as_it_is || !sets(before[i], kVisible)))
