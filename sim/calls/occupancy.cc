@@ -46,7 +46,9 @@ int blocks_per_sm(const Function& f, const Device& device, uint32_t threads,
   uint64_t per_warp = round_up(registers_of(*f.kernel) * 32, 256);
   uint64_t by_registers = static_cast<uint64_t>(l.registers) / per_warp / 4 * 4 / warps;
   uint64_t shared = block_shared(f, l, dynamic_shared);
-  if (shared > static_cast<uint64_t>(l.shared_per_block_optin + l.reserved_shared)) return 0;
+  if (shared >
+      static_cast<uint64_t>(l.shared_per_block_optin) + static_cast<uint64_t>(l.reserved_shared))
+    return 0;
   uint64_t by_shared = shared == 0 ? UINT64_MAX : static_cast<uint64_t>(l.shared_per_sm) / shared;
   return static_cast<int>(
       std::min({by_threads, by_registers, by_shared, static_cast<uint64_t>(l.max_blocks)}));

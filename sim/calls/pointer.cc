@@ -8,7 +8,7 @@ namespace {
 
 template <typename T>
 CUresult give(void* data, T value) {
-  std::memcpy(data, &value, sizeof value);
+  std::memcpy(data, &value, sizeof value);  // NOLINT(bugprone-sizeof-expression): of a handle
   return CUDA_SUCCESS;
 }
 

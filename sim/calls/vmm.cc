@@ -260,9 +260,9 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     if (r.base < ptr || r.end() > ptr + size) return CUDA_ERROR_INVALID_VALUE;
   for (const Range& r : ranges) s.map.remove(r.base);
   int protection = memory_in_use(lock) ? PROT_READ | PROT_WRITE : PROT_NONE;
-  mmap(reinterpret_cast<void*>(ptr), size, protection,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-  return CUDA_SUCCESS;
+  const void* at = mmap(reinterpret_cast<void*>(ptr), size, protection,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  return at == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc,

@@ -58,6 +58,7 @@ struct Device {
 struct KernelNeeds {
   bool prints = false;
   uint32_t local_bytes = 0;  // per thread
+  // NOLINTNEXTLINE(modernize-use-nullptr): a zero of the compiler's own
   auto operator<=>(const KernelNeeds&) const = default;
 };
 

@@ -299,9 +299,9 @@ void build_prmt(Builder& b) {
   const int32_t x = b.source(1, Type::kB32), y = b.source(2, Type::kB32),
                 z = b.source(3, Type::kB32);
   const int32_t d = b.target(0, Type::kB32);
-  for (uint8_t i = 0; i < std::size(kModes); ++i) {
+  for (size_t i = 0; i < std::size(kModes); ++i) {
     if (!b.has(kModes[i])) continue;
-    b.emit(prmt_mode, d, x, y, z).mode = i;
+    b.emit(prmt_mode, d, x, y, z).mode = static_cast<uint8_t>(i);
     return;
   }
   b.emit(ternary<Prmt, uint32_t, uint32_t, uint32_t, uint32_t>, d, x, y, z);

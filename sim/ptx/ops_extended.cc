@@ -14,7 +14,8 @@ void extended(Warp& w, const Inst& in, uint32_t mask) {
   using Wide = unsigned __int128;
   T* const d = reinterpret_cast<T*>(slot32(w, in.d));
   const T *a = reinterpret_cast<T*>(slot32(w, in.a)), *b = reinterpret_cast<T*>(slot32(w, in.b));
-  const T* c = in.c == kNoSlot ? nullptr : reinterpret_cast<T*>(slot32(w, in.c));
+  // Only what is added to a product is in c.
+  const T* c = in.c == kNoSlot ? b : reinterpret_cast<T*>(slot32(w, in.c));
   uint32_t carry = w.carry;
   for_lanes(mask, [&](unsigned i) {
     const uint32_t taken = (in.mode & 1) != 0 ? w.carry >> i & 1 : 0;

@@ -162,9 +162,10 @@ void build_testp(Builder& b) {
   b.count(2);
   const int32_t x = b.source(1, type);
   const int32_t d = b.target(0, Type::kPred);
-  for (uint8_t i = 0; i < std::size(kNames); ++i) {
+  for (size_t i = 0; i < std::size(kNames); ++i) {
     if (!b.has(kNames[i])) continue;
-    b.emit(type == Type::kF64 ? test_property<double> : test_property<float>, d, x).mode = i;
+    b.emit(type == Type::kF64 ? test_property<double> : test_property<float>, d, x).mode =
+        static_cast<uint8_t>(i);
     return;
   }
   b.fail("expected a property");

@@ -18,7 +18,7 @@ inline uint64_t lane_address(const Warp& w, const Inst& in, const uint64_t* base
 
 [[gnu::noinline]] void bad_address(Warp& w, const Inst& in, uint64_t address, uint64_t size,
                                    const char* what) {
-  if (address % size != 0)
+  if ((address & (size - 1)) != 0)
     w.fault(Fault::Kind::kMisalignedAddress, in, address, std::string("misaligned ") + what);
   else
     w.fault(Fault::Kind::kIllegalAddress, in, address, std::string("illegal address in ") + what);
@@ -42,7 +42,7 @@ void load(Warp& w, const Inst& in, uint32_t mask) {
     for (uint32_t k = 0; k < count; ++k) {
       T value;
       std::memcpy(&value, at + k * sizeof(T), sizeof(T));
-      words<T>(w, list[k])[i] = static_cast<WordOf<T>>(value);
+      words<T>(w, list[k])[i] = static_cast<WordOf<T>>(+value);  // a signed byte is extended
     }
   }
 }
@@ -76,7 +76,7 @@ void load_parameter(Warp& w, const Inst& in, uint32_t mask) {
   T value;
   std::memcpy(&value, at, sizeof(T));
   auto* const d = words<T>(w, in.d);
-  const auto word = static_cast<WordOf<T>>(value);
+  const auto word = static_cast<WordOf<T>>(+value);  // a signed byte is extended
   for_lanes(mask, [=](unsigned i) { d[i] = word; });
 }
 
@@ -185,6 +185,7 @@ void build_access(Builder& b) {
   const std::vector<Operand> one{data};
   const std::vector<Operand>& elements = data.kind == Operand::Kind::kVector ? data.elements : one;
   if (elements.size() != vector) b.fail("vector does not match its width");
+  slots.reserve(elements.size());
   for (const Operand& element : elements)
     slots.push_back(Store ? b.source(element, type) : b.target(element, type));
   Handler handler = access_handler<Store>(type, where, vector > 1);

@@ -122,8 +122,8 @@ void reduce(Warp& w, const Inst& in, uint32_t mask) {
 // ---- building ----
 
 uint8_t take_geometry(Builder& b) {
-  for (uint8_t i = 0; i < std::size(kGeometries); ++i)
-    if (b.has(kGeometries[i].name)) return i;
+  for (size_t i = 0; i < std::size(kGeometries); ++i)
+    if (b.has(kGeometries[i].name)) return static_cast<uint8_t>(i);
   b.fail("unsupported surface geometry");
 }
 
@@ -198,6 +198,7 @@ void build_access(Builder& b) {
   const std::vector<Operand>& elements = data.kind == Operand::Kind::kVector ? data.elements : one;
   if (elements.size() != vector) b.fail("vector does not match its width");
   std::vector<int32_t> slots;
+  slots.reserve(elements.size());
   for (const Operand& each : elements)
     slots.push_back(Store ? b.source(each, type) : b.target(each, type));
   const uint32_t list = b.list(slots);
@@ -211,8 +212,8 @@ void build_reduce(Builder& b) {
   if (!b.has("b")) b.fail("formatted surface access is not supported");
   static constexpr std::string_view kOps[] = {"add", "min", "max", "and", "or"};
   uint8_t op = std::size(kOps);
-  for (uint8_t i = 0; i < std::size(kOps); ++i)
-    if (b.has(kOps[i])) op = i;
+  for (size_t i = 0; i < std::size(kOps); ++i)
+    if (b.has(kOps[i])) op = static_cast<uint8_t>(i);
   if (op == std::size(kOps)) b.fail("unknown surface reduction");
   const uint8_t geometry = take_geometry(b), outside = take_outside(b);
   const Type type = b.type();

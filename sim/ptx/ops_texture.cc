@@ -108,8 +108,8 @@ void fetch(Warp& w, const Inst& in, uint32_t mask) {
 // ---- building ----
 
 uint8_t take_geometry(Builder& b) {
-  for (uint8_t i = 0; i < std::size(kGeometries); ++i)
-    if (b.has(kGeometries[i].name)) return i;
+  for (size_t i = 0; i < std::size(kGeometries); ++i)
+    if (b.has(kGeometries[i].name)) return static_cast<uint8_t>(i);
   b.fail("unsupported texture geometry");
 }
 
@@ -253,8 +253,8 @@ void query(Warp& w, const Inst& in, uint32_t mask) {
 void build_query(Builder& b) {
   const bool level = b.has("level");
   uint8_t what = std::size(kQueries);
-  for (uint8_t i = 0; i < std::size(kQueries); ++i)
-    if (b.has(kQueries[i])) what = i;
+  for (size_t i = 0; i < std::size(kQueries); ++i)
+    if (b.has(kQueries[i])) what = static_cast<uint8_t>(i);
   if (what == std::size(kQueries)) b.fail("unsupported texture query");
   b.has("b32");
   b.count(level ? 3 : 2);

@@ -37,8 +37,8 @@ void shfl(Warp& w, const Inst& in, uint32_t mask) {
     const int index = static_cast<int>(b[lane] & 31), clamp = static_cast<int>(c[lane] & 31);
     const int segment = static_cast<int>(c[lane] >> 8 & 31), self = static_cast<int>(lane);
     const int most = (self & segment) | (clamp & ~segment), least = self & segment;
-    int from = self;
-    bool fine = false;
+    int from;
+    bool fine;
     switch (in.mode2) {
       case 0:
         from = self - index;

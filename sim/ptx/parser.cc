@@ -2,6 +2,7 @@
 #include "sim/ptx/parser.h"
 
 #include <bit>
+#include <cmath>
 #include <limits>
 
 namespace tube::sim::ptx {
@@ -59,7 +60,7 @@ Unit Parser::run() {
       skip_debug();
     } else if (accept_dot("version")) {
       if (peek().kind != Tok::kF64) fail("expected a version such as 8.0");
-      unit.isa_version = static_cast<int>(std::bit_cast<double>(take().value) * 10 + 0.5);
+      unit.isa_version = static_cast<int>(std::lround(std::bit_cast<double>(take().value) * 10));
     } else if (accept_dot("target")) {
       target(unit);
     } else if (accept_dot("address_size")) {
