@@ -223,9 +223,7 @@ Status serve(const Options& options) {
   std::_Exit(1);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   Options options;
   if (const char* workflow = env_text(Env::kWorkflow)) options.workflow = workflow;
   CLI::App app{
@@ -261,9 +259,16 @@ int main(int argc, char** argv) {
   if (!options.log.empty() || env_text(Env::kLog) == nullptr) set_log_level(level);
   if (!options.moved) move_out_of_the_way(argc, argv);
   prepare_process(options);
-  Status status;
-  if (!contained("the start of the proxy", [&] { status = serve(options); })) return 1;
+  const Status status = serve(options);
   if (status.ok()) return 0;
   log_error("tubed: %s", status.error().message.c_str());
   return 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int code = 1;
+  if (!contained("the start of the proxy", [&] { code = run(argc, argv); })) return 1;
+  return code;
 }

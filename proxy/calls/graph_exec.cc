@@ -22,6 +22,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphSteps>& call,
   if (CUresult error = list_steps(session, graph.handle, &steps, &flags); error != CUDA_SUCCESS)
     return error;
   std::vector<wire::GraphStep> answer;
+  answer.reserve(steps.size());
   for (const Step& step : steps) answer.push_back({step.tag, step.staging_bytes});
   reply->flags = flags;
   if (answer.empty()) return CUDA_SUCCESS;

@@ -33,6 +33,7 @@ CUresult resolve_event(Session& session, const wire::LaunchAttribute& untrusted,
   std::memcpy(&id, untrusted.value, sizeof(id));
   auto event = session.resolve<CUevent>(wire::Kind::kEvent, id);
   if (event.error != CUDA_SUCCESS) return event.error;
+  // NOLINTNEXTLINE(bugprone-sizeof-expression): of the handle
   std::memcpy(&out.value, &event.handle, sizeof(event.handle));
   return CUDA_SUCCESS;
 }

@@ -72,6 +72,7 @@ Error restart(const Inheritance& inheritance, std::vector<std::string> arguments
   for_each_fd(inheritance, [](int fd) { set_close_on_exec(fd, false); });
   arguments.insert(arguments.end(), {"--inherit", to_text(inheritance)});
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   ::execv("/proc/self/exe", argv.data());

@@ -30,6 +30,7 @@ class MemoryMap;
 struct ShareToken {
   uint64_t high = 0;
   uint64_t low = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): a zero of the compiler's own
   auto operator<=>(const ShareToken&) const = default;
 };
 

@@ -29,6 +29,13 @@ constexpr uint64_t kSharedAlignment = 512;
 constexpr uint64_t kPage = 4096;
 
 void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+// Back to a plain reservation: the slot's addresses stay ours for the next client.
+void reserve_slot(uint64_t base) {
+  if (mmap(pointer(base), windows::kPinnedSlotBytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+    log_warn("the pinned slot at 0x%lx stays mapped: %s", base, std::strerror(errno));
+}
 }  // namespace
 
 PinnedSlot::PinnedSlot(const Driver& driver, Ranges& ranges) : driver_(driver), ranges_(ranges) {}
@@ -204,8 +211,7 @@ PinnedRemains::~PinnedRemains() {
                result_text(driver_, error).c_str());
     }
   }
-  mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  reserve_slot(base_);
 }
 
 void PinnedSlot::close() {
@@ -215,9 +221,7 @@ void PinnedSlot::close() {
   reuse_bytes_ = 0;
   shared_blocks_.clear();
   while (!registered_.empty()) drop_block(registered_.begin()->first, registered_.begin()->second);
-  // Back to a plain reservation: the slot's addresses stay ours for the next client.
-  mmap(pointer(base_), windows::kPinnedSlotBytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+  reserve_slot(base_);
   base_ = 0;
   fd_.reset();
 }

@@ -346,10 +346,10 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   client.pid = peer->pid;
   client.name = hello.function_name;
   *refusal = handshake::Refusal::kOutOfMemory;
-  return welcome(std::move(client), std::move(socket));
+  return welcome(client, std::move(socket));
 }
 
-Status Server::welcome(Client client, UniqueFd socket) {
+Status Server::welcome(const Client& client, UniqueFd socket) {
   const int fd = socket.get();
   auto session = std::make_unique<Session>(shared_, client, std::move(socket));
   if (Status status = session->open(); !status.ok()) return status;

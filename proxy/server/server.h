@@ -113,7 +113,7 @@ class Server {
   void greet(uint64_t id);
   Status admit(UniqueFd socket, const handshake::Hello& hello, handshake::Refusal* refusal);
   // The rest of admit(): a session for a client that has been checked.
-  Status welcome(Client client, UniqueFd socket);
+  Status welcome(const Client& client, UniqueFd socket);
   Result<uint32_t> choose_window(uint32_t free_windows);
   enum class Place : uint8_t {
     kFree,

@@ -69,7 +69,8 @@ Session::~Session() {
   teardown();
   shared_.gpus.gate().left(client_.id);
   user_object_ends_.close();  // the driver tells of the last references whenever it likes
-  // The GPU may still write to it.
+  // The GPU may still write to it: without memory for that the proxy has to end.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
   if (abandoned()) new shared::Segment(std::move(segment_));
   if (!segment_goes_back_) return;
   // Nobody asks this session anything any more: now the segment may go to the next one.
