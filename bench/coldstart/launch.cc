@@ -68,6 +68,7 @@ Copy start(char** program, int gate, long long* stamp) {
 void collect(std::vector<Copy>& copies, long long deadline) {
   for (size_t left = copies.size(); left != 0;) {
     std::vector<pollfd> waiting;
+    waiting.reserve(copies.size());
     for (const Copy& copy : copies)
       waiting.push_back({copy.out, POLLIN, 0});  // poll passes over -1
     const long long ms = (deadline - now()) / 1000000;
@@ -121,6 +122,7 @@ int main(int argc, char** argv) {
   int gate[2];
   if (stamps == MAP_FAILED || pipe2(gate, O_CLOEXEC) != 0) die("mmap or pipe");
   std::vector<Copy> copies;
+  copies.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) copies.push_back(start(argv + 3, gate[0], &stamps[i]));
   usleep(20000);  // let them reach the gate
   const std::vector<char> go(static_cast<size_t>(count), 'g');

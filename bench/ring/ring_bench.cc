@@ -78,7 +78,8 @@ class Loop {
 // Argument 0: payload bytes; 1: spin_us of both sides.
 void post(benchmark::State& state) {
   Loop loop(static_cast<uint32_t>(state.range(1)));
-  for (auto _ : state) loop.post(static_cast<uint32_t>(state.range(0)), abi::kNoReply);
+  for ([[maybe_unused]] auto _ : state)
+    loop.post(static_cast<uint32_t>(state.range(0)), abi::kNoReply);
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 BENCHMARK(post)
@@ -90,7 +91,7 @@ BENCHMARK(post)
 
 void round_trip(benchmark::State& state) {
   Loop loop(static_cast<uint32_t>(state.range(1)));
-  for (auto _ : state) loop.round_trip(static_cast<uint32_t>(state.range(0)));
+  for ([[maybe_unused]] auto _ : state) loop.round_trip(static_cast<uint32_t>(state.range(0)));
 }
 BENCHMARK(round_trip)
     ->ArgNames({"bytes", "spin_us"})

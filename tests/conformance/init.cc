@@ -151,7 +151,7 @@ CASE(proc_address_before_init) {
   CUdriverProcAddressQueryResult status;
   SHOW(cuGetProcAddress("cuInit", &found, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status));
   printf("found %s, status %d\n", found != nullptr ? "yes" : "no", static_cast<int>(status));
-  SHOW(reinterpret_cast<CUresult (*)(unsigned)>(found)(0));
+  if (found != nullptr) SHOW(reinterpret_cast<CUresult (*)(unsigned)>(found)(0));
 }
 
 CASE(profiler_before_init) {

@@ -129,7 +129,7 @@ CASE(copies_between_pinned_and_pageable) {
   void* memory = nullptr;
   CU(cuMemAllocHost(&memory, 64));
   DeviceArray<char> data(64);
-  strcpy(static_cast<char*>(memory), "pinned");
+  memcpy(memory, "pinned", sizeof "pinned");
   SHOW(cuMemcpyHtoD(data.pointer, memory, 64));
   char host[64] = {};
   SHOW(cuMemcpyDtoH(host, data.pointer, 64));

@@ -557,7 +557,10 @@ CASE(two_threads_of_blocks) {
   Module m("textures.fatbin");
   Array* a = filled(shape(64, 64), ramp(4096));
   std::vector<F2> at(4096);
-  for (size_t i = 0; i < 4096; ++i) at[i] = {static_cast<float>(i % 64) + 0.5f, static_cast<float>(i / 64) + 0.5f};
+  for (size_t i = 0; i < 4096; ++i) {
+    const size_t column = i % 64, row = i / 64;
+    at[i] = {static_cast<float>(column) + 0.5f, static_cast<float>(row) + 0.5f};
+  }
   {
     Texture t(of_array(a->handle), point());
     printf("equal: %d\n", read<float>(m, "tex_2d_float", t.handle, at) == ramp(4096));

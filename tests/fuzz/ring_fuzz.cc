@@ -5,6 +5,8 @@
 // The first 8 bytes of an input are the tail, the next 8 choose where in the ring the reader stands
 // (the border is the interesting place), the rest are the bytes from there on, repeated to two
 // records if short.
+#include <array>
+#include <bit>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -47,8 +49,8 @@ uint64_t advance(Memory& memory, RingReader& reader, uint64_t wanted, uint64_t* 
     record.sequence = ++*sequence;
     record.reply_slot = tube::abi::kNoReply;
     record.payload_bytes = size - static_cast<uint32_t>(sizeof(record));
-    for (size_t i = 0; i < sizeof(record); ++i)
-      memory.put(at + i, reinterpret_cast<const std::byte*>(&record)[i]);
+    const auto bytes = std::bit_cast<std::array<std::byte, sizeof(record)>>(record);
+    for (size_t i = 0; i < bytes.size(); ++i) memory.put(at + i, bytes[i]);
     at += size;
     tube::shared::client_store_tail(memory.header, at);
     require(reader.next() == RingReader::Next::kRecord);

@@ -38,6 +38,7 @@ class Product {
 
   template <typename T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of a pointer, where the attribute is one
     CHECK(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)));
   }
   // A column-major matrix, or `batch` of them behind each other.

@@ -8,7 +8,6 @@
 using library::Device;
 using library::note;
 using library::save;
-using library::Stream;
 using library::values;
 
 namespace {
@@ -47,8 +46,8 @@ class Node {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-Node tensor(int64_t id, cudnnDataType_t type, std::vector<int64_t> sizes,
-            std::vector<int64_t> strides, bool is_virtual = false) {
+Node tensor(int64_t id, cudnnDataType_t type, const std::vector<int64_t>& sizes,
+            const std::vector<int64_t>& strides, bool is_virtual = false) {
   Node node(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   node.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{type});
   node.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, sizes);

@@ -3,6 +3,8 @@
 #include <nvJitLink.h>
 #include <nvrtc.h>
 
+#include <utility>
+
 #include "driver.h"
 
 using library::Device;
@@ -101,7 +103,7 @@ void run_apply(const std::string& image) {
 }
 
 void link_two(Kind kind, nvJitLinkInputType type, std::vector<std::string> options) {
-  Linker linker(options);
+  Linker linker(std::move(options));
   linker.add(type, object(kUser, kind), "user");
   linker.add(type, object(kHelper, kind), "helper");
   if (linker.complete() != NVJITLINK_SUCCESS)

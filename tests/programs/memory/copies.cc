@@ -97,8 +97,8 @@ static void rectangles() {
   for (int z = 0; z < 4; ++z)
     for (int y = 0; y < 9; ++y)
       for (int x = 0; x < 13; ++x)
-        if (z * 160 + y * 16 + x < 600)
-          sum = sum * 31 + flat[static_cast<size_t>(z * 160 + y * 16 + x)];
+        if (const int at = z * 160 + y * 16 + x; at < 600)
+          sum = sum * 31 + flat[static_cast<size_t>(at)];
   printf("3D %016llx\n", sum);
   CU(cuMemFree(pitched));
   CU(cuStreamDestroy(stream));

@@ -37,6 +37,7 @@ TEST(UniqueFd, ClosesWhatItOwnsExactlyOnce) {
     UniqueFd fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     number = fd.get();
     UniqueFd moved = std::move(fd);
+    // NOLINTNEXTLINE(bugprone-use-after-move,clang-analyzer-cplusplus.Move): what is left there
     EXPECT_FALSE(fd.valid());
     EXPECT_EQ(moved.get(), number);
     EXPECT_TRUE(is_open(number));

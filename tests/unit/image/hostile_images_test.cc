@@ -16,6 +16,8 @@
 namespace tube::image {
 namespace {
 
+using namespace std::string_literals;
+
 constexpr size_t kTableBytes = 8u << 20, kSymbols = 300'000, kSections = 60'000;
 constexpr const char* kWanted[] = {"vprintf"};
 
@@ -25,7 +27,7 @@ class HostileElf {
  public:
   std::vector<Elf64_Sym> symbols;
   std::string strings;  // of the symbols
-  std::string section_strings = std::string("\0.nv.callgraph", 15);
+  std::string section_strings = "\0.nv.callgraph\0"s;
   std::vector<Elf64_Shdr> more;  // offset and size 0: all of the image
 
   std::string bytes() const {
@@ -106,7 +108,7 @@ TEST_P(OfEachType, NamesThatAreEachOthersEnds) {
 
 TEST_P(OfEachType, MoreSymbolsThanAnyCompilerMakes) {
   HostileElf elf;
-  elf.strings = std::string("\0x", 3);
+  elf.strings = "\0x\0"s;
   elf.symbols.assign(kMostSymbols + 1, symbol(1, GetParam()));
   expect_damaged(elf.bytes());
 }

@@ -33,7 +33,8 @@ class HostPagesTest : public ::testing::Test {
   HostPages::Segment segment(uint64_t page, uint64_t count, uint64_t offset_pages = 0) {
     return {{base + page * kPage, count * kPage, offset_pages * kPage, 1}, file.get()};
   }
-  CUresult add(uint64_t first_byte, uint64_t bytes, std::vector<HostPages::Segment> segments) {
+  CUresult add(uint64_t first_byte, uint64_t bytes,
+               const std::vector<HostPages::Segment>& segments) {
     return pages.add(1, base + first_byte, bytes, 0, segments);
   }
 

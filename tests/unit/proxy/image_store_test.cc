@@ -68,6 +68,7 @@ TEST_F(ImageStoreTest, MachineCodeForOtherGenerationsIsNotRead) {
     std::memset(entry, 0, 64);
     const uint16_t kind = 2, version = 0x101;
     const uint32_t header_size = 64, sm = i == 0 ? 80 : 90;
+    // NOLINTNEXTLINE(bugprone-not-null-terminated-result): numbers, no text
     std::memcpy(entry, &kind, 2);
     std::memcpy(entry + 2, &version, 2);
     std::memcpy(entry + 4, &header_size, 4);

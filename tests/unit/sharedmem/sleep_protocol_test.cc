@@ -25,6 +25,7 @@ enum Variable : uint8_t { kPosition, kFlag };
 struct Store {
   uint8_t variable;
   uint8_t value;
+  // NOLINTNEXTLINE(modernize-use-nullptr): a zero of the compiler's own
   auto operator<=>(const Store&) const = default;
 };
 
@@ -37,6 +38,7 @@ struct State {
   uint8_t waker_at = 0;
   uint8_t published = 0;
   uint8_t roused = 0;  // times the waker woke without a record (rouse_reader)
+  // NOLINTNEXTLINE(modernize-use-nullptr): a zero of the compiler's own
   auto operator<=>(const State&) const = default;
 };
 
