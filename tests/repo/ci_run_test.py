@@ -17,6 +17,7 @@ if [[ $1 == setup ]]; then [[ -z ${NO_CLANG:-} ]]; exit; fi
 result=OK status=0
 if [[ " ${FAIL:-} " == *" $part "* ]]; then result=FAIL status=1; fi
 mkdir -p build
+if [[ $part == lint ]]; then exit $status; fi  # counts no tests
 printf '[{"build": "build-%s", "status": %s, "tests": [{"name": "t", "result": "%s", "note": ""}]}]' "$part" $status $result >build/dev-test.json
 exit $status
 """
@@ -44,7 +45,7 @@ def expect(condition, text):
 
 
 code, parts, text = run()
-expect(code == 0 and parts == ["test", "asan", "headers", "clang", "tsan"], text)
+expect(code == 0 and parts == ["test", "asan", "headers", "clang", "lint", "tsan"], text)
 expect(text.splitlines()[-1] == "5 passed, 0 failed, 0 skipped", text)
 
 code, parts, text = run(FAIL="asan")
@@ -53,15 +54,19 @@ expect(code == 1 and parts[-1] == "tsan",
 expect("ci: asan     FAILED" in text and text.splitlines()[-1] == "4 passed, 1 failed, 0 skipped",
        text)
 
+code, parts, text = run(FAIL="lint")
+expect(code == 1 and "ci: lint     FAILED" in text and parts[-1] == "tsan", text)
+
 code, parts, text = run(FAIL="plain")
 expect(code == 1 and "ci: plain    FAILED" in text, text)
 
 code, parts, text = run(NO_CLANG="1")
 expect(code == 0 and parts == ["test", "asan", "headers"], text)
-expect("ci: tsan     left out: its packages" in text, text)
+for part in ("clang", "lint", "tsan"):
+    expect(f"ci: {part:<8} left out: its packages" in text, text)
 
 code, parts, text = run(CI_MINUTES="0")
-expect(code == 0 and parts == ["test"] and text.count("left out: may take") == 4, text)
+expect(code == 0 and parts == ["test"] and text.count("left out: may take") == 5, text)
 
 # Too short for what takes longest, long enough for the shortest, which comes behind it.
 code, parts, text = run(CI_MINUTES="6")
