@@ -105,6 +105,7 @@ int reach_proxy(const RunOptions& options, const Layout& layout) {
 
 int become(std::vector<std::string>& words) {
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());

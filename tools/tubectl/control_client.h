@@ -18,6 +18,7 @@ enum class Reach {
   kFailed,      // `error` says what is wrong: permission, path too long, no answer in time
 };
 
+// NOLINTNEXTLINE(bugprone-exception-escape): moving a Json is noexcept
 struct Answer {
   Reach reach = Reach::kFailed;
   Json body;

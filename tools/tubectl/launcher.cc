@@ -98,6 +98,7 @@ Status spawn_and_wait(const ProxyOptions& options, const Layout& layout,
 
   std::vector<std::string> arguments = proxy_arguments(options, layout);
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
 
