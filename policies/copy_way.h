@@ -41,8 +41,7 @@ struct CopyAsk {
   uint64_t bytes = 0;
 };
 
-// Pinned uploads up to this go another way in the hardware
-// (measured, bench/copies/rules).
+// Pinned uploads up to this go another way in the hardware (measured, bench/copies/rules).
 inline constexpr uint64_t kFreePinnedBytes = 24u << 10;
 // Direct copies in flight on a link: what a newcomer may have to wait for, 0.3 ms.
 inline constexpr uint64_t kDirectBytes = 16u << 20;

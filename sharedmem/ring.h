@@ -113,9 +113,8 @@ class RingReader {
   void consume();
 
   // Sleeps until there is a record or `peer.nudged` is set (kDone), `peer.stop` is (kPeerDead), or
-  // the socket hung up. Wakes a
-  // client that waits for space first, so call it whenever next() says kEmpty. `awake` is one less
-  // while this one sleeps; may be nullptr.
+  // the socket hung up. Wakes a client that waits for space first, so call it whenever next() says
+  // kEmpty. `awake` is one less while this one sleeps; may be nullptr.
   WaitResult wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake = nullptr);
 
   const char* bad_reason() const { return bad_reason_; }

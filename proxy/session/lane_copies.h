@@ -3,7 +3,8 @@
 //
 // From acceptance on the copy's stream is held (parked_records.h): later records that name it wait.
 // When the lane has the last chunk, the stream is told to wait for the event behind it and let go.
-// That wait is the proxy's own: for work that is submitted. Session thread only, but for the nudge.
+// That is work under way, which ends: no wait of a program, so the context gate is not told.
+// Session thread only, but for the nudge.
 #pragma once
 
 #include <atomic>

@@ -83,6 +83,9 @@ class ParkedRecords {
 
   // Whether anything is held or kept; otherwise every record may go.
   bool any() const { return any_; }
+  // Whether a stream is held. False inside release() for a record that stays behind all, whatever
+  // is kept behind it.
+  bool holds() const { return held_.count != 0; }
   // What comes with these keys must stay: something before it is held or kept.
   bool must_stay(const ParkKeys& keys) const;
   bool has_room(size_t bytes) const {

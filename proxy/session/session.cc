@@ -261,6 +261,7 @@ bool Session::go_on_parked() {
   parked_.release([this](const abi::RecordHeader& header, std::span<const std::byte> payload) {
     if (!stop_.load(std::memory_order_relaxed)) execute(header, payload);
   });
+  record_ = &reader_->header();  // what was kept is gone
   return true;
 }
 

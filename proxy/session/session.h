@@ -58,11 +58,11 @@ class RingReader;
 namespace tube::proxy {
 
 struct Driver;
+class CopyEngine;
 class DeviceOutput;
 class Gpus;
 class ImageStore;
 class ModuleCache;
-class CopyEngine;
 class Janitor;
 class RecordTrace;
 class SpareSegments;
@@ -91,7 +91,7 @@ struct Shared {
       0;  // among which spinning is shared out (policies/spin.h); 0: spin_us for everybody
   std::atomic<uint32_t> awake{0};              // sessions that are not asleep
   uint32_t teardown_ms = limits::kTeardownMs;  // how long a dead client's work may still run
-  CopyEngine* copies = nullptr;  // nullptr: every copy goes on its client's stream (unit tests)
+  CopyEngine* copies = nullptr;                // nullptr: every copy goes on its client's stream
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the

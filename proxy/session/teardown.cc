@@ -199,7 +199,7 @@ void Session::release_external_waits() {
 }
 
 bool Session::wait_idle(uint32_t timeout_ms, bool release) {
-  if (parked_.any()) return false;  // some stream has work that the driver does not know
+  if (parked_.holds()) return false;  // some stream has work that the driver does not know
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
   const auto idle = [&](const StreamState& state, uint32_t gpu) {
     uint32_t pause_ms = 0;

@@ -139,6 +139,22 @@ TEST_F(ParkedRecordsTest, WhatIsHeldDuringTheReleaseCountsAtOnce) {
   EXPECT_EQ(went, (Went{1, 2, 3}));
 }
 
+TEST_F(ParkedRecordsTest, NothingIsHeldWhenARecordGoesThatStayedBehindAll) {
+  ParkKeys end;
+  end.behind = wire::Behind::kAll;
+  parked.hold(stream(1));
+  comes(1, end);
+  comes(2, with(stream(1), NamedKind::kEvent, 7, true));
+  EXPECT_TRUE(parked.holds());
+  parked.let_go(stream(1));
+  std::vector<bool> held;
+  parked.release([&](const abi::RecordHeader& header, std::span<const std::byte>) {
+    held.push_back(parked.holds());
+    if (header.sequence == 1) EXPECT_TRUE(parked.any()) << "the next one is kept still";
+  });
+  EXPECT_EQ(held, (std::vector<bool>{false, false}));
+}
+
 TEST_F(ParkedRecordsTest, ARecordWithMoreNamesThanFitStaysBehindAll) {
   ParkKeys many;
   for (uint64_t i = 0; i < 100; ++i) many.add(ParkKeys::object(NamedKind::kStream, 100 + i), true);
