@@ -1,6 +1,7 @@
 // Which copies of one context keep which others waiting: native, without Tube.
 //
-//   rules [SECONDS]       seconds for each row (default 0.3)
+//   rules [SECONDS [streams]]   seconds for each row (default 0.3); streams: only what a stream
+//                               that has copied can do
 //
 // One thread keeps copies of one kind in flight on a stream of its own (the bulk); another does one
 // copy after the other on a second stream and waits for each (the victim). A victim that has not
@@ -197,6 +198,90 @@ void bulk_of_small_and_pageable() {
       8 * kMiB);
 }
 
+// What a stream did last, before the bulk began, and waited for.
+enum class Last { kNothing, kUp, kDown, kUpThenMemset, kUpThenWrite };
+// What is asked of it beside the bulk, with an event behind it.
+enum class Asked { kEvent, kWrite, kWait, kMemset, kHostCall };
+
+struct Words {
+  CUdeviceptr device = 0;
+  Words() {
+    void* host = nullptr;
+    CU(cuMemHostAlloc(&host, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+    CU(cuMemHostGetDevicePointer(&device, host, 0));
+  }
+};
+
+CUevent new_event() {
+  CUevent event = nullptr;
+  CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  return event;
+}
+
+void ask(Asked asked, CUstream stream, CUevent idle, const Words& words) {
+  if (asked == Asked::kWrite) CU(cuStreamWriteValue32(stream, words.device, 1, 0));
+  if (asked == Asked::kWait) CU(cuStreamWaitEvent(stream, idle, 0));
+  if (asked == Asked::kMemset) CU(cuMemsetD32Async(victim_memory->device, 1, 1, stream));
+  if (asked == Asked::kHostCall)
+    CU(cuLaunchHostFunc(
+        stream, [](void*) {}, nullptr));
+}
+
+// One row: how long until an event behind what is asked has happened, beside two pieces of 4 MiB in
+// flight. At most three samples: each that is kept waiting takes the rest of the row's time.
+void stream_row(const char* last_name, Last last, const char* asked_name, Asked asked,
+                const Words& words) {
+  CUstream stream = new_stream(), other = new_stream();
+  CUevent idle = new_event(), end = new_event();
+  CU(cuMemsetD32Async(victim_memory->device, 0, 1, other));
+  CU(cuEventRecord(idle, other));
+  const bool copied = last != Last::kNothing;
+  if (copied) copy(last == Last::kDown ? Way::kDown : Way::kUp, *victim_memory, 0, kMiB, stream);
+  if (last == Last::kUpThenMemset) ask(Asked::kMemset, stream, idle, words);
+  if (last == Last::kUpThenWrite) ask(Asked::kWrite, stream, idle, words);
+  CU(cuCtxSynchronize());
+  std::atomic<bool> stop{false};
+  std::thread bulk([&] { pieces(Way::kUp, 4 * kMiB, 2)(stop); });
+  const int64_t begin = now_ns();
+  while (now_ns() - begin < 20'000'000) std::this_thread::yield();
+  Samples samples;
+  bool starved = false;
+  for (int i = 0; i < 20 && !starved; ++i) {
+    const int64_t at = now_ns();
+    ask(asked, stream, idle, words);
+    CU(cuEventRecord(end, stream));
+    while (cuEventQuery(end) == CUDA_ERROR_NOT_READY) {
+      if (!starved && now_ns() - begin > 150'000'000) stop = starved = true;
+    }
+    samples.add(now_ns() - at);
+  }
+  stop = true;
+  bulk.join();
+  std::printf("after %-22s %-12s %4zu times  p50 %10.1f  max %10.1f us%s\n", last_name, asked_name,
+              samples.count(), samples.at(0.5), samples.at(1), starved ? "  STARVED" : "");
+  std::fflush(stdout);
+  for (CUevent event : {idle, end}) CU(cuEventDestroy(event));
+  for (CUstream each : {stream, other}) CU(cuStreamDestroy(each));
+}
+
+void streams_that_copied() {
+  std::printf("# what a stream can do beside two pieces of 4 MiB to the GPU in flight\n");
+  const Words words;
+  const std::pair<const char*, Last> lasts[] = {{"nothing", Last::kNothing},
+                                                {"a copy up", Last::kUp},
+                                                {"a copy down", Last::kDown},
+                                                {"a copy up, a memset", Last::kUpThenMemset},
+                                                {"a copy up, a write", Last::kUpThenWrite}};
+  const std::pair<const char*, Asked> all[] = {{"event", Asked::kEvent},
+                                               {"write", Asked::kWrite},
+                                               {"wait", Asked::kWait},
+                                               {"memset", Asked::kMemset},
+                                               {"host call", Asked::kHostCall}};
+  for (const auto& [last_name, last] : lasts)
+    for (const auto& [asked_name, asked] : all)
+      stream_row(last_name, last, asked_name, asked, words);
+}
+
 // What the end of a copy costs to mark: copy and synchronise, with nothing, an event, a write.
 void marks() {
   std::printf("# one copy and cuStreamSynchronize, alone; with a mark in between (us)\n");
@@ -269,6 +354,10 @@ int main(int argc, char** argv) {
   Memory bulk(kBulkBytes), victim(16 * kMiB);
   bulk_memory = &bulk;
   victim_memory = &victim;
+  if (argc > 2 && std::strcmp(argv[2], "streams") == 0) {
+    streams_that_copied();
+    return 0;
+  }
   marks();
   lane();
   row("nothing", nullptr, word(Way::kUp), Way::kUp, 8 * kMiB);
@@ -276,5 +365,6 @@ int main(int argc, char** argv) {
   one_in_flight();
   copy_nodes();
   bulk_of_small_and_pageable();
+  streams_that_copied();
   return 0;
 }
