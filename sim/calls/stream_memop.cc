@@ -44,6 +44,7 @@ Op write_op(const CUstreamBatchMemOpParams& p) {
   uint64_t address = p.writeValue.address, value = wide ? p.writeValue.value64 : p.writeValue.value;
   Op op;
   op.in_place = true;
+  op.is_word = true;
   op.body = [=]() -> CUresult {
     if (!state().map.find(address)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (wide) __atomic_store_n(reinterpret_cast<uint64_t*>(address), value, __ATOMIC_RELEASE);

@@ -36,6 +36,7 @@ CopyEngines::CopyEngines(const TopologySpec& spec, Fabric* fabric, bool clock)
 }
 
 uint64_t CopyEngines::duration_of(const Engine& of, const Transfer& transfer) const {
+  if (transfer.bytes == 0) return 0;
   const double rate = std::max(fabric_->host_link(transfer.device, transfer.up), 1.0);
   return of.copy_ns +
          static_cast<uint64_t>(std::llround(static_cast<double>(transfer.bytes) / rate * 1e9));
@@ -79,8 +80,11 @@ void CopyEngines::start(Engine& of) {
   start_body(of.in_hand.lane);
 }
 
-// Without the clock the engines work side by side; with it one copy ends after the other.
+// Without the clock the engines work side by side; with it one copy ends after the other. Words
+// take no time.
 void CopyEngines::go_on() {
+  for (Engine& e : engines_)
+    if (e.in_hand.lane && !e.started && e.in_hand.served.transfer.bytes == 0) start(e);
   if (held_) return;
   if (!clock_) {
     for (Engine& e : engines_)
@@ -97,6 +101,7 @@ void CopyEngines::reach_end(const Transfer& transfer) {
   ServedCopy& copy = of.in_hand.served;
   if (clock_) now_ = std::max(now_, copy.end_ns);
   else copy.end_ns = now_ns();
+  if (transfer.bytes == 0) return;
   served_.push_back(copy);
   ++ends_;
   if (served_.size() > kServedKept) served_.pop_front();
@@ -123,11 +128,17 @@ void CopyEngines::hold(Lock& lock, bool on) {
 }
 
 bool CopyEngines::step(Lock& lock) {
+  const auto has_word = [](const Engine& e) {
+    return e.in_hand.lane && e.in_hand.served.transfer.bytes == 0;
+  };
+  const auto no_words = [&] { return std::none_of(engines_.begin(), engines_.end(), has_word); };
+  changed_.wait(lock, no_words);
   Engine* first = first_to_end();
   if (first == nullptr) return false;
   start(*first);
   const uint64_t turn = first->turn;
   changed_.wait(lock, [first, turn] { return !first->started || first->turn != turn; });
+  changed_.wait(lock, no_words);
   return true;
 }
 

@@ -68,14 +68,14 @@ class CopyEngines {
 
   // No copy is moving when it returns. May drop the lock.
   void hold(Lock& lock, bool on);
-  // Ends the copy in hand that ends first and returns when all that follows at once is done,
-  // kernels and host functions not included. False: no copy is in hand. For one thread at a time,
-  // while held. Drops the lock.
+  // Ends the copy in hand that ends first, words before it too, and returns when all that follows
+  // at once is done, kernels and host functions not included. False: no copy is in hand. For one
+  // thread at a time, while held. Drops the lock.
   bool step(Lock& lock);
   // Ends all copies that end until then, and lets it be then. Needs the clock. Drops the lock.
   void advance_to(Lock& lock, uint64_t until_ns);
 
-  // Copies in hand and waiting, of all engines or of one.
+  // Copies in hand and waiting, of all engines or of one, with the words behind them.
   size_t pending() const;
   size_t pending(int device, bool up) const;
   // Returns when there are so many. Drops the lock.

@@ -213,6 +213,14 @@ FencePtr submit(Lock& lock, const LanePtr& lane, Op op) {
   if (!op.fence) op.fence = std::make_shared<Fence>();
   FencePtr fence = op.fence;
   lane->tail = fence;
+  if (op.transfer) {
+    lane->copied = op.transfer;
+    lane->copied->bytes = 0;
+  } else if (op.is_word) {
+    op.transfer = lane->copied;
+  } else if (op.body && !op.in_place) {
+    lane->copied.reset();
+  }
   bool first = lane->queue.empty();
   lane->queue.push_back(std::move(op));
   if (first) advance(lock, lane);

@@ -39,10 +39,10 @@ using FencePtr = std::shared_ptr<Fence>;
 
 // A copy between host and device, as far as the copy engine has to know it.
 struct Transfer {
-  int device = 0;  // index in the topology
-  bool up = true;  // to the device
-  uint64_t bytes = 0;
-  bool keeps = true;  // not of pageable memory (copy_order.h)
+  int device = 0;      // index in the topology
+  bool up = true;      // to the device
+  uint64_t bytes = 0;  // 0: a word that is written behind a copy
+  bool keeps = true;   // not of pageable memory (copy_order.h)
 };
 
 struct Op {
@@ -53,6 +53,7 @@ struct Op {
   std::optional<Transfer> transfer;  // the body is a copy that waits for its turn in an engine
   bool in_place =
       false;  // the body is short, takes no lock of ours but leaves and runs with the lock
+  bool is_word = false;       // a write of a word, which goes by the queue of a copy before it
   bool run_on_error = false;  // body runs though the context has failed (stream callbacks)
   FencePtr fence;             // made by submit() when empty
 };
@@ -62,9 +63,10 @@ struct Lane : std::enable_shared_from_this<Lane> {
   int priority = 0;
   bool blocking = false;  // takes part in the legacy stream's ordering
   std::deque<Op> queue;
-  bool busy = false;    // head is with a worker, the poller or a copy engine
-  uint64_t stream = 0;  // the stream's id; of a graph's node: that of the launch
-  FencePtr tail;        // fence of the newest operation; null when nothing was ever submitted
+  bool busy = false;               // head is with a worker, the poller or a copy engine
+  uint64_t stream = 0;             // the stream's id; of a graph's node: that of the launch
+  std::optional<Transfer> copied;  // the engine's queue, if the newest operation is a copy
+  FencePtr tail;  // fence of the newest operation; null when nothing was ever submitted
 };
 using LanePtr = std::shared_ptr<Lane>;
 using Lock = std::unique_lock<std::mutex>;

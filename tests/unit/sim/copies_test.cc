@@ -201,6 +201,30 @@ TEST_F(Copies, WithEventsAndWordsBetweenThemStayTwoInFlight) {
   EXPECT_EQ("bbbv", order());
 }
 
+TEST_F(Copies, AWordBehindACopyThatHasEndedWaitsAsACopyWould) {
+  CUstream bulk = stream('b'), victim = stream('v'), led = stream('l');
+  void* page = nullptr;
+  CU_OK(cuMemHostAlloc(&page, 4096, 0));
+  auto* words = static_cast<std::atomic<unsigned>*>(page);
+  const auto at = reinterpret_cast<CUdeviceptr>(page);
+  words[0] = words[1] = 0;
+  up(victim, kMiB);
+  up(led, kMiB);
+  steps(2);
+  CU_OK(cuMemsetD32Async(device_memory_, 0, 1, led));
+  CU_OK(cuStreamSynchronize(led));
+  for (int i = 0; i < 3; ++i) up(bulk, kMiB);
+  CU_OK(cuStreamWriteValue32(victim, at, 1, 0));
+  CU_OK(cuStreamWriteValue32(led, at + 4, 1, 0));
+  EXPECT_EQ(1u, words[1].load()) << "a memset led it to another queue";
+  for (int i = 0; i < 2; ++i) {
+    steps(1);
+    EXPECT_EQ(0u, words[0].load());
+  }
+  steps(1);
+  EXPECT_EQ(1u, words[0].load());
+}
+
 TEST_F(Copies, WithAKernelBetweenThemAreOneInFlight) {
   load();
   CUstream bulk = stream('b'), victim = stream('v');
