@@ -12,6 +12,7 @@ std::optional<LaneUse> lane_use(std::string_view text) {
 CopyWay copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use) {
   if (use == LaneUse::kNever || ask.bytes == 0) return CopyWay::kFree;
   if (ask.pageable) return CopyWay::kFree;
+  if (ask.stays) return CopyWay::kDirect;
   if (use == LaneUse::kAlways) return CopyWay::kLane;
   if (ask.to_gpu && ask.bytes <= kFreePinnedBytes) return CopyWay::kFree;
   if (link.lane_busy || (link.direct_busy && !link.own_stream)) return CopyWay::kLane;

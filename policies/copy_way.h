@@ -38,6 +38,7 @@ struct LinkState {
 struct CopyAsk {
   bool to_gpu = false;
   bool pageable = false;  // the driver takes the bytes before it returns
+  bool stays = false;     // must go on its client's stream, in company too
   uint64_t bytes = 0;
 };
 

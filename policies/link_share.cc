@@ -211,6 +211,7 @@ void LinkShare::begin_burst(Function& f, const LinkClaim& claim) {
 std::optional<LinkShare::Turn> LinkShare::next(uint64_t now_ns) {
   now_ns_ = now_ns;
   if (active_.empty()) return std::nullopt;
+  if (in_flight(now_ns) == 1) rested_ns_ = now_ns;
   return serve(choose(now_ns), now_ns);
 }
 
@@ -331,7 +332,7 @@ void LinkShare::note_hurry(uint32_t at, const LinkClaim& claim) {
   if (f.needs.slo_ns == 0 && !has_credit(f, claim, claim.bytes)) return;
   const bool second = hurries_[1].function == at ||
                       (hurries_[0].function != at && hurries_[1].until_ns < hurries_[0].until_ns);
-  hurries_[second ? 1 : 0] = {at, claim.arrived_ns + options_.hurry_ns};
+  hurries_[second ? 1 : 0] = {at, claim.arrived_ns + options_.hurry_ns, claim.bytes};
 }
 
 uint64_t LinkShare::chunk(uint32_t at, uint64_t now_ns) const {
@@ -341,10 +342,13 @@ uint64_t LinkShare::chunk(uint32_t at, uint64_t now_ns) const {
     case LinkOrder::kRates: return block_left_;
     case LinkOrder::kDeadlines: break;
   }
-  for (const Hurry& hurry : hurries_)
-    if (hurry.function != kNone && hurry.function != at && now_ns < hurry.until_ns)
-      return options_.chunk_hurry;
-  return active_.size() == 1 ? options_.chunk_alone : options_.chunk_company;
+  uint64_t most = active_.size() == 1 ? options_.chunk_alone : options_.chunk_company;
+  for (const Hurry& hurry : hurries_) {
+    if (hurry.function == kNone || hurry.function == at || now_ns >= hurry.until_ns) continue;
+    const bool tiny = hurry.bytes < options_.chunk_hurry / 4;
+    most = std::min(most, tiny ? options_.chunk_tiny : options_.chunk_hurry);
+  }
+  return most;
 }
 
 LinkShare::Turn LinkShare::serve(uint32_t at, uint64_t now_ns) {

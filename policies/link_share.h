@@ -86,10 +86,12 @@ class LinkShare {
     uint64_t chunk_alone = 8u << 20;    // nobody else waits; a copy up to this size is a small one
     uint64_t chunk_company = 8u << 20;  // others wait, none of them in a hurry
     uint64_t chunk_hurry = 2u << 20;    // beside another function that is in a hurry
+    uint64_t chunk_tiny = 1u << 20;     // and whose copy is smaller than a quarter of that
     uint64_t block = 2u << 20;          // of kRoundRobin and kRates
     uint32_t batch = 0;  // blocks; 0: what the papers say, 6 for kRoundRobin and 5 for kRates
     uint64_t hurry_ns = 1'000'000'000;  // a function is in a hurry for so long after its last copy
     uint64_t patience_ns = 100'000'000;
+    uint64_t rest_ns = 2'500'000;  // how long two may be outstanding without a pause
   };
 
   explicit LinkShare(const Options& options);
@@ -117,8 +119,11 @@ class LinkShare {
   // Copies that cannot come through the lane (a graph's nodes) are outstanding, or no longer are.
   void outsiders(bool outstanding) { outsiders_ = outstanding; }
   // How many chunks may be outstanding: two keep the link busy, a third costs others a chunk's time
-  // and gains nothing; one leaves room for outsiders, which two would starve.
-  uint32_t in_flight() const { return outsiders_ ? 1 : 2; }
+  // and gains nothing; one leaves room for outsiders, which two would starve. Nobody may know of
+  // some (a graph's nodes, a word that is written behind a copy), so now and then it is one.
+  uint32_t in_flight(uint64_t now_ns) const {
+    return outsiders_ || now_ns - rested_ns_ >= options_.rest_ns ? 1 : 2;
+  }
 
   // All zero for a function that was never named.
   LinkUse use(uint64_t function, uint64_t now_ns) const;
@@ -165,6 +170,7 @@ class LinkShare {
   struct Hurry {
     uint32_t function = kNone;
     uint64_t until_ns = 0;
+    uint64_t bytes = 0;  // of its last copy
   };
 
   uint32_t slot_of(uint64_t function);
@@ -218,6 +224,7 @@ class LinkShare {
   uint32_t free_waiting_ = kNone;
   int64_t virtual_ = 0;  // the lowest tag among the active ones; never falls
   uint64_t now_ns_ = 0;  // of the last turn
+  uint64_t rested_ns_ = 0;
   uint64_t adds_ = 0;
   uint64_t turns_ = 0;
   uint64_t batch_began_ = 0;  // the turn before which the batch began

@@ -38,8 +38,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call,
   // The word first: a program that finds work done which waited for the event must find the event
   // done too.
   if (signals) {
-    const CUresult error =
-        driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->word), call->value, 0);
+    const CUresult error = session.copies().write_word(*op.state, call->word, call->value);
     if (error != CUDA_SUCCESS) return error;
     op.state->mark(session.record().sequence, call->word, call->value);
   }

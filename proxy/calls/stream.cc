@@ -38,8 +38,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeSignal>& call, Reply<w
     return CUDA_ERROR_INVALID_VALUE;
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
-  const CUresult error = session.driver().cuStreamWriteValue64_v2(
-      op.stream, session.word_address(call->word), call->value, 0);
+  const CUresult error = session.copies().write_word(*op.state, call->word, call->value);
   if (error == CUDA_SUCCESS) op.state->mark(session.record().sequence, call->word, call->value);
   return error;
 }
@@ -53,8 +52,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call,
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const Driver& driver = session.driver();
-  CUresult error = driver.cuStreamWriteValue64_v2(op.stream, session.word_address(call->reached),
-                                                  call->value, 0);
+  CUresult error = session.copies().write_word(*op.state, call->reached, call->value);
   if (error != CUDA_SUCCESS) return error;
   return driver.cuStreamWaitValue64_v2(op.stream, session.word_address(call->done), call->value,
                                        CU_STREAM_WAIT_VALUE_GEQ);

@@ -20,8 +20,17 @@ constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to 
 
 CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use)
     : driver_(driver), gpus_(gpus) {
-  for (uint32_t i = 0; i < 2 * gpus.count(); ++i)
-    links_.push_back(std::make_unique<CopyLink>(driver, use, policies::LinkShare::Options{}));
+  scratch_.resize(gpus.count());
+  for (uint32_t i = 0; i < gpus.count(); ++i) {
+    // Without it the lane's use is dear, not wrong.
+    if (use == policies::LaneUse::kNever ||
+        driver.cuCtxSetCurrent(gpus[i].context) != CUDA_SUCCESS ||
+        driver.cuMemAlloc_v2(&scratch_[i], sizeof(uint32_t)) != CUDA_SUCCESS)
+      scratch_[i] = 0;
+    for (int way = 0; way < 2; ++way)
+      links_.push_back(
+          std::make_unique<CopyLink>(driver, use, policies::LinkShare::Options{}, scratch_[i]));
+  }
 }
 
 CopyEngine::~CopyEngine() {
@@ -32,7 +41,9 @@ CopyEngine::~CopyEngine() {
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   for (uint32_t i = 0; i < links_.size(); ++i) {
-    if (driver_.cuCtxSetCurrent(gpus_[i / 2].context) == CUDA_SUCCESS) links_[i]->close();
+    if (driver_.cuCtxSetCurrent(gpus_[i / 2].context) != CUDA_SUCCESS) continue;
+    links_[i]->close();
+    if (i % 2 != 0 && scratch_[i / 2] != 0) (void)driver_.cuMemFree_v2(scratch_[i / 2]);
   }
 }
 

@@ -44,7 +44,8 @@ class CopyEngine {
 
   const Driver& driver_;
   Gpus& gpus_;
-  bool waits_ = false;  // the thread's: some copy waits for its own stream
+  std::vector<CUdeviceptr> scratch_;  // four bytes of each GPU
+  bool waits_ = false;                // the thread's: some copy waits for its own stream
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::mutex mutex_;  // leaf: what follows
   std::condition_variable changed_;

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "protocol/driver_table.gen.h"
+#include "sharedmem/accessors.h"
 
 namespace tube::proxy {
 namespace {
@@ -72,24 +73,35 @@ policies::CopyWay CopyLink::ask(CUstream stream, const policies::CopyAsk& ask) {
   return way;
 }
 
-void CopyLink::mark(CUstream stream, uint64_t bytes) {
+void CopyLink::mark(CUstream stream, uint64_t bytes, uint32_t copies) {
   CUresult error = CUDA_SUCCESS;
   CUevent end = event(&error);
   const bool marked = end != nullptr && driver_.cuEventRecord(end, stream) == CUDA_SUCCESS;
   std::lock_guard lock(mutex_);
-  --claims_;
+  claims_ -= copies;
   if (marked) {
-    direct_.push_back({end, bytes});
+    direct_.push_back({end, {}, bytes});
   } else {  // the context is dead, or the driver has no event: nobody can tell when it ends
     direct_bytes_ -= bytes;
     if (end != nullptr) events_.push_back(end);
   }
 }
 
-void CopyLink::unclaim(uint64_t bytes) {
+void CopyLink::mark(const Word& word, uint64_t bytes, uint32_t copies) {
   std::lock_guard lock(mutex_);
-  --claims_;
+  claims_ -= copies;
+  direct_.push_back({nullptr, word, bytes});
+}
+
+void CopyLink::unclaim(uint64_t bytes, uint32_t copies) {
+  std::lock_guard lock(mutex_);
+  claims_ -= copies;
   direct_bytes_ -= bytes;
+}
+
+void CopyLink::lead_out(CUstream stream) {
+  if (scratch_ == 0) return;
+  (void)driver_.cuMemsetD32Async(scratch_, 0, 1, stream);  // an error: the context is dead
 }
 
 std::shared_ptr<LaneJob> CopyLink::add(LaneCopy copy) {
@@ -98,6 +110,7 @@ std::shared_ptr<LaneJob> CopyLink::add(LaneCopy copy) {
   job->number_ = ++made_;
   job->arrived_ns_ = now_ns();
   jobs_.push_back(job);
+  note_busy();
   return job;
 }
 
@@ -106,6 +119,7 @@ void CopyLink::take_back(LaneJob& job) {
   job.copy_.told = nullptr;
   std::erase_if(jobs_, [&](const auto& each) { return each.get() == &job; });
   (void)share_.remove(job.number_);
+  note_busy();
   changed_.wait(lock, [&] { return submitting_ != &job && job.in_flight_ == 0; });
   for (CUevent* event : {&job.copy_.before, &job.end_})
     if (*event != nullptr) events_.push_back(std::exchange(*event, nullptr));
@@ -115,6 +129,16 @@ void CopyLink::take_back(LaneJob& job) {
 void CopyLink::forget(uint64_t function) {
   std::lock_guard lock(mutex_);
   share_.forget(function);
+  for (const Direct& direct : direct_)
+    if (direct.end == nullptr && direct.word.session == function) direct_bytes_ -= direct.bytes;
+  std::erase_if(direct_, [&](const Direct& direct) {
+    return direct.end == nullptr && direct.word.session == function;
+  });
+}
+
+bool CopyLink::ended(const Direct& direct) const {
+  if (direct.end != nullptr) return ended(direct.end);
+  return shared::load_word(*direct.word.at) >= direct.word.value;
 }
 
 void CopyLink::reap_chunks() {
@@ -127,8 +151,8 @@ void CopyLink::reap_chunks() {
 }
 
 void CopyLink::reap_direct() {
-  while (!direct_.empty() && ended(direct_.front().end)) {
-    events_.push_back(direct_.front().end);
+  while (!direct_.empty() && ended(direct_.front())) {
+    if (direct_.front().end != nullptr) events_.push_back(direct_.front().end);
     direct_bytes_ -= direct_.front().bytes;
     direct_.pop_front();
   }
@@ -203,13 +227,14 @@ CopyLink::Turn CopyLink::turn() {
   {
     std::lock_guard lock(mutex_);
     reap_chunks();
+    note_busy();
     if (jobs_.empty()) return chunks_.empty() ? Turn::kIdle : Turn::kBusy;
     reap_direct();
     make_ready();
     // A direct copy may stand behind its stream's work for as long as that takes. One chunk in
     // flight leaves room for it when it comes; two would starve it.
     share_.outsiders(claims_ != 0 || !direct_.empty());
-    if (chunks_.size() >= share_.in_flight()) return Turn::kBusy;
+    if (chunks_.size() >= share_.in_flight(now_ns())) return Turn::kBusy;
     if (!next(&piece)) return chunks_.empty() ? Turn::kWaits : Turn::kBusy;
     submitting_ = piece.job.get();
     chunk_end = event_locked(&error);

@@ -41,7 +41,7 @@ struct LaneCopy {
   CUevent before = nullptr;  // recorded behind what the stream did before, the link's own; nullptr:
                              // that is over
   // It is submitted, or failed. On the pacing thread, under the link's lock: must not call back.
-  std::function<void()> told;
+  std::function<void()> told{};
 };
 
 class LaneJob {
@@ -68,23 +68,37 @@ class LaneJob {
 
 class CopyLink {
  public:
-  // In the context that is current for whoever takes turns. `driver` outlives this.
-  CopyLink(const Driver& driver, policies::LaneUse use, const policies::LinkShare::Options& share)
-      : driver_(driver), use_(use), share_(share) {}
+  // In the context that is current for whoever takes turns. `scratch`: four bytes of the GPU that
+  // nobody reads. `driver` outlives this.
+  CopyLink(const Driver& driver, policies::LaneUse use, const policies::LinkShare::Options& share,
+           CUdeviceptr scratch)
+      : driver_(driver), use_(use), scratch_(scratch), share_(share) {}
   CopyLink(const CopyLink&) = delete;
   CopyLink& operator=(const CopyLink&) = delete;
 
   // ---- sessions; the link's context is current
-  // How a copy to `stream` goes now. kDirect: it is counted; mark() or unclaim() must follow.
+  // How a copy to `stream` goes now. kDirect: it is counted; mark() or unclaim() must follow, once
+  // for several.
   policies::CopyWay ask(CUstream stream, const policies::CopyAsk& ask);
-  // The copy was issued: its end is recorded.
-  void mark(CUstream stream, uint64_t bytes);
-  void unclaim(uint64_t bytes);
+  // A word of a session that the GPU writes behind a copy; it never falls.
+  struct Word {
+    uint64_t* at;
+    uint64_t value;
+    uint64_t session;
+  };
+  // The copies have ended when what the stream was given so far has, or when the word says so.
+  void mark(CUstream stream, uint64_t bytes, uint32_t copies);
+  void mark(const Word& word, uint64_t bytes, uint32_t copies);
+  void unclaim(uint64_t bytes, uint32_t copies);
+  // Whether the lane has copies. Any thread; a moment old.
+  bool lane_busy() const { return lane_busy_.load(std::memory_order_relaxed); }
+  // Out of the copy engine's queue: a memset of the scratch bytes. Not while the stream captures.
+  void lead_out(CUstream stream);
   // Events to record, from the pool. nullptr: the driver has none, *error says why.
   CUevent event(CUresult* error);
   void give(CUevent event);
   std::shared_ptr<LaneJob> add(LaneCopy copy);
-  // A session ended: its share is nobody's.
+  // A session ended: its share is nobody's, its words are not looked at any more.
   void forget(uint64_t function);
   // The client is gone: nothing more of it is submitted, and none of its chunks is in flight when
   // this returns. Waits for what is in flight, a millisecond.
@@ -104,7 +118,8 @@ class CopyLink {
     std::shared_ptr<LaneJob> job;
   };
   struct Direct {
-    CUevent end;
+    CUevent end;  // nullptr: the word
+    Word word;
     uint64_t bytes;
   };
   struct Piece {
@@ -115,6 +130,10 @@ class CopyLink {
   };
 
   bool ended(CUevent end) const;
+  bool ended(const Direct& direct) const;
+  void note_busy() {
+    lane_busy_.store(!jobs_.empty() || !chunks_.empty(), std::memory_order_relaxed);
+  }
   void reap_chunks();
   void reap_direct();
   void make_ready();
@@ -127,6 +146,8 @@ class CopyLink {
 
   const Driver& driver_;
   const policies::LaneUse use_;
+  const CUdeviceptr scratch_;
+  std::atomic<bool> lane_busy_{false};
   std::mutex mutex_;  // leaf: everything below
   std::condition_variable changed_;
   CUstream lane_ = nullptr;

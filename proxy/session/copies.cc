@@ -57,10 +57,10 @@ enum class Crossing : uint8_t { kNo, kUp, kDown };
 Crossing crossing_of(CopyKind kind) {
   switch (kind) {
     case CopyKind::kUpload:
-    case CopyKind::kStagedUp:
-    case CopyKind::kInline: return Crossing::kUp;
+    case CopyKind::kStagedUp: return Crossing::kUp;
     case CopyKind::kDownload:
     case CopyKind::kStagedDown: return Crossing::kDown;
+    case CopyKind::kInline:  // the driver takes the bytes: not by the copy engine
     case CopyKind::kDevice:
     case CopyKind::kPeer:
     case CopyKind::kHost:
@@ -82,26 +82,35 @@ CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
                        ? nullptr
                        : link_of(request, crossing == Crossing::kUp);
   if (link == nullptr) return copy(request);
-  const policies::CopyAsk ask{.to_gpu = crossing == Crossing::kUp,
-                              .pageable = request.kind == CopyKind::kInline,
-                              .bytes = request.bytes};
+  const policies::CopyAsk ask{
+      .to_gpu = crossing == Crossing::kUp, .stays = request.awaited, .bytes = request.bytes};
   switch (link->ask(request.stream, ask)) {
     case policies::CopyWay::kFree: return copy(request);
     case policies::CopyWay::kLane: return send_by_lane(*link, request, in_lane);
     case policies::CopyWay::kDirect: break;
   }
   const CUresult error = copy(request);
-  if (error == CUDA_SUCCESS) link->mark(request.stream, request.bytes);
-  else link->unclaim(request.bytes);
+  if (error == CUDA_SUCCESS) direct_.issued(*link, *request.state, request.bytes);
+  else link->unclaim(request.bytes, 1);
   return error;
 }
 
-// nullptr: the copy stays on its stream, because its call returns what the driver says of it, it
-// becomes a graph's node, crosses another GPU's bus than its stream's, or its stream belongs to a
-// context of its own (a green one).
+CUresult Copies::write_word(StreamState& stream, uint32_t word, uint64_t value) {
+  if (stream.crossed != nullptr && !(shares_.captures() && is_capturing(driver_, stream.stream)))
+    DirectCopies::make_way(stream);
+  const CUresult error = driver_.cuStreamWriteValue64_v2(
+      stream.stream, registered_ + shared::word_offset(word), value, 0);
+  if (error == CUDA_SUCCESS && direct_.unmarked())
+    direct_.word_follows(stream, &segment_.word(word), value, session_);
+  return error;
+}
+
+// nullptr: the copy stays on its stream and nobody counts it, because it becomes a graph's node,
+// crosses another GPU's bus than its stream's, or its stream belongs to a context of its own (a
+// green one).
 CopyLink* Copies::link_of(const CopyRequest& request, bool to_gpu) {
   const ContextShare* share = shares_.find(request.state->context);
-  if (request.awaited || share == nullptr || share->driver_context != nullptr) return nullptr;
+  if (share == nullptr || share->driver_context != nullptr) return nullptr;
   const CopyEnd& device = to_gpu ? request.dst : request.src;
   const uint32_t gpu =
       device.range != nullptr ? static_cast<uint32_t>(device.range->device) : device.gpu;

@@ -19,6 +19,7 @@
 
 #include "base/cuda_api.h"
 #include "proxy/session/copy_request.h"
+#include "proxy/session/direct_copies.h"
 #include "proxy/session/stream_state.h"
 #include "sharedmem/abi.h"
 #include "sharedmem/segment.h"
@@ -38,7 +39,12 @@ class Copies {
   // All outlive it. `segment` holds the chunks.
   Copies(const Driver& driver, Gpus& gpus, ContextShares& shares, shared::Segment& segment,
          Stats& stats)
-      : driver_(driver), gpus_(gpus), shares_(shares), segment_(segment), stats_(stats) {}
+      : driver_(driver),
+        gpus_(gpus),
+        shares_(shares),
+        segment_(segment),
+        stats_(stats),
+        direct_(shares) {}
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
   // The segment is there: its address as the GPU sees it, and whether it has all its chunks.
@@ -82,7 +88,14 @@ class Copies {
   // The stream goes away.
   void forget(const StreamState& stream) {
     if (upload_stream_ == &stream) upload_stream_ = nullptr;
+    direct_.forget(stream);
   }
+
+  // Behind its work so far the stream writes a progress word of the segment.
+  CUresult write_word(StreamState& stream, uint32_t word, uint64_t value);
+  // The session looks for something to do: whether copies wait to be marked, and marks them.
+  bool unmarked() const { return direct_.unmarked(); }
+  void mark() { direct_.mark(); }
 
  private:
   std::atomic<uint64_t>& counter(CopyKind kind) { return counts_[static_cast<uint32_t>(kind)]; }
@@ -107,6 +120,7 @@ class Copies {
   CopyEngine* engine_ = nullptr;
   LaneCopies* lanes_ = nullptr;
   uint64_t session_ = 0;
+  DirectCopies direct_;
   std::function<Failed()> failed_;
   uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
   StreamState* upload_stream_ = nullptr;

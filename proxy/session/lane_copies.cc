@@ -4,6 +4,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "proxy/session/context_shares.h"
+#include "proxy/session/direct_copies.h"
 #include "proxy/session/stream_state.h"
 
 namespace tube::proxy {
@@ -51,8 +52,10 @@ bool LaneCopies::settle() {
 void LaneCopies::let_go(Going& going) {
   CUresult error = going.job->error();
   ContextShare* share = shares_.find(going.stream->context);
-  if (share != nullptr && shares_.make_current(*share) == CUDA_SUCCESS && error == CUDA_SUCCESS)
+  if (share != nullptr && shares_.make_current(*share) == CUDA_SUCCESS && error == CUDA_SUCCESS) {
     error = driver_.cuStreamWaitEvent(going.stream->stream, going.job->end(), 0);
+    DirectCopies::make_way(*going.stream);
+  }
   going.link->give(going.job->end());
   if (error == CUDA_SUCCESS && going.ends.waits) going.ends.waits(*going.stream);
   parked_.let_go(going.keys);

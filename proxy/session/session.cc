@@ -181,6 +181,7 @@ void Session::run() {
       continue;
     }
     if (stop_.load(std::memory_order_relaxed)) break;
+    if (copies_.unmarked() && !soon_a_record()) copies_.mark();
     idle_.store(true, std::memory_order_relaxed);
     share_spinning();
     if (reader_->wait(waiter_, peer, &shared_.awake) != shared::WaitResult::kDone) break;
@@ -192,6 +193,15 @@ void Session::run() {
   if (shared_.ended) shared_.ended(client_.id);
   shared::atomic(over_).store(1, std::memory_order_release);
   futex_wake(&over_, 1);
+}
+
+// Whether one comes within the time in which a program goes on from one call to the next.
+bool Session::soon_a_record() {
+  constexpr uint64_t kNextCallNs = 2'000;
+  const uint64_t end = now_ns() + kNextCallNs;
+  while (now_ns() < end)
+    if (reader_->next() != shared::RingReader::Next::kEmpty) return true;
+  return false;
 }
 
 // How long this session and its client may spin, now that so many are awake.

@@ -11,6 +11,7 @@
 namespace tube::proxy {
 
 class Coalescer;
+class CopyLink;
 class ParkKeys;
 
 // What an operation means for the order. A marker (progress word, query) on a blocking stream
@@ -43,6 +44,8 @@ struct StreamState final : ObjectState {
       0;  // the driver's number of the capture that began on it and has not ended; 0: none
   CUgraph captured = nullptr;  // what it makes
 
+  // The link of its last direct copy, behind which its words stand; nullptr: it was led out.
+  CopyLink* crossed = nullptr;
   CUevent uploaded =
       nullptr;  // legacy: behind its last upload (Session::uploaded); made when first needed
   uint64_t uploads_seen = 0;  // of the client's uploads, how many its work already comes behind

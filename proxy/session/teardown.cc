@@ -128,6 +128,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
       forget_capture(*this, stream.capture, stream.captured);
     }
     runs_.drop(stream);
+    copies_.forget(stream);
     if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
     if (stream.printed != nullptr) driver().cuEventDestroy_v2(stream.printed);
   }
@@ -343,6 +344,7 @@ void Session::give_everything_back() {
   runs_.end();
   const bool kept_back = parked_.any();
   parked_.clear();
+  copies_.mark();
   lanes_.take_all_back();
   if (shared_.copies != nullptr) shared_.copies->forget(client_.id);
   const uint32_t gpu = contexts_.current().gpu;

@@ -1,8 +1,9 @@
 // A client for copies_test.py:
 //
-//   copies BYTES COUNT     when it reads a line: COUNT copies of BYTES each to the GPU and one
-//                          back, on one stream; says "submitted" when they all are with the driver,
-//                          "done" when they have ended and the bytes are right; ends with its input
+//   copies BYTES COUNT     for each line that it reads: COUNT copies of BYTES each to the GPU and,
+//                          if the line is "go", one back, on one stream; says "submitted" when they
+//                          all are with the driver, "done" when they have ended and the bytes are
+//                          right; ends with its input
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,10 +17,8 @@ void say(const char* what) {
   std::fflush(stdout);
 }
 
-bool told() {
-  char line[64];
-  return std::fgets(line, sizeof line, stdin) != nullptr;
-}
+char line[64];
+bool told() { return std::fgets(line, sizeof line, stdin) != nullptr; }
 
 }  // namespace
 
@@ -38,13 +37,15 @@ int main(int argc, char** argv) {
   std::memset(from, 7, bytes);
   std::memset(to, 0, bytes);
   say("ready");
-  if (!told()) return 1;
-  for (size_t i = 0; i < count; ++i) CU(cuMemcpyHtoDAsync(device, from, bytes, stream));
-  CU(cuMemcpyDtoHAsync(to, device, bytes, stream));
-  CU(cuMemAlloc(&more, bytes));  // through Tube this is answered behind all before it
-  say("submitted");
-  CU(cuStreamSynchronize(stream));
-  say(std::memcmp(from, to, bytes) == 0 ? "done" : "other bytes");
-  (void)told();  // until the test has looked, or ends
+  while (told()) {  // until the test has looked, or ends
+    const bool back = std::strcmp(line, "go\n") == 0;
+    for (size_t i = 0; i < count; ++i) CU(cuMemcpyHtoDAsync(device, from, bytes, stream));
+    if (back) CU(cuMemcpyDtoHAsync(to, device, bytes, stream));
+    CU(cuMemAlloc(&more, bytes));  // through Tube this is answered behind all before it
+    say("submitted");
+    CU(cuStreamSynchronize(stream));
+    CU(cuMemFree(more));
+    say(!back || std::memcmp(from, to, bytes) == 0 ? "done" : "other bytes");
+  }
   return 0;
 }

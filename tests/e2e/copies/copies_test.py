@@ -79,8 +79,8 @@ class Client:
             said = self.process.stdout.readline().rstrip("\n")
         self.test.assertEqual(said, line)
 
-    def submit(self):
-        self.process.stdin.write("go\n")
+    def submit(self, line="go"):
+        self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         self.expect("submitted")
 
@@ -165,6 +165,31 @@ class Copies(unittest.TestCase):
         self.assertLessEqual(self.place_of_a_newcomer("always"), 3)
         direct = (16 << 20) // MEGABYTE  # that go without the lane as long as nobody else copies
         self.assertLessEqual(self.place_of_a_newcomer("auto"), direct + 3)
+
+    def test_a_function_that_copied_before_hears_of_its_copy(self):
+        """What the GPU writes behind a direct copy uses the copy's queue; beside a busy lane that
+        would never be served."""
+        clock = Clock(self)
+        with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE="auto")
+                            ) as proxy:
+            env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+            bulk, other = Client(self, env, self.BULK), Client(self, env, 1, self.SMALL)
+            clock.connect()
+            other.submit("up")
+            other.expect("done")
+            clock.ask("hold")
+            before = len(clock.served())
+            bulk.submit()
+            clock.ask("wait 1")
+            other.submit("up")
+            while not any(copy.bytes == self.SMALL for copy in clock.served()[before:]):
+                clock.ask("wait 1")
+                clock.ask("step")
+            other.expect("done")  # while the bulk's copies stand
+            self.assertLess(len(clock.served()) - before, self.BULK)
+            clock.ask("run")
+            bulk.expect("done")
+            self.assertEqual([bulk.end(), other.end()], [0, 0])
 
 
 if __name__ == "__main__":

@@ -217,17 +217,32 @@ TEST(LinkShare, ChunksAreShortBesideAnotherFunctionInAHurry) {
   share.add({4, 4, 1 * kMiB, kSecond});
   EXPECT_EQ(take_copies(share, 1, kSecond), (std::vector<uint64_t>{4}));
   EXPECT_EQ(share.next(kSecond)->bytes, 2 * kMiB) << "small copies are in a hurry, too";
+  share.add({5, 4, 51 << 10, kSecond});
+  EXPECT_EQ(take_copies(share, 1, kSecond), (std::vector<uint64_t>{5}));
+  EXPECT_EQ(share.next(kSecond)->bytes, 1 * kMiB) << "and the smallest ones most";
   share.forget(4);
   EXPECT_EQ(share.next(kSecond)->bytes, 8 * kMiB);
 }
 
 TEST(LinkShare, OneChunkInFlightBesideOutsiders) {
   LinkShare share({});
-  EXPECT_EQ(share.in_flight(), 2u);
+  EXPECT_EQ(share.in_flight(0), 2u);
   share.outsiders(true);
-  EXPECT_EQ(share.in_flight(), 1u);
+  EXPECT_EQ(share.in_flight(0), 1u);
   share.outsiders(false);
-  EXPECT_EQ(share.in_flight(), 2u);
+  EXPECT_EQ(share.in_flight(0), 2u);
+}
+
+TEST(LinkShare, NowAndThenTheLinkRestsForThoseNobodyKnowsOf) {
+  LinkShare share({});
+  const uint64_t rest_ns = LinkShare::Options{}.rest_ns;
+  share.add({1, 1, 1024 * kMiB, 0});
+  EXPECT_EQ(share.in_flight(rest_ns - 1), 2u);
+  EXPECT_EQ(share.in_flight(rest_ns), 1u);
+  EXPECT_EQ(share.in_flight(2 * rest_ns), 1u) << "until a chunk went alone";
+  (void)share.next(2 * rest_ns);
+  EXPECT_EQ(share.in_flight(2 * rest_ns + 1), 2u);
+  EXPECT_EQ(share.in_flight(3 * rest_ns), 1u);
 }
 
 // ---- Copies and functions that go away; what is counted.

@@ -84,7 +84,7 @@ class SimLink {
   }
 
   void submit() {
-    while (in_flight_.size() < share.in_flight()) {
+    while (in_flight_.size() < share.in_flight(now_ns)) {
       const auto turn = share.next(now_ns);
       if (!turn) break;
       SimCopy& copy = copies[turn->copy];
@@ -102,7 +102,7 @@ class SimLink {
       in_flight_.push_back({free_ns_, turn->copy, turn->last});
       on_turn(*turn);
     }
-    ASSERT_TRUE(share.empty() || in_flight_.size() >= share.in_flight());
+    ASSERT_TRUE(share.empty() || in_flight_.size() >= share.in_flight(now_ns));
   }
 
   uint64_t free_ns_ = 0;  // when the link has served all that was submitted

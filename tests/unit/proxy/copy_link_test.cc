@@ -21,6 +21,7 @@ using Turn = CopyLink::Turn;
 constexpr uint64_t kMiB = 1u << 20;
 const auto kStream = reinterpret_cast<CUstream>(0x10);
 const auto kOther = reinterpret_cast<CUstream>(0x20);
+constexpr CUdeviceptr kScratch = 0x7000;
 const auto kLane = reinterpret_cast<CUstream>(0x30);
 
 struct Sent {
@@ -105,19 +106,49 @@ class CopyLinkTest : public testing::Test {
   }
 
   Driver driver = make_driver();
-  CopyLink link{driver, policies::LaneUse::kAuto, {}};
+  CopyLink link{driver, policies::LaneUse::kAuto, {}, kScratch};
 };
 
 TEST_F(CopyLinkTest, OneStreamUsesItDirectlyUntilAnotherComes) {
   const policies::CopyAsk ask{.to_gpu = true, .bytes = kMiB};
   EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
-  link.mark(kStream, kMiB);
+  link.mark(kStream, kMiB, 1);
   EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
-  link.unclaim(kMiB);
+  link.unclaim(kMiB, 1);
   EXPECT_EQ(link.ask(kOther, ask), CopyWay::kLane);
   end_all();
   EXPECT_EQ(link.ask(kOther, ask), CopyWay::kDirect);
-  link.unclaim(kMiB);
+  link.unclaim(kMiB, 1);
+}
+
+TEST_F(CopyLinkTest, AWordThatFollowsTellsTheEndOfDirectCopies) {
+  const policies::CopyAsk ask{.to_gpu = true, .bytes = kMiB};
+  uint64_t word = 0;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
+  link.mark({&word, 5, 1}, 2 * kMiB, 2);
+  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kLane);
+  word = 4;
+  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kLane);
+  word = 5;
+  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kDirect);
+  link.mark({&word, 9, 2}, kMiB, 1);
+  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kLane);
+  link.forget(2);
+  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect) << "the session of the word is gone";
+  link.unclaim(kMiB, 1);
+  EXPECT_TRUE(g.order.empty()) << "no event was needed";
+}
+
+TEST_F(CopyLinkTest, WhatMustStayOnItsStreamIsCountedInCompanyToo) {
+  const auto job = link.add(copy(1, 20 * kMiB));
+  EXPECT_TRUE(link.lane_busy());
+  EXPECT_EQ(link.ask(kStream, {.to_gpu = true, .stays = true, .bytes = kMiB}), CopyWay::kDirect);
+  for (int i = 0; i < 3; ++i) (void)link.turn();
+  EXPECT_EQ(g.sent.size(), 1u) << "room for it";
+  link.unclaim(kMiB, 1);
+  take_back(*job);
+  EXPECT_EQ(link.turn(), Turn::kIdle);
+  EXPECT_FALSE(link.lane_busy());
 }
 
 TEST_F(CopyLinkTest, ALargeCopyGoesInPiecesTwoInFlight) {
@@ -168,7 +199,7 @@ TEST_F(CopyLinkTest, ACopyWaitsForItsOwnStreamAndNobodyForIt) {
 
 TEST_F(CopyLinkTest, ADirectCopyThatStandsLeavesTheLaneOneInFlight) {
   ASSERT_EQ(link.ask(kStream, {.bytes = 4}), CopyWay::kDirect);
-  link.mark(kStream, 4);
+  link.mark(kStream, 4, 1);
   const auto job = link.add(copy(2, 20 * kMiB));
   for (int i = 0; i < 3; ++i) (void)link.turn();
   EXPECT_EQ(g.sent.size(), 1u);

@@ -1,0 +1,114 @@
+// Copies on their clients' own streams: what marks their end, and how a stream is led out of the
+// copy engine's queue.
+#include "proxy/session/direct_copies.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "proxy/copy/copy_link.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/session/context_shares.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+using policies::CopyWay;
+using Calls = std::vector<std::string>;
+
+constexpr uint64_t kKiB = 1024;
+
+class DirectCopiesTest : public ::testing::Test {
+ protected:
+  DirectCopiesTest() {
+    EXPECT_TRUE(gpus.open().ok());
+    contexts.open();
+    for (StreamState* stream : {&mine, &other}) {
+      EXPECT_EQ(driver.cuStreamCreate(&stream->stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+      stream->context = contexts.of_record(0)->number;
+    }
+    test::fake().calls.clear();
+    test::fake().events_wait = true;
+  }
+  static Driver make_driver() {
+    Driver d = test::make_fake_driver();
+    d.cuMemsetD32Async = [](CUdeviceptr, unsigned, size_t, CUstream) {
+      test::fake().calls.push_back("memset");
+      return CUDA_SUCCESS;
+    };
+    return d;
+  }
+  void copy(StreamState& stream, uint64_t bytes = 64 * kKiB) {
+    ASSERT_EQ(link.ask(stream.stream, {.to_gpu = true, .bytes = bytes}), CopyWay::kDirect);
+    direct.issued(link, stream, bytes);
+  }
+  bool is_free(const StreamState& stream) {
+    const bool free =
+        link.ask(stream.stream, {.to_gpu = true, .bytes = 64 * kKiB}) == CopyWay::kDirect;
+    if (free) link.unclaim(64 * kKiB, 1);
+    return free;
+  }
+
+  Driver driver = make_driver();
+  Gpus gpus{driver};
+  Objects objects;
+  ContextShares contexts{driver, gpus, objects, 7};
+  CopyLink link{driver, policies::LaneUse::kAuto, {}, 0x7000};
+  DirectCopies direct{contexts};
+  StreamState mine, other;
+  uint64_t word = 0;
+};
+
+TEST_F(DirectCopiesTest, AWordBehindThemNeedsNoEvent) {
+  copy(mine);
+  copy(mine);
+  EXPECT_TRUE(direct.unmarked());
+  direct.word_follows(other, &word, 9, 1);
+  EXPECT_TRUE(direct.unmarked()) << "another stream's word says nothing of them";
+  direct.word_follows(mine, &word, 3, 1);
+  EXPECT_FALSE(direct.unmarked());
+  EXPECT_FALSE(is_free(other));
+  word = 3;
+  EXPECT_TRUE(is_free(other));
+  EXPECT_EQ(test::fake().calls, Calls{});
+}
+
+TEST_F(DirectCopiesTest, AnEventMarksThemWhereNoWordFollows) {
+  copy(mine);
+  direct.mark();
+  EXPECT_FALSE(direct.unmarked());
+  EXPECT_EQ(test::fake().recorded.size(), 1u);
+  EXPECT_FALSE(is_free(other));
+  test::fake().events_wait = false;
+  EXPECT_TRUE(is_free(other));
+}
+
+TEST_F(DirectCopiesTest, LargeOnesManyAndAStreamThatEndsAreMarkedAtOnce) {
+  copy(mine, 4096 * kKiB);
+  EXPECT_FALSE(direct.unmarked());
+  for (int i = 0; i < 64; ++i) copy(mine, 25 * kKiB);
+  EXPECT_FALSE(direct.unmarked());
+  copy(mine);
+  direct.forget(other);
+  EXPECT_TRUE(direct.unmarked());
+  direct.forget(mine);
+  EXPECT_FALSE(direct.unmarked());
+  EXPECT_EQ(test::fake().recorded.size(), 3u);
+}
+
+TEST_F(DirectCopiesTest, AStreamIsLedOutOnceAndOnlyBesideABusyLane) {
+  copy(mine);
+  DirectCopies::make_way(mine);
+  EXPECT_EQ(test::fake().calls, Calls{});
+  const auto job = link.add({.dst = 1, .src = 2, .bytes = 1, .function = 2});
+  DirectCopies::make_way(mine);
+  DirectCopies::make_way(mine);
+  DirectCopies::make_way(other);
+  EXPECT_EQ(test::fake().calls, Calls{"memset"});
+  link.take_back(*job);
+  direct.mark();
+}
+
+}  // namespace
+}  // namespace tube::proxy
