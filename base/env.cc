@@ -46,6 +46,12 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "instead of starving each other: `never` none, `auto` those that come while another copy of "
      "their direction is under way and those above 16 MiB, `always` all. Not yet measured on a "
      "GPU."},
+    {"TUBE_SLO_MS", "none",
+     "Within how many milliseconds a request of this function must be answered: its copies between "
+     "host and GPU come before others' while they are late. Set by `tubectl run --slo-ms`."},
+    {"TUBE_INFER_MS", "learnt",
+     "How many milliseconds of that a request takes without its copies. Set by `tubectl run "
+     "--infer-ms`."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

@@ -25,6 +25,8 @@ enum class Env : uint8_t {
   kSpinUs,
   kCoalesceUs,
   kCopyLane,
+  kSloMs,
+  kInferMs,
   kHookLib,
   kSimLib,
   kTubed,

@@ -1,5 +1,7 @@
 #include "policies/copy_way.h"
 
+#include <iterator>
+
 namespace tube::policies {
 
 std::optional<LaneUse> lane_use(std::string_view text) {
@@ -9,16 +11,30 @@ std::optional<LaneUse> lane_use(std::string_view text) {
   return std::nullopt;
 }
 
-CopyWay copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use) {
-  if (use == LaneUse::kNever || ask.bytes == 0) return CopyWay::kFree;
-  if (ask.pageable) return CopyWay::kFree;
-  if (ask.stays) return CopyWay::kDirect;
-  if (use == LaneUse::kAlways) return CopyWay::kLane;
-  if (ask.to_gpu && ask.bytes <= kFreePinnedBytes) return CopyWay::kFree;
-  if (link.lane_busy || (link.direct_busy && !link.own_stream)) return CopyWay::kLane;
+std::string_view lane_use_name(LaneUse use) {
+  return use == LaneUse::kAuto ? "auto" : use == LaneUse::kAlways ? "always" : "never";
+}
+
+std::string_view copy_reason_name(CopyReason reason) {
+  static constexpr std::string_view kNames[] = {
+      "off",     "inline",    "small",        "captured", "other GPU", "green context", "alone",
+      "awaited", "lane busy", "other stream", "much",     "always",    "no thread"};
+  static_assert(std::size(kNames) == static_cast<size_t>(CopyReason::kCount));
+  return kNames[static_cast<size_t>(reason)];
+}
+
+CopyChoice copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use) {
+  if (use == LaneUse::kNever) return {CopyWay::kFree, CopyReason::kOff};
+  if (ask.bytes == 0) return {CopyWay::kFree, CopyReason::kSmall};
+  if (ask.stays) return {CopyWay::kDirect, CopyReason::kAwaited};
+  if (use == LaneUse::kAlways) return {CopyWay::kLane, CopyReason::kAlways};
+  if (ask.to_gpu && ask.bytes <= kFreePinnedBytes) return {CopyWay::kFree, CopyReason::kSmall};
+  if (link.lane_busy) return {CopyWay::kLane, CopyReason::kLaneBusy};
+  if (link.direct_busy && !link.own_stream) return {CopyWay::kLane, CopyReason::kOtherStream};
   const bool room =
       link.direct_bytes + ask.bytes <= kDirectBytes && link.direct_copies < kDirectCopies;
-  return room ? CopyWay::kDirect : CopyWay::kLane;
+  if (!room) return {CopyWay::kLane, CopyReason::kMuch};
+  return {CopyWay::kDirect, CopyReason::kAlone};
 }
 
 }  // namespace tube::policies

@@ -21,11 +21,31 @@ enum class CopyWay : uint8_t {
   kLane,
 };
 
+// Why a copy went the way it went, as `tubectl copies` names it.
+enum class CopyReason : uint8_t {
+  kOff,          // free: no lanes are used
+  kInline,       // free: the driver takes the bytes with the call
+  kSmall,        // free: it does not use the copy engine
+  kCaptured,     // free: it becomes a node of a graph
+  kOtherGpu,     // free: it crosses another GPU's link than its stream's
+  kGreen,        // free: its stream belongs to a context of its own
+  kAlone,        // direct: nobody else uses the link
+  kAwaited,      // direct: its call returns the driver's answer
+  kLaneBusy,     // lane: it has others' copies
+  kOtherStream,  // lane: another stream uses the link directly
+  kMuch,         // lane: more than may be in flight directly
+  kAlways,       // lane: all do
+  kNoThread,     // on its stream after all: there was no thread for the lane
+  kCount,
+};
+std::string_view copy_reason_name(CopyReason reason);
+
 // What is chosen when nothing else says so: TUBE_COPY_LANE.
 enum class LaneUse : uint8_t { kAuto, kAlways, kNever };
 
 // nullopt: the text is none of auto, always, never.
 std::optional<LaneUse> lane_use(std::string_view text);
+std::string_view lane_use_name(LaneUse use);
 
 struct LinkState {
   bool lane_busy = false;     // the lane has copies, waiting or in flight
@@ -37,8 +57,7 @@ struct LinkState {
 
 struct CopyAsk {
   bool to_gpu = false;
-  bool pageable = false;  // the driver takes the bytes before it returns
-  bool stays = false;     // must go on its client's stream, in company too
+  bool stays = false;  // must go on its client's stream, in company too
   uint64_t bytes = 0;
 };
 
@@ -48,6 +67,11 @@ inline constexpr uint64_t kFreePinnedBytes = 24u << 10;
 inline constexpr uint64_t kDirectBytes = 16u << 20;
 inline constexpr uint32_t kDirectCopies = 1024;  // each has an event until it is seen to have ended
 
-CopyWay copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use);
+struct CopyChoice {
+  CopyWay way = CopyWay::kFree;
+  CopyReason why = CopyReason::kOff;
+};
+
+CopyChoice copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use);
 
 }  // namespace tube::policies

@@ -409,6 +409,8 @@ LinkUse LinkShare::use(uint64_t function, uint64_t now_ns) const {
   LinkUse use = f.use;
   const uint64_t window_ns = since(now_ns, f.window_begin_ns);
   if (window_ns >= kRateWindowNs) use.bytes_per_s = per_second(f.window_bytes, window_ns);
+  use.slo_ns = f.needs.slo_ns;
+  use.infer_ns = f.needs.infer_ns;
   if (f.needs.slo_ns != 0) use.needed_bytes_per_s = per_second(expected(f), budget_ns(f));
   return use;
 }

@@ -72,6 +72,7 @@ struct LinkUse {
   uint64_t lasted_ns = 0;           // all copies together, each from its arrival to its last turn
   uint64_t bytes_per_s = 0;         // lately
   uint64_t needed_bytes_per_s = 0;  // its rate; 0: none
+  uint64_t slo_ns = 0, infer_ns = 0;  // as needs() said last
 };
 
 class LinkShare {

@@ -46,6 +46,7 @@ struct Options {
   std::string driver;
   std::string sim;
   std::string log;
+  std::string copy_policy = "deadlines";
   std::string inherit;
   int ready_fd = -1;
   bool foreground = true;
@@ -74,7 +75,10 @@ uint32_t coalesce_us() {
 
 policies::LaneUse lane_use() {
   const char* text = env_text(Env::kCopyLane);
-  return policies::lane_use(text != nullptr ? text : "never").value_or(policies::LaneUse::kNever);
+  if (text == nullptr) return policies::LaneUse::kNever;
+  const auto use = policies::lane_use(text);
+  if (!use) log_warn("TUBE_COPY_LANE=%s: expected auto, always or never; no lanes are used", text);
+  return use.value_or(policies::LaneUse::kNever);
 }
 
 uint32_t teardown_ms() {
@@ -119,8 +123,9 @@ void prepare_process(const Options& options) {
 
 // For the proxy that replaces this one; nobody waits for it to be ready any more.
 std::vector<std::string> arguments_again(const Options& options) {
-  std::vector<std::string> arguments{"tubed", "--workflow", options.workflow, "--backend",
-                                     options.backend};
+  std::vector<std::string> arguments{
+      "tubed",         "--workflow",    options.workflow,   "--backend",
+      options.backend, "--copy-policy", options.copy_policy};
   const std::pair<const char*, const std::string&> optional[] = {{"--gpus", options.gpus},
                                                                  {"--driver", options.driver},
                                                                  {"--sim", options.sim},
@@ -197,11 +202,12 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
-  Server server(
-      driver, gpus,
-      ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
-                    coalesce_us(), spares(), share_modules(), inherited, &device_output,
-                    stopped_s(), options.gpus, teardown_ms(), lane_use()});
+  Server server(driver, gpus,
+                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(),
+                              cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
+                              &device_output, stopped_s(), options.gpus, teardown_ms(), lane_use(),
+                              policies::parse_link_order(options.copy_policy)
+                                  .value_or(policies::LinkOrder::kDeadlines)});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
@@ -236,6 +242,14 @@ int run(int argc, char** argv) {
                  "auto (sim only on a machine without GPUs), driver or sim")
       ->check(CLI::IsMember({"auto", "driver", "sim"}))
       ->envname(env_entry(Env::kBackend).name)
+      ->capture_default_str();
+  std::vector<std::string> orders;
+  for (const policies::LinkOrder order : policies::kLinkOrders)
+    orders.emplace_back(policies::link_order_name(order));
+  app.add_option("--copy-policy", options.copy_policy,
+                 "whose copy goes next where functions share a link: arrival, round-robin "
+                 "(StreamBox), rates (FaaSTube) or deadlines")
+      ->check(CLI::IsMember(orders))
       ->capture_default_str();
   app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
   app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");

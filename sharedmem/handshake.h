@@ -33,8 +33,10 @@ struct Hello {
   char function_name[64];     // NUL-terminated
   char version[32];           // Tube's version, for the message when the hashes differ
   char visible_devices[256];  // CUDA_VISIBLE_DEVICES of the client, "\x01" when unset
+  uint64_t slo_ms;            // of a request; 0: nobody said so
+  uint64_t infer_ms;          // a request's time without its copies; 0: to be learnt
 };
-static_assert(sizeof(Hello) == 384);
+static_assert(sizeof(Hello) == 400);
 
 enum class Refusal : uint32_t {
   kNone = 0,

@@ -154,9 +154,11 @@ Result<Connection*> connect_to_proxy() {
   c->windows = shared::WindowReservation::take_all();
   mark_start(StartMark::kReserved);
   if (c->windows.free_mask() == 0) return errorf("%s", shared::describe_taken_windows(0).c_str());
-  const handshake::Hello hello =
+  handshake::Hello hello =
       shared::make_hello(wire::kProtocolHash, function_name(), TUBE_VERSION,
                          std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
+  hello.slo_ms = env_number(Env::kSloMs).value_or(0);
+  hello.infer_ms = env_number(Env::kInferMs).value_or(0);
   Result<shared::Greeted> greeted = shared::greet(c->socket.get(), hello, kGreetTimeoutMs);
   mark_start(StartMark::kGreeted);
   Status attached = greeted ? attach(*c, greeted.take()) : Status(greeted.error());

@@ -52,6 +52,7 @@ inline constexpr uint64_t kRunGraphBytes = 256ull
 inline constexpr uint32_t kLaunchAttributes = 32;
 inline constexpr uint32_t kParkedRecords = 1u << 14;  // kept back (parked_records.h): then its ring
 inline constexpr uint64_t kParkedBytes = 8ull << 20;  // waits, as a full one does
+inline constexpr uint64_t kSloMs = 3'600'000;         // of a request, as a function may say
 inline constexpr uint64_t kWordValue = 1ull
                                        << 62;  // stream waits compare cyclically: stay on one side
 inline constexpr uint32_t kControlClients = 16;

@@ -18,7 +18,8 @@ constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to 
 
 }  // namespace
 
-CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use)
+CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use,
+                       policies::LinkOrder order)
     : driver_(driver), gpus_(gpus) {
   scratch_.resize(gpus.count());
   for (uint32_t i = 0; i < gpus.count(); ++i) {
@@ -28,8 +29,8 @@ CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use)
         driver.cuMemAlloc_v2(&scratch_[i], sizeof(uint32_t)) != CUDA_SUCCESS)
       scratch_[i] = 0;
     for (int way = 0; way < 2; ++way)
-      links_.push_back(
-          std::make_unique<CopyLink>(driver, use, policies::LinkShare::Options{}, scratch_[i]));
+      links_.push_back(std::make_unique<CopyLink>(
+          driver, use, policies::LinkShare::Options{.order = order}, scratch_[i]));
   }
 }
 

@@ -22,7 +22,7 @@ class Gpus;
 class CopyEngine {
  public:
   // After the GPUs are open; both outlive this.
-  CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use);
+  CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use, policies::LinkOrder order);
   // After the last session ended.
   ~CopyEngine();
   CopyEngine(const CopyEngine&) = delete;
@@ -30,6 +30,10 @@ class CopyEngine {
 
   // Any thread. The link of a GPU and direction, for good.
   CopyLink& link(uint32_t gpu, bool to_gpu) { return *links_[2 * gpu + (to_gpu ? 1 : 0)]; }
+  // What a function must reach over each of the links. Any thread.
+  void needs(uint64_t session, const policies::FunctionNeeds& needs) {
+    for (auto& link : links_) link->needs(session, needs);
+  }
   // A session ended, with all its copies. Any thread.
   void forget(uint64_t session) {
     for (auto& link : links_) link->forget(session);

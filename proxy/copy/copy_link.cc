@@ -54,7 +54,7 @@ void CopyLink::give(CUevent event) {
   events_.push_back(event);
 }
 
-policies::CopyWay CopyLink::ask(CUstream stream, const policies::CopyAsk& ask) {
+policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask) {
   std::lock_guard lock(mutex_);
   if (!direct_.empty()) reap_direct();
   const policies::LinkState state{
@@ -64,13 +64,13 @@ policies::CopyWay CopyLink::ask(CUstream stream, const policies::CopyAsk& ask) {
       .direct_bytes = direct_bytes_,
       .direct_copies = claims_ + static_cast<uint32_t>(direct_.size()),
   };
-  const policies::CopyWay way = policies::copy_way(ask, state, use_);
-  if (way == policies::CopyWay::kDirect) {
+  const policies::CopyChoice choice = policies::copy_way(ask, state, use_);
+  if (choice.way == policies::CopyWay::kDirect) {
     direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
   }
-  return way;
+  return choice;
 }
 
 void CopyLink::mark(CUstream stream, uint64_t bytes, uint32_t copies) {
@@ -124,6 +124,16 @@ void CopyLink::take_back(LaneJob& job) {
   for (CUevent* event : {&job.copy_.before, &job.end_})
     if (*event != nullptr) events_.push_back(std::exchange(*event, nullptr));
   job.over_.store(true, std::memory_order_release);
+}
+
+void CopyLink::needs(uint64_t function, const policies::FunctionNeeds& needs) {
+  std::lock_guard lock(mutex_);
+  share_.needs(function, needs);
+}
+
+policies::LinkUse CopyLink::use(uint64_t function) {
+  std::lock_guard lock(mutex_);
+  return share_.use(function, now_ns());
 }
 
 void CopyLink::forget(uint64_t function) {

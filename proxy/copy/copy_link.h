@@ -79,7 +79,7 @@ class CopyLink {
   // ---- sessions; the link's context is current
   // How a copy to `stream` goes now. kDirect: it is counted; mark() or unclaim() must follow, once
   // for several.
-  policies::CopyWay ask(CUstream stream, const policies::CopyAsk& ask);
+  policies::CopyChoice ask(CUstream stream, const policies::CopyAsk& ask);
   // A word of a session that the GPU writes behind a copy; it never falls.
   struct Word {
     uint64_t* at;
@@ -98,6 +98,9 @@ class CopyLink {
   CUevent event(CUresult* error);
   void give(CUevent event);
   std::shared_ptr<LaneJob> add(LaneCopy copy);
+  // What a function must reach, and what it got through the lane. Any thread.
+  void needs(uint64_t function, const policies::FunctionNeeds& needs);
+  policies::LinkUse use(uint64_t function);
   // A session ended: its share is nobody's, its words are not looked at any more.
   void forget(uint64_t function);
   // The client is gone: nothing more of it is submitted, and none of its chunks is in flight when

@@ -221,14 +221,16 @@ std::string Server::answer(const std::string& line) {
               {"pid", getpid()},
               {"backend", options_.is_sim ? "sim" : "driver"},
               {"gpus_asked", options_.gpus},
+              {"copy_policy", policies::link_order_name(options_.copy_order)},
               {"gpus", uuids()}};
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();
+    if (verb == "copies") return copies();
     if (verb == "stop") {
       stopping_ = true;
       return {{"ok", true}};
     }
-    return refusal("unknown verb \"" + verb + "\"; known are ping, ps, status, stop");
+    return refusal("unknown verb \"" + verb + "\"; known are ping, ps, status, copies, stop");
   }();
   return reply.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -68,7 +68,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               [this](bool too_many) {
                 janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
               }),
-      copies_(driver, gpus, options_.lanes),
+      copies_(driver, gpus, options_.lanes, options_.copy_order),
       shared_{driver,
               gpus,
               memory_,
@@ -345,6 +345,8 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   client.id = next_id_++;
   client.pid = peer->pid;
   client.name = hello.function_name;
+  client.needs = {.slo_ns = std::min(hello.slo_ms, limits::kSloMs) * 1'000'000,
+                  .infer_ns = std::min(hello.infer_ms, limits::kSloMs) * 1'000'000};
   *refusal = handshake::Refusal::kOutOfMemory;
   return welcome(client, std::move(socket));
 }

@@ -59,6 +59,7 @@ struct ServerOptions {
   std::string gpus;                            // as asked for, empty: all
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   policies::LaneUse lanes = policies::LaneUse::kNever;
+  policies::LinkOrder copy_order = policies::LinkOrder::kDeadlines;
 };
 
 class Server {
@@ -170,6 +171,8 @@ class Server {
   nlohmann::json status();
   nlohmann::json gpu_status();
   nlohmann::json functions();
+  nlohmann::json copies();
+  nlohmann::json copies_of(const Session& session);
   nlohmann::json uuids();
 
   const Driver& driver_;

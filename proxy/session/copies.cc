@@ -57,10 +57,10 @@ enum class Crossing : uint8_t { kNo, kUp, kDown };
 Crossing crossing_of(CopyKind kind) {
   switch (kind) {
     case CopyKind::kUpload:
-    case CopyKind::kStagedUp: return Crossing::kUp;
+    case CopyKind::kStagedUp:
+    case CopyKind::kInline: return Crossing::kUp;
     case CopyKind::kDownload:
     case CopyKind::kStagedDown: return Crossing::kDown;
-    case CopyKind::kInline:  // the driver takes the bytes: not by the copy engine
     case CopyKind::kDevice:
     case CopyKind::kPeer:
     case CopyKind::kHost:
@@ -75,23 +75,46 @@ CUdeviceptr address_of(const CopyEnd& end) {
 
 }  // namespace
 
+void Copies::use_lanes(CopyEngine* engine, LaneCopies* lanes, uint64_t session,
+                       const policies::FunctionNeeds& needs, std::function<Failed()> failed) {
+  engine_ = engine;
+  lanes_ = lanes;
+  session_ = session;
+  failed_ = std::move(failed);
+  if (engine == nullptr || needs.slo_ns == 0) return;
+  engine->needs(session, needs);
+  if (needs.infer_ns != 0) return;
+  timer_ = std::make_unique<InferenceTimer>(driver_, [this, needs](uint64_t ns) {
+    engine_->needs(session_, {.slo_ns = needs.slo_ns, .infer_ns = ns});
+  });
+}
+
 // On the client's stream or in the lane, as the link is used at the moment.
 CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
   const Crossing crossing = crossing_of(request.kind);
-  CopyLink* link = engine_ == nullptr || crossing == Crossing::kNo
-                       ? nullptr
-                       : link_of(request, crossing == Crossing::kUp);
-  if (link == nullptr) return copy(request);
-  const policies::CopyAsk ask{
-      .to_gpu = crossing == Crossing::kUp, .stays = request.awaited, .bytes = request.bytes};
-  switch (link->ask(request.stream, ask)) {
-    case policies::CopyWay::kFree: return copy(request);
-    case policies::CopyWay::kLane: return send_by_lane(*link, request, in_lane);
-    case policies::CopyWay::kDirect: break;
+  if (crossing == Crossing::kNo) return copy(request);
+  const bool up = crossing == Crossing::kUp;
+  policies::CopyChoice choice{.why = policies::CopyReason::kOff};
+  CopyLink* link = nullptr;
+  if (request.kind == CopyKind::kInline) choice.why = policies::CopyReason::kInline;
+  else if (engine_ != nullptr) link = link_of(request, up, &choice.why);
+  if (link != nullptr)
+    choice =
+        link->ask(request.stream, {.to_gpu = up, .stays = request.awaited, .bytes = request.bytes});
+  if (timer_ != nullptr && link != nullptr && !up) timer_->downloads(request.stream);
+  CUresult error = CUDA_SUCCESS;
+  if (choice.way == policies::CopyWay::kLane) {
+    error = send_by_lane(*link, request, in_lane);
+    if (error == CUDA_SUCCESS && !*in_lane) choice.why = policies::CopyReason::kNoThread;
+  } else {
+    error = copy(request);
   }
-  const CUresult error = copy(request);
-  if (error == CUDA_SUCCESS) direct_.issued(*link, *request.state, request.bytes);
-  else link->unclaim(request.bytes, 1);
+  ways_.add(up, choice.why, request.bytes);
+  if (choice.way == policies::CopyWay::kDirect) {
+    if (error == CUDA_SUCCESS) direct_.issued(*link, *request.state, request.bytes);
+    else link->unclaim(request.bytes, 1);
+  }
+  if (timer_ != nullptr && link != nullptr && up && !*in_lane) timer_->uploaded(request.stream);
   return error;
 }
 
@@ -105,16 +128,17 @@ CUresult Copies::write_word(StreamState& stream, uint32_t word, uint64_t value) 
   return error;
 }
 
-// nullptr: the copy stays on its stream and nobody counts it, because it becomes a graph's node,
-// crosses another GPU's bus than its stream's, or its stream belongs to a context of its own (a
-// green one).
-CopyLink* Copies::link_of(const CopyRequest& request, bool to_gpu) {
+// nullptr: the copy stays on its stream and no link counts it; *why says why.
+CopyLink* Copies::link_of(const CopyRequest& request, bool to_gpu, policies::CopyReason* why) {
   const ContextShare* share = shares_.find(request.state->context);
+  *why = policies::CopyReason::kGreen;
   if (share == nullptr || share->driver_context != nullptr) return nullptr;
   const CopyEnd& device = to_gpu ? request.dst : request.src;
   const uint32_t gpu =
       device.range != nullptr ? static_cast<uint32_t>(device.range->device) : device.gpu;
+  *why = policies::CopyReason::kOtherGpu;
   if (gpu != share->gpu) return nullptr;
+  *why = policies::CopyReason::kCaptured;
   if (shares_.captures() && is_capturing(driver_, request.stream)) return nullptr;
   return &engine_->link(gpu, to_gpu);
 }
@@ -134,10 +158,13 @@ CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* 
   ParkKeys keys;
   request.state->add_keys(keys, true);
   LaneCopies::Ends ends;
-  if (completion.call_returned) {
-    keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), true);
-    ends.waits = [this](StreamState& stream) { uploaded(stream); };
-  }
+  if (completion.call_returned) keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), true);
+  ends.waits = [this, completion,
+                up = request.kind != CopyKind::kDownload &&
+                     request.kind != CopyKind::kStagedDown](StreamState& stream) {
+    if (completion.call_returned) uploaded(stream);
+    if (timer_ != nullptr && up) timer_->uploaded(stream.stream);
+  };
   ends.failed = [this, completion, failed = failed_()](CUresult error) {
     failed(error);
     if (completion.chunk != CopyCompletion::kNoChunk)

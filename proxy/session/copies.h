@@ -15,11 +15,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/cuda_api.h"
+#include "policies/link_share.h"
+#include "proxy/session/copy_counts.h"
 #include "proxy/session/copy_request.h"
 #include "proxy/session/direct_copies.h"
+#include "proxy/session/inference_timer.h"
 #include "proxy/session/stream_state.h"
 #include "sharedmem/abi.h"
 #include "sharedmem/segment.h"
@@ -55,15 +59,10 @@ class Copies {
 
   // What to do when a copy fails in its lane, long after its record was executed.
   using Failed = std::function<void(CUresult)>;
-  // From here on copies may go through lanes; `engine` nullptr: none do. `failed` makes it for the
-  // record in hand.
+  // From here on copies may go through lanes; `engine` nullptr: none do. `needs`: what the client
+  // said of itself. `failed` makes it for the record in hand.
   void use_lanes(CopyEngine* engine, LaneCopies* lanes, uint64_t session,
-                 std::function<Failed()> failed) {
-    engine_ = engine;
-    lanes_ = lanes;
-    session_ = session;
-    failed_ = std::move(failed);
-  }
+                 const policies::FunctionNeeds& needs, std::function<Failed()> failed);
 
   // Between addresses in these ranges.
   static CopyKind kind_of(const Range& dst, const Range& src);
@@ -72,6 +71,8 @@ class Copies {
   CUresult issue(const CopyRequest& request);
   // Copies of the kind that were issued, whatever the driver said. Any thread.
   uint64_t count(CopyKind kind) const { return counter(kind).load(std::memory_order_relaxed); }
+  // Those between host and GPU, by the way they went. Any thread.
+  const CopyCounts& ways() const { return ways_; }
 
   // How many chunks there are: all once the client asked for them.
   uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
@@ -105,7 +106,7 @@ class Copies {
   CUresult complete(const CopyRequest& request);
   CUresult copy(const CopyRequest& request);
   CUresult move(const CopyRequest& request, bool* in_lane);
-  CopyLink* link_of(const CopyRequest& request, bool to_gpu);
+  CopyLink* link_of(const CopyRequest& request, bool to_gpu, policies::CopyReason* why);
   CUresult send_by_lane(CopyLink& link, const CopyRequest& request, bool* in_lane);
   CUresult copy_region(const CopyRequest& request);
   void uploaded(StreamState& stream);
@@ -120,6 +121,8 @@ class Copies {
   CopyEngine* engine_ = nullptr;
   LaneCopies* lanes_ = nullptr;
   uint64_t session_ = 0;
+  CopyCounts ways_;
+  std::unique_ptr<InferenceTimer> timer_;  // of a function whose inference time must be learnt
   DirectCopies direct_;
   std::function<Failed()> failed_;
   uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one

@@ -92,7 +92,7 @@ Status Session::open() {
   segment_ = std::move(prepared->segment);
   registered_ = prepared->registered;
   copies_.open(registered_, prepared->more_chunks);
-  copies_.use_lanes(shared_.copies, &lanes_, client_.id, [this] {
+  copies_.use_lanes(shared_.copies, &lanes_, client_.id, client_.needs, [this] {
     return [this, gpu = contexts_.gpu(), call = record_->call, sequence = record_->sequence](
                CUresult error) { late_error(gpu, error, call, sequence); };
   });

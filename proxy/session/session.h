@@ -112,7 +112,8 @@ struct Client {
   int pid = 0;
   uint32_t slot = 0;  // pinned slot
   uint32_t window = 0;
-  std::string name;  // the function's
+  std::string name;                 // the function's
+  policies::FunctionNeeds needs{};  // as it said
 };
 
 class Session {
@@ -201,6 +202,7 @@ class Session {
   ContextShares& contexts() { return contexts_; }
   Runs& runs() { return runs_; }
   Copies& copies() { return copies_; }
+  const Copies& copies() const { return copies_; }
   Output& output() { return output_; }
   ParkedRecords& parked() { return parked_; }
 

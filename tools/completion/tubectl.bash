@@ -1,10 +1,10 @@
 # bash completion for tubectl. Install as /usr/share/bash-completion/completions/tubectl, or: source <(tubectl completion bash)
 _tubectl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= sub= i
-  local verbs="run proxy ps status stat doctor completion"
+  local verbs="run proxy ps status stat copies doctor completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|--gpus|--backend|-n|--top|--program) ((i++)) ;;
+      -w|--workflow|-f|--function|--gpus|--backend|--copy-policy|--slo-ms|--infer-ms|--watch|-n|--top|--program) ((i++)) ;;
       --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -13,23 +13,25 @@ _tubectl() {
   case $prev in
     -w|--workflow) COMPREPLY=($(compgen -W "$(tubectl proxy list --names 2>/dev/null)" -- "$cur")); return ;;
     --backend) COMPREPLY=($(compgen -W "auto driver sim" -- "$cur")); return ;;
+    --copy-policy) COMPREPLY=($(compgen -W "arrival round-robin rates deadlines" -- "$cur")); return ;;
     --program) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    -f|--function|--gpus|-n|--top) return ;;
+    -f|--function|--gpus|--slo-ms|--infer-ms|--watch|-n|--top) return ;;
   esac
   local words=
   case $verb in
     '') words="$verbs --help --version" ;;
-    run) words="--workflow --function --gpus --backend --no-start --json --help --" ;;
+    run) words="--workflow --function --gpus --backend --copy-policy --slo-ms --infer-ms --no-start --json --help --" ;;
     proxy)
       case $sub in
         '') words="start stop list --help" ;;
-        start) words="--workflow --gpus --backend --json --help" ;;
+        start) words="--workflow --gpus --backend --copy-policy --json --help" ;;
         stop) words="--workflow --all --json --help" ;;
         list) words="--names --json --help" ;;
       esac ;;
     ps) words="--workflow --json --help" ;;
     status) words="--workflow --json --help" ;;
     stat) words="--workflow --function --top --json --help" ;;
+    copies) words="--workflow --function --watch --json --help" ;;
     doctor) words="--program --json --help" ;;
     completion) words="bash zsh --help" ;;
   esac

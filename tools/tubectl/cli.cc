@@ -160,6 +160,16 @@ Verb& Verb::backend(std::string& value, const char* help) {
   return *this;
 }
 
+Verb& Verb::copy_policy(std::string& value, const char* help) {
+  app_->add_option("--copy-policy", value,
+                   std::string("whose copy goes next where functions share a link") +
+                       (*help != '\0' ? std::string(", ") + help : "") +
+                       ": arrival, round-robin, rates or deadlines (default)")
+      ->check(CLI::IsMember({"arrival", "round-robin", "rates", "deadlines"}))
+      ->type_name("ORDER");
+  return *this;
+}
+
 Verb& Verb::takes_program() {
   app_->prefix_command(true);
   return *this;
@@ -182,7 +192,8 @@ int parse_and_run(int argc, char** argv) {
   app.require_subcommand(1);
   Command command;
   Verb root(&app, &command);
-  for (auto add : {add_run, add_proxy, add_ps, add_status, add_stat, add_doctor, add_completion})
+  for (auto add :
+       {add_run, add_proxy, add_ps, add_status, add_stat, add_copies, add_doctor, add_completion})
     add(root);
   // CLI11 would look for options behind `--` too; they are the program's.
   int own = 1;

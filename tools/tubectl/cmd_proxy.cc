@@ -145,6 +145,7 @@ void add_proxy(Verb& root) {
       .json(options->json)
       .workflow(options->proxy.workflow)
       .gpus(options->proxy.gpus, "the GPUs it owns, e.g. 0,1 (default: all)")
+      .copy_policy(options->proxy.copy_policy, "")
       .backend(options->proxy.backend,
                "auto, driver or sim ($TUBE_BACKEND, else auto: sim only where no GPU is)")
       .footer(

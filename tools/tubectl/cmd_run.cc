@@ -24,6 +24,7 @@ namespace {
 struct RunOptions {
   ProxyOptions proxy;
   std::string function;
+  size_t slo_ms = 0, infer_ms = 0;
   bool no_start = false;
   bool json = false;
   std::vector<std::string> program;  // and its arguments
@@ -36,6 +37,7 @@ Examples:
   tubectl run -- ./vector_add
   tubectl run -w shop --function classify -- python classify.py --batch 8
   tubectl run --backend sim -- ./vector_add           on the simulated GPU, whatever the machine has
+  tubectl run --slo-ms 100 -- python detect.py        its copies come first while they are late
   tubectl run --no-start -- ./vector_add              fail instead of starting a proxy)";
 
 void prepend(const char* variable, const std::string& entry) {
@@ -51,6 +53,8 @@ void set_environment(const RunOptions& options, const Layout& layout) {
   prepend("LD_LIBRARY_PATH", folder_of(layout.hook_lib));
   setenv("TUBE_WORKFLOW", options.proxy.workflow.c_str(), 1);
   if (!options.function.empty()) setenv("TUBE_FUNCTION", options.function.c_str(), 1);
+  if (options.slo_ms != 0) setenv("TUBE_SLO_MS", std::to_string(options.slo_ms).c_str(), 1);
+  if (options.infer_ms != 0) setenv("TUBE_INFER_MS", std::to_string(options.infer_ms).c_str(), 1);
   setenv("TUBE_PREINIT", "1", 1);
 }
 
@@ -146,6 +150,12 @@ void add_run(Verb& root) {
       .backend(options->proxy.backend,
                "of a proxy that is started now: auto, driver or sim ($TUBE_BACKEND, else auto: sim "
                "only where no GPU is, and that is said)")
+      .copy_policy(options->proxy.copy_policy, "of a proxy that is started now")
+      .number("--slo-ms", options->slo_ms,
+              "within how many milliseconds a request must be answered: while copies are late they "
+              "come before others' (0: whenever)")
+      .number("--infer-ms", options->infer_ms,
+              "how many of them a request takes without its copies (0: learnt)")
       .flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one")
       .json(options->json)
       .action([options, verb] {

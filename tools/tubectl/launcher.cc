@@ -33,6 +33,7 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   };
   add("--gpus", options.gpus);
+  add("--copy-policy", options.copy_policy);
   const DriverSearch driver = search_driver();
   add("--driver", driver.found.empty() ? "" : driver.found.front());
   add("--sim", layout.sim_lib);
@@ -116,6 +117,7 @@ Status spawn_and_wait(const ProxyOptions& options, const Layout& layout,
 Error not_as_asked(const ProxyOptions& options, const Json& ping) {
   const std::string backend = text(ping, "backend", options.backend);
   const std::string gpus = text(ping, "gpus_asked", options.gpus);
+  const std::string copy_policy = text(ping, "copy_policy", options.copy_policy);
   std::string differs;
   if (options.backend != "auto" && options.backend != backend)
     differs = fmt::format("runs on the {}, not with --backend {}",
@@ -123,6 +125,8 @@ Error not_as_asked(const ProxyOptions& options, const Json& ping) {
   else if (!options.gpus.empty() && options.gpus != gpus)
     differs = fmt::format("runs with {}, not with --gpus {}",
                           gpus.empty() ? "all GPUs" : "--gpus " + gpus, options.gpus);
+  else if (!options.copy_policy.empty() && options.copy_policy != copy_policy)
+    differs = fmt::format("runs with --copy-policy {}, not {}", copy_policy, options.copy_policy);
   if (differs.empty()) return {0, ""};
   return {1, fmt::format("the proxy of workflow `{0}` {1}; use another workflow, or end it with: "
                          "tubectl proxy stop -w {0}",

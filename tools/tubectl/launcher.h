@@ -19,6 +19,7 @@ struct ProxyOptions {
   std::string workflow;
   std::string gpus;              // "0,1"; empty: the proxy's own default
   std::string backend = "auto";  // auto | driver | sim
+  std::string copy_policy;       // empty: the proxy's own default
 };
 
 struct Started {

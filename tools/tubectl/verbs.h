@@ -53,6 +53,7 @@ class Verb {
   Verb& json(bool& value);                              // --json, likewise
   Verb& gpus(std::string& value, const char* help);     // --gpus, of numbers or UUIDs
   Verb& backend(std::string& value, const char* help);  // --backend, preset by $TUBE_BACKEND
+  Verb& copy_policy(std::string& value, const char* help);
   Verb& takes_program();  // the first word that is no option begins a program's command line
 
   bool given(const char* flag) const;  // after the parse: the user wrote it
@@ -71,6 +72,7 @@ void add_proxy(Verb& root);
 void add_ps(Verb& root);
 void add_status(Verb& root);
 void add_stat(Verb& root);
+void add_copies(Verb& root);
 void add_doctor(Verb& root);
 void add_completion(Verb& root);
 

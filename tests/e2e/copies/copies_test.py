@@ -5,6 +5,7 @@ copies_test.py --build FOLDER [unittest arguments]. The program is copies.cc.
 """
 import argparse
 import collections
+import json
 import os
 import pathlib
 import socket
@@ -190,6 +191,48 @@ class Copies(unittest.TestCase):
             clock.ask("run")
             bulk.expect("done")
             self.assertEqual([bulk.end(), other.end()], [0, 0])
+
+    def shown(self, proxy, *words):
+        """What `tubectl copies` says of the one function that there is."""
+        done = subprocess.run([LAYOUT.tubectl, "copies", "-w", proxy.workflow, *words],
+                              env=dict(os.environ, TUBE_DIR=str(proxy.dir)),
+                              capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout
+
+    def test_the_ways_of_copies_are_shown(self):
+        clock = Clock(self)
+        with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE="auto")
+                            ) as proxy:
+            env = dict(tubetest.environment(LAYOUT, "preload", "sim", proxy, function="mover"),
+                       TUBE_SLO_MS="100")
+            client = Client(self, env, 20)
+            clock.connect()
+            for _ in range(3):
+                clock.ask("hold")
+                client.submit()
+                clock.ask("run")
+                client.expect("done")
+            said = json.loads(self.shown(proxy, "--json"))
+            self.assertEqual((said["policy"], said["lanes"]), ("deadlines", "auto"))
+            function, = said["functions"]
+            self.assertEqual((function["name"], function["slo_ms"]), ("mover", 100))
+            up, down = function["directions"]
+            total = collections.Counter()
+            for way in up["ways"].values():
+                total.update(way)
+            self.assertEqual(total, {"copies": 60, "bytes": 60 * MEGABYTE})
+            # 16 MiB at most stand directly at a time
+            self.assertEqual(set(up["ways"]), {"alone", "much", "lane busy"})
+            in_lane = sum(up["ways"][why]["copies"] for why in ("much", "lane busy"))
+            self.assertEqual([lane["copies"] for lane in up["lanes"]], [in_lane])
+            self.assertEqual(down["ways"], {"alone": {"copies": 3, "bytes": 3 * MEGABYTE}})
+            self.assertTrue(function["infer_learnt"])
+            text = self.shown(proxy, "-f", "mover")
+            self.assertRegex(text, r"mover +[0-9]+ +to GPU +60 ")
+            self.assertRegex(text, r"100 less [0-9.e-]+ learnt")
+            self.assertNotIn("mover", self.shown(proxy, "-f", "other"))
+            client.end()
 
 
 if __name__ == "__main__":

@@ -9,40 +9,60 @@ namespace {
 constexpr uint64_t kMiB = 1u << 20;
 constexpr CopyAsk kUpload{.to_gpu = true, .bytes = kMiB};
 
+CopyWay way(const CopyAsk& ask, const LinkState& link, LaneUse use) {
+  return copy_way(ask, link, use).way;
+}
+
 TEST(CopyWay, AloneACopyGoesDirectly) {
-  EXPECT_EQ(copy_way(kUpload, {}, LaneUse::kAuto), CopyWay::kDirect);
-  EXPECT_EQ(copy_way({.bytes = 4}, {}, LaneUse::kAuto), CopyWay::kDirect)
-      << "downloads of any size";
+  EXPECT_EQ(way(kUpload, {}, LaneUse::kAuto), CopyWay::kDirect);
+  EXPECT_EQ(way({.bytes = 4}, {}, LaneUse::kAuto), CopyWay::kDirect) << "downloads of any size";
 }
 
 TEST(CopyWay, WhatDoesNotUseTheCopyEngineIsFree) {
   const LinkState busy{.lane_busy = true, .direct_busy = true};
-  EXPECT_EQ(copy_way({.to_gpu = true, .bytes = 24 << 10}, busy, LaneUse::kAuto), CopyWay::kFree);
-  EXPECT_EQ(copy_way({.to_gpu = true, .bytes = (24 << 10) + 1}, busy, LaneUse::kAuto),
-            CopyWay::kLane);
-  EXPECT_EQ(copy_way({.to_gpu = true, .pageable = true, .bytes = 60 << 10}, busy, LaneUse::kAlways),
-            CopyWay::kFree);
+  EXPECT_EQ(way({.to_gpu = true, .bytes = 24 << 10}, busy, LaneUse::kAuto), CopyWay::kFree);
+  EXPECT_EQ(way({.to_gpu = true, .bytes = (24 << 10) + 1}, busy, LaneUse::kAuto), CopyWay::kLane);
 }
 
 TEST(CopyWay, InCompanyACopyGoesThroughTheLane) {
-  EXPECT_EQ(copy_way(kUpload, {.lane_busy = true}, LaneUse::kAuto), CopyWay::kLane);
-  EXPECT_EQ(copy_way(kUpload, {.direct_busy = true}, LaneUse::kAuto), CopyWay::kLane);
+  EXPECT_EQ(way(kUpload, {.lane_busy = true}, LaneUse::kAuto), CopyWay::kLane);
+  EXPECT_EQ(way(kUpload, {.direct_busy = true}, LaneUse::kAuto), CopyWay::kLane);
 }
 
 TEST(CopyWay, OneStreamMayHaveSoMuchInFlight) {
   LinkState own{.direct_busy = true, .own_stream = true, .direct_bytes = kDirectBytes - kMiB};
-  EXPECT_EQ(copy_way(kUpload, own, LaneUse::kAuto), CopyWay::kDirect);
+  EXPECT_EQ(way(kUpload, own, LaneUse::kAuto), CopyWay::kDirect);
   own.direct_bytes += 1;
-  EXPECT_EQ(copy_way(kUpload, own, LaneUse::kAuto), CopyWay::kLane);
-  EXPECT_EQ(copy_way({.to_gpu = true, .bytes = kDirectBytes + 1}, {}, LaneUse::kAuto),
-            CopyWay::kLane);
+  EXPECT_EQ(way(kUpload, own, LaneUse::kAuto), CopyWay::kLane);
+  EXPECT_EQ(way({.to_gpu = true, .bytes = kDirectBytes + 1}, {}, LaneUse::kAuto), CopyWay::kLane);
   own = {.direct_busy = true, .own_stream = true, .direct_copies = kDirectCopies};
-  EXPECT_EQ(copy_way({.bytes = 4}, own, LaneUse::kAuto), CopyWay::kLane);
+  EXPECT_EQ(way({.bytes = 4}, own, LaneUse::kAuto), CopyWay::kLane);
+}
+
+TEST(CopyWay, WhatAwaitsItsAnswerStaysInCompanyToo) {
+  const CopyAsk awaited{.to_gpu = true, .stays = true, .bytes = kMiB};
+  for (const LaneUse use : {LaneUse::kAuto, LaneUse::kAlways})
+    EXPECT_EQ(way(awaited, {.lane_busy = true}, use), CopyWay::kDirect);
+}
+
+TEST(CopyWay, EveryChoiceSaysWhy) {
+  const auto why = [](const CopyAsk& ask, const LinkState& link, LaneUse use = LaneUse::kAuto) {
+    return copy_reason_name(copy_way(ask, link, use).why);
+  };
+  EXPECT_EQ(why(kUpload, {}), "alone");
+  EXPECT_EQ(why(kUpload, {.lane_busy = true}), "lane busy");
+  EXPECT_EQ(why(kUpload, {.direct_busy = true}), "other stream");
+  EXPECT_EQ(why({.bytes = kDirectBytes + 1}, {}), "much");
+  EXPECT_EQ(why({.to_gpu = true, .bytes = 1}, {}), "small");
+  EXPECT_EQ(why({.stays = true, .bytes = 1}, {}), "awaited");
+  EXPECT_EQ(why(kUpload, {}, LaneUse::kNever), "off");
+  EXPECT_EQ(why(kUpload, {}, LaneUse::kAlways), "always");
+  EXPECT_EQ(copy_reason_name(CopyReason::kNoThread), "no thread");
 }
 
 TEST(CopyWay, ASettingDecidesForAll) {
-  EXPECT_EQ(copy_way(kUpload, {}, LaneUse::kAlways), CopyWay::kLane);
-  EXPECT_EQ(copy_way(kUpload, {.lane_busy = true}, LaneUse::kNever), CopyWay::kFree);
+  EXPECT_EQ(way(kUpload, {}, LaneUse::kAlways), CopyWay::kLane);
+  EXPECT_EQ(way(kUpload, {.lane_busy = true}, LaneUse::kNever), CopyWay::kFree);
   EXPECT_EQ(lane_use("auto"), LaneUse::kAuto);
   EXPECT_EQ(lane_use("always"), LaneUse::kAlways);
   EXPECT_EQ(lane_use("never"), LaneUse::kNever);

@@ -111,30 +111,30 @@ class CopyLinkTest : public testing::Test {
 
 TEST_F(CopyLinkTest, OneStreamUsesItDirectlyUntilAnotherComes) {
   const policies::CopyAsk ask{.to_gpu = true, .bytes = kMiB};
-  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
+  EXPECT_EQ(link.ask(kStream, ask).way, CopyWay::kDirect);
   link.mark(kStream, kMiB, 1);
-  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
+  EXPECT_EQ(link.ask(kStream, ask).way, CopyWay::kDirect);
   link.unclaim(kMiB, 1);
-  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kLane);
+  EXPECT_EQ(link.ask(kOther, ask).way, CopyWay::kLane);
   end_all();
-  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kDirect);
+  EXPECT_EQ(link.ask(kOther, ask).way, CopyWay::kDirect);
   link.unclaim(kMiB, 1);
 }
 
 TEST_F(CopyLinkTest, AWordThatFollowsTellsTheEndOfDirectCopies) {
   const policies::CopyAsk ask{.to_gpu = true, .bytes = kMiB};
   uint64_t word = 0;
-  for (int i = 0; i < 2; ++i) EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(link.ask(kStream, ask).way, CopyWay::kDirect);
   link.mark({&word, 5, 1}, 2 * kMiB, 2);
-  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kLane);
+  EXPECT_EQ(link.ask(kOther, ask).way, CopyWay::kLane);
   word = 4;
-  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kLane);
+  EXPECT_EQ(link.ask(kOther, ask).way, CopyWay::kLane);
   word = 5;
-  EXPECT_EQ(link.ask(kOther, ask), CopyWay::kDirect);
+  EXPECT_EQ(link.ask(kOther, ask).way, CopyWay::kDirect);
   link.mark({&word, 9, 2}, kMiB, 1);
-  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kLane);
+  EXPECT_EQ(link.ask(kStream, ask).way, CopyWay::kLane);
   link.forget(2);
-  EXPECT_EQ(link.ask(kStream, ask), CopyWay::kDirect) << "the session of the word is gone";
+  EXPECT_EQ(link.ask(kStream, ask).way, CopyWay::kDirect) << "the session of the word is gone";
   link.unclaim(kMiB, 1);
   EXPECT_TRUE(g.order.empty()) << "no event was needed";
 }
@@ -142,7 +142,8 @@ TEST_F(CopyLinkTest, AWordThatFollowsTellsTheEndOfDirectCopies) {
 TEST_F(CopyLinkTest, WhatMustStayOnItsStreamIsCountedInCompanyToo) {
   const auto job = link.add(copy(1, 20 * kMiB));
   EXPECT_TRUE(link.lane_busy());
-  EXPECT_EQ(link.ask(kStream, {.to_gpu = true, .stays = true, .bytes = kMiB}), CopyWay::kDirect);
+  EXPECT_EQ(link.ask(kStream, {.to_gpu = true, .stays = true, .bytes = kMiB}).way,
+            CopyWay::kDirect);
   for (int i = 0; i < 3; ++i) (void)link.turn();
   EXPECT_EQ(g.sent.size(), 1u) << "room for it";
   link.unclaim(kMiB, 1);
@@ -198,7 +199,7 @@ TEST_F(CopyLinkTest, ACopyWaitsForItsOwnStreamAndNobodyForIt) {
 }
 
 TEST_F(CopyLinkTest, ADirectCopyThatStandsLeavesTheLaneOneInFlight) {
-  ASSERT_EQ(link.ask(kStream, {.bytes = 4}), CopyWay::kDirect);
+  ASSERT_EQ(link.ask(kStream, {.bytes = 4}).way, CopyWay::kDirect);
   link.mark(kStream, 4, 1);
   const auto job = link.add(copy(2, 20 * kMiB));
   for (int i = 0; i < 3; ++i) (void)link.turn();

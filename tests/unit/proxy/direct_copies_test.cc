@@ -40,12 +40,12 @@ class DirectCopiesTest : public ::testing::Test {
     return d;
   }
   void copy(StreamState& stream, uint64_t bytes = 64 * kKiB) {
-    ASSERT_EQ(link.ask(stream.stream, {.to_gpu = true, .bytes = bytes}), CopyWay::kDirect);
+    ASSERT_EQ(link.ask(stream.stream, {.to_gpu = true, .bytes = bytes}).way, CopyWay::kDirect);
     direct.issued(link, stream, bytes);
   }
   bool is_free(const StreamState& stream) {
     const bool free =
-        link.ask(stream.stream, {.to_gpu = true, .bytes = 64 * kKiB}) == CopyWay::kDirect;
+        link.ask(stream.stream, {.to_gpu = true, .bytes = 64 * kKiB}).way == CopyWay::kDirect;
     if (free) link.unclaim(64 * kKiB, 1);
     return free;
   }

@@ -29,7 +29,9 @@ class ParkedRecordsTest : public testing::Test {
   // As the session does with a record that comes.
   void comes(uint64_t sequence, const ParkKeys& keys) {
     if (!parked.must_stay(keys)) return went.push_back(sequence);
-    parked.keep({.sequence = sequence}, {}, keys);
+    abi::RecordHeader header{};
+    header.sequence = sequence;
+    parked.keep(header, {}, keys);
   }
   void lets_go(const ParkKeys& keys) {
     parked.let_go(keys);
@@ -150,7 +152,9 @@ TEST_F(ParkedRecordsTest, NothingIsHeldWhenARecordGoesThatStayedBehindAll) {
   std::vector<bool> held;
   parked.release([&](const abi::RecordHeader& header, std::span<const std::byte>) {
     held.push_back(parked.holds());
-    if (header.sequence == 1) EXPECT_TRUE(parked.any()) << "the next one is kept still";
+    if (header.sequence == 1) {
+      EXPECT_TRUE(parked.any()) << "the next one is kept still";
+    }
   });
   EXPECT_EQ(held, (std::vector<bool>{false, false}));
 }
@@ -206,7 +210,9 @@ TEST_F(ParkedRecordsTest, RandomProgramsKeepEveryOrderThatTheyHave) {
         bool meet = false;
         for (const auto& a : mine.all())
           for (const auto& b : other.all()) meet |= a.value == b.value && (a.changes || b.changes);
-        if (meet) ASSERT_LT(place[earlier], place[later]) << program;
+        if (meet) {
+          ASSERT_LT(place[earlier], place[later]) << program;
+        }
       }
     }
   }

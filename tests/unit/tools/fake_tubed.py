@@ -15,6 +15,7 @@ import sys
 parser = argparse.ArgumentParser()
 for flag in ("--workflow", "--backend", "--gpus", "--driver", "--sim"):
     parser.add_argument(flag)
+parser.add_argument("--copy-policy", default="deadlines")
 parser.add_argument("--ready-fd", type=int)
 args = parser.parse_args()
 with open(os.environ["FAKE_STARTS"], "a") as starts:
@@ -40,7 +41,8 @@ while not stopping:
             "pid": os.getpid(),
             "backend": os.environ.get("FAKE_BACKEND") or
                        (args.backend if args.backend != "auto" else "driver"),
-            "gpus_asked": args.gpus or ""
+            "gpus_asked": args.gpus or "",
+            "copy_policy": args.copy_policy
         }
         if verb in ("status", "ps"):
             answer.update(json.loads(os.environ.get("FAKE_STATUS", "{}")))

@@ -162,7 +162,7 @@ class Tubectl(unittest.TestCase):
         self.assertIn("9.9.9", self.call("doctor").stdout)
 
     def test_not_running(self):
-        for verb in ("status", "stat"):
+        for verb in ("status", "stat", "copies"):
             done = self.call(verb)
             self.assertEqual(done.returncode, 3)
             self.assert_one_line(done.stderr, "no proxy runs for workflow `default`")
@@ -195,7 +195,8 @@ class Tubectl(unittest.TestCase):
 
     def test_a_proxy_with_other_settings_is_not_taken(self):
         self.call("proxy", "start", "--gpus", "0,1")
-        for args, said in ((["--gpus", "7"], "--gpus 0,1"), (["--backend", "sim"], "NVIDIA driver")):
+        for args, said in ((["--gpus", "7"], "--gpus 0,1"), (["--backend", "sim"], "NVIDIA driver"),
+                           (["--copy-policy", "arrival"], "--copy-policy deadlines")):
             for verb in (["proxy", "start", *args], ["run", *args, "--", "true"]):
                 done = self.call(*verb)
                 self.assertEqual(done.returncode, 4 if verb[0] == "proxy" else 125, verb)

@@ -1,0 +1,75 @@
+// What the control socket says of copies: for each function and direction how many went which way
+// and why, and what the lanes gave it.
+#include <nlohmann/json.hpp>
+
+#include "proxy/server/server.h"
+
+namespace tube::proxy {
+namespace {
+
+using nlohmann::json;
+using policies::CopyReason;
+
+json ways_json(const CopyCounts::Reasons& reasons) {
+  json ways = json::object();
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    const uint64_t copies = reasons[i].copies.load(std::memory_order_relaxed);
+    if (copies == 0) continue;
+    ways[std::string(policies::copy_reason_name(static_cast<CopyReason>(i)))] = {
+        {"copies", copies}, {"bytes", reasons[i].bytes.load(std::memory_order_relaxed)}};
+  }
+  return ways;
+}
+
+json lane_json(const policies::LinkUse& use) {
+  return {{"copies", use.copies},
+          {"bytes", use.bytes},
+          {"pieces", use.turns},
+          {"waited_us", use.waited_ns / 1000},
+          {"longest_wait_us", use.longest_ns / 1000},
+          {"lasted_us", use.lasted_ns / 1000},
+          {"bytes_per_s", use.bytes_per_s},
+          {"needed_bytes_per_s", use.needed_bytes_per_s}};
+}
+
+}  // namespace
+
+json Server::copies_of(const Session& session) {
+  json directions = json::array();
+  policies::LinkUse needs;
+  for (const bool up : {true, false}) {
+    const CopyCounts& counts = session.copies().ways();
+    json lanes = json::array();
+    for (uint32_t gpu = 0; gpu < gpus_.count() && shared_.copies != nullptr; ++gpu) {
+      const policies::LinkUse use = copies_.link(gpu, up).use(session.client().id);
+      if (use.slo_ns != 0) needs = use;
+      if (use.copies == 0 && use.bytes == 0) continue;
+      lanes.push_back(lane_json(use));
+      lanes.back()["gpu"] = gpu;
+    }
+    directions.push_back({{"direction", up ? "to GPU" : "from GPU"},
+                          {"ways", ways_json(up ? counts.up : counts.down)},
+                          {"lanes", std::move(lanes)}});
+  }
+  return {{"id", session.client().id},
+          {"pid", session.client().pid},
+          {"name", session.client().name},
+          {"slo_ms", needs.slo_ns / 1e6},
+          {"infer_ms", needs.infer_ns / 1e6},
+          {"infer_learnt", session.client().needs.infer_ns == 0 && needs.infer_ns != 0},
+          {"directions", std::move(directions)}};
+}
+
+json Server::copies() {
+  json list = json::array();
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, session] : sessions_) list.push_back(copies_of(*session));
+  }
+  return {{"ok", true},
+          {"policy", policies::link_order_name(options_.copy_order)},
+          {"lanes", policies::lane_use_name(options_.lanes)},
+          {"functions", std::move(list)}};
+}
+
+}  // namespace tube::proxy
