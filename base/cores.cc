@@ -74,6 +74,29 @@ uint32_t cores_of_quota(std::string_view cpu_max) {
   return static_cast<uint32_t>(std::min<uint64_t>((quota + period - 1) / period, UINT32_MAX));
 }
 
+uint32_t runnable_of_loadavg(std::string_view loadavg) {
+  for (int field = 0; field < 3; ++field) {
+    const size_t space = loadavg.find(' ');
+    if (space == std::string_view::npos) return 0;
+    loadavg.remove_prefix(space + 1);
+  }
+  uint64_t count = 0;
+  if (!take_number(&loadavg, &count) || loadavg.empty() || loadavg.front() != '/') return 0;
+  return static_cast<uint32_t>(std::min<uint64_t>(count, UINT32_MAX));
+}
+
+uint32_t runnable_threads() {
+  const UniqueFd fd(open("/proc/loadavg", O_RDONLY | O_CLOEXEC));
+  char text[128];
+  const ssize_t got = fd.valid() ? read(fd.get(), text, sizeof text) : -1;
+  return got > 0 ? runnable_of_loadavg({text, static_cast<size_t>(got)}) : 0;
+}
+
+uint32_t machine_cores() {
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  return online > 0 ? static_cast<uint32_t>(online) : 1;
+}
+
 uint32_t usable_cores() { return std::min(affinity_cores(), quota_cores()); }
 
 }  // namespace tube

@@ -1,5 +1,5 @@
 // How many cores this process can use at once: its affinity mask, and the CPU quotas of the control
-// groups it is in.
+// groups it is in. How busy the machine is.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,14 @@ namespace tube {
 // runs.
 uint32_t usable_cores();
 
+// Cores of the machine that are online, at least 1.
+uint32_t machine_cores();
+// Threads of the whole machine that run or wait for a core at this moment, the caller included. One
+// small file of /proc. 0: not known.
+uint32_t runnable_threads();
+
+// The fourth field of /proc/loadavg ("0.20 0.18 0.12 3/80 11206": 3). 0: not understood.
+uint32_t runnable_of_loadavg(std::string_view loadavg);
 // The cores that a quota stands for, rounded up: cpu.max of cgroup v2 ("max 100000", "250000
 // 100000"). 0: no limit, or not understood.
 uint32_t cores_of_quota(std::string_view cpu_max);

@@ -52,6 +52,10 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_INFER_MS", "learnt",
      "How many milliseconds of that a request takes without its copies. Set by `tubectl run "
      "--infer-ms`."},
+    {"TUBE_COPY_THREADS", "chosen from the cores that are idle",
+     "How many threads of the program copy at once between its pageable memory and shared memory, "
+     "for copies of 8 MiB and more, the calling one included, 12 at most; 1: the calling one "
+     "alone."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

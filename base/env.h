@@ -27,6 +27,7 @@ enum class Env : uint8_t {
   kCopyLane,
   kSloMs,
   kInferMs,
+  kCopyThreads,
   kHookLib,
   kSimLib,
   kTubed,

@@ -11,12 +11,13 @@ void ChunkPool::attach(const Segment& segment, Waiter& waiter, const Peer& peer)
   peer_ = peer;
 }
 
-bool ChunkPool::try_claim(uint32_t* chunk) {
+bool ChunkPool::try_claim(uint32_t* chunk, uint64_t bytes) {
   const uint32_t usable = usable_.load(std::memory_order_acquire);
   // The lowest free one: a program that copies little uses the same few chunks, whose pages both
   // processes have touched and whose bytes are warm. Taking turns cost 5.8x native for the first
   // copies of 1 MiB (H200), all of it page faults.
-  for (uint32_t candidate = 0; candidate < usable; ++candidate) {
+  for (uint32_t candidate = bytes <= abi::kChunkBytes ? 0 : abi::kFirstChunks; candidate < usable;
+       ++candidate) {
     uint64_t& state = segment_->chunk_state(candidate);
     if (load_word(state) != abi::kChunkFree || !client_claims_chunk(state)) continue;
     acquire_order(&state);
@@ -26,9 +27,9 @@ bool ChunkPool::try_claim(uint32_t* chunk) {
   return false;
 }
 
-WaitResult ChunkPool::claim(uint32_t* chunk, const Probe& probe) {
+WaitResult ChunkPool::claim(uint32_t* chunk, const Probe& probe, uint64_t bytes) {
   return waiter_->until_polled(WaitReason::kChunk, peer_, probe,
-                               [this, chunk] { return try_claim(chunk); });
+                               [this, chunk, bytes] { return try_claim(chunk, bytes); });
 }
 
 void ChunkPool::hand_over(uint32_t chunk) { release_order(&segment_->chunk_state(chunk)); }

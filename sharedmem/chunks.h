@@ -19,11 +19,14 @@ class ChunkPool {
   void grow() { usable_.store(abi::kChunkCount, std::memory_order_release); }
   bool grown() const { return usable_.load(std::memory_order_acquire) == abi::kChunkCount; }
 
-  // A claimed chunk. try_claim: false when none is free now. claim: waits for one; two threads that
-  // each hold chunks and wait for more can block each other, so post what is filled (the GPU then
-  // frees it) before claiming the next.
-  bool try_claim(uint32_t* chunk);
-  WaitResult claim(uint32_t* chunk, const Probe& probe = {});
+  // The size of the largest chunk that can be claimed now or later.
+  uint32_t largest() const { return abi::chunk_bytes(usable_.load(std::memory_order_acquire) - 1); }
+
+  // A claimed chunk of at least `bytes`, which are at most largest(). try_claim: false when none is
+  // free now. claim: waits for one; two threads that each hold chunks and wait for more can block
+  // each other, so post what is filled (the GPU then frees it) before claiming the next.
+  bool try_claim(uint32_t* chunk, uint64_t bytes = abi::kChunkBytes);
+  WaitResult claim(uint32_t* chunk, const Probe& probe = {}, uint64_t bytes = abi::kChunkBytes);
   std::byte* data(uint32_t chunk) const { return segment_->chunk(chunk); }
   // Before posting a copy from it: what was written to it comes before what its next owner writes.
   // The ring and the GPU see to that; this tells ThreadSanitizer.
@@ -47,8 +50,8 @@ class ChunkPool {
 // Proxy: the checks of an untrusted chunk range; `chunks` of them have their pages.
 constexpr bool valid_chunk_range(uint32_t chunks, uint32_t untrusted_chunk,
                                  uint64_t untrusted_offset, uint64_t untrusted_bytes) {
-  return untrusted_chunk < chunks && untrusted_offset <= abi::kChunkBytes &&
-         untrusted_bytes <= abi::kChunkBytes - untrusted_offset;
+  return untrusted_chunk < chunks && untrusted_offset <= abi::chunk_bytes(untrusted_chunk) &&
+         untrusted_bytes <= abi::chunk_bytes(untrusted_chunk) - untrusted_offset;
 }
 
 }  // namespace tube::shared

@@ -195,7 +195,7 @@ uint64_t& Segment::chunk_state(uint32_t index) const {
 }
 
 std::byte* Segment::chunk(uint32_t index) const {
-  return memory_.data() + abi::kChunksOffset + uint64_t{index} * abi::kChunkBytes;
+  return memory_.data() + abi::kChunksOffset + abi::chunk_place(index);
 }
 
 }  // namespace tube::shared

@@ -80,7 +80,7 @@ constexpr uint64_t chunk_state_offset(uint32_t index) {
   return abi::kChunkStatesOffset - abi::kWordsOffset + uint64_t{index} * 8;
 }
 constexpr uint64_t chunk_offset(uint32_t index) {
-  return abi::kChunksOffset - abi::kWordsOffset + uint64_t{index} * abi::kChunkBytes;
+  return abi::kChunksOffset - abi::kWordsOffset + abi::chunk_place(index);
 }
 
 }  // namespace tube::shared

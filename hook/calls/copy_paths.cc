@@ -8,6 +8,7 @@
 //                            KiB returns when its bytes are taken, as natively (leave_upload)
 //   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills
 //                            them
+//   8 MiB and more           in both directions by several threads (large_copies.cc)
 //
 // A thread that holds chunks never waits for another one: it empties its oldest first. So two
 // threads cannot block each other with half the pool each.
@@ -21,6 +22,7 @@
 #include "hook/memory/memory_map.h"
 #include "hook/objects/device_output.h"
 #include "hook/objects/support.h"
+#include "policies/copy_threads.h"
 
 namespace tube::hook {
 namespace {
@@ -30,19 +32,6 @@ constexpr uint64_t kLeftBehind =
     64u << 10;  // of synchronous uploads: up to here the programming guide calls them asynchronous
 
 constinit std::atomic<bool> g_memory_shared{false};
-
-CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, uint64_t bytes,
-                    uint64_t device_address, bool sure, bool left = false) {
-  Request<wire::tubeCopyChunk> r(stream);
-  r->stream = stream->id;
-  r->becomes = becomes;
-  r->chunk = chunk;
-  r->chunk_offset = 0;
-  r->bytes = bytes;
-  r->dptr = device_address;
-  r->left = left ? 1 : 0;
-  return sure ? r.post() : r.call();
-}
 
 // Large copies want more than the first chunks, so that filling and copying keep overlapping.
 void want_chunks_for(uint64_t bytes) {
@@ -158,6 +147,19 @@ Side side_of(uint64_t address, Says says) {
   return says != Says::kHost ? Side::kDevice : Side::kPageable;
 }
 
+CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, uint64_t bytes,
+                    uint64_t device_address, bool sure, bool left) {
+  Request<wire::tubeCopyChunk> r(stream);
+  r->stream = stream->id;
+  r->becomes = becomes;
+  r->chunk = chunk;
+  r->chunk_offset = 0;
+  r->bytes = static_cast<uint32_t>(bytes);
+  r->dptr = device_address;
+  r->left = left ? 1 : 0;
+  return sure ? r.post() : r.call();
+}
+
 CUresult chunk_wait_code(shared::WaitResult result) {
   if (result == shared::WaitResult::kDone) return CUDA_SUCCESS;
   const CUresult code = transport_failed(result);
@@ -178,6 +180,9 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
   }
   shared::ChunkPool& pool = connection().chunks;
   want_chunks_for(bytes);
+  CUresult result = CUDA_SUCCESS;
+  if (bytes >= policies::kLargeCopyBytes && upload_by_team(dst, src, bytes, stream, sure, &result))
+    return result;
   while (bytes != 0) {
     uint32_t chunk = 0;
     const shared::WaitResult got = pool.claim(&chunk, shared::Probe{probe_stream, stream});
@@ -202,6 +207,10 @@ CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream) 
   const bool sure = surely_valid(src, bytes, stream);
   shared::ChunkPool& pool = connection().chunks;
   want_chunks_for(bytes);
+  CUresult result = CUDA_SUCCESS;
+  if (bytes >= policies::kLargeCopyBytes &&
+      download_by_team(dst, src, bytes, stream, sure, &result))
+    return result != CUDA_SUCCESS ? result : take_error();
   const shared::Probe probe{probe_stream, stream};
   struct InFlight {
     uint32_t chunk;

@@ -5,6 +5,7 @@
 
 #include "hook/objects/progress.h"
 #include "hook/objects/thread.h"
+#include "protocol/wire.gen.h"
 
 namespace tube::hook {
 
@@ -42,6 +43,17 @@ CUresult upload(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stre
 // GPU-visible to pageable: returns when the bytes are there.
 CUresult download(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream);
 
+// The same two for large copies, by several threads (copy_team.h), without the look at what the
+// stream's earlier work answered. `sure`: the GPU's side is surely_valid(). False: no thread is
+// free to help, and nothing was done.
+bool upload_by_team(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool sure,
+                    CUresult* result);
+bool download_by_team(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream, bool sure,
+                      CUresult* result);
+
+// Between a staging chunk and the GPU, `bytes` of both.
+CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, uint64_t bytes,
+                    uint64_t device_address, bool sure, bool left = false);
 // A result of the transport or chunk waits as a CUresult.
 CUresult chunk_wait_code(shared::WaitResult result);
 

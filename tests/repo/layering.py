@@ -12,7 +12,7 @@ ALLOWED = {
     "policies": {"policies", "base"},
     "sharedmem": {"sharedmem", "policies", "base"},
     "protocol": {"protocol", "sharedmem", "base"},
-    "hook": {"hook", "protocol", "sharedmem", "base"},
+    "hook": {"hook", "protocol", "sharedmem", "policies", "base"},
     "image": {"image", "base"},
     "proxy": {"proxy", "policies", "image", "protocol", "sharedmem", "base"},
     "sim": {"sim", "image", "protocol", "base"},

@@ -195,5 +195,13 @@ TEST(Cores, NoMoreThanTheProcessMayRunOn) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+TEST(Cores, RunnableThreadsAreTheFourthFieldOfLoadavg) {
+  EXPECT_EQ(runnable_of_loadavg("0.20 0.18 0.12 3/80 11206\n"), 3u);
+  EXPECT_EQ(runnable_of_loadavg("120.00 99.10 7.00 1204/99999 1"), 1204u);
+  for (const char* bad : {"", "0.20 0.18 0.12", "0.20 0.18 0.12 3", "a b c d/e f", "0 0 0 -1/2"})
+    EXPECT_EQ(runnable_of_loadavg(bad), 0u) << bad;
+  EXPECT_GE(machine_cores(), 1u);
+}
+
 }  // namespace
 }  // namespace tube

@@ -220,12 +220,20 @@ TEST(Indices, OutOfRangeIsRefusedWithoutOverflow) {
   EXPECT_TRUE(valid_word(abi::kWordCount - 1));
   EXPECT_FALSE(valid_word(abi::kWordCount));
   EXPECT_FALSE(valid_word(kNoWord));
-  EXPECT_TRUE(valid_chunk_range(64, 63, 0, abi::kChunkBytes));
-  EXPECT_TRUE(valid_chunk_range(64, 0, abi::kChunkBytes, 0));
-  EXPECT_FALSE(valid_chunk_range(64, 64, 0, 1));
-  EXPECT_FALSE(valid_chunk_range(64, 0, 1, abi::kChunkBytes));
-  EXPECT_FALSE(valid_chunk_range(64, 0, ~uint64_t{0}, 2));
-  EXPECT_FALSE(valid_chunk_range(64, 0, 1, ~uint64_t{0}));
+  constexpr uint32_t kAll = abi::kChunkCount, kLater = abi::kFirstChunks;
+  EXPECT_TRUE(valid_chunk_range(kAll, kAll - 1, 0, abi::kLaterChunkBytes));
+  EXPECT_TRUE(valid_chunk_range(kAll, kLater, abi::kLaterChunkBytes, 0));
+  EXPECT_TRUE(valid_chunk_range(kAll, kLater - 1, 0, abi::kChunkBytes));
+  EXPECT_TRUE(valid_chunk_range(kAll, 0, abi::kChunkBytes, 0));
+  EXPECT_FALSE(valid_chunk_range(kAll, kAll, 0, 1));
+  EXPECT_FALSE(valid_chunk_range(kAll, ~uint32_t{0}, 0, 1));
+  EXPECT_FALSE(valid_chunk_range(kLater, kLater, 0, 1));
+  EXPECT_FALSE(valid_chunk_range(kAll, kLater - 1, 0, abi::kChunkBytes + 1));
+  EXPECT_FALSE(valid_chunk_range(kAll, kLater - 1, abi::kChunkBytes + 1, 0));
+  EXPECT_FALSE(valid_chunk_range(kAll, kLater, 1, abi::kLaterChunkBytes));
+  EXPECT_FALSE(valid_chunk_range(kAll, 0, 1, abi::kChunkBytes));
+  EXPECT_FALSE(valid_chunk_range(kAll, 0, ~uint64_t{0}, 2));
+  EXPECT_FALSE(valid_chunk_range(kAll, 0, 1, ~uint64_t{0}));
 }
 
 class Staging : public Pair {
@@ -250,6 +258,22 @@ TEST_F(Staging, ChunksAreClaimedOnceAndComeBackFromTheGpu) {
   EXPECT_EQ(chunks.claim(&chunk), WaitResult::kDone);
   EXPECT_EQ(chunk, 17u);
   gpu.join();
+}
+
+TEST_F(Staging, LargePiecesTakeLaterChunksOnly) {
+  uint32_t chunk = 0;
+  EXPECT_EQ(chunks.largest(), abi::kChunkBytes);
+  EXPECT_FALSE(chunks.try_claim(&chunk, abi::kLaterChunkBytes));
+  ASSERT_TRUE(proxy.allocate_more_chunks());
+  chunks.grow();
+  EXPECT_EQ(chunks.largest(), abi::kLaterChunkBytes);
+  for (uint32_t i = abi::kFirstChunks; i < abi::kChunkCount; ++i) {
+    ASSERT_TRUE(chunks.try_claim(&chunk, abi::kChunkBytes + 1));
+    EXPECT_EQ(chunk, i);
+  }
+  EXPECT_FALSE(chunks.try_claim(&chunk, abi::kLaterChunkBytes));
+  EXPECT_TRUE(chunks.try_claim(&chunk));
+  EXPECT_EQ(chunk, 0u);
 }
 
 TEST_F(Staging, DeviceToHostChunkIsFilledThenEmptied) {

@@ -94,18 +94,21 @@ TEST(SegmentTest, ItsPartsAreSharedAndDoNotOverlap) {
   ASSERT_TRUE(client);
   client->word(abi::kWordCount - 1) = 1;
   client->chunk_state(0) = 2;
-  client->chunk(abi::kChunkCount - 1)[abi::kChunkBytes - 1] = std::byte{3};
+  client->chunk(abi::kChunkCount - 1)[abi::kLaterChunkBytes - 1] = std::byte{3};
   client->ring()[2 * abi::kRingBytes - 1] = std::byte{4};
   client->reply(abi::kReplySlots - 1).result = 5;
   EXPECT_EQ(made->word(abi::kWordCount - 1), 1u);
   EXPECT_EQ(made->chunk_state(0), 2u);
-  EXPECT_EQ(made->chunk(abi::kChunkCount - 1)[abi::kChunkBytes - 1], std::byte{3});
+  EXPECT_EQ(made->chunk(abi::kChunkCount - 1)[abi::kLaterChunkBytes - 1], std::byte{3});
   EXPECT_EQ(made->ring()[abi::kRingBytes - 1], std::byte{4});
   EXPECT_EQ(made->reply(abi::kReplySlots - 1).result, 5u);
   EXPECT_EQ(made->word(0), 0u);
   EXPECT_EQ(made->registered() + chunk_state_offset(0),
             reinterpret_cast<std::byte*>(&made->chunk_state(0)));
   EXPECT_EQ(made->registered() + chunk_offset(3), made->chunk(3));
+  for (uint32_t i = 1; i < abi::kChunkCount; ++i)
+    EXPECT_EQ(made->chunk(i - 1) + abi::chunk_bytes(i - 1), made->chunk(i));
+  EXPECT_EQ(made->chunk(abi::kFirstChunks), made->more_chunks());
 }
 
 TEST(SegmentTest, AnotherLayoutIsRefused) {
