@@ -72,7 +72,7 @@ class TinyRuns(unittest.TestCase):
         self.assertEqual(sum("over_one" in row["arms"]["tube"] for row in rows), 3)
 
     def test_pageable(self):
-        self.check(self.run_bench("pageable"), 8, 2)
+        self.check(self.run_bench("pageable"), 12, 2)
 
     def test_pinned(self):
         rows = self.run_bench("pinned")

@@ -4,7 +4,7 @@
 //   pageable -> GPU          up to 32 KiB inside the record; more through 1 MiB staging chunks,
 //                            each posted as it is filled, so that filling and the GPU's copying
 //                            overlap; the GPU hands chunks back. A copy that fills the first few
-//                            asks the proxy for the others, once. A synchronous copy of up to 64
+//                            asks the proxy for larger ones. A synchronous copy of up to 64
 //                            KiB returns when its bytes are taken, as natively (leave_upload)
 //   GPU -> pageable          chunks posted ahead (up to kAhead), emptied in order as the GPU fills
 //                            them
@@ -32,17 +32,6 @@ constexpr uint64_t kLeftBehind =
     64u << 10;  // of synchronous uploads: up to here the programming guide calls them asynchronous
 
 constinit std::atomic<bool> g_memory_shared{false};
-
-// Large copies want more than the first chunks, so that filling and copying keep overlapping.
-void want_chunks_for(uint64_t bytes) {
-  shared::ChunkPool& pool = connection().chunks;
-  static std::atomic<bool> asked{false};
-  if (bytes <= uint64_t{abi::kFirstChunks} / 2 * abi::kChunkBytes || pool.grown() ||
-      asked.exchange(true))
-    return;
-  Request<wire::tubeMoreChunks> r;
-  if (r.call() == CUDA_SUCCESS) pool.grow();
-}
 
 CUresult copy_visible(uint64_t dst, uint64_t src, uint64_t bytes, Stream* stream) {
   const bool sure = surely_valid(dst, bytes, stream) && surely_valid(src, bytes, stream) &&
@@ -158,6 +147,19 @@ CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, 
   r->dptr = device_address;
   r->left = left ? 1 : 0;
   return sure ? r.post() : r.call();
+}
+
+// The proxy makes them beside its other work: until then the first ones do.
+void want_chunks_for(uint64_t bytes) {
+  shared::ChunkPool& pool = connection().chunks;
+  static std::atomic<bool> refused{false};
+  if (bytes <= uint64_t{abi::kFirstChunks} / 2 * abi::kChunkBytes || pool.grown() ||
+      refused.load(std::memory_order_relaxed))
+    return;
+  Request<wire::tubeMoreChunks> r;
+  const CUresult answer = r.call();
+  if (answer == CUDA_SUCCESS) pool.grow();
+  else refused.store(answer != CUDA_ERROR_NOT_READY, std::memory_order_relaxed);
 }
 
 CUresult chunk_wait_code(shared::WaitResult result) {

@@ -70,6 +70,11 @@ class LargeCopy {
   // Takes the next piece's place if there is a chunk; waits for one only when no piece is in
   // flight. kDone with *opened false: none is free now.
   shared::WaitResult open(bool* opened) {
+    constexpr uint64_t kAskAgain = 32u << 20;  // while the large chunks are being made
+    if (done_ / kAskAgain != asked_) {
+      asked_ = done_ / kAskAgain;
+      want_chunks_for(left_);
+    }
     const uint64_t bytes = policies::next_piece(done_, left_, pool_.largest());
     Place& place = at(count_);
     *opened = pool_.try_claim(&place.chunk, bytes);
@@ -95,7 +100,7 @@ class LargeCopy {
   Stream* const stream_;
   shared::ChunkPool& pool_ = connection().chunks;
   const shared::Probe probe_{probe_stream, stream_};
-  uint64_t done_ = 0, left_;
+  uint64_t done_ = 0, left_, asked_ = 0;
   const bool sure_;
   TeamCopy& team_;
   Place places_[TeamCopy::kPieces];

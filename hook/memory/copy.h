@@ -51,6 +51,9 @@ bool upload_by_team(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* 
 bool download_by_team(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream, bool sure,
                       CUresult* result);
 
+// A copy of `bytes` begins or goes on: large ones want more than the first chunks, so that filling
+// and copying keep overlapping. At most a round trip.
+void want_chunks_for(uint64_t bytes);
 // Between a staging chunk and the GPU, `bytes` of both.
 CUresult post_chunk(Stream* stream, wire::ChunkBecomes becomes, uint32_t chunk, uint64_t bytes,
                     uint64_t device_address, bool sure, bool left = false);

@@ -116,8 +116,9 @@ enum("ChunkBecomes", "u32", kFree=0, kFilled=2)
 message("tubeCopyChunk", "post", stream="stream", becomes="ChunkBecomes", chunk="u32",
         chunk_offset="u32", bytes="u32", dptr="dptr", left="u32", orders="stream",
         completes=chunk("chunk", "becomes"))
-# pages for the chunks behind the first ones, once (abi.h kFirstChunks)
-message("tubeMoreChunks", "reply")
+# pages for the chunks behind the first ones, once (abi.h kFirstChunks); CUDA_ERROR_NOT_READY as long
+# as they are being made
+message("tubeMoreChunks", "reply", orders="none")
 # kAddress: a device or pinned address. kChunk: chunk index << 20 | offset. kArray: an array's id.
 enum("SideKind", "u32", kAddress=0, kChunk=1, kArray=2)
 # 1D..3D with pitches. release_chunk: 0xffffffff, or a chunk whose state the GPU writes behind the

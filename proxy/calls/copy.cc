@@ -62,7 +62,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeCopyInline>& call,
 CUresult handle(Session& session, const Decoded<wire::tubeMoreChunks>&,
                 Reply<wire::tubeMoreChunks>&) {
   std::string why;
-  const CUresult error = session.copies().take_more_chunks(&why);
+  const CUresult error = session.copies().more_chunks().ask(&why);
   if (!why.empty())
     log_warn("function '%s' (pid %d) goes on with %u staging chunks: %s",
              session.client().name.c_str(), session.client().pid, abi::kFirstChunks, why.c_str());

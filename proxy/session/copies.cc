@@ -217,19 +217,6 @@ CUresult Copies::copy_region(const CopyRequest& request) {
   return driver_.cuMemcpy3DPeerAsync(&peer, request.stream);
 }
 
-CUresult Copies::take_more_chunks(std::string* why) {
-  if (more_chunks_) return CUDA_SUCCESS;
-  if (Status status = segment_.allocate_more_chunks(); !status.ok()) {
-    *why = status.error().message;
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  const CUresult error =
-      driver_.cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes,
-                                   CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-  more_chunks_ = error == CUDA_SUCCESS;
-  return error;
-}
-
 // An upload went to the stream whose synchronous call returns before the GPU has the bytes. If it
 // is a legacy stream's, work of the client's other streams that comes later waits for them. For
 // uploads that have nothing but uploads before them, or these streams would wait for more.

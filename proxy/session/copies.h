@@ -24,6 +24,7 @@
 #include "proxy/session/copy_request.h"
 #include "proxy/session/direct_copies.h"
 #include "proxy/session/inference_timer.h"
+#include "proxy/session/more_chunks.h"
 #include "proxy/session/stream_state.h"
 #include "sharedmem/abi.h"
 #include "sharedmem/segment.h"
@@ -48,13 +49,14 @@ class Copies {
         shares_(shares),
         segment_(segment),
         stats_(stats),
+        more_chunks_(driver, gpus, segment),
         direct_(shares) {}
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
   // The segment is there: its address as the GPU sees it, and whether it has all its chunks.
   void open(CUdeviceptr registered, bool more_chunks) {
     registered_ = registered;
-    more_chunks_ = more_chunks;
+    if (more_chunks) more_chunks_.there();
   }
 
   // What to do when a copy fails in its lane, long after its record was executed.
@@ -75,11 +77,10 @@ class Copies {
   const CopyCounts& ways() const { return ways_; }
 
   // How many chunks there are: all once the client asked for them.
-  uint32_t chunks() const { return more_chunks_ ? abi::kChunkCount : abi::kFirstChunks; }
-  bool has_more_chunks() const { return more_chunks_; }
-  // Memory for the other chunks, registered. The driver's code; CUDA_ERROR_OUT_OF_MEMORY with
-  // *why when there is no memory.
-  CUresult take_more_chunks(std::string* why);
+  uint32_t chunks() const {
+    return more_chunks_.are_there() ? abi::kChunkCount : abi::kFirstChunks;
+  }
+  MoreChunks& more_chunks() { return more_chunks_; }
   std::byte* chunk_data(uint32_t chunk) const { return segment_.chunk(chunk); }
 
   // Whether uploads came since the stream waited for them last.
@@ -117,7 +118,7 @@ class Copies {
   shared::Segment& segment_;
   Stats& stats_;
   CUdeviceptr registered_ = 0;  // of the segment's registered part
-  bool more_chunks_ = false;
+  MoreChunks more_chunks_;
   CopyEngine* engine_ = nullptr;
   LaneCopies* lanes_ = nullptr;
   uint64_t session_ = 0;

@@ -67,6 +67,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
 Session::~Session() {
   join();
   teardown();
+  copies_.more_chunks().finish();  // had it thrown
   shared_.gpus.gate().left(client_.id);
   user_object_ends_.close();  // the driver tells of the last references whenever it likes
   // The GPU may still write to it: without memory for that the proxy has to end.
@@ -74,7 +75,7 @@ Session::~Session() {
   if (abandoned()) new shared::Segment(std::move(segment_));
   if (!segment_goes_back_) return;
   // Nobody asks this session anything any more: now the segment may go to the next one.
-  PreparedSegment segment{std::move(segment_), registered_, copies_.has_more_chunks()};
+  PreparedSegment segment{std::move(segment_), registered_, copies_.more_chunks().are_there()};
   (void)contained("the return of shared memory", [&] {
     if (segment_used_again_) shared_.spares->give_back(std::move(segment));
     else shared_.spares->retire(std::move(segment));

@@ -290,7 +290,7 @@ void Session::give_segment_back() {
   segment_registered_ = false;
   if (shared_.spares == nullptr) {
     driver().cuMemHostUnregister(segment_.registered());
-    if (copies_.has_more_chunks()) driver().cuMemHostUnregister(segment_.more_chunks());
+    if (copies_.more_chunks().are_there()) driver().cuMemHostUnregister(segment_.more_chunks());
     return;
   }
   segment_goes_back_ = true;  // by the destructor, when nobody looks at it any more
@@ -354,6 +354,8 @@ void Session::give_everything_back() {
   release_waiters();
   contexts_.end_captures();
   const bool idle = come_idle();
+  // Not before the streams are let go: the driver may be full of calls that wait for them.
+  copies_.more_chunks().finish();
   work_is_over_.store(idle, std::memory_order_release);
   output_.forget();
   deferred_.drop();

@@ -138,8 +138,8 @@ int g_faults = 0;
 void fill_hole(int, siginfo_t*, void*) {
   g_faulted = pthread_self();
   ++g_faults;
-  mmap(reinterpret_cast<void*>(g_hole), kPage, PROT_READ | PROT_WRITE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  (void)mmap(reinterpret_cast<void*>(g_hole), kPage, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 }
 
 class Faults : public testing::Test {

@@ -102,6 +102,10 @@ class SessionTest : public ::testing::Test {
     shared::client_frees_reply(slot);
     return result;
   }
+  CUresult ask_for_chunks() {
+    wire::tubeMoreChunks_reply none{};
+    return call(wire::tubeMoreChunks{}, &none);
+  }
   // A record with bytes behind its fixed part.
   template <class X>
   struct WithBytes {

@@ -135,12 +135,25 @@ TEST_F(SessionTest, LaterChunksAreRefusedUntilAskedFor) {
   copy.dptr = device;
   post(copy);
   EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
-  post(wire::tubeMoreChunks{});
-  post(wire::tubeMoreChunks{});
-  EXPECT_EQ(async_error(), 0u);
+  EXPECT_EQ(ask_for_chunks(), CUDA_ERROR_NOT_READY);
+  session->copies().more_chunks().finish();
+  EXPECT_EQ(ask_for_chunks(), CUDA_SUCCESS);
+  EXPECT_EQ(ask_for_chunks(), CUDA_SUCCESS);
   EXPECT_EQ(session->copies().chunks(), abi::kChunkCount);
   post(copy);
   EXPECT_EQ(async_error(), 0u);
+  copy.bytes = abi::kLaterChunkBytes + 1;
+  post(copy);
+  EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_INVALID_VALUE));
+}
+
+TEST_F(SessionTest, LaterChunksThatTheDriverRefusesStayRefused) {
+  driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
+  EXPECT_EQ(ask_for_chunks(), CUDA_ERROR_NOT_READY);
+  session->copies().more_chunks().finish();
+  EXPECT_EQ(ask_for_chunks(), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(ask_for_chunks(), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(session->copies().chunks(), abi::kFirstChunks);
 }
 
 // A small synchronous upload's call returns before the GPU has the bytes, so later work of every
