@@ -56,6 +56,27 @@ uint32_t quota_cores() {
   return least;
 }
 
+// As quota_cores(). "max", and the huge number of v1, are no limit.
+uint64_t quota_bytes() {
+  uint64_t least = UINT64_MAX;
+  const auto take = [&least](const std::string& text) {
+    uint64_t bytes = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), bytes).ec == std::errc())
+      least = std::min(least, bytes);
+  };
+  const std::string groups = read_small("/proc/self/cgroup");
+  std::string path;
+  if (const size_t at = groups.find("0::"); at != std::string::npos)
+    path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
+  while (path.size() > 1) {
+    take(read_small("/sys/fs/cgroup" + path + "/memory.max"));
+    path.resize(path.rfind('/'));
+  }
+  take(read_small("/sys/fs/cgroup/memory.max"));
+  take(read_small("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  return least;
+}
+
 bool take_number(std::string_view* text, uint64_t* number) {
   while (!text->empty() && (text->front() == ' ' || text->front() == '\n')) text->remove_prefix(1);
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
@@ -95,6 +116,13 @@ uint32_t runnable_threads() {
 uint32_t machine_cores() {
   const long online = sysconf(_SC_NPROCESSORS_ONLN);
   return online > 0 ? static_cast<uint32_t>(online) : 1;
+}
+
+uint64_t usable_memory_bytes() {
+  const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  const uint64_t machine =
+      pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+  return std::min(machine, quota_bytes());
 }
 
 uint32_t usable_cores() { return std::min(affinity_cores(), quota_cores()); }

@@ -1,5 +1,5 @@
-// How many cores this process can use at once: its affinity mask, and the CPU quotas of the control
-// groups it is in. How busy the machine is.
+// How many cores and how much memory this process can use: its affinity mask, what the machine has,
+// and the quotas of the control groups it is in. How busy the machine is.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,10 @@ uint32_t runnable_threads();
 
 // The fourth field of /proc/loadavg ("0.20 0.18 0.12 3/80 11206": 3). 0: not understood.
 uint32_t runnable_of_loadavg(std::string_view loadavg);
+
+// At most what the machine has. Reads the same files.
+uint64_t usable_memory_bytes();
+
 // The cores that a quota stands for, rounded up: cpu.max of cgroup v2 ("max 100000", "250000
 // 100000"). 0: no limit, or not understood.
 uint32_t cores_of_quota(std::string_view cpu_max);

@@ -56,6 +56,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "How many threads of the program copy at once between its pageable memory and shared memory, "
      "for copies of 8 MiB and more, the calling one included, 12 at most; 1: the calling one "
      "alone."},
+    {"TUBE_PINNED", "a thirty-second of the memory, 64 MiB to 4 GiB",
+     "How many bytes of pinned host memory a proxy may hold ready beside what programs have "
+     "allocated (`tubed --pinned`): made ahead of requests, or freed and kept. 0: none."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

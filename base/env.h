@@ -28,6 +28,7 @@ enum class Env : uint8_t {
   kSloMs,
   kInferMs,
   kCopyThreads,
+  kPinned,
   kHookLib,
   kSimLib,
   kTubed,

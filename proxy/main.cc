@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ struct Options {
   std::string log;
   std::string copy_policy = "deadlines";
   std::string inherit;
+  std::optional<uint64_t> pinned;
   int ready_fd = -1;
   bool foreground = true;
   bool moved = false;
@@ -93,6 +95,11 @@ uint32_t stopped_s() {
       std::min<uint64_t>(env_number(Env::kStoppedSeconds).value_or(60), uint64_t{86'400}));
 }
 
+policies::PinnedBudget pinned_budget(const Options& options) {
+  return options.pinned ? policies::PinnedBudget{*options.pinned}
+                        : policies::default_pinned_budget(usable_memory_bytes());
+}
+
 bool share_modules() {
   return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules);
 }
@@ -133,6 +140,8 @@ std::vector<std::string> arguments_again(const Options& options) {
   for (const auto& [flag, value] : optional) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }
+  if (options.pinned)
+    arguments.insert(arguments.end(), {"--pinned", std::to_string(*options.pinned)});
   return arguments;
 }
 
@@ -207,7 +216,8 @@ Status serve(const Options& options) {
                               cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
                               &device_output, stopped_s(), options.gpus, teardown_ms(), lane_use(),
                               policies::parse_link_order(options.copy_policy)
-                                  .value_or(policies::LinkOrder::kDeadlines)});
+                                  .value_or(policies::LinkOrder::kDeadlines),
+                              pinned_budget(options)});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
@@ -253,6 +263,11 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
   app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");
+  app.add_option("--pinned", options.pinned,
+                 "bytes of pinned memory to hold ready for functions (default: a thirty-second of "
+                 "the memory, 64 MiB to 4 GiB; 0: none)")
+      ->transform(CLI::AsSizeValue(false))
+      ->envname(env_entry(Env::kPinned).name);
   app.add_option("--inherit", options.inherit)->group("");  // restart.h
   app.add_flag("--moved", options.moved)->group("");        // layout.h
   app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");

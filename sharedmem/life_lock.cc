@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "base/unique_fd.h"
-
 namespace tube::shared {
 namespace {
 
@@ -24,16 +22,21 @@ int lock_file(int fd, int operation) {
 
 }  // namespace
 
-Result<Mapping> hold_life_lock(int segment_fd) {
+Result<UniqueFd> open_locked(int fd) {
   // Opened anew: a duplicate, or what came over the socket, shares its lock with the proxy's own
   // descriptor.
   char path[64];
-  std::snprintf(path, sizeof(path), "/proc/self/fd/%d", segment_fd);
+  std::snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
   UniqueFd own(::open(path, O_RDWR | O_CLOEXEC));
-  if (!own.valid()) return errno_error(errno, "cannot open the shared segment anew");
-  if (lock_file(own.get(), LOCK_EX) != 0)
-    return errno_error(errno, "cannot lock the shared segment");
-  Result<Mapping> page = Mapping::map(own.get(), 0, kPage, PROT_READ);
+  if (!own.valid()) return errno_error(errno, "cannot open shared memory anew");
+  if (lock_file(own.get(), LOCK_EX) != 0) return errno_error(errno, "cannot lock shared memory");
+  return own;
+}
+
+Result<Mapping> hold_life_lock(int segment_fd) {
+  Result<UniqueFd> own = open_locked(segment_fd);
+  if (!own) return own.error();
+  Result<Mapping> page = Mapping::map(own->get(), 0, kPage, PROT_READ);
   if (page && ::madvise(page->data(), kPage, MADV_DONTFORK) != 0)
     return errno_error(errno, "cannot keep a mapping from children");
   return page;

@@ -24,12 +24,17 @@
 
 #include "base/mapping.h"
 #include "base/result.h"
+#include "base/unique_fd.h"
 
 namespace tube::shared {
 
 // Client, once, before it closes `segment_fd`. The caller keeps the mapping for as long as it wants
 // to be known alive.
 Result<Mapping> hold_life_lock(int segment_fd);
+
+// Client: `fd`'s file opened anew and locked. Every mapping of the result keeps the lock, also
+// those that forked children inherit.
+Result<UniqueFd> open_locked(int fd);
 
 // Proxy. Any thread.
 class LifeWatch {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/unique_fd.h"
+#include "sharedmem/life_lock.h"
 
 namespace tube::shared {
 namespace {
@@ -94,9 +95,12 @@ Status WindowReservation::map_pinned(uint32_t candidate, uint32_t client_slot, i
     return Error{EPROTO, "the proxy chose an address window that was not offered"};
   }
   void* at = reinterpret_cast<void*>(windows::pinned_base(candidate, client_slot));
+  // The lock tells the proxy when no process maps the memory any more. Without it no other function
+  // gets this memory.
+  const Result<UniqueFd> locked = open_locked(pinned_fd);
   // MAP_FIXED replaces our own reservation only.
   void* got = ::mmap(at, windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_FIXED | MAP_NORESERVE, pinned_fd, 0);
+                     MAP_SHARED | MAP_FIXED | MAP_NORESERVE, locked ? locked->get() : pinned_fd, 0);
   if (got == MAP_FAILED) return errno_error(errno, "cannot map the pinned memory window");
   return {};
 }

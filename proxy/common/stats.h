@@ -24,6 +24,8 @@ struct Stats {
   std::atomic<uint64_t> images_shared{0};  // that were loaded for another function already
   std::atomic<uint64_t> image_bytes{
       0};  // received: in records, or read from files that were not known
+  std::atomic<uint64_t> pinned_hits{0};    // requests that the pool of pinned memory served
+  std::atomic<uint64_t> pinned_misses{0};  // those for which a block had to be made
   std::atomic<uint64_t> kernels_loaded{0};
   std::atomic<uint64_t> kernels_shared{0};
   std::array<std::atomic<uint64_t>, wire::kCallCount> calls{};

@@ -102,6 +102,8 @@ json function_json(Session& session) {
           {"images_loaded", stats.images_loaded.load(std::memory_order_relaxed)},
           {"images_shared", stats.images_shared.load(std::memory_order_relaxed)},
           {"image_bytes", stats.image_bytes.load(std::memory_order_relaxed)},
+          {"pinned_hits", stats.pinned_hits.load(std::memory_order_relaxed)},
+          {"pinned_misses", stats.pinned_misses.load(std::memory_order_relaxed)},
           {"kernels_loaded", stats.kernels_loaded.load(std::memory_order_relaxed)},
           {"kernels_shared", stats.kernels_shared.load(std::memory_order_relaxed)},
           {"device_bytes", session.device_bytes()},
@@ -280,6 +282,7 @@ json Server::status() {
       places[static_cast<size_t>(what)] = this->places(what);
   }
   const SpareSegments::Counts spares = spares_.counts();
+  const PinnedPools::Counts pinned = pinned_.counts();
   const uint64_t fds = open_fds();
   const bool settled =
       spares.settled &&
@@ -305,6 +308,14 @@ json Server::status() {
        {{"idle", modules.idle},
         {"idle_image_bytes", modules.idle_bytes},
         {"waiting_for_unload", modules.retired}}},
+      {"pinned",
+       {{"budget_bytes", pinned_.budget().total_bytes},
+        {"held_bytes", pinned.held_bytes},
+        {"idle_bytes", pinned.idle_bytes},
+        {"hits", pinned.hits},
+        {"misses", pinned.misses},
+        {"made_ahead", pinned.made_ahead},
+        {"ready_places", pinned.ready}}},
       {"places",
        {{"free", places[0]}, {"functions", places[1]}, {"pinned", places[2]}, {"lost", places[3]}}},
       {"janitor", janitor_text(janitor_.state())},
@@ -321,6 +332,7 @@ json Server::status() {
         {"regions", memory_.regions()},
         {"shares", memory_.shares().count()},
         {"spares", spares.segments},
+        {"pools", pinned.left},
         {"fds", fds},
         {"settled", settled}}}};
 }

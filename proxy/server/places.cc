@@ -1,8 +1,8 @@
 // The client slots of a proxy: what holds a slot, which functions wait for one, and what is given
 // back so that one becomes free.
 //
-// A function that used pinned memory leaves it registered in its place (PinnedRemains), until the
-// janitor gives it back to the driver.
+// A function that used pinned memory leaves it registered in its place (pinned_pool.h), for the
+// next function or until the janitor gives it back to the driver.
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -65,22 +65,61 @@ void Server::greet_waiting() {
     greet(id);  // a function that must wait on stays in line
 }
 
-// The longest retired are the janitor's, until at most `above_bytes` are left and `free_slots`
-// places are free or will be. These are needed soon, and now, where a function stands at the door.
+// The largest of the pools that functions left in this window and that are wiped; nullptr: there is
+// none. Its place then is the new function's.
+std::shared_ptr<PinnedPool> Server::take_ready(uint32_t window, uint32_t* slot) {
+  std::lock_guard lock(mutex_);
+  auto best = retired_pinned_.end();
+  for (auto it = retired_pinned_.begin(); it != retired_pinned_.end(); ++it) {
+    if (it->remains->window() != window || !it->remains->ready()) continue;
+    if (best == retired_pinned_.end() || it->remains->held_bytes() > best->remains->held_bytes())
+      best = it;
+  }
+  if (best == retired_pinned_.end()) return nullptr;
+  std::shared_ptr<PinnedPool> pool = std::move(best->remains);
+  *slot = best->slot;
+  slots_[*slot] = Place::kFunction;
+  retired_pinned_.erase(best);
+  pool->begin();
+  return pool;
+}
+
+// The function did not come after all. Its session may hold the pool by now, or have left it.
+void Server::put_back(Session& session, std::shared_ptr<PinnedPool> ready) {
+  session.end();
+  std::shared_ptr<PinnedPool> left = session.take_pinned_remains();
+  if (left == nullptr && ready == nullptr) return;
+  if (left == nullptr) {
+    left = std::move(ready);
+    left->leave(true, now_ns());
+    pinned_.left(*left);
+  }
+  std::lock_guard lock(mutex_);
+  slots_[session.client().slot] = Place::kPinned;
+  retired_pinned_.push_back({session.client().slot, std::move(left)});
+}
+
+// The longest retired that no function will use again are the janitor's, until at most
+// `above_bytes` are left and `free_slots` places are free or will be. These are needed soon, and
+// now, where a function stands at the door.
 void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
   bool more = false;
   auto need = Janitor::Need::kAnyTime;
   {
     std::lock_guard lock(mutex_);
     uint64_t bytes = 0;
-    for (const RetiredPinned& retired : retired_pinned_) bytes += retired.remains->bytes();
+    for (const RetiredPinned& retired : retired_pinned_) {
+      if (!retired.remains->reusable()) bytes += retired.remains->held_bytes();
+    }
     const size_t before = old_pinned_.size();
-    while (!retired_pinned_.empty() &&
-           (bytes > above_bytes || places(Place::kFree) + leaving_ < free_slots)) {
-      bytes -= retired_pinned_.front().remains->bytes();
-      old_pinned_.push_back(std::move(retired_pinned_.front()));
-      retired_pinned_.pop_front();
-      ++leaving_;
+    for (auto it = retired_pinned_.begin(); it != retired_pinned_.end();) {
+      const bool reusable = it->remains->reusable();
+      if ((reusable || bytes <= above_bytes) && places(Place::kFree) + leaving_ >= free_slots) {
+        ++it;
+        continue;
+      }
+      if (!reusable) bytes -= it->remains->held_bytes();
+      it = leave_to_janitor(it);
     }
     more = old_pinned_.size() != before;
     if (leaving_ != 0 && places(Place::kFree) < free_slots) need = Janitor::Need::kSoon;
@@ -90,18 +129,35 @@ void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
   else if (need != Janitor::Need::kAnyTime) janitor_.hurry(need);
 }
 
+// mutex_ is held. The next one.
+std::deque<Server::RetiredPinned>::iterator Server::leave_to_janitor(
+    std::deque<RetiredPinned>::iterator retired) {
+  pinned_.remove(*retired->remains);
+  old_pinned_.push_back(std::move(*retired));
+  ++leaving_;
+  return retired_pinned_.erase(retired);
+}
+
 // The janitor's work, on its thread: before its turn, in it, and after it. Everything in clean_up()
 // may wait for the whole context.
 void Server::collect_remains() {
-  std::lock_guard lock(mutex_);
-  remains_.closing = closing_;
-  remains_.all = closing_ || (resting_ && sessions_.empty());
-  for (; remains_.all && !retired_pinned_.empty(); ++leaving_) {
-    old_pinned_.push_back(std::move(retired_pinned_.front()));
-    retired_pinned_.pop_front();
+  {
+    std::lock_guard lock(mutex_);
+    remains_.closing = closing_;
+    remains_.all = closing_ || (resting_ && sessions_.empty());
+    uint64_t excess = pinned_.excess_bytes();
+    for (auto it = retired_pinned_.begin(); it != retired_pinned_.end();) {
+      const PinnedPool& pool = *it->remains;
+      const bool goes = pool.reusable() ? closing_ || excess != 0 || pinned_.making_room() ||
+                                              pinned_.expired(pool)
+                                        : remains_.all;
+      if (goes && pool.reusable()) excess -= std::min(excess, pool.held_bytes());
+      it = goes ? leave_to_janitor(it) : std::next(it);
+    }
+    std::move(old_pinned_.begin(), old_pinned_.end(), std::back_inserter(remains_.pinned));
+    old_pinned_.clear();
   }
-  std::move(old_pinned_.begin(), old_pinned_.end(), std::back_inserter(remains_.pinned));
-  old_pinned_.clear();
+  for (const RetiredPinned& retired : remains_.pinned) retired.remains->settle();
 }
 
 void Server::clean_up() {
@@ -115,7 +171,8 @@ void Server::clean_up() {
     if (remains_.closing) spares_.close();
     spares_.drop_old();
   });
-  for (RetiredPinned& retired : remains_.pinned) retired.remains.reset();
+  for (const RetiredPinned& retired : remains_.pinned) retired.remains->close();
+  (void)contained("the return of pinned memory", [this] { pinned_.drop_surplus(); });
 }
 
 void Server::cleaned_up() {
@@ -125,6 +182,7 @@ void Server::cleaned_up() {
     leaving_ -= remains_.pinned.size();
   }
   remains_.pinned.clear();
+  pinned_.release_surplus();
   ring();
 }
 

@@ -68,6 +68,11 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               [this](bool too_many) {
                 janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
               }),
+      pinned_(driver, gpus, options_.pinned,
+              [this](bool now) {
+                janitor_.wake(now ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
+                return now && janitor_.finish(kCloseMs);
+              }),
       copies_(driver, gpus, options_.lanes, options_.copy_order),
       shared_{driver,
               gpus,
@@ -108,6 +113,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
   });
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
   shared_.teardown_ms = options_.teardown_ms;
+  shared_.pinned = &pinned_;
   if (options_.lanes != policies::LaneUse::kNever) shared_.copies = &copies_;
 }
 
@@ -189,6 +195,7 @@ void Server::rest() {
 
 Status Server::run() {
   spares_.start();
+  pinned_.start();
   while (!stopping_ && !restarting_) {
     epoll_event events[32];
     const int count = epoll_wait(epoll_fd_.get(), events, 32, timeout_ms());
@@ -336,25 +343,31 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   }
   Client client;
   *refusal = handshake::Refusal::kTooManyClients;
-  client.slot = free_slot();
-  if (client.slot >= limits::kClients) return errorf("%s", no_place().c_str());
+  if (free_slot() >= limits::kClients) return errorf("%s", no_place().c_str());
   *refusal = handshake::Refusal::kNoWindow;
   Result<uint32_t> window = choose_window(hello.free_windows);
   if (!window.ok()) return window.error();
   client.window = *window;
+  client.slot = free_slot();
+  std::shared_ptr<PinnedPool> ready = take_ready(client.window, &client.slot);
   client.id = next_id_++;
   client.pid = peer->pid;
   client.name = hello.function_name;
   client.needs = {.slo_ns = std::min(hello.slo_ms, limits::kSloMs) * 1'000'000,
                   .infer_ns = std::min(hello.infer_ms, limits::kSloMs) * 1'000'000};
   *refusal = handshake::Refusal::kOutOfMemory;
-  return welcome(client, std::move(socket));
+  return welcome(client, std::move(socket), std::move(ready));
 }
 
-Status Server::welcome(const Client& client, UniqueFd socket) {
+Status Server::welcome(const Client& client, UniqueFd socket, std::shared_ptr<PinnedPool> ready) {
   const int fd = socket.get();
   auto session = std::make_unique<Session>(shared_, client, std::move(socket));
-  if (Status status = session->open(); !status.ok()) return status;
+  bool started = false;
+  ScopeGuard end_it([&] {  // on every way out that does not keep it
+    if (started) session->request_stop(abi::ProxyState::kStopping);
+    put_back(*session, std::move(ready));
+  });
+  if (Status status = session->open(ready); !status.ok()) return status;
   handshake::Welcome answer = shared::make_welcome(wire::kProtocolHash, kVersion);
   answer.session_id = client.id;
   answer.window = client.window;
@@ -365,11 +378,8 @@ Status Server::welcome(const Client& client, UniqueFd socket) {
   const int segment_fd = session->segment().fd();
   const int pinned_fd = session->pinned_fd();  // from here on the session's thread may close it
   // Running before the client hears of it, so that it never sees a segment in state kStarting.
-  if (Status started = session->start(); !started.ok()) return started;
-  ScopeGuard end_it([&session] {  // on every way out that does not keep it
-    session->request_stop(abi::ProxyState::kStopping);
-    session->join();
-  });
+  if (Status status = session->start(); !status.ok()) return status;
+  started = true;
   Status sent = shared::send_welcome(fd, answer, segment_fd, pinned_fd, info_.get());
   if (sent.ok()) sent = watch(fd, Source::kFunction, client.id, EPOLLRDHUP);
   if (!sent.ok()) return sent;
@@ -544,6 +554,7 @@ bool Server::close() {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
+  pinned_.close();
   const bool closed = ended && janitor_.finish(kCloseMs);
   unlink_sockets();
   return closed;

@@ -36,6 +36,7 @@
 #include "proxy/gpu/janitor.h"
 #include "proxy/memory/broker.h"
 #include "proxy/memory/memory_map.h"
+#include "proxy/memory/pinned_pools.h"
 #include "proxy/memory/spare_segments.h"
 #include "proxy/session/session.h"
 #include "sharedmem/handshake.h"
@@ -60,6 +61,7 @@ struct ServerOptions {
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   policies::LaneUse lanes = policies::LaneUse::kNever;
   policies::LinkOrder copy_order = policies::LinkOrder::kDeadlines;
+  policies::PinnedBudget pinned;
 };
 
 class Server {
@@ -114,7 +116,9 @@ class Server {
   void greet(uint64_t id);
   Status admit(UniqueFd socket, const handshake::Hello& hello, handshake::Refusal* refusal);
   // The rest of admit(): a session for a client that has been checked.
-  Status welcome(const Client& client, UniqueFd socket);
+  Status welcome(const Client& client, UniqueFd socket, std::shared_ptr<PinnedPool> ready);
+  std::shared_ptr<PinnedPool> take_ready(uint32_t window, uint32_t* slot);
+  void put_back(Session& session, std::shared_ptr<PinnedPool> ready);
   Result<uint32_t> choose_window(uint32_t free_windows);
   enum class Place : uint8_t {
     kFree,
@@ -182,6 +186,7 @@ class Server {
   ImageStore images_;
   ModuleCache modules_;
   SpareSegments spares_;
+  PinnedPools pinned_;
   CopyEngine copies_;
   Shared shared_;
   UniqueFd info_;
@@ -236,8 +241,9 @@ class Server {
   std::vector<Place> slots_;    // of pinned memory, one for each function
   struct RetiredPinned {
     uint32_t slot;
-    std::unique_ptr<PinnedRemains> remains;
+    std::shared_ptr<PinnedPool> remains;
   };
+  std::deque<RetiredPinned>::iterator leave_to_janitor(std::deque<RetiredPinned>::iterator retired);
   std::deque<RetiredPinned> retired_pinned_;  // of functions that left, the longest ago first
   std::deque<RetiredPinned> old_pinned_;      // the janitor's to give back
   size_t leaving_ = 0;    // places that it is about to free: old_pinned_, and what it has in hand

@@ -52,7 +52,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
       memory_(shared.memory, ranges_, client_.id),
       deferred_(shared.driver, memory_),
-      pinned_(shared.driver, ranges_),
+      pinned_(shared.driver, ranges_, shared.pinned, stats_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
       host_pages_(shared.driver, ranges_),
       trace_(RecordTrace::from_environment()),
@@ -82,9 +82,9 @@ Session::~Session() {
   });
 }
 
-std::unique_ptr<PinnedRemains> Session::take_pinned_remains() { return std::move(pinned_remains_); }
+std::shared_ptr<PinnedPool> Session::take_pinned_remains() { return std::move(pinned_remains_); }
 
-Status Session::open() {
+Status Session::open(std::shared_ptr<PinnedPool> ready) {
   if (shared_.spares == nullptr) (void)contexts_.make_current(0u);
   Result<PreparedSegment> prepared = shared_.spares != nullptr
                                          ? shared_.spares->take(client_.id)
@@ -98,7 +98,8 @@ Status Session::open() {
                CUresult error) { late_error(gpu, error, call, sequence); };
   });
   segment_registered_ = true;
-  if (Status status = pinned_.open(client_.window, client_.slot); !status.ok()) return status;
+  if (Status status = pinned_.open(client_.window, client_.slot, std::move(ready)); !status.ok())
+    return status;
   contexts_.open();
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
@@ -134,6 +135,11 @@ void Session::look_again() { shared::wake_reader(segment_.header()); }
 void Session::join() {
   (void)ends_within(UINT64_MAX);
   if (thread_ != nullptr && thread_->thread.joinable()) thread_->thread.join();
+}
+
+void Session::end() {
+  join();
+  teardown();
 }
 
 bool Session::ends_within(uint64_t timeout_ns) {
@@ -175,9 +181,12 @@ void Session::run() {
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
     if (went_on) {
-      // A client that sends records has taken its life lock: from here on that lock decides whether
-      // it lives.
-      if (!looked) (void)client_alive(true);
+      // A client that sends records has taken its locks: from here on they decide whether it lives,
+      // and whether anybody still maps its pinned memory.
+      if (!looked) {
+        (void)client_alive(true);
+        pinned_.look();
+      }
       looked = true;
       continue;
     }

@@ -64,6 +64,7 @@ class Gpus;
 class ImageStore;
 class ModuleCache;
 class Janitor;
+class PinnedPools;
 class RecordTrace;
 class SpareSegments;
 
@@ -92,6 +93,7 @@ struct Shared {
   std::atomic<uint32_t> awake{0};              // sessions that are not asleep
   uint32_t teardown_ms = limits::kTeardownMs;  // how long a dead client's work may still run
   CopyEngine* copies = nullptr;                // nullptr: every copy goes on its client's stream
+  PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
@@ -124,9 +126,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   // ---- SERVER ----
-  // Makes the shared files and registers them with the driver. Error: worded for the client's
-  // Welcome.
-  Status open();
+  // Makes the shared files and registers them with the driver. `ready`: pinned memory that another
+  // client left in this one's slot. Error: worded for the client's Welcome.
+  Status open(std::shared_ptr<PinnedPool> ready = nullptr);
   const shared::Segment& segment() const { return segment_; }
   int pinned_fd() const { return pinned_.fd(); }
   int socket_fd() const { return socket_.get(); }
@@ -143,6 +145,8 @@ class Session {
   // the session tears down, which does the same more thoroughly.
   void let_waits_pass();
   void join();
+  // The same for a session whose client never came: what it has is given back.
+  void end();
   // Whether the thread comes to its end in that time; only then join() does not wait.
   bool ends_within(uint64_t timeout_ns);
   // Runs the loop on the caller's thread until the ring is empty, without sleeping. Tests and
@@ -178,7 +182,7 @@ class Session {
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
   uint32_t current_gpu() const { return contexts_.gpu(); }
   // After the end: pinned memory that is still registered; the slot is taken as long as it lives.
-  std::unique_ptr<PinnedRemains> take_pinned_remains();
+  std::shared_ptr<PinnedPool> take_pinned_remains();
   // Interned name of the kernel launched last, or nullptr: it may have broken a context.
   const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
 
@@ -334,7 +338,7 @@ class Session {
   DeviceMemory memory_;
   DeferredFrees deferred_;
   PinnedSlot pinned_;
-  std::unique_ptr<PinnedRemains> pinned_remains_;
+  std::shared_ptr<PinnedPool> pinned_remains_;
   Imports imports_;
   HostPages host_pages_;
   GraphMemory graph_memory_;

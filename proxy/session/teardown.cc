@@ -378,7 +378,7 @@ void Session::give_everything_back() {
     sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
     imports_.close_all(DeviceMemory::kAllContexts);
     memory_.free_all(DeviceMemory::kAllContexts);
-    if (shared_.ended) pinned_remains_ = pinned_.retire();  // somebody will ask for it
+    if (shared_.ended) pinned_remains_ = pinned_.retire(!poisoned());  // somebody will ask for it
     else pinned_.close();
     host_pages_.close();
     give_segment_back();

@@ -246,9 +246,10 @@ class Proxy:
             select.select([], [], [], 0.01)
 
     def fd_count(self):
-        """Open files of the proxy, the connection that asks among them, without its spares'."""
+        """Open files of the proxy, the connection that asks among them, without its spares'
+        and those of pools that functions left."""
         objects = self.settled_objects()
-        return objects["fds"] - objects["spares"]
+        return objects["fds"] - objects["spares"] - objects["pools"]
 
     def wait_empty(self, timeout_s=30):
         """Returns the status once no function is left; a client's death is noticed by its socket,
@@ -287,7 +288,7 @@ class Proxy:
         counts = {
             k: v
             for k, v in status["objects"].items()
-            if k not in ("modules", "kernels", "fds", "spares", "settled")
+            if k not in ("modules", "kernels", "fds", "spares", "pools", "settled")
         }
         counts["memory"] = sum(gpu["memory_used_by_clients"] for gpu in status["gpus"])
         counts["fds"] = self.fd_count()

@@ -305,7 +305,7 @@ class Life(unittest.TestCase):
     def test_a_waiting_function_holds_up_no_other(self):
         """What functions left is given back when no stream waits for its program any more; until
         then others come and go."""
-        proxy = self.proxy()
+        proxy = self.proxy(extra_env={"TUBE_PINNED": "0"})  # what is left serves no other
         waiting = self.start_scene(proxy, "wait_for_values")
         for _ in range(7):
             waiting.stdout.readline()
@@ -370,7 +370,7 @@ class Life(unittest.TestCase):
     def test_places_of_functions_that_left_are_given_back(self):
         """Functions that left pinned memory keep their places taken, but only until others want
         them."""
-        proxy = self.proxy()
+        proxy = self.proxy(extra_env={"TUBE_PINNED": "0"})  # what is left serves no other
         first = self.start_scene(
             proxy, "stay", stdin=subprocess.PIPE)  # so that there is no moment without functions
         self.addCleanup(first.stdin.close)
@@ -415,7 +415,7 @@ class Life(unittest.TestCase):
     def test_who_finds_no_place_waits_for_one(self):
         """Beside a stream that waits for its program no place comes free: who comes then is not
         turned away while one may."""
-        proxy = self.proxy()
+        proxy = self.proxy(extra_env={"TUBE_PINNED": "0"})  # what is left serves no other
         waiting = self.start_scene(proxy, "wait_for_values")
         for _ in range(7):
             waiting.stdout.readline()

@@ -1,0 +1,271 @@
+#include "proxy/memory/pinned_pool.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "base/scope_guard.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/gpu/gpus.h"
+#include "sharedmem/segment.h"
+#include "sharedmem/windows.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+namespace tube::proxy {
+
+namespace {
+constexpr uint64_t kPage = 4096;
+constexpr uint64_t kLargeAlignment = 2u << 20;  // of what is as large as that
+constexpr uint64_t kSlice = 16u << 20;          // zeroed between two looks whether to go on
+
+constexpr uint64_t alignment(uint64_t bytes) {
+  return bytes >= kLargeAlignment ? kLargeAlignment : kPage;
+}
+
+void* pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+// Back to a plain reservation: the slot's addresses stay ours for the next client.
+void reserve_slot(uint64_t base) {
+  if (mmap(pointer(base), windows::kPinnedSlotBytes, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED)
+    log_warn("the pinned slot at 0x%lx stays mapped: %s", base, std::strerror(errno));
+}
+}  // namespace
+
+PinnedPool::PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd)
+    : driver_(driver),
+      window_(window),
+      fd_(std::move(fd)),
+      base_(base),
+      space_(base, windows::kPinnedSlotBytes, kPage) {
+  watch_.emplace();
+}
+
+PinnedPool::~PinnedPool() { close(); }
+
+Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint32_t window,
+                                                     uint32_t client_slot) {
+  Result<UniqueFd> file =
+      shared::create_memory_file("tube-pinned", windows::kPinnedSlotBytes, shared::Fill::kSparse);
+  if (!file.ok()) return file.error();
+  const uint64_t base = windows::pinned_base(window, client_slot);
+  // MAP_FIXED over our own reservation of the window's pinned half (MemoryMap::take_window).
+  void* mapped = mmap(pointer(base), windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->get(), 0);
+  if (mapped == MAP_FAILED) return errno_error(errno, "pinned slot: mmap");
+  ScopeGuard unmap([base] { reserve_slot(base); });
+  std::shared_ptr<PinnedPool> pool(new PinnedPool(driver, window, base, file.take()));
+  unmap.dismiss();
+  return pool;
+}
+
+// mutex_ is held.
+void PinnedPool::publish() {
+  idle_bytes_.store(blocks_.idle_bytes(), std::memory_order_relaxed);
+  held_bytes_.store(blocks_.held_bytes(), std::memory_order_relaxed);
+  largest_run_.store(blocks_.largest_run(), std::memory_order_relaxed);
+}
+
+uint64_t PinnedPool::take(uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  const uint64_t address = blocks_.take(bytes, alignment(bytes));
+  publish();
+  return address;
+}
+
+void PinnedPool::give(uint64_t address, uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  blocks_.give(address, bytes);
+  publish();
+}
+
+CUresult PinnedPool::populate(uint64_t address, uint64_t bytes) {
+  if (fallocate(fd_.get(), 0, static_cast<off_t>(address - space_.base()),
+                static_cast<off_t>(bytes)) != 0) {
+    log_warn("pinned memory: %lu bytes: %s", bytes, std::strerror(errno));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  // fallocate took the pages, so a failure here (old kernels) only means that they are mapped one
+  // by one later.
+  (void)madvise(pointer(address), bytes, MADV_POPULATE_WRITE);
+  return driver_.cuMemHostRegister_v2(pointer(address), bytes,
+                                      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+}
+
+void PinnedPool::punch(uint64_t address, uint64_t bytes) {
+  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(address - space_.base()), static_cast<off_t>(bytes));
+}
+
+void PinnedPool::finish_work() {
+  {
+    std::lock_guard lock(mutex_);
+    --working_;
+  }
+  worked_.notify_all();
+}
+
+CUresult PinnedPool::make(uint64_t bytes, uint64_t* taken) {
+  uint64_t address = 0;
+  {
+    std::lock_guard lock(mutex_);
+    if (use_ != Use::kClient || base_ == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    address = space_.allocate(bytes, alignment(bytes));
+    if (address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    ++working_;
+  }
+  const ScopeGuard worked([this] { finish_work(); });
+  const CUresult error = populate(address, bytes);
+  if (error != CUDA_SUCCESS) punch(address, bytes);
+  std::lock_guard lock(mutex_);
+  if (error != CUDA_SUCCESS) {
+    space_.free(address, bytes);
+    return error;
+  }
+  blocks_.add(address, bytes);
+  if (taken != nullptr) *taken = blocks_.take(bytes, alignment(bytes));
+  publish();
+  return CUDA_SUCCESS;
+}
+
+void PinnedPool::look() {
+  std::lock_guard lock(mutex_);
+  (void)watch_->alive(fd_.get(), true);
+}
+
+void PinnedPool::leave(bool reusable, uint64_t now_ns) {
+  std::lock_guard lock(mutex_);
+  use_ = reusable ? Use::kLeft : Use::kEnding;
+  if (!reusable && working_ == 0) fd_.reset();
+  left_ns_ = now_ns;
+  blocks_.give_all();
+  publish();
+}
+
+void PinnedPool::abandon() {
+  std::lock_guard lock(mutex_);
+  use_ = Use::kEnding;
+  base_ = 0;
+  if (working_ == 0) fd_.reset();
+}
+
+// Stops when the pool is about to end.
+bool PinnedPool::zero(const std::vector<PinnedBlocks::Block>& blocks) {
+  uint64_t at = space_.base();
+  for (const auto& [base, bytes] : blocks) {
+    punch(at, base - at);
+    at = base + bytes;
+    for (uint64_t done = 0; done < bytes; done += kSlice) {
+      {
+        std::lock_guard lock(mutex_);
+        if (use_ != Use::kLeft) return false;
+      }
+      std::memset(pointer(base + done), 0, std::min(kSlice, bytes - done));
+    }
+  }
+  punch(at, space_.base() + windows::kPinnedSlotBytes - at);
+  return true;
+}
+
+bool PinnedPool::wipe() {
+  std::vector<PinnedBlocks::Block> blocks;
+  {
+    std::lock_guard lock(mutex_);
+    if (use_ != Use::kLeft || base_ == 0 || watch_->alive(fd_.get(), true)) return false;
+    blocks = blocks_.all();
+    wiping_ = true;
+    ++working_;
+  }
+  const ScopeGuard worked([this] { finish_work(); });
+  const bool wiped = zero(blocks);
+  std::lock_guard lock(mutex_);
+  wiping_ = false;
+  if (wiped && use_ == Use::kLeft) use_ = Use::kReady;
+  return wiped;
+}
+
+bool PinnedPool::ready() const {
+  std::lock_guard lock(mutex_);
+  return use_ == Use::kReady;
+}
+
+bool PinnedPool::reusable() const {
+  std::lock_guard lock(mutex_);
+  return use_ == Use::kLeft || use_ == Use::kReady;
+}
+
+void PinnedPool::begin() {
+  std::lock_guard lock(mutex_);
+  use_ = Use::kClient;
+  left_ns_ = 0;
+  watch_.emplace();
+}
+
+uint64_t PinnedPool::left_ns() const {
+  std::lock_guard lock(mutex_);
+  return left_ns_;
+}
+
+void PinnedPool::settle() {
+  std::unique_lock lock(mutex_);
+  use_ = Use::kEnding;
+  worked_.wait(lock, [this] { return working_ == 0; });
+  fd_.reset();
+}
+
+void PinnedPool::unregister(uint64_t address) {
+  const CUresult error = driver_.cuMemHostUnregister(pointer(address));
+  if (error != CUDA_SUCCESS)
+    log_warn("pinned memory at 0x%lx stays registered: %s", address,
+             result_text(driver_, error).c_str());
+}
+
+void PinnedPool::close() {
+  settle();
+  std::lock_guard lock(mutex_);
+  if (base_ == 0) return;
+  for (const auto& [base, bytes] : blocks_.all()) unregister(base);
+  blocks_ = {};
+  publish();
+  reserve_slot(base_);
+  base_ = 0;
+}
+
+void PinnedPool::unregister_idle(uint64_t bytes) {
+  std::vector<PinnedBlocks::Block> idle;
+  {
+    std::lock_guard lock(mutex_);
+    if (wiping_ || base_ == 0) return;
+    idle = blocks_.remove_idle(bytes);
+    publish();
+    ++working_;
+  }
+  const ScopeGuard worked([this] { finish_work(); });
+  for (const auto& [base, size] : idle) unregister(base);
+  std::lock_guard lock(mutex_);
+  unregistered_.insert(unregistered_.end(), idle.begin(), idle.end());
+}
+
+void PinnedPool::release_unregistered() {
+  std::vector<PinnedBlocks::Block> gone;
+  {
+    std::lock_guard lock(mutex_);
+    if (base_ == 0) return unregistered_.clear();
+    gone.swap(unregistered_);
+    ++working_;
+  }
+  const ScopeGuard worked([this] { finish_work(); });
+  for (const auto& [base, bytes] : gone) punch(base, bytes);
+  std::lock_guard lock(mutex_);
+  for (const auto& [base, bytes] : gone) space_.free(base, bytes);
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,233 @@
+#include "proxy/memory/pinned_pools.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/common/contained.h"
+#include "proxy/gpu/gpus.h"
+
+namespace tube::proxy {
+
+namespace {
+// Between two looks: whether the last process has unmapped what a client left, whether idle memory
+// has been idle for long enough.
+constexpr std::chrono::milliseconds kFirstNap{2};
+constexpr std::chrono::milliseconds kLongestNap{2000};
+}  // namespace
+
+PinnedPools::PinnedPools(const Driver& driver, Gpus& gpus, policies::PinnedBudget budget,
+                         std::function<bool(bool now)> surplus)
+    : driver_(driver), gpus_(gpus), budget_(budget), surplus_(std::move(surplus)) {}
+
+PinnedPools::~PinnedPools() { close(); }
+
+void PinnedPools::start() {
+  if (budget_.total_bytes == 0) return;
+  // Without the thread every request makes its own, and nothing is used again.
+  (void)contained("the thread that prepares pinned memory", [this] {
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "tube-pinned");
+      while (!contained("the thread that prepares pinned memory", [this] { run(); })) {
+      }
+    });
+  });
+}
+
+void PinnedPools::close() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wanted_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void PinnedPools::add(std::shared_ptr<PinnedPool> pool) {
+  std::lock_guard lock(mutex_);
+  if (std::find(pools_.begin(), pools_.end(), pool) == pools_.end())
+    pools_.push_back(std::move(pool));
+}
+
+void PinnedPools::remove(const PinnedPool& pool) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(pools_, [&](const auto& known) { return known.get() == &pool; });
+}
+
+// mutex_ is held, as for all that follow.
+uint64_t PinnedPools::idle_sum() const {
+  uint64_t sum = 0;
+  for (const auto& pool : pools_) sum += pool->idle_bytes();
+  return sum;
+}
+
+policies::PinnedState PinnedPools::state_of(const PinnedPool& pool) const {
+  return {pool.idle_bytes(), pool.largest_run_bytes(), idle_sum()};
+}
+
+void PinnedPools::asked(PinnedPool& pool, uint64_t bytes, bool found) {
+  const uint64_t now = now_ns();
+  {
+    std::lock_guard lock(mutex_);
+    ++(found ? counts_.hits : counts_.misses);
+    pool.demand.asked(bytes, found, budget_, now);
+    pool.failed = false;
+    if (policies::next_pinned_piece(pool.demand, state_of(pool), budget_, now) == 0) return;
+    news_ = true;
+  }
+  wanted_.notify_one();
+}
+
+void PinnedPools::freed(PinnedPool& pool) {
+  {
+    std::lock_guard lock(mutex_);
+    if (policies::pinned_surplus(pool.demand, state_of(pool), budget_, now_ns()) == 0) return;
+  }
+  if (surplus_) (void)surplus_(false);
+}
+
+void PinnedPools::left(PinnedPool& pool) {
+  {
+    std::lock_guard lock(mutex_);
+    pool.demand = {};
+    news_ = true;
+  }
+  wanted_.notify_one();
+}
+
+bool PinnedPools::make_room() {
+  {
+    std::lock_guard lock(mutex_);
+    if (idle_sum() == 0 || !surplus_) return false;
+  }
+  making_room_.store(true, std::memory_order_relaxed);
+  const bool made = surplus_(true);
+  making_room_.store(false, std::memory_order_relaxed);
+  return made;
+}
+
+bool PinnedPools::expired(const PinnedPool& pool) const {
+  return now_ns() - pool.left_ns() >= policies::kPinnedQuietNs;
+}
+
+uint64_t PinnedPools::excess_bytes() const {
+  std::lock_guard lock(mutex_);
+  const uint64_t idle = idle_sum();
+  return idle > budget_.total_bytes ? idle - budget_.total_bytes : 0;
+}
+
+// Of pools that a client uses; what was left goes as a whole (Server::collect_remains).
+void PinnedPools::drop_surplus() {
+  const uint64_t now = now_ns();
+  std::vector<std::pair<std::shared_ptr<PinnedPool>, uint64_t>> surplus;
+  {
+    std::lock_guard lock(mutex_);
+    uint64_t total = idle_sum();
+    for (const auto& pool : pools_) {
+      if (pool->left_ns() != 0) continue;
+      const policies::PinnedState state{pool->idle_bytes(), pool->largest_run_bytes(), total};
+      const uint64_t bytes = making_room()
+                                 ? state.idle_bytes
+                                 : policies::pinned_surplus(pool->demand, state, budget_, now);
+      if (bytes == 0) continue;
+      surplus.emplace_back(pool, bytes);
+      dropping_.push_back(pool);
+      total -= bytes;
+    }
+  }
+  if (surplus.empty()) return;
+  driver_.cuCtxSetCurrent(gpus_[0].context);
+  for (const auto& [pool, bytes] : surplus) pool->unregister_idle(bytes);
+}
+
+void PinnedPools::release_surplus() {
+  std::vector<std::shared_ptr<PinnedPool>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    dropped.swap(dropping_);
+  }
+  for (const auto& pool : dropped) pool->release_unregistered();
+}
+
+PinnedPools::Counts PinnedPools::counts() const {
+  std::lock_guard lock(mutex_);
+  Counts counts = counts_;
+  for (const auto& pool : pools_) {
+    counts.held_bytes += pool->held_bytes();
+    counts.idle_bytes += pool->idle_bytes();
+    counts.left += pool->left_ns() != 0;
+    counts.ready += pool->ready();
+  }
+  return counts;
+}
+
+bool PinnedPools::any_unwiped() const {
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [](const auto& pool) { return pool->reusable() && !pool->ready(); });
+}
+
+bool PinnedPools::any_surplus(uint64_t now) const {
+  return std::any_of(pools_.begin(), pools_.end(), [&](const auto& pool) {
+    if (pool->left_ns() != 0) return now - pool->left_ns() >= policies::kPinnedQuietNs;
+    return policies::pinned_surplus(pool->demand, state_of(*pool), budget_, now) != 0;
+  });
+}
+
+// True: one pool more is ready.
+bool PinnedPools::wipe_one(std::unique_lock<std::mutex>& lock) {
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    const std::shared_ptr<PinnedPool> pool = pools_[i];
+    if (!pool->reusable() || pool->ready()) continue;
+    lock.unlock();
+    const bool wiped = pool->wipe();
+    lock.lock();
+    if (wiped) return true;
+  }
+  return false;
+}
+
+bool PinnedPools::grow_one(std::unique_lock<std::mutex>& lock) {
+  const uint64_t now = now_ns();
+  for (const std::shared_ptr<PinnedPool>& each : pools_) {
+    if (each->failed || each->left_ns() != 0) continue;
+    const uint64_t bytes = policies::next_pinned_piece(each->demand, state_of(*each), budget_, now);
+    if (bytes == 0) continue;
+    const std::shared_ptr<PinnedPool> pool = each;
+    lock.unlock();
+    CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
+    (void)contained("a piece of pinned memory", [&] { error = pool->make_ahead(bytes); });
+    lock.lock();
+    pool->failed = error != CUDA_SUCCESS;
+    counts_.made_ahead += error == CUDA_SUCCESS;
+    return true;
+  }
+  return false;
+}
+
+void PinnedPools::run() {
+  driver_.cuCtxSetCurrent(gpus_[0].context);
+  auto nap = kFirstNap;
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    if (std::exchange(news_, false)) nap = kFirstNap;
+    if (gpus_[0].failed.load() == 0 && (wipe_one(lock) || grow_one(lock))) continue;
+    if (any_surplus(now_ns()) && surplus_) {
+      lock.unlock();
+      (void)surplus_(false);
+      lock.lock();
+    }
+    const auto news = [this] { return stop_ || news_; };
+    if (idle_sum() == 0 && !any_unwiped()) {
+      wanted_.wait(lock, news);
+      continue;
+    }
+    wanted_.wait_for(lock, any_unwiped() ? nap : kLongestNap, news);
+    nap = std::min(2 * nap, kLongestNap);
+  }
+}
+
+}  // namespace tube::proxy
