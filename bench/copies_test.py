@@ -60,7 +60,7 @@ class TinyRuns(unittest.TestCase):
 
     def test_isolate(self):
         rows = self.run_bench("isolate", "--arms", "native,tube")
-        self.check(rows, 10)
+        self.check(rows, 11)
         for row in rows:
             beside = row["name"] != "alone"
             for arm in row["arms"].values():
@@ -77,7 +77,8 @@ class TinyRuns(unittest.TestCase):
     def test_pinned(self):
         rows = self.run_bench("pinned")
         self.check(rows[:1], 1, 1)
-        self.check(rows[1:], 9, 2)
+        self.check(rows[1:2] + rows[3:], 9, 2)
+        self.check(rows[2:3], 1, 3)
 
     def test_multipath(self):
         rows = self.run_bench("multipath")
@@ -95,7 +96,7 @@ class Figures(unittest.TestCase):
         groups = {
             "pinned_copies": list(module.WAYS.values()) if bench == "pinned_copies" else [],
             "pageable": ["to the device, pages there", "from the device, pages there"],
-            "pinned": ["cuMemHostAlloc, warm"],
+            "pinned": ["cuMemHostAlloc, warm", "cuMemHostAlloc, ahead"],
             "multipath": ["2 links, pinned to the device", "2 links, pinned from the device"],
         }[bench]
         return {(group, name) for group in groups for name in names}

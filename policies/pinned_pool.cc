@@ -16,11 +16,17 @@ PinnedBudget default_pinned_budget(uint64_t memory_bytes) {
 
 uint64_t pinned_piece_for(uint64_t request_bytes) {
   if (request_bytes == 0 || request_bytes > kLargestPinnedPiece) return 0;
-  return std::max(kSmallPinnedPiece, std::bit_ceil(request_bytes));
+  if (request_bytes > kSmallPinnedPiece) return std::bit_ceil(request_bytes);
+  return std::clamp(std::bit_ceil(4 * request_bytes), kLeastPinnedPiece, kSmallPinnedPiece);
+}
+
+void PinnedDemand::arrived(uint64_t now_ns) {
+  *this = {};
+  last_ns_ = now_ns;
 }
 
 void PinnedDemand::asked(uint64_t bytes, bool found, const PinnedBudget& budget, uint64_t now_ns) {
-  if (quiet(now_ns)) *this = {};
+  if (quiet(now_ns)) arrived(now_ns);
   last_ns_ = now_ns;
   if (window_ns_ == 0 || now_ns - window_ns_ >= kPinnedQuietNs) {
     window_ns_ = now_ns;

@@ -4,9 +4,10 @@
 // Getting pinned memory is slow for two reasons: its pages are touched (16 ms for 32 MiB), and the
 // driver registers them (6 ms for 100 MiB, 47 ms for a GiB on an H200), during which it holds a
 // lock that launches of all functions need. So memory is made ahead, on a thread of its own, and
-// registered in pieces: 32 MiB where the requests are small, for larger requests the power of two
-// that holds one, at most 256 MiB. An allocation lies in one piece, because natively it is one
-// registration; what is larger than the largest piece is made when it is asked for, as natively.
+// registered in pieces: for requests of up to 32 MiB four times as much as one takes, 4 to 32 MiB,
+// for larger ones the power of two that holds one, at most 256 MiB. An allocation lies in one piece,
+// because natively it is one registration; what is larger than the largest piece is made when it is
+// asked for, as natively.
 //
 // A client that has not asked for pinned memory gets none ahead. The first request brings the piece
 // that would hold its like; each request that finds nothing doubles what is held ahead; kPinnedQuietNs
@@ -20,6 +21,7 @@
 
 namespace tube::policies {
 
+inline constexpr uint64_t kLeastPinnedPiece = 4ull << 20;
 inline constexpr uint64_t kSmallPinnedPiece = 32ull << 20;
 inline constexpr uint64_t kLargestPinnedPiece = 256ull << 20;
 inline constexpr uint64_t kPinnedQuietNs = 30'000'000'000;
@@ -39,6 +41,8 @@ uint64_t pinned_piece_for(uint64_t request_bytes);
 // What one client asked for lately.
 class PinnedDemand {
  public:
+  // A client that has asked for nothing yet: what it finds is held for it for a while.
+  void arrived(uint64_t now_ns);
   void asked(uint64_t bytes, bool found, const PinnedBudget& budget, uint64_t now_ns);
   // So long without a request that nothing is to be held.
   bool quiet(uint64_t now_ns) const;

@@ -1,4 +1,5 @@
-// Copies without pause: rounds of the same bytes, two in flight, until the script says stop.
+// Copies without pause: rounds of the same bytes, two in flight, until the script says stop. Or
+// allocates pinned memory in their place.
 //
 // What was moved in any part of the time is read off the ends of the rounds. The program sleeps
 // until a round has ended: four such programs and a victim that spins need no more cores than are
@@ -85,12 +86,44 @@ class Bulk : public Task {
   CUgraphExec exec_ = nullptr;
 };
 
+// Allocates pinned memory, and frees what it allocated four before.
+class Pins : public Task {
+ public:
+  Pins(Client& client, size_t bytes) : client_(client), bytes_(bytes) {}
+  ~Pins() override {
+    for (void* memory : kept_) CU(cuMemFreeHost(memory));
+  }
+
+  void measure(Block& block) override {
+    block.bytes = bytes_;
+    block.begin_ns = now_ns();
+    for (size_t number = 0; number == 0 || !client_.lines.waiting(); ++number) {
+      void*& place = kept_[number % kKept];
+      CU(cuMemFreeHost(place));
+      place = nullptr;
+      CU(cuMemHostAlloc(&place, bytes_, 0));
+      block.ended_ns.push_back(now_ns());
+    }
+    block.end_ns = now_ns();
+    client_.lines.await("stop");
+  }
+
+  std::string verify() override { return ""; }
+
+ private:
+  static constexpr size_t kKept = 4;
+  Client& client_;
+  const size_t bytes_;
+  void* kept_[kKept] = {};
+};
+
 }  // namespace
 
 std::unique_ptr<Task> make_bulk(Client& client, std::istream& words) {
   std::string kind;
   size_t bytes = 0, pieces = 1;
   words >> kind >> bytes >> pieces;
+  if (kind == "pin") return std::make_unique<Pins>(client, bytes);
   Path& path =
       client.path(kind != "down", kind == "pageable" ? Host::kTouched : Host::kPinned, bytes);
   // A model that is loaded is waited for before the next one begins; a pageable copy returns when

@@ -21,11 +21,15 @@ void pause_ms(int64_t ms) {
 
 class Allocate : public Task {
  public:
-  Allocate(size_t bytes, int samples, int64_t pause)
-      : bytes_(bytes), samples_(samples), pause_ms_(pause) {
+  // `keep`: no sample gets memory that this program has freed.
+  Allocate(size_t bytes, int samples, int64_t pause, bool keep)
+      : bytes_(bytes), samples_(samples), pause_ms_(pause), keep_(keep) {
     CU(cuMemAlloc(&device_, bytes));
   }
-  ~Allocate() override { CU(cuMemFree(device_)); }
+  ~Allocate() override {
+    for (void* memory : kept_) CU(cuMemFreeHost(memory));
+    CU(cuMemFree(device_));
+  }
 
   void measure(Block& block) override {
     block.bytes = bytes_;
@@ -46,6 +50,7 @@ class Allocate : public Task {
     CU(cuMemHostAlloc(&memory, bytes_, 0));
     block.latency_ns.push_back(now_ns() - begin);
     check(static_cast<std::byte*>(memory));
+    if (keep_) return kept_.push_back(memory);
     begin = now_ns();
     CU(cuMemFreeHost(memory));
     block.free_ns.push_back(now_ns() - begin);
@@ -62,6 +67,8 @@ class Allocate : public Task {
   const size_t bytes_;
   const int samples_;
   const int64_t pause_ms_;
+  const bool keep_;
+  std::vector<void*> kept_;
   CUdeviceptr device_ = 0;
   std::string wrong_;
 };
@@ -172,8 +179,9 @@ std::unique_ptr<Task> make_allocate(Client&, std::istream& words) {
   size_t bytes = 0;
   int samples = 0;
   int64_t pause = 0;
-  words >> bytes >> samples >> pause;
-  return std::make_unique<Allocate>(bytes, samples, pause);
+  std::string keep;
+  words >> bytes >> samples >> pause >> keep;
+  return std::make_unique<Allocate>(bytes, samples, pause, keep == "keep");
 }
 
 std::unique_ptr<Task> make_deliver(Client& client, std::istream& words) {

@@ -80,8 +80,8 @@ class Task {
 //   victim WAY BYTES PERIOD_US MS LEAD_MS     a copy every PERIOD_US for MS, LEAD_MS behind the
 //   start function IN OUT ROUNDS PERIOD_US MS LEAD_MS     copy in, kernel, copy out instead of a
 //   copy bulk KIND BYTES PIECES            rounds of copies until the line "stop"; KIND: up, down,
-//                                     pageable, graph, load
-//   allocate BYTES SAMPLES PAUSE_MS   pinned memory
+//                                     pageable, graph, load; pin: pinned memory is allocated
+//   allocate BYTES SAMPLES PAUSE_MS [keep]    pinned memory, freed behind each sample or at the end
 //   deliver HOW HOST BYTES SAMPLES    pageable bytes to the device by HOW: pageable, registered,
 //                                     allocated, staging
 std::unique_ptr<Task> make_copy(Client& client, std::istream& words);

@@ -65,6 +65,8 @@ FIGURES = (
     ("PyTorch .cpu() of 256 MiB", "pageable", "PyTorch", ".cpu(), 256 MiB", "speed", 2, 4),
     ("cuMemHostAlloc 100 MiB, pool warm", "pinned", "cuMemHostAlloc, warm", "100 MiB", "ratio",
      0.02, ("us", 100)),
+    ("cuMemHostAlloc 100 MiB, made ahead", "pinned", "cuMemHostAlloc, ahead", "100 MiB", "ratio",
+     0.02, ("us", 100)),
     ("1 GiB to one GPU over 2 links", "multipath", "2 links, pinned to the device", "1 GiB",
      "speed", 1.85, ("GB/s", 102.8)),
     ("1 GiB from one GPU over 2 links", "multipath", "2 links, pinned from the device", "1 GiB",

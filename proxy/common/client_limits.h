@@ -22,7 +22,9 @@ inline constexpr uint64_t kDeviceBytes = 1ull
 inline constexpr uint32_t kPinnedRanges = 1u << 16;
 inline constexpr uint64_t kPinnedBytes = 48ull << 30;  // of the slot's 64 GiB
 inline constexpr uint64_t kPinnedReuseBytes =
-    256ull << 20;  // freed pinned memory kept registered for the next request
+    256ull << 20;  // of functions that left, which no other will use: kept until a good moment
+inline constexpr uint64_t kPinnedOverdueBytes =
+    1ull << 30;  // freed by one client, above its share, while it cannot be given back
 inline constexpr uint32_t kRegistrations = 1u << 16;  // cuMemHostRegister, alive at once
 inline constexpr uint64_t kRegisteredBytes = 1ull
                                              << 42;  // it is the client's memory, only mapped here

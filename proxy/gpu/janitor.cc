@@ -79,12 +79,15 @@ void Janitor::stand_behind(const std::vector<CUstream>& streams) {
   old_streams_.insert(old_streams_.end(), streams.begin(), streams.end());
 }
 
-bool Janitor::finish(uint32_t timeout_ms) {
+bool Janitor::finish(uint32_t timeout_ms, Refused refused) {
   wake();
   std::unique_lock lock(mutex_);
   const uint64_t mine = asked_;
   (void)changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                          [this, mine] { return done_ >= mine || refused_ >= mine; });
+                          [this, mine, refused] {
+                            return done_ >= mine ||
+                                   (refused == Refused::kGiveUp && refused_ >= mine);
+                          });
   return done_ >= mine;
 }
 

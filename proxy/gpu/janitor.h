@@ -63,10 +63,11 @@ class Janitor {
   // Streams of a function that is gone, whose work may never end: nothing begins before they are
   // idle, and then they are destroyed. Any thread; never waits.
   void stand_behind(const std::vector<CUstream>& streams);
-  // Has everything done that is due now. False: it cannot begin, or is not through after
-  // `timeout_ms`; then the destructors of whatever needs the driver may never return, and the
+  enum class Refused : uint32_t { kGiveUp, kWaitOn };
+  // Has everything done that is due now. False: it cannot begin (kWaitOn: and still could not when
+  // the time was over), or is not through after `timeout_ms`; then the destructors of whatever needs the driver may never return, and the
   // process has to end without them.
-  bool finish(uint32_t timeout_ms);
+  bool finish(uint32_t timeout_ms, Refused refused = Refused::kGiveUp);
 
   State state() const;
 

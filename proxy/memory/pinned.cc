@@ -42,13 +42,21 @@ void PinnedSlot::look() {
 CUresult PinnedSlot::take(uint64_t bytes, uint64_t* address) {
   *address = pool_->take(bytes);
   const bool found = *address != 0;
-  CUresult error = found ? CUDA_SUCCESS : pool_->make(bytes, address);
-  if (error == CUDA_ERROR_OUT_OF_MEMORY && pools_ != nullptr && pools_->make_room())
-    error = pool_->make(bytes, address);
+  CUresult error = CUDA_SUCCESS;
+  if (!found) error = make(bytes, address);
   if (error != CUDA_SUCCESS) return error;
   Stats::add(found ? stats_.pinned_hits : stats_.pinned_misses);
   if (pools_ != nullptr) pools_->asked(*pool_, bytes, found);
   return CUDA_SUCCESS;
+}
+
+// Only where there is too much or none is left to be had this waits for the janitor.
+CUresult PinnedSlot::make(uint64_t bytes, uint64_t* address) {
+  if (pools_ == nullptr) return pool_->make(bytes, address);
+  if (pools_->overdue(*pool_) && !pools_->make_room()) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult error = pool_->make(bytes, address);
+  if (error != CUDA_ERROR_OUT_OF_MEMORY || !pools_->make_room()) return error;
+  return pool_->make(bytes, address);
 }
 
 void PinnedSlot::give(uint64_t address, uint64_t bytes) {

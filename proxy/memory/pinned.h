@@ -53,6 +53,7 @@ class PinnedSlot {
 
  private:
   CUresult take(uint64_t bytes, uint64_t* address);
+  CUresult make(uint64_t bytes, uint64_t* address);
   CUresult take_shared(uint64_t bytes, Range* range);
   void give(uint64_t address, uint64_t bytes);
   void forget_ranges();

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
 #include "proxy/gpu/gpus.h"
 
@@ -49,6 +50,8 @@ void PinnedPools::close() {
 
 void PinnedPools::add(std::shared_ptr<PinnedPool> pool) {
   std::lock_guard lock(mutex_);
+  pool->demand.arrived(now_ns());
+  pool->failed = false;
   if (std::find(pools_.begin(), pools_.end(), pool) == pools_.end())
     pools_.push_back(std::move(pool));
 }
@@ -90,6 +93,10 @@ void PinnedPools::freed(PinnedPool& pool) {
   if (surplus_) (void)surplus_(false);
 }
 
+bool PinnedPools::overdue(const PinnedPool& pool) const {
+  return pool.idle_bytes() > budget_.client_bytes() + limits::kPinnedOverdueBytes;
+}
+
 void PinnedPools::left(PinnedPool& pool) {
   {
     std::lock_guard lock(mutex_);
@@ -104,9 +111,9 @@ bool PinnedPools::make_room() {
     std::lock_guard lock(mutex_);
     if (idle_sum() == 0 || !surplus_) return false;
   }
-  making_room_.store(true, std::memory_order_relaxed);
+  making_room_.fetch_add(1, std::memory_order_relaxed);
   const bool made = surplus_(true);
-  making_room_.store(false, std::memory_order_relaxed);
+  making_room_.fetch_sub(1, std::memory_order_relaxed);
   return made;
 }
 

@@ -46,6 +46,8 @@ class PinnedPools {
   void asked(PinnedPool& pool, uint64_t bytes, bool found);
   void freed(PinnedPool& pool);
   void left(PinnedPool& pool);
+  // The janitor has been held back for so long that the client has to wait for it.
+  bool overdue(const PinnedPool& pool) const;
   // All idle memory back to the driver. False: there was none, or it cannot be now.
   bool make_room();
 
@@ -55,7 +57,7 @@ class PinnedPools {
   bool expired(const PinnedPool& pool) const;
   // How far the idle memory of all pools exceeds the budget.
   uint64_t excess_bytes() const;
-  bool making_room() const { return making_room_.load(std::memory_order_relaxed); }
+  bool making_room() const { return making_room_.load(std::memory_order_relaxed) != 0; }
   void drop_surplus();     // inside the gate
   void release_surplus();  // behind it
 
@@ -88,7 +90,7 @@ class PinnedPools {
   Counts counts_;
   bool news_ = false;  // since the thread's last look: a request wants more, or a client left
   bool stop_ = false;
-  std::atomic<bool> making_room_{false};
+  std::atomic<uint32_t> making_room_{0};  // sessions that wait for it
   std::thread thread_;
 };
 

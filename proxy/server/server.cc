@@ -45,6 +45,7 @@ constexpr uint64_t kRestNs = 1'000'000'000;  // without functions: then what the
 constexpr uint64_t kStopWaits = 5;
 constexpr uint64_t kStuckWaits = 2;
 constexpr uint32_t kCloseMs = 10'000;  // for what all of them left
+constexpr uint32_t kRoomMs = 15'000;   // more than the janitor's patience
 
 void drain(int fd) {
   uint64_t ignored[16];
@@ -71,7 +72,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       pinned_(driver, gpus, options_.pinned,
               [this](bool now) {
                 janitor_.wake(now ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
-                return now && janitor_.finish(kCloseMs);
+                return now && janitor_.finish(kRoomMs, Janitor::Refused::kWaitOn);
               }),
       copies_(driver, gpus, options_.lanes, options_.copy_order),
       shared_{driver,

@@ -1,0 +1,335 @@
+// Pools of pinned memory: which requests they serve, what is made ahead, what the next client finds.
+#include "proxy/memory/pinned_pool.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "base/clock.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/memory/memory_map.h"
+#include "proxy/memory/pinned_blocks.h"
+#include "proxy/memory/pinned_pools.h"
+#include "tests/unit/proxy/fake_driver.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr uint64_t kMiB = 1u << 20;
+constexpr uint64_t kPage = 4096;
+
+TEST(PinnedBlocks, NoRequestLiesAcrossTwoBlocks) {
+  PinnedBlocks blocks;
+  blocks.add(0x100000, 0x4000);
+  blocks.add(0x104000, 0x4000);
+  EXPECT_EQ(blocks.take(0x5000, kPage), 0u);
+  const uint64_t a = blocks.take(0x3000, kPage), b = blocks.take(0x3000, kPage);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(blocks.largest_run(), 0x1000u);
+  blocks.give(a, 0x3000);
+  blocks.give(b, 0x3000);
+  EXPECT_EQ(blocks.largest_run(), 0x4000u) << "neighbours merge within their block only";
+  EXPECT_EQ(blocks.idle_bytes(), 0x8000u);
+}
+
+TEST(PinnedBlocks, TheSmallestRunThatFitsIsTaken) {
+  PinnedBlocks blocks;
+  blocks.add(0x100000, 0x8000);
+  blocks.add(0x200000, 0x2000);
+  EXPECT_EQ(blocks.take(0x2000, kPage), 0x200000u);
+  EXPECT_EQ(blocks.take(0x2000, kPage), 0x100000u);
+  EXPECT_EQ(blocks.take(0x1000, 0x4000), 0x104000u) << "aligned";
+  EXPECT_EQ(blocks.take(0x2000, kPage), 0x102000u);
+}
+
+TEST(PinnedBlocks, OnlyIdleBlocksGo) {
+  PinnedBlocks blocks;
+  blocks.add(0x100000, 0x4000);
+  blocks.add(0x200000, 0x2000);
+  blocks.add(0x300000, 0x1000);
+  EXPECT_EQ(blocks.take(0x3000, kPage), 0x100000u);
+  const auto gone = blocks.remove_idle(0x2001);
+  ASSERT_EQ(gone.size(), 2u);
+  EXPECT_EQ(gone[0].base, 0x200000u);
+  EXPECT_TRUE(blocks.remove_idle(UINT64_MAX).empty());
+  EXPECT_EQ(blocks.held_bytes(), 0x4000u);
+  blocks.give(0x100000, 0x3000);
+  EXPECT_EQ(blocks.remove_idle(1).size(), 1u);
+  EXPECT_TRUE(blocks.empty());
+  EXPECT_EQ(blocks.idle_bytes(), 0u);
+}
+
+// Against a plain map of what is taken.
+TEST(PinnedBlocks, RandomRequestsNeverOverlap) {
+  std::mt19937 random(7);
+  PinnedBlocks blocks;
+  std::map<uint64_t, uint64_t> taken;
+  uint64_t next = 0x1000000, sum = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t bytes = (random() % 16 + 1) * kPage;
+    if (random() % 2 != 0) {
+      uint64_t at = blocks.take(bytes, random() % 4 == 0 ? 4 * kPage : kPage);
+      if (at == 0) {
+        blocks.add(next, 20 * kPage);
+        next += 20 * kPage;
+        at = blocks.take(bytes, kPage);
+      }
+      ASSERT_NE(at, 0u);
+      const auto behind = taken.lower_bound(at);
+      ASSERT_TRUE(behind == taken.end() || at + bytes <= behind->first);
+      ASSERT_TRUE(behind == taken.begin() ||
+                  std::prev(behind)->first + std::prev(behind)->second <= at);
+      taken[at] = bytes;
+      sum += bytes;
+    } else if (!taken.empty()) {
+      const auto it = std::next(taken.begin(), random() % taken.size());
+      blocks.give(it->first, it->second);
+      sum -= it->second;
+      taken.erase(it);
+    }
+    if (i % 100 == 0) (void)blocks.remove_idle(random() % (64 * kPage));
+    ASSERT_EQ(blocks.held_bytes() - blocks.idle_bytes(), sum);
+  }
+}
+
+class PinnedPoolTest : public ::testing::Test {
+ protected:
+  PinnedPoolTest() : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus) {
+    EXPECT_TRUE(gpus.open().ok());
+    while (window < windows::kCandidates && !map.take_window(window)) ++window;
+    registered = 0;
+    driver.cuCtxSetCurrent = [](CUcontext) { return CUDA_SUCCESS; };
+    driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) {
+      ++registered;
+      return refuse ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    };
+    driver.cuMemHostUnregister = [](void*) {
+      --registered;
+      return CUDA_SUCCESS;
+    };
+    refuse = false;
+  }
+
+  std::shared_ptr<PinnedPool> open(uint32_t slot = 3) {
+    Result<std::shared_ptr<PinnedPool>> made = PinnedPool::open(driver, window, slot);
+    EXPECT_TRUE(made.ok());
+    return made.take();
+  }
+
+  // What a client's process does: its mapping keeps a lock.
+  struct Attached {
+    explicit Attached(const PinnedPool& pool) {
+      Result<UniqueFd> own = shared::open_locked(pool.fd());
+      EXPECT_TRUE(own.ok());
+      Result<Mapping> mapped = Mapping::map(own->get(), 0, windows::kPinnedSlotBytes,
+                                            PROT_READ | PROT_WRITE);
+      EXPECT_TRUE(mapped.ok());
+      memory = mapped.take();
+    }
+    Mapping memory;
+  };
+
+  static inline std::atomic<int> registered{0};
+  static inline std::atomic<bool> refuse{false};
+  Driver driver;
+  Gpus gpus;
+  MemoryMap map;
+  uint32_t window = 0;
+};
+
+TEST_F(PinnedPoolTest, ARequestThatFindsMemoryCallsNoDriver) {
+  const auto pool = open();
+  EXPECT_EQ(pool->take(kMiB), 0u);
+  ASSERT_EQ(pool->make_ahead(8 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(registered.load(), 1);
+  const uint64_t one = pool->take(3 * kMiB), two = pool->take(4 * kMiB);
+  EXPECT_NE(one, 0u);
+  EXPECT_NE(two, 0u);
+  EXPECT_EQ(pool->take(4 * kMiB), 0u);
+  std::memset(reinterpret_cast<void*>(two), 1, 4 * kMiB);
+  pool->give(two, 4 * kMiB);
+  EXPECT_EQ(pool->take(4 * kMiB), two);
+  EXPECT_EQ(registered.load(), 1);
+  pool->close();
+  EXPECT_EQ(registered.load(), 0);
+}
+
+TEST_F(PinnedPoolTest, ARefusedRegistrationLeavesNothing) {
+  const auto pool = open();
+  refuse = true;
+  uint64_t at = 0;
+  EXPECT_EQ(pool->make(8 * kMiB, &at), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(pool->held_bytes(), 0u);
+  refuse = false;
+  EXPECT_EQ(pool->make(8 * kMiB, &at), CUDA_SUCCESS);
+  pool->give(at, 8 * kMiB);
+  EXPECT_EQ(pool->make(windows::kPinnedSlotBytes, &at), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+TEST_F(PinnedPoolTest, TheJanitorTakesWhatIsIdle) {
+  const auto pool = open();
+  uint64_t used = 0, idle = 0;
+  ASSERT_EQ(pool->make(4 * kMiB, &used), CUDA_SUCCESS);
+  ASSERT_EQ(pool->make(2 * kMiB, &idle), CUDA_SUCCESS);
+  std::memset(reinterpret_cast<void*>(used), 5, 4 * kMiB);
+  pool->give(idle, 2 * kMiB);
+  pool->unregister_idle(UINT64_MAX);
+  EXPECT_EQ(registered.load(), 1);
+  EXPECT_EQ(pool->held_bytes(), 4 * kMiB);
+  EXPECT_EQ(pool->take(kMiB), 0u);
+  pool->release_unregistered();
+  EXPECT_EQ(*reinterpret_cast<uint8_t*>(used), 5);
+  uint64_t again = 0;
+  ASSERT_EQ(pool->make(2 * kMiB, &again), CUDA_SUCCESS);
+  EXPECT_EQ(again, idle) << "its addresses are free again";
+}
+
+TEST_F(PinnedPoolTest, TheNextClientFindsNoByteOfTheLast) {
+  const auto pool = open();
+  uint64_t at = 0;
+  ASSERT_EQ(pool->make(4 * kMiB, &at), CUDA_SUCCESS);
+  ASSERT_EQ(pool->make_ahead(4 * kMiB), CUDA_SUCCESS);
+  const uint64_t base = windows::pinned_base(window, 3);
+  {
+    Attached client(*pool);
+    pool->look();
+    // In its allocation, in what was made ahead, and where nothing was ever allocated.
+    for (uint64_t offset : {at - base, at - base + 6 * kMiB, at - base + 20 * kMiB,
+                            windows::kPinnedSlotBytes - kPage})
+      client.memory.data()[offset] = std::byte{77};
+    pool->leave(true, now_ns());
+    EXPECT_FALSE(pool->wipe()) << "it is still mapped";
+    EXPECT_FALSE(pool->ready());
+  }
+  EXPECT_TRUE(pool->wipe());
+  ASSERT_TRUE(pool->ready());
+  pool->begin();
+  Attached next(*pool);
+  for (uint64_t offset : {at - base, at - base + 6 * kMiB, at - base + 20 * kMiB,
+                          windows::kPinnedSlotBytes - kPage})
+    EXPECT_EQ(next.memory.data()[offset], std::byte{0}) << offset;
+  EXPECT_EQ(registered.load(), 2);
+  EXPECT_EQ(pool->take(4 * kMiB), at);
+}
+
+TEST_F(PinnedPoolTest, WithoutALockItServesNoOther) {
+  const auto pool = open();
+  ASSERT_EQ(pool->make_ahead(kMiB), CUDA_SUCCESS);
+  pool->look();  // no client has it
+  pool->leave(true, now_ns());
+  EXPECT_FALSE(pool->wipe());
+  const auto other = open(4);
+  ASSERT_EQ(other->make_ahead(kMiB), CUDA_SUCCESS);
+  other->leave(false, now_ns());
+  EXPECT_FALSE(other->reusable());
+  EXPECT_FALSE(other->wipe());
+}
+
+class PinnedPoolsTest : public PinnedPoolTest {
+ protected:
+  static void wait_until(const std::function<bool()>& done) {
+    while (!done()) std::this_thread::yield();
+  }
+};
+
+TEST_F(PinnedPoolsTest, ARequestBringsMemoryForTheNext) {
+  PinnedPools pools(driver, gpus, {256 * kMiB}, {});
+  const auto pool = open();
+  pools.add(pool);
+  pools.start();
+  uint64_t at = 0;
+  ASSERT_EQ(pool->make(10 * kMiB, &at), CUDA_SUCCESS);
+  pools.asked(*pool, 10 * kMiB, false);
+  wait_until([&] { return pools.counts().made_ahead == 1; });
+  const int before = registered.load();
+  EXPECT_NE(pool->take(10 * kMiB), 0u);
+  EXPECT_EQ(registered.load(), before);
+  EXPECT_EQ(pools.counts().misses, 1u);
+  EXPECT_EQ(pools.counts().held_bytes, 42 * kMiB);
+  pools.close();
+}
+
+TEST_F(PinnedPoolsTest, WhatCannotBeMadeIsNotTriedAgainUnasked) {
+  PinnedPools pools(driver, gpus, {256 * kMiB}, {});
+  const auto pool = open();
+  pools.add(pool);
+  refuse = true;
+  pools.start();
+  pools.asked(*pool, kMiB, false);
+  wait_until([&] { return registered.load() == 1; });
+  pools.close();
+  EXPECT_EQ(registered.load(), 1);
+  EXPECT_EQ(pools.counts().made_ahead, 0u);
+  registered = 0;
+}
+
+TEST_F(PinnedPoolsTest, WhatExceedsTheBudgetIsTheJanitors) {
+  int told = 0;
+  PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
+  const auto pool = open();
+  pools.add(pool);
+  uint64_t one = 0, two = 0;
+  ASSERT_EQ(pool->make(8 * kMiB, &one), CUDA_SUCCESS);
+  ASSERT_EQ(pool->make(4 * kMiB, &two), CUDA_SUCCESS);
+  pool->give(one, 8 * kMiB);
+  pools.freed(*pool);
+  EXPECT_EQ(told, 0);
+  pool->give(two, 4 * kMiB);
+  pools.freed(*pool);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(registered.load(), 2) << "the session unregisters nothing";
+  pools.drop_surplus();
+  pools.release_surplus();
+  EXPECT_EQ(registered.load(), 1);
+  EXPECT_LE(pool->idle_bytes(), 8 * kMiB);
+  pools.remove(*pool);
+}
+
+TEST_F(PinnedPoolsTest, WhenMemoryRunsOutAllIdleGoes) {
+  PinnedPools* known = nullptr;
+  PinnedPools pools(driver, gpus, {256 * kMiB}, [&](bool now) {
+    EXPECT_TRUE(now);
+    known->drop_surplus();
+    known->release_surplus();
+    return true;
+  });
+  known = &pools;
+  EXPECT_FALSE(pools.make_room());
+  const auto pool = open();
+  pools.add(pool);
+  ASSERT_EQ(pool->make_ahead(8 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(pools.make_room());
+  EXPECT_EQ(pool->held_bytes(), 0u);
+  EXPECT_FALSE(pools.making_room());
+}
+
+TEST_F(PinnedPoolsTest, APoolThatWasLeftIsWipedForTheNextClient) {
+  PinnedPools pools(driver, gpus, {256 * kMiB}, [](bool) { return true; });
+  pools.start();
+  const auto pool = open();
+  pools.add(pool);
+  ASSERT_EQ(pool->make_ahead(8 * kMiB), CUDA_SUCCESS);
+  {
+    Attached client(*pool);
+    pool->look();
+    pool->leave(true, now_ns());
+    pools.left(*pool);
+    EXPECT_EQ(pools.counts().left, 1u);
+    EXPECT_EQ(pools.counts().ready, 0u);
+  }
+  wait_until([&] { return pools.counts().ready == 1; });
+  EXPECT_EQ(pools.excess_bytes(), 0u);
+  pools.remove(*pool);
+  pool->settle();  // as the janitor does
+  pool->close();
+  EXPECT_EQ(registered.load(), 0);
+}
+
+}  // namespace
+}  // namespace tube::proxy
