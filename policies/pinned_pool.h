@@ -5,14 +5,15 @@
 // driver registers them (6 ms for 100 MiB, 47 ms for a GiB on an H200), during which it holds a
 // lock that launches of all functions need. So memory is made ahead, on a thread of its own, and
 // registered in pieces: for requests of up to 32 MiB four times as much as one takes, 4 to 32 MiB,
-// for larger ones the power of two that holds one, at most 256 MiB. An allocation lies in one piece,
-// because natively it is one registration; what is larger than the largest piece is made when it is
-// asked for, as natively.
+// for larger ones the power of two that holds one, at most 256 MiB. An allocation lies in one
+// piece, because natively it is one registration; what is larger than the largest piece is made
+// when it is asked for, as natively.
 //
 // A client that has not asked for pinned memory gets none ahead. The first request brings the piece
-// that would hold its like; each request that finds nothing doubles what is held ahead; kPinnedQuietNs
-// without any request give all of it back. Freed memory stays in the pool and counts as held ahead.
-// Bounds: a total for all idle memory of the proxy, of which one client may have half.
+// that would hold its like; each request that finds nothing doubles what is held ahead;
+// kPinnedQuietNs without any request give all of it back. Freed memory stays in the pool and counts
+// as held ahead. Bounds: a total for all idle memory of the proxy, of which one client may have
+// half.
 //
 // Plain values in, decisions out; locks, threads and the driver are in proxy/memory/pinned_pools.h.
 #pragma once

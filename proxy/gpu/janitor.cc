@@ -83,11 +83,9 @@ bool Janitor::finish(uint32_t timeout_ms, Refused refused) {
   wake();
   std::unique_lock lock(mutex_);
   const uint64_t mine = asked_;
-  (void)changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms),
-                          [this, mine, refused] {
-                            return done_ >= mine ||
-                                   (refused == Refused::kGiveUp && refused_ >= mine);
-                          });
+  (void)changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this, mine, refused] {
+    return done_ >= mine || (refused == Refused::kGiveUp && refused_ >= mine);
+  });
   return done_ >= mine;
 }
 

@@ -65,8 +65,8 @@ class Janitor {
   void stand_behind(const std::vector<CUstream>& streams);
   enum class Refused : uint32_t { kGiveUp, kWaitOn };
   // Has everything done that is due now. False: it cannot begin (kWaitOn: and still could not when
-  // the time was over), or is not through after `timeout_ms`; then the destructors of whatever needs the driver may never return, and the
-  // process has to end without them.
+  // the time was over), or is not through after `timeout_ms`; then the destructors of whatever
+  // needs the driver may never return, and the process has to end without them.
   bool finish(uint32_t timeout_ms, Refused refused = Refused::kGiveUp);
 
   State state() const;

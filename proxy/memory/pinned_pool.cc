@@ -230,13 +230,18 @@ void PinnedPool::unregister(uint64_t address) {
 
 void PinnedPool::close() {
   settle();
-  std::lock_guard lock(mutex_);
-  if (base_ == 0) return;
-  for (const auto& [base, bytes] : blocks_.all()) unregister(base);
-  blocks_ = {};
-  publish();
-  reserve_slot(base_);
-  base_ = 0;
+  std::vector<PinnedBlocks::Block> blocks;
+  uint64_t slot = 0;
+  {
+    std::lock_guard lock(mutex_);
+    slot = std::exchange(base_, 0);
+    if (slot == 0) return;
+    blocks = blocks_.all();
+    blocks_ = {};
+    publish();
+  }
+  for (const auto& [base, bytes] : blocks) unregister(base);
+  reserve_slot(slot);
 }
 
 void PinnedPool::unregister_idle(uint64_t bytes) {

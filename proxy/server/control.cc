@@ -121,6 +121,16 @@ json function_json(Session& session) {
           {"calls", calls_json(stats.calls)}};
 }
 
+json pinned_json(const PinnedPools::Counts& pinned, const policies::PinnedBudget& budget) {
+  return {{"budget_bytes", budget.total_bytes},
+          {"held_bytes", pinned.held_bytes},
+          {"idle_bytes", pinned.idle_bytes},
+          {"hits", pinned.hits},
+          {"misses", pinned.misses},
+          {"made_ahead", pinned.made_ahead},
+          {"ready_places", pinned.ready}};
+}
+
 const char* janitor_text(Janitor::State state) {
   switch (state) {
     case Janitor::State::kIdle: return "idle";
@@ -266,6 +276,14 @@ json Server::gpu_status() {
   return gpus;
 }
 
+json Server::place_status() {
+  std::lock_guard lock(mutex_);
+  return {{"free", places(Place::kFree)},
+          {"functions", places(Place::kFunction)},
+          {"pinned", places(Place::kPinned)},
+          {"lost", places(Place::kLost)}};
+}
+
 json Server::status() {
   json list = functions();
   const ModuleCache::Counts modules = modules_.counts();
@@ -275,66 +293,51 @@ json Server::status() {
   for (const json& function : list) {
     for (size_t i = 0; i < 7; ++i) sums[i] += function[names[i]].get<uint64_t>();
   }
-  size_t places[4];
-  {
-    std::lock_guard lock(mutex_);
-    for (Place what : {Place::kFree, Place::kFunction, Place::kPinned, Place::kLost})
-      places[static_cast<size_t>(what)] = this->places(what);
-  }
   const SpareSegments::Counts spares = spares_.counts();
   const PinnedPools::Counts pinned = pinned_.counts();
   const uint64_t fds = open_fds();
   const bool settled =
       spares.settled &&
       spares_.counts() == spares;  // the spares' thread opened and closed nothing meanwhile
-  return {
-      {"ok", true},
-      {"version", kVersion},
-      {"pid", getpid()},
-      {"workflow", options_.workflow},
-      {"backend", options_.is_sim ? "sim" : "driver"},
-      {"driver_version", gpus_.driver_version()},
-      {"uptime_s", seconds_since(started_ns_)},
-      {"gpus", gpu_status()},
-      {"functions", std::move(list)},
-      {"totals",
-       {{"sessions_started", sessions_started_},
-        {"sessions_ended", sessions_ended_},
-        {"sessions_killed", sessions_killed_},
-        {"restarts", options_.inherited.restarts},
-        {"images_loaded", modules.loaded},
-        {"images_shared", modules.shared}}},
-      {"modules",
-       {{"idle", modules.idle},
-        {"idle_image_bytes", modules.idle_bytes},
-        {"waiting_for_unload", modules.retired}}},
-      {"pinned",
-       {{"budget_bytes", pinned_.budget().total_bytes},
-        {"held_bytes", pinned.held_bytes},
-        {"idle_bytes", pinned.idle_bytes},
-        {"hits", pinned.hits},
-        {"misses", pinned.misses},
-        {"made_ahead", pinned.made_ahead},
-        {"ready_places", pinned.ready}}},
-      {"places",
-       {{"free", places[0]}, {"functions", places[1]}, {"pinned", places[2]}, {"lost", places[3]}}},
-      {"janitor", janitor_text(janitor_.state())},
-      {"gate", gate_status()},
-      {"objects",
-       {{"streams", sums[0]},
-        {"events", sums[1]},
-        {"modules", sums[2]},
-        {"kernels", sums[3]},
-        {"graphs", sums[4]},
-        {"allocations", sums[5]},
-        {"pinned", sums[6]},
-        {"blocks", memory_.blocks()},
-        {"regions", memory_.regions()},
-        {"shares", memory_.shares().count()},
-        {"spares", spares.segments},
-        {"pools", pinned.left},
-        {"fds", fds},
-        {"settled", settled}}}};
+  return {{"ok", true},
+          {"version", kVersion},
+          {"pid", getpid()},
+          {"workflow", options_.workflow},
+          {"backend", options_.is_sim ? "sim" : "driver"},
+          {"driver_version", gpus_.driver_version()},
+          {"uptime_s", seconds_since(started_ns_)},
+          {"gpus", gpu_status()},
+          {"functions", std::move(list)},
+          {"totals",
+           {{"sessions_started", sessions_started_},
+            {"sessions_ended", sessions_ended_},
+            {"sessions_killed", sessions_killed_},
+            {"restarts", options_.inherited.restarts},
+            {"images_loaded", modules.loaded},
+            {"images_shared", modules.shared}}},
+          {"modules",
+           {{"idle", modules.idle},
+            {"idle_image_bytes", modules.idle_bytes},
+            {"waiting_for_unload", modules.retired}}},
+          {"pinned", pinned_json(pinned, pinned_.budget())},
+          {"places", place_status()},
+          {"janitor", janitor_text(janitor_.state())},
+          {"gate", gate_status()},
+          {"objects",
+           {{"streams", sums[0]},
+            {"events", sums[1]},
+            {"modules", sums[2]},
+            {"kernels", sums[3]},
+            {"graphs", sums[4]},
+            {"allocations", sums[5]},
+            {"pinned", sums[6]},
+            {"blocks", memory_.blocks()},
+            {"regions", memory_.regions()},
+            {"shares", memory_.shares().count()},
+            {"spares", spares.segments},
+            {"pools", pinned.left},
+            {"fds", fds},
+            {"settled", settled}}}};
 }
 
 }  // namespace tube::proxy

@@ -131,7 +131,7 @@ void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
 
 // mutex_ is held. The next one.
 std::deque<Server::RetiredPinned>::iterator Server::leave_to_janitor(
-    std::deque<RetiredPinned>::iterator retired) {
+    const std::deque<RetiredPinned>::iterator& retired) {
   pinned_.remove(*retired->remains);
   old_pinned_.push_back(std::move(*retired));
   ++leaving_;

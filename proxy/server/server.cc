@@ -69,11 +69,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               [this](bool too_many) {
                 janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
               }),
-      pinned_(driver, gpus, options_.pinned,
-              [this](bool now) {
-                janitor_.wake(now ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
-                return now && janitor_.finish(kRoomMs, Janitor::Refused::kWaitOn);
-              }),
+      pinned_(driver, gpus, options_.pinned, [this](bool now) { return give_back_pinned(now); }),
       copies_(driver, gpus, options_.lanes, options_.copy_order),
       shared_{driver,
               gpus,
@@ -116,6 +112,12 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
   shared_.teardown_ms = options_.teardown_ms;
   shared_.pinned = &pinned_;
   if (options_.lanes != policies::LaneUse::kNever) shared_.copies = &copies_;
+}
+
+// PinnedPools' `surplus`.
+bool Server::give_back_pinned(bool now) {
+  janitor_.wake(now ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
+  return now && janitor_.finish(kRoomMs, Janitor::Refused::kWaitOn);
 }
 
 Server::~Server() {

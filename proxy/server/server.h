@@ -145,6 +145,7 @@ class Server {
   bool stop_sessions();
   void unlink_sockets();
   bool has_failed_gpu() const;
+  bool give_back_pinned(bool now);
   void retire_pinned(uint64_t above_bytes, size_t free_slots);
   void collect_remains();
   void clean_up();
@@ -174,6 +175,7 @@ class Server {
   std::string answer(const std::string& line);
   nlohmann::json status();
   nlohmann::json gpu_status();
+  nlohmann::json place_status();
   nlohmann::json functions();
   nlohmann::json copies();
   nlohmann::json copies_of(const Session& session);
@@ -243,7 +245,8 @@ class Server {
     uint32_t slot;
     std::shared_ptr<PinnedPool> remains;
   };
-  std::deque<RetiredPinned>::iterator leave_to_janitor(std::deque<RetiredPinned>::iterator retired);
+  std::deque<RetiredPinned>::iterator leave_to_janitor(
+      const std::deque<RetiredPinned>::iterator& retired);
   std::deque<RetiredPinned> retired_pinned_;  // of functions that left, the longest ago first
   std::deque<RetiredPinned> old_pinned_;      // the janitor's to give back
   size_t leaving_ = 0;    // places that it is about to free: old_pinned_, and what it has in hand

@@ -1,4 +1,5 @@
-// Pools of pinned memory: which requests they serve, what is made ahead, what the next client finds.
+// Pools of pinned memory: which requests they serve, what is made ahead, what the next client
+// finds.
 #include "proxy/memory/pinned_pool.h"
 
 #include <fcntl.h>
@@ -127,8 +128,8 @@ class PinnedPoolTest : public ::testing::Test {
     explicit Attached(const PinnedPool& pool) {
       Result<UniqueFd> own = shared::open_locked(pool.fd());
       EXPECT_TRUE(own.ok());
-      Result<Mapping> mapped = Mapping::map(own->get(), 0, windows::kPinnedSlotBytes,
-                                            PROT_READ | PROT_WRITE);
+      Result<Mapping> mapped =
+          Mapping::map(own->get(), 0, windows::kPinnedSlotBytes, PROT_READ | PROT_WRITE);
       EXPECT_TRUE(mapped.ok());
       memory = mapped.take();
     }
@@ -211,8 +212,8 @@ TEST_F(PinnedPoolTest, TheNextClientFindsNoByteOfTheLast) {
   ASSERT_TRUE(pool->ready());
   pool->begin();
   Attached next(*pool);
-  for (uint64_t offset : {at - base, at - base + 6 * kMiB, at - base + 20 * kMiB,
-                          windows::kPinnedSlotBytes - kPage})
+  for (uint64_t offset :
+       {at - base, at - base + 6 * kMiB, at - base + 20 * kMiB, windows::kPinnedSlotBytes - kPage})
     EXPECT_EQ(next.memory.data()[offset], std::byte{0}) << offset;
   EXPECT_EQ(registered.load(), 2);
   EXPECT_EQ(pool->take(4 * kMiB), at);
