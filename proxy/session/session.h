@@ -301,6 +301,7 @@ class Session {
   bool held_go_on();
   void late_error(uint32_t gpu, CUresult error, uint32_t call, uint64_t sequence);
   void teardown();
+  void take_copies_back();
   void give_everything_back();
   void leave_streams();
   void give_segment_back();

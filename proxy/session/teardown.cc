@@ -332,6 +332,14 @@ void Session::teardown() {
   if (started_) shutdown(socket_.get(), SHUT_RDWR);
 }
 
+// Nothing of the client waits in the proxy or its lanes any more.
+void Session::take_copies_back() {
+  parked_.clear();
+  copies_.mark();
+  lanes_.take_all_back();
+  if (shared_.copies != nullptr) shared_.copies->forget(client_.id);
+}
+
 void Session::give_everything_back() {
   {
     std::lock_guard lock(passing_);
@@ -343,10 +351,7 @@ void Session::give_everything_back() {
   record_ = nullptr;
   runs_.end();
   const bool kept_back = parked_.any();
-  parked_.clear();
-  copies_.mark();
-  lanes_.take_all_back();
-  if (shared_.copies != nullptr) shared_.copies->forget(client_.id);
+  take_copies_back();
   const uint32_t gpu = contexts_.current().gpu;
   (void)contexts_.make_current(gpu == ContextShares::Current{}.gpu ? 0 : gpu);
   unfinished_.store(kept_back || (reader_ != nullptr && reader_->has_record()) || !wait_idle(0),
