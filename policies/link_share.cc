@@ -402,6 +402,13 @@ void LinkShare::count(Function& f, const LinkClaim& claim, const Turn& turn, uin
   f.window_bytes += turn.bytes;
 }
 
+uint64_t LinkShare::needed_bytes_per_s() const {
+  uint64_t needed = 0;
+  for (const Function& f : functions_)
+    if (f.named && f.needs.slo_ns != 0) needed += per_second(expected(f), budget_ns(f));
+  return needed;
+}
+
 LinkUse LinkShare::use(uint64_t function, uint64_t now_ns) const {
   const uint32_t at = find(function);
   if (at == kNone) return {};

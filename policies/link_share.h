@@ -126,6 +126,11 @@ class LinkShare {
     return outsiders_ || now_ns - rested_ns_ >= options_.rest_ns ? 1 : 2;
   }
 
+  // What the link gives this proxy at the moment, others' share taken off.
+  void link_rate(uint64_t bytes_per_s) { options_.bytes_per_s = bytes_per_s; }
+  // What the SLOs of all functions ask for together.
+  uint64_t needed_bytes_per_s() const;
+
   // All zero for a function that was never named.
   LinkUse use(uint64_t function, uint64_t now_ns) const;
 

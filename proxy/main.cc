@@ -181,6 +181,15 @@ void reserve_heaps(const Driver& driver, Gpus& gpus) {
   (void)driver.cuCtxSetCurrent(gpus[0].context);
 }
 
+CopyEngine::Options copy_options(const Options& options, const std::string& folder) {
+  return {
+      .use = lane_use(),
+      .order =
+          policies::parse_link_order(options.copy_policy).value_or(policies::LinkOrder::kDeadlines),
+      .links_path = folder + "/links",
+      .workflow = options.workflow};
+}
+
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
     return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64",
@@ -214,10 +223,8 @@ Status serve(const Options& options) {
   Server server(driver, gpus,
                 ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(),
                               cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
-                              &device_output, stopped_s(), options.gpus, teardown_ms(), lane_use(),
-                              policies::parse_link_order(options.copy_policy)
-                                  .value_or(policies::LinkOrder::kDeadlines),
-                              pinned_budget(options)});
+                              &device_output, stopped_s(), options.gpus, teardown_ms(),
+                              copy_options(options, *folder), pinned_budget(options)});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;

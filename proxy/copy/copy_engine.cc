@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <system_error>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "policies/link_rate.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
 
@@ -15,23 +18,66 @@ namespace {
 
 constexpr auto kNap = std::chrono::microseconds(20);
 constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to do
+constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxies
+constexpr uint64_t kLinkBytesPerS = policies::LinkShare::Options{}.bytes_per_s;
 
 }  // namespace
 
-CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use,
-                       policies::LinkOrder order)
+CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options)
     : driver_(driver), gpus_(gpus) {
+  if (options.use == policies::LaneUse::kNever) return;
+  meet(options);
   scratch_.resize(gpus.count());
   for (uint32_t i = 0; i < gpus.count(); ++i) {
     // Without it the lane's use is dear, not wrong.
-    if (use == policies::LaneUse::kNever ||
-        driver.cuCtxSetCurrent(gpus[i].context) != CUDA_SUCCESS ||
+    if (driver.cuCtxSetCurrent(gpus[i].context) != CUDA_SUCCESS ||
         driver.cuMemAlloc_v2(&scratch_[i], sizeof(uint32_t)) != CUDA_SUCCESS)
       scratch_[i] = 0;
-    for (int way = 0; way < 2; ++way)
+    for (const bool up : {false, true}) {  // as link() counts them
+      LinkCell* cell =
+          machine_ != nullptr && i < MachineLinks::kGpus ? &machine_->mine(i, up) : nullptr;
       links_.push_back(std::make_unique<CopyLink>(
-          driver, use, policies::LinkShare::Options{.order = order}, scratch_[i]));
+          driver, options.use, policies::LinkShare::Options{.order = options.order}, scratch_[i],
+          cell));
+    }
   }
+  (void)driver.cuCtxSetCurrent(gpus[0].context);
+}
+
+void CopyEngine::meet(const Options& options) {
+  if (options.links_path.empty()) return;
+  std::vector<CUuuid> uuids;
+  for (uint32_t i = 0; i < gpus_.count(); ++i) uuids.push_back(gpus_[i].uuid);
+  auto machine = MachineLinks::open(options.links_path, options.workflow, uuids);
+  if (machine.ok()) machine_ = machine.take();
+  else
+    log_info("copies of other proxies are not taken into account: %s",
+             machine.error().message.c_str());
+}
+
+// How fast other proxies move bytes over each of our links, since the last look, and what that
+// leaves of it.
+void CopyEngine::look_at_others() {
+  const uint64_t now = now_ns();
+  if (machine_ == nullptr || now - looked_ns_ < kLookNs) return;
+  const uint64_t passed = std::exchange(looked_ns_, now);
+  std::vector<std::vector<uint64_t>> rates(links_.size());
+  std::map<std::pair<int32_t, uint32_t>, uint64_t> seen;
+  for (const MachineLinks::Other& other : machine_->others()) {
+    for (uint32_t i = 0; i < links_.size(); ++i) {
+      if ((i % 2 != 0) != other.to_gpu ||
+          std::memcmp(&gpus_[i / 2].uuid, &other.gpu, sizeof(other.gpu)) != 0)
+        continue;
+      seen[{other.pid, i}] = other.bytes;
+      const auto before = seen_.find({other.pid, i});
+      if (before == seen_.end() || before->second > other.bytes) continue;
+      const double bytes = static_cast<double>(other.bytes - before->second);
+      rates[i].push_back(static_cast<uint64_t>(bytes * 1e9 / static_cast<double>(now - passed)));
+    }
+  }
+  seen_ = std::move(seen);
+  for (uint32_t i = 0; i < links_.size(); ++i)
+    links_[i]->take_stock(policies::own_link_rate(kLinkBytesPerS, rates[i]));
 }
 
 CopyEngine::~CopyEngine() {
@@ -83,6 +129,7 @@ void CopyEngine::run() {
     waits_ = false;
     const bool busy = turns();
     if (busy) {
+      look_at_others();
       sched_yield();
       continue;
     }

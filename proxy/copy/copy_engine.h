@@ -7,13 +7,17 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "policies/copy_way.h"
 #include "proxy/copy/copy_link.h"
+#include "proxy/copy/machine_links.h"
 
 namespace tube::proxy {
 
@@ -22,7 +26,17 @@ class Gpus;
 class CopyEngine {
  public:
   // After the GPUs are open; both outlive this.
-  CopyEngine(const Driver& driver, Gpus& gpus, policies::LaneUse use, policies::LinkOrder order);
+  struct Options {
+    policies::LaneUse use = policies::LaneUse::kNever;
+    policies::LinkOrder order = policies::LinkOrder::kDeadlines;
+    std::string links_path;  // where the proxies of this user count for each other; empty: nowhere
+    std::string workflow;
+  };
+  CopyEngine(const Driver& driver, Gpus& gpus, const Options& options);
+  // What other proxies do on their links. Any thread.
+  std::vector<MachineLinks::Other> others() const {
+    return machine_ != nullptr ? machine_->others() : std::vector<MachineLinks::Other>{};
+  }
   // After the last session ended.
   ~CopyEngine();
   CopyEngine(const CopyEngine&) = delete;
@@ -45,11 +59,17 @@ class CopyEngine {
  private:
   void run();
   bool turns();
+  void meet(const Options& options);
+  void look_at_others();
 
   const Driver& driver_;
   Gpus& gpus_;
-  std::vector<CUdeviceptr> scratch_;  // four bytes of each GPU
-  bool waits_ = false;                // the thread's: some copy waits for its own stream
+  std::unique_ptr<MachineLinks> machine_;  // nullptr: nobody else is known
+  // The pacing thread's: what others' links had moved when it looked last.
+  uint64_t looked_ns_ = 0;
+  std::map<std::pair<int32_t, uint32_t>, uint64_t> seen_;  // by their process and our link
+  std::vector<CUdeviceptr> scratch_;                       // four bytes of each GPU
+  bool waits_ = false;  // the thread's: some copy waits for its own stream
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::mutex mutex_;  // leaf: what follows
   std::condition_variable changed_;

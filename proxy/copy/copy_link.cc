@@ -69,6 +69,7 @@ policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask
     direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
+    moved(ask.bytes);
   }
   return choice;
 }
@@ -230,6 +231,12 @@ CUresult CopyLink::finish(const Piece& piece, CUevent end) {
   return driver_.cuEventRecord(end, lane_);
 }
 
+void CopyLink::take_stock(uint64_t bytes_per_s) {
+  std::lock_guard lock(mutex_);
+  share_.link_rate(bytes_per_s);
+  cell_.needed_bytes_per_s.store(share_.needed_bytes_per_s(), std::memory_order_relaxed);
+}
+
 CopyLink::Turn CopyLink::turn() {
   Piece piece;
   CUevent chunk_end = nullptr, job_end = nullptr;
@@ -267,6 +274,7 @@ void CopyLink::submitted(const Piece& piece, CUresult error, CUevent chunk_end, 
     submitting_ = nullptr;
     if (error == CUDA_SUCCESS) {
       ++job.in_flight_;
+      moved(piece.bytes);
       chunks_.push_back({chunk_end, piece.job});
     } else if (chunk_end != nullptr) {
       events_.push_back(chunk_end);

@@ -24,6 +24,7 @@
 #include "base/cuda_api.h"
 #include "policies/copy_way.h"
 #include "policies/link_share.h"
+#include "proxy/copy/machine_links.h"
 
 namespace tube::proxy {
 
@@ -69,10 +70,15 @@ class LaneJob {
 class CopyLink {
  public:
   // In the context that is current for whoever takes turns. `scratch`: four bytes of the GPU that
-  // nobody reads. `driver` outlives this.
+  // nobody reads. `cell`: where it counts for other proxies; nullptr: nowhere. Both outlive this,
+  // and `driver`.
   CopyLink(const Driver& driver, policies::LaneUse use, const policies::LinkShare::Options& share,
-           CUdeviceptr scratch)
-      : driver_(driver), use_(use), scratch_(scratch), share_(share) {}
+           CUdeviceptr scratch, LinkCell* cell = nullptr)
+      : driver_(driver),
+        use_(use),
+        scratch_(scratch),
+        cell_(cell != nullptr ? *cell : own_cell_),
+        share_(share) {}
   CopyLink(const CopyLink&) = delete;
   CopyLink& operator=(const CopyLink&) = delete;
 
@@ -108,6 +114,8 @@ class CopyLink {
   void take_back(LaneJob& job);
 
   // ---- the pacing thread
+  // The link gives this proxy so much at the moment; what its functions need is counted anew.
+  void take_stock(uint64_t bytes_per_s);
   enum class Turn : uint8_t { kIdle, kWaits, kBusy };
   // One look: takes note of what has ended, submits a chunk if it may. kWaits: copies wait for
   // their own streams; kBusy: something is in flight.
@@ -132,6 +140,7 @@ class CopyLink {
     bool last = false;
   };
 
+  void moved(uint64_t bytes) { cell_.bytes.fetch_add(bytes, std::memory_order_relaxed); }
   bool ended(CUevent end) const;
   bool ended(const Direct& direct) const;
   void note_busy() {
@@ -150,6 +159,8 @@ class CopyLink {
   const Driver& driver_;
   const policies::LaneUse use_;
   const CUdeviceptr scratch_;
+  LinkCell own_cell_;
+  LinkCell& cell_;
   std::atomic<bool> lane_busy_{false};
   std::mutex mutex_;  // leaf: everything below
   std::condition_variable changed_;

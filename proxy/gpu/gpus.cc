@@ -1,5 +1,7 @@
 #include "proxy/gpu/gpus.h"
 
+#include <cstdio>
+
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 
@@ -125,6 +127,16 @@ void Gpus::close() {
     gpu.context = nullptr;
   }
   gpus_.clear();
+}
+
+std::string uuid_text(const CUuuid& uuid) {
+  char out[48];
+  const auto* b = reinterpret_cast<const unsigned char*>(uuid.bytes);
+  std::snprintf(out, sizeof(out),
+                "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
+                b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+                b[14], b[15]);
+  return out;
 }
 
 }  // namespace tube::proxy

@@ -81,5 +81,7 @@ class Gpus {
 bool is_sticky(CUresult result);
 // "CUDA_ERROR_ILLEGAL_ADDRESS (700)"
 std::string result_text(const Driver& driver, CUresult result);
+// "GPU-00010203-0405-..."
+std::string uuid_text(const CUuuid& uuid);
 
 }  // namespace tube::proxy

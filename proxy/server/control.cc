@@ -38,16 +38,6 @@ uint64_t open_fds() {
   return count - 1;  // without the folder's own
 }
 
-std::string uuid_text(const CUuuid& uuid) {
-  char out[48];
-  const auto* b = reinterpret_cast<const unsigned char*>(uuid.bytes);
-  std::snprintf(out, sizeof(out),
-                "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-                b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-                b[14], b[15]);
-  return out;
-}
-
 json calls_json(const std::array<std::atomic<uint64_t>, wire::kCallCount>& counts) {
   json calls = json::object();
   for (uint32_t call = 0; call < wire::kCallCount; ++call) {
@@ -233,7 +223,7 @@ std::string Server::answer(const std::string& line) {
               {"pid", getpid()},
               {"backend", options_.is_sim ? "sim" : "driver"},
               {"gpus_asked", options_.gpus},
-              {"copy_policy", policies::link_order_name(options_.copy_order)},
+              {"copy_policy", policies::link_order_name(options_.copies.order)},
               {"gpus", uuids()}};
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();

@@ -32,6 +32,20 @@ json lane_json(const policies::LinkUse& use) {
           {"needed_bytes_per_s", use.needed_bytes_per_s}};
 }
 
+json others_json(const std::vector<MachineLinks::Other>& others) {
+  json list = json::array();
+  for (const MachineLinks::Other& other : others) {
+    if (other.bytes == 0) continue;
+    list.push_back({{"workflow", other.workflow},
+                    {"pid", other.pid},
+                    {"gpu", uuid_text(other.gpu)},
+                    {"direction", other.to_gpu ? "to GPU" : "from GPU"},
+                    {"bytes", other.bytes},
+                    {"needed_bytes_per_s", other.needed_bytes_per_s}});
+  }
+  return list;
+}
+
 }  // namespace
 
 json Server::copies_of(const Session& session) {
@@ -67,9 +81,10 @@ json Server::copies() {
     for (const auto& [id, session] : sessions_) list.push_back(copies_of(*session));
   }
   return {{"ok", true},
-          {"policy", policies::link_order_name(options_.copy_order)},
-          {"lanes", policies::lane_use_name(options_.lanes)},
-          {"functions", std::move(list)}};
+          {"policy", policies::link_order_name(options_.copies.order)},
+          {"lanes", policies::lane_use_name(options_.copies.use)},
+          {"functions", std::move(list)},
+          {"other_proxies", others_json(copies_.others())}};
 }
 
 }  // namespace tube::proxy

@@ -70,7 +70,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                 janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
               }),
       pinned_(driver, gpus, options_.pinned, [this](bool now) { return give_back_pinned(now); }),
-      copies_(driver, gpus, options_.lanes, options_.copy_order),
+      copies_(driver, gpus, options_.copies),
       shared_{driver,
               gpus,
               memory_,
@@ -111,7 +111,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
   shared_.teardown_ms = options_.teardown_ms;
   shared_.pinned = &pinned_;
-  if (options_.lanes != policies::LaneUse::kNever) shared_.copies = &copies_;
+  if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
 }
 
 // PinnedPools' `surplus`.

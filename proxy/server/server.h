@@ -59,8 +59,7 @@ struct ServerOptions {
   uint32_t stopped_s = 60;
   std::string gpus;                            // as asked for, empty: all
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
-  policies::LaneUse lanes = policies::LaneUse::kNever;
-  policies::LinkOrder copy_order = policies::LinkOrder::kDeadlines;
+  CopyEngine::Options copies;
   policies::PinnedBudget pinned;
 };
 

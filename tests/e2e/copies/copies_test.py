@@ -234,6 +234,27 @@ class Copies(unittest.TestCase):
             self.assertNotIn("mover", self.shown(proxy, "-f", "other"))
             client.end()
 
+    def test_proxies_of_a_user_see_each_others_links(self):
+        lanes = {"TUBE_COPY_LANE": "auto"}
+        with tubetest.Proxy(LAYOUT, "sim", extra_env=lanes) as first:
+            second = tubetest.Proxy(LAYOUT, "sim", "other", extra_env=lanes)
+            # both would be in the user's one runtime folder
+            os.link(first.dir / "links", second.dir / "links")
+            with second:
+                env = tubetest.environment(LAYOUT, "preload", "sim", second)
+                client = Client(self, env, 5)
+                client.submit()
+                client.expect("done")
+                seen = {link["direction"]: link
+                        for link in json.loads(self.shown(first, "--json"))["other_proxies"]}
+                self.assertEqual({way: link["bytes"] for way, link in seen.items()},
+                                 {"to GPU": 5 * MEGABYTE, "from GPU": MEGABYTE})
+                self.assertEqual({link["workflow"] for link in seen.values()}, {"other"})
+                client.end()
+                second.process.kill()
+                second.process.wait()
+            self.assertEqual(json.loads(self.shown(first, "--json"))["other_proxies"], [])
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
