@@ -72,6 +72,7 @@ TopologySpec hgx_h200() {
   }
   for (int a = 0; a < 8; ++a)
     for (int b = a + 1; b < 8; ++b) t.nvlinks.push_back({a, b, 450e9});
+  t.nvlink_ports_bytes_per_s = 450e9;
   return t;
 }
 
@@ -150,6 +151,8 @@ bool parse_line(const std::string& line, TopologySpec* spec) {
   std::string value;
   if (word == "switch_uplink")
     return (in >> value) && parse_double(value, &spec->switch_bytes_per_s);
+  if (word == "nvlink_ports")
+    return (in >> value) && parse_double(value, &spec->nvlink_ports_bytes_per_s);
   if (word == "pcie_p2p") return static_cast<bool>(in >> spec->pcie_p2p);
   return false;
 }

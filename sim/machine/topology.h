@@ -44,6 +44,9 @@ struct NvLink {
 struct TopologySpec {
   std::vector<DeviceSpec> devices;
   std::vector<NvLink> nvlinks;
+  // What a device sends, and receives, over all its NVLinks; 0: their sum. Behind NVSwitch each
+  // device reaches all others at this rate. Not part of what a transfer takes here.
+  double nvlink_ports_bytes_per_s = 0;
   double switch_bytes_per_s = 0;  // uplink of a PCIe switch, 0: not a bottleneck
   bool pcie_p2p = true;           // peers without NVLink reach each other over PCIe
 };
