@@ -56,10 +56,11 @@ struct GpuPaths::Flow {
   uint64_t out[kMaxGpus];            // free from a right one to the receiver
   uint64_t mid[kMaxGpus][kMaxGpus];  // free from left to right
   uint64_t flow[kMaxGpus][kMaxGpus];
-  uint64_t has_in = 0, has_out = 0;  // sets of GPUs
-  uint64_t has_mid[kMaxGpus];        // of a left one: right ones
-  uint64_t has_flow[kMaxGpus];       // of a right one: left ones
-  uint32_t from_left[kMaxGpus];      // the search: how a right one, and a left one, was reached
+  uint64_t relays = 0;  // sets of GPUs: all that are neither of the ends
+  uint64_t has_in = 0, has_out = 0;
+  uint64_t has_mid[kMaxGpus];    // of a left one: right ones
+  uint64_t has_flow[kMaxGpus];   // of a right one: left ones
+  uint32_t from_left[kMaxGpus];  // the search: how a right one, and a left one, was reached
   uint32_t from_right[kMaxGpus];
 
   void add(uint32_t left, uint32_t right, uint64_t more) {
@@ -324,32 +325,41 @@ void GpuPaths::fill(Entry& e) {
 
 void GpuPaths::fill_relays(Entry& e) {
   Flow flow;
-  load(e, flow);
-  if (flow.has_in == 0 || flow.has_out == 0) return;
+  if (!load_ends(e, flow)) return;
+  load_middle(e, flow);
   flow.one_relay();
   flow.two_relays();
   store(e, flow);
 }
 
-void GpuPaths::load(const Entry& e, Flow& flow) const {
-  const uint32_t n = links_.gpus;
-  const uint64_t ends = uint64_t{1} << e.ask.from | uint64_t{1} << e.ask.to;
-  flow.gpus = n;
+// False: no relay is reached, or none reaches the receiver.
+bool GpuPaths::load_ends(const Entry& e, Flow& flow) const {
+  flow.gpus = links_.gpus;
   flow.limit = room(e);
-  for (uint32_t g = 0; g < n; ++g) {
-    const bool relay = (ends >> g & 1) == 0;
-    flow.in[g] = relay ? std::min({free_[e.ask.from][g], free_in_[g], free_out_[g]}) : 0;
-    flow.out[g] = relay ? std::min({free_[g][e.ask.to], free_in_[g], free_out_[g]}) : 0;
-    if (flow.in[g] != 0) flow.has_in |= uint64_t{1} << g;
-    if (flow.out[g] != 0) flow.has_out |= uint64_t{1} << g;
+  flow.relays = (uint64_t{1} << links_.gpus) - 1;
+  flow.relays &= ~(uint64_t{1} << e.ask.from | uint64_t{1} << e.ask.to);
+  for (uint64_t left = flow.relays; left != 0;) {
+    const uint32_t g = pop(left);
+    const uint64_t ports = std::min(free_in_[g], free_out_[g]);
+    flow.in[g] = std::min(free_[e.ask.from][g], ports);
+    flow.out[g] = std::min(free_[g][e.ask.to], ports);
+    flow.has_in |= uint64_t{flow.in[g] != 0} << g;
+    flow.has_out |= uint64_t{flow.out[g] != 0} << g;
+  }
+  return flow.has_in != 0 && flow.has_out != 0;
+}
+
+void GpuPaths::load_middle(const Entry& e, Flow& flow) const {
+  for (uint64_t left = flow.relays; left != 0;) {
+    const uint32_t g = pop(left);
     flow.has_flow[g] = 0;
-    flow.has_mid[g] = relay ? uint64_t{1} << g : 0;
-    for (uint32_t h = 0; h < n; ++h) {
+    uint64_t reached = uint64_t{1} << g;
+    for (uint32_t h = 0; h < links_.gpus; ++h) {
       flow.mid[g][h] = free_[g][h];
       flow.flow[g][h] = 0;
-      if (relay && free_[g][h] != 0) flow.has_mid[g] |= uint64_t{1} << h;
+      reached |= uint64_t{free_[g][h] != 0} << h;
     }
-    flow.has_mid[g] &= relay ? ~ends : 0;
+    flow.has_mid[g] = reached & flow.relays;
   }
   for (uint32_t i = 0; i < e.set.count; ++i) {
     const GpuPath& p = e.set.path[i];
@@ -362,20 +372,25 @@ void GpuPaths::load(const Entry& e, Flow& flow) const {
 
 // What became less first: the rest may need it.
 void GpuPaths::store(Entry& e, const Flow& flow) {
-  uint64_t more[kMaxGpus][kMaxGpus];
-  for (uint32_t a = 0; a < flow.gpus; ++a)
-    for (uint32_t b = 0; b < flow.gpus; ++b) more[a][b] = flow.flow[a][b];
+  uint64_t had[kMaxGpus][kMaxGpus];
+  for (uint64_t second = flow.relays; second != 0;) {
+    const uint32_t b = pop(second);
+    for (uint64_t first = flow.has_flow[b]; first != 0;) had[pop(first)][b] = 0;
+  }
   for (uint32_t i = e.set.count; i-- > 0;) {
     const GpuPath p = e.set.path[i];
     if (p.relays == 0 || p.relays > kExactRelays) continue;
-    uint64_t& now = more[p.relay[0]][p.relay[p.relays - 1]];
+    const uint32_t first = p.relay[0], second = p.relay[p.relays - 1];
+    const uint64_t now = flow.flow[first][second];
     if (now < p.bytes_per_s) give_back(e, i, p.bytes_per_s - now);
-    now -= std::min(now, p.bytes_per_s);
+    had[first][second] = p.bytes_per_s;
   }
-  for (uint32_t second = 0; second < flow.gpus; ++second) {
+  for (uint64_t seconds = flow.relays; seconds != 0;) {
+    const uint32_t second = pop(seconds);
     for (uint64_t firsts = flow.has_flow[second]; firsts != 0;) {
       const uint32_t first = pop(firsts);
-      if (more[first][second] != 0) take(e, way(first, second, more[first][second]));
+      const uint64_t now = flow.flow[first][second];
+      if (now > had[first][second]) take(e, way(first, second, now - had[first][second]));
     }
   }
 }
@@ -441,40 +456,43 @@ uint64_t GpuPaths::spare(const Entry& e, const Entry& newcomer) const {
   return std::min((has - keeps) / 2, has - e.ask.needed_bytes_per_s);
 }
 
+// Who could give most of each link, and how much.
 struct GpuPaths::Reach {
-  struct Link {
-    uint64_t bytes_per_s;  // free, and what the victim can give
-    uint64_t from_victim;
-    uint32_t victim;
+  struct Giver {
+    uint64_t bytes_per_s = 0;
+    uint32_t entry = kNone;
+    void note(uint32_t other, uint64_t more) {
+      if (more <= bytes_per_s) return;
+      bytes_per_s = more;
+      entry = other;
+    }
   };
-  Link link[kMaxGpus][kMaxGpus];  // of the GPUs that there are
-  Link out;                       // the newcomer's sender's ports
-  Link in;                        // the receiver's
+  uint64_t bytes_per_s[kMaxGpus][kMaxGpus];  // of the links; others are not set
+  uint32_t giver[kMaxGpus][kMaxGpus];        // set where there is one
+  Giver out;                                 // of the newcomer's sender's ports
+  Giver in;                                  // of its receiver's
 };
 
 void GpuPaths::find_reach(const Entry& newcomer, Reach& reach) const {
   const uint32_t from = newcomer.ask.from, to = newcomer.ask.to;
-  const auto note = [](Reach::Link& link, uint32_t victim, uint64_t use, uint64_t most) {
-    const uint64_t more = std::min(use, most);
-    if (more <= link.from_victim) return;
-    link.bytes_per_s += more - link.from_victim;
-    link.from_victim = more;
-    link.victim = victim;
-  };
   for (uint32_t a = 0; a < links_.gpus; ++a)
-    for (uint32_t b = 0; b < links_.gpus; ++b) reach.link[a][b] = {free_[a][b], 0, kNone};
-  reach.out = {free_out_[from], 0, kNone};
-  reach.in = {free_in_[to], 0, kNone};
+    std::fill_n(reach.bytes_per_s[a], links_.gpus, uint64_t{0});
   for (uint32_t i = 0; i < count_; ++i) {
     const uint64_t most = &entries_[i] == &newcomer ? 0 : spare(entries_[i], newcomer);
     if (most == 0) continue;
     for (uint32_t p = 0; p < entries_[i].set.count; ++p) {
       const GpuPath& path = entries_[i].set.path[p];
-      const Stops s = stops_of(entries_[i].ask, path);
-      for (uint32_t k = 0; k + 1 < s.count; ++k) {
-        note(reach.link[s.gpu[k]][s.gpu[k + 1]], i, path.bytes_per_s, most);
-        if (s.gpu[k] == from) note(reach.out, i, path.bytes_per_s, most);
-        if (s.gpu[k + 1] == to) note(reach.in, i, path.bytes_per_s, most);
+      const uint64_t more = std::min(path.bytes_per_s, most);
+      uint32_t at = entries_[i].ask.from;
+      for (uint32_t k = 0; k <= path.relays; ++k) {
+        const uint32_t next = k == path.relays ? entries_[i].ask.to : path.relay[k];
+        if (more > reach.bytes_per_s[at][next]) {
+          reach.bytes_per_s[at][next] = more;
+          reach.giver[at][next] = i;
+        }
+        if (at == from) reach.out.note(i, more);
+        if (next == to) reach.in.note(i, more);
+        at = next;
       }
     }
   }
@@ -482,22 +500,21 @@ void GpuPaths::find_reach(const Entry& newcomer, Reach& reach) const {
 
 // Takes away what the path lacks. Returns from whom.
 GpuPaths::Set GpuPaths::take_links(Entry& newcomer, const GpuPath& path, const Reach& reach) {
-  Set victims = 0;
-  const auto free_up = [&](const Reach::Link& link, uint32_t from, uint32_t to,
-                           const uint64_t& free) {
-    if (free >= path.bytes_per_s || link.victim == kNone) return;
-    Entry& victim = entries_[link.victim];
-    const uint64_t most = std::min(path.bytes_per_s - free, spare(victim, newcomer));
-    if (most != 0 && give_back_link(victim, from, to, most, false) != 0)
-      victims |= Set{1} << link.victim;
+  Set givers = 0;
+  const auto free_up = [&](uint32_t giver, uint32_t from, uint32_t to, const uint64_t& free) {
+    if (free >= path.bytes_per_s || giver == kNone) return;
+    const uint64_t most = std::min(path.bytes_per_s - free, spare(entries_[giver], newcomer));
+    if (most != 0 && give_back_link(entries_[giver], from, to, most, false) != 0)
+      givers |= Set{1} << giver;
   };
   const Stops s = stops_of(newcomer.ask, path);
-  for (uint32_t k = 0; k + 1 < s.count; ++k)
-    free_up(reach.link[s.gpu[k]][s.gpu[k + 1]], s.gpu[k], s.gpu[k + 1],
-            free_[s.gpu[k]][s.gpu[k + 1]]);
-  free_up(reach.out, newcomer.ask.from, kAny, free_out_[newcomer.ask.from]);
-  free_up(reach.in, kAny, newcomer.ask.to, free_in_[newcomer.ask.to]);
-  return victims;
+  for (uint32_t k = 0; k + 1 < s.count; ++k) {
+    const uint32_t a = s.gpu[k], b = s.gpu[k + 1];
+    free_up(reach.bytes_per_s[a][b] == 0 ? kNone : reach.giver[a][b], a, b, free_[a][b]);
+  }
+  free_up(reach.out.entry, newcomer.ask.from, kAny, free_out_[newcomer.ask.from]);
+  free_up(reach.in.entry, kAny, newcomer.ask.to, free_in_[newcomer.ask.to]);
+  return givers;
 }
 
 // The shortest path that can have `least`, and of these the one that can have most. Returns the
@@ -507,9 +524,10 @@ GpuPaths::Set GpuPaths::balance_once(uint32_t at, uint64_t least) {
   Reach reach;
   find_reach(e, reach);
   const uint64_t wish = e.ask.wanted_bytes_per_s - e.set.bytes_per_s;
-  const uint64_t ends = std::min({reach.out.bytes_per_s, reach.in.bytes_per_s, wish});
+  const uint64_t ends = std::min({free_out_[e.ask.from] + reach.out.bytes_per_s,
+                                  free_in_[e.ask.to] + reach.in.bytes_per_s, wish});
   if (ends < least) return 0;
-  const auto link = [&](uint32_t a, uint32_t b) { return reach.link[a][b].bytes_per_s; };
+  const auto link = [&](uint32_t a, uint32_t b) { return free_[a][b] + reach.bytes_per_s[a][b]; };
   const uint32_t from = e.ask.from, to = e.ask.to, n = links_.gpus;
   GpuPath best;
   best.bytes_per_s = std::min(ends, link(from, to));
@@ -526,9 +544,9 @@ GpuPaths::Set GpuPaths::balance_once(uint32_t at, uint64_t least) {
     }
   }
   if (best.bytes_per_s < least) return 0;
-  const Set victims = take_links(e, best, reach);
+  const Set givers = take_links(e, best, reach);
   take(e, best);
-  return victims;
+  return givers;
 }
 
 void GpuPaths::balance(uint32_t at) {
@@ -537,9 +555,12 @@ void GpuPaths::balance(uint32_t at) {
     const Entry& e = entries_[at];
     if (e.set.bytes_per_s >= e.ask.wanted_bytes_per_s) return;
     const uint64_t least = std::max(options_.least_bytes_per_s, e.set.bytes_per_s / 8);
-    const Set victims = balance_once(at, least);
-    if (victims == 0) return;
-    fill_poorest_first(victims);
+    const bool better_off = std::any_of(
+        entries_, entries_ + count_, [&](const Entry& other) { return spare(other, e) >= least; });
+    if (!better_off) return;
+    const Set givers = balance_once(at, least);
+    if (givers == 0) return;
+    fill_poorest_first(givers);
   }
 }
 

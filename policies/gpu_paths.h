@@ -110,7 +110,8 @@ class GpuPaths {
   void fill(Entry& e);
   void fill_relays(Entry& e);
   void fill_longer(Entry& e);
-  void load(const Entry& e, Flow& flow) const;
+  bool load_ends(const Entry& e, Flow& flow) const;
+  void load_middle(const Entry& e, Flow& flow) const;
   void store(Entry& e, const Flow& flow);
   void fill_poorest_first(Set chosen);
   void balance(uint32_t newcomer);

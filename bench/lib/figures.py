@@ -71,6 +71,11 @@ FIGURES = (
      "speed", 1.85, ("GB/s", 102.8)),
     ("1 GiB from one GPU over 2 links", "multipath", "2 links, pinned from the device", "1 GiB",
      "speed", 1.85, ("GB/s", 101.8)),
+    ("simulated DGX-V100: pairs with half bandwidth against the direct way", "paths",
+     "simulated dgx-v100: pairs with half bandwidth", "rates", "speed", 1.9, ("of bound", 1.0)),
+    ("simulated DGX-V100: pairs without NVLink against the direct way", "paths",
+     "simulated dgx-v100: pairs without NVLink", "rates", "speed", 5, ("of bound", 1.0)),
+    ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
 )
 
 
@@ -124,6 +129,7 @@ KINDS = {
     "speed": (speed, "x", True),  # native's median over Tube's
     "over one": (of_tube("over_one"), "x", True),
     "GB/s": (of_tube("bytes_per_s", 1e9), " GB/s", True),
+    "of bound": (of_tube("of_bound"), " of the maximum flow", True),
     "cpu": (lambda row: cpu_per_gb(row["arms"].get("tube")), " s", False),
 }
 # What both sides of a figure are, where it is not the medians: key, scale, unit.

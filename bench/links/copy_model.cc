@@ -199,7 +199,8 @@ uint64_t max_flow(const policies::GpuLinks& links, uint32_t from, uint32_t to) {
   std::vector<std::vector<uint64_t>> left(n, std::vector<uint64_t>(n));
   for (uint32_t a = 0; a < n; ++a)
     for (uint32_t b = 0; b < n; ++b) left[a][b] = links.bytes_per_s[a][b];
-  for (uint64_t flow = 0;;) {
+  uint64_t flow = 0;
+  while (true) {
     std::vector<uint32_t> before(n, n);
     std::queue<uint32_t> reached;
     before[from] = from;
@@ -209,7 +210,7 @@ uint64_t max_flow(const policies::GpuLinks& links, uint32_t from, uint32_t to) {
           before[b] = reached.front();
           reached.push(b);
         }
-    if (before[to] == n) return flow;
+    if (before[to] == n) break;
     uint64_t more = UINT64_MAX;
     for (uint32_t at = to; at != from; at = before[at]) more = std::min(more, left[before[at]][at]);
     for (uint32_t at = to; at != from; at = before[at]) {
@@ -218,6 +219,9 @@ uint64_t max_flow(const policies::GpuLinks& links, uint32_t from, uint32_t to) {
     }
     flow += more;
   }
+  for (uint32_t end : {from, to})
+    if (links.ports_bytes_per_s[end] != 0) flow = std::min(flow, links.ports_bytes_per_s[end]);
+  return flow;
 }
 
 }  // namespace tube::bench

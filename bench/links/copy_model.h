@@ -100,7 +100,8 @@ class CopyModel {
   uint64_t ended_bytes_ = 0;
 };
 
-// The most that can flow between two GPUs, over paths of any length.
+// The most that can flow between two GPUs, over paths of any length; their own ports are a bound
+// too.
 uint64_t max_flow(const policies::GpuLinks& links, uint32_t from, uint32_t to);
 
 }  // namespace tube::bench

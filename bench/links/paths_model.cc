@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -129,5 +130,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: paths_model TOPOLOGY [SECONDS]\n");
     return 2;
   }
-  return tube::bench::run(argv[1], argc > 2 ? std::atof(argv[2]) : 1.0);
+  try {
+    return tube::bench::run(argv[1], argc > 2 ? std::atof(argv[2]) : 1.0);
+  } catch (const std::exception& error) {  // of the JSON
+    std::fprintf(stderr, "paths_model: %s\n", error.what());
+    return 1;
+  }
 }

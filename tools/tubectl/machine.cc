@@ -27,7 +27,11 @@ Result<Machine> machine_of(const sim::TopologySpec& spec) {
     m.gpu_names.push_back(d.name);
     m.copy_ns = std::max(m.copy_ns, d.copy_ns);
     m.nvlink.ports_bytes_per_s[g] = rate(spec.nvlink_ports_bytes_per_s);
-    m.host.link[g].pcie_switch = static_cast<uint32_t>(std::max(d.pcie_switch, 0));
+    // Numbered anew: the first GPU behind the same switch.
+    m.host.link[g].pcie_switch = static_cast<uint32_t>(
+        std::find_if(spec.devices.begin(), spec.devices.end(),
+                     [&](const sim::DeviceSpec& o) { return o.pcie_switch == d.pcie_switch; }) -
+        spec.devices.begin());
     for (uint64_t& alone : m.host.link[g].alone_bytes_per_s) alone = rate(d.pcie_bytes_per_s);
   }
   for (const sim::NvLink& l : spec.nvlinks) {

@@ -74,6 +74,7 @@ void add_status(Verb& root);
 void add_stat(Verb& root);
 void add_copies(Verb& root);
 void add_doctor(Verb& root);
+void add_placement(Verb& root);
 void add_completion(Verb& root);
 
 // Understands the command line: runs the verb it names and gives its exit code.

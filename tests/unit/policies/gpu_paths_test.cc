@@ -261,7 +261,7 @@ TEST(GpuPaths, NoLinkCarriesMoreThanItCan) {
         const uint64_t rate = random() % 2 == 0 ? 0 : whole.bytes_per_s[from][to];
         c.paths.set_link(from, to, rate);
         c.links.bytes_per_s[from][to] = rate;
-      } else if (c.open.size() < 1 || (dice < 10 && c.open.size() < 20)) {
+      } else if (c.open.empty() || (dice < 10 && c.open.size() < 20)) {
         GpuTransfer t = transfer(++id, from, to);
         if (dice < 4) t.wanted_bytes_per_s = random() % 100 * kGB;
         if (dice == 5) t.needed_bytes_per_s = random() % 100 * kGB;

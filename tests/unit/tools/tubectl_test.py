@@ -255,6 +255,40 @@ class Tubectl(unittest.TestCase):
             pathlib.Path("/proc", pid, "exe").is_symlink() and
             pathlib.Path("/proc", pid, "fd").exists() and os.listdir(f"/proc/{pid}/fd"))
 
+    def test_placement_on_a_preset(self):
+        passes = "host:decode:100M,decode:detect:25M"
+        done = self.call("placement", "--topology", "dgx-v100", "--pass", passes, "--busy", "0,3",
+                         "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        found = json.loads(done.stdout)
+        gpus = [f["gpu"] for f in found["functions"]]
+        self.assertFalse({0, 3} & set(gpus))
+        rates = [p["bytes_per_s"] for p in found["passes"]]
+        self.assertEqual(rates, [12_500_000_000, 50_000_000_000])
+        text = self.call("placement", "--topology", "dgx-v100", "--pass", passes).stdout
+        self.assertIn("decode -> detect", text)
+
+    def test_placement_from_a_file(self):
+        pattern = self.dir / "shop.toml"
+        pattern.write_text('passes = ["a:b:1G"]\n[shares]\na = 0.5\nb = 0.5\n')
+        done = self.call("placement", "--topology", "hgx-h200", "--pattern", str(pattern), "--json")
+        self.assertEqual(json.loads(done.stdout)["time_ns"], 0, "both fit on one GPU")
+        pattern.write_text('passes = ["a:b"]')
+        done = self.call("placement", "--topology", "hgx-h200", "--pattern", str(pattern))
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "shop.toml: line 1: a:b")
+
+    def test_placement_that_cannot_be(self):
+        for code, words, args in (
+                (2, "--topology", ("--pass", "a:b:1M")),
+                (2, "no such file", ("--topology", "nowhere", "--pass", "a:b:1M")),
+                (2, "--pass or --pattern", ("--topology", "1x")),
+                (2, "no GPU of this", ("--topology", "1x", "--pass", "a:host:1", "--busy", "1")),
+                (1, "do not have room", ("--topology", "1x", "--pass", "a:b:1M"))):
+            done = self.call("placement", *args)
+            self.assertEqual(done.returncode, code, args)
+            self.assert_one_line(done.stderr, words)
+
 
 if __name__ == "__main__":
     unittest.main()
