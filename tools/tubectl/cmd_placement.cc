@@ -46,7 +46,12 @@ Result<Pattern> asked_pattern(const PlacementOptions& options) {
   for (const std::string& share : comma_list(options.shares)) {
     const size_t colon = share.rfind(':');
     if (colon == share.npos) return errorf("%s: a share is FUNCTION:PART", share.c_str());
-    if (Status set = set_share(share.substr(0, colon), share.substr(colon + 1), &pattern); !set)
+    const std::string part = share.substr(colon + 1);
+    char* end = nullptr;
+    const double value = std::strtod(part.c_str(), &end);
+    if (Status set =
+            set_share(share.substr(0, colon), part.empty() || *end != '\0' ? -1 : value, &pattern);
+        !set)
       return set.error();
   }
   if (pattern.plan.passes == 0) return errorf("no pattern: give --pass or --pattern");

@@ -1,62 +1,16 @@
 #include "tools/tubectl/pattern.h"
 
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
 #include <algorithm>
-#include <cctype>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 #include "sim/machine/topology.h"
 
 namespace tube::ctl {
 namespace {
-
-// Reads a file from its beginning to its end.
-class TomlText {
- public:
-  explicit TomlText(const std::string& text) : text_(text) {}
-
-  int line() const { return line_; }
-  // Also over the ends of lines and over comments.
-  void skip_space() {
-    while (!ended()) {
-      const char c = text_[at_];
-      if (c == '#') at_ = std::min(text_.find('\n', at_), text_.size());
-      else if (std::isspace(static_cast<unsigned char>(c)) == 0) return;
-      else if (++at_; c == '\n') ++line_;
-    }
-  }
-  bool ended() const { return at_ >= text_.size(); }
-  bool take(char c) {
-    skip_space();
-    if (ended() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  // A bare key or a number; empty: there is none.
-  std::string word() {
-    skip_space();
-    const size_t begin = at_;
-    const auto part = [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
-    };
-    while (!ended() && part(text_[at_])) ++at_;
-    return text_.substr(begin, at_ - begin);
-  }
-  bool string(std::string* value) {
-    if (!take('"')) return false;
-    const size_t end = text_.find_first_of("\"\n", at_);
-    if (end == text_.npos || text_[end] == '\n') return false;
-    *value = text_.substr(at_, end - at_);
-    at_ = end + 1;
-    return true;
-  }
-
- private:
-  const std::string& text_;
-  size_t at_ = 0;
-  int line_ = 1;
-};
 
 Result<uint32_t> function_number(const std::string& name, Pattern* pattern) {
   if (name == "host") return policies::kHost;
@@ -72,31 +26,29 @@ Result<uint32_t> function_number(const std::string& name, Pattern* pattern) {
   return number;
 }
 
-Status read_passes(TomlText& toml, Pattern* pattern) {
-  if (!toml.take('[')) return errorf("passes is a list: [\"FROM:TO:BYTES\", ..]");
-  while (!toml.take(']')) {
-    std::string pass;
-    if (!toml.string(&pass)) return errorf("a pass is a text: \"FROM:TO:BYTES\"");
-    if (Status added = add_pass(pass, pattern); !added) return added;
-    if (toml.take(',')) continue;
-    if (!toml.take(']')) return errorf("no , or ] behind a pass");
-    return {};
+Error in_line(const toml::source_region& where, const std::string& what) {
+  return errorf("line %u: %s", static_cast<unsigned>(where.begin.line), what.c_str());
+}
+
+Status read_passes(const toml::node& passes, Pattern* pattern) {
+  if (!passes.is_array())
+    return in_line(passes.source(), "passes is a list: [\"FROM:TO:BYTES\", ..]");
+  for (const toml::node& pass : *passes.as_array()) {
+    if (!pass.is_string()) return in_line(pass.source(), "a pass is a text: \"FROM:TO:BYTES\"");
+    if (Status added = add_pass(pass.as_string()->get(), pattern); !added)
+      return in_line(pass.source(), added.error().message);
   }
   return {};
 }
 
-// One key or the heading of a table.
-Status read_entry(TomlText& toml, bool* in_shares, Pattern* pattern) {
-  if (toml.take('[')) {
-    if (toml.word() != "shares" || !toml.take(']')) return errorf("the only table is [shares]");
-    *in_shares = true;
-    return {};
+Status read_shares(const toml::node& shares, Pattern* pattern) {
+  if (!shares.is_table()) return in_line(shares.source(), "shares is a table: [shares]");
+  for (const auto& [function, share] : *shares.as_table()) {
+    const double value = share.value<double>().value_or(-1);
+    if (Status set = set_share(std::string(function.str()), value, pattern); !set)
+      return in_line(share.source(), set.error().message);
   }
-  const std::string key = toml.word();
-  if (key.empty() || !toml.take('=')) return errorf("not understood: a key and = are expected");
-  if (*in_shares) return set_share(key, toml.word(), pattern);
-  return key == "passes" ? read_passes(toml, pattern)
-                         : Status(errorf("no such key: %s", key.c_str()));
+  return {};
 }
 
 }  // namespace
@@ -121,26 +73,32 @@ Status add_pass(const std::string& text, Pattern* pattern) {
   return {};
 }
 
-Status set_share(const std::string& function, const std::string& share, Pattern* pattern) {
+Status set_share(const std::string& function, double share, Pattern* pattern) {
   const auto found = std::find(pattern->functions.begin(), pattern->functions.end(), function);
   if (found == pattern->functions.end())
     return errorf("%s: no pass names this function", function.c_str());
-  char* end = nullptr;
-  const double value = std::strtod(share.c_str(), &end);
-  if (share.empty() || *end != '\0' || !(value >= 0 && value <= 1))
+  if (!(share >= 0 && share <= 1))
     return errorf("%s: a share is a number from 0 to 1", function.c_str());
   pattern->plan.share[found - pattern->functions.begin()] =
-      static_cast<uint32_t>(std::lround(value * policies::kWholeGpu));
+      static_cast<uint32_t>(std::lround(share * policies::kWholeGpu));
   return {};
 }
 
-Result<Pattern> parse_pattern(const std::string& toml) {
+Result<Pattern> parse_pattern(const std::string& text) {
+  const toml::parse_result parsed = toml::parse(text);
+  if (!parsed) return in_line(parsed.error().source(), std::string(parsed.error().description()));
   Pattern pattern;
-  TomlText text(toml);
-  bool in_shares = false;
-  for (text.skip_space(); !text.ended(); text.skip_space())
-    if (Status read = read_entry(text, &in_shares, &pattern); !read)
-      return errorf("line %d: %s", text.line(), read.error().message.c_str());
+  const toml::table& table = parsed.table();
+  for (const auto& [key, value] : table) {
+    if (key.str() != "passes" && key.str() != "shares")
+      return in_line(key.source(), "no such key: " + std::string(key.str()));
+  }
+  // Shares name functions of passes.
+  for (const auto& [key, read] : {std::pair{"passes", &read_passes}, {"shares", &read_shares}}) {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) continue;
+    if (Status done = read(*node, &pattern); !done) return done.error();
+  }
   if (pattern.plan.passes == 0) return errorf("no passes");
   return pattern;
 }

@@ -7,8 +7,6 @@
 //   ]
 //   [shares]                  # of a GPU that a function takes; 1 where nothing is said
 //   decode = 0.5
-//
-// Of TOML just this: the key `passes`, the table `shares`, comments.
 #pragma once
 
 #include <string>
@@ -27,7 +25,7 @@ struct Pattern {
 // Adds one pass, and the functions that it names for the first time.
 Status add_pass(const std::string& text, Pattern* pattern);
 // The share of a function that some pass names.
-Status set_share(const std::string& function, const std::string& share, Pattern* pattern);
+Status set_share(const std::string& function, double share, Pattern* pattern);
 // Error: the line and what is wrong with it.
 Result<Pattern> parse_pattern(const std::string& toml);
 
