@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "policies/link_rate.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
 
@@ -19,7 +18,6 @@ namespace {
 constexpr auto kNap = std::chrono::microseconds(20);
 constexpr auto kKept = std::chrono::seconds(5);  // the thread, with nothing to do
 constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxies
-constexpr uint64_t kLinkBytesPerS = policies::LinkShare::Options{}.bytes_per_s;
 
 }  // namespace
 
@@ -59,11 +57,11 @@ void CopyEngine::meet(const Options& options) {
 // leaves of it.
 void CopyEngine::look_at_others() {
   const uint64_t now = now_ns();
-  if (machine_ == nullptr || now - looked_ns_ < kLookNs) return;
+  if (now - looked_ns_ < kLookNs) return;
   const uint64_t passed = std::exchange(looked_ns_, now);
   std::vector<std::vector<uint64_t>> rates(links_.size());
   std::map<std::pair<int32_t, uint32_t>, uint64_t> seen;
-  for (const MachineLinks::Other& other : machine_->others()) {
+  for (const MachineLinks::Other& other : others()) {
     for (uint32_t i = 0; i < links_.size(); ++i) {
       if ((i % 2 != 0) != other.to_gpu ||
           std::memcmp(&gpus_[i / 2].uuid, &other.gpu, sizeof(other.gpu)) != 0)
@@ -76,8 +74,7 @@ void CopyEngine::look_at_others() {
     }
   }
   seen_ = std::move(seen);
-  for (uint32_t i = 0; i < links_.size(); ++i)
-    links_[i]->take_stock(policies::own_link_rate(kLinkBytesPerS, rates[i]));
+  for (uint32_t i = 0; i < links_.size(); ++i) links_[i]->take_stock(rates[i]);
 }
 
 CopyEngine::~CopyEngine() {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "policies/link_rate.h"
 #include "protocol/driver_table.gen.h"
 #include "sharedmem/accessors.h"
 
@@ -156,9 +157,23 @@ void CopyLink::reap_chunks() {
   while (!chunks_.empty() && ended(chunks_.front().end)) {
     events_.push_back(chunks_.front().end);
     --chunks_.front().job->in_flight_;
+    const uint64_t bytes = chunks_.front().bytes;
     chunks_.pop_front();
+    measure(bytes);
     changed_.notify_all();
   }
+}
+
+// A piece that was in flight when the one before it ended took the time since then. Small ones
+// cost more than their bytes; a sixteenth of each new value.
+void CopyLink::measure(uint64_t bytes) {
+  constexpr uint64_t kLeast = 1u << 20;
+  const uint64_t now = now_ns();
+  const uint64_t began = std::exchange(piece_ended_ns_, chunks_.empty() ? 0 : now);
+  if (began == 0 || now <= began || bytes < kLeast || others_move_) return;
+  const auto rate = static_cast<uint64_t>(double(bytes) * 1e9 / double(now - began));
+  const uint64_t before = measured_.load(std::memory_order_relaxed);
+  measured_.store(before == 0 ? rate : before - before / 16 + rate / 16, std::memory_order_relaxed);
 }
 
 void CopyLink::reap_direct() {
@@ -231,9 +246,12 @@ CUresult CopyLink::finish(const Piece& piece, CUevent end) {
   return driver_.cuEventRecord(end, lane_);
 }
 
-void CopyLink::take_stock(uint64_t bytes_per_s) {
+void CopyLink::take_stock(std::span<uint64_t> others) {
+  constexpr uint64_t kUnseen = policies::LinkShare::Options{}.bytes_per_s;
   std::lock_guard lock(mutex_);
-  share_.link_rate(bytes_per_s);
+  const uint64_t measured = measured_bytes_per_s();
+  others_move_ = std::any_of(others.begin(), others.end(), [](uint64_t rate) { return rate != 0; });
+  share_.link_rate(policies::own_link_rate(measured != 0 ? measured : kUnseen, others));
   cell_.needed_bytes_per_s.store(share_.needed_bytes_per_s(), std::memory_order_relaxed);
 }
 
@@ -275,7 +293,7 @@ void CopyLink::submitted(const Piece& piece, CUresult error, CUevent chunk_end, 
     if (error == CUDA_SUCCESS) {
       ++job.in_flight_;
       moved(piece.bytes);
-      chunks_.push_back({chunk_end, piece.job});
+      chunks_.push_back({chunk_end, piece.job, piece.bytes});
     } else if (chunk_end != nullptr) {
       events_.push_back(chunk_end);
     }

@@ -19,6 +19,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -114,8 +115,12 @@ class CopyLink {
   void take_back(LaneJob& job);
 
   // ---- the pacing thread
-  // The link gives this proxy so much at the moment; what its functions need is counted anew.
-  void take_stock(uint64_t bytes_per_s);
+  // What other proxies move over the link at the moment; what this one's functions need is counted
+  // anew.
+  void take_stock(std::span<uint64_t> others);
+  // What the link carried lately while pieces followed each other and no other proxy used it; 0:
+  // that has not been seen. Any thread.
+  uint64_t measured_bytes_per_s() const { return measured_.load(std::memory_order_relaxed); }
   enum class Turn : uint8_t { kIdle, kWaits, kBusy };
   // One look: takes note of what has ended, submits a chunk if it may. kWaits: copies wait for
   // their own streams; kBusy: something is in flight.
@@ -127,6 +132,7 @@ class CopyLink {
   struct Chunk {
     CUevent end;
     std::shared_ptr<LaneJob> job;
+    uint64_t bytes;
   };
   struct Direct {
     CUevent end;  // nullptr: the word
@@ -143,6 +149,7 @@ class CopyLink {
   void moved(uint64_t bytes) { cell_.bytes.fetch_add(bytes, std::memory_order_relaxed); }
   bool ended(CUevent end) const;
   bool ended(const Direct& direct) const;
+  void measure(uint64_t bytes);
   void note_busy() {
     lane_busy_.store(!jobs_.empty() || !chunks_.empty(), std::memory_order_relaxed);
   }
@@ -159,6 +166,9 @@ class CopyLink {
   const Driver& driver_;
   const policies::LaneUse use_;
   const CUdeviceptr scratch_;
+  std::atomic<uint64_t> measured_{0};
+  bool others_move_ = false;     // the pacing thread's, as is:
+  uint64_t piece_ended_ns_ = 0;  // with another one in flight behind it; 0: with none
   LinkCell own_cell_;
   LinkCell& cell_;
   std::atomic<bool> lane_busy_{false};

@@ -228,11 +228,12 @@ std::string Server::answer(const std::string& line) {
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();
     if (verb == "copies") return copies();
+    if (verb == "topo") return topo();
     if (verb == "stop") {
       stopping_ = true;
       return {{"ok", true}};
     }
-    return refusal("unknown verb \"" + verb + "\"; known are ping, ps, status, copies, stop");
+    return refusal("unknown verb \"" + verb + "\"; known are ping, ps, status, copies, topo, stop");
   }();
   return reply.dump(-1, ' ', false, json::error_handler_t::replace);
 }

@@ -74,6 +74,29 @@ json Server::copies_of(const Session& session) {
           {"directions", std::move(directions)}};
 }
 
+json Server::topo() {
+  json gpus = json::array();
+  for (uint32_t i = 0; i < gpus_.count(); ++i) {
+    json peers = json::array();
+    for (const CUmemAccessDesc& reach : gpus_[i].access)
+      if (reach.location.id != gpus_[i].device) peers.push_back(reach.location.id);
+    json gpu = {{"index", i},
+                {"name", gpus_[i].name},
+                {"uuid", uuid_text(gpus_[i].uuid)},
+                {"peers", std::move(peers)}};
+    for (const bool up : {true, false}) {
+      const bool lanes = shared_.copies != nullptr;
+      gpu[up ? "to_gpu_bytes_per_s" : "from_gpu_bytes_per_s"] =
+          lanes ? copies_.link(i, up).measured_bytes_per_s() : 0;
+    }
+    gpus.push_back(std::move(gpu));
+  }
+  return {{"ok", true},
+          {"lanes", policies::lane_use_name(options_.copies.use)},
+          {"gpus", std::move(gpus)},
+          {"other_proxies", others_json(copies_.others())}};
+}
+
 json Server::copies() {
   json list = json::array();
   {

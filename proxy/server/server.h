@@ -177,6 +177,7 @@ class Server {
   nlohmann::json place_status();
   nlohmann::json functions();
   nlohmann::json copies();
+  nlohmann::json topo();
   nlohmann::json copies_of(const Session& session);
   nlohmann::json uuids();
 

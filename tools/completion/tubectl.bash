@@ -1,10 +1,10 @@
 # bash completion for tubectl. Install as /usr/share/bash-completion/completions/tubectl, or: source <(tubectl completion bash)
 _tubectl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= sub= i
-  local verbs="run proxy ps status stat copies doctor placement completion"
+  local verbs="run proxy ps status stat copies topo doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|--gpus|--backend|--copy-policy|--slo-ms|--infer-ms|--watch|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links) ((i++)) ;;
+      -w|--workflow|-f|--function|--gpus|--backend|--copy-policy|--slo-ms|--infer-ms|--watch|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
       --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -14,7 +14,7 @@ _tubectl() {
     -w|--workflow) COMPREPLY=($(compgen -W "$(tubectl proxy list --names 2>/dev/null)" -- "$cur")); return ;;
     --backend) COMPREPLY=($(compgen -W "auto driver sim" -- "$cur")); return ;;
     --copy-policy) COMPREPLY=($(compgen -W "arrival round-robin rates deadlines" -- "$cur")); return ;;
-    --program|--pattern) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    --program|--pattern|--svg) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --topology) COMPREPLY=($(compgen -W "1x dgx-v100 hgx-h200 4xa10" -- "$cur") $(compgen -f -- "$cur")); return ;;
     --score) COMPREPLY=($(compgen -W "time aggregated preserved" -- "$cur")); return ;;
     --links) COMPREPLY=($(compgen -W "direct paths" -- "$cur")); return ;;
@@ -35,6 +35,7 @@ _tubectl() {
     status) words="--workflow --json --help" ;;
     stat) words="--workflow --function --top --json --help" ;;
     copies) words="--workflow --function --watch --json --help" ;;
+    topo) words="--workflow --topology --svg --json --help" ;;
     doctor) words="--program --json --help" ;;
     placement) words="--topology --pattern --pass --share --busy --score --links --json --help" ;;
     completion) words="bash zsh --help" ;;

@@ -73,6 +73,7 @@ void add_ps(Verb& root);
 void add_status(Verb& root);
 void add_stat(Verb& root);
 void add_copies(Verb& root);
+void add_topo(Verb& root);
 void add_doctor(Verb& root);
 void add_placement(Verb& root);
 void add_completion(Verb& root);

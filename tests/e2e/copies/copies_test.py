@@ -192,9 +192,9 @@ class Copies(unittest.TestCase):
             bulk.expect("done")
             self.assertEqual([bulk.end(), other.end()], [0, 0])
 
-    def shown(self, proxy, *words):
-        """What `tubectl copies` says of the one function that there is."""
-        done = subprocess.run([LAYOUT.tubectl, "copies", "-w", proxy.workflow, *words],
+    def shown(self, proxy, *words, verb="copies"):
+        """What `tubectl copies` says."""
+        done = subprocess.run([LAYOUT.tubectl, verb, "-w", proxy.workflow, *words],
                               env=dict(os.environ, TUBE_DIR=str(proxy.dir)),
                               capture_output=True, text=True, timeout=60)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -228,6 +228,8 @@ class Copies(unittest.TestCase):
             self.assertEqual([lane["copies"] for lane in up["lanes"]], [in_lane])
             self.assertEqual(down["ways"], {"alone": {"copies": 3, "bytes": 3 * MEGABYTE}})
             self.assertTrue(function["infer_learnt"])
+            gpu, = json.loads(self.shown(proxy, "--json", verb="topo"))["gpus"]
+            self.assertEqual((gpu["index"], gpu["peers"]), (0, []))
             text = self.shown(proxy, "-f", "mover")
             self.assertRegex(text, r"mover +[0-9]+ +to GPU +60 ")
             self.assertRegex(text, r"100 less [0-9.e-]+ learnt")

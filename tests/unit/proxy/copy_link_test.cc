@@ -170,6 +170,7 @@ TEST_F(CopyLinkTest, ALargeCopyGoesInPiecesTwoInFlight) {
   EXPECT_EQ(g.sent.size(), 3u);
   EXPECT_EQ(sent_bytes(), 20 * kMiB);
   EXPECT_EQ(g.sent[2].dst, 0x1000 + 16 * kMiB);
+  EXPECT_EQ(link.measured_bytes_per_s(), 0u) << "the first piece began at some time";
   EXPECT_TRUE(job->over() && told);
   EXPECT_EQ(g.written, 7u);
   EXPECT_EQ(job->error(), CUDA_SUCCESS);
@@ -177,6 +178,7 @@ TEST_F(CopyLinkTest, ALargeCopyGoesInPiecesTwoInFlight) {
   link.give(job->end());
   end_all();
   EXPECT_EQ(link.turn(), Turn::kIdle);
+  EXPECT_GT(link.measured_bytes_per_s(), 0u) << "the second one when that had ended";
 }
 
 TEST_F(CopyLinkTest, ACopyWaitsForItsOwnStreamAndNobodyForIt) {

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 TUBECTL = sys.argv.pop(1)
 HERE = pathlib.Path(__file__).resolve().parent
@@ -162,12 +163,27 @@ class Tubectl(unittest.TestCase):
         self.assertIn("9.9.9", self.call("doctor").stdout)
 
     def test_not_running(self):
-        for verb in ("status", "stat", "copies"):
+        for verb in ("status", "stat", "copies", "topo"):
             done = self.call(verb)
             self.assertEqual(done.returncode, 3)
             self.assert_one_line(done.stderr, "no proxy runs for workflow `default`")
         self.assertEqual(self.call("proxy", "stop").returncode, 3)
         self.assertEqual(self.call("ps").returncode, 0)
+
+    def test_topo_of_a_preset(self):
+        picture = self.dir / "dgx.svg"
+        done = self.call("topo", "--topology", "dgx-v100", "--json", "--svg", str(picture))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        gpus = json.loads(done.stdout)["gpus"]
+        self.assertEqual(len(gpus), 8)
+        self.assertIn({"gpu": 3, "bytes_per_s": 50_000_000_000}, gpus[0]["peers"])
+        root = xml.etree.ElementTree.parse(picture).getroot()
+        words = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertEqual(sum(word.startswith("GPU ") for word in words), 8)
+        self.assertIn("50.0", words)
+        text = self.call("topo", "--topology", "dgx-v100").stdout
+        self.assertRegex(text, r"\n *0 .* 50\.0 .*host")
+        self.assertEqual(self.call("topo", "--topology", "nowhere").returncode, 2)
 
     def test_usage(self):
         for args in ([], ["frob"], ["run"], ["run", "-w", "a/b", "--",
