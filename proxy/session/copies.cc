@@ -119,11 +119,12 @@ CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
 }
 
 CUresult Copies::write_word(StreamState& stream, uint32_t word, uint64_t value) {
-  if (stream.crossed != nullptr && !(shares_.captures() && is_capturing(driver_, stream.stream)))
-    DirectCopies::make_way(stream);
+  const bool counts = (stream.crossed != nullptr || direct_.unmarked()) &&
+                      !(shares_.captures() && is_capturing(driver_, stream.stream));
+  if (counts) DirectCopies::make_way(stream);
   const CUresult error = driver_.cuStreamWriteValue64_v2(
       stream.stream, registered_ + shared::word_offset(word), value, 0);
-  if (error == CUDA_SUCCESS && direct_.unmarked())
+  if (error == CUDA_SUCCESS && counts)
     direct_.word_follows(stream, &segment_.word(word), value, session_);
   return error;
 }

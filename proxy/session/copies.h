@@ -50,7 +50,7 @@ class Copies {
         segment_(segment),
         stats_(stats),
         more_chunks_(driver, gpus, segment),
-        direct_(shares) {}
+        direct_(driver, shares) {}
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
   // The segment is there: its address as the GPU sees it, and whether it has all its chunks.

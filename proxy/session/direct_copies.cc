@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "proxy/copy/copy_link.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/session/context_shares.h"
 #include "proxy/session/stream_state.h"
 
@@ -33,7 +34,8 @@ void DirectCopies::mark() {
   const uint32_t copies = std::exchange(copies_, 0);
   if (link == nullptr) return;
   ContextShare* share = shares_.find(stream_->context);
-  if (share != nullptr && shares_.make_current(*share) == CUDA_SUCCESS)
+  if (share != nullptr && !(shares_.captures() && is_capturing(driver_, stream_->stream)) &&
+      shares_.make_current(*share) == CUDA_SUCCESS)
     link->mark(stream_->stream, bytes, copies);
   else link->unclaim(bytes, copies);
 }

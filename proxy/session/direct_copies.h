@@ -21,25 +21,29 @@ namespace tube::proxy {
 
 class ContextShares;
 class CopyLink;
+struct Driver;
 struct StreamState;
 
 class DirectCopies {
  public:
-  explicit DirectCopies(ContextShares& shares) : shares_(shares) {}
+  // Both outlive it.
+  DirectCopies(const Driver& driver, ContextShares& shares) : driver_(driver), shares_(shares) {}
   DirectCopies(const DirectCopies&) = delete;
   DirectCopies& operator=(const DirectCopies&) = delete;
 
   // The link counted the copy (CopyWay::kDirect), and it was issued; the stream's context is
   // current.
   void issued(CopyLink& link, StreamState& stream, uint64_t bytes);
-  // Whether copies are counted whose end nothing marks yet, and marks it.
+  // Whether copies are counted whose end nothing marks yet, and marks it. On a stream that is being
+  // captured by now they count as ended: an event would become the capture's, and a look at it ends
+  // that.
   bool unmarked() const { return link_ != nullptr; }
   void mark();
   // The GPU is about to write a word on the stream: out of the copy's queue if a lane is busy
   // there.
   static void make_way(StreamState& stream);
   // It writes `value` to a word of `session` behind the stream's work so far; the word stays until
-  // CopyEngine::forget(session).
+  // CopyEngine::forget(session). Not while the stream captures: then nobody writes it.
   void word_follows(StreamState& stream, uint64_t* word, uint64_t value, uint64_t session);
   // The stream is about to go away.
   void forget(const StreamState& stream) {
@@ -47,6 +51,7 @@ class DirectCopies {
   }
 
  private:
+  const Driver& driver_;
   ContextShares& shares_;
   CopyLink* link_ = nullptr;  // of the unmarked ones, all of one stream
   StreamState* stream_ = nullptr;

@@ -55,7 +55,7 @@ class DirectCopiesTest : public ::testing::Test {
   Objects objects;
   ContextShares contexts{driver, gpus, objects, 7};
   CopyLink link{driver, policies::LaneUse::kAuto, {}, 0x7000};
-  DirectCopies direct{contexts};
+  DirectCopies direct{driver, contexts};
   StreamState mine, other;
   uint64_t word = 0;
 };
@@ -95,6 +95,16 @@ TEST_F(DirectCopiesTest, LargeOnesManyAndAStreamThatEndsAreMarkedAtOnce) {
   direct.forget(mine);
   EXPECT_FALSE(direct.unmarked());
   EXPECT_EQ(test::fake().recorded.size(), 3u);
+}
+
+TEST_F(DirectCopiesTest, NoEventGoesIntoACaptureThatBeganBehindThem) {
+  copy(mine);
+  contexts.capture_started();
+  test::fake().capturing = mine.stream;
+  direct.mark();
+  EXPECT_FALSE(direct.unmarked());
+  EXPECT_TRUE(test::fake().recorded.empty()) << "the program's graph has it, and a query ends it";
+  EXPECT_TRUE(is_free(other));
 }
 
 TEST_F(DirectCopiesTest, AStreamIsLedOutOnceAndOnlyBesideABusyLane) {
