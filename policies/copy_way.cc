@@ -26,7 +26,9 @@ std::string_view copy_reason_name(CopyReason reason) {
 CopyChoice copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use) {
   if (use == LaneUse::kNever) return {CopyWay::kFree, CopyReason::kOff};
   if (ask.bytes == 0) return {CopyWay::kFree, CopyReason::kSmall};
-  if (ask.stays) return {CopyWay::kDirect, CopyReason::kAwaited};
+  if (ask.stays)
+    return {link.direct_copies < kDirectCopies ? CopyWay::kDirect : CopyWay::kFree,
+            CopyReason::kAwaited};
   if (use == LaneUse::kAlways) return {CopyWay::kLane, CopyReason::kAlways};
   if (ask.to_gpu && ask.bytes <= kFreePinnedBytes) return {CopyWay::kFree, CopyReason::kSmall};
   if (link.lane_busy) return {CopyWay::kLane, CopyReason::kLaneBusy};

@@ -30,7 +30,7 @@ enum class CopyReason : uint8_t {
   kOtherGpu,     // free: it crosses another GPU's link than its stream's
   kGreen,        // free: its stream belongs to a context of its own
   kAlone,        // direct: nobody else uses the link
-  kAwaited,      // direct: its call returns the driver's answer
+  kAwaited,      // direct: its call returns the driver's answer; free when too many are counted
   kLaneBusy,     // lane: it has others' copies
   kOtherStream,  // lane: another stream uses the link directly
   kMuch,         // lane: more than may be in flight directly

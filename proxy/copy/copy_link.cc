@@ -67,7 +67,8 @@ policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask
   };
   const policies::CopyChoice choice = policies::copy_way(ask, state, use_);
   if (choice.way == policies::CopyWay::kDirect) {
-    direct_stream_ = stream;
+    // What only stays on its stream beside another's copies does not take the link from that.
+    if (!state.direct_busy) direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
     moved(ask.bytes);

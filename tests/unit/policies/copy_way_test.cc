@@ -45,6 +45,11 @@ TEST(CopyWay, WhatAwaitsItsAnswerStaysInCompanyToo) {
     EXPECT_EQ(way(awaited, {.lane_busy = true}, use), CopyWay::kDirect);
 }
 
+TEST(CopyWay, WhatAwaitsItsAnswerIsCountedWithinBounds) {
+  const LinkState full{.direct_busy = true, .direct_copies = kDirectCopies};
+  EXPECT_EQ(way({.stays = true, .bytes = kMiB}, full, LaneUse::kAuto), CopyWay::kFree);
+}
+
 TEST(CopyWay, EveryChoiceSaysWhy) {
   const auto why = [](const CopyAsk& ask, const LinkState& link, LaneUse use = LaneUse::kAuto) {
     return copy_reason_name(copy_way(ask, link, use).why);

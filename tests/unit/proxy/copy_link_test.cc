@@ -139,6 +139,33 @@ TEST_F(CopyLinkTest, AWordThatFollowsTellsTheEndOfDirectCopies) {
   EXPECT_TRUE(g.order.empty()) << "no event was needed";
 }
 
+TEST_F(CopyLinkTest, WhatMustStayDoesNotTakeTheLinkFromAnotherStream) {
+  const policies::CopyAsk ask{.to_gpu = true, .bytes = kMiB};
+  EXPECT_EQ(link.ask(kStream, ask).way, CopyWay::kDirect);
+  EXPECT_EQ(link.ask(kOther, {.to_gpu = true, .stays = true, .bytes = kMiB}).way, CopyWay::kDirect);
+  EXPECT_EQ(link.ask(kOther, ask).way, CopyWay::kLane) << "two streams would use it directly";
+  EXPECT_EQ(link.ask(kStream, ask).way, CopyWay::kDirect);
+  link.unclaim(3 * kMiB, 3);
+}
+
+// One client's work may stand for as long as it likes; others' copies end behind it.
+TEST_F(CopyLinkTest, WhatMustStayIsCountedWithinBoundsBehindWorkThatStands) {
+  uint64_t never = 0, other = 1;
+  EXPECT_EQ(link.ask(kStream, {.to_gpu = true, .bytes = kMiB}).way, CopyWay::kDirect);
+  link.mark({&never, 1, 1}, kMiB, 1);
+  uint32_t counted = 0;
+  for (uint32_t i = 0; i < 2 * policies::kDirectCopies; ++i) {
+    if (link.ask(kOther, {.to_gpu = true, .stays = true, .bytes = kMiB}).way != CopyWay::kDirect)
+      continue;
+    link.mark({&other, 1, 2}, kMiB, 1);
+    ++counted;
+  }
+  EXPECT_LT(counted, policies::kDirectCopies);
+  link.forget(1);
+  EXPECT_EQ(link.ask(kOther, {.to_gpu = true, .bytes = kMiB}).way, CopyWay::kDirect);
+  link.unclaim(kMiB, 1);
+}
+
 TEST_F(CopyLinkTest, WhatMustStayOnItsStreamIsCountedInCompanyToo) {
   const auto job = link.add(copy(1, 20 * kMiB));
   EXPECT_TRUE(link.lane_busy());
