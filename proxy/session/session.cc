@@ -177,7 +177,10 @@ void Session::run() {
   while (!stop_.load(std::memory_order_relaxed)) {
     executing_.store(true, std::memory_order_relaxed);
     bool went_on = false;
-    if (!contained("a record", [&] { went_on = go_on_parked() || step() || held_go_on(); }))
+    if (!contained("a record", [&] {
+          went_on = go_on_parked() || step() || held_go_on();
+          if (!went_on && copies_.unmarked() && !soon_a_record()) copies_.mark();
+        }))
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
     if (went_on) {
@@ -191,7 +194,6 @@ void Session::run() {
       continue;
     }
     if (stop_.load(std::memory_order_relaxed)) break;
-    if (copies_.unmarked() && !soon_a_record()) copies_.mark();
     idle_.store(true, std::memory_order_relaxed);
     share_spinning();
     if (reader_->wait(waiter_, peer, &shared_.awake) != shared::WaitResult::kDone) break;

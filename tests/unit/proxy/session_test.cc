@@ -3,7 +3,9 @@
 #include <new>
 #include <random>
 #include <stdexcept>
+#include <thread>
 
+#include "proxy/copy/copy_engine.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
@@ -154,6 +156,26 @@ TEST_F(SessionTest, LaterChunksThatTheDriverRefusesStayRefused) {
   EXPECT_EQ(ask_for_chunks(), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(ask_for_chunks(), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(session->copies().chunks(), abi::kFirstChunks);
+}
+
+// The end of a copy is marked when the session has nothing else to do.
+TEST_F(SessionTest, AMarkForWhichThereIsNoMemoryEndsItsSessionAlone) {
+  CopyEngine engine(driver, gpus, policies::LaneUse::kAuto, policies::LinkOrder::kDeadlines);
+  shared.copies = &engine;
+  restart();
+  driver.cuMemcpyDtoHAsync_v2 = [](void*, CUdeviceptr, size_t, CUstream) { return CUDA_SUCCESS; };
+  driver.cuEventRecord = [](CUevent, CUstream) -> CUresult { throw std::bad_alloc(); };
+  wire::tubeCopyChunk download{};
+  download.bytes = 8;
+  download.dptr = allocate(64);
+  download.stream = wire::kLegacyStream;
+  download.becomes = wire::ChunkBecomes::kFilled;
+  post(download);
+  ASSERT_TRUE(session->copies().unmarked());
+  ASSERT_TRUE(session->start().ok());
+  while (!session->poisoned()) std::this_thread::yield();
+  session.reset();
+  shared.copies = nullptr;
 }
 
 // A small synchronous upload's call returns before the GPU has the bytes, so later work of every
