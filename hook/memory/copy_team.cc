@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <climits>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/futex.h"
@@ -174,6 +175,47 @@ bool help_one(TeamCopy::Copy& copy) {
   return false;
 }
 
+// All slices that nobody has taken are the caller's.
+void withdraw(TeamCopy::Copy& copy) {
+  for (Piece& piece : copy.pieces)
+    piece.left.fetch_or(piece.todo.exchange(0, std::memory_order_acquire),
+                        std::memory_order_relaxed);
+}
+
+// Whether somebody has taken a slice and not ended it.
+bool under_way(const TeamCopy::Copy& copy) {
+  return std::any_of(std::begin(copy.pieces), std::end(copy.pieces), [](const Piece& piece) {
+    // In this order: a slice that is given to the caller in between is looked at again.
+    const int left = std::popcount(piece.left.load(std::memory_order_acquire));
+    return piece.pending.load(std::memory_order_acquire) != static_cast<uint32_t>(left);
+  });
+}
+
+// The calling thread: until it is settled, which a helper that ends or leaves a slice may do.
+template <class Settled>
+void wait_until(TeamCopy::Copy& copy, const Settled& settled) {
+  for (uint32_t i = 0; i < kLooks; ++i) {
+    if (settled()) break;
+    __builtin_ia32_pause();
+  }
+  copy.caller_waits.store(true, std::memory_order_seq_cst);
+  while (true) {
+    const uint32_t seen = word(copy.news).load(std::memory_order_seq_cst);
+    if (settled()) break;
+    futex_wait(&copy.news, seen, kNoTimeout);
+  }
+  copy.caller_waits.store(false, std::memory_order_relaxed);
+}
+
+// The calling thread is about to fault, and a handler of the program may leave the call from there:
+// no helper is at this copy any more.
+void send_helpers_away(TeamCopy::Copy& copy, Piece& piece, uint32_t own_bit) {
+  withdraw(copy);
+  piece.left.fetch_or(own_bit, std::memory_order_relaxed);
+  wait_until(copy, [&] { return !under_way(copy); });
+  piece.left.fetch_and(~own_bit, std::memory_order_relaxed);
+}
+
 bool help_any(uint32_t number) {
   for (TeamCopy::Copy& copy : g_team.copies) {
     if (number < copy.helpers.load(std::memory_order_relaxed) && help_one(copy)) return true;
@@ -220,10 +262,12 @@ void* run(void* argument) {
 void recruit(uint32_t count) {
   const uint32_t wanted = (1u << count) - 1;
   if ((g_team.numbers.load(std::memory_order_relaxed) & wanted) == wanted) return;
-  // The program's handlers run on its own threads, but for those of faults (see the header).
+  // The program's handlers run on its own threads, but for those of faults (see the header) and of
+  // system calls that a sandbox traps: blocked, either would end the program. What glibc needs for
+  // itself (setuid in all threads) sigfillset leaves out.
   sigset_t blocked, before;
   sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS}) sigdelset(&blocked, fault);
+  for (const int own : {SIGSEGV, SIGBUS, SIGSYS}) sigdelset(&blocked, own);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
   for (uint32_t number = 0; number < count; ++number) {
     const uint32_t bit = 1u << number;
@@ -296,8 +340,7 @@ bool TeamCopy::help() {
     if (bit == 0) bit = take_bit(piece.todo);
     if (bit == 0) continue;
     const Slice slice = slice_of(piece, bit);
-    // For the speed of it: what is not there faults below.
-    if (piece.absent) (void)fault_in(slice, piece.mine);
+    if (piece.absent && !fault_in(slice, piece.mine)) send_helpers_away(*copy_, piece, bit);
     streaming_copy(slice.dst, slice.src, slice.bytes);
     end_slice(piece);
     return true;
@@ -306,20 +349,9 @@ bool TeamCopy::help() {
 }
 
 void TeamCopy::wait(uint32_t index) {
-  const auto settled = [&] {
+  wait_until(*copy_, [&] {
     return done(index) || copy_->pieces[index].left.load(std::memory_order_acquire) != 0;
-  };
-  for (uint32_t i = 0; i < kLooks; ++i) {
-    if (settled()) break;
-    __builtin_ia32_pause();
-  }
-  copy_->caller_waits.store(true, std::memory_order_seq_cst);
-  while (true) {
-    const uint32_t seen = word(copy_->news).load(std::memory_order_seq_cst);
-    if (settled()) break;
-    futex_wait(&copy_->news, seen, kNoTimeout);
-  }
-  copy_->caller_waits.store(false, std::memory_order_relaxed);
+  });
 }
 
 void TeamCopy::cancel(uint32_t index) {

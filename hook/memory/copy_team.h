@@ -8,13 +8,14 @@
 // Faults. What the program passed may not be there, and then the fault should come in the calling
 // thread, where it came without helpers (a handler of the program may run, or jump out). So a piece
 // with pages that are not resident is faulted in by system calls, which report instead of faulting;
-// a slice where that fails, and a piece with a hole in it, is left to the caller. What is resident
-// but protected faults in a helper: helpers block all signals but those of faults.
+// a slice where that fails, and a piece with a hole in it, is left to the caller, which sends the
+// helpers away before it touches what faults. What is resident but protected faults in a helper:
+// helpers block all signals but those of faults and of trapped system calls.
 //
 // Life. Helpers are started by the first large copy, sleep between copies, and leave when they had
 // nothing to do for kLingerNs. They are detached and hold nothing, so the program's exit waits for
 // none of them; in a forked child there are none, and no call gets here. Their state is never
-// freed: a caller that leaves a copy by longjmp leaves nothing that a helper could miss.
+// freed: a caller that a handler takes out of its copy leaves that copy's place taken, no more.
 //
 // Cost: a slice is two atomic operations; waking helpers is one system call for each piece that
 // finds them asleep.
