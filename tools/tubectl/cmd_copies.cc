@@ -68,7 +68,8 @@ std::string slo_text(const Json& function) {
   return fmt::format("{:g} less {:.3g}{}", slo, infer, learnt ? " learnt" : "");
 }
 
-// Bytes of each function and direction when they were shown last, for their rate since then.
+// Bytes of each function and direction when they were shown last, for their rate since then; what
+// was never shown has that of its lanes.
 using Before = std::map<std::pair<uint64_t, std::string>, uint64_t>;
 
 std::string table(const Json& functions, Before& before, size_t every_s) {
@@ -79,10 +80,11 @@ std::string table(const Json& functions, Before& before, size_t every_s) {
     for (const Json& direction : function.value("directions", Json::array())) {
       const Sum sum = all_ways(direction);
       if (sum.copies == 0) continue;
-      uint64_t& last = before[{number(function, "id"), text(direction, "direction")}];
-      const uint64_t lately = every_s == 0 ? of_lanes(direction, "bytes_per_s")
-                                           : (sum.bytes - std::min(last, sum.bytes)) / every_s;
-      last = sum.bytes;
+      const auto [last, first] =
+          before.try_emplace({number(function, "id"), text(direction, "direction")}, sum.bytes);
+      const uint64_t lately = first ? of_lanes(direction, "bytes_per_s")
+                                    : (sum.bytes - std::min(last->second, sum.bytes)) / every_s;
+      last->second = sum.bytes;
       const uint64_t in_lanes = of_lanes(direction, "copies");
       const uint64_t waited = in_lanes == 0 ? 0 : of_lanes(direction, "waited_us") / in_lanes;
       table.add(

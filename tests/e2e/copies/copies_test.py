@@ -200,6 +200,20 @@ class Copies(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
+    def first_look(self, proxy):
+        watch = subprocess.Popen([LAYOUT.tubectl, "copies", "-w", proxy.workflow, "--watch", "1"],
+                                 env=dict(os.environ, TUBE_DIR=str(proxy.dir)),
+                                 stdout=subprocess.PIPE, text=True)
+        try:
+            for line in watch.stdout:
+                if "from GPU" in line:
+                    return line
+            self.fail("no line of a download")
+        finally:
+            watch.kill()
+            watch.wait()
+            watch.stdout.close()
+
     def test_the_ways_of_copies_are_shown(self):
         clock = Clock(self)
         with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE="auto")
@@ -234,6 +248,8 @@ class Copies(unittest.TestCase):
             self.assertRegex(text, r"mover +[0-9]+ +to GPU +60 ")
             self.assertRegex(text, r"100 less [0-9.e-]+ learnt")
             self.assertNotIn("mover", self.shown(proxy, "-f", "other"))
+            # What was copied before the first look is no rate: no download is in a lane.
+            self.assertRegex(self.first_look(proxy), r"from GPU +3 +\S+ \S+ +- ")
             client.end()
 
     def test_proxies_of_a_user_see_each_others_links(self):
