@@ -20,43 +20,11 @@ std::string read_small(const std::string& path) {
   return got > 0 ? std::string(text, static_cast<size_t>(got)) : std::string();
 }
 
-uint32_t affinity_cores() {
-  // Larger than any mask of a kernel: the call refuses masks that are too small.
-  constexpr int kMost = 8192;
-  cpu_set_t* set = CPU_ALLOC(kMost);
-  if (set == nullptr) return 1;
-  const size_t bytes = CPU_ALLOC_SIZE(kMost);
-  const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 1;
-  CPU_FREE(set);
-  return static_cast<uint32_t>(std::max(count, 1));
-}
-
 void take_smaller(uint32_t* least, uint32_t cores) {
   if (cores != 0) *least = std::min(*least, cores);
 }
 
-// The process's own group of cgroup v2 and every group above it. Inside a container the path is
-// relative to what is mounted.
-uint32_t quota_cores() {
-  uint32_t least = UINT32_MAX;
-  const std::string groups = read_small("/proc/self/cgroup");
-  std::string path;
-  if (const size_t at = groups.find("0::"); at != std::string::npos)
-    path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
-  while (path.size() > 1) {
-    take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup" + path + "/cpu.max")));
-    path.resize(path.rfind('/'));
-  }
-  take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup/cpu.max")));
-  // v1 has the two numbers in two files; -1 is no limit.
-  const std::string quota = read_small("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  if (!quota.empty() && quota[0] != '-')
-    take_smaller(&least,
-                 cores_of_quota(quota + " " + read_small("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
-  return least;
-}
-
-// As quota_cores(). "max", and the huge number of v1, are no limit.
+// As quota_cores() below. "max", and the huge number of v1, are no limit.
 uint64_t quota_bytes() {
   uint64_t least = UINT64_MAX;
   const auto take = [&least](const std::string& text) {
@@ -123,6 +91,38 @@ uint64_t usable_memory_bytes() {
   const uint64_t machine =
       pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
   return std::min(machine, quota_bytes());
+}
+
+uint32_t affinity_cores() {
+  // Larger than any mask of a kernel: the call refuses masks that are too small.
+  constexpr int kMost = 8192;
+  cpu_set_t* set = CPU_ALLOC(kMost);
+  if (set == nullptr) return 1;
+  const size_t bytes = CPU_ALLOC_SIZE(kMost);
+  const int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 1;
+  CPU_FREE(set);
+  return static_cast<uint32_t>(std::max(count, 1));
+}
+
+// The process's own group of cgroup v2 and every group above it. Inside a container the path is
+// relative to what is mounted.
+uint32_t quota_cores() {
+  uint32_t least = UINT32_MAX;
+  const std::string groups = read_small("/proc/self/cgroup");
+  std::string path;
+  if (const size_t at = groups.find("0::"); at != std::string::npos)
+    path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
+  while (path.size() > 1) {
+    take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup" + path + "/cpu.max")));
+    path.resize(path.rfind('/'));
+  }
+  take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup/cpu.max")));
+  // v1 has the two numbers in two files; -1 is no limit.
+  const std::string quota = read_small("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  if (!quota.empty() && quota[0] != '-')
+    take_smaller(&least,
+                 cores_of_quota(quota + " " + read_small("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
+  return least;
 }
 
 uint32_t usable_cores() { return std::min(affinity_cores(), quota_cores()); }

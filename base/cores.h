@@ -7,9 +7,14 @@
 
 namespace tube {
 
-// At least 1. Reads some files of /proc and /sys/fs/cgroup; the answer may change while the process
+// At least 1: the smaller one of the following two, both of which may change while the process
 // runs.
 uint32_t usable_cores();
+// Of the calling thread's affinity mask, at least 1. A system call.
+uint32_t affinity_cores();
+// By the quotas of the process's control groups; UINT32_MAX without any. Reads some files of /proc
+// and /sys/fs/cgroup.
+uint32_t quota_cores();
 
 // Cores of the machine that are online, at least 1.
 uint32_t machine_cores();

@@ -9,6 +9,7 @@
 //              is given to the threads, and the chunk is free when they are through
 //
 // In between the calling thread copies, too.
+#include <algorithm>
 #include <atomic>
 
 #include "base/clock.h"
@@ -28,18 +29,19 @@ static_assert(kPiecesFilled <= TeamCopy::kPieces && kPiecesEmptied <= TeamCopy::
 static_assert(abi::kLaterChunkBytes <= TeamCopy::kMostPieceBytes &&
               abi::kChunkBytes >= policies::kLeastPieceBytes);
 
-// A dozen small files; they change seldom. Threads that ask at once may both read them.
+// A dozen small files; they change seldom. Threads that ask at once may both read them. The mask is
+// each thread's own.
 uint32_t cores_lately() {
   constexpr uint64_t kGoodForNs = 1'000'000'000;
   static constinit std::atomic<uint64_t> read_ns{0};
   static constinit std::atomic<uint32_t> cores{0};
   const uint64_t now = now_ns();
   if (const uint64_t at = read_ns.load(std::memory_order_acquire); at != 0 && now - at < kGoodForNs)
-    return cores.load(std::memory_order_relaxed);
-  const uint32_t found = usable_cores();
+    return std::min(cores.load(std::memory_order_relaxed), affinity_cores());
+  const uint32_t found = quota_cores();
   cores.store(found, std::memory_order_relaxed);
   read_ns.store(now, std::memory_order_release);
-  return found;
+  return std::min(found, affinity_cores());
 }
 
 uint32_t helpers_for(uint64_t bytes) {

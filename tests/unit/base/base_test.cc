@@ -195,6 +195,22 @@ TEST(Cores, NoMoreThanTheProcessMayRunOn) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+TEST(Cores, TheMaskIsEachThreadsOwn) {
+  std::thread([] {
+    cpu_set_t mask;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof mask, &mask), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &mask)) ++first;
+    CPU_ZERO(&mask);
+    CPU_SET(first, &mask);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof mask, &mask), 0);
+    EXPECT_EQ(affinity_cores(), 1u);
+  }).join();
+  cpu_set_t own;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof own, &own), 0);
+  EXPECT_EQ(affinity_cores(), static_cast<uint32_t>(CPU_COUNT(&own)));
+}
+
 TEST(Cores, RunnableThreadsAreTheFourthFieldOfLoadavg) {
   EXPECT_EQ(runnable_of_loadavg("0.20 0.18 0.12 3/80 11206\n"), 3u);
   EXPECT_EQ(runnable_of_loadavg("120.00 99.10 7.00 1204/99999 1"), 1204u);
