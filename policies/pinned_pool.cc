@@ -60,10 +60,10 @@ uint64_t next_pinned_piece(const PinnedDemand& demand, const PinnedState& state,
 
 uint64_t pinned_surplus(const PinnedDemand& demand, const PinnedState& state,
                         const PinnedBudget& budget, uint64_t now_ns) {
-  if (demand.quiet(now_ns)) return state.idle_bytes;
+  if (demand.quiet(now_ns)) return state.returnable_bytes;
   const uint64_t over = std::max(above(state.idle_bytes, budget.client_bytes()),
                                  above(state.total_idle_bytes, budget.total_bytes));
-  return std::min(over, state.idle_bytes);
+  return std::min(over, state.returnable_bytes);
 }
 
 }  // namespace tube::policies

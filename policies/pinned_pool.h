@@ -9,6 +9,9 @@
 // piece, because natively it is one registration; what is larger than the largest piece is made
 // when it is asked for, as natively.
 //
+// A request that is larger than any piece leaves a block that serves only its like: a small one in
+// it would keep gigabytes from going back for as long as it lives.
+//
 // A client that has not asked for pinned memory gets none ahead. The first request brings the piece
 // that would hold its like; each request that finds nothing doubles what is held ahead;
 // kPinnedQuietNs without any request give all of it back. Freed memory stays in the pool and counts
@@ -39,6 +42,11 @@ PinnedBudget default_pinned_budget(uint64_t memory_bytes);
 // The piece that is made ahead for requests of this size; 0: none is.
 uint64_t pinned_piece_for(uint64_t request_bytes);
 
+// Whether a block of that size serves the request.
+constexpr bool pinned_block_serves(uint64_t block_bytes, uint64_t request_bytes) {
+  return block_bytes <= kLargestPinnedPiece || request_bytes > block_bytes / 2;
+}
+
 // What one client asked for lately.
 class PinnedDemand {
  public:
@@ -63,6 +71,7 @@ struct PinnedState {
   uint64_t idle_bytes = 0;         // of this client's pool
   uint64_t largest_run_bytes = 0;  // the largest request that it can serve
   uint64_t total_idle_bytes = 0;   // of all pools, this one included
+  uint64_t returnable_bytes = 0;   // of this client's: in blocks that are wholly idle
 };
 
 // The size of the piece to make next for this pool; 0: it has enough, or the budget has not.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "policies/pinned_pool.h"
+
 namespace tube::proxy {
 
 void PinnedBlocks::insert_run(uint64_t address, uint64_t bytes) {
@@ -24,6 +26,7 @@ void PinnedBlocks::add(uint64_t base, uint64_t bytes) {
   insert_run(base, bytes);
   held_ += bytes;
   idle_ += bytes;
+  returnable_ += bytes;
 }
 
 uint64_t PinnedBlocks::take(uint64_t bytes, uint64_t alignment) {
@@ -32,11 +35,14 @@ uint64_t PinnedBlocks::take(uint64_t bytes, uint64_t alignment) {
     const uint64_t address = (run + alignment - 1) / alignment * alignment;
     const uint64_t before = address - run;
     if (before > run_bytes - bytes) continue;
+    State& block = block_of(run)->second;
+    if (!policies::pinned_block_serves(block.bytes, bytes)) continue;
     erase_run(runs_.find(run));
     if (before != 0) insert_run(run, before);
     if (const uint64_t behind = run_bytes - before - bytes; behind != 0)
       insert_run(address + bytes, behind);
-    block_of(address)->second.free_bytes -= bytes;
+    if (block.free_bytes == block.bytes) returnable_ -= block.bytes;
+    block.free_bytes -= bytes;
     idle_ -= bytes;
     return address;
   }
@@ -47,6 +53,7 @@ void PinnedBlocks::give(uint64_t address, uint64_t bytes) {
   const auto block = block_of(address);
   block->second.free_bytes += bytes;
   idle_ += bytes;
+  if (block->second.free_bytes == block->second.bytes) returnable_ += block->second.bytes;
   const uint64_t first = block->first, last = first + block->second.bytes;
   auto next = runs_.lower_bound(address + bytes);
   if (next != runs_.end() && next->first == address + bytes && next->first < last) {
@@ -72,7 +79,7 @@ void PinnedBlocks::give_all() {
     block.free_bytes = block.bytes;
     insert_run(base, block.bytes);
   }
-  idle_ = held_;
+  idle_ = returnable_ = held_;
 }
 
 std::vector<PinnedBlocks::Block> PinnedBlocks::remove_idle(uint64_t bytes) {
@@ -90,7 +97,16 @@ std::vector<PinnedBlocks::Block> PinnedBlocks::remove_idle(uint64_t bytes) {
   }
   held_ -= sum;
   idle_ -= sum;
+  returnable_ -= sum;
   return removed;
+}
+
+uint64_t PinnedBlocks::largest_run() const {
+  for (auto it = by_size_.rbegin(); it != by_size_.rend(); ++it) {
+    const auto block = std::prev(blocks_.upper_bound(it->second));
+    if (policies::pinned_block_serves(block->second.bytes, 0)) return it->first;
+  }
+  return 0;
 }
 
 std::vector<PinnedBlocks::Block> PinnedBlocks::all() const {

@@ -1,7 +1,8 @@
 // Which parts of registered blocks are free: the arithmetic of one pool of pinned memory.
 //
 // A block is one registration with the driver. Requests take the smallest free run that holds them,
-// never across two blocks; what comes back is merged within its block. Plain values: no memory is
+// never across two blocks; what comes back is merged within its block. A block that is larger than
+// any piece made ahead serves one request at a time, of more than half its size. Plain values: no memory is
 // touched, no lock inside. O(log n) but for runs that only fail an alignment.
 #pragma once
 
@@ -34,7 +35,8 @@ class PinnedBlocks {
   bool empty() const { return blocks_.empty(); }
   uint64_t held_bytes() const { return held_; }
   uint64_t idle_bytes() const { return idle_; }
-  uint64_t largest_run() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
+  uint64_t returnable_bytes() const { return returnable_; }  // of blocks that are wholly free
+  uint64_t largest_run() const;  // that serves any request which it can hold
 
  private:
   struct State {
@@ -51,6 +53,7 @@ class PinnedBlocks {
   std::set<std::pair<uint64_t, uint64_t>> by_size_;  // the same: bytes, address
   uint64_t held_ = 0;
   uint64_t idle_ = 0;
+  uint64_t returnable_ = 0;
 };
 
 }  // namespace tube::proxy

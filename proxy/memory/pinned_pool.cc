@@ -70,6 +70,7 @@ Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint3
 // mutex_ is held.
 void PinnedPool::publish() {
   idle_bytes_.store(blocks_.idle_bytes(), std::memory_order_relaxed);
+  returnable_bytes_.store(blocks_.returnable_bytes(), std::memory_order_relaxed);
   held_bytes_.store(blocks_.held_bytes(), std::memory_order_relaxed);
   largest_run_.store(blocks_.largest_run(), std::memory_order_relaxed);
 }

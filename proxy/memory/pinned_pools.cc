@@ -69,7 +69,7 @@ uint64_t PinnedPools::idle_sum() const {
 }
 
 policies::PinnedState PinnedPools::state_of(const PinnedPool& pool) const {
-  return {pool.idle_bytes(), pool.largest_run_bytes(), idle_sum()};
+  return {pool.idle_bytes(), pool.largest_run_bytes(), idle_sum(), pool.returnable_bytes()};
 }
 
 void PinnedPools::asked(PinnedPool& pool, uint64_t bytes, bool found) {
@@ -94,7 +94,7 @@ void PinnedPools::freed(PinnedPool& pool) {
 }
 
 bool PinnedPools::overdue(const PinnedPool& pool) const {
-  return pool.idle_bytes() > budget_.client_bytes() + limits::kPinnedOverdueBytes;
+  return pool.returnable_bytes() > budget_.client_bytes() + limits::kPinnedOverdueBytes;
 }
 
 void PinnedPools::left(PinnedPool& pool) {
@@ -109,7 +109,7 @@ void PinnedPools::left(PinnedPool& pool) {
 bool PinnedPools::make_room() {
   {
     std::lock_guard lock(mutex_);
-    if (idle_sum() == 0 || !surplus_) return false;
+    if (!surplus_ || !any_returnable()) return false;
   }
   making_room_.fetch_add(1, std::memory_order_relaxed);
   const bool made = surplus_(true);
@@ -136,9 +136,10 @@ void PinnedPools::drop_surplus() {
     uint64_t total = idle_sum();
     for (const auto& pool : pools_) {
       if (pool->left_ns() != 0) continue;
-      const policies::PinnedState state{pool->idle_bytes(), pool->largest_run_bytes(), total};
+      policies::PinnedState state = state_of(*pool);
+      state.total_idle_bytes = total;
       const uint64_t bytes = making_room()
-                                 ? state.idle_bytes
+                                 ? state.returnable_bytes
                                  : policies::pinned_surplus(pool->demand, state, budget_, now);
       if (bytes == 0) continue;
       surplus.emplace_back(pool, bytes);
@@ -170,6 +171,11 @@ PinnedPools::Counts PinnedPools::counts() const {
     counts.ready += pool->ready();
   }
   return counts;
+}
+
+bool PinnedPools::any_returnable() const {
+  return std::any_of(pools_.begin(), pools_.end(),
+                     [](const auto& pool) { return pool->returnable_bytes() != 0; });
 }
 
 bool PinnedPools::any_unwiped() const {

@@ -78,6 +78,7 @@ class PinnedPools {
   bool grow_one(std::unique_lock<std::mutex>& lock);
   bool any_surplus(uint64_t now_ns) const;
   bool any_unwiped() const;
+  bool any_returnable() const;
 
   const Driver& driver_;
   Gpus& gpus_;

@@ -67,7 +67,7 @@ TEST(PinnedPool, TheBudgetBoundsWhatIsMade) {
 
 TEST(PinnedPool, QuietClientsHoldNothing) {
   const PinnedDemand demand = after(16 * kMiB);
-  const PinnedState state{32 * kMiB, 32 * kMiB, 32 * kMiB};
+  const PinnedState state{32 * kMiB, 32 * kMiB, 32 * kMiB, 32 * kMiB};
   const uint64_t before = kSecond + kPinnedQuietNs - 1, later = before + 1;
   EXPECT_EQ(pinned_surplus(demand, state, kBudget, before), 0u);
   EXPECT_EQ(pinned_surplus(demand, state, kBudget, later), 32 * kMiB);
@@ -77,7 +77,7 @@ TEST(PinnedPool, QuietClientsHoldNothing) {
 TEST(PinnedPool, AClientThatArrivesKeepsWhatItFinds) {
   PinnedDemand demand;
   demand.arrived(kSecond);
-  const PinnedState state{256 * kMiB, 256 * kMiB, 256 * kMiB};
+  const PinnedState state{256 * kMiB, 256 * kMiB, 256 * kMiB, 256 * kMiB};
   EXPECT_EQ(pinned_surplus(demand, state, kBudget, 2 * kSecond), 0u);
   EXPECT_EQ(pinned_surplus(demand, state, kBudget, kSecond + kPinnedQuietNs), 256 * kMiB);
 }
@@ -85,11 +85,13 @@ TEST(PinnedPool, AClientThatArrivesKeepsWhatItFinds) {
 TEST(PinnedPool, SurplusIsWhatExceedsABound) {
   const PinnedDemand demand = after(16 * kMiB);
   const uint64_t own = kBudget.client_bytes(), all = kBudget.total_bytes;
-  EXPECT_EQ(pinned_surplus(demand, {own, 1, own}, kBudget, kSecond), 0u);
-  EXPECT_EQ(pinned_surplus(demand, {own + 5, 1, own + 5}, kBudget, kSecond), 5u);
-  EXPECT_EQ(pinned_surplus(demand, {own, 1, all + 7}, kBudget, kSecond), 7u);
-  EXPECT_EQ(pinned_surplus(demand, {3, 1, all + 7}, kBudget, kSecond), 3u);
-  EXPECT_EQ(pinned_surplus(demand, {9, 1, 9}, {0}, kSecond), 9u);
+  EXPECT_EQ(pinned_surplus(demand, {own, 1, own, own}, kBudget, kSecond), 0u);
+  EXPECT_EQ(pinned_surplus(demand, {own + 5, 1, own + 5, own}, kBudget, kSecond), 5u);
+  EXPECT_EQ(pinned_surplus(demand, {own, 1, all + 7, own}, kBudget, kSecond), 7u);
+  EXPECT_EQ(pinned_surplus(demand, {3, 1, all + 7, 3}, kBudget, kSecond), 3u);
+  EXPECT_EQ(pinned_surplus(demand, {9, 1, 9, 9}, {0}, kSecond), 9u);
+  EXPECT_EQ(pinned_surplus(demand, {own + 5, 1, own + 5, 0}, kBudget, kSecond), 0u)
+      << "all of it lies in blocks that are used";
 }
 
 TEST(PinnedPool, LargeRequestsOfLongAgoAreForgotten) {

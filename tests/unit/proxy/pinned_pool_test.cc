@@ -66,6 +66,37 @@ TEST(PinnedBlocks, OnlyIdleBlocksGo) {
   EXPECT_EQ(blocks.idle_bytes(), 0u);
 }
 
+TEST(PinnedBlocks, ALargeBlockServesItsLikeOnly) {
+  constexpr uint64_t kLarge = 1024 * kMiB;
+  PinnedBlocks blocks;
+  blocks.add(kLarge, kLarge);
+  EXPECT_EQ(blocks.take(kMiB, kPage), 0u) << "it would keep all of the block from going back";
+  EXPECT_EQ(blocks.largest_run(), 0u) << "so more is made ahead for such requests";
+  EXPECT_EQ(blocks.take(600 * kMiB, kPage), kLarge);
+  EXPECT_EQ(blocks.take(400 * kMiB, kPage), 0u);
+  blocks.add(4 * kLarge, 256 * kMiB);
+  EXPECT_EQ(blocks.take(kMiB, kPage), 4 * kLarge);
+  EXPECT_EQ(blocks.largest_run(), 255 * kMiB);
+}
+
+TEST(PinnedBlocks, WhatCouldGoBackIsCounted) {
+  PinnedBlocks blocks;
+  blocks.add(0x100000, 0x4000);
+  blocks.add(0x200000, 0x2000);
+  EXPECT_EQ(blocks.returnable_bytes(), 0x6000u);
+  const uint64_t one = blocks.take(0x3000, kPage), two = blocks.take(0x1000, kPage);
+  EXPECT_EQ(blocks.returnable_bytes(), 0x2000u) << "both lie in the first";
+  blocks.give(one, 0x3000);
+  EXPECT_EQ(blocks.returnable_bytes(), 0x2000u);
+  blocks.give(two, 0x1000);
+  EXPECT_EQ(blocks.returnable_bytes(), 0x6000u);
+  (void)blocks.take(0x2000, kPage);
+  blocks.give_all();
+  EXPECT_EQ(blocks.returnable_bytes(), 0x6000u);
+  (void)blocks.remove_idle(UINT64_MAX);
+  EXPECT_EQ(blocks.returnable_bytes(), 0u);
+}
+
 // Against a plain map of what is taken.
 TEST(PinnedBlocks, RandomRequestsNeverOverlap) {
   std::mt19937 random(7);
@@ -289,6 +320,27 @@ TEST_F(PinnedPoolsTest, WhatExceedsTheBudgetIsTheJanitors) {
   pools.release_surplus();
   EXPECT_EQ(registered.load(), 1);
   EXPECT_LE(pool->idle_bytes(), 8 * kMiB);
+  pools.remove(*pool);
+}
+
+// A block of which a part is used cannot go back: the janitor is not asked for it at every free and
+// every two seconds, nobody waits for it.
+TEST_F(PinnedPoolsTest, WhatCannotGoBackIsNotAskedFor) {
+  int told = 0;
+  PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
+  const auto pool = open();
+  pools.add(pool);
+  ASSERT_EQ(pool->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  const uint64_t large = pool->take(30 * kMiB), small = pool->take(kMiB);
+  pool->give(large, 30 * kMiB);
+  pools.freed(*pool);
+  EXPECT_GT(pool->idle_bytes(), pools.budget().client_bytes());
+  EXPECT_EQ(told, 0);
+  EXPECT_FALSE(pools.make_room()) << "there is none to be had";
+  EXPECT_EQ(told, 0);
+  pool->give(small, kMiB);
+  pools.freed(*pool);
+  EXPECT_EQ(told, 1);
   pools.remove(*pool);
 }
 
