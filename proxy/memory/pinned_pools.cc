@@ -184,8 +184,10 @@ bool PinnedPools::any_unwiped() const {
 }
 
 bool PinnedPools::any_surplus(uint64_t now) const {
+  const bool too_much = idle_sum() > budget_.total_bytes;
   return std::any_of(pools_.begin(), pools_.end(), [&](const auto& pool) {
-    if (pool->left_ns() != 0) return now - pool->left_ns() >= policies::kPinnedQuietNs;
+    if (pool->left_ns() != 0)
+      return too_much || now - pool->left_ns() >= policies::kPinnedQuietNs;
     return policies::pinned_surplus(pool->demand, state_of(*pool), budget_, now) != 0;
   });
 }
@@ -227,12 +229,13 @@ void PinnedPools::run() {
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (std::exchange(news_, false)) nap = kFirstNap;
-    if (gpus_[0].failed.load() == 0 && (wipe_one(lock) || grow_one(lock))) continue;
+    // First, or what exceeds the budget would be wiped for nobody.
     if (any_surplus(now_ns()) && surplus_) {
       lock.unlock();
       (void)surplus_(false);
       lock.lock();
     }
+    if (gpus_[0].failed.load() == 0 && (wipe_one(lock) || grow_one(lock))) continue;
     const auto news = [this] { return stop_ || news_; };
     if (idle_sum() == 0 && !any_unwiped()) {
       wanted_.wait(lock, news);

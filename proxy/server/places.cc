@@ -121,7 +121,7 @@ void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
       if (!reusable) bytes -= it->remains->held_bytes();
       it = leave_to_janitor(it);
     }
-    more = old_pinned_.size() != before;
+    more = old_pinned_.size() != before || pinned_.excess_bytes() != 0;
     if (leaving_ != 0 && places(Place::kFree) < free_slots) need = Janitor::Need::kSoon;
     if (leaving_ != 0 && places(Place::kFree) == 0 && !waiting_.empty()) need = Janitor::Need::kNow;
   }

@@ -362,6 +362,21 @@ TEST_F(PinnedPoolsTest, WhenMemoryRunsOutAllIdleGoes) {
   EXPECT_FALSE(pools.making_room());
 }
 
+TEST_F(PinnedPoolsTest, WhatIsLeftBeyondTheBudgetGoesAtOnce) {
+  std::atomic<int> told{0};
+  PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
+  const auto pool = open();
+  pools.add(pool);
+  ASSERT_EQ(pool->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  pool->leave(true, now_ns());
+  pools.left(*pool);
+  pools.start();
+  wait_until([&] { return told.load() != 0; });
+  EXPECT_FALSE(pools.expired(*pool)) << "not only once it has been idle for long";
+  pools.close();
+  pools.remove(*pool);
+}
+
 TEST_F(PinnedPoolsTest, APoolThatWasLeftIsWipedForTheNextClient) {
   PinnedPools pools(driver, gpus, {256 * kMiB}, [](bool) { return true; });
   pools.start();
