@@ -88,7 +88,7 @@ class PinnedPool {
 
   // ---- the pools' own, under their lock
   policies::PinnedDemand demand;
-  bool failed = false;  // the last block could not be made: not again before somebody asks
+  bool failed = false;  // memory has run out: nothing is made ahead before somebody asks
 
  private:
   enum class Use : uint32_t { kClient, kLeft, kReady, kEnding };

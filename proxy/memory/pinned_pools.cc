@@ -138,9 +138,11 @@ void PinnedPools::drop_surplus() {
       if (pool->left_ns() != 0) continue;
       policies::PinnedState state = state_of(*pool);
       state.total_idle_bytes = total;
-      const uint64_t bytes = making_room()
-                                 ? state.returnable_bytes
-                                 : policies::pinned_surplus(pool->demand, state, budget_, now);
+      uint64_t bytes = policies::pinned_surplus(pool->demand, state, budget_, now);
+      if (making_room()) {
+        bytes = state.returnable_bytes;
+        pool->failed = true;  // or the thread would take the memory before whoever waits for it
+      }
       if (bytes == 0) continue;
       surplus.emplace_back(pool, bytes);
       dropping_.push_back(pool);
@@ -206,6 +208,7 @@ bool PinnedPools::wipe_one(std::unique_lock<std::mutex>& lock) {
 }
 
 bool PinnedPools::grow_one(std::unique_lock<std::mutex>& lock) {
+  if (making_room()) return false;
   const uint64_t now = now_ns();
   for (const std::shared_ptr<PinnedPool>& each : pools_) {
     if (each->failed || each->left_ns() != 0) continue;

@@ -362,6 +362,34 @@ TEST_F(PinnedPoolsTest, WhenMemoryRunsOutAllIdleGoes) {
   EXPECT_FALSE(pools.making_room());
 }
 
+// What the janitor gave back is for the request that waits for it, not for others' next ones.
+TEST_F(PinnedPoolsTest, NothingIsMadeAheadOfWhatMemoryRanOutFor) {
+  PinnedPools* known = nullptr;
+  PinnedPools pools(driver, gpus, {256 * kMiB}, [&](bool now) {
+    if (!now) return false;
+    known->drop_surplus();
+    known->release_surplus();
+    return true;
+  });
+  known = &pools;
+  const auto other = open(), mine = open(4);
+  pools.add(other);
+  pools.add(mine);
+  pools.asked(*other, 8 * kMiB, false);
+  ASSERT_EQ(other->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  EXPECT_TRUE(pools.make_room());
+  EXPECT_EQ(other->held_bytes(), 0u);
+  pools.start();
+  pools.asked(*mine, 8 * kMiB, false);  // so that the thread looks at both
+  wait_until([&] { return mine->held_bytes() != 0; });
+  EXPECT_EQ(other->held_bytes(), 0u);
+  pools.asked(*other, 8 * kMiB, false);
+  wait_until([&] { return other->held_bytes() != 0; });
+  pools.close();
+  pools.remove(*other);
+  pools.remove(*mine);
+}
+
 TEST_F(PinnedPoolsTest, WhatIsLeftBeyondTheBudgetGoesAtOnce) {
   std::atomic<int> told{0};
   PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
