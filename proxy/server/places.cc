@@ -171,6 +171,8 @@ void Server::clean_up() {
     if (remains_.closing) spares_.close();
     spares_.drop_old();
   });
+  // Not by the server's thread: its thread may stand in the driver for good.
+  if (remains_.closing) (void)contained("the end of its thread", [this] { pinned_.close(); });
   for (const RetiredPinned& retired : remains_.pinned) retired.remains->close();
   (void)contained("the return of pinned memory", [this] { pinned_.drop_surplus(); });
 }

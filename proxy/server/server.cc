@@ -557,7 +557,6 @@ bool Server::close() {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  pinned_.close();
   const bool closed = ended && janitor_.finish(kCloseMs);
   unlink_sockets();
   return closed;
