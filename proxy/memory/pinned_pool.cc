@@ -101,9 +101,14 @@ CUresult PinnedPool::populate(uint64_t address, uint64_t bytes) {
                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 }
 
-void PinnedPool::punch(uint64_t address, uint64_t bytes) {
-  fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-            static_cast<off_t>(address - space_.base()), static_cast<off_t>(bytes));
+// False: the bytes may still be there.
+bool PinnedPool::punch(uint64_t address, uint64_t bytes) {
+  if (bytes == 0) return true;
+  const int answer =
+      fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(address - space_.base()), static_cast<off_t>(bytes));
+  if (answer != 0) log_warn("pinned memory: no hole for %lu bytes: %s", bytes, std::strerror(errno));
+  return answer == 0;
 }
 
 void PinnedPool::finish_work() {
@@ -125,7 +130,7 @@ CUresult PinnedPool::make(uint64_t bytes, uint64_t* taken) {
   }
   const ScopeGuard worked([this] { finish_work(); });
   const CUresult error = populate(address, bytes);
-  if (error != CUDA_SUCCESS) punch(address, bytes);
+  if (error != CUDA_SUCCESS) (void)punch(address, bytes);
   std::lock_guard lock(mutex_);
   if (error != CUDA_SUCCESS) {
     space_.free(address, bytes);
@@ -162,7 +167,7 @@ void PinnedPool::abandon() {
 bool PinnedPool::zero(const std::vector<PinnedBlocks::Block>& blocks) {
   uint64_t at = space_.base();
   for (const auto& [base, bytes] : blocks) {
-    punch(at, base - at);
+    if (!punch(at, base - at)) return false;
     at = base + bytes;
     for (uint64_t done = 0; done < bytes; done += kSlice) {
       {
@@ -172,8 +177,7 @@ bool PinnedPool::zero(const std::vector<PinnedBlocks::Block>& blocks) {
       std::memset(pointer(base + done), 0, std::min(kSlice, bytes - done));
     }
   }
-  punch(at, space_.base() + windows::kPinnedSlotBytes - at);
-  return true;
+  return punch(at, space_.base() + windows::kPinnedSlotBytes - at);
 }
 
 bool PinnedPool::wipe() {
@@ -264,12 +268,12 @@ void PinnedPool::release_unregistered() {
   std::vector<PinnedBlocks::Block> gone;
   {
     std::lock_guard lock(mutex_);
-    if (base_ == 0) return unregistered_.clear();
+    if (base_ == 0 || !fd_.valid()) return unregistered_.clear();
     gone.swap(unregistered_);
     ++working_;
   }
   const ScopeGuard worked([this] { finish_work(); });
-  for (const auto& [base, bytes] : gone) punch(base, bytes);
+  for (const auto& [base, bytes] : gone) (void)punch(base, bytes);
   std::lock_guard lock(mutex_);
   for (const auto& [base, bytes] : gone) space_.free(base, bytes);
 }

@@ -95,7 +95,7 @@ class PinnedPool {
 
   PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd);
   CUresult populate(uint64_t address, uint64_t bytes);
-  void punch(uint64_t address, uint64_t bytes);
+  bool punch(uint64_t address, uint64_t bytes);
   void unregister(uint64_t address);
   void publish();
   bool zero(const std::vector<PinnedBlocks::Block>& blocks);

@@ -340,6 +340,7 @@ class Session {
   DeferredFrees deferred_;
   PinnedSlot pinned_;
   std::shared_ptr<PinnedPool> pinned_remains_;
+  bool work_is_lost_ = false;  // of a context that was freed: its streams no longer tell of its end
   Imports imports_;
   HostPages host_pages_;
   GraphMemory graph_memory_;

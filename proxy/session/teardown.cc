@@ -235,9 +235,11 @@ void Session::sweep_context(uint32_t number, bool forget) {
   (void)contexts_.make_current(*share);
   deferred_.collect();
   external_waits_.forget(driver(), number);
-  if (!wait_idle(shared_.teardown_ms))
+  if (!wait_idle(shared_.teardown_ms)) {
     log_warn("function '%s': context %u is freed while the GPU still works", client_.name.c_str(),
              number);
+    work_is_lost_ = true;
+  }
   free_external_buffers(number);
   for (wire::Kind kind : kTeardownOrder) sweep_kind(kind, number);
   drop_legacy(*share);
@@ -383,7 +385,7 @@ void Session::give_everything_back() {
     sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
     imports_.close_all(DeviceMemory::kAllContexts);
     memory_.free_all(DeviceMemory::kAllContexts);
-    if (shared_.ended) pinned_remains_ = pinned_.retire(!poisoned());  // somebody will ask for it
+    if (shared_.ended) pinned_remains_ = pinned_.retire(!poisoned() && !work_is_lost_);
     else pinned_.close();
     host_pages_.close();
     give_segment_back();

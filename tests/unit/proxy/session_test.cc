@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "proxy/copy/copy_engine.h"
+#include "proxy/memory/pinned_pools.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {
@@ -285,6 +286,41 @@ TEST_F(SessionTest, DestroyingAContextFreesWhatWasMadeInIt) {
   EXPECT_EQ(async_error(), 0u);
   EXPECT_EQ(session->object_count(Kind::kStream), 0u);
   EXPECT_EQ(test::fake().live_streams, 0);
+}
+
+// What the streams of a context did when it was freed may still write to the memory when the client
+// is gone, and no stream is left that would tell.
+TEST_F(SessionTest, PinnedMemoryThatLostWorkMayUseServesNoOther) {
+  PinnedPools pools(driver, gpus, {256u << 20}, {});
+  shared.pinned = &pools;
+  shared.ended = [](uint64_t) {};
+  shared.teardown_ms = 1;
+  for (const bool lost : {false, true}) {
+    restart();
+    wire::tubeContextCreate create{};
+    create.number = wire::kFirstCreatedContext;
+    post(create);
+    wire::tubeStreamCreate stream{};
+    stream.stream = make_id(9, 1);
+    post_bytes(static_cast<uint32_t>(wire::Call::tubeStreamCreate), &stream, sizeof(stream),
+               wire::kFirstCreatedContext);
+    wire::tubePinnedAlloc pinned{};
+    pinned.bytes = 1u << 20;
+    wire::tubePinnedAlloc_reply reply{};
+    ASSERT_EQ(call(pinned, &reply), CUDA_SUCCESS);
+    test::fake().stream_busy = lost;
+    wire::tubeContextDestroy destroy{};
+    destroy.number = wire::kFirstCreatedContext;
+    post(destroy);
+    test::fake().stream_busy = false;
+    session->end();
+    const std::shared_ptr<PinnedPool> left = session->take_pinned_remains();
+    ASSERT_NE(left, nullptr);
+    EXPECT_EQ(left->reusable(), !lost);
+    pools.remove(*left);
+    left->close();
+  }
+  session.reset();
 }
 
 TEST_F(SessionTest, TheEndGivesEverythingBack) {
