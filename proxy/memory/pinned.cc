@@ -140,7 +140,7 @@ void PinnedSlot::forget_ranges() {
 
 std::shared_ptr<PinnedPool> PinnedSlot::retire(bool reusable) {
   if (pool_ == nullptr) return nullptr;
-  if (pool_->held_bytes() == 0) {
+  if (pool_->empty()) {
     close();
     return nullptr;
   }

@@ -207,6 +207,11 @@ bool PinnedPool::reusable() const {
   return use_ == Use::kLeft || use_ == Use::kReady;
 }
 
+bool PinnedPool::empty() const {
+  std::lock_guard lock(mutex_);
+  return blocks_.empty() && working_ == 0;
+}
+
 void PinnedPool::begin() {
   std::lock_guard lock(mutex_);
   use_ = Use::kClient;

@@ -65,6 +65,7 @@ class PinnedPool {
   bool wipe();
   bool ready() const;
   bool reusable() const;
+  bool empty() const;  // nothing registered, nothing on its way
   // For the next client. Precondition: ready().
   void begin();
   uint64_t left_ns() const;  // when leave() was called; 0: a client is there

@@ -88,6 +88,11 @@ std::shared_ptr<PinnedPool> Server::take_ready(uint32_t window, uint32_t* slot) 
 void Server::put_back(Session& session, std::shared_ptr<PinnedPool> ready) {
   session.end();
   std::shared_ptr<PinnedPool> left = session.take_pinned_remains();
+  if (session.abandoned()) {
+    std::lock_guard lock(mutex_);
+    slots_[session.client().slot] = Place::kLost;
+    return;
+  }
   if (left == nullptr && ready == nullptr) return;
   if (left == nullptr) {
     left = std::move(ready);
