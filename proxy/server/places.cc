@@ -41,13 +41,19 @@ std::string Server::no_place() const {
   return text + ": that makes " + std::to_string(limits::kClients) + ", the limit of a proxy";
 }
 
+// mutex_ is held. A function that left has a place, and memory in it, for the next one.
+bool Server::any_ready() const {
+  return std::any_of(retired_pinned_.begin(), retired_pinned_.end(),
+                     [](const RetiredPinned& retired) { return retired.remains->ready(); });
+}
+
 // All places are taken, but some only by memory that the janitor can give back: this function
 // waits, for so long from when it came.
 bool Server::place_to_come(uint64_t greeting) {
   bool comes = false;
   {
     std::lock_guard lock(mutex_);
-    comes = places(Place::kFree) == 0 && places(Place::kPinned) != 0;
+    comes = places(Place::kFree) == 0 && places(Place::kPinned) != 0 && !any_ready();
   }
   if (comes) {
     const auto [since, first] = waiting_since_ns_.try_emplace(greeting, now_ns());

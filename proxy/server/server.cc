@@ -345,14 +345,14 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
           gpu, result_text(driver_, static_cast<CUresult>(failed)).c_str());
   }
   Client client;
-  *refusal = handshake::Refusal::kTooManyClients;
-  if (free_slot() >= limits::kClients) return errorf("%s", no_place().c_str());
   *refusal = handshake::Refusal::kNoWindow;
   Result<uint32_t> window = choose_window(hello.free_windows);
   if (!window.ok()) return window.error();
   client.window = *window;
   client.slot = free_slot();
   std::shared_ptr<PinnedPool> ready = take_ready(client.window, &client.slot);
+  *refusal = handshake::Refusal::kTooManyClients;
+  if (client.slot >= limits::kClients) return errorf("%s", no_place().c_str());
   client.id = next_id_++;
   client.pid = peer->pid;
   client.name = hello.function_name;

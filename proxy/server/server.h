@@ -127,6 +127,7 @@ class Server {
   };  // kPinned: memory of a function that left; kLost: its work does not end
   uint32_t free_slot() const;
   size_t places(Place what) const;
+  bool any_ready() const;
   std::string no_place() const;
   bool place_to_come(uint64_t greeting);
   void greet_waiting();

@@ -288,8 +288,10 @@ void pinned(size_t mebibytes) {
 }
 
 // Is there until its standard input ends.
-void stay() {
+void stay(size_t pinned_bytes = 0) {
   Gpu gpu;
+  void* memory = nullptr;
+  if (pinned_bytes != 0) CU(cuMemHostAlloc(&memory, pinned_bytes, 0));
   printf("here\n");
   fflush(stdout);
   while (getchar() != EOF) {
@@ -447,6 +449,8 @@ int main(int argc, char** argv) {
     pinned(strtoul(argv[2], nullptr, 10));
   } else if (scene == "stay") {
     stay();
+  } else if (scene == "stay_pinned") {
+    stay(100'000);
   } else if (scene == "launch_for_ever") {
     launch_for_ever();
   } else if (scene == "fault") {

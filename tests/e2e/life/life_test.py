@@ -431,6 +431,32 @@ class Life(unittest.TestCase):
         waiting.kill()
         self.assertEqual(new.stdout.readline(), "here\n", proxy.log_tail())
 
+    def test_who_finds_no_free_place_takes_a_ready_one(self):
+        """Beside a stream that waits for its program no place comes free, but what functions left
+        serves the next one without that."""
+        proxy = self.proxy(extra_env={"TUBE_PINNED": str(64 << 20)})
+        waiting = self.start_scene(proxy, "wait_for_values")
+        for _ in range(7):
+            waiting.stdout.readline()
+        many = [
+            self.start_scene(proxy, "stay_pinned", stdin=subprocess.PIPE) for _ in range(127)
+        ]
+        for program in many:
+            self.addCleanup(program.stdin.close)
+        for program in many:
+            self.assertEqual(program.stdout.readline(), "here\n", proxy.log_tail())
+        for program in many:
+            program.stdin.close()
+        status = self.wait_status(
+            proxy, lambda status: status["places"]["functions"] == 1 and status["pinned"][
+                "ready_places"] != 0 and status["janitor"] == "held back")
+        self.assertEqual(status["places"]["free"], 0)
+        new = self.start_scene(proxy, "stay", stdin=subprocess.PIPE)
+        self.addCleanup(new.stdin.close)
+        self.assertEqual(new.stdout.readline(), "here\n", proxy.log_tail())
+        self.assertNotIn("waits for a place", proxy.log_tail(1000))
+        self.assertIsNone(waiting.poll())
+
     def test_contexts_come_and_go(self):
         proxy = self.proxy()
         self.run_scene("preload", proxy, "compute")
