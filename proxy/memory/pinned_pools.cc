@@ -86,11 +86,16 @@ void PinnedPools::asked(PinnedPool& pool, uint64_t bytes, bool found) {
 }
 
 void PinnedPools::freed(PinnedPool& pool) {
+  bool surplus = false, wakes = false;
   {
     std::lock_guard lock(mutex_);
-    if (policies::pinned_surplus(pool.demand, state_of(pool), budget_, now_ns()) == 0) return;
+    surplus = policies::pinned_surplus(pool.demand, state_of(pool), budget_, now_ns()) != 0;
+    // What could go back does so after a while, which the thread has to watch.
+    wakes = asleep_ && pool.returnable_bytes() != 0;
+    news_ |= wakes;
   }
-  if (surplus_) (void)surplus_(false);
+  if (wakes) wanted_.notify_one();
+  if (surplus && surplus_) (void)surplus_(false);
 }
 
 bool PinnedPools::overdue(const PinnedPool& pool) const {
@@ -175,6 +180,11 @@ PinnedPools::Counts PinnedPools::counts() const {
   return counts;
 }
 
+bool PinnedPools::asleep() const {
+  std::lock_guard lock(mutex_);
+  return asleep_;
+}
+
 bool PinnedPools::any_returnable() const {
   return std::any_of(pools_.begin(), pools_.end(),
                      [](const auto& pool) { return pool->returnable_bytes() != 0; });
@@ -240,8 +250,10 @@ void PinnedPools::run() {
     }
     if (gpus_[0].failed.load() == 0 && (wipe_one(lock) || grow_one(lock))) continue;
     const auto news = [this] { return stop_ || news_; };
-    if (idle_sum() == 0 && !any_unwiped()) {
+    if (!any_returnable() && !any_unwiped()) {
+      asleep_ = true;
       wanted_.wait(lock, news);
+      asleep_ = false;
       continue;
     }
     wanted_.wait_for(lock, any_unwiped() ? nap : kLongestNap, news);

@@ -390,6 +390,24 @@ TEST_F(PinnedPoolsTest, NothingIsMadeAheadOfWhatMemoryRanOutFor) {
   pools.remove(*mine);
 }
 
+// Also when the thread had nothing to watch before.
+TEST_F(PinnedPoolsTest, WhatIsFreedIsWatched) {
+  std::atomic<int> told{0};
+  PinnedPools pools(driver, gpus, {256 * kMiB}, [&](bool) { return ++told != 0; });
+  const auto pool = open();
+  pools.add(pool);
+  uint64_t at = 0;
+  ASSERT_EQ(pool->make(8 * kMiB, &at), CUDA_SUCCESS);
+  pools.start();
+  wait_until([&] { return pools.asleep(); });
+  pool->give(at, 8 * kMiB);
+  pools.freed(*pool);
+  wait_until([&] { return !pools.asleep(); });
+  EXPECT_EQ(told.load(), 0);
+  pools.close();
+  pools.remove(*pool);
+}
+
 TEST_F(PinnedPoolsTest, WhatIsLeftBeyondTheBudgetGoesAtOnce) {
   std::atomic<int> told{0};
   PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
