@@ -2,8 +2,8 @@
 //
 // A block is one registration with the driver. Requests take the smallest free run that holds them,
 // never across two blocks; what comes back is merged within its block. A block that is larger than
-// any piece made ahead serves one request at a time, of more than half its size. Plain values: no memory is
-// touched, no lock inside. O(log n) but for runs that only fail an alignment.
+// any piece made ahead serves one request at a time, of more than half its size. Plain values: no
+// memory is touched, no lock inside. O(log n) but for runs that only fail an alignment.
 #pragma once
 
 #include <cstdint>

@@ -107,7 +107,8 @@ bool PinnedPool::punch(uint64_t address, uint64_t bytes) {
   const int answer =
       fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                 static_cast<off_t>(address - space_.base()), static_cast<off_t>(bytes));
-  if (answer != 0) log_warn("pinned memory: no hole for %lu bytes: %s", bytes, std::strerror(errno));
+  if (answer != 0)
+    log_warn("pinned memory: no hole for %lu bytes: %s", bytes, std::strerror(errno));
   return answer == 0;
 }
 

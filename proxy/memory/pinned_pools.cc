@@ -198,8 +198,7 @@ bool PinnedPools::any_unwiped() const {
 bool PinnedPools::any_surplus(uint64_t now) const {
   const bool too_much = idle_sum() > budget_.total_bytes;
   return std::any_of(pools_.begin(), pools_.end(), [&](const auto& pool) {
-    if (pool->left_ns() != 0)
-      return too_much || now - pool->left_ns() >= policies::kPinnedQuietNs;
+    if (pool->left_ns() != 0) return too_much || now - pool->left_ns() >= policies::kPinnedQuietNs;
     return policies::pinned_surplus(pool->demand, state_of(*pool), budget_, now) != 0;
   });
 }

@@ -91,7 +91,7 @@ class PinnedPools {
   std::vector<std::shared_ptr<PinnedPool>> pools_;
   std::vector<std::shared_ptr<PinnedPool>> dropping_;  // the janitor's, between its two calls
   Counts counts_;
-  bool news_ = false;  // since the thread's last look: a request wants more, or a client left
+  bool news_ = false;    // since the thread's last look: a request wants more, or a client left
   bool asleep_ = false;  // the thread, until there is news
   bool stop_ = false;
   std::atomic<uint32_t> making_room_{0};  // sessions that wait for it
