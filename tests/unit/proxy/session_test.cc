@@ -161,7 +161,8 @@ TEST_F(SessionTest, LaterChunksThatTheDriverRefusesStayRefused) {
 
 // The end of a copy is marked when the session has nothing else to do.
 TEST_F(SessionTest, AMarkForWhichThereIsNoMemoryEndsItsSessionAlone) {
-  CopyEngine engine(driver, gpus, policies::LaneUse::kAuto, policies::LinkOrder::kDeadlines);
+  CopyEngine engine(driver, gpus,
+                    {.use = policies::LaneUse::kAuto, .links_path = "", .workflow = ""});
   shared.copies = &engine;
   restart();
   driver.cuMemcpyDtoHAsync_v2 = [](void*, CUdeviceptr, size_t, CUstream) { return CUDA_SUCCESS; };
