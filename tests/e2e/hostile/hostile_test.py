@@ -98,6 +98,8 @@ class Hostile(unittest.TestCase):
         program = self.start(proxy, "fork_beside_a_registration")
         self.assertEqual(self.line(program), "ready\n")
         proxy.process.send_signal(signal.SIGSTOP)
+        # the last of its threads stands, which the signal's sending does not wait for
+        os.waitid(os.P_PID, proxy.process.pid, os.WSTOPPED | os.WNOWAIT)
         try:
             program.stdin.close()
             self.assertEqual(self.line(program), "child 7, parent 2\n")
