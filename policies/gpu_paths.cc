@@ -42,6 +42,20 @@ uint32_t pop(uint64_t& set) {
   return lowest;
 }
 
+// One level of a breadth-first search: who is reached from `reached` over `next` and was not seen
+// before. `before` says from where.
+uint64_t next_level(uint64_t reached, const uint64_t* next, uint64_t* seen, uint32_t* before) {
+  uint64_t further = 0;
+  while (reached != 0) {
+    const uint32_t at = pop(reached);
+    uint64_t fresh = next[at] & ~*seen;
+    *seen |= fresh;
+    further |= fresh;
+    while (fresh != 0) before[pop(fresh)] = at;
+  }
+  return further;
+}
+
 }  // namespace
 
 // ---- The small graph: from the sender over a first relay (left) and a second one (right) to the
@@ -99,22 +113,9 @@ struct GpuPaths::Flow {
   uint32_t search() {
     uint64_t seen_right = 0, seen_left = has_in;
     for (uint64_t left = has_in; left != 0;) {
-      uint64_t right = 0;
-      while (left != 0) {
-        const uint32_t at = pop(left);
-        uint64_t fresh = has_mid[at] & ~seen_right;
-        seen_right |= fresh;
-        right |= fresh;
-        while (fresh != 0) from_left[pop(fresh)] = at;
-      }
+      const uint64_t right = next_level(left, has_mid, &seen_right, from_left);
       if ((right & has_out) != 0) return static_cast<uint32_t>(std::countr_zero(right & has_out));
-      while (right != 0) {
-        const uint32_t at = pop(right);
-        uint64_t fresh = has_flow[at] & ~seen_left;
-        seen_left |= fresh;
-        left |= fresh;
-        while (fresh != 0) from_right[pop(fresh)] = at;
-      }
+      left = next_level(right, has_flow, &seen_left, from_right);
     }
     return kNobody;
   }
@@ -407,17 +408,8 @@ void GpuPaths::fill_longer(Entry& e) {
   while (e.set.count < kMaxGpuPaths && room(e) >= options_.least_bytes_per_s) {
     uint32_t before[kMaxGpus];
     uint64_t seen = uint64_t{1} << from, reached = seen;
-    for (uint32_t hops = 0; hops <= options_.most_relays && (seen >> to & 1) == 0; ++hops) {
-      uint64_t further = 0;
-      while (reached != 0) {
-        const uint32_t at = pop(reached);
-        uint64_t fresh = next[at] & ~seen;
-        seen |= fresh;
-        further |= fresh;
-        while (fresh != 0) before[pop(fresh)] = at;
-      }
-      reached = further;
-    }
+    for (uint32_t hops = 0; hops <= options_.most_relays && (seen >> to & 1) == 0; ++hops)
+      reached = next_level(reached, next, &seen, before);
     if ((seen >> to & 1) == 0) return;
     GpuPath path;
     for (uint32_t at = before[to]; at != from; at = before[at])

@@ -222,26 +222,26 @@ class LargeDownload : LargeCopy {
   CUresult error_ = CUDA_SUCCESS;
 };
 
+template <class Copy, class Dst, class Src>
+bool by_team(Dst dst, Src src, uint64_t bytes, Stream* stream, bool sure, CUresult* result) {
+  const uint32_t helpers = helpers_for(bytes);
+  if (helpers == 0) return false;
+  TeamCopy team(helpers);
+  if (!team.valid()) return false;
+  *result = Copy(dst, src, bytes, stream, sure, team).run();
+  return true;
+}
+
 }  // namespace
 
 bool upload_by_team(uint64_t dst, const std::byte* src, uint64_t bytes, Stream* stream, bool sure,
                     CUresult* result) {
-  const uint32_t helpers = helpers_for(bytes);
-  if (helpers == 0) return false;
-  TeamCopy team(helpers);
-  if (!team.valid()) return false;
-  *result = LargeUpload(dst, src, bytes, stream, sure, team).run();
-  return true;
+  return by_team<LargeUpload>(dst, src, bytes, stream, sure, result);
 }
 
 bool download_by_team(std::byte* dst, uint64_t src, uint64_t bytes, Stream* stream, bool sure,
                       CUresult* result) {
-  const uint32_t helpers = helpers_for(bytes);
-  if (helpers == 0) return false;
-  TeamCopy team(helpers);
-  if (!team.valid()) return false;
-  *result = LargeDownload(dst, src, bytes, stream, sure, team).run();
-  return true;
+  return by_team<LargeDownload>(dst, src, bytes, stream, sure, result);
 }
 
 }  // namespace tube::hook

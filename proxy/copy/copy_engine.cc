@@ -31,7 +31,7 @@ CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options)
     if (driver.cuCtxSetCurrent(gpus[i].context) != CUDA_SUCCESS ||
         driver.cuMemAlloc_v2(&scratch_[i], sizeof(uint32_t)) != CUDA_SUCCESS)
       scratch_[i] = 0;
-    for (const bool up : {false, true}) {  // as link() counts them
+    for (const bool up : {false, true}) {  // in the order of number_of()
       LinkCell* cell =
           machine_ != nullptr && i < MachineLinks::kGpus ? &machine_->mine(i, up) : nullptr;
       links_.push_back(std::make_unique<CopyLink>(
@@ -60,17 +60,17 @@ void CopyEngine::look_at_others() {
   if (now - looked_ns_ < kLookNs) return;
   const uint64_t passed = std::exchange(looked_ns_, now);
   std::vector<std::vector<uint64_t>> rates(links_.size());
-  std::map<std::pair<int32_t, uint32_t>, uint64_t> seen;
+  decltype(seen_) seen;
   for (const MachineLinks::Other& other : others()) {
-    for (uint32_t i = 0; i < links_.size(); ++i) {
-      if ((i % 2 != 0) != other.to_gpu ||
-          std::memcmp(&gpus_[i / 2].uuid, &other.gpu, sizeof(other.gpu)) != 0)
-        continue;
-      seen[{other.pid, i}] = other.bytes;
-      const auto before = seen_.find({other.pid, i});
+    for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
+      if (std::memcmp(&gpus_[gpu].uuid, &other.gpu, sizeof(other.gpu)) != 0) continue;
+      const std::pair link{other.pid, number_of(gpu, other.to_gpu)};
+      seen[link] = other.bytes;
+      const auto before = seen_.find(link);
       if (before == seen_.end() || before->second > other.bytes) continue;
       const double bytes = static_cast<double>(other.bytes - before->second);
-      rates[i].push_back(static_cast<uint64_t>(bytes * 1e9 / static_cast<double>(now - passed)));
+      rates[link.second].push_back(
+          static_cast<uint64_t>(bytes * 1e9 / static_cast<double>(now - passed)));
     }
   }
   seen_ = std::move(seen);

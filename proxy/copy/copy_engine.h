@@ -25,13 +25,13 @@ class Gpus;
 
 class CopyEngine {
  public:
-  // After the GPUs are open; both outlive this.
   struct Options {
     policies::LaneUse use = policies::LaneUse::kNever;
     policies::LinkOrder order = policies::LinkOrder::kDeadlines;
     std::string links_path;  // where the proxies of this user count for each other; empty: nowhere
     std::string workflow;
   };
+  // After the GPUs are open; both outlive this. The first GPU's context is current afterwards.
   CopyEngine(const Driver& driver, Gpus& gpus, const Options& options);
   // What other proxies do on their links. Any thread.
   std::vector<MachineLinks::Other> others() const {
@@ -43,7 +43,7 @@ class CopyEngine {
   CopyEngine& operator=(const CopyEngine&) = delete;
 
   // Any thread. The link of a GPU and direction, for good.
-  CopyLink& link(uint32_t gpu, bool to_gpu) { return *links_[2 * gpu + (to_gpu ? 1 : 0)]; }
+  CopyLink& link(uint32_t gpu, bool to_gpu) { return *links_[number_of(gpu, to_gpu)]; }
   // What a function must reach over each of the links. Any thread.
   void needs(uint64_t session, const policies::FunctionNeeds& needs) {
     for (auto& link : links_) link->needs(session, needs);
@@ -57,6 +57,7 @@ class CopyEngine {
   bool wake();
 
  private:
+  static size_t number_of(uint32_t gpu, bool to_gpu) { return 2 * gpu + (to_gpu ? 1 : 0); }
   void run();
   bool turns();
   void meet(const Options& options);
@@ -67,8 +68,8 @@ class CopyEngine {
   std::unique_ptr<MachineLinks> machine_;  // nullptr: nobody else is known
   // The pacing thread's: what others' links had moved when it looked last.
   uint64_t looked_ns_ = 0;
-  std::map<std::pair<int32_t, uint32_t>, uint64_t> seen_;  // by their process and our link
-  std::vector<CUdeviceptr> scratch_;                       // four bytes of each GPU
+  std::map<std::pair<int32_t, size_t>, uint64_t> seen_;  // by their process and our link
+  std::vector<CUdeviceptr> scratch_;                     // four bytes of each GPU
   bool waits_ = false;  // the thread's: some copy waits for its own stream
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::mutex mutex_;  // leaf: what follows

@@ -142,10 +142,10 @@ policies::LinkUse CopyLink::use(uint64_t function) {
 void CopyLink::forget(uint64_t function) {
   std::lock_guard lock(mutex_);
   share_.forget(function);
-  for (const Direct& direct : direct_)
-    if (direct.end == nullptr && direct.word.session == function) direct_bytes_ -= direct.bytes;
   std::erase_if(direct_, [&](const Direct& direct) {
-    return direct.end == nullptr && direct.word.session == function;
+    const bool gone = direct.end == nullptr && direct.word.session == function;
+    if (gone) direct_bytes_ -= direct.bytes;
+    return gone;
   });
 }
 

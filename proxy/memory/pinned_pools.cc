@@ -195,11 +195,11 @@ bool PinnedPools::any_unwiped() const {
                      [](const auto& pool) { return pool->reusable() && !pool->ready(); });
 }
 
-bool PinnedPools::any_surplus(uint64_t now) const {
+bool PinnedPools::any_surplus() const {
   const bool too_much = idle_sum() > budget_.total_bytes;
   return std::any_of(pools_.begin(), pools_.end(), [&](const auto& pool) {
-    if (pool->left_ns() != 0) return too_much || now - pool->left_ns() >= policies::kPinnedQuietNs;
-    return policies::pinned_surplus(pool->demand, state_of(*pool), budget_, now) != 0;
+    if (pool->left_ns() != 0) return too_much || expired(*pool);
+    return policies::pinned_surplus(pool->demand, state_of(*pool), budget_, now_ns()) != 0;
   });
 }
 
@@ -242,7 +242,7 @@ void PinnedPools::run() {
   while (!stop_) {
     if (std::exchange(news_, false)) nap = kFirstNap;
     // First, or what exceeds the budget would be wiped for nobody.
-    if (any_surplus(now_ns()) && surplus_) {
+    if (any_surplus() && surplus_) {
       lock.unlock();
       (void)surplus_(false);
       lock.lock();

@@ -42,7 +42,7 @@ class PinnedPools {
 
   // ---- sessions' threads
   void add(std::shared_ptr<PinnedPool> pool);
-  // A request was served; `found`: from what was there. `registered`: blocks made for it.
+  // A request was served; `found`: from what was there.
   void asked(PinnedPool& pool, uint64_t bytes, bool found);
   void freed(PinnedPool& pool);
   void left(PinnedPool& pool);
@@ -78,7 +78,7 @@ class PinnedPools {
   uint64_t idle_sum() const;
   bool wipe_one(std::unique_lock<std::mutex>& lock);
   bool grow_one(std::unique_lock<std::mutex>& lock);
-  bool any_surplus(uint64_t now_ns) const;
+  bool any_surplus() const;
   bool any_unwiped() const;
   bool any_returnable() const;
 

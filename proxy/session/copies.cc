@@ -161,8 +161,7 @@ CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* 
   LaneCopies::Ends ends;
   if (completion.call_returned) keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), true);
   ends.waits = [this, completion,
-                up = request.kind != CopyKind::kDownload &&
-                     request.kind != CopyKind::kStagedDown](StreamState& stream) {
+                up = crossing_of(request.kind) == Crossing::kUp](StreamState& stream) {
     if (completion.call_returned) uploaded(stream);
     if (timer_ != nullptr && up) timer_->uploaded(stream.stream);
   };

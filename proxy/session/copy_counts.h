@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "policies/copy_way.h"
+#include "proxy/common/stats.h"
 
 namespace tube::proxy {
 
@@ -20,8 +21,8 @@ struct CopyCounts {
 
   void add(bool to_gpu, policies::CopyReason why, uint64_t moved) {
     Cell& cell = (to_gpu ? up : down)[static_cast<size_t>(why)];
-    cell.copies.store(cell.copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    cell.bytes.store(cell.bytes.load(std::memory_order_relaxed) + moved, std::memory_order_relaxed);
+    Stats::add(cell.copies);
+    Stats::add(cell.bytes, moved);
   }
 };
 

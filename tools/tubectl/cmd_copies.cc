@@ -100,20 +100,12 @@ std::string table(const Json& functions, Before& before, size_t every_s) {
   return table.str();
 }
 
-Json chosen(const Json& functions, const std::string& name) {
-  Json list = Json::array();
-  for (const Json& function : functions)
-    if (name.empty() || text(function, "name") == name) list.push_back(function);
-  return list;
-}
-
 int copies(const CopiesOptions& options) {
   Before before;
   while (true) {
     Answer answer = ask(options.workflow, "copies");
     if (!answer.ok()) return report_unusable(options.workflow, answer);
-    answer.body["functions"] =
-        chosen(answer.body.value("functions", Json::array()), options.function);
+    answer.body["functions"] = functions_named(answer.body, options.function);
     answer.body["workflow"] = options.workflow;
     if (options.json) {
       fmt::print("{}\n", answer.body.dump(options.every_s == 0 ? 2 : -1));

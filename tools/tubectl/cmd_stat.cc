@@ -96,11 +96,7 @@ void print_function(const Json& function, size_t top) {
 int stat(const StatOptions& options) {
   Answer answer = ask(options.workflow, "status");
   if (!answer.ok()) return report_unusable(options.workflow, answer);
-  Json functions = Json::array();
-  for (const Json& function : answer.body.value("functions", Json::array())) {
-    if (options.function.empty() || text(function, "name") == options.function)
-      functions.push_back(function);
-  }
+  const Json functions = functions_named(answer.body, options.function);
   if (options.json) {
     fmt::print(
         "{}\n",

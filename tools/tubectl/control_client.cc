@@ -144,4 +144,12 @@ uint64_t number(const Json& object, const char* key, uint64_t otherwise) {
   return value > 0 ? static_cast<uint64_t>(value) : 0;
 }
 
+Json functions_named(const Json& answer, const std::string& name) {
+  const Json functions = answer.value("functions", Json::array());
+  Json list = Json::array();
+  for (const Json& function : functions)
+    if (name.empty() || text(function, "name") == name) list.push_back(function);
+  return list;
+}
+
 }  // namespace tube::ctl

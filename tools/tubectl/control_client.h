@@ -45,5 +45,7 @@ std::vector<std::string> known_workflows();
 // Fields of an untyped answer, with a default when they are missing or of another type.
 std::string text(const Json& object, const char* key, const std::string& otherwise = "");
 uint64_t number(const Json& object, const char* key, uint64_t otherwise = 0);
+// The "functions" of an answer, or only those of that name.
+Json functions_named(const Json& answer, const std::string& name);
 
 }  // namespace tube::ctl

@@ -180,30 +180,31 @@ TEST(Cores, AQuotaCountsForThemRoundedUp) {
     EXPECT_EQ(cores_of_quota(bad), 0u) << bad;
 }
 
+// The calling thread, on one of the cores it may run on.
+void run_on_one_core() {
+  cpu_set_t mask;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof mask, &mask), 0);
+  int first = 0;
+  while (!CPU_ISSET(first, &mask)) ++first;
+  CPU_ZERO(&mask);
+  CPU_SET(first, &mask);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof mask, &mask), 0);
+}
+
 TEST(Cores, NoMoreThanTheProcessMayRunOn) {
-  cpu_set_t before, one;
+  cpu_set_t before;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
   const uint32_t all = usable_cores();
   EXPECT_GE(all, 1u);
   EXPECT_LE(all, static_cast<uint32_t>(CPU_COUNT(&before)));
-  int first = 0;
-  while (!CPU_ISSET(first, &before)) ++first;
-  CPU_ZERO(&one);
-  CPU_SET(first, &one);
-  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  run_on_one_core();
   EXPECT_EQ(usable_cores(), 1u);
   ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 TEST(Cores, TheMaskIsEachThreadsOwn) {
   std::thread([] {
-    cpu_set_t mask;
-    ASSERT_EQ(::sched_getaffinity(0, sizeof mask, &mask), 0);
-    int first = 0;
-    while (!CPU_ISSET(first, &mask)) ++first;
-    CPU_ZERO(&mask);
-    CPU_SET(first, &mask);
-    ASSERT_EQ(::sched_setaffinity(0, sizeof mask, &mask), 0);
+    run_on_one_core();
     EXPECT_EQ(affinity_cores(), 1u);
   }).join();
   cpu_set_t own;

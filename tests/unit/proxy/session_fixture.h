@@ -84,6 +84,15 @@ class SessionTest : public ::testing::Test {
     writer->publish();
     if (drains) session->drain_for_test();
   }
+  void make_stream_in_a_created_context() {
+    wire::tubeContextCreate create{};
+    create.number = wire::kFirstCreatedContext;
+    post(create);
+    wire::tubeStreamCreate stream{};
+    stream.stream = make_id(9, 1);
+    post_bytes(static_cast<uint32_t>(wire::Call::tubeStreamCreate), &stream, sizeof(stream),
+               wire::kFirstCreatedContext);
+  }
   template <class X>
   void post(const X& x) {
     post_bytes(static_cast<uint32_t>(X::kCall), &x, X::kFixedBytes);

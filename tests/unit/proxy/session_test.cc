@@ -273,13 +273,7 @@ TEST_F(SessionTest, LegacyWorkWaitsForBlockingStreamsOfTheSameContextOnly) {
 }
 
 TEST_F(SessionTest, DestroyingAContextFreesWhatWasMadeInIt) {
-  wire::tubeContextCreate create{};
-  create.number = wire::kFirstCreatedContext;
-  post(create);
-  wire::tubeStreamCreate stream{};
-  stream.stream = make_id(9, 1);
-  post_bytes(static_cast<uint32_t>(wire::Call::tubeStreamCreate), &stream, sizeof(stream),
-             wire::kFirstCreatedContext);
+  make_stream_in_a_created_context();
   EXPECT_EQ(session->object_count(Kind::kStream), 1u);
   wire::tubeContextDestroy destroy{};
   destroy.number = wire::kFirstCreatedContext;
@@ -298,13 +292,7 @@ TEST_F(SessionTest, PinnedMemoryThatLostWorkMayUseServesNoOther) {
   shared.teardown_ms = 1;
   for (const bool lost : {false, true}) {
     restart();
-    wire::tubeContextCreate create{};
-    create.number = wire::kFirstCreatedContext;
-    post(create);
-    wire::tubeStreamCreate stream{};
-    stream.stream = make_id(9, 1);
-    post_bytes(static_cast<uint32_t>(wire::Call::tubeStreamCreate), &stream, sizeof(stream),
-               wire::kFirstCreatedContext);
+    make_stream_in_a_created_context();
     wire::tubePinnedAlloc pinned{};
     pinned.bytes = 1u << 20;
     wire::tubePinnedAlloc_reply reply{};
