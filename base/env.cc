@@ -41,11 +41,10 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_COALESCE_US", "5 with eight or more cores, else 1",
      "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches "
      "each by itself."},
-    {"TUBE_COPY_LANE", "never",
+    {"TUBE_COPY_LANE", "auto",
      "Which copies between host and GPU a proxy sends through its lanes, where they take turns "
-     "instead of starving each other: `never` none, `auto` those that come while another copy of "
-     "their direction is under way and those above 16 MiB, `always` all. Not yet measured on a "
-     "GPU."},
+     "instead of starving each other: `auto` those that come while another copy of their "
+     "direction is under way and those above 16 MiB, `never` none, `always` all."},
     {"TUBE_SLO_MS", "none",
      "Within how many milliseconds a request of this function must be answered: its copies between "
      "host and GPU come before others' while they are late. Set by `tubectl run --slo-ms`."},

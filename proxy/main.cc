@@ -77,10 +77,10 @@ uint32_t coalesce_us() {
 
 policies::LaneUse lane_use() {
   const char* text = env_text(Env::kCopyLane);
-  if (text == nullptr) return policies::LaneUse::kNever;
+  if (text == nullptr) return policies::LaneUse::kAuto;
   const auto use = policies::lane_use(text);
-  if (!use) log_warn("TUBE_COPY_LANE=%s: expected auto, always or never; no lanes are used", text);
-  return use.value_or(policies::LaneUse::kNever);
+  if (!use) log_warn("TUBE_COPY_LANE=%s: expected auto, always or never; auto is used", text);
+  return use.value_or(policies::LaneUse::kAuto);
 }
 
 uint32_t teardown_ms() {

@@ -261,6 +261,7 @@ void PinnedPool::unregister_idle(uint64_t bytes) {
     std::lock_guard lock(mutex_);
     if (wiping_ || base_ == 0) return;
     idle = blocks_.remove_idle(bytes);
+    for (const auto& [base, size] : idle) leaving_bytes_ += size;
     publish();
     ++working_;
   }
@@ -274,14 +275,17 @@ void PinnedPool::release_unregistered() {
   std::vector<PinnedBlocks::Block> gone;
   {
     std::lock_guard lock(mutex_);
-    if (base_ == 0 || !fd_.valid()) return unregistered_.clear();
     gone.swap(unregistered_);
+    if (base_ == 0 || !fd_.valid()) return;
     ++working_;
   }
   const ScopeGuard worked([this] { finish_work(); });
   for (const auto& [base, bytes] : gone) (void)punch(base, bytes);
   std::lock_guard lock(mutex_);
-  for (const auto& [base, bytes] : gone) space_.free(base, bytes);
+  for (const auto& [base, bytes] : gone) {
+    space_.free(base, bytes);
+    leaving_bytes_ -= bytes;
+  }
 }
 
 }  // namespace tube::proxy

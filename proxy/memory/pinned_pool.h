@@ -84,6 +84,8 @@ class PinnedPool {
   uint64_t idle_bytes() const { return idle_bytes_.load(std::memory_order_relaxed); }
   // Of blocks that are wholly idle: what the janitor could take.
   uint64_t returnable_bytes() const { return returnable_bytes_.load(std::memory_order_relaxed); }
+  // The janitor has taken them, their pages and addresses are not free yet.
+  uint64_t leaving_bytes() const { return leaving_bytes_.load(std::memory_order_relaxed); }
   uint64_t held_bytes() const { return held_bytes_.load(std::memory_order_relaxed); }
   uint64_t largest_run_bytes() const { return largest_run_.load(std::memory_order_relaxed); }
 
@@ -118,6 +120,7 @@ class PinnedPool {
   uint64_t left_ns_ = 0;
   std::atomic<uint64_t> idle_bytes_{0};
   std::atomic<uint64_t> returnable_bytes_{0};
+  std::atomic<uint64_t> leaving_bytes_{0};
   std::atomic<uint64_t> held_bytes_{0};
   std::atomic<uint64_t> largest_run_{0};
 };

@@ -48,7 +48,8 @@ class PinnedPools {
   void left(PinnedPool& pool);
   // The janitor has been held back for so long that the client has to wait for it.
   bool overdue(const PinnedPool& pool) const;
-  // All idle memory back to the driver. False: there was none, or it cannot be now.
+  // All idle memory back to the driver, and what is on its way there. False: there was none, or it
+  // cannot be now.
   bool make_room();
 
   // ---- the server's and the janitor's

@@ -79,7 +79,10 @@ int main(int argc, char** argv) {
     copier.source[i] = static_cast<unsigned char>(i * 7 + i / 4096);
   std::thread thread([&] { copier.copy(); });
   if (!told()) return 1;
-  if (mode == "exit") std::exit(7);
+  if (mode == "exit") {
+    thread.detach();
+    std::exit(7);
+  }
   if (mode == "fork") {
     fork_beside(copier);
     fork_beside(copier);

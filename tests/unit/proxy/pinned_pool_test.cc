@@ -362,6 +362,27 @@ TEST_F(PinnedPoolsTest, WhenMemoryRunsOutAllIdleGoes) {
   EXPECT_FALSE(pools.making_room());
 }
 
+// Between the janitor's two calls memory is not idle any more and not free yet: whoever runs out
+// then waits for it.
+TEST_F(PinnedPoolsTest, WhatIsOnItsWayBackIsWaitedFor) {
+  PinnedPools* known = nullptr;
+  int told = 0;
+  PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) {
+    known->release_surplus();
+    return ++told != 0;
+  });
+  known = &pools;
+  const auto pool = open();
+  pools.add(pool);
+  ASSERT_EQ(pool->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  pools.drop_surplus();
+  EXPECT_EQ(pool->held_bytes(), 0u);
+  EXPECT_TRUE(pools.make_room());
+  EXPECT_EQ(told, 1);
+  EXPECT_FALSE(pools.make_room()) << "all of it is back";
+  pools.remove(*pool);
+}
+
 // What the janitor gave back is for the request that waits for it, not for others' next ones.
 TEST_F(PinnedPoolsTest, NothingIsMadeAheadOfWhatMemoryRanOutFor) {
   PinnedPools* known = nullptr;
