@@ -245,6 +245,7 @@ void end_and_run(CUstream stream, const Order& o) {
   if (graph == nullptr) return;
   CUgraphExec exec = nullptr;
   CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuStreamSynchronize(nullptr));  // work beside the capture, which no order says to come first
   CU(cuGraphLaunch(exec, stream));
   CU(cuStreamSynchronize(stream));
   printf("value %u\n", o.value.read()[0]);
