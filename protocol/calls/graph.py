@@ -95,5 +95,5 @@ call("cuGraphExecDestroy", lane="hand", hGraphExec=frees("exec"), handler="gener
 call("cuGraphExecGetFlags", lane="reply", flags=out())
 call("cuGraphUpload", lane="hand", handler="generated")
 call("cuGraphLaunch", lane="hand")
-call("cuGraphNodeSetEnabled", lane="reply", changes=("hGraphExec",))
-call("cuGraphNodeGetEnabled", lane="reply", isEnabled=out())
+call("cuGraphNodeSetEnabled", lane="reply", handler="hand", changes=("hGraphExec",))
+call("cuGraphNodeGetEnabled", lane="reply", handler="hand", isEnabled=out())

@@ -4,6 +4,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/graph_lift.h"
 #include "proxy/calls/graph_steps.h"
 #include "proxy/calls/modules.h"
 #include "proxy/gpu/driver_wrappers.h"
@@ -65,6 +66,18 @@ void adopt_places(Object& exec, std::unique_ptr<ExecState> state) {
   for (const auto& [node, bytes] : state->staging_bytes) known.staging_bytes[node] = bytes;
 }
 
+// Anew, for the graph that the instance was made or updated from.
+std::unique_ptr<ObjectState> with_lifted(Session& session, CUgraphExec exec, CUgraph graph,
+                                         uint64_t flags, std::unique_ptr<ObjectState> state) {
+  auto* known = static_cast<ExecState*>(state.get());
+  auto lifted =
+      lift_copies(session, exec, graph, flags, known != nullptr ? known->lifted.get() : nullptr);
+  if (known == nullptr && lifted == nullptr) return state;
+  if (known == nullptr) state = std::make_unique<ExecState>();
+  static_cast<ExecState&>(*state).lifted = std::move(lifted);
+  return state;
+}
+
 // An instance keeps the memory of the graph's allocation nodes.
 void own_memory(Session& session, uint64_t graph, uint64_t exec) {
   session.graph_memory().share({wire::Kind::kGraph, graph}, {wire::Kind::kGraphExec, exec});
@@ -103,8 +116,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
   }
   note_update(session);
   own_memory(session, call->graph, call->exec);
-  return session.objects().insert(wire::Kind::kGraphExec, call->exec, exec,
-                                  session.record().context, std::move(made.state));
+  return session.objects().insert(
+      wire::Kind::kGraphExec, call->exec, exec, session.record().context,
+      with_lifted(session, exec, graph.handle, call->flags, std::move(made.state)));
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call,
@@ -132,7 +146,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
   reply->error_from_node = name(info.errorFromNode);
   if (reply->result != CUDA_SUCCESS) return CUDA_SUCCESS;
   note_update(session);
-  adopt_places(*session.objects().find(wire::Kind::kGraphExec, call->exec), std::move(made.state));
+  Object& object = *session.objects().find(wire::Kind::kGraphExec, call->exec);
+  adopt_places(object, std::move(made.state));
+  object.state = with_lifted(session, exec.handle, graph.handle, 0, std::move(object.state));
   return CUDA_SUCCESS;
 }
 

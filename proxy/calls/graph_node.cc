@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "proxy/calls/copy_region.h"
+#include "proxy/calls/graph_lift.h"
 #include "proxy/calls/graph_target.h"
 #include "proxy/calls/modules.h"
 #include "proxy/common/client_limits.h"
@@ -168,6 +169,16 @@ CUresult add_copy(Session& session, const NodeTarget& target, const CUDA_MEMCPY3
   return add_typed(session, target, &typed, node);
 }
 
+CUresult set_copy(Session& session, const NodeTarget& target, const CUDA_MEMCPY3D& copy) {
+  const CUresult error = session.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node,
+                                                                         &copy, target.context);
+  ExecState* state = target.exec_state;
+  if (error != CUDA_SUCCESS || state == nullptr || state->lifted == nullptr) return error;
+  if (!change_lifted(session, target.exec, *state->lifted, target.node, copy))
+    state->lifted.reset();
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeGraphCopyNode>& call,
@@ -177,8 +188,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphCopyNode>& call,
   CUDA_MEMCPY3D copy;
   if (CUresult error = copy_of(session, call.fixed, &copy); error != CUDA_SUCCESS) return error;
   const Driver& driver = session.driver();
-  if (target.op == GraphEdit::kSetInExec)
-    return driver.cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy, target.context);
+  if (target.op == GraphEdit::kSetInExec) return set_copy(session, target, copy);
   if (target.op == GraphEdit::kSet) {
     Step step;
     if (!step_of(session, target.node, &step) || !wire::is_copy_step(step.tag))

@@ -4,6 +4,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "proxy/calls/copy_region.h"
+#include "proxy/calls/graph_lift.h"
 #include "proxy/session/session.h"
 #include "sharedmem/words.h"
 
@@ -291,6 +292,9 @@ CUresult set_step(Session& session, CUgraphNode node, CUcontext,
   }
   return set_operation(session, step.operation, no_place(session), untrusted.tag);
 }
+
+ExecState::ExecState() = default;
+ExecState::~ExecState() = default;
 
 void remember_places(ExecState& state, std::span<const Step> steps,
                      std::span<const wire::GraphStepPlace> places) {

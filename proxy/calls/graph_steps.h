@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,7 @@
 
 namespace tube::proxy {
 
+class LiftedCopies;
 class Session;
 
 // A node that is a step, taken apart.
@@ -58,10 +60,14 @@ CUresult add_step(Session& session, const NodeSpot& spot, const wire::GraphStepP
 CUresult set_step(Session& session, CUgraphNode node, CUcontext context,
                   const wire::GraphStepParams& untrusted);
 
-// What an instance remembers: the place of each step, by the nodes of the graph that it came from.
+// What an instance remembers: the place of each step, by the nodes of the graph that it came from,
+// and the copies that are not done by it (graph_lift.h).
 struct ExecState final : ObjectState {
+  ExecState();
+  ~ExecState() override;
   std::unordered_map<CUgraphNode, wire::GraphStepPlace> places;
   std::unordered_map<CUgraphNode, uint64_t> staging_bytes;
+  std::unique_ptr<LiftedCopies> lifted;  // nullptr: none
 };
 void remember_places(ExecState& state, std::span<const Step> steps,
                      std::span<const wire::GraphStepPlace> places);

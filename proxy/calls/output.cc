@@ -6,19 +6,28 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/graph_lift.h"
+#include "proxy/calls/graph_steps.h"
 #include "proxy/gpu/context_gate.h"
 #include "proxy/session/session.h"
 
 namespace tube::proxy {
 
-// Generated but for what the graph's kernels may write.
 CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call,
                 Reply<wire::cuGraphLaunch>&) {
-  const auto exec = session.resolve<CUgraphExec>(wire::Kind::kGraphExec, call->hGraph);
-  if (exec.error != CUDA_SUCCESS) return exec.error;
+  const Object* exec = session.objects().find(wire::Kind::kGraphExec, call->hGraph);
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto* state = static_cast<const ExecState*>(exec->state.get());
+  if (state != nullptr && state->lifted != nullptr)
+    return launch_lifted(session, call, exec->handle<CUgraphExec>(), *state->lifted);
   const StreamOp op = session.stream_op(call->hStream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  const auto launch = [&] { return session.driver().cuGraphLaunch(exec.handle, op.stream); };
+  return launch_graph(session, call, exec->handle<CUgraphExec>(), op);
+}
+
+CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
+                      const StreamOp& op) {
+  const auto launch = [&] { return session.driver().cuGraphLaunch(exec, op.stream); };
   Output& output = session.output();
   const CUresult error = output.graph_writes() == 0
                              ? launch()

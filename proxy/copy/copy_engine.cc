@@ -22,7 +22,7 @@ constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxi
 }  // namespace
 
 CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options)
-    : driver_(driver), gpus_(gpus) {
+    : driver_(driver), gpus_(gpus), use_(options.use) {
   if (options.use == policies::LaneUse::kNever) return;
   meet(options);
   scratch_.resize(gpus.count());

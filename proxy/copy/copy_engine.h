@@ -42,6 +42,7 @@ class CopyEngine {
   CopyEngine(const CopyEngine&) = delete;
   CopyEngine& operator=(const CopyEngine&) = delete;
 
+  policies::LaneUse use() const { return use_; }
   // Any thread. The link of a GPU and direction, for good.
   CopyLink& link(uint32_t gpu, bool to_gpu) { return *links_[number_of(gpu, to_gpu)]; }
   // What a function must reach over each of the links. Any thread.
@@ -65,6 +66,7 @@ class CopyEngine {
 
   const Driver& driver_;
   Gpus& gpus_;
+  const policies::LaneUse use_;
   std::unique_ptr<MachineLinks> machine_;  // nullptr: nobody else is known
   // The pacing thread's: what others' links had moved when it looked last.
   uint64_t looked_ns_ = 0;

@@ -114,9 +114,8 @@ void PinnedPools::left(PinnedPool& pool) {
 bool PinnedPools::make_room() {
   {
     std::lock_guard lock(mutex_);
-    const bool leaves = std::any_of(pools_.begin(), pools_.end(), [](const auto& pool) {
-      return pool->leaving_bytes() != 0;
-    });
+    const bool leaves = std::any_of(pools_.begin(), pools_.end(),
+                                    [](const auto& pool) { return pool->leaving_bytes() != 0; });
     if (!surplus_ || (!leaves && !any_returnable())) return false;
   }
   making_room_.fetch_add(1, std::memory_order_relaxed);

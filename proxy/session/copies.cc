@@ -26,12 +26,13 @@ CopyKind Copies::kind_of(const Range& dst, const Range& src) {
   return dst.device == src.device ? CopyKind::kDevice : CopyKind::kPeer;
 }
 
-CUresult Copies::issue(const CopyRequest& request) {
+CUresult Copies::issue(const CopyRequest& request, bool* held) {
   if (request.bytes != 0 || request.region != nullptr) {
     Stats::add(stats_.copy_bytes, request.bytes);
     Stats::add(counter(request.kind));
     bool in_lane = false;
     const CUresult error = move(request, &in_lane);
+    if (held != nullptr) *held = in_lane;
     if (error != CUDA_SUCCESS || in_lane) return error;
   }
   return complete(request);
@@ -87,6 +88,10 @@ void Copies::use_lanes(CopyEngine* engine, LaneCopies* lanes, uint64_t session,
   timer_ = std::make_unique<InferenceTimer>(driver_, [this, needs](uint64_t ns) {
     engine_->needs(session_, {.slo_ns = needs.slo_ns, .infer_ns = ns});
   });
+}
+
+uint64_t Copies::least_lifted() const {
+  return engine_ != nullptr ? policies::lifted_bytes(engine_->use()) : 0;
 }
 
 // On the client's stream or in the lane, as the link is used at the moment.
@@ -158,6 +163,7 @@ CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* 
   }
   ParkKeys keys;
   request.state->add_keys(keys, true);
+  if (request.holds != 0) keys.add(request.holds, true);
   LaneCopies::Ends ends;
   if (completion.call_returned) keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), true);
   ends.waits = [this, completion,

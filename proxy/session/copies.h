@@ -3,9 +3,9 @@
 //
 // A handler checks what the client said, asks Session::stream_op and hands a CopyRequest over;
 // issue() makes the driver call on the client's own stream at once, or puts the copy into the lane
-// of its link (proxy/copy/copy_link.h), and the stream is held until the lane has sent it. Copy
-// nodes of graphs, captured copies' later launches included, stay the driver's and do not come by
-// here.
+// of its link (proxy/copy/copy_link.h), and the stream is held until the lane has sent it. Copies
+// that a graph begins or ends with come by here at each launch (calls/graph_lift.h); those in its
+// middle stay the driver's.
 //
 // Session thread only, but for count(). Nothing waits for the GPU.
 #pragma once
@@ -70,7 +70,11 @@ class Copies {
   static CopyKind kind_of(const Range& dst, const Range& src);
   // Issues the copy and its completion, in the context of the request's stream, or has both in a
   // lane. The driver's code; after an error a chunk of the completion has not been handed on.
-  CUresult issue(const CopyRequest& request);
+  // `*held`: it waits in a lane, and its stream is held.
+  CUresult issue(const CopyRequest& request, bool* held = nullptr);
+  // Copies of a graph's instance that are not done by it have so many bytes (calls/graph_lift.h);
+  // 0: there are none.
+  uint64_t least_lifted() const;
   // Copies of the kind that were issued, whatever the driver said. Any thread.
   uint64_t count(CopyKind kind) const { return counter(kind).load(std::memory_order_relaxed); }
   // Those between host and GPU, by the way they went. Any thread.

@@ -59,6 +59,7 @@ struct CopyRequest {
   const CUDA_MEMCPY3D* region = nullptr;
   uint32_t gpu = 0;  // region: of the record's context, where arrays need no context of their own
   CopyCompletion completion{};
+  uint64_t holds = 0;  // a key (ParkKeys) beside the stream's that is held while the copy waits
   // The client's call returns the driver's answer to this copy: it is asked now.
   bool awaited = false;
 };

@@ -50,6 +50,12 @@ ParkedRecords::Record ParkedRecords::take(std::list<Record>::iterator it) {
   return record;
 }
 
+void ParkedRecords::put_back(std::list<Record>::iterator before, Record record) {
+  bytes_ += record.bytes;
+  note(kept_, record.keys, +1);
+  records_.insert(before, std::move(record));
+}
+
 void ParkedRecords::hold(const ParkKeys& keys) {
   note(held_, keys, +1);
   any_ = true;

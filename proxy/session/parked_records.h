@@ -99,7 +99,8 @@ class ParkedRecords {
   void let_go(const ParkKeys& keys);
 
   // Hands every kept record that need not stay any longer to `execute`, in their order; what it
-  // holds counts at once.
+  // holds counts at once. It answers whether the record is done: otherwise that comes again, in its
+  // place.
   template <class Execute>
   void release(Execute&& execute) {
     Uses before;
@@ -110,7 +111,9 @@ class ParkedRecords {
         continue;
       }
       Record record = take(it++);
-      execute(record.header, record.payload());
+      if (execute(record.header, record.payload())) continue;
+      note(before, record.keys, +1);
+      put_back(it, std::move(record));
     }
     any_ = held_.count != 0 || !records_.empty();
   }
@@ -139,6 +142,7 @@ class ParkedRecords {
     return meets(keys, held_) || meets(keys, before);
   }
   Record take(std::list<Record>::iterator it);
+  void put_back(std::list<Record>::iterator before, Record record);
 
   const Limits limits_;
   bool any_ = false;

@@ -244,6 +244,9 @@ bool Session::step() {
     case shared::RingReader::Next::kRecord:
       if (parked_.any() && keep_back()) return true;
       execute(reader_->header(), reader_->payload());
+      if (again_)
+        parked_.keep(reader_->header(), reader_->payload(),
+                     keys_of(reader_->header(), reader_->payload()));
       reader_->consume();
       return true;
   }
@@ -281,7 +284,9 @@ bool Session::wait_for_room() {
 bool Session::go_on_parked() {
   if (!lanes_.nudged().load(std::memory_order_relaxed) || !lanes_.settle()) return false;
   parked_.release([this](const abi::RecordHeader& header, std::span<const std::byte> payload) {
+    again_ = false;
     if (!stop_.load(std::memory_order_relaxed)) execute(header, payload);
+    return !again_;
   });
   record_ = &reader_->header();  // what was kept is gone
   return true;
@@ -313,6 +318,7 @@ ParkKeys Session::keys_of(const abi::RecordHeader& header, std::span<const std::
 
 void Session::execute(const abi::RecordHeader& header, std::span<const std::byte> payload) {
   record_ = &header;
+  again_ = false;
   const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
   Stats::add(stats_.records);
   Stats::add(stats_.record_bytes, header.size_bytes);
@@ -341,7 +347,7 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
   }
   if (result != CUDA_SUCCESS) Stats::add(stats_.errors);
-  if (!poisoned()) {
+  if (!poisoned() && !again_) {
     if (header.reply_slot != abi::kNoReply) {
       Stats::add(stats_.round_trips);
       Stats::add(stats_.reply_bytes, reply_.bytes().size());

@@ -201,6 +201,9 @@ class Session {
   // The client's own cuMemAddressReserve: base -> bytes.
   std::map<uint64_t, uint64_t>& reservations() { return reservations_; }
   const abi::RecordHeader& record() const { return *record_; }
+  // What the record does next waits for its turn, and its stream is held: it is executed again when
+  // that is let go. Its handler knows how far it is, and returns CUDA_SUCCESS.
+  void come_again() { again_ = true; }
 
   // What the session is made of.
   ContextShares& contexts() { return contexts_; }
@@ -356,6 +359,7 @@ class Session {
 
   ReplyBuffer reply_;
   const abi::RecordHeader* record_ = nullptr;
+  bool again_ = false;  // it is not done (come_again())
   DevResources dev_resources_;
 
   uint32_t over_ = 0;  // futex; 1 when the thread is at its end

@@ -66,9 +66,9 @@ class Clock:
 
 
 class Client:
-    def __init__(self, test, env, count, size=MEGABYTE):
+    def __init__(self, test, env, count, size=MEGABYTE, *how):
         self.test = test
-        self.process = subprocess.Popen([PROGRAM, str(size), str(count)], env=env,
+        self.process = subprocess.Popen([PROGRAM, str(size), str(count), *how], env=env,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         test.addCleanup(self.end)
         self.expect("ready")
@@ -134,14 +134,15 @@ class Copies(unittest.TestCase):
 
     BULK, SMALL = 40, 300_000  # copies of the one function; bytes of the other one's copy
 
-    def place_of_a_newcomer(self, lanes):
+    def place_of_a_newcomer(self, lanes, *how):
         """How many uploads of a function that copies without pause end before the one upload of a
         function that comes when the first of them is under way."""
         clock = Clock(self)
         with tubetest.Proxy(LAYOUT, "sim", extra_env=dict(clock.settings, TUBE_COPY_LANE=lanes)
                             ) as proxy:
             env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-            bulk, newcomer = Client(self, env, self.BULK), Client(self, env, 1, self.SMALL)
+            bulk = Client(self, env, self.BULK, MEGABYTE, *how)
+            newcomer = Client(self, env, 1, self.SMALL)
             clock.connect()
             clock.ask("hold")
             before = len(clock.served())
@@ -166,6 +167,10 @@ class Copies(unittest.TestCase):
         self.assertLessEqual(self.place_of_a_newcomer("always"), 3)
         direct = (16 << 20) // MEGABYTE  # that go without the lane as long as nobody else copies
         self.assertLessEqual(self.place_of_a_newcomer("auto"), direct + 3)
+
+    def test_copies_of_a_graph_take_turns(self):
+        self.assertEqual(self.place_of_a_newcomer("never", "graph"), self.BULK)
+        self.assertLessEqual(self.place_of_a_newcomer("always", "graph"), 3)
 
     def test_a_function_that_copied_before_hears_of_its_copy(self):
         """What the GPU writes behind a direct copy uses the copy's queue; beside a busy lane that

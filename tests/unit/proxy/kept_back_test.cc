@@ -76,6 +76,7 @@ class KeptBackTest : public SessionTest {
       ++released;
       EXPECT_EQ(header.call, static_cast<uint32_t>(X::kCall));
       EXPECT_GE(payload.size(), X::kFixedBytes);
+      return true;
     });
     EXPECT_EQ(released, looks ? 0u : 1u) << name;
     EXPECT_FALSE(parked.any()) << name;

@@ -37,6 +37,7 @@ class ParkedRecordsTest : public testing::Test {
     parked.let_go(keys);
     parked.release([&](const abi::RecordHeader& header, std::span<const std::byte>) {
       went.push_back(header.sequence);
+      return true;
     });
   }
 
@@ -134,11 +135,32 @@ TEST_F(ParkedRecordsTest, WhatIsHeldDuringTheReleaseCountsAtOnce) {
   parked.release([&](const abi::RecordHeader& header, std::span<const std::byte>) {
     went.push_back(header.sequence);
     parked.hold(stream(1));
+    return true;
   });
   EXPECT_EQ(went, Went{1});
   EXPECT_EQ(parked.count(), 2u);
   lets_go(stream(1));
   EXPECT_EQ(went, (Went{1, 2, 3}));
+}
+
+// A launch of which a part waits for its turn: what comes behind it stays behind it.
+TEST_F(ParkedRecordsTest, ARecordThatIsNotDoneComesAgainInItsPlace) {
+  parked.hold(stream(1));
+  for (uint64_t i = 1; i <= 3; ++i) comes(i, stream(1));
+  comes(4, stream(2));
+  int parts = 3;
+  while (parts != 0) {
+    parked.let_go(stream(1));
+    parked.release([&](const abi::RecordHeader& header, std::span<const std::byte>) {
+      went.push_back(header.sequence);
+      if (header.sequence != 1 || --parts == 0) return true;
+      parked.hold(stream(1));
+      return false;
+    });
+  }
+  EXPECT_EQ(went, (Went{4, 1, 1, 1, 2, 3}));
+  EXPECT_FALSE(parked.any());
+  EXPECT_EQ(parked.bytes(), 0u);
 }
 
 TEST_F(ParkedRecordsTest, NothingIsHeldWhenARecordGoesThatStayedBehindAll) {
@@ -155,6 +177,7 @@ TEST_F(ParkedRecordsTest, NothingIsHeldWhenARecordGoesThatStayedBehindAll) {
     if (header.sequence == 1) {
       EXPECT_TRUE(parked.any()) << "the next one is kept still";
     }
+    return true;
   });
   EXPECT_EQ(held, (std::vector<bool>{false, false}));
 }

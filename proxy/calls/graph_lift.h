@@ -1,0 +1,77 @@
+// Copies between host and GPU that are taken out of an instance of a graph and go through the door
+// of all copies (session/copies.h) instead.
+//
+// The driver runs a graph's copy nodes as one stream's copies: in one piece, in front of everybody
+// else's (docs/facts.md, Copies). The nodes that come before all others of their graph, or behind
+// all others, need not be in it: they are disabled in the instance, and a launch of it does them on
+// its stream, in front of the graph or behind it, where they take turns with other functions'
+// copies. Copies in the middle stay nodes.
+//
+// The client sees none of this: it changes, disables and enables the nodes as its own. A launch
+// whose copy waits for its turn is kept back and goes on later (parked_records.h); the instance
+// changes meanwhile for nobody, and its next launch on another stream waits for this one's end, as
+// the driver lets no instance run beside itself.
+//
+// Session thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+
+namespace tube::proxy {
+
+class Session;
+
+struct StreamOp;
+
+struct LiftedCopy {
+  CUgraphNode node = nullptr;  // of the graph that the instance was made or updated from
+  CUdeviceptr dst = 0, src = 0;
+  uint64_t bytes = 0;
+  bool enabled = true;  // by the client
+};
+
+class LiftedCopies {
+ public:
+  explicit LiftedCopies(const Driver& driver) : driver_(driver) {}
+  ~LiftedCopies();
+  LiftedCopies(const LiftedCopies&) = delete;
+  LiftedCopies& operator=(const LiftedCopies&) = delete;
+
+  LiftedCopy* find(CUgraphNode node);
+
+  std::vector<LiftedCopy> before, after;  // the graph, in their order
+
+ private:
+  friend CUresult launch_lifted(Session&, const Decoded<wire::cuGraphLaunch>&, CUgraphExec,
+                                LiftedCopies&);
+  const Driver& driver_;
+  uint64_t sequence_ = 0;  // the record of the launch that is under way
+  size_t next_ = 0;        // of its copies, the graph itself being one of them
+  CUevent end_ = nullptr;  // of the last launch; made with the first
+  CUstream stream_ = nullptr;
+};
+
+// The instance was just made from the graph, or updated with it. `known`: what was lifted of it
+// before. nullptr: nothing is lifted.
+std::unique_ptr<LiftedCopies> lift_copies(Session& session, CUgraphExec exec, CUgraph graph,
+                                          uint64_t flags, const LiftedCopies* known);
+// The client's launch, with its copies. Returns before it is whole when a copy waits for its turn;
+// then the record is kept and comes again.
+CUresult launch_lifted(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
+                       LiftedCopies& lifted);
+// The client gave a node of the instance new parameters, and the driver took them. False: the
+// copies cannot stay lifted; they are nodes again.
+bool change_lifted(Session& session, CUgraphExec exec, LiftedCopies& lifted, CUgraphNode node,
+                   const CUDA_MEMCPY3D& copy);
+
+// cuGraphLaunch itself (output.cc).
+CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
+                      const StreamOp& op);
+
+}  // namespace tube::proxy
