@@ -25,6 +25,7 @@ enum class Env : uint8_t {
   kSpinUs,
   kCoalesceUs,
   kCopyLane,
+  kCopyPaths,
   kSloMs,
   kInferMs,
   kCopyThreads,

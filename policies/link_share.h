@@ -49,6 +49,7 @@ struct LinkClaim {
   uint64_t function = 0;
   uint64_t bytes = 0;
   uint64_t arrived_ns = 0;  // when the program asked for it; not after now
+  bool part = false;        // of a larger copy: it has no small copy's precedence
 };
 
 // What a function must reach. 0: nobody said so, and the caller may set what it has learnt later.
@@ -181,7 +182,9 @@ class LinkShare {
 
   uint32_t slot_of(uint64_t function);
   uint32_t find(uint64_t function) const;
-  bool small(const LinkClaim& claim) const { return claim.bytes <= options_.chunk_alone; }
+  bool small(const LinkClaim& claim) const {
+    return !claim.part && claim.bytes <= options_.chunk_alone;
+  }
   bool waits(const Function& f) const { return f.small.head != kNone || f.large.head != kNone; }
   const Queue& front_queue(const Function& f) const;
   const Waiting& front(const Function& f) const { return waiting_[front_queue(f).head]; }

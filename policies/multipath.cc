@@ -42,6 +42,10 @@ void Multipath::set_usable(uint32_t link, bool usable) {
   if (link < links_.count) links_.link[link].usable = usable;
 }
 
+void Multipath::set_alone(uint32_t link, HostWay way, uint64_t bytes_per_s) {
+  if (link < links_.count) links_.link[link].alone_bytes_per_s[index(way)] = bytes_per_s;
+}
+
 // ---- What links can carry.
 
 uint64_t Multipath::spare(uint32_t link, HostWay way) const {
@@ -151,9 +155,8 @@ uint32_t Multipath::candidates(uint32_t gpu, HostWay way, HostPlan (&plans)[kMax
     if (neighbour == kNobody) break;
     plan.path[plan.count++] = {neighbour, rate};
     plan.bytes_per_s = rate_of(plan);
-    if (plan.bytes_per_s < plans[count - 1].bytes_per_s + rate / options_.least_gain_part ||
-        !needs_kept(plan))
-      break;
+    const uint64_t least = plans[count - 1].bytes_per_s + rate / options_.least_gain_part;
+    if ((plan.bytes_per_s < least && !options_.always_most) || !needs_kept(plan)) break;
     plans[count++] = plan;
   }
   return count;
@@ -163,6 +166,7 @@ HostPlan Multipath::plan(uint32_t gpu, HostWay way, uint64_t bytes) {
   if (gpu >= links_.count) return {};
   HostPlan plans[kMaxHostPaths];
   const uint32_t count = candidates(gpu, way, plans);
+  if (options_.always_most) return plans[count - 1];
   uint32_t best = 0;
   for (uint32_t k = 1; k < count; ++k)
     if (expected_ns(plans[k], bytes) < expected_ns(plans[best], bytes)) best = k;

@@ -71,6 +71,8 @@ class Multipath {
     // Every so many copies near the crossover take the count that seems slower, so that it is
     // measured too. 0: never.
     uint32_t probe_every = 32;
+    // Always the most paths that may be, whatever copies took: for tests and measurements.
+    bool always_most = false;
   };
 
   explicit Multipath(const HostLinks& links) : Multipath(links, Options()) {}
@@ -84,6 +86,8 @@ class Multipath {
   bool may_help(uint32_t link, HostWay way) const;
   void set_needs(uint32_t link, HostWay way, uint64_t bytes_per_s);
   void set_usable(uint32_t link, bool usable);
+  // What the link was seen to carry while nobody else copied.
+  void set_alone(uint32_t link, HostWay way, uint64_t bytes_per_s);
 
   // From what size on so many links are expected to beat one; UINT64_MAX: never.
   uint64_t crossover_bytes(uint32_t gpu, HostWay way, uint32_t paths) const;

@@ -187,7 +187,9 @@ CopyEngine::Options copy_options(const Options& options, const std::string& fold
       .order =
           policies::parse_link_order(options.copy_policy).value_or(policies::LinkOrder::kDeadlines),
       .links_path = folder + "/links",
-      .workflow = options.workflow};
+      .workflow = options.workflow,
+      .paths = static_cast<uint32_t>(
+          std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(0), policies::kMaxHostPaths))};
 }
 
 Status serve(const Options& options) {

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/copy/known_links.h"
 #include "proxy/gpu/gpus.h"
 
 namespace tube::proxy {
@@ -21,7 +22,7 @@ constexpr uint64_t kLookNs = 50'000'000;         // between looks at other proxi
 
 }  // namespace
 
-CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options)
+CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options, MemoryMap* memory)
     : driver_(driver), gpus_(gpus), use_(options.use) {
   if (options.use == policies::LaneUse::kNever) return;
   meet(options);
@@ -39,7 +40,18 @@ CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options)
           cell));
     }
   }
+  if (memory != nullptr && gpus.count() > 1 && options.paths != 1) widen(options, *memory);
   (void)driver.cuCtxSetCurrent(gpus[0].context);
+}
+
+void CopyEngine::widen(const Options& options, MemoryMap& memory) {
+  WideCopies::Options how;
+  if (options.paths != 0) how = {std::min(options.paths, policies::kMaxHostPaths), true};
+  wide_ = std::make_unique<WideCopies>(
+      driver_, gpus_, memory,
+      [this](uint32_t gpu, bool to_gpu) -> CopyLink& { return link(gpu, to_gpu); },
+      known_links(driver_, gpus_), how);
+  for (uint32_t i = 0; i < links_.size(); ++i) links_[i]->widen(wide_.get(), i / 2, i % 2 != 0);
 }
 
 void CopyEngine::meet(const Options& options) {
@@ -75,6 +87,7 @@ void CopyEngine::look_at_others() {
   }
   seen_ = std::move(seen);
   for (uint32_t i = 0; i < links_.size(); ++i) links_[i]->take_stock(rates[i]);
+  if (wide_ != nullptr) wide_->tidy(false);
 }
 
 CopyEngine::~CopyEngine() {
@@ -84,6 +97,7 @@ CopyEngine::~CopyEngine() {
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
+  wide_.reset();
   for (uint32_t i = 0; i < links_.size(); ++i) {
     if (driver_.cuCtxSetCurrent(gpus_[i / 2].context) != CUDA_SUCCESS) continue;
     links_[i]->close();
@@ -107,14 +121,18 @@ bool CopyEngine::wake() {
   return true;
 }
 
-// All links once; whether something is in flight.
+// All links once; whether something is in flight. Wide copies come first: what they hand to a lane
+// goes at once.
 bool CopyEngine::turns() {
   bool busy = false;
-  for (uint32_t i = 0; i < links_.size(); ++i) {
-    if (links_.size() > 2) (void)driver_.cuCtxSetCurrent(gpus_[i / 2].context);
-    CopyLink::Turn turn = links_[i]->turn();
+  const auto note = [&](CopyLink::Turn turn) {
     busy = busy || turn == CopyLink::Turn::kBusy;
     waits_ = waits_ || turn == CopyLink::Turn::kWaits;
+  };
+  if (wide_ != nullptr) note(wide_->turn());
+  for (uint32_t i = 0; i < links_.size(); ++i) {
+    if (links_.size() > 2) (void)driver_.cuCtxSetCurrent(gpus_[i / 2].context);
+    note(links_[i]->turn());
   }
   return busy;
 }
@@ -136,9 +154,17 @@ void CopyEngine::run() {
       changed_.wait_for(lock, kNap);
       continue;
     }
-    if (!changed_.wait_for(lock, kKept, [&] { return stop_ || seen != asked_; })) {
-      runs_ = false;
-      return;
+    const auto asked = [&] { return stop_ || seen != asked_; };
+    if (!changed_.wait_for(lock, kKept, asked)) {
+      if (wide_ != nullptr) {
+        lock.unlock();
+        wide_->tidy(true);
+        lock.lock();
+      }
+      if (!asked()) {
+        runs_ = false;
+        return;
+      }
     }
     seen = asked_;
   }

@@ -18,10 +18,12 @@
 #include "policies/copy_way.h"
 #include "proxy/copy/copy_link.h"
 #include "proxy/copy/machine_links.h"
+#include "proxy/copy/wide_copies.h"
 
 namespace tube::proxy {
 
 class Gpus;
+class MemoryMap;
 
 class CopyEngine {
  public:
@@ -30,9 +32,11 @@ class CopyEngine {
     policies::LinkOrder order = policies::LinkOrder::kDeadlines;
     std::string links_path;  // where the proxies of this user count for each other; empty: nowhere
     std::string workflow;
+    uint32_t paths = 0;  // over how many links a copy goes: 1 one, 0 as many as pay, else so many
   };
-  // After the GPUs are open; both outlive this. The first GPU's context is current afterwards.
-  CopyEngine(const Driver& driver, Gpus& gpus, const Options& options);
+  // After the GPUs are open; all outlive this. `memory`: for relay buffers; nullptr: each copy goes
+  // over one link. The first GPU's context is current afterwards.
+  CopyEngine(const Driver& driver, Gpus& gpus, const Options& options, MemoryMap* memory = nullptr);
   // What other proxies do on their links. Any thread.
   std::vector<MachineLinks::Other> others() const {
     return machine_ != nullptr ? machine_->others() : std::vector<MachineLinks::Other>{};
@@ -52,7 +56,11 @@ class CopyEngine {
   // A session ended, with all its copies. Any thread.
   void forget(uint64_t session) {
     for (auto& link : links_) link->forget(session);
+    if (wide_ == nullptr) return;
+    for (auto& link : links_) link->forget(WideCopies::guest(session));
   }
+  // Copies over several links; nullptr: there are none. Any thread.
+  const WideCopies* wide() const { return wide_.get(); }
   // A copy was added to a lane. False: there is no thread to be had, nobody will send it. Any
   // thread.
   bool wake();
@@ -62,6 +70,7 @@ class CopyEngine {
   void run();
   bool turns();
   void meet(const Options& options);
+  void widen(const Options& options, MemoryMap& memory);
   void look_at_others();
 
   const Driver& driver_;
@@ -74,6 +83,7 @@ class CopyEngine {
   std::vector<CUdeviceptr> scratch_;                     // four bytes of each GPU
   bool waits_ = false;  // the thread's: some copy waits for its own stream
   std::vector<std::unique_ptr<CopyLink>> links_;
+  std::unique_ptr<WideCopies> wide_;
   std::mutex mutex_;  // leaf: what follows
   std::condition_variable changed_;
   std::thread thread_;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "policies/link_rate.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/copy/wide_copies.h"
 #include "sharedmem/accessors.h"
 
 namespace tube::proxy {
@@ -108,6 +109,9 @@ void CopyLink::lead_out(CUstream stream) {
 }
 
 std::shared_ptr<LaneJob> CopyLink::add(LaneCopy copy) {
+  if (wide_ != nullptr && !copy.part) {
+    if (auto job = wide_->add(gpu_, to_gpu_, copy)) return job;
+  }
   auto job = std::make_shared<LaneJob>(std::move(copy));
   std::lock_guard lock(mutex_);
   job->number_ = ++made_;
@@ -118,6 +122,7 @@ std::shared_ptr<LaneJob> CopyLink::add(LaneCopy copy) {
 }
 
 void CopyLink::take_back(LaneJob& job) {
+  if (job.wide_ != nullptr) return job.wide_->take_back(job);
   std::unique_lock lock(mutex_);
   job.copy_.told = nullptr;
   std::erase_if(jobs_, [&](const auto& each) { return each.get() == &job; });
@@ -127,6 +132,16 @@ void CopyLink::take_back(LaneJob& job) {
   for (CUevent* event : {&job.copy_.before, &job.end_})
     if (*event != nullptr) events_.push_back(std::exchange(*event, nullptr));
   job.over_.store(true, std::memory_order_release);
+}
+
+bool CopyLink::quiet(const LaneJob& job) {
+  std::lock_guard lock(mutex_);
+  return submitting_ != &job && job.in_flight_ == 0;
+}
+
+uint64_t CopyLink::needed_bytes_per_s() {
+  std::lock_guard lock(mutex_);
+  return share_.needed_bytes_per_s();
 }
 
 void CopyLink::needs(uint64_t function, const policies::FunctionNeeds& needs) {
@@ -189,7 +204,8 @@ void CopyLink::make_ready() {
   for (const auto& job : jobs_) {
     if (job->ready_ || (job->copy_.before != nullptr && !ended(job->copy_.before))) continue;
     job->ready_ = true;
-    share_.add({job->number_, job->copy_.function, job->copy_.bytes, job->arrived_ns_});
+    share_.add(
+        {job->number_, job->copy_.function, job->copy_.bytes, job->arrived_ns_, job->copy_.part});
     if (job->copy_.before != nullptr) events_.push_back(std::exchange(job->copy_.before, nullptr));
   }
 }

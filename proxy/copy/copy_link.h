@@ -30,6 +30,7 @@
 namespace tube::proxy {
 
 struct Driver;
+class WideCopies;
 
 // A copy for the lane, checked by its session, which keeps what it names until the copy is over.
 struct LaneCopy {
@@ -44,6 +45,7 @@ struct LaneCopy {
                              // that is over
   // It is submitted, or failed. On the pacing thread, under the link's lock: must not call back.
   std::function<void()> told{};
+  bool part = false;  // a piece of a wide copy (wide_copies.h): stays on this link
 };
 
 class LaneJob {
@@ -52,12 +54,16 @@ class LaneJob {
   // Submitted whole, or failed. Any thread; error() and end() may be read once it is true.
   bool over() const { return over_.load(std::memory_order_acquire); }
   CUresult error() const { return error_; }
-  // Recorded behind the last chunk: nullptr after an error. CopyLink::give() it back.
+  // Recorded behind the last chunk: nullptr after an error, and when the copy has ended.
+  // CopyLink::give() it back.
   CUevent end() const { return end_; }
 
  private:
   friend class CopyLink;
+  friend class WideCopies;
+  friend class WideCopy;
   LaneCopy copy_;
+  WideCopies* wide_ = nullptr;  // it goes over several links; nullptr: over this one
   uint64_t number_ = 0;
   uint64_t arrived_ns_ = 0;
   uint64_t rows_ = 0;       // of a region, that were sent
@@ -104,6 +110,12 @@ class CopyLink {
   // Events to record, from the pool. nullptr: the driver has none, *error says why.
   CUevent event(CUresult* error);
   void give(CUevent event);
+  // Large copies may go over other GPUs' links as well. Before there are sessions; outlives this.
+  void widen(WideCopies* wide, uint32_t gpu, bool to_gpu) {
+    wide_ = wide;
+    gpu_ = gpu;
+    to_gpu_ = to_gpu;
+  }
   std::shared_ptr<LaneJob> add(LaneCopy copy);
   // What a function must reach, and what it got through the lane. Any thread.
   void needs(uint64_t function, const policies::FunctionNeeds& needs);
@@ -113,6 +125,11 @@ class CopyLink {
   // The client is gone: nothing more of it is submitted, and none of its chunks is in flight when
   // this returns. Waits for what is in flight, a millisecond.
   void take_back(LaneJob& job);
+
+  // Nothing of the job is in flight or being submitted. Any thread.
+  bool quiet(const LaneJob& job);
+  // What the SLOs of this proxy's functions ask of the link. Any thread.
+  uint64_t needed_bytes_per_s();
 
   // ---- the pacing thread
   // What other proxies move over the link at the moment; what this one's functions need is counted
@@ -166,6 +183,9 @@ class CopyLink {
   const Driver& driver_;
   const policies::LaneUse use_;
   const CUdeviceptr scratch_;
+  WideCopies* wide_ = nullptr;
+  uint32_t gpu_ = 0;  // as wide_ calls this link
+  bool to_gpu_ = false;
   std::atomic<uint64_t> measured_{0};
   bool others_move_ = false;     // the pacing thread's, as is:
   uint64_t piece_ended_ns_ = 0;  // with another one in flight behind it; 0: with none

@@ -46,6 +46,16 @@ json others_json(const std::vector<MachineLinks::Other>& others) {
   return list;
 }
 
+json several_links_json(const WideCopies::Counts& counts) {
+  return {{"copies", counts.copies},
+          {"bytes", counts.bytes},
+          {"relayed_bytes", counts.relayed_bytes},
+          {"stayed", {{"one link", counts.one_link}, {"region", counts.regions}}},
+          {"failed_paths", counts.failed_paths},
+          {"taken_paths", counts.taken_paths},
+          {"relay_bytes", counts.relay_bytes}};
+}
+
 }  // namespace
 
 json Server::copies_of(const Session& session) {
@@ -55,11 +65,19 @@ json Server::copies_of(const Session& session) {
     const CopyCounts& counts = session.copies().ways();
     json lanes = json::array();
     for (uint32_t gpu = 0; gpu < gpus_.count() && shared_.copies != nullptr; ++gpu) {
-      const policies::LinkUse use = copies_.link(gpu, up).use(session.client().id);
+      const uint64_t id = session.client().id;
+      const policies::LinkUse use = copies_.link(gpu, up).use(id);
       if (use.slo_ns != 0) needs = use;
-      if (use.copies == 0 && use.bytes == 0) continue;
-      lanes.push_back(lane_json(use));
+      if (use.copies != 0 || use.bytes != 0) {
+        lanes.push_back(lane_json(use));
+        lanes.back()["gpu"] = gpu;
+      }
+      if (copies_.wide() == nullptr) continue;
+      const policies::LinkUse lent = copies_.link(gpu, up).use(WideCopies::guest(id));
+      if (lent.bytes == 0) continue;
+      lanes.push_back(lane_json(lent));
       lanes.back()["gpu"] = gpu;
+      lanes.back()["lent"] = true;
     }
     directions.push_back({{"direction", up ? "to GPU" : "from GPU"},
                           {"ways", ways_json(up ? counts.up : counts.down)},
@@ -103,11 +121,14 @@ json Server::copies() {
     std::lock_guard lock(mutex_);
     for (const auto& [id, session] : sessions_) list.push_back(copies_of(*session));
   }
-  return {{"ok", true},
-          {"policy", policies::link_order_name(options_.copies.order)},
-          {"lanes", policies::lane_use_name(options_.copies.use)},
-          {"functions", std::move(list)},
-          {"other_proxies", others_json(copies_.others())}};
+  json answer = {{"ok", true},
+                 {"policy", policies::link_order_name(options_.copies.order)},
+                 {"lanes", policies::lane_use_name(options_.copies.use)},
+                 {"functions", std::move(list)},
+                 {"other_proxies", others_json(copies_.others())}};
+  if (copies_.wide() != nullptr)
+    answer["several_links"] = several_links_json(copies_.wide()->counts());
+  return answer;
 }
 
 }  // namespace tube::proxy

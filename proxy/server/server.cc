@@ -70,7 +70,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                 janitor_.wake(too_many ? Janitor::Need::kNow : Janitor::Need::kAnyTime);
               }),
       pinned_(driver, gpus, options_.pinned, [this](bool now) { return give_back_pinned(now); }),
-      copies_(driver, gpus, options_.copies),
+      copies_(driver, gpus, options_.copies, &memory_),
       shared_{driver,
               gpus,
               memory_,

@@ -53,7 +53,8 @@ void LaneCopies::let_go(Going& going) {
   CUresult error = going.job->error();
   ContextShare* share = shares_.find(going.stream->context);
   if (share != nullptr && shares_.make_current(*share) == CUDA_SUCCESS && error == CUDA_SUCCESS) {
-    error = driver_.cuStreamWaitEvent(going.stream->stream, going.job->end(), 0);
+    if (going.job->end() != nullptr)  // else it has ended
+      error = driver_.cuStreamWaitEvent(going.stream->stream, going.job->end(), 0);
     DirectCopies::make_way(*going.stream);
   }
   going.link->give(going.job->end());

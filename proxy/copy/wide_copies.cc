@@ -1,0 +1,184 @@
+#include "proxy/copy/wide_copies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "policies/link_share.h"
+#include "proxy/gpu/gpus.h"
+
+namespace tube::proxy {
+namespace {
+
+using policies::HostPlan;
+using policies::HostWay;
+
+constexpr uint64_t kStockNs = 50'000'000;    // between looks at what owners need
+constexpr uint64_t kKeptNs = 5'000'000'000;  // relay buffers, unused
+constexpr uint32_t kTimedEvery = 8;          // of the copies over one link, where more could be
+constexpr uint64_t kUnseen = policies::LinkShare::Options{}.bytes_per_s;
+constexpr HostWay kWays[] = {HostWay::kUp, HostWay::kDown};
+
+policies::Multipath::Options path_options(const WideCopies::Options& options) {
+  policies::Multipath::Options made;
+  made.most_paths = options.most;
+  made.always_most = options.always;
+  return made;
+}
+
+}  // namespace
+
+WideCopies::WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, PathTools::LinkOf link,
+                       const policies::HostLinks& links, const Options& options)
+    : driver_(driver),
+      gpus_(gpus),
+      link_(link),
+      buffers_(memory, gpus.count()),
+      tools_(driver, gpus, buffers_, std::move(link)),
+      paths_(links, path_options(options)) {}
+
+WideCopies::~WideCopies() = default;
+
+// What the links' owners need at the moment, and which links may help.
+void WideCopies::take_stock() {
+  struct Seen {
+    bool usable;
+    uint64_t needed[policies::kHostWays], alone[policies::kHostWays];
+  };
+  const uint32_t count = std::min(gpus_.count(), policies::kMaxHostLinks);
+  Seen seen[policies::kMaxHostLinks];
+  for (uint32_t gpu = 0; gpu < count; ++gpu) {
+    seen[gpu].usable = gpus_[gpu].failed.load(std::memory_order_relaxed) == 0;
+    for (uint32_t way = 0; way < policies::kHostWays; ++way) {
+      CopyLink& link = link_(gpu, kWays[way] == HostWay::kUp);
+      seen[gpu].needed[way] = link.needed_bytes_per_s();
+      seen[gpu].alone[way] = link.measured_bytes_per_s();
+    }
+  }
+  std::lock_guard lock(mutex_);
+  uint32_t lending[policies::kHostWays] = {};
+  for (uint32_t gpu = 0; gpu < count; ++gpu) {
+    paths_.set_usable(gpu, seen[gpu].usable);
+    for (uint32_t way = 0; way < policies::kHostWays; ++way) {
+      paths_.set_needs(gpu, kWays[way], seen[gpu].needed[way]);
+      if (seen[gpu].alone[way] != 0) paths_.set_alone(gpu, kWays[way], seen[gpu].alone[way]);
+      if (paths_.may_help(gpu, kWays[way])) lending[way] |= 1u << gpu;
+    }
+  }
+  for (uint32_t way = 0; way < policies::kHostWays; ++way)
+    lending_[way].store(lending[way], std::memory_order_relaxed);
+}
+
+// False: the copy's own link carries it as ever. Of those copies some are timed, to know what one
+// link does where others could help.
+bool WideCopies::plan(uint32_t gpu, bool to_gpu, uint64_t bytes, HostPlan* plan) {
+  const uint64_t now = now_ns();
+  bool old = false;
+  {
+    std::lock_guard lock(mutex_);
+    old = stock_ns_ == 0 || now - stock_ns_ >= kStockNs;
+    if (old) stock_ns_ = now;
+  }
+  if (old) take_stock();
+  const HostWay way = to_gpu ? HostWay::kUp : HostWay::kDown;
+  std::lock_guard lock(mutex_);
+  *plan = paths_.plan(gpu, way, bytes);
+  if (plan->count > 1) return true;
+  ++counts_.one_link;
+  if (paths_.crossover_bytes(gpu, way, 2) == UINT64_MAX) return false;
+  return ++over_one_ % kTimedEvery == 0;
+}
+
+std::shared_ptr<LaneJob> WideCopies::add(uint32_t gpu, bool to_gpu, LaneCopy& copy) {
+  if (copy.bytes < kLeastBytes || copy.done_at != 0 || gpu >= policies::kMaxHostLinks)
+    return nullptr;
+  if (copy.is_region) {
+    std::lock_guard lock(mutex_);
+    ++counts_.regions;
+    return nullptr;
+  }
+  HostPlan how;
+  if (!plan(gpu, to_gpu, copy.bytes, &how)) return nullptr;
+  auto job = std::make_shared<LaneJob>(std::move(copy));
+  job->wide_ = this;
+  auto wide = std::make_shared<WideCopy>(tools_, how, job);
+  std::lock_guard lock(mutex_);
+  came_.push_back(std::move(wide));
+  fresh_.store(true, std::memory_order_release);
+  return job;
+}
+
+void WideCopies::take_back(LaneJob& job) {
+  const auto is_it = [&](const auto& copy) { return copy->job().get() == &job; };
+  std::unique_lock lock(mutex_);
+  job.copy_.told = nullptr;
+  if (const auto it = std::find_if(came_.begin(), came_.end(), is_it); it != came_.end()) {
+    const HostPlan how = (*it)->plan();
+    came_.erase(it);
+    lock.unlock();
+    link_(how.path[0].gpu, how.way == HostWay::kUp).give(std::exchange(job.copy_.before, nullptr));
+    job.over_.store(true, std::memory_order_release);
+    return;
+  }
+  const auto it = std::find_if(under_way_.begin(), under_way_.end(), is_it);
+  if (it != under_way_.end()) (*it)->cancel();
+  changed_.wait(lock, [&] { return job.over(); });
+}
+
+CopyLink::Turn WideCopies::turn() {
+  if (fresh_.exchange(false, std::memory_order_acquire)) {
+    std::lock_guard lock(mutex_);
+    under_way_.splice(under_way_.end(), came_);
+  }
+  if (under_way_.empty()) return CopyLink::Turn::kIdle;
+  used_ns_ = now_ns();
+  auto all = CopyLink::Turn::kWaits;
+  for (auto it = under_way_.begin(); it != under_way_.end();) {
+    const std::shared_ptr<WideCopy> copy = *it++;  // over() takes it out of the list
+    const auto lends = [&](uint32_t gpu) {
+      const auto way = static_cast<uint32_t>(copy->plan().way);
+      return (lending_[way].load(std::memory_order_relaxed) >> gpu & 1) != 0;
+    };
+    const WideCopy::State state = copy->turn(lends);
+    if (state != WideCopy::State::kWaits) all = CopyLink::Turn::kBusy;
+    if (state == WideCopy::State::kOver) over(copy);
+  }
+  return all;
+}
+
+void WideCopies::over(const std::shared_ptr<WideCopy>& copy) {
+  LaneJob& job = *copy->job();
+  std::lock_guard lock(mutex_);
+  under_way_.remove(copy);
+  if (copy->took_ns() != 0) paths_.took(copy->plan(), copy->bytes(), copy->took_ns());
+  if (copy->plan().count > 1) {
+    ++counts_.copies;
+    counts_.bytes += copy->bytes();
+    counts_.relayed_bytes += copy->relayed_bytes();
+  }
+  counts_.failed_paths += copy->failed_paths();
+  counts_.taken_paths += copy->taken_paths();
+  job.error_ = copy->error();
+  const auto told = std::exchange(job.copy_.told, nullptr);
+  // Before the session may hear of it, as in CopyLink::submitted().
+  job.over_.store(true, std::memory_order_release);
+  if (told) told();
+  changed_.notify_all();
+}
+
+void WideCopies::tidy(bool all) {
+  if (!under_way_.empty()) {
+    take_stock();
+    return;
+  }
+  if (buffers_.held_bytes() != 0 && (all || now_ns() - used_ns_ >= kKeptNs)) buffers_.drop_idle();
+}
+
+WideCopies::Counts WideCopies::counts() const {
+  std::lock_guard lock(mutex_);
+  Counts counts = counts_;
+  counts.relay_bytes = buffers_.held_bytes();
+  return counts;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,75 @@
+// One copy between the host and a GPU that goes over several links at once (wide_copies.h).
+//
+// Each path pulls its next piece when it has room (policies/pieces.h). A path over a neighbour that
+// fails, or whose link is wanted by its owners, hands its pieces back, and the others carry them;
+// what fails on the copy's own link is the copy's error. The copy is over when no byte of it moves
+// any more, on whichever path.
+//
+// The pacing thread only, but for cancel(). Nothing waits.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "policies/multipath.h"
+#include "policies/pieces.h"
+#include "proxy/copy/copy_path.h"
+
+namespace tube::proxy {
+
+class WideCopy {
+ public:
+  // `tools` outlives it.
+  WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared_ptr<LaneJob> job);
+  WideCopy(const WideCopy&) = delete;
+  WideCopy& operator=(const WideCopy&) = delete;
+
+  enum class State : uint8_t { kWaits, kBusy, kOver };
+  // One look: takes note of what has arrived and sends what may go. kWaits: for the client's own
+  // stream. `lends`: whether a neighbour's link may (still) help.
+  State turn(const std::function<bool(uint32_t gpu)>& lends);
+  // The client is gone. Any thread.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
+  const std::shared_ptr<LaneJob>& job() const { return job_; }
+  const policies::HostPlan& plan() const { return plan_; }
+  // Once it is over.
+  CUresult error() const { return error_; }
+  // From when it could begin until its last byte; 0: it did not go as planned.
+  uint64_t took_ns() const { return took_ns_; }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t relayed_bytes() const;
+  uint32_t failed_paths() const { return failed_paths_; }
+  uint32_t taken_paths() const { return taken_paths_; }
+
+ private:
+  bool begin();
+  void open_paths();
+  void note(CopyPath& path, const CopyPath::End& end);
+  void feed(const std::function<bool(uint32_t gpu)>& lends);
+  void feed(CopyPath& path);
+  void fail(CopyPath& path, const policies::Pieces::Piece& piece, CUresult error);
+  void close(CopyPath& path);
+  void stop();
+  void compare_rates();
+  bool idle() const;
+
+  PathTools& tools_;
+  const policies::HostPlan plan_;
+  const std::shared_ptr<LaneJob> job_;
+  const uint64_t bytes_;
+  CopyPath::Copy copy_;
+  policies::Pieces pieces_;
+  std::vector<std::unique_ptr<CopyPath>> paths_;  // the copy's own link first
+  std::atomic<bool> cancelled_{false};
+  bool began_ = false, stopped_ = false;
+  uint64_t began_ns_ = 0, took_ns_ = 0;
+  CUresult error_ = CUDA_SUCCESS;
+  uint32_t failed_paths_ = 0, taken_paths_ = 0;
+};
+
+}  // namespace tube::proxy
