@@ -98,6 +98,93 @@ class Wide(unittest.TestCase):
         client.end()
         self.assertNotIn("several_links", self.shown(proxy))
 
+    def held(self, clock):
+        """The clock stands; what was served so far is not counted."""
+        if not hasattr(clock, "lines"):
+            clock.connect()
+        clock.ask("hold")
+        self.before = len(clock.served())
+
+    def served(self, clock):
+        return clock.served()[self.before:]
+
+    BYTES = 128 * MIB
+
+    def upload_ns(self, paths):
+        """How long an upload takes on the clock. The clock goes on only when each link that can has
+        its next piece, but for the last few."""
+        clock = Clock(self)
+        proxy = self.proxy(2, paths, **clock.settings)
+        client = Client(self, proxy, "pinned", self.BYTES, 0)
+        self.held(clock)
+        begin = clock.ask("now")
+        client.ask("submit", "submitted")
+        done = 0
+        while done < self.BYTES:
+            clock.ask("wait %d" % (paths if done < self.BYTES - 32 * MIB else 1))
+            clock.ask("step")
+            done = sum(copy.bytes for copy in self.served(clock) if copy.bytes > MIB)
+        took = clock.ask("now") - begin
+        clock.ask("run")
+        client.ask("wait", "done")
+        client.end()
+        return took
+
+    def test_two_links_take_little_more_than_half_the_time_of_one(self):
+        one, two = self.upload_ns(1), self.upload_ns(2)
+        self.assertLess(1.8 * two, one)
+
+    def test_killed_in_the_middle(self):
+        clock = Clock(self)
+        proxy = self.proxy(2, 2, **clock.settings)
+        clock.connect()
+        start = proxy.counts_at_rest()
+        for pieces in 0, 1, 5:
+            client = Client(self, proxy, "pinned", self.BYTES, 1)
+            self.held(clock)
+            client.ask("submit", "submitted")
+            clock.ask("wait 2")
+            for _ in range(pieces):
+                clock.ask("wait 2")
+                clock.ask("step")
+            client.process.kill()
+            client.process.wait()
+            clock.ask("run")
+        again = Client(self, proxy, "pinned", 9 * MIB + 1, 1)
+        again.ask("up", "right")
+        again.end()
+        self.assertEqual(proxy.counts_back_to(start), start, proxy.log_tail())
+
+    def test_a_function_of_the_lending_gpu_is_served(self):
+        """It waits for what is in flight there, not for the guest's whole copy."""
+        clock = Clock(self)
+        proxy = self.proxy(2, 2, **clock.settings)
+        guest = Client(self, proxy, "pinned", self.BYTES, 0, 0)
+        owner = Client(self, proxy, "pinned", 3 * MIB, 0, 1)
+        self.held(clock)
+        guest.ask("submit", "submitted")
+        clock.ask("wait 2")
+        first = len(self.served(clock))
+        owner.process.stdin.write("submit\n")
+        owner.process.stdin.flush()
+        owner.expect("submitted")
+        while True:
+            clock.ask("wait 2")
+            clock.ask("step")
+            there = [copy.bytes for copy in self.served(clock)[first:] if copy.device == 1]
+            if 3 * MIB in there or sum(there) >= self.BYTES // 4:
+                break
+        self.assertLessEqual(there.index(3 * MIB), 4)
+        clock.ask("run")
+        owner.ask("wait", "done")
+        guest.ask("wait", "done")
+        lanes = {function["pid"]: function["directions"][0]["lanes"]
+                 for function in self.shown(proxy)["functions"]}
+        self.assertIn((1, True), [(lane["gpu"], lane.get("lent"))
+                                  for lane in lanes[guest.process.pid]])
+        guest.end()
+        owner.end()
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
