@@ -82,8 +82,9 @@ class TinyRuns(unittest.TestCase):
 
     def test_multipath(self):
         rows = self.run_bench("multipath")
-        self.check(rows, 20, 2)
-        self.assertEqual(sum(row["group"].startswith("2 links") for row in rows), 10)
+        self.check(rows, 30, 2)
+        for links in "1 link,", "2 links", "links that pay":
+            self.assertEqual(sum(row["group"].startswith(links) for row in rows), 10)
 
 
 class Figures(unittest.TestCase):

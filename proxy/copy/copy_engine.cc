@@ -46,11 +46,12 @@ CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options,
 
 void CopyEngine::widen(const Options& options, MemoryMap& memory) {
   WideCopies::Options how;
+  policies::HostLinks links = known_links(driver_, gpus_);
   if (options.paths != 0) how = {std::min(options.paths, policies::kMaxHostPaths), true};
+  else measure_links(driver_, gpus_, links);
   wide_ = std::make_unique<WideCopies>(
       driver_, gpus_, memory,
-      [this](uint32_t gpu, bool to_gpu) -> CopyLink& { return link(gpu, to_gpu); },
-      known_links(driver_, gpus_), how);
+      [this](uint32_t gpu, bool to_gpu) -> CopyLink& { return link(gpu, to_gpu); }, links, how);
   for (uint32_t i = 0; i < links_.size(); ++i) links_[i]->widen(wide_.get(), i / 2, i % 2 != 0);
 }
 

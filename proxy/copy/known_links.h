@@ -13,4 +13,9 @@ struct Driver;
 // none.
 policies::HostLinks known_links(const Driver& driver, const Gpus& gpus);
 
+// Copies for some ten milliseconds, while no function is there, to see what one, two, four and
+// eight links carry together and what goes between GPUs. Nothing, where no GPUs are joined. What
+// cannot be measured stays as it was. Another context is current afterwards. Waits for the GPUs.
+void measure_links(const Driver& driver, const Gpus& gpus, policies::HostLinks& links);
+
 }  // namespace tube::proxy

@@ -49,11 +49,13 @@ class Client:
 
 class Wide(unittest.TestCase):
     def proxy(self, gpus, paths, **settings):
-        """NVLink between all GPUs; every copy goes through lanes."""
-        proxy = tubetest.Proxy(
-            LAYOUT, "sim", gpus=",".join(map(str, range(gpus))), extra_env=dict(
-                settings, TUBE_SIM_TOPOLOGY="hgx-h200", TUBE_SIM_COUNT=str(gpus),
-                TUBE_COPY_LANE="always", TUBE_COPY_PATHS=str(paths)))
+        """NVLink between all GPUs; every copy goes through lanes. No paths: as many as pay."""
+        settings = dict({"TUBE_SIM_TOPOLOGY": "hgx-h200", "TUBE_SIM_COUNT": str(gpus),
+                         "TUBE_COPY_LANE": "always"}, **settings)
+        if paths is not None:
+            settings["TUBE_COPY_PATHS"] = str(paths)
+        proxy = tubetest.Proxy(LAYOUT, "sim", gpus=",".join(map(str, range(gpus))),
+                               extra_env=settings)
         proxy.__enter__()
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
@@ -133,6 +135,22 @@ class Wide(unittest.TestCase):
     def test_two_links_take_little_more_than_half_the_time_of_one(self):
         one, two = self.upload_ns(1), self.upload_ns(2)
         self.assertLess(1.8 * two, one)
+
+    def test_as_many_links_as_pay(self):
+        """The proxy measures them on the clock at its start: two carry twice as much as one."""
+        proxy = self.proxy(2, None, **Clock(self).settings)
+        client = Client(self, proxy, "pinned", 64 * MIB, 0)
+        client.ask("up", "right")
+        client.end()
+        self.assertEqual(self.several_links(proxy)["copies"], 1)
+
+    def test_gpus_without_nvlink_do_not_help(self):
+        proxy = self.proxy(2, 2, TUBE_SIM_TOPOLOGY="1x")
+        client = Client(self, proxy, "pinned", 20 * MIB, 1)
+        client.ask("up", "right")
+        client.end()
+        counts = self.several_links(proxy)
+        self.assertEqual((counts["copies"], counts["stayed"]["one link"]), (0, 1))
 
     def test_killed_in_the_middle(self):
         clock = Clock(self)

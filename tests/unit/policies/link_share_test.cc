@@ -100,6 +100,25 @@ TEST(LinkShare, AFunctionThatIsNewGoesAtOnceWithSmallCopiesAndBesideTheOthersWit
 
 // ---- Fairness.
 
+// A large copy over several links comes in claims of a chunk each: that makes it no function with
+// small copies, beside which others' chunks were short.
+TEST(LinkShare, PartsOfALargeCopyAreNoSmallCopies) {
+  LinkShare share({});
+  share.add({1, 1, 4096 * kMiB, 0});
+  take(share, 4);
+  uint64_t part = 10, turns = 0;
+  for (int i = 0; i < 3; ++i) share.add({++part, 2, 8 * kMiB, 0, true});
+  for (int i = 0; i < 100; ++i) {
+    const auto turn = share.next(0);
+    ASSERT_TRUE(turn);
+    EXPECT_EQ(turn->bytes, 8 * kMiB);
+    if (turn->copy == 1) continue;
+    ++turns;
+    share.add({++part, 2, 8 * kMiB, 0, true});
+  }
+  EXPECT_NEAR(double(turns), 50, 2);
+}
+
 TEST(LinkShare, FairByBytesBetweenFunctionsNotBetweenCopies) {
   for (LinkOrder which : {LinkOrder::kDeadlines, LinkOrder::kRoundRobin, LinkOrder::kRates}) {
     SimLink link(order(which));

@@ -249,5 +249,28 @@ TEST(Multipath, ALinkIsTakenBackInTheMiddle) {
   EXPECT_GT(pieces.carried_bytes(1), pieces.carried_bytes(2));
 }
 
+TEST(Multipath, ACountThatIsSetIsTakenWhateverItCosts) {
+  Multipath::Options options;
+  options.most_paths = 6;
+  options.always_most = true;
+  Multipath m(h200(), options);
+  EXPECT_EQ(m.plan(0, kDown, 4 * kMiB).count, 6u) << "five and six lose";
+  for (uint32_t l = 1; l < 4; ++l) m.set_usable(l, false);
+  EXPECT_EQ(m.plan(0, kDown, 4 * kMiB).count, 5u);
+}
+
+TEST(Multipath, WhatALinkCarriesIsKeptCurrent) {
+  HostLinks links = h200();
+  for (auto& way : links.together_bytes_per_s)
+    for (uint64_t& together : way) together = 0;
+  Multipath m = quiet(links);
+  EXPECT_EQ(m.plan(0, kUp, kGiB).path[0].bytes_per_s, 54 * kGB);
+  m.set_alone(0, kUp, 50 * kGB);
+  m.set_alone(1, kUp, 3 * kGB);
+  const HostPlan plan = m.plan(0, kUp, kGiB);
+  EXPECT_EQ(plan.path[0].bytes_per_s, 50 * kGB);
+  EXPECT_EQ(plan.path[plan.count - 1].gpu, 1u) << "the slowest comes last";
+}
+
 }  // namespace
 }  // namespace tube::policies
