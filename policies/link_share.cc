@@ -384,11 +384,11 @@ void LinkShare::count(Function& f, const LinkClaim& claim, const Turn& turn, uin
   f.burst.last_ns = now_ns;
   f.use.bytes += turn.bytes;
   f.use.turns += 1;
-  if (turn.offset == 0) {
+  if (turn.offset == 0 && !claim.part) {
     f.use.waited_ns += stood_ns;
     f.use.longest_ns = std::max(f.use.longest_ns, stood_ns);
   }
-  if (turn.last) {
+  if (turn.last && !claim.part) {
     f.use.copies += 1;
     f.use.lasted_ns += stood_ns;
   }

@@ -66,7 +66,7 @@ struct FunctionNeeds {
 // What a function got, since it was first named.
 struct LinkUse {
   uint64_t bytes = 0;
-  uint64_t copies = 0;              // that had their last turn
+  uint64_t copies = 0;              // that had their last turn; parts of one are none
   uint64_t turns = 0;               // chunks
   uint64_t waited_ns = 0;           // all copies together, each from its arrival to its first turn
   uint64_t longest_ns = 0;          // of these

@@ -100,6 +100,15 @@ std::string table(const Json& functions, Before& before, size_t every_s) {
   return table.str();
 }
 
+// What went over the links of several GPUs; empty: nothing.
+std::string several_links_text(const Json& answer) {
+  const Json counts = answer.value("several_links", Json::object());
+  if (number(counts, "copies") == 0) return "";
+  return fmt::format("over several links: {} copies of {}, {} of it by way of other GPUs\n",
+                     number(counts, "copies"), human_bytes(number(counts, "bytes")),
+                     human_bytes(number(counts, "relayed_bytes")));
+}
+
 int copies(const CopiesOptions& options) {
   Before before;
   while (true) {
@@ -111,8 +120,8 @@ int copies(const CopiesOptions& options) {
       fmt::print("{}\n", answer.body.dump(options.every_s == 0 ? 2 : -1));
     } else {
       if (options.every_s != 0) fmt::print("\033[H\033[J");
-      fmt::print("lanes: {}, order: {}\n{}", text(answer.body, "lanes"),
-                 text(answer.body, "policy"),
+      fmt::print("lanes: {}, order: {}\n{}{}", text(answer.body, "lanes"),
+                 text(answer.body, "policy"), several_links_text(answer.body),
                  table(answer.body["functions"], before, options.every_s));
     }
     if (options.every_s == 0) return kExitOk;

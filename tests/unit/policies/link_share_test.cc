@@ -117,6 +117,8 @@ TEST(LinkShare, PartsOfALargeCopyAreNoSmallCopies) {
     share.add({++part, 2, 8 * kMiB, 0, true});
   }
   EXPECT_NEAR(double(turns), 50, 2);
+  EXPECT_EQ(share.use(2, 0).copies, 0u);
+  EXPECT_EQ(share.use(2, 0).bytes, turns * 8 * kMiB);
 }
 
 TEST(LinkShare, FairByBytesBetweenFunctionsNotBetweenCopies) {
