@@ -112,18 +112,21 @@ class Wide(unittest.TestCase):
 
     BYTES = 128 * MIB
 
+    LONG, REST = 256 * MIB, 32 * MIB
+
     def upload_ns(self, paths):
-        """How long an upload takes on the clock. The clock goes on only when each link that can has
-        its next piece, but for the last few."""
+        """How long an upload takes on the clock, which goes on only when each link has its next
+        piece. Not so for the rest, when a link may have had its last one: how that is shared is a
+        race with the proxy's thread."""
         clock = Clock(self)
         proxy = self.proxy(2, paths, **clock.settings)
-        client = Client(self, proxy, "pinned", self.BYTES, 0)
+        client = Client(self, proxy, "pinned", self.LONG, 0)
         self.held(clock)
         begin = clock.ask("now")
         client.ask("submit", "submitted")
         done = 0
-        while done < self.BYTES:
-            clock.ask("wait %d" % (paths if done < self.BYTES - 32 * MIB else 1))
+        while done < self.LONG:
+            clock.ask("wait %d" % (paths if done < self.LONG - self.REST else 1))
             clock.ask("step")
             done = sum(copy.bytes for copy in self.served(clock) if copy.bytes > MIB)
         took = clock.ask("now") - begin
@@ -134,7 +137,8 @@ class Wide(unittest.TestCase):
 
     def test_two_links_take_little_more_than_half_the_time_of_one(self):
         one, two = self.upload_ns(1), self.upload_ns(2)
-        self.assertLess(1.8 * two, one)
+        # If one link carried all of the rest, it would be 1.77.
+        self.assertLess(1.7 * two, one)
 
     def test_as_many_links_as_pay(self):
         """The proxy measures them on the clock at its start: two carry twice as much as one."""
