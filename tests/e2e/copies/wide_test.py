@@ -37,9 +37,12 @@ class Client:
     def expect(self, line):
         self.test.assertEqual(self.process.stdout.readline(), line + "\n")
 
-    def ask(self, line, answer):
+    def tell(self, line):
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+
+    def ask(self, line, answer):
+        self.tell(line)
         self.expect(answer)
 
     def end(self):
@@ -91,6 +94,26 @@ class Wide(unittest.TestCase):
 
     def test_all_bytes_of_copies_over_four_links(self):
         self.all_bytes(4)
+
+    def test_functions_of_both_gpus_at_once(self):
+        proxy = self.proxy(2, 2)
+        clients = [Client(self, proxy, "pinned", 20 * MIB + 4097 * i, i, i % 2) for i in range(4)]
+        for what in "up", "down", "up", "down":
+            for client in clients:
+                client.tell(what)
+            for client in clients:
+                client.expect("right")
+        for client in clients:
+            client.end()
+        self.assertEqual(self.several_links(proxy)["copies"], 16)
+
+    def test_peer_copies_that_fail_in_the_middle(self):
+        proxy = self.proxy(2, 2, TUBE_SIM_FAULT="call=cuMemcpyPeerAsync:error=1:after=2")
+        client = Client(self, proxy, "pinned", 60 * MIB + 1, 3, 1)
+        client.ask("up", "right")
+        client.ask("down", "right")
+        client.end()
+        self.assertGreaterEqual(self.several_links(proxy)["failed_paths"], 1)
 
     def test_one_path_is_one_link(self):
         proxy = self.proxy(2, 1)
@@ -187,9 +210,7 @@ class Wide(unittest.TestCase):
         guest.ask("submit", "submitted")
         clock.ask("wait 2")
         first = len(self.served(clock))
-        owner.process.stdin.write("submit\n")
-        owner.process.stdin.flush()
-        owner.expect("submitted")
+        owner.ask("submit", "submitted")
         while True:
             clock.ask("wait 2")
             clock.ask("step")
