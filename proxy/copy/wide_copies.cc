@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "policies/link_share.h"
 #include "proxy/gpu/gpus.h"
 
 namespace tube::proxy {
@@ -16,7 +15,6 @@ using policies::HostWay;
 constexpr uint64_t kStockNs = 50'000'000;    // between looks at what owners need
 constexpr uint64_t kKeptNs = 5'000'000'000;  // relay buffers, unused
 constexpr uint32_t kTimedEvery = 8;          // of the copies over one link, where more could be
-constexpr uint64_t kUnseen = policies::LinkShare::Options{}.bytes_per_s;
 constexpr HostWay kWays[] = {HostWay::kUp, HostWay::kDown};
 
 policies::Multipath::Options path_options(const WideCopies::Options& options) {
@@ -30,8 +28,7 @@ policies::Multipath::Options path_options(const WideCopies::Options& options) {
 
 WideCopies::WideCopies(const Driver& driver, Gpus& gpus, MemoryMap& memory, PathTools::LinkOf link,
                        const policies::HostLinks& links, const Options& options)
-    : driver_(driver),
-      gpus_(gpus),
+    : gpus_(gpus),
       link_(link),
       buffers_(memory, gpus.count()),
       tools_(driver, gpus, buffers_, std::move(link)),

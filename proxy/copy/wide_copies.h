@@ -18,7 +18,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <span>
 
 #include "base/cuda_api.h"
 #include "policies/multipath.h"
@@ -81,7 +80,6 @@ class WideCopies {
   void take_stock();
   void over(const std::shared_ptr<WideCopy>& copy);
 
-  const Driver& driver_;
   Gpus& gpus_;
   const PathTools::LinkOf link_;
   RelayBuffers buffers_;
