@@ -159,8 +159,9 @@ class WideCopiesTest : public testing::Test {
 
   // From one array to the other. Which of them is a GPU's matters to nobody here.
   std::shared_ptr<LaneJob> copy(uint32_t gpu, bool up, uint64_t bytes, uint64_t function = 7) {
+    const uint64_t had = from.size();
     from.resize(bytes);
-    for (uint64_t i = 0; i < bytes; i += 8) from[i] = static_cast<unsigned char>(random());
+    for (uint64_t i = had; i < bytes; i += 8) from[i] = static_cast<unsigned char>(random());
     to.assign(bytes, 0);
     LaneCopy asked{.dst = reinterpret_cast<CUdeviceptr>(to.data()),
                    .src = reinterpret_cast<CUdeviceptr>(from.data()),
@@ -288,7 +289,7 @@ TEST_F(WideCopiesTest, ALinkThatFailsHandsItsPiecesBack) {
   for (const bool up : {true, false}) {
     told = 0;
     g.link_fails = {{context_of(1), 2}};
-    expect_whole(*copy(0, up, 100 * kMiB + 3));
+    expect_whole(*copy(0, up, 70 * kMiB + 3));
   }
   EXPECT_EQ(wide->counts().failed_paths, 2u);
 }
@@ -297,7 +298,7 @@ TEST_F(WideCopiesTest, APeerCopyThatFailsHandsItsPiecesBack) {
   for (const bool up : {true, false}) {
     told = 0;
     g.peer_fails = 3;
-    expect_whole(*copy(0, up, 100 * kMiB + 3));
+    expect_whole(*copy(0, up, 70 * kMiB + 3));
   }
   EXPECT_EQ(wide->counts().failed_paths, 4u) << "both neighbours', both ways";
 }
@@ -306,7 +307,7 @@ TEST_F(WideCopiesTest, ANeighbourThatDiesInTheMiddleLosesNothing) {
   for (const bool up : {true, false}) {
     told = 0;
     g.dead.clear();
-    const auto job = copy(0, up, 100 * kMiB + 3);
+    const auto job = copy(0, up, 70 * kMiB + 3);
     some(20);
     ASSERT_FALSE(job->over());
     die(context_of(2));
@@ -320,7 +321,7 @@ TEST_F(WideCopiesTest, AnErrorOfItsOwnLinkEndsIt) {
   for (const bool up : {true, false}) {
     told = 0;
     g.link_fails = {{context_of(0), 3}};
-    const auto job = copy(0, up, 100 * kMiB + 3);
+    const auto job = copy(0, up, 70 * kMiB + 3);
     finish(*job);
     EXPECT_EQ(job->error(), CUDA_ERROR_INVALID_VALUE);
     EXPECT_TRUE(quiet());
@@ -339,8 +340,8 @@ TEST_F(WideCopiesTest, WhatIsTakenBackDoesNotMoveAnyMore) {
   link(0, true).take_back(*none);
   EXPECT_TRUE(none->over() && quiet());
   for (const bool up : {true, false}) {
-    for (int after = 1; after < 30; after += 4) {
-      const auto job = copy(1, up, 150 * kMiB);
+    for (int after = 1; after < 16; after += 3) {
+      const auto job = copy(1, up, 80 * kMiB);
       some(after);
       ASSERT_EQ(told, 0);
       std::atomic<bool> back{false};
@@ -369,7 +370,7 @@ TEST_F(WideCopiesTest, ALinkThatItsOwnersNeedDoesNotHelp) {
 }
 
 TEST_F(WideCopiesTest, ALinkIsTakenBackInTheMiddle) {
-  const auto job = copy(0, true, 200 * kMiB);
+  const auto job = copy(0, true, 120 * kMiB);
   some(20);
   for (const uint32_t gpu : {1u, 2u})
     link(gpu, true).needs(3, {.slo_ns = 1'000'000, .request_bytes = 53'000'000});
