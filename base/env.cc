@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "base/log.h"
 
 namespace tube {
@@ -55,6 +56,10 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_INFER_MS", "learnt",
      "How many milliseconds of that a request takes without its copies. Set by `tubectl run "
      "--infer-ms`."},
+    {"TUBE_MEMORY", "none",
+     "How much memory of each GPU the program may take at most: bytes, or a number followed by K, "
+     "M, G or T. It can only lower what the proxy allows each function. Set by `tubectl run "
+     "--memory`."},
     {"TUBE_COPY_THREADS", "chosen from the cores that are idle",
      "How many threads of the program copy at once between its pageable memory and shared memory, "
      "for copies of 8 MiB and more, the calling one included, 12 at most; 1: the calling one "
@@ -140,6 +145,17 @@ std::optional<uint64_t> env_number(Env variable) {
   if (said[static_cast<size_t>(variable)].first()) {
     log_warn("%s=%s is not a number, ignored", env_entry(variable).name, value);
   }
+  return std::nullopt;
+}
+
+std::optional<uint64_t> env_byte_limit(Env variable) {
+  const char* value = env_text(variable);
+  if (value == nullptr) return std::nullopt;
+  const Result<uint64_t> limit = parse_byte_limit(value);
+  if (limit.ok()) return *limit;
+  static Once said[kEnvCount];
+  if (said[static_cast<size_t>(variable)].first())
+    log_warn("%s, ignored: %s", env_entry(variable).name, limit.error().message.c_str());
   return std::nullopt;
 }
 

@@ -28,6 +28,7 @@ enum class Env : uint8_t {
   kCopyPaths,
   kSloMs,
   kInferMs,
+  kMemory,
   kCopyThreads,
   kPinned,
   kHookLib,
@@ -57,6 +58,8 @@ const char* env_text(Env variable);
 bool env_flag(Env variable);
 // Empty when unset; a value that is not a decimal number is reported once and ignored.
 std::optional<uint64_t> env_number(Env variable);
+// The same for a limit as byte_size.h reads it; `none` is UINT64_MAX.
+std::optional<uint64_t> env_byte_limit(Env variable);
 // The ENVIRONMENT section of tube.7 (roff), generated from the table.
 std::string env_manual_section();
 

@@ -16,6 +16,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/byte_size.h"
 #include "base/cores.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -50,6 +51,8 @@ struct Options {
   std::string copy_policy = "deadlines";
   std::string inherit;
   std::optional<uint64_t> pinned;
+  std::string memory = "none";
+  std::string function_memory = "none";
   int ready_fd = -1;
   bool foreground = true;
   bool moved = false;
@@ -129,10 +132,18 @@ void prepare_process(const Options& options) {
 }
 
 // For the proxy that replaces this one; nobody waits for it to be ready any more.
-std::vector<std::string> arguments_again(const Options& options) {
-  std::vector<std::string> arguments{
-      "tubed",         "--workflow",    options.workflow,   "--backend",
-      options.backend, "--copy-policy", options.copy_policy};
+std::vector<std::string> arguments_again(const Options& options, Server& server) {
+  std::vector<std::string> arguments{"tubed",
+                                     "--workflow",
+                                     options.workflow,
+                                     "--backend",
+                                     options.backend,
+                                     "--copy-policy",
+                                     options.copy_policy,
+                                     "--memory",
+                                     byte_limits_text(server.memory_limits()),
+                                     "--function-memory",
+                                     byte_limit_text(server.function_memory_limit())};
   const std::pair<const char*, const std::string&> optional[] = {{"--gpus", options.gpus},
                                                                  {"--driver", options.driver},
                                                                  {"--sim", options.sim},
@@ -222,11 +233,13 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
-  Server server(driver, gpus,
-                ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(),
-                              cores_to_share(), coalesce_us(), spares(), share_modules(), inherited,
-                              &device_output, stopped_s(), options.gpus, teardown_ms(),
-                              copy_options(options, *folder), pinned_budget(options)});
+  Server server(
+      driver, gpus,
+      ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
+                    coalesce_us(), spares(), share_modules(), inherited, &device_output,
+                    stopped_s(), options.gpus, teardown_ms(), copy_options(options, *folder),
+                    pinned_budget(options), *parse_byte_limits(options.memory),
+                    *parse_byte_limit(options.function_memory)});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
@@ -241,11 +254,31 @@ Status serve(const Options& options) {
     std::_Exit(status.ok() ? 0 : 1);
   }
   output.finish();  // the next one finds standard output where it was
-  const Error failed = restart(server.hand_over(), arguments_again(options));
+  const std::vector<std::string> arguments = arguments_again(options, server);
+  const Error failed = restart(server.hand_over(), arguments);
   // The sockets are given away and the destructors would wait for the context that is the reason
   // for all this.
   log_error("tubed: %s", failed.message.c_str());
   std::_Exit(1);
+}
+
+// What is wrong with an option's text, for CLI11: empty when nothing is.
+template <auto parse>
+std::string problem_with(const std::string& text) {
+  const auto parsed = parse(text);
+  return parsed.ok() ? "" : parsed.error().message;
+}
+
+void add_memory_options(CLI::App& app, Options& options) {
+  app.add_option("--memory", options.memory,
+                 "how much memory of each GPU all functions together may take, e.g. 20G, or one "
+                 "limit for each GPU, with commas between them (default: none)")
+      ->check(problem_with<parse_byte_limits>)
+      ->type_name("SIZE");
+  app.add_option("--function-memory", options.function_memory,
+                 "how much memory of each GPU one function may take at most (default: none)")
+      ->check(problem_with<parse_byte_limit>)
+      ->type_name("SIZE");
 }
 
 int run(int argc, char** argv) {
@@ -277,6 +310,7 @@ int run(int argc, char** argv) {
                  "the memory, 64 MiB to 4 GiB; 0: none)")
       ->transform(CLI::AsSizeValue(false))
       ->envname(env_entry(Env::kPinned).name);
+  add_memory_options(app, options);
   app.add_option("--inherit", options.inherit)->group("");  // restart.h
   app.add_flag("--moved", options.moved)->group("");        // layout.h
   app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");

@@ -60,7 +60,7 @@
 namespace tube::abi {
 
 inline constexpr uint64_t kSegmentMagic = 0x314745'5345425554ull;  // "TUBESEG1"
-inline constexpr uint32_t kAbiVersion = 3;
+inline constexpr uint32_t kAbiVersion = 4;
 
 inline constexpr uint32_t kCacheLine = 128;  // two lines: the prefetcher fetches pairs
 inline constexpr uint64_t kRingBytes = 4u << 20;

@@ -35,8 +35,9 @@ struct Hello {
   char visible_devices[256];  // CUDA_VISIBLE_DEVICES of the client, "\x01" when unset
   uint64_t slo_ms;            // of a request; 0: nobody said so
   uint64_t infer_ms;          // a request's time without its copies; 0: to be learnt
+  uint64_t memory_bytes;      // of each GPU it wishes to be held to; 0: nobody said so
 };
-static_assert(sizeof(Hello) == 400);
+static_assert(sizeof(Hello) == 408);
 
 enum class Refusal : uint32_t {
   kNone = 0,
@@ -60,10 +61,11 @@ struct Welcome {
   uint32_t device_count;
   uint32_t spin_us;  // 0 where cores are scarce
   uint64_t info_bytes;
+  uint64_t memory_bytes;  // of each GPU that it may take at most: the total it sees; 0: no limit
   char version[32];
   char message[256];  // one line for the user when refused
 };
-static_assert(sizeof(Welcome) == 344);
+static_assert(sizeof(Welcome) == 352);
 
 struct FdMessage {
   uint64_t magic;

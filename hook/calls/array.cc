@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "hook/memory/allocator.h"
 #include "hook/objects/support.h"
 #include "protocol/array_format.h"
 #include "protocol/hook_decls.gen.h"
@@ -44,7 +45,8 @@ CUresult create(Kind kind, const D* descriptor, void** handle, Send send) {
   if (slot == nullptr || describe(slot, as_3d(*descriptor), current_context()) == nullptr)
     return CUDA_ERROR_OUT_OF_MEMORY;
   objects().publish(slot);
-  if (const CUresult r = send(slot->id); r != CUDA_SUCCESS) {
+  const CUresult r = ask_for_gpu_memory([&] { return send(slot->id); });
+  if (r != CUDA_SUCCESS) {
     objects().remove(slot);
     return r;
   }

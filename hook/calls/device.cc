@@ -92,7 +92,7 @@ CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice dev) {
   const info::DeviceInfo* d = info_of(dev);
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (d == nullptr) return CUDA_ERROR_INVALID_DEVICE;
-  *bytes = d->total_bytes;
+  *bytes = connection().visible_total(d->total_bytes);
   return CUDA_SUCCESS;
 }
 

@@ -7,6 +7,7 @@
 
 #include "hook/graphs/graph_target.h"
 #include "hook/graphs/update_proofs.h"
+#include "hook/memory/allocator.h"
 #include "hook/memory/memory_map.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -142,8 +143,10 @@ CUresult alloc_node(NodeTarget& t, CUDA_MEM_ALLOC_NODE_PARAMS* p, CUgraphNode* o
   params.usage = p->poolProps.usage;
   params.access_count = static_cast<uint32_t>(p->accessDescCount);
   wire::tubeGraphNode_reply reply{};
-  const CUresult result = send(t, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params, sizeof params, access,
-                               p->accessDescCount * sizeof access[0], &reply);
+  const CUresult result = ask_for_gpu_memory([&] {
+    return send(t, CU_GRAPH_NODE_TYPE_MEM_ALLOC, &params, sizeof params, access,
+                p->accessDescCount * sizeof access[0], &reply);
+  });
   if (result != CUDA_SUCCESS) return result;
   memory_nodes_exist();
   graph_memory_made(reply.dptr, p->bytesize);

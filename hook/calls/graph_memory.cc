@@ -11,6 +11,7 @@
 #include "base/mapping.h"
 #include "hook/graphs/graph_steps.h"
 #include "hook/graphs/update_proofs.h"
+#include "hook/memory/allocator.h"
 #include "hook/memory/memory_map.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -28,13 +29,14 @@ bool is_graph_memory(CUdeviceptr address) {
 
 CUresult capture_allocation(Stream* stream, uint32_t device, uint64_t bytes, CUdeviceptr* address) {
   wire::tubeGraphAllocAsync_reply reply{};
-  {
+  const CUresult result = ask_for_gpu_memory([&] {
     Request<wire::tubeGraphAllocAsync> r(stream);
     r->stream = stream->id;
     r->bytes = bytes;
     r->device = device;
-    if (const CUresult result = r.call(&reply); result != CUDA_SUCCESS) return result;
-  }
+    return r.call(&reply);
+  });
+  if (result != CUDA_SUCCESS) return result;
   memory_nodes_exist();
   graph_memory_made(reply.dptr, bytes);
   *address = reply.dptr;

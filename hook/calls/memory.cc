@@ -5,6 +5,7 @@
 #include "hook/memory/graph_memory.h"
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
+#include "hook/memory/pool_cache.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
 
@@ -89,9 +90,11 @@ CUresult cuMemFree_v2(CUdeviceptr dptr) {
 
 CUresult cuMemGetInfo_v2(size_t* free, size_t* total) {
   wire::tubeMemGetInfo_reply reply{};
+  const uint64_t kept = kept_memory_of(current_context()->device);
   CUresult result;
   {
     Request<wire::tubeMemGetInfo> r;
+    r->kept = kept;
     result = r.call(&reply);
   }
   if (result != CUDA_SUCCESS) return result;

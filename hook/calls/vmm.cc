@@ -12,6 +12,7 @@
 #include <map>
 #include <new>
 
+#include "hook/memory/allocator.h"
 #include "hook/memory/copy.h"
 #include "hook/memory/memory_map.h"
 #include "hook/memory/reservations.h"
@@ -173,15 +174,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t size,
   if (const CUresult r = translate(&sent.location); r != CUDA_SUCCESS) return r;
   MemHandle* h = allocate_handle();
   if (h == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result;
-  {
+  const CUresult result = ask_for_gpu_memory([&] {
     Request<wire::cuMemCreate> r;
     r->handle = h->id;
     r->size = size;
     std::memcpy(r->prop, &sent, sizeof sent);
     r->flags = flags;
-    result = r.call();
-  }
+    return r.call();
+  });
   if (result != CUDA_SUCCESS) {
     objects().remove(h->slot);
     return result;

@@ -61,6 +61,12 @@ CUresult ask_for_pinned(uint64_t bytes, unsigned flags, uint64_t* address) {
 
 }  // namespace
 
+bool give_kept_back() {
+  if (!release_kept_memory()) return false;
+  (void)sync_all_contexts();
+  return true;
+}
+
 CUresult allocate_device(uint64_t bytes, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Context* context = current_context();

@@ -28,6 +28,17 @@ CUresult allocate_pooled(const Stream* stream, Context* context, CUmemoryPool po
 // Memory of this client's pinned slot, entered as `kind` (kPinned or kManaged).
 CUresult allocate_pinned(uint64_t bytes, unsigned flags, MemoryKind kind, uint64_t* address);
 
+// Gives back what is kept, and waits until its streams have come there. False: nothing was kept.
+bool give_kept_back();
+// For calls that take GPU memory in other ways (handles, arrays, nodes of graphs): `ask` has the
+// proxy's answer, and is called once more as above.
+template <class Ask>
+CUresult ask_for_gpu_memory(Ask ask) {
+  CUresult result = ask();
+  if (result == CUDA_ERROR_OUT_OF_MEMORY && give_kept_back()) result = ask();
+  return result;
+}
+
 // Wait for the program's streams first: natively a free waits for the context. What is freed need
 // not be entered any more: CUDA_ERROR_INVALID_VALUE when another thread freed it meanwhile.
 CUresult free_device(const Allocation& allocation);

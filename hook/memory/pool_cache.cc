@@ -157,6 +157,15 @@ bool release_kept_memory() {
                    [](const Kept& kept) { return !capturing(kept.stream); }) != 0;
 }
 
+uint64_t kept_memory_of(uint32_t device) {
+  Cache& c = cache();
+  if (c.count.load(std::memory_order_relaxed) == 0) return 0;
+  Locked locked(c.lock);
+  uint64_t bytes = 0;
+  for (const Kept& kept : c.blocks) bytes += kept.context->device == device ? kept.bytes : 0;
+  return bytes;
+}
+
 void trim_kept_memory(CUmemoryPool pool, uint64_t keep) {
   Cache& c = cache();
   if (c.count.load(std::memory_order_relaxed) == 0) return;

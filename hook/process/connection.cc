@@ -159,6 +159,8 @@ Result<Connection*> connect_to_proxy() {
                          std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
   hello.slo_ms = env_number(Env::kSloMs).value_or(0);
   hello.infer_ms = env_number(Env::kInferMs).value_or(0);
+  const uint64_t memory_bytes = env_byte_limit(Env::kMemory).value_or(policies::kNoMemoryLimit);
+  hello.memory_bytes = memory_bytes == policies::kNoMemoryLimit ? 0 : memory_bytes;
   Result<shared::Greeted> greeted = shared::greet(c->socket.get(), hello, kGreetTimeoutMs);
   mark_start(StartMark::kGreeted);
   Status attached = greeted ? attach(*c, greeted.take()) : Status(greeted.error());

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "hook/process/lock.h"
+#include "policies/memory_budget.h"
 #include "protocol/device_info.h"
 #include "sharedmem/chunks.h"
 #include "sharedmem/handshake.h"
@@ -56,6 +57,11 @@ struct Connection {
   alignas(16) std::byte
       scratch[abi::kMaxRecordBytes];  // where a record goes that cannot be sent; under producer
 
+  // What a GPU of `bytes` has for this program (policies::visible_total).
+  uint64_t visible_total(uint64_t bytes) const {
+    const uint64_t most = welcome.memory_bytes;
+    return policies::visible_total(most != 0 ? most : policies::kNoMemoryLimit, bytes);
+  }
   bool socket_is_ours() const { return shared::is_socket(socket.get(), socket_inode); }
   abi::SegmentHeader& header() const { return segment.header(); }
   uint64_t device_window() const { return windows::device_base(welcome.window); }

@@ -10,8 +10,8 @@ opaque("CUDA_ARRAY_DESCRIPTOR", 24)
 opaque("CUDA_ARRAY3D_DESCRIPTOR", 40)
 opaque("CUDA_ARRAY_SPARSE_PROPERTIES", 48)
 opaque("CUDA_ARRAY_MEMORY_REQUIREMENTS", 32)
-call("cuArrayCreate_v2", "cuArray3DCreate_v2", lane="hand", handler="generated",
-     pHandle=creates("array"), pAllocateArray=struct_in(), behind="ends")
+call("cuArrayCreate_v2", "cuArray3DCreate_v2", lane="hand", pHandle=creates("array"),
+     pAllocateArray=struct_in(), behind="ends")
 call("cuArrayDestroy", lane="hand", needs="init", handler="generated", hArray=frees("array"),
      behind="all")
 call("cuArrayGetDescriptor_v2", "cuArray3DGetDescriptor_v2", lane="reply", pArrayDescriptor=out())
@@ -22,7 +22,7 @@ call("cuArrayGetMemoryRequirements", "cuMipmappedArrayGetMemoryRequirements", la
 # A plane and a level are arrays that end with the one they are a part of; asking twice gives the
 # same handle.
 call("cuArrayGetPlane", lane="hand", pPlaneArray=out(), behind="ends")
-call("cuMipmappedArrayCreate", lane="hand", handler="generated", pHandle=creates("mipmapped array"),
+call("cuMipmappedArrayCreate", lane="hand", pHandle=creates("mipmapped array"),
      pMipmappedArrayDesc=struct_in(), behind="ends")
 call("cuMipmappedArrayGetLevel", lane="hand", pLevelArray=out(), behind="ends")
 call("cuMipmappedArrayDestroy", lane="hand", handler="generated",

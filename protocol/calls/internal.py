@@ -101,7 +101,8 @@ struct("HostSegment", address="u64", bytes="u64", offset="u64", token="u64")
 message("tubeHostRegister", "reply", base="u64", bytes="u64", flags="u32", segments="HostSegment[]",
         behind="all")
 message("tubeHostUnregister", "reply", base="u64", behind="all")
-message("tubeMemGetInfo", "reply", behind="ends", reply=dict(free="u64", total="u64"))
+# kept: what the function holds and gives back when it needs to, which counts as free
+message("tubeMemGetInfo", "reply", kept="u64", behind="ends", reply=dict(free="u64", total="u64"))
 
 chapter("copy")
 # both sides are visible to the GPU: device memory or this client's pinned memory

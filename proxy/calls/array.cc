@@ -1,13 +1,19 @@
-// CUDA arrays: what the generated handlers cannot do, which is naming the parts of an array and the
-// sparse mappings.
+// CUDA arrays: what the generated handlers cannot do, which is charging an array to its function,
+// naming the parts of an array and the sparse mappings.
+//
+// What an array takes of the GPU's memory is the driver's business, so it is charged as its
+// elements (array_charge.h).
 //
 // A level or a plane is an array that the driver names; it is adopted under its owner, ends with it
 // and is never destroyed by itself.
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/array_charge.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/session.h"
@@ -34,7 +40,63 @@ CUresult device_of(Session& session, int32_t untrusted_number, CUdevice* device)
   return CUDA_SUCCESS;
 }
 
+// Of an array or mipmapped array: what it is charged with, until it is destroyed.
+struct ArrayState final : ObjectState {
+  MemoryCharge charge;
+};
+
+// Charges `bytes`, has the driver make the object with `make(&handle)`, keeps it under `id`.
+template <class T, class Make>
+CUresult make_charged(Session& session, wire::Kind kind, uint64_t untrusted_id, uint64_t bytes,
+                      Make make) {
+  if (CUresult error = session.objects().admit(kind, untrusted_id); error != CUDA_SUCCESS)
+    return error;
+  auto state = std::make_unique<ArrayState>();
+  const int gpu = static_cast<int>(session.context()->gpu);
+  T handle{};
+  const CUresult error = session.take_memory([&] {
+    const CUresult charged = session.account().charge(gpu, bytes, &state->charge);
+    return charged == CUDA_SUCCESS ? make(&handle) : charged;
+  });
+  if (error != CUDA_SUCCESS) return error;
+  return session.objects().insert(kind, untrusted_id, handle, session.record().context,
+                                  std::move(state));
+}
+
 }  // namespace
+
+CUresult handle(Session& session, const Decoded<wire::cuArrayCreate_v2>& call,
+                Reply<wire::cuArrayCreate_v2>&) {
+  CUDA_ARRAY_DESCRIPTOR shape;
+  static_assert(sizeof(shape) == sizeof(call->pAllocateArray));
+  std::memcpy(&shape, call->pAllocateArray, sizeof(shape));
+  return make_charged<CUarray>(
+      session, wire::Kind::kArray, call->pHandle, array_bytes(array_shape(call->pAllocateArray), 1),
+      [&](CUarray* made) { return session.driver().cuArrayCreate_v2(made, &shape); });
+}
+
+CUresult handle(Session& session, const Decoded<wire::cuArray3DCreate_v2>& call,
+                Reply<wire::cuArray3DCreate_v2>&) {
+  CUDA_ARRAY3D_DESCRIPTOR shape;
+  static_assert(sizeof(shape) == sizeof(call->pAllocateArray));
+  std::memcpy(&shape, call->pAllocateArray, sizeof(shape));
+  return make_charged<CUarray>(
+      session, wire::Kind::kArray, call->pHandle, array_bytes(array_shape(call->pAllocateArray), 1),
+      [&](CUarray* made) { return session.driver().cuArray3DCreate_v2(made, &shape); });
+}
+
+CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayCreate>& call,
+                Reply<wire::cuMipmappedArrayCreate>&) {
+  CUDA_ARRAY3D_DESCRIPTOR shape;
+  static_assert(sizeof(shape) == sizeof(call->pMipmappedArrayDesc));
+  std::memcpy(&shape, call->pMipmappedArrayDesc, sizeof(shape));
+  const auto levels = static_cast<unsigned>(call->numMipmapLevels);
+  return make_charged<CUmipmappedArray>(
+      session, wire::Kind::kMipmappedArray, call->pHandle,
+      array_bytes(array_shape(call->pMipmappedArrayDesc), levels), [&](CUmipmappedArray* made) {
+        return session.driver().cuMipmappedArrayCreate(made, &shape, levels);
+      });
+}
 
 CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayGetLevel>& call,
                 Reply<wire::cuMipmappedArrayGetLevel>& reply) {

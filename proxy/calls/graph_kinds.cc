@@ -159,11 +159,21 @@ CUresult alloc_node(Session& session, const Call& call, NodeTarget& target, Answ
   p.alloc.accessDescs = access.empty() ? nullptr : access.data();
   p.alloc.accessDescCount = access.size();
   p.alloc.bytesize = params.bytes;
+  MemoryCharge charge;
+  // What the driver refuses for its location is charged to nobody.
+  const bool on_gpu = params.location_type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                      static_cast<uint32_t>(params.location_id) < session.shared().gpus.count();
+  const auto charge_it = [&] {
+    return session.account().charge(params.location_id, params.bytes, &charge);
+  };
+  if (on_gpu) {
+    if (CUresult error = session.take_memory(charge_it); error != CUDA_SUCCESS) return error;
+  }
   if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS)
     return error;
   reply->dptr = p.alloc.dptr;
   return session.graph_memory().made(session, p.alloc.dptr, params.bytes,
-                                     {wire::Kind::kGraph, call->graph});
+                                     {wire::Kind::kGraph, call->graph}, std::move(charge));
 }
 
 CUresult free_node(Session& session, const Call& call, NodeTarget& target, Answer& reply) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/unique_fd.h"
@@ -47,12 +48,18 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphAllocAsync>& call
   const Driver& driver = session.driver();
   CUresult error =
       driver.cuDeviceGetDefaultMemPool(&pool, session.shared().gpus[call->device].device);
+  MemoryCharge charge;
+  const auto take = [&] {
+    return session.account().charge(static_cast<int>(call->device), call->bytes, &charge);
+  };
+  if (error == CUDA_SUCCESS) error = session.take_memory(take);
   CUdeviceptr address = 0;
   if (error == CUDA_SUCCESS)
     error = driver.cuMemAllocFromPoolAsync(&address, call->bytes, pool, op.stream);
   if (error != CUDA_SUCCESS) return error;
   reply->dptr = address;
-  return session.graph_memory().made(session, address, call->bytes, captured_by(graph));
+  return session.graph_memory().made(session, address, call->bytes, captured_by(graph),
+                                     std::move(charge));
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeGraphFreeAsync>& call,

@@ -14,16 +14,18 @@ namespace tube::proxy {
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
                 Reply<wire::tubeMemAlloc>& reply) {
-  session.deferred_frees().collect();
   ContextShare* share = session.context();
   CUdeviceptr address = 0;
-  CUresult error =
-      session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes, &address);
-  if (error == CUDA_ERROR_OUT_OF_MEMORY &&
-      session.shared().modules.make_room(share->gpu)) {  // code that was kept for the next function
-    error = session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes,
-                                      &address);
-  }
+  const auto take = [&] {
+    return session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes,
+                                     &address);
+  };
+  CUresult error = session.take_memory(take);
+  const bool allowed =
+      session.account().room(share->gpu) >= std::max<uint64_t>(call->bytes, kBlockBytes);
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && allowed &&
+      session.shared().modules.make_room(share->gpu))  // code that was kept for the next function
+    error = take();
   reply->dptr = address;
   return error;
 }
@@ -81,13 +83,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call,
   return session.host_pages().remove(call->base);
 }
 
-CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>&,
+CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>& call,
                 Reply<wire::tubeMemGetInfo>& reply) {
+  session.deferred_frees().collect();
   size_t free_bytes = 0;
   size_t total_bytes = 0;
   CUresult error = session.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
-  reply->free = free_bytes;
-  reply->total = total_bytes;
+  const policies::GpuMemory seen =
+      session.account().visible(session.context()->gpu, call->kept, {free_bytes, total_bytes});
+  reply->free = seen.free_bytes;
+  reply->total = seen.total_bytes;
   return error;
 }
 

@@ -107,9 +107,10 @@ CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call,
   if ((untrusted_types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;
   prop.win32HandleMetaData = nullptr;
   BlockId block = BlockId::kNone;
-  if (CUresult error = session.shared().memory.create(prop, call->size, call->flags, &block);
-      error != CUDA_SUCCESS)
-    return error;
+  const CUresult error = session.take_memory([&] {
+    return session.shared().memory.create(prop, call->size, call->flags, session.account(), &block);
+  });
+  if (error != CUDA_SUCCESS) return error;
   return keep_block(session, call->handle, block);
 }
 

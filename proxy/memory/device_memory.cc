@@ -20,7 +20,7 @@ uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_
     }
   }
   Placed placed;
-  *error = map_.allocate(window_, session_, device, kSlabBytes, &placed);
+  *error = map_.allocate(window_, session_, device, kSlabBytes, account_, &placed);
   if (*error != CUDA_SUCCESS) return 0;
   Slab& slab = slabs_[placed.address];
   slab = Slab{placed.block, device, AddressSpace(placed.address, kSlabBytes, kAlignment)};
@@ -28,8 +28,8 @@ uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_
   return slab.space.allocate(bytes);
 }
 
-DeviceMemory::DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session)
-    : map_(map), ranges_(ranges), session_(session) {}
+DeviceMemory::DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session, MemoryAccount& account)
+    : map_(map), ranges_(ranges), session_(session), account_(account) {}
 DeviceMemory::~DeviceMemory() = default;
 
 CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted_bytes,
@@ -47,7 +47,7 @@ CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted
     range.base = place_in_slab(device, untrusted_bytes, &range.owner, &error);
   } else {
     Placed placed;
-    error = map_.allocate(window_, session_, device, untrusted_bytes, &placed);
+    error = map_.allocate(window_, session_, device, untrusted_bytes, account_, &placed);
     range.base = placed.address;
     if (error == CUDA_SUCCESS) blocks_[placed.address] = placed.block;
   }
@@ -70,6 +70,14 @@ void DeviceMemory::leave_slab(const Range& range) {
     slabs_.erase(it);
     return;
   }
+}
+
+bool DeviceMemory::free_empty_slabs() {
+  return std::erase_if(slabs_, [this](const auto& entry) {
+           if (!entry.second.space.empty()) return false;
+           map_.release(entry.second.block);
+           return true;
+         }) != 0;
 }
 
 CUresult DeviceMemory::retire(CUdeviceptr untrusted_address) {

@@ -24,7 +24,7 @@ namespace tube::proxy {
 
 class DeviceMemory {
  public:
-  DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session);
+  DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session, MemoryAccount& account);
   ~DeviceMemory();
 
   void set_window(uint32_t window) { window_ = window; }
@@ -37,6 +37,8 @@ class DeviceMemory {
   // In stream order: no target any more, and freed by free_retired when the GPU is there.
   CUresult retire(CUdeviceptr untrusted_address);
   CUresult free_retired(CUdeviceptr address) { return free(address, RangeKind::kRetired); }
+  // The slabs that wait for the next small request. False: there was none.
+  bool free_empty_slabs();
   // Everything that belongs to `context`, or everything at all (kAllContexts).
   static constexpr uint32_t kAllContexts = 0xffffffffu;
   void free_all(uint32_t context);
@@ -62,6 +64,7 @@ class DeviceMemory {
   MemoryMap& map_;
   Ranges& ranges_;
   uint64_t session_;
+  MemoryAccount& account_;  // to which its blocks are charged
   uint32_t window_ = 0;
   std::map<uint64_t, Slab> slabs_;      // by base
   std::map<uint64_t, BlockId> blocks_;  // by address

@@ -71,7 +71,8 @@ MemoryMap::Block* MemoryMap::live(BlockId id) {
   return const_cast<Block*>(std::as_const(*this).live(id));
 }
 
-BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& place) {
+BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& place,
+                         MemoryCharge charge) {
   uint32_t slot = 0;
   if (free_slots_.empty()) {
     slot = static_cast<uint32_t>(blocks_.size());
@@ -81,7 +82,7 @@ BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& 
     free_slots_.pop_back();
   }
   Block& block = blocks_[slot];
-  block = Block{handle, place, 1, block.generation + 1};
+  block = Block{handle, place, 1, block.generation + 1, std::move(charge)};
   return BlockId{uint64_t{block.generation} << 32 | (slot + 1)};
 }
 
@@ -99,12 +100,13 @@ void MemoryMap::release(BlockId id) {
     std::lock_guard lock(mutex_);
     Block* block = live(id);
     if (block == nullptr || --block->references != 0) return;
-    gone = *block;
+    gone = std::move(*block);
     free_slots_.push_back(slot_of(id));
     if (gone.place.address != 0) regions_.erase(gone.place.address);
   }
   const bool unmapped = gone.place.address != 0 && unmap_own(gone.place);
   driver_.cuMemRelease(gone.handle);
+  gone.charge = {};  // who asks next may have it
   if (!unmapped) return;
   std::lock_guard lock(mutex_);
   windows_[gone.place.window].device.free(gone.place.address, gone.place.bytes);
@@ -141,10 +143,10 @@ CUresult MemoryMap::map_at(CUmemGenericAllocationHandle handle, const BlockPlace
   return error;
 }
 
-// Takes an address of place->window, maps the memory there and makes the region `session`'s.
-// `block`: a new one is made of the handle; else it is the second mapping of the one given.
+// Takes an address of place->window, maps the memory there and makes the region `session`'s. What
+// is there is the caller's to enter.
 CUresult MemoryMap::place_handle(CUmemGenericAllocationHandle handle, uint64_t session,
-                                 BlockPlace* place, BlockId* block) {
+                                 BlockPlace* place) {
   {
     std::lock_guard lock(mutex_);
     place->address = windows_[place->window].device.allocate(place->bytes);
@@ -157,25 +159,23 @@ CUresult MemoryMap::place_handle(CUmemGenericAllocationHandle handle, uint64_t s
     return error;
   }
   regions_[place->address] = Owner{session, place->address, place->bytes, place->device};
-  if (*block == BlockId::kNone) *block = enter(handle, *place);
-  else mappings_[place->address] = Second{*block, place->bytes, place->window};
   return CUDA_SUCCESS;
 }
 
 // The handle goes in any case: into a block, or back to the driver.
 CUresult MemoryMap::adopt(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace place,
-                          Placed* placed) {
-  BlockId block = BlockId::kNone;
-  if (CUresult error = place_handle(handle, session, &place, &block); error != CUDA_SUCCESS) {
+                          MemoryCharge charge, Placed* placed) {
+  if (CUresult error = place_handle(handle, session, &place); error != CUDA_SUCCESS) {
     driver_.cuMemRelease(handle);
     return error;
   }
-  *placed = Placed{block, place.address};
+  std::lock_guard lock(mutex_);
+  *placed = Placed{enter(handle, place, std::move(charge)), place.address};
   return CUDA_SUCCESS;
 }
 
 CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint64_t bytes,
-                             Placed* placed) {
+                             MemoryAccount& account, Placed* placed) {
   if (bytes == 0 || bytes > windows::kDeviceBytes)
     return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t granularity = gpus_[static_cast<uint32_t>(device)].granularity;
@@ -185,19 +185,24 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop.location.id = gpus_[static_cast<uint32_t>(device)].device;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  MemoryCharge charge;
+  if (CUresult error = account.charge(device, bytes, &charge); error != CUDA_SUCCESS) return error;
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, 0); error != CUDA_SUCCESS)
     return error;
-  return adopt(handle, session, BlockPlace{0, bytes, device, window}, placed);
+  return adopt(handle, session, BlockPlace{0, bytes, device, window}, std::move(charge), placed);
 }
 
 CUresult MemoryMap::create(const CUmemAllocationProp& prop, uint64_t bytes, uint64_t flags,
-                           BlockId* block) {
+                           MemoryAccount& account, BlockId* block) {
+  MemoryCharge charge;
+  if (CUresult error = account.charge(prop.location.id, bytes, &charge); error != CUDA_SUCCESS)
+    return error;
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, flags); error != CUDA_SUCCESS)
     return error;
   std::lock_guard lock(mutex_);
-  *block = enter(handle, BlockPlace{0, bytes, prop.location.id, 0});
+  *block = enter(handle, BlockPlace{0, bytes, prop.location.id, 0}, std::move(charge));
   return CUDA_SUCCESS;
 }
 
@@ -213,14 +218,14 @@ CUresult MemoryMap::import_placed(uint32_t window, uint64_t session, int device,
                                   uint64_t bytes, Placed* placed) {
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = import_handle(driver_, fd, &handle); error != CUDA_SUCCESS) return error;
-  return adopt(handle, session, BlockPlace{0, bytes, device, window}, placed);
+  return adopt(handle, session, BlockPlace{0, bytes, device, window}, {}, placed);
 }
 
 CUresult MemoryMap::import_fd(int fd, BlockId* block) {
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = import_handle(driver_, fd, &handle); error != CUDA_SUCCESS) return error;
   std::lock_guard lock(mutex_);
-  *block = enter(handle, BlockPlace{});
+  *block = enter(handle, BlockPlace{}, {});
   return CUDA_SUCCESS;
 }
 
@@ -233,11 +238,13 @@ CUresult MemoryMap::place(BlockId block, uint32_t window, uint64_t session, uint
   place.window = window;
   const CUresult error = place.bytes == 0 || place.device < 0
                              ? CUDA_ERROR_INVALID_VALUE
-                             : place_handle(handle, session, &place, &block);
+                             : place_handle(handle, session, &place);
   if (error != CUDA_SUCCESS) {
     release(block);
     return error;
   }
+  std::lock_guard lock(mutex_);
+  mappings_[place.address] = Second{block, place.bytes, window};
   *address = place.address;
   return CUDA_SUCCESS;
 }

@@ -42,6 +42,7 @@
 #include "base/unique_fd.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/block.h"
+#include "proxy/memory/memory_budgets.h"
 #include "proxy/memory/memory_shares.h"
 #include "sharedmem/windows.h"
 
@@ -82,14 +83,17 @@ class MemoryMap {
 
   // ---- making a block; the caller holds its first reference ----
 
-  // Mapped, of at least `bytes`, rounded up to 2 MiB. CUDA_ERROR_OUT_OF_MEMORY and the driver's own
-  // errors.
-  CUresult allocate(uint32_t window, uint64_t session, int device, uint64_t bytes, Placed* placed);
-  // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's.
+  // Mapped, of at least `bytes`, rounded up to 2 MiB, and charged to `account` for as long as the
+  // block lives. CUDA_ERROR_OUT_OF_MEMORY and the driver's own errors.
+  CUresult allocate(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                    MemoryAccount& account, Placed* placed);
+  // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's;
+  // the memory is charged to nobody, its maker has it on his account.
   CUresult import_placed(uint32_t window, uint64_t session, int device, int fd, uint64_t bytes,
                          Placed* placed);
-  // Not mapped. The caller has checked the properties. The driver's errors.
-  CUresult create(const CUmemAllocationProp& prop, uint64_t bytes, uint64_t flags, BlockId* block);
+  // Not mapped, charged like the first. The caller has checked the properties. The driver's errors.
+  CUresult create(const CUmemAllocationProp& prop, uint64_t bytes, uint64_t flags,
+                  MemoryAccount& account, BlockId* block);
   CUresult import_fd(int fd, BlockId* block);
 
   // ---- references ----
@@ -129,6 +133,8 @@ class MemoryMap {
   uint32_t regions() const;
   // What of it other processes may open.
   MemoryShares& shares() { return shares_; }
+  // To whom it is charged.
+  MemoryBudgets& budgets() { return budgets_; }
 
  private:
   struct Window {
@@ -142,6 +148,7 @@ class MemoryMap {
     BlockPlace place;
     uint32_t references = 0;  // 0: the slot is free
     uint32_t generation = 0;
+    MemoryCharge charge;  // empty: another process made the memory
   };
   struct Second {  // a mapping that is not the block's own
     BlockId block = BlockId::kNone;
@@ -152,19 +159,19 @@ class MemoryMap {
   // mutex_ held.
   Block* live(BlockId block);
   const Block* live(BlockId block) const;
-  BlockId enter(CUmemGenericAllocationHandle handle, const BlockPlace& place);
+  BlockId enter(CUmemGenericAllocationHandle handle, const BlockPlace& place, MemoryCharge charge);
 
   CUresult take_handle(BlockId block, CUmemGenericAllocationHandle* handle, BlockPlace* place);
-  CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place,
-                        BlockId* block);
+  CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place);
   CUresult map_at(CUmemGenericAllocationHandle handle, const BlockPlace& place);
   CUresult adopt(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace place,
-                 Placed* placed);
+                 MemoryCharge charge, Placed* placed);
   bool unmap_own(const BlockPlace& place);
   bool end_mapping(uint64_t address, bool address_is_free);
 
   const Driver& driver_;
   const Gpus& gpus_;
+  MemoryBudgets budgets_;  // outlives the blocks
   mutable std::mutex mutex_;
   std::array<Window, windows::kCandidates> windows_;
   std::map<uint64_t, Owner> regions_;

@@ -12,11 +12,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/byte_size.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/version.h"
+#include "proxy/server/budgets.h"
 #include "proxy/server/server.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/socket.h"
@@ -67,7 +69,7 @@ json waits_json(Session& session) {
   return waits;
 }
 
-json function_json(Session& session) {
+json function_json(Session& session, json memory) {
   const Stats& stats = session.stats();
   const uint64_t records = stats.records.load(std::memory_order_relaxed);
   const uint64_t round_trips = stats.round_trips.load(std::memory_order_relaxed);
@@ -98,6 +100,8 @@ json function_json(Session& session) {
           {"kernels_shared", stats.kernels_shared.load(std::memory_order_relaxed)},
           {"device_bytes", session.device_bytes()},
           {"pinned_bytes", session.pinned_bytes()},
+          {"memory", std::move(memory)},
+          {"memory_refusals", session.account().refusals()},
           {"allocations", session.allocation_count()},
           {"streams", session.object_count(wire::Kind::kStream)},
           {"events", session.object_count(wire::Kind::kEvent)},
@@ -224,16 +228,20 @@ std::string Server::answer(const std::string& line) {
               {"backend", options_.is_sim ? "sim" : "driver"},
               {"gpus_asked", options_.gpus},
               {"copy_policy", policies::link_order_name(options_.copies.order)},
+              {"memory", byte_limits_text(memory_limits())},
+              {"function_memory", byte_limit_text(function_memory_limit())},
               {"gpus", uuids()}};
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();
     if (verb == "copies") return copies();
     if (verb == "topo") return topo();
+    if (verb == "limit") return limit(request);
     if (verb == "stop") {
       stopping_ = true;
       return {{"ok", true}};
     }
-    return refusal("unknown verb \"" + verb + "\"; known are ping, ps, status, copies, topo, stop");
+    return refusal("unknown verb \"" + verb +
+                   "\"; known are ping, ps, status, copies, topo, limit, stop");
   }();
   return reply.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -247,7 +255,8 @@ json Server::uuids() {
 json Server::functions() {
   json list = json::array();
   std::lock_guard lock(mutex_);
-  for (const auto& [id, session] : sessions_) list.push_back(function_json(*session));
+  for (const auto& [id, session] : sessions_)
+    list.push_back(function_json(*session, memory_of(*session)));
   return list;
 }
 
@@ -260,6 +269,7 @@ json Server::gpu_status() {
                     {"uuid", uuid_text(gpu.uuid)},
                     {"memory_total", gpu.total_bytes},
                     {"memory_used_by_clients", memory_.used_bytes(static_cast<int>(i))},
+                    {"memory", budget_json(memory_.budgets().now(i))},
                     {"contexts", 1}});
     if (uint32_t failed = gpu.failed.load())
       gpus.back()["error"] = result_text(driver_, static_cast<CUresult>(failed));
@@ -311,6 +321,7 @@ json Server::status() {
             {"idle_image_bytes", modules.idle_bytes},
             {"waiting_for_unload", modules.retired}}},
           {"pinned", pinned_json(pinned, pinned_.budget())},
+          {"memory", memory_status()},
           {"places", place_status()},
           {"janitor", janitor_text(janitor_.state())},
           {"gate", gate_status()},

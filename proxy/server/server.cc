@@ -112,6 +112,8 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
   shared_.teardown_ms = options_.teardown_ms;
   shared_.pinned = &pinned_;
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
+  memory_.budgets().set_limits(options_.memory);
+  memory_.budgets().set_function_limit(options_.function_memory);
 }
 
 // PinnedPools' `surplus`.
@@ -358,6 +360,7 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   client.name = hello.function_name;
   client.needs = {.slo_ns = std::min(hello.slo_ms, limits::kSloMs) * 1'000'000,
                   .infer_ns = std::min(hello.infer_ms, limits::kSloMs) * 1'000'000};
+  if (hello.memory_bytes != 0) client.memory_bytes = hello.memory_bytes;
   *refusal = handshake::Refusal::kOutOfMemory;
   return welcome(client, std::move(socket), std::move(ready));
 }
@@ -378,6 +381,8 @@ Status Server::welcome(const Client& client, UniqueFd socket, std::shared_ptr<Pi
   answer.device_count = gpus_.count();
   answer.spin_us = options_.spin_us;
   answer.info_bytes = info_bytes_;
+  const uint64_t most = session->account().starting_limit();
+  answer.memory_bytes = most == policies::kNoMemoryLimit ? 0 : most;
   const int segment_fd = session->segment().fd();
   const int pinned_fd = session->pinned_fd();  // from here on the session's thread may close it
   // Running before the client hears of it, so that it never sees a segment in state kStarting.

@@ -61,6 +61,8 @@ struct ServerOptions {
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   CopyEngine::Options copies;
   policies::PinnedBudget pinned;
+  std::vector<uint64_t> memory;  // limits of the workflow: one for all GPUs, or one for each
+  uint64_t function_memory = policies::kNoMemoryLimit;  // what each function may take of each GPU
 };
 
 class Server {
@@ -79,6 +81,9 @@ class Server {
   // kernel, a wait, a call in the driver); then no destructor may run that needs the driver, this
   // one's included: the process has to end at once.
   bool close();
+  // The limits that hold now, `tubectl limit` included: the next proxy's.
+  std::vector<uint64_t> memory_limits();
+  uint64_t function_memory_limit() { return memory_.budgets().function_limit(); }
   // What the next proxy of this process takes over. The sockets then are no longer the server's.
   Inheritance hand_over();
 
@@ -158,6 +163,13 @@ class Server {
   void watch_gate();
   void end_stopped(uint64_t session);
   nlohmann::json gate_status();
+
+  // budgets.cc
+  nlohmann::json limit(const nlohmann::json& request);
+  nlohmann::json limit_workflow(const nlohmann::json& request);
+  nlohmann::json limit_function(const nlohmann::json& request);
+  nlohmann::json memory_of(const Session& session);
+  nlohmann::json memory_status();
 
   // shares.cc
   Status listen_for_proxies();

@@ -1,5 +1,6 @@
 #include "proxy/session/graph_objects.h"
 
+#include <utility>
 #include <vector>
 
 #include "protocol/driver_table.gen.h"
@@ -94,7 +95,8 @@ bool GraphMemory::knows(CUdeviceptr untrusted_address) const {
   return entries_.contains(untrusted_address);
 }
 
-CUresult GraphMemory::made(Session& session, CUdeviceptr address, uint64_t bytes, Owner owner) {
+CUresult GraphMemory::made(Session& session, CUdeviceptr address, uint64_t bytes, Owner owner,
+                           MemoryCharge charge) {
   Range range;
   range.base = address;
   range.bytes = bytes;
@@ -106,7 +108,9 @@ CUresult GraphMemory::made(Session& session, CUdeviceptr address, uint64_t bytes
     entries_.erase(address);
   }
   if (!session.ranges().insert(range)) return CUDA_ERROR_INVALID_VALUE;
-  entries_[address].owners.insert(owner);
+  Entry& entry = entries_[address];
+  entry.owners.insert(owner);
+  entry.charge = std::move(charge);
   return CUDA_SUCCESS;
 }
 

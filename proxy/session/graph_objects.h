@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/cuda_api.h"
+#include "proxy/memory/memory_budgets.h"
 #include "proxy/session/objects.h"
 
 namespace tube::proxy {
@@ -54,8 +55,9 @@ class GraphMemory {
   GraphMemory();
   ~GraphMemory();
   using Owner = std::pair<wire::Kind, uint64_t>;
-  // A node or a captured allocation of `owner` made it.
-  CUresult made(Session& session, CUdeviceptr address, uint64_t bytes, Owner owner);
+  // A node or a captured allocation of `owner` made it. Charged until it is nobody's here.
+  CUresult made(Session& session, CUdeviceptr address, uint64_t bytes, Owner owner,
+                MemoryCharge charge);
   bool knows(CUdeviceptr untrusted_address) const;
   bool empty() const { return entries_.empty(); }
   // An instance was launched: what its nodes allocate is the client's until it is freed.
@@ -78,6 +80,7 @@ class GraphMemory {
     std::set<Owner> owners;  // graphs and instances with a node that allocates or frees it
     bool allocated = false;  // by a launch, and not freed by the client since
     bool graph_frees = false;
+    MemoryCharge charge;
     bool ends() const { return owners.empty() && (graph_frees || !allocated); }
   };
   std::map<CUdeviceptr, Entry> entries_;

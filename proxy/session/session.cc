@@ -38,6 +38,7 @@ struct Session::Thread {
 Session::Session(Shared& shared, Client client, UniqueFd socket)
     : shared_(shared),
       client_(std::move(client)),
+      account_(shared.memory.budgets().open(client_.name, client_.memory_bytes)),
       socket_(std::move(socket)),
       waiter_(shared.spin_us),
       runs_(
@@ -50,7 +51,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       copies_(shared.driver, shared.gpus, contexts_, segment_, stats_),
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
-      memory_(shared.memory, ranges_, client_.id),
+      memory_(shared.memory, ranges_, client_.id, *account_),
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_, shared.pinned, stats_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),

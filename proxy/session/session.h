@@ -114,8 +114,9 @@ struct Client {
   int pid = 0;
   uint32_t slot = 0;  // pinned slot
   uint32_t window = 0;
-  std::string name;                 // the function's
-  policies::FunctionNeeds needs{};  // as it said
+  std::string name;                                  // the function's
+  policies::FunctionNeeds needs{};                   // as it said
+  uint64_t memory_bytes = policies::kNoMemoryLimit;  // the limit that its program wishes for
 };
 
 class Session {
@@ -165,6 +166,8 @@ class Session {
   abi::WaitCounters& session_waits() { return stats_.waits; }
   Stats& stats() { return stats_; }
   uint64_t device_bytes() const { return memory_.bytes(); }
+  // To which all GPU memory of the client is charged.
+  MemoryAccount& account() const { return *account_; }
   uint32_t allocation_count() const { return memory_.count(); }
   uint64_t pinned_bytes() const { return pinned_.bytes() + host_pages_.bytes(); }
   uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
@@ -238,6 +241,16 @@ class Session {
   // anew.
   void sweep_context(uint32_t number, bool forget);
   bool captures() const { return contexts_.captures(); }
+
+  // Asks the driver for GPU memory with `take`; when there is none, or a limit is in the way, once
+  // more without what the client's session keeps of it.
+  template <class Take>
+  CUresult take_memory(Take take) {
+    deferred_.collect();
+    CUresult error = take();
+    if (error == CUDA_ERROR_OUT_OF_MEMORY && memory_.free_empty_slabs()) error = take();
+    return error;
+  }
 
   // A progress word, and its address as the GPU sees it. The index is checked by the caller.
   CUdeviceptr word_address(uint32_t word) const { return registered_ + shared::word_offset(word); }
@@ -317,6 +330,7 @@ class Session {
 
   Shared& shared_;
   Client client_;
+  const std::shared_ptr<MemoryAccount> account_;
   UniqueFd socket_;
   shared::Segment segment_;
   bool segment_registered_ = false;

@@ -328,6 +328,7 @@ void Session::teardown() {
   if (contained("the end of a function", [this] { give_everything_back(); })) return;
   // Nobody knows how far that came: what is left stays taken until the proxy starts anew.
   (void)contained("the end of its streams", [this] { leave_streams(); });
+  account_->abandon();
   abandoned_.store(true, std::memory_order_relaxed);
   pinned_.abandon();
   host_pages_.abandon();
@@ -366,6 +367,7 @@ void Session::give_everything_back() {
   work_is_over_.store(idle, std::memory_order_release);
   output_.forget();
   deferred_.drop();
+  if (!idle) account_->abandon();
   if (!idle) leave_streams();
   if (idle) graph_memory_.free_all(*this);
   if (idle) free_external_buffers(DeviceMemory::kAllContexts);

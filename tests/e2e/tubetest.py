@@ -132,9 +132,11 @@ class Proxy:
     """One `tubed` in a runtime folder of its own. Use as a context manager; leaves nothing
     behind."""
 
-    def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus="0"):
+    def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus="0",
+                 arguments=()):
         self.layout, self.backend, self.workflow, self.driver, self.gpus = layout, backend, workflow, driver, gpus
         self.extra_env = extra_env or {}
+        self.arguments = arguments  # of tubed, more of them
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tube-test-"))
         self.log_path = self.dir / "tubed.log"
         self.process = None
@@ -162,7 +164,7 @@ class Proxy:
         command = [
             str(self.layout.tubed), "--workflow", self.workflow, "--gpus", self.gpus, "--backend",
             self.backend, "--ready-fd",
-            str(write_end)
+            str(write_end), *self.arguments
         ]
         if self.backend == "sim":
             command += ["--sim", str(self.layout.sim / "libcuda.so.1")]
@@ -210,11 +212,11 @@ class Proxy:
         return text[max(0, report - 20):report +
                     20000] if report >= 0 else "\n".join(text.splitlines()[-lines:])
 
-    def request(self, verb, timeout_s=30):
+    def request(self, verb, timeout_s=30, **more):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
             client.settimeout(timeout_s)
             client.connect(str(self.dir / f"{self.workflow}.ctl"))
-            client.sendall(json.dumps({"verb": verb}).encode() + b"\n")
+            client.sendall(json.dumps({"verb": verb, **more}).encode() + b"\n")
             answer = b""
             while not answer.endswith(b"\n"):
                 block = client.recv(1 << 16)

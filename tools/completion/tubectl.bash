@@ -1,10 +1,10 @@
 # bash completion for tubectl. Install as /usr/share/bash-completion/completions/tubectl, or: source <(tubectl completion bash)
 _tubectl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= sub= i
-  local verbs="run proxy ps status stat copies topo doctor placement completion"
+  local verbs="run proxy ps status stat copies topo limit doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|--gpus|--backend|--copy-policy|--slo-ms|--infer-ms|--watch|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
+      -w|--workflow|-f|--function|--gpus|--backend|--copy-policy|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--watch|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
       --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -18,16 +18,16 @@ _tubectl() {
     --topology) COMPREPLY=($(compgen -W "1x dgx-v100 hgx-h200 4xa10" -- "$cur") $(compgen -f -- "$cur")); return ;;
     --score) COMPREPLY=($(compgen -W "time aggregated preserved" -- "$cur")); return ;;
     --links) COMPREPLY=($(compgen -W "direct paths" -- "$cur")); return ;;
-    -f|--function|--gpus|--slo-ms|--infer-ms|--watch|-n|--top|--pass|--share|--busy) return ;;
+    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--watch|-n|--top|--pass|--share|--busy) return ;;
   esac
   local words=
   case $verb in
     '') words="$verbs --help --version" ;;
-    run) words="--workflow --function --gpus --backend --copy-policy --slo-ms --infer-ms --no-start --json --help --" ;;
+    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --no-start --json --help --" ;;
     proxy)
       case $sub in
         '') words="start stop list --help" ;;
-        start) words="--workflow --gpus --backend --copy-policy --json --help" ;;
+        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --json --help" ;;
         stop) words="--workflow --all --json --help" ;;
         list) words="--names --json --help" ;;
       esac ;;
@@ -36,6 +36,7 @@ _tubectl() {
     stat) words="--workflow --function --top --json --help" ;;
     copies) words="--workflow --function --watch --json --help" ;;
     topo) words="--workflow --topology --svg --json --help" ;;
+    limit) words="--workflow --function --memory --gpu --each --json --help" ;;
     doctor) words="--program --json --help" ;;
     placement) words="--topology --pattern --pass --share --busy --score --links --json --help" ;;
     completion) words="bash zsh --help" ;;

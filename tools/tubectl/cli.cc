@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/byte_size.h"
 #include "base/env.h"
 #include "base/runtime_dir.h"
 #include "tools/tubectl/verbs.h"
@@ -170,6 +171,17 @@ Verb& Verb::copy_policy(std::string& value, const char* help) {
   return *this;
 }
 
+Verb& Verb::memory(const char* flag, std::string& value, bool several, const char* help) {
+  app_->add_option(flag, value, help)
+      ->check([several](const std::string& text) {
+        const Result<std::vector<uint64_t>> limits = parse_byte_limits(text);
+        if (!limits.ok()) return limits.error().message;
+        return several || limits->size() == 1 ? "" : "'" + text + "' is more than one size";
+      })
+      ->type_name("SIZE");
+  return *this;
+}
+
 Verb& Verb::takes_program() {
   app_->prefix_command(true);
   return *this;
@@ -193,7 +205,7 @@ int parse_and_run(int argc, char** argv) {
   Command command;
   Verb root(&app, &command);
   for (auto add : {add_run, add_proxy, add_ps, add_status, add_stat, add_copies, add_topo,
-                   add_doctor, add_placement, add_completion})
+                   add_limit, add_doctor, add_placement, add_completion})
     add(root);
   // CLI11 would look for options behind `--` too; they are the program's.
   int own = 1;

@@ -146,6 +146,11 @@ void add_proxy(Verb& root) {
       .workflow(options->proxy.workflow)
       .gpus(options->proxy.gpus, "the GPUs it owns, e.g. 0,1 (default: all)")
       .copy_policy(options->proxy.copy_policy, "")
+      .memory("--memory", options->proxy.memory, true,
+              "how much memory of each GPU all functions together may take, e.g. 20G, or one limit "
+              "for each GPU, with commas between them (default: none)")
+      .memory("--function-memory", options->proxy.function_memory, false,
+              "how much memory of each GPU one function may take at most (default: none)")
       .backend(options->proxy.backend,
                "auto, driver or sim ($TUBE_BACKEND, else auto: sim only where no GPU is)")
       .footer(

@@ -10,6 +10,22 @@
 namespace tube::ctl {
 namespace {
 
+// One word when it is the same on all GPUs, else one for each.
+template <class F>
+std::string on_gpus(const Json& function, F word) {
+  std::vector<std::string> words;
+  bool same = true;
+  for (const Json& gpu : function.value("memory", Json::array())) {
+    words.push_back(word(gpu));
+    same = same && words.back() == words.front();
+  }
+  if (words.empty()) return "-";
+  if (same) return words.front();
+  std::string line = words.front();
+  for (size_t i = 1; i < words.size(); ++i) line += ", " + words[i];
+  return line;
+}
+
 struct PsOptions {
   std::string workflow;
   bool one = false;  // of this workflow only
@@ -41,15 +57,18 @@ int ps(const PsOptions& options) {
     fmt::print("no proxy runs\n");
     return kExitOk;
   }
-  Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "PINNED",
-               "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
-              "lrrlrlrrrrrrr");
+  Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "HELD",
+               "LIMIT", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
+              "lrrlrlrrrrrrrrr");
   for (const Json& f : functions) {
     auto count = [&](const char* key) { return std::to_string(number(f, key)); };
     table.add({text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"),
                text(f, "state"), human_age(number(f, "age_s")),
-               human_bytes(number(f, "device_bytes")), human_bytes(number(f, "pinned_bytes")),
-               count("streams"), count("records"), count("round_trips"), count("errors")});
+               human_bytes(number(f, "device_bytes")),
+               on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "held_bytes")); }),
+               on_gpus(f, [](const Json& gpu) { return limit_text(gpu, "limit_bytes"); }),
+               human_bytes(number(f, "pinned_bytes")), count("streams"), count("records"),
+               count("round_trips"), count("errors")});
   }
   fmt::print("{}", table.str());
   return kExitOk;
@@ -63,8 +82,11 @@ void add_ps(Verb& root) {
   verb.workflow(options->workflow)
       .json(options->json)
       .footer(
-          "Without -w the functions of all proxies of this user are shown. RECORDS counts what a "
-          "function sent, TRIPS how\n"
+          "Without -w the functions of all proxies of this user are shown. DEVICE is what a "
+          "function "
+          "has allocated, HELD\n"
+          "what it takes of each GPU, LIMIT how much it may. RECORDS counts what it sent, TRIPS "
+          "how "
           "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json")
       .action([options, verb] {
         options->one = verb.given("--workflow");

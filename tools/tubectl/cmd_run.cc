@@ -24,6 +24,7 @@ namespace {
 struct RunOptions {
   ProxyOptions proxy;
   std::string function;
+  std::string memory;
   size_t slo_ms = 0, infer_ms = 0;
   bool no_start = false;
   bool json = false;
@@ -38,6 +39,7 @@ Examples:
   tubectl run -w shop --function classify -- python classify.py --batch 8
   tubectl run --backend sim -- ./vector_add           on the simulated GPU, whatever the machine has
   tubectl run --slo-ms 100 -- python detect.py        its copies come first while they are late
+  tubectl run --memory 4G -- python detect.py         at most 4 GiB of each GPU
   tubectl run --no-start -- ./vector_add              fail instead of starting a proxy)";
 
 void prepend(const char* variable, const std::string& entry) {
@@ -55,6 +57,7 @@ void set_environment(const RunOptions& options, const Layout& layout) {
   if (!options.function.empty()) setenv("TUBE_FUNCTION", options.function.c_str(), 1);
   if (options.slo_ms != 0) setenv("TUBE_SLO_MS", std::to_string(options.slo_ms).c_str(), 1);
   if (options.infer_ms != 0) setenv("TUBE_INFER_MS", std::to_string(options.infer_ms).c_str(), 1);
+  if (!options.memory.empty()) setenv("TUBE_MEMORY", options.memory.c_str(), 1);
   setenv("TUBE_PREINIT", "1", 1);
 }
 
@@ -151,6 +154,9 @@ void add_run(Verb& root) {
                "of a proxy that is started now: auto, driver or sim ($TUBE_BACKEND, else auto: sim "
                "only where no GPU is, and that is said)")
       .copy_policy(options->proxy.copy_policy, "of a proxy that is started now")
+      .memory("--memory", options->memory, false,
+              "how much memory of each GPU the program may take, e.g. 4G ($TUBE_MEMORY, else what "
+              "the proxy allows each function, and never more)")
       .number("--slo-ms", options->slo_ms,
               "within how many milliseconds a request must be answered: while copies are late they "
               "come before others' (0: whenever)")

@@ -53,6 +53,17 @@ void print_volume(const Json& function) {
   }
 }
 
+void print_memory(const Json& function) {
+  for (const Json& gpu : function.value("memory", Json::array())) {
+    const bool limited = number(gpu, "limit_bytes") != 0;
+    if (!limited && number(gpu, "held_bytes") == 0) continue;
+    fmt::print("  memory    {} held of GPU {}{}\n", human_bytes(number(gpu, "held_bytes")),
+               number(gpu, "gpu"), limited ? ", at most " + limit_text(gpu, "limit_bytes") : "");
+  }
+  if (number(function, "memory_refusals") != 0)
+    fmt::print("  memory    {} requests refused by a limit\n", number(function, "memory_refusals"));
+}
+
 // How waits ended; those that found everything done at once are not counted.
 void print_waits(const Json& function) {
   static constexpr std::pair<const char*, const char*> kNames[] = {
@@ -83,6 +94,7 @@ void print_function(const Json& function, size_t top) {
       number(function, "images_loaded"), number(function, "images_shared"),
       number(function, "image_bytes"), number(function, "kernels_loaded"),
       number(function, "kernels_shared"));
+  print_memory(function);
   print_volume(function);
   print_waits(function);
   Table table({"  COUNT", "WAITED FOR", "CALL"}, "rrl");

@@ -17,11 +17,14 @@ std::string cuda_version(uint64_t version) {
 
 void print_gpus(const Json& gpus) {
   if (gpus.empty()) return;
-  Table table({"GPU", "NAME", "MEMORY", "USED BY FUNCTIONS", "CONTEXTS", "UUID"}, "rlrrrl");
+  Table table({"GPU", "NAME", "MEMORY", "USED BY FUNCTIONS", "HELD", "LIMIT", "CONTEXTS", "UUID"},
+              "rlrrrrrl");
   for (const Json& gpu : gpus) {
     table.add({std::to_string(number(gpu, "index")), text(gpu, "name"),
                human_bytes(number(gpu, "memory_total")),
                human_bytes(number(gpu, "memory_used_by_clients")),
+               human_bytes(number(gpu.value("memory", Json()), "held_bytes")),
+               limit_text(gpu.value("memory", Json()), "limit_bytes"),
                std::to_string(number(gpu, "contexts")), text(gpu, "uuid")});
   }
   fmt::print("\n{}", table.str());

@@ -12,6 +12,7 @@
 
 #include "base/runtime_dir.h"
 #include "base/unique_fd.h"
+#include "tools/tubectl/format.h"
 #include "tools/tubectl/verbs.h"
 
 namespace tube::ctl {
@@ -61,19 +62,20 @@ bool read_line(int fd, std::string& line) {
   return false;
 }
 
-Answer exchange(const UniqueFd& fd, const std::string& workflow, const std::string& verb) {
+Answer exchange(const UniqueFd& fd, const std::string& workflow, const Json& question) {
   Answer answer;
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) answer.pid = peer.pid;
-  std::string request = Json{{"verb", verb}}.dump() + "\n", line;
+  std::string request = question.dump() + "\n", line;
   bool sent = send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
               static_cast<ssize_t>(request.size());
   if (!sent || !read_line(fd.get(), line)) {
     answer.error = fmt::format(
         "the proxy of workflow `{}` (pid {}) gave no answer to `{}` within {} s; its log: "
         "{}/{}.log",
-        workflow, answer.pid, verb, kAnswerTimeoutSeconds, runtime_dir_path(), workflow);
+        workflow, answer.pid, text(question, "verb"), kAnswerTimeoutSeconds, runtime_dir_path(),
+        workflow);
     return answer;
   }
   answer.body = Json::parse(line, nullptr, false);
@@ -90,6 +92,10 @@ Answer exchange(const UniqueFd& fd, const std::string& workflow, const std::stri
 }  // namespace
 
 Answer ask(const std::string& workflow, const std::string& verb) {
+  return ask_with(workflow, Json{{"verb", verb}});
+}
+
+Answer ask_with(const std::string& workflow, const Json& request) {
   Result<std::string> folder = find_runtime_dir();
   if (!folder.ok())
     return folder.error().code == ENOENT ? not_running(workflow) : failed(folder.error().message);
@@ -104,7 +110,7 @@ Answer ask(const std::string& workflow, const std::string& verb) {
   if (error_number == ENOENT || error_number == ECONNREFUSED) return not_running(workflow);
   if (error_number != 0)
     return failed(fmt::format("cannot connect to {}: {}", path, strerror(error_number)));
-  return exchange(fd, workflow, verb);
+  return exchange(fd, workflow, request);
 }
 
 int report_unusable(const std::string& workflow, const Answer& answer) {
@@ -142,6 +148,11 @@ uint64_t number(const Json& object, const char* key, uint64_t otherwise) {
   if (at->is_number_unsigned()) return at->get<uint64_t>();
   double value = at->get<double>();
   return value > 0 ? static_cast<uint64_t>(value) : 0;
+}
+
+std::string limit_text(const Json& object, const char* key) {
+  const uint64_t bytes = number(object, key);
+  return bytes == 0 ? "-" : human_bytes(bytes);
 }
 
 Json functions_named(const Json& answer, const std::string& name) {

@@ -34,6 +34,8 @@ struct Answer {
 // Sends {"verb": verb} to the proxy of `workflow` and waits at most ten seconds for its line. Never
 // throws.
 Answer ask(const std::string& workflow, const std::string& verb);
+// The same for a verb with more to say: `request` has it as "verb".
+Answer ask_with(const std::string& workflow, const Json& request);
 
 // Prints why there is no usable answer, in one line on stderr, and gives the verb's exit code.
 int report_unusable(const std::string& workflow, const Answer& answer);
@@ -45,6 +47,8 @@ std::vector<std::string> known_workflows();
 // Fields of an untyped answer, with a default when they are missing or of another type.
 std::string text(const Json& object, const char* key, const std::string& otherwise = "");
 uint64_t number(const Json& object, const char* key, uint64_t otherwise = 0);
+// A limit of memory: 4.0 GiB, or - for null.
+std::string limit_text(const Json& object, const char* key);
 // The "functions" of an answer, or only those of that name.
 Json functions_named(const Json& answer, const std::string& name);
 

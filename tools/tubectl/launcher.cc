@@ -14,6 +14,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/byte_size.h"
 #include "base/driver_file.h"
 #include "base/runtime_dir.h"
 #include "base/unique_fd.h"
@@ -34,6 +35,8 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   };
   add("--gpus", options.gpus);
   add("--copy-policy", options.copy_policy);
+  add("--memory", options.memory);
+  add("--function-memory", options.function_memory);
   const DriverSearch driver = search_driver();
   add("--driver", driver.found.empty() ? "" : driver.found.front());
   add("--sim", layout.sim_lib);
@@ -112,6 +115,19 @@ Status spawn_and_wait(const ProxyOptions& options, const Layout& layout,
   return wait_ready(ready.get(), log_path, log_start);
 }
 
+// Whether a proxy whose limits are `has` (one for each GPU) was started with `asked`, or might have
+// been. A text that the command line has not checked is no reason to refuse.
+bool same_limits(const std::string& asked, const std::string& has) {
+  const Result<std::vector<uint64_t>> wanted = parse_byte_limits(asked);
+  const Result<std::vector<uint64_t>> there = parse_byte_limits(has);
+  if (asked.empty() || !wanted.ok() || !there.ok()) return true;
+  for (size_t gpu = 0; gpu < there->size(); ++gpu) {
+    const size_t index = wanted->size() == 1 ? 0 : gpu;
+    if ((index < wanted->size() ? (*wanted)[index] : UINT64_MAX) != (*there)[gpu]) return false;
+  }
+  return true;
+}
+
 // Code 0 when the proxy that runs is what was asked for. A proxy of another version may not say
 // what it has; that is for the caller to judge.
 Error not_as_asked(const ProxyOptions& options, const Json& ping) {
@@ -127,6 +143,12 @@ Error not_as_asked(const ProxyOptions& options, const Json& ping) {
                           gpus.empty() ? "all GPUs" : "--gpus " + gpus, options.gpus);
   else if (!options.copy_policy.empty() && options.copy_policy != copy_policy)
     differs = fmt::format("runs with --copy-policy {}, not {}", copy_policy, options.copy_policy);
+  else if (!same_limits(options.memory, text(ping, "memory")) ||
+           !same_limits(options.function_memory, text(ping, "function_memory")))
+    return {1,
+            fmt::format("the proxy of workflow `{0}` runs with other limits of memory; change them "
+                        "with: tubectl limit -w {0} --memory SIZE --each SIZE",
+                        options.workflow)};
   if (differs.empty()) return {0, ""};
   return {1, fmt::format("the proxy of workflow `{0}` {1}; use another workflow, or end it with: "
                          "tubectl proxy stop -w {0}",

@@ -20,6 +20,8 @@ struct ProxyOptions {
   std::string gpus;              // "0,1"; empty: the proxy's own default
   std::string backend = "auto";  // auto | driver | sim
   std::string copy_policy;       // empty: the proxy's own default
+  std::string memory;            // of all functions together, and of each; empty: no limit
+  std::string function_memory;
 };
 
 struct Started {

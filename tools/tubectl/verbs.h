@@ -54,6 +54,8 @@ class Verb {
   Verb& gpus(std::string& value, const char* help);     // --gpus, of numbers or UUIDs
   Verb& backend(std::string& value, const char* help);  // --backend, preset by $TUBE_BACKEND
   Verb& copy_policy(std::string& value, const char* help);
+  // A limit of memory as base/byte_size.h reads it; `several`: one for each GPU is fine, too.
+  Verb& memory(const char* flag, std::string& value, bool several, const char* help);
   Verb& takes_program();  // the first word that is no option begins a program's command line
 
   bool given(const char* flag) const;  // after the parse: the user wrote it
@@ -74,6 +76,7 @@ void add_status(Verb& root);
 void add_stat(Verb& root);
 void add_copies(Verb& root);
 void add_topo(Verb& root);
+void add_limit(Verb& root);
 void add_doctor(Verb& root);
 void add_placement(Verb& root);
 void add_completion(Verb& root);

@@ -19,7 +19,8 @@ class DeferredFreesTest : public ::testing::Test {
       : driver(test::make_fake_driver()),
         gpus(driver),
         map(driver, gpus),
-        memory(map, ranges, 1),
+        account(map.budgets().open("test", policies::kNoMemoryLimit)),
+        memory(map, ranges, 1, *account),
         frees(driver, memory) {
     EXPECT_TRUE(gpus.open().ok());
     uint32_t window = 0;
@@ -50,6 +51,7 @@ class DeferredFreesTest : public ::testing::Test {
   Driver driver;
   Gpus gpus;
   MemoryMap map;
+  std::shared_ptr<MemoryAccount> account;
   Ranges ranges;
   DeviceMemory memory;
   DeferredFrees frees;

@@ -68,6 +68,7 @@ void fill_memory(Driver& d) {
   d.cuMemAddressReserve = [](CUdeviceptr* p, size_t, size_t, CUdeviceptr hint, unsigned long long) { *p = hint; return CUDA_SUCCESS; };
   d.cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
   d.cuMemCreate = [](CUmemGenericAllocationHandle* h, size_t, const CUmemAllocationProp*, unsigned long long) {
+    if (state.next_memory != CUDA_SUCCESS) return state.next_memory;
     *h = new_memory();
     return CUDA_SUCCESS;
   };
@@ -98,7 +99,7 @@ void fill_memory(Driver& d) {
     }
     return CUDA_SUCCESS;
   };
-  d.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) { return CUDA_SUCCESS; };
+  d.cuMemSetAccess = [](CUdeviceptr, size_t, const CUmemAccessDesc*, size_t) { return state.next_access; };
   d.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) { ++state.registered; return CUDA_SUCCESS; };
   d.cuMemHostUnregister = [](void*) { --state.registered; return CUDA_SUCCESS; };
   d.cuMemHostGetDevicePointer_v2 = [](CUdeviceptr* p, void* host, unsigned int) {
@@ -132,10 +133,11 @@ void fill_modules(Driver& d) {
 
 // Arrays: of the calls that end one, the order is kept.
 void fill_arrays(Driver& d) {
-  d.cuArray3DCreate_v2 = [](CUarray* a, const CUDA_ARRAY3D_DESCRIPTOR*) { *a = make_handle<CUarray>(); ++state.live_arrays; return CUDA_SUCCESS; };
+  d.cuArray3DCreate_v2 = [](CUarray* a, const CUDA_ARRAY3D_DESCRIPTOR*) { if (state.next_memory != CUDA_SUCCESS) return state.next_memory; *a = make_handle<CUarray>(); ++state.live_arrays; return CUDA_SUCCESS; };
   d.cuArrayDestroy = [](CUarray) { --state.live_arrays; state.calls.push_back("array"); return CUDA_SUCCESS; };
   d.cuArrayGetPlane = [](CUarray* a, CUarray, unsigned int) { *a = make_handle<CUarray>(); return CUDA_SUCCESS; };
   d.cuMipmappedArrayCreate = [](CUmipmappedArray* m, const CUDA_ARRAY3D_DESCRIPTOR*, unsigned int) {
+    if (state.next_memory != CUDA_SUCCESS) return state.next_memory;
     *m = make_handle<CUmipmappedArray>();
     ++state.live_mipmaps;
     return CUDA_SUCCESS;

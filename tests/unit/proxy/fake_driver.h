@@ -22,6 +22,8 @@ struct FakeState {
   int mappings = 0;           // cuMemMap without cuMemUnmap
   std::set<uint64_t> memory;  // handles that live; a call with another one fails
   CUresult next_map = CUDA_SUCCESS;
+  CUresult next_memory = CUDA_SUCCESS;  // of cuMemCreate and arrays
+  CUresult next_access = CUDA_SUCCESS;  // of cuMemSetAccess
   int event_queries = 0;
   std::vector<CUevent> recorded;
   std::set<CUevent> reached;  // events that are over; all of them unless `events_wait`

@@ -17,7 +17,11 @@ constexpr uint64_t kMiB = 1u << 20;
 
 class MemoryMapTest : public ::testing::Test {
  protected:
-  MemoryMapTest() : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus) {
+  MemoryMapTest()
+      : driver(test::make_fake_driver()),
+        gpus(driver),
+        map(driver, gpus),
+        account(map.budgets().open("test", policies::kNoMemoryLimit)) {
     EXPECT_TRUE(gpus.open().ok());
     window = take_window(0);
     fds_before = open_fds();
@@ -29,14 +33,14 @@ class MemoryMapTest : public ::testing::Test {
   }
   Placed allocate(uint64_t bytes = 4 * kMiB) {
     Placed placed;
-    EXPECT_EQ(map.allocate(window, 1, 0, bytes, &placed), CUDA_SUCCESS);
+    EXPECT_EQ(map.allocate(window, 1, 0, bytes, *account, &placed), CUDA_SUCCESS);
     return placed;
   }
   BlockId create(uint64_t bytes = 4 * kMiB) {
     BlockId block = BlockId::kNone;
     CUmemAllocationProp prop{};
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    EXPECT_EQ(map.create(prop, bytes, 0, &block), CUDA_SUCCESS);
+    EXPECT_EQ(map.create(prop, bytes, 0, *account, &block), CUDA_SUCCESS);
     return block;
   }
   void expect_nothing_left() {
@@ -44,6 +48,8 @@ class MemoryMapTest : public ::testing::Test {
     EXPECT_EQ(map.regions(), 0u);
     EXPECT_EQ(map.used_bytes(0), 0u);
     EXPECT_EQ(map.shares().count(), 0u);
+    EXPECT_EQ(map.budgets().now(0).held_bytes, 0u);
+    EXPECT_EQ(account->now(0).held_bytes, 0u);
     EXPECT_EQ(test::fake().live_memory, 0);
     EXPECT_EQ(test::fake().mappings, 0);
     EXPECT_EQ(open_fds(), fds_before);
@@ -52,6 +58,7 @@ class MemoryMapTest : public ::testing::Test {
   Driver driver;
   Gpus gpus;
   MemoryMap map;
+  std::shared_ptr<MemoryAccount> account;
   uint32_t window = 0;
   int fds_before = 0;
 };
@@ -127,7 +134,7 @@ TEST_F(MemoryMapTest, ASecondWindowShowsTheSameMemory) {
 TEST_F(MemoryMapTest, WhatCannotBeMappedLeavesNothing) {
   test::fake().next_map = CUDA_ERROR_UNKNOWN;
   Placed placed;
-  EXPECT_EQ(map.allocate(window, 1, 0, kMiB, &placed), CUDA_ERROR_UNKNOWN);
+  EXPECT_EQ(map.allocate(window, 1, 0, kMiB, *account, &placed), CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(map.import_placed(window, 1, 0, -1, 2 * kMiB, &placed), CUDA_ERROR_UNKNOWN);
   EXPECT_EQ(placed.block, BlockId::kNone);
   const BlockId block = create();

@@ -51,7 +51,11 @@ TEST(Ranges, CoversAdjoiningRangesAndNothingElse) {
 class DeviceMemoryTest : public ::testing::Test {
  protected:
   DeviceMemoryTest()
-      : driver(test::make_fake_driver()), gpus(driver), map(driver, gpus), memory(map, ranges, 1) {
+      : driver(test::make_fake_driver()),
+        gpus(driver),
+        map(driver, gpus),
+        account(map.budgets().open("test", policies::kNoMemoryLimit)),
+        memory(map, ranges, 1, *account) {
     EXPECT_TRUE(gpus.open().ok());
     while (window < windows::kCandidates && !map.take_window(window)) ++window;
     memory.set_window(window);
@@ -64,6 +68,7 @@ class DeviceMemoryTest : public ::testing::Test {
   Driver driver;
   Gpus gpus;
   MemoryMap map;
+  std::shared_ptr<MemoryAccount> account;
   Ranges ranges;
   DeviceMemory memory;
   uint32_t window = 0;

@@ -1,0 +1,115 @@
+#include "proxy/memory/memory_budgets.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+
+namespace tube::proxy {
+
+namespace {
+// More than any GPU has: the driver says so itself. Without limits, the sums of such requests must
+// not make others' fail.
+constexpr uint64_t kMostBytes = uint64_t{1} << 48;
+}  // namespace
+
+bool BudgetCount::take(uint64_t bytes) {
+  uint64_t held = held_.load(std::memory_order_relaxed);
+  do {
+    const policies::MemoryBudget budget{held, limit_.load(std::memory_order_relaxed)};
+    if (!budget.fits(bytes)) return false;
+  } while (!held_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
+  return true;
+}
+
+// ---- charge ------------------------------------------------------------------------------------
+
+MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
+  if (this == &other) return *this;
+  end();
+  account_ = std::move(other.account_);
+  gpu_ = other.gpu_;
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+void MemoryCharge::end() {
+  if (account_ != nullptr) account_->give_back(gpu_, bytes_);
+  account_.reset();
+  bytes_ = 0;
+}
+
+// ---- account -----------------------------------------------------------------------------------
+
+MemoryAccount::MemoryAccount(MemoryBudgets& budgets, std::string name, uint64_t limit_bytes)
+    : budgets_(budgets), name_(std::move(name)), starting_limit_(limit_bytes) {
+  for (BudgetCount& gpu : gpus_) gpu.set_limit(limit_bytes);
+}
+
+CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge) {
+  const auto index = static_cast<uint32_t>(gpu);
+  *charge = {};
+  if (gpu < 0 || index >= gpus_.size()) return CUDA_ERROR_OUT_OF_MEMORY;
+  bytes = std::min(bytes, kMostBytes);
+  if (!gpus_[index].take(bytes)) {
+    refused(index, bytes, "its", gpus_[index].now());
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (!budgets_.gpus_[index].take(bytes)) {
+    gpus_[index].give_back(bytes);
+    refused(index, bytes, "its workflow's", budgets_.now(index));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *charge = MemoryCharge(shared_from_this(), index, bytes);
+  return CUDA_SUCCESS;
+}
+
+void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes) {
+  if (abandoned_.load(std::memory_order_relaxed)) return;
+  gpus_[gpu].give_back(bytes);
+  budgets_.gpus_[gpu].give_back(bytes);
+}
+
+void MemoryAccount::refused(uint32_t gpu, uint64_t bytes, const char* whose,
+                            const policies::MemoryBudget& limit) {
+  if (refusals_.fetch_add(1, std::memory_order_relaxed) != 0) return;
+  log_info("function '%s' asks for %lu bytes of GPU %u: %s limit of %lu leaves %lu", name_.c_str(),
+           bytes, gpu, whose, limit.limit_bytes, limit.room());
+}
+
+policies::MemoryBudget MemoryAccount::now(uint32_t gpu) const {
+  return gpu < gpus_.size() ? gpus_[gpu].now() : policies::MemoryBudget{0, 0};
+}
+
+uint64_t MemoryAccount::room(uint32_t gpu) const {
+  if (gpu >= gpus_.size()) return 0;
+  return std::min(gpus_[gpu].now().room(), budgets_.now(gpu).room());
+}
+
+policies::GpuMemory MemoryAccount::visible(uint32_t gpu, uint64_t untrusted_kept,
+                                           const policies::GpuMemory& gpu_memory) const {
+  if (gpu >= gpus_.size()) return gpu_memory;
+  return policies::visible_memory(gpus_[gpu].now(), budgets_.now(gpu), starting_limit_,
+                                  untrusted_kept, gpu_memory);
+}
+
+void MemoryAccount::set_limit(uint32_t gpu, uint64_t bytes) {
+  if (gpu < gpus_.size()) gpus_[gpu].set_limit(bytes);
+}
+
+// ---- proxy -------------------------------------------------------------------------------------
+
+std::shared_ptr<MemoryAccount> MemoryBudgets::open(std::string name, uint64_t wished_bytes) {
+  return std::make_shared<MemoryAccount>(
+      *this, std::move(name), policies::starting_memory_limit(wished_bytes, function_limit()));
+}
+
+void MemoryBudgets::set_limits(std::span<const uint64_t> limits_bytes) {
+  for (size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+    const size_t index = limits_bytes.size() == 1 ? 0 : gpu;
+    gpus_[gpu].set_limit(index < limits_bytes.size() ? limits_bytes[index]
+                                                     : policies::kNoMemoryLimit);
+  }
+}
+
+}  // namespace tube::proxy

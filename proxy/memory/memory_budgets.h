@@ -1,0 +1,132 @@
+// Who holds how much of each GPU's memory, and up to which limit: the one place where it is
+// counted.
+//
+// A *charge* stands for memory that the driver gave for a function. It is taken before the driver
+// is asked and goes back when the charge ends, once, wherever that is: a block of the memory map
+// holds one, so does an array, and so does the memory of a graph's allocation node. What other
+// processes have open therefore stays counted to the function that made it, until they closed it,
+// also after that function's end. What a function opens or imports is counted to its maker alone.
+//
+// Counted are bytes as the driver takes them, for blocks (a slab of small allocations is one
+// block); arrays and graphs' memory by what was asked for (docs/limits.md). Context, code and what
+// kernels use of their own are not in it: cuMemGetInfo of the GPU tells of these.
+//
+// Any thread, no lock: an account's and the proxy's numbers are atomics, taken by compare and
+// exchange, so that a request which does not fit never makes another one fail. Limits can change at
+// any time; who has more than a new limit keeps it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/cuda_api.h"
+#include "policies/memory_budget.h"
+#include "protocol/device_info.h"
+
+namespace tube::proxy {
+
+// What is held of one GPU, and the limit.
+class BudgetCount {
+ public:
+  policies::MemoryBudget now() const {
+    return {held_.load(std::memory_order_relaxed), limit_.load(std::memory_order_relaxed)};
+  }
+  void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
+  // False: it does not fit, nothing was taken.
+  [[nodiscard]] bool take(uint64_t bytes);
+  void give_back(uint64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint64_t> held_{0};
+  std::atomic<uint64_t> limit_{policies::kNoMemoryLimit};
+};
+
+class MemoryBudgets;
+class MemoryCharge;
+
+// One function's. Lives as long as anything is charged to it, which may be longer than its session.
+class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
+ public:
+  MemoryAccount(MemoryBudgets& budgets, std::string name, uint64_t limit_bytes);
+
+  // What *charge stood for is given back first. CUDA_ERROR_OUT_OF_MEMORY when a limit is in the
+  // way, which the log says the first time. A GPU that no client can see (info::kMaxDevices) has no
+  // memory for it.
+  CUresult charge(int gpu, uint64_t bytes, MemoryCharge* charge);
+  // The function's own count, and what its and its workflow's limit leave on a GPU.
+  policies::MemoryBudget now(uint32_t gpu) const;
+  uint64_t room(uint32_t gpu) const;
+  // What the function is told of a GPU of which the driver says `gpu_memory`. `untrusted_kept`:
+  // what it says to hold without need, which changes this answer alone.
+  policies::GpuMemory visible(uint32_t gpu, uint64_t untrusted_kept,
+                              const policies::GpuMemory& gpu_memory) const;
+  uint64_t starting_limit() const { return starting_limit_; }
+  // Requests that a limit refused.
+  uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
+  void set_limit(uint32_t gpu, uint64_t bytes);
+  // GPU work of the function does not end: what it holds stays taken, whatever becomes of the
+  // charges.
+  void abandon() { abandoned_.store(true, std::memory_order_relaxed); }
+
+ private:
+  friend class MemoryCharge;
+  void give_back(uint32_t gpu, uint64_t bytes);
+  void refused(uint32_t gpu, uint64_t bytes, const char* whose,
+               const policies::MemoryBudget& limit);
+
+  MemoryBudgets& budgets_;  // outlives all accounts: the memory map's
+  const std::string name_;  // for the log
+  const uint64_t starting_limit_;
+  std::array<BudgetCount, info::kMaxDevices> gpus_;
+  std::atomic<uint64_t> refusals_{0};
+  std::atomic<bool> abandoned_{false};
+};
+
+// Moves with the memory that it stands for. An empty one stands for nothing.
+class MemoryCharge {
+ public:
+  MemoryCharge() = default;
+  MemoryCharge(std::shared_ptr<MemoryAccount> account, uint32_t gpu, uint64_t bytes)
+      : account_(std::move(account)), gpu_(gpu), bytes_(bytes) {}
+  MemoryCharge(MemoryCharge&& other) noexcept { *this = std::move(other); }
+  MemoryCharge& operator=(MemoryCharge&& other) noexcept;
+  ~MemoryCharge() { end(); }
+
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  void end();
+
+  std::shared_ptr<MemoryAccount> account_;
+  uint32_t gpu_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+// A proxy's: the workflow's count and limits, and what each of its functions may start with.
+class MemoryBudgets {
+ public:
+  // The account of a function whose program wishes for that limit (policies::kNoMemoryLimit: none).
+  std::shared_ptr<MemoryAccount> open(std::string name, uint64_t wished_bytes);
+
+  policies::MemoryBudget now(uint32_t gpu) const { return gpus_[gpu].now(); }
+  void set_limit(uint32_t gpu, uint64_t bytes) { gpus_[gpu].set_limit(bytes); }
+  // One for all GPUs, or one for each; what is missing has none.
+  void set_limits(std::span<const uint64_t> limits_bytes);
+  // Of functions to come.
+  uint64_t function_limit() const { return function_limit_.load(std::memory_order_relaxed); }
+  void set_function_limit(uint64_t bytes) {
+    function_limit_.store(bytes, std::memory_order_relaxed);
+  }
+
+ private:
+  friend class MemoryAccount;
+  std::array<BudgetCount, info::kMaxDevices> gpus_;
+  std::atomic<uint64_t> function_limit_{policies::kNoMemoryLimit};
+};
+
+}  // namespace tube::proxy
