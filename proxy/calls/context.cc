@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
@@ -56,6 +57,17 @@ CUresult settle_limit(int32_t limit, uint64_t* value) {
   }
 }
 
+// The heap of malloc in kernels is GPU memory: what the context is to have beyond what it has
+// without asking. The driver never makes it smaller, so neither does the charge become.
+CUresult charge_heap(Session& session, const ContextShare& share, uint64_t wanted,
+                     MemoryCharge* more) {
+  constexpr uint64_t kDefaultHeap = 8u << 20;
+  const uint64_t has = kDefaultHeap + share.heap.bytes();
+  if (wanted <= has) return CUDA_SUCCESS;
+  return session.take_memory(
+      [&] { return session.account().charge(static_cast<int>(share.gpu), wanted - has, more); });
+}
+
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call,
@@ -68,11 +80,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeContextLimit>& call,
     uint64_t wanted = call->value;
     if (CUresult refused = settle_limit(call->limit, &wanted); refused != CUDA_SUCCESS)
       return refused;
+    MemoryCharge heap;
+    if (call->limit == CU_LIMIT_MALLOC_HEAP_SIZE)
+      error = charge_heap(session, *share, wanted, &heap);
+    if (error != CUDA_SUCCESS) return error;
     SharedLimits& shared = session.shared().gpus[share->gpu].limits;
     error = shared.want(session.driver(), session.shared().gpus.gate(), session.client().id,
                         share->number, call->limit, wanted);
     if (error != CUDA_SUCCESS) return error;
     share->limits[call->limit] = wanted;
+    share->heap.join(std::move(heap));
   }
   auto remembered = share->limits.find(call->limit);
   reply->value = remembered != share->limits.end() ? remembered->second : value;

@@ -20,10 +20,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
     return session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes,
                                      &address);
   };
+  const auto limited = [&] {
+    return session.account().room(share->gpu) < std::max<uint64_t>(call->bytes, kBlockBytes);
+  };
   CUresult error = session.take_memory(take);
-  const bool allowed =
-      session.account().room(share->gpu) >= std::max<uint64_t>(call->bytes, kBlockBytes);
-  if (error == CUDA_ERROR_OUT_OF_MEMORY && allowed &&
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && !limited() &&
       session.shared().modules.make_room(share->gpu))  // code that was kept for the next function
     error = take();
   reply->dptr = address;

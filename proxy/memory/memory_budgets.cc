@@ -33,6 +33,14 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   return *this;
 }
 
+void MemoryCharge::join(MemoryCharge more) {
+  if (account_ == nullptr) {
+    *this = std::move(more);
+    return;
+  }
+  bytes_ += std::exchange(more.bytes_, 0);
+}
+
 void MemoryCharge::end() {
   if (account_ != nullptr) account_->give_back(gpu_, bytes_);
   account_.reset();

@@ -8,8 +8,9 @@
 // also after that function's end. What a function opens or imports is counted to its maker alone.
 //
 // Counted are bytes as the driver takes them, for blocks (a slab of small allocations is one
-// block); arrays and graphs' memory by what was asked for (docs/limits.md). Context, code and what
-// kernels use of their own are not in it: cuMemGetInfo of the GPU tells of these.
+// block); arrays, graphs' memory and the heap of malloc in kernels by what was asked for
+// (docs/limits.md). Context, code and what else kernels use of their own are not in it:
+// cuMemGetInfo of the GPU tells of these.
 //
 // Any thread, no lock: an account's and the proxy's numbers are atomics, taken by compare and
 // exchange, so that a request which does not fit never makes another one fail. Limits can change at
@@ -98,6 +99,8 @@ class MemoryCharge {
   ~MemoryCharge() { end(); }
 
   uint64_t bytes() const { return bytes_; }
+  // `more` of the same account and GPU comes to this one.
+  void join(MemoryCharge more);
 
  private:
   void end();

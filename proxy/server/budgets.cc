@@ -96,7 +96,9 @@ json Server::limit_workflow(const json& request) {
 
 json Server::limit_function(const json& request) {
   const json& pid = request["pid"];
-  if (!pid.is_number_unsigned()) return refusal("\"pid\" is no process number");
+  // 0 is what the kernel says of a process in a PID namespace that is not ours.
+  if (!pid.is_number_unsigned() || pid.get<uint64_t>() == 0)
+    return refusal("\"pid\" is no process number");
   uint64_t bytes = 0;
   uint32_t first = 0, end = 0;
   if (request.contains("memory_bytes") && !read_limit(request, "memory_bytes", &bytes))

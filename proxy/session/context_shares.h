@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/cuda_api.h"
+#include "proxy/memory/memory_budgets.h"
 #include "proxy/session/objects.h"
 #include "proxy/session/stream_order.h"
 #include "proxy/session/stream_state.h"
@@ -33,6 +34,7 @@ struct ContextShare {
   StreamOrder order;
   std::unique_ptr<StreamState> legacy;  // the stand-in for the legacy stream, made when first used
   std::map<int32_t, uint64_t> limits;   // what the client set; the context's own: shared_limits.h
+  MemoryCharge heap;                    // of malloc in kernels: what it wants beyond the default
   CUgreenCtx green = nullptr;           // a green context: `driver_context` is its
   CUcontext driver_context = nullptr;   // nullptr: the GPU's shared one
 };

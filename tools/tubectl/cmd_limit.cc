@@ -15,7 +15,7 @@ namespace {
 struct LimitOptions {
   std::string workflow, memory, each;
   size_t function = 0, gpu = 0;
-  bool one_gpu = false;
+  bool one_function = false, one_gpu = false;
   bool json = false;
 };
 
@@ -44,7 +44,7 @@ void print(const LimitOptions& options, const Json& answer) {
 
 int limit(const LimitOptions& options) {
   Json request = {{"verb", "limit"}};
-  if (options.function != 0) request["pid"] = options.function;
+  if (options.one_function) request["pid"] = options.function;
   if (options.one_gpu) request["gpu"] = options.gpu;
   if (!options.memory.empty()) request["memory_bytes"] = limit_json(options.memory);
   if (!options.each.empty()) request["each_bytes"] = limit_json(options.each);
@@ -79,6 +79,7 @@ void add_limit(Verb& root) {
           "4711 "
           "--memory 4G\n  tubectl limit --function 4711 --memory none")
       .action([options, verb] {
+        options->one_function = verb.given("--function");
         options->one_gpu = verb.given("--gpu");
         return limit(*options);
       });

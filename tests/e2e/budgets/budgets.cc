@@ -4,6 +4,7 @@
 //   info             free, total, cuDeviceTotalMem of the current GPU
 //   gpu N            makes that GPU's context current
 //   take WAY MIB     0, or the error of the call
+//   heap MIB         0, or the error: of malloc in kernels
 //   drop             gives back what was taken last
 //   drop_all         and everything
 //   churn SEED       takes and gives back without an end, a line for each
@@ -272,6 +273,8 @@ std::string obey(const std::string& word, const std::string& first, const std::s
   if (word == "info") return info();
   if (word == "gpu") return use_gpu(std::stoi(first)), "0";
   if (word == "take") return std::to_string(take(first, std::stoul(second) * kMiB));
+  if (word == "heap")
+    return std::to_string(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, std::stoul(first) * kMiB));
   if (word == "drop") return drop(), "0";
   if (word == "churn") churn(static_cast<unsigned>(std::stoul(first)));
   if (word == "offer") return offer();

@@ -30,7 +30,7 @@ TIMEOUT_S = 60
 INVALID_VALUE = 1
 NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
 UNKNOWN = 999
-HELLO_BYTES, WELCOME_BYTES = 400, 344  # sharedmem/handshake.h
+HELLO_BYTES, WELCOME_BYTES = 408, 352  # sharedmem/handshake.h
 WELCOME_MAGIC = 0x4D4F434C45574254
 VALIDITY_CHECK = "D4082055BDE6704B8D34BA123C66E1F2"  # export tables, hook/calls/export_tables.cc
 CUPTI_TABLE = "7CB63F9B000000000000000000000000"  # its first bytes count
@@ -186,7 +186,7 @@ class Errors(unittest.TestCase):
         with connection:
             hello = connection.recv(4096)
             self.assertEqual(len(hello), HELLO_BYTES)
-            refusal = struct.pack("<QIIQQIIIIQ32s256s", WELCOME_MAGIC, 1, 1, 0, 0, 0, 0, 0, 0, 0,
+            refusal = struct.pack("<QIIQQIIIIQQ32s256s", WELCOME_MAGIC, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0,
                                   b"9.9.9", said)
             self.assertEqual(len(refusal), WELCOME_BYTES)
             connection.sendall(refusal)
@@ -199,8 +199,8 @@ class Errors(unittest.TestCase):
                                                                    socket.SOCK_SEQPACKET) as client:
             client.settimeout(TIMEOUT_S)
             client.connect(str(proxy.dir / "test.sock"))
-            hello = struct.pack("<QIIQiI64s32s256sQQ", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(),
-                                15, b"old", b"0.0.1", b"\x01", 0, 0)
+            hello = struct.pack("<QIIQiI64s32s256sQQQ", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(),
+                                15, b"old", b"0.0.1", b"\x01", 0, 0, 0)
             self.assertEqual(len(hello), HELLO_BYTES)
             client.sendall(hello)
             welcome = client.recv(4096)

@@ -196,7 +196,8 @@ class Tubectl(unittest.TestCase):
         """Not even in another workflow than the one that was meant."""
         for args, said in ((["--gpu", "1", "-w", "b"], "did you mean --gpus?"),
                            (["--no-strat"], "did you mean --no-start?"),
-                           (["--memory", "1G"], "no option --memory"), (["foo", "bar"], "`foo`"),
+                           (["--quota", "1G"], "no option --quota"), (["foo", "bar"], "`foo`"),
+                           (["--memory", "1GB"], "'1GB' is no size"),
                            (["--gpus", "0,x"], "'x' is no GPU"), (["--gpus", ""], "no GPU"),
                            (["--backend", "simulated"], "simulated")):
             done = self.call("run", *args, "--", "touch", str(self.dir / "ran"))
