@@ -3,7 +3,8 @@
 // A request of up to 1 MiB takes its place in one of the client's 2 MiB slabs (512-byte aligned, as
 // the driver does), a larger one gets a block of its own. Each allocation is a Range of the client,
 // with exactly the bytes it asked for, so that a copy past its end is refused as natively. A slab
-// goes back when its last piece does, except one per GPU, which waits for the next small request.
+// goes back when its last piece does, except one per GPU, which waits for the next small request
+// or until memory runs out.
 // What other processes have open (memory_shares.h) outlives its free: a block of its own is theirs
 // from then on, a piece of a slab keeps its place until they closed it. Session thread only.
 //

@@ -15,8 +15,9 @@
 //   - Every mapping beside the block's own address holds one: in another window (place), or in a
 //     client's reservation (map).
 //   - Each function below holds one while it is in the driver.
-// With the last one the block is unmapped from its own address and its handle goes back to the
-// driver. An exported fd keeps driver memory alive by itself, as natively; none is kept here.
+// With the last one the block is unmapped from its own address, its handle goes back to the driver,
+// and what it was charged with to its maker (memory_budgets.h). An exported fd keeps driver memory
+// alive by itself, as natively; none is kept here.
 //
 // The id of a block that is gone is refused: CUDA_ERROR_INVALID_VALUE, false, or nothing happens.
 //

@@ -10,20 +10,20 @@
 namespace tube::ctl {
 namespace {
 
-// One word when it is the same on all GPUs, else one for each.
+// One word when it is the same on all GPUs, else one for each GPU that has something to tell.
 template <class F>
 std::string on_gpus(const Json& function, F word) {
   std::vector<std::string> words;
   bool same = true;
+  std::string line;
   for (const Json& gpu : function.value("memory", Json::array())) {
     words.push_back(word(gpu));
     same = same && words.back() == words.front();
+    if (words.back() == "0 B" || words.back() == "-") continue;
+    line += fmt::format("{}{}: {}", line.empty() ? "" : ", ", number(gpu, "gpu"), words.back());
   }
   if (words.empty()) return "-";
-  if (same) return words.front();
-  std::string line = words.front();
-  for (size_t i = 1; i < words.size(); ++i) line += ", " + words[i];
-  return line;
+  return same ? words.front() : line;
 }
 
 struct PsOptions {

@@ -201,6 +201,22 @@ class Budgets(unittest.TestCase):
             self.assertFalse(proxy.request("limit", **wrong)["ok"], wrong)
         self.assertEqual(proxy.status()["memory"]["gpus"][0]["limit_bytes"], None)
 
+    def test_limits_change_under_load(self):
+        proxy = self.proxy("--memory", "512M")
+        functions = [Function(self, proxy) for _ in range(2)]
+        for seed, function in enumerate(functions):
+            function.tell("churn", seed)
+        for turn in range(60):
+            function = functions[turn % 2]
+            bytes_now = (None, 8, 64, 256)[turn % 4]
+            self.limit(proxy, pid=function.pid, memory_bytes=bytes_now and bytes_now * MIB)
+            self.limit(proxy, memory_bytes=(512, 16, 128)[turn % 3] * MIB)
+            for one in functions:
+                self.assertIn(one.hear(), ("0", OUT_OF_MEMORY))
+        for function in functions:
+            function.end()
+        self.wait_held(proxy, 0)
+
     def test_two_functions_share_a_workflow(self):
         proxy = self.proxy("--memory", "96M")
         one, two = Function(self, proxy, "64M"), Function(self, proxy)
@@ -254,6 +270,8 @@ class Budgets(unittest.TestCase):
         self.assertEqual(function.fill("create", 16), (3, OUT_OF_MEMORY))
         other = Function(self, proxy)
         self.assertEqual(other.info()[0], 48 * MIB)
+        self.limit(proxy, pid=function.pid, memory_bytes=64 * MIB, gpu=1)
+        self.assertRegex(self.tubectl(proxy, "ps"), r" 48.0 MiB +0: 48.0 MiB, 1: 64.0 MiB ")
         other.ask("gpu", 1)
         self.assertEqual(other.info()[0], 16 * MIB)
         self.limit(proxy, memory_bytes=48 * MIB, gpu=1)
@@ -351,6 +369,18 @@ class Budgets(unittest.TestCase):
                               capture_output=True, timeout=TIMEOUT_S)
         self.assertEqual(done.stdout.split(), ["ready"] + 3 * [str(48 * MIB)], done.stderr)
 
+    def started_anew(self, proxy):
+        """The status of the proxy that replaced the first one, which ends connections."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                status = proxy.status()
+                if status["totals"]["restarts"] != 0:
+                    return status
+            except (ConnectionError, ValueError):  # in the middle of its end
+                pass
+            self.assertLess(time.monotonic(), deadline, proxy.log_tail())
+
     def test_a_new_proxy_keeps_them(self):
         proxy = self.proxy("--memory", "1G", "--function-memory", "64M")
         function = Function(self, proxy)
@@ -360,9 +390,7 @@ class Budgets(unittest.TestCase):
         subprocess.run([OPTIONS.fault], env=tubetest.environment(LAYOUT, "preload", "sim", proxy),
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S,
                        check=False)
-        deadline = time.monotonic() + TIMEOUT_S
-        while (status := proxy.status())["totals"]["restarts"] == 0:
-            self.assertLess(time.monotonic(), deadline, proxy.log_tail())
+        status = self.started_anew(proxy)
         self.assertEqual(status["memory"], before["memory"])
         self.assertEqual(Function(self, proxy).info()[1], 48 * MIB)
 
