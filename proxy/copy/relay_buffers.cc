@@ -10,6 +10,11 @@ constexpr uint64_t kNobody = 0;  // no session: the memory map's name for the pr
 
 }  // namespace
 
+RelayBuffers::RelayBuffers(MemoryMap& memory, uint32_t gpus)
+    : memory_(memory),
+      account_(memory.budgets().open("relay buffers", policies::kNoMemoryLimit)),
+      pools_(gpus) {}
+
 // At an address of the first window that there is.
 bool RelayBuffers::grow(uint32_t gpu) {
   Pool& pool = pools_[gpu];
@@ -20,7 +25,7 @@ bool RelayBuffers::grow(uint32_t gpu) {
   const CUresult error =
       window == windows::kCandidates
           ? CUDA_ERROR_OUT_OF_MEMORY
-          : memory_.allocate(window, kNobody, static_cast<int>(gpu), kBytes, &placed);
+          : memory_.allocate(window, kNobody, static_cast<int>(gpu), kBytes, *account_, &placed);
   if (error != CUDA_SUCCESS) {
     pool.refused = true;
     log_debug("GPU %u has no memory to relay copies through (%d)", gpu, static_cast<int>(error));

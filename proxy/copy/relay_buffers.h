@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -14,6 +15,7 @@
 
 namespace tube::proxy {
 
+class MemoryAccount;
 class MemoryMap;
 
 class RelayBuffers {
@@ -22,7 +24,7 @@ class RelayBuffers {
   static constexpr uint32_t kMost = 4;          // of a GPU
 
   // `memory` outlives it.
-  RelayBuffers(MemoryMap& memory, uint32_t gpus) : memory_(memory), pools_(gpus) {}
+  RelayBuffers(MemoryMap& memory, uint32_t gpus);
   // Nothing uses them any more.
   ~RelayBuffers() { drop_idle(); }
   RelayBuffers(const RelayBuffers&) = delete;
@@ -53,6 +55,7 @@ class RelayBuffers {
   bool grow(uint32_t gpu);
 
   MemoryMap& memory_;
+  const std::shared_ptr<MemoryAccount> account_;  // counts in the workflow's memory
   std::vector<Pool> pools_;
   std::atomic<uint64_t> held_{0};
 };
