@@ -66,17 +66,42 @@ void adopt_places(Object& exec, std::unique_ptr<ExecState> state) {
   for (const auto& [node, bytes] : state->staging_bytes) known.staging_bytes[node] = bytes;
 }
 
-// Anew, for the graph that the instance was made or updated from.
+// The state of an instance that was just made.
 std::unique_ptr<ObjectState> with_lifted(Session& session, CUgraphExec exec, CUgraph graph,
-                                         uint64_t flags, std::unique_ptr<ObjectState> state) {
-  auto* known = static_cast<ExecState*>(state.get());
-  auto lifted =
-      lift_copies(session, exec, graph, flags, known != nullptr ? known->lifted.get() : nullptr);
-  if (known == nullptr && lifted == nullptr) return state;
-  if (known == nullptr) state = std::make_unique<ExecState>();
-  static_cast<ExecState&>(*state).lifted = std::move(lifted);
+                                         uint64_t flags, std::unique_ptr<ExecState> state) {
+  auto lifted = lift_copies(session, exec, graph, flags);
+  if (lifted == nullptr) return state;
+  if (state == nullptr) state = std::make_unique<ExecState>();
+  state->lifted = std::move(lifted);
   return state;
 }
+
+// What becomes of the instance's lifted copies with the driver's update.
+class LiftedUpdate {
+ public:
+  LiftedUpdate(Session& session, Object& exec, CUgraph graph) {
+    const auto* state = static_cast<const ExecState*>(exec.state.get());
+    if (state != nullptr) lifted_ = state->lifted.get();
+    if (lifted_ == nullptr) return;
+    before_ = lifted_->before;
+    after_ = lifted_->after;
+    result_ = update_lifted(session, graph, *lifted_);
+  }
+  // Nothing was updated.
+  void undo() {
+    if (lifted_ == nullptr) return;
+    lifted_->before = std::move(before_);
+    lifted_->after = std::move(after_);
+  }
+  // The driver must not be asked: it would do what the copies cannot follow.
+  bool refused() const { return result_ != CU_GRAPH_EXEC_UPDATE_SUCCESS; }
+  CUgraphExecUpdateResult result() const { return result_; }
+
+ private:
+  LiftedCopies* lifted_ = nullptr;
+  std::vector<LiftedCopy> before_, after_;
+  CUgraphExecUpdateResult result_ = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+};
 
 // An instance keeps the memory of the graph's allocation nodes.
 void own_memory(Session& session, uint64_t graph, uint64_t exec) {
@@ -131,11 +156,20 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
           place(session, graph.handle, call.array<wire::GraphStepPlace>(call->places), &made);
       error != CUDA_SUCCESS)
     return error;
+  Object& object = *session.objects().find(wire::Kind::kGraphExec, call->exec);
+  LiftedUpdate lifted(session, object, graph.handle);
   CUgraphExecUpdateResultInfo info{};
   const auto update = [&] {
     return session.driver().cuGraphExecUpdate_v2(exec.handle, graph.handle, &info);
   };
-  reply->result = session.shared().gpus.gate().launch(this_caller(), update_gate(session), update);
+  if (lifted.refused()) {  // whoever hears it makes an instance of the graph
+    reply->result = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    info.result = lifted.result();
+  } else {
+    reply->result =
+        session.shared().gpus.gate().launch(this_caller(), update_gate(session), update);
+  }
+  if (reply->result != CUDA_SUCCESS) lifted.undo();
   reply->status = info.result;
   auto name = [&](CUgraphNode node) -> uint64_t {
     return node == nullptr ? 0
@@ -146,9 +180,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
   reply->error_from_node = name(info.errorFromNode);
   if (reply->result != CUDA_SUCCESS) return CUDA_SUCCESS;
   note_update(session);
-  Object& object = *session.objects().find(wire::Kind::kGraphExec, call->exec);
   adopt_places(object, std::move(made.state));
-  object.state = with_lifted(session, exec.handle, graph.handle, 0, std::move(object.state));
   return CUDA_SUCCESS;
 }
 

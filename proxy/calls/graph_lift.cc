@@ -17,34 +17,44 @@ LiftedCopies::~LiftedCopies() {
 }
 
 LiftedCopy* LiftedCopies::find(CUgraphNode node) {
-  for (auto* copies : {&before, &after}) {
-    for (LiftedCopy& copy : *copies)
-      if (copy.node == node) return &copy;
-  }
-  return nullptr;
+  LiftedCopy* found = nullptr;
+  for_each([&](LiftedCopy& copy) {
+    if (copy.updated == node || copy.made == node) found = &copy;
+  });
+  return found;
 }
 
 namespace {
 
-// Bytes in a row between pinned memory of the client and a GPU.
-std::optional<LiftedCopy> row_of(Session& session, CUgraphNode node, const CUDA_MEMCPY3D& p) {
+// Bytes in a row.
+std::optional<LiftedCopy> row_of(const CUDA_MEMCPY3D& p) {
   const bool row = p.Height <= 1 && p.Depth <= 1 && p.srcMemoryType != CU_MEMORYTYPE_ARRAY &&
                    p.dstMemoryType != CU_MEMORYTYPE_ARRAY &&
                    (p.srcY | p.srcZ | p.dstY | p.dstZ) == 0;
-  if (!row || p.WidthInBytes < session.copies().least_lifted()) return std::nullopt;
+  if (!row) return std::nullopt;
   const auto address = [](CUmemorytype type, const void* host, CUdeviceptr device) {
     return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<CUdeviceptr>(host) : device;
   };
-  LiftedCopy copy{.node = node,
-                  .dst = address(p.dstMemoryType, p.dstHost, p.dstDevice) + p.dstXInBytes,
-                  .src = address(p.srcMemoryType, p.srcHost, p.srcDevice) + p.srcXInBytes,
-                  .bytes = p.WidthInBytes};
+  return LiftedCopy{.dst = address(p.dstMemoryType, p.dstHost, p.dstDevice) + p.dstXInBytes,
+                    .src = address(p.srcMemoryType, p.srcHost, p.srcDevice) + p.srcXInBytes,
+                    .bytes = p.WidthInBytes};
+}
+
+// Between pinned memory of the client and a GPU, and not small.
+bool worth_lifting(Session& session, const LiftedCopy& copy) {
+  if (copy.bytes < session.copies().least_lifted()) return false;
   const Range* const dst = session.ranges().covering(copy.dst, copy.bytes);
   const Range* const src = session.ranges().covering(copy.src, copy.bytes);
-  if (dst == nullptr || src == nullptr) return std::nullopt;
+  if (dst == nullptr || src == nullptr) return false;
   const CopyKind kind = Copies::kind_of(*dst, *src);
-  if (kind != CopyKind::kUpload && kind != CopyKind::kDownload) return std::nullopt;
-  return copy;
+  return kind == CopyKind::kUpload || kind == CopyKind::kDownload;
+}
+
+bool nodes_of(const Driver& driver, CUgraph graph, std::vector<CUgraphNode>* nodes) {
+  size_t count = 0;
+  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return false;
+  nodes->resize(count);
+  return driver.cuGraphGetNodes(graph, nodes->data(), &count) == CUDA_SUCCESS;
 }
 
 // The graph's nodes and edges as numbers.
@@ -59,10 +69,7 @@ struct Shape {
 // waits for the driver's answer; edges with types mean more than "after".
 bool read_nodes(Session& session, CUgraph graph, Shape* shape) {
   const Driver& driver = session.driver();
-  size_t count = 0;
-  if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS || count == 0) return false;
-  shape->nodes.resize(count);
-  if (driver.cuGraphGetNodes(graph, shape->nodes.data(), &count) != CUDA_SUCCESS) return false;
+  if (!nodes_of(driver, graph, &shape->nodes)) return false;
   bool any = false;
   for (CUgraphNode node : shape->nodes) {
     CUgraphNodeType& type = shape->types.emplace_back();
@@ -72,7 +79,8 @@ bool read_nodes(Session& session, CUgraph graph, Shape* shape) {
     CUDA_MEMCPY3D params{};
     if (type == CU_GRAPH_NODE_TYPE_MEMCPY &&
         driver.cuGraphMemcpyNodeGetParams(node, &params) == CUDA_SUCCESS)
-      copy = row_of(session, node, params);
+      copy = row_of(params);
+    if (copy && !worth_lifting(session, *copy)) copy.reset();
     any = any || copy;
   }
   return any;
@@ -121,58 +129,100 @@ std::vector<size_t> outermost(const Shape& shape, std::vector<bool>& taken) {
   return order;
 }
 
+// What the graph begins and ends with. Turns the edges round.
+void outer_copies(Shape& shape, std::vector<size_t>* before, std::vector<size_t>* after) {
+  std::vector<bool> taken(shape.nodes.size());
+  *before = outermost(shape, taken);
+  for (auto& [from, to] : shape.edges) std::swap(from, to);
+  *after = outermost(shape, taken);
+  std::reverse(after->begin(), after->end());
+}
+
 }  // namespace
 
 std::unique_ptr<LiftedCopies> lift_copies(Session& session, CUgraphExec exec, CUgraph graph,
-                                          uint64_t flags, const LiftedCopies* known) {
+                                          uint64_t flags) {
   const Driver& driver = session.driver();
-  if (session.copies().least_lifted() == 0 ||
-      (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
-    return nullptr;
   Shape shape;
+  if (session.copies().least_lifted() == 0 ||
+      (flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0 ||
+      !read_nodes(session, graph, &shape) || !read_edges(driver, graph, &shape))
+    return nullptr;
   std::vector<size_t> before, after;
-  const bool can = read_nodes(session, graph, &shape) && read_edges(driver, graph, &shape);
-  std::vector<bool> taken(shape.nodes.size());
-  if (can) {
-    before = outermost(shape, taken);
-    for (auto& [from, to] : shape.edges) std::swap(from, to);
-    after = outermost(shape, taken);
-    std::reverse(after.begin(), after.end());
-  }
-  // All or none: they keep their order only among themselves.
-  bool all = can;
-  for (const auto* which : {&before, &after}) {
-    for (size_t at : *which)
-      all = all && driver.cuGraphNodeSetEnabled(exec, shape.nodes[at], 0) == CUDA_SUCCESS;
-  }
-  // What was lifted of an earlier graph, or could not be of this one, runs in the instance.
-  for (size_t i = 0; (known != nullptr || !all) && i < shape.types.size(); ++i) {
-    if (shape.types[i] == CU_GRAPH_NODE_TYPE_MEMCPY && !(all && taken[i]))
-      (void)driver.cuGraphNodeSetEnabled(exec, shape.nodes[i], 1);
-  }
-  if (!all || before.size() + after.size() == 0) return nullptr;
+  outer_copies(shape, &before, &after);
   auto lifted = std::make_unique<LiftedCopies>(driver);
-  for (size_t at : before) lifted->before.push_back(*shape.copies[at]);
-  for (size_t at : after) lifted->after.push_back(*shape.copies[at]);
-  return lifted;
+  lifted->nodes = shape.nodes.size();
+  bool all = true;
+  const auto lift = [&](const std::vector<size_t>& which, std::vector<LiftedCopy>& to) {
+    for (size_t at : which) {
+      all = all && driver.cuGraphNodeSetEnabled(exec, shape.nodes[at], 0) == CUDA_SUCCESS;
+      LiftedCopy& copy = to.emplace_back(*shape.copies[at]);
+      copy.number = at;
+      copy.made = copy.updated = shape.nodes[at];
+    }
+  };
+  lift(before, lifted->before);
+  lift(after, lifted->after);
+  if (all) return before.empty() && after.empty() ? nullptr : std::move(lifted);
+  // All or none: they keep their order only among themselves.
+  lifted->for_each(
+      [&](const LiftedCopy& copy) { (void)driver.cuGraphNodeSetEnabled(exec, copy.made, 1); });
+  return nullptr;
 }
 
-bool change_lifted(Session& session, CUgraphExec exec, LiftedCopies& lifted, CUgraphNode node,
-                   const CUDA_MEMCPY3D& params) {
+CUgraphExecUpdateResult update_lifted(Session& session, CUgraph graph, LiftedCopies& lifted) {
   const Driver& driver = session.driver();
-  LiftedCopy* copy = lifted.find(node);
-  if (copy == nullptr) return true;
-  if (const auto row = row_of(session, node, params)) {
-    const bool enabled = copy->enabled;
-    *copy = *row;
-    copy->enabled = enabled;
-    return driver.cuGraphNodeSetEnabled(exec, node, 0) == CUDA_SUCCESS;
-  }
-  for (const auto* copies : {&lifted.before, &lifted.after}) {
-    for (const LiftedCopy& each : *copies)
-      (void)driver.cuGraphNodeSetEnabled(exec, each.node, each.enabled ? 1 : 0);
-  }
-  return false;
+  Shape shape;
+  if (!nodes_of(driver, graph, &shape.nodes) || shape.nodes.size() != lifted.nodes)
+    return CU_GRAPH_EXEC_UPDATE_SUCCESS;  // as far as this is concerned: the driver will say no
+  shape.copies.resize(shape.nodes.size());
+  auto result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  lifted.for_each([&](LiftedCopy& copy) {
+    CUgraphNodeType type{};
+    CUDA_MEMCPY3D params{};
+    const CUgraphNode node = shape.nodes[copy.number];
+    if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS ||
+        type != CU_GRAPH_NODE_TYPE_MEMCPY) {
+      result = CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+      return;
+    }
+    auto& row = shape.copies[copy.number];
+    if (driver.cuGraphMemcpyNodeGetParams(node, &params) == CUDA_SUCCESS) row = row_of(params);
+    if (!row) {
+      result = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+      return;
+    }
+    copy.updated = node;
+    copy.dst = row->dst;
+    copy.src = row->src;
+    copy.bytes = row->bytes;
+  });
+  if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
+  // The same place in the graph, too: nodes may have been made in another order.
+  std::vector<size_t> before, after;
+  if (!read_edges(driver, graph, &shape)) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+  outer_copies(shape, &before, &after);
+  const auto same = [](const std::vector<size_t>& numbers, const std::vector<LiftedCopy>& copies) {
+    return std::equal(numbers.begin(), numbers.end(), copies.begin(), copies.end(),
+                      [](size_t number, const LiftedCopy& copy) { return number == copy.number; });
+  };
+  return same(before, lifted.before) && same(after, lifted.after)
+             ? CU_GRAPH_EXEC_UPDATE_SUCCESS
+             : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+}
+
+CUresult change_lifted(Session& session, CUgraphExec exec, CUcontext context, LiftedCopy& copy,
+                       CUgraphNode node, const CUDA_MEMCPY3D& params) {
+  const Driver& driver = session.driver();
+  const auto row = row_of(params);
+  if (!row) return CUDA_ERROR_INVALID_VALUE;  // as the driver says of a copy that was a row
+  if (CUresult error = driver.cuGraphExecMemcpyNodeSetParams(exec, node, &params, context);
+      error != CUDA_SUCCESS)
+    return error;
+  copy.dst = row->dst;
+  copy.src = row->src;
+  copy.bytes = row->bytes;
+  return driver.cuGraphNodeSetEnabled(exec, node, 0);
 }
 
 namespace {

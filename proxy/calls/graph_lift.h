@@ -30,7 +30,10 @@ class Session;
 struct StreamOp;
 
 struct LiftedCopy {
-  CUgraphNode node = nullptr;  // of the graph that the instance was made or updated from
+  size_t number = 0;  // of its node, among those of the graph that the instance was made from
+  // Of that graph, and of the one that the instance was updated with last. The client may have
+  // destroyed either: compared, never used.
+  CUgraphNode made = nullptr, updated = nullptr;
   CUdeviceptr dst = 0, src = 0;
   uint64_t bytes = 0;
   bool enabled = true;  // by the client
@@ -45,7 +48,13 @@ class LiftedCopies {
 
   LiftedCopy* find(CUgraphNode node);
 
+  size_t nodes = 0;                       // of the graph that the instance was made from
   std::vector<LiftedCopy> before, after;  // the graph, in their order
+  template <class Body>
+  void for_each(const Body& body) {
+    for (LiftedCopy& copy : before) body(copy);
+    for (LiftedCopy& copy : after) body(copy);
+  }
 
  private:
   friend CUresult launch_lifted(Session&, const Decoded<wire::cuGraphLaunch>&, CUgraphExec,
@@ -57,18 +66,21 @@ class LiftedCopies {
   CUstream stream_ = nullptr;
 };
 
-// The instance was just made from the graph, or updated with it. `known`: what was lifted of it
-// before. nullptr: nothing is lifted.
+// The instance was just made from the graph. nullptr: nothing is lifted.
 std::unique_ptr<LiftedCopies> lift_copies(Session& session, CUgraphExec exec, CUgraph graph,
-                                          uint64_t flags, const LiftedCopies* known);
+                                          uint64_t flags);
+// The same copies as the graph has them that the instance is to be updated with, before the driver
+// is asked to: it keeps their nodes disabled. An error: the graph's nodes, in the order in which
+// they were made, are not those of the instance or hold what can only be a node; the driver must
+// not be asked. Some copies are changed then.
+CUgraphExecUpdateResult update_lifted(Session& session, CUgraph graph, LiftedCopies& lifted);
 // The client's launch, with its copies. Returns before it is whole when a copy waits for its turn;
 // then the record is kept and comes again.
 CUresult launch_lifted(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
                        LiftedCopies& lifted);
-// The client gave a node of the instance new parameters, and the driver took them. False: the
-// copies cannot stay lifted; they are nodes again.
-bool change_lifted(Session& session, CUgraphExec exec, LiftedCopies& lifted, CUgraphNode node,
-                   const CUDA_MEMCPY3D& copy);
+// The client gives a node of the instance new parameters, which the driver judges.
+CUresult change_lifted(Session& session, CUgraphExec exec, CUcontext context, LiftedCopy& copy,
+                       CUgraphNode node, const CUDA_MEMCPY3D& params);
 
 // cuGraphLaunch itself (output.cc).
 CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,

@@ -170,13 +170,13 @@ CUresult add_copy(Session& session, const NodeTarget& target, const CUDA_MEMCPY3
 }
 
 CUresult set_copy(Session& session, const NodeTarget& target, const CUDA_MEMCPY3D& copy) {
-  const CUresult error = session.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node,
-                                                                         &copy, target.context);
-  ExecState* state = target.exec_state;
-  if (error != CUDA_SUCCESS || state == nullptr || state->lifted == nullptr) return error;
-  if (!change_lifted(session, target.exec, *state->lifted, target.node, copy))
-    state->lifted.reset();
-  return CUDA_SUCCESS;
+  const ExecState* state = target.exec_state;
+  if (state != nullptr && state->lifted != nullptr) {
+    if (LiftedCopy* lifted = state->lifted->find(target.node))
+      return change_lifted(session, target.exec, target.context, *lifted, target.node, copy);
+  }
+  return session.driver().cuGraphExecMemcpyNodeSetParams(target.exec, target.node, &copy,
+                                                         target.context);
 }
 
 }  // namespace

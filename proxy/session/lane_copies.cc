@@ -12,6 +12,7 @@ namespace tube::proxy {
 CUresult LaneCopies::add(CopyLink& link, LaneCopy copy, StreamState& stream, const ParkKeys& keys,
                          Ends ends) {
   CUresult no_event = CUDA_SUCCESS;
+  DirectCopies::make_way(stream);  // or the event would stand behind the lane's copies
   copy.before = link.event(&no_event);
   if (copy.before == nullptr) return no_event;
   if (CUresult error = driver_.cuEventRecord(copy.before, stream.stream); error != CUDA_SUCCESS) {

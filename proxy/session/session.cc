@@ -31,6 +31,11 @@
 
 namespace tube::proxy {
 
+namespace {
+constexpr uint64_t kNextCallNs = 2'000;  // within which a program goes on from one call to the next
+constexpr uint64_t kPauseNs = 20'000;    // after which it is taken to pause
+}  // namespace
+
 struct Session::Thread {
   std::thread thread;
 };
@@ -180,7 +185,8 @@ void Session::run() {
     bool went_on = false;
     if (!contained("a record", [&] {
           went_on = go_on_parked() || step() || held_go_on();
-          if (!went_on && copies_.unmarked() && !soon_a_record()) copies_.mark();
+          if (!went_on && copies_.unmarked() && !soon_a_record(kNextCallNs)) copies_.mark();
+          if (!went_on && copies_.crossed() && !soon_a_record(kPauseNs)) copies_.lead_out();
         }))
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
@@ -208,10 +214,8 @@ void Session::run() {
   futex_wake(&over_, 1);
 }
 
-// Whether one comes within the time in which a program goes on from one call to the next.
-bool Session::soon_a_record() {
-  constexpr uint64_t kNextCallNs = 2'000;
-  const uint64_t end = now_ns() + kNextCallNs;
+bool Session::soon_a_record(uint64_t within_ns) {
+  const uint64_t end = now_ns() + within_ns;
   while (now_ns() < end)
     if (reader_->next() != shared::RingReader::Next::kEmpty) return true;
   return false;

@@ -305,7 +305,7 @@ class Session {
  private:
   void run();
   void share_spinning();
-  bool soon_a_record();
+  bool soon_a_record(uint64_t within_ns);
   bool step();
   void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool keep_back();

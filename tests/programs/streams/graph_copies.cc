@@ -201,24 +201,34 @@ void updated(Fixture& f) {
       f.down(to, f.a);
     });
   };
-  CUgraph first = make(f.in, f.out), second = make(f.other_in, f.middle);
-  CUgraphExec exec = instance(first);
-  CU(cuGraphLaunch(exec, f.stream));
-  CU(cuStreamSynchronize(f.stream));
-  f.out.show("before the update");
-  CUgraphExecUpdateResultInfo info{};
-  CU(cuGraphExecUpdate(exec, second, &info));
-  memset(f.out.words, 0, kBytes);
-  CU(cuGraphLaunch(exec, f.stream));
-  CU(cuStreamSynchronize(f.stream));
-  f.out.show("out");
-  f.middle.show("after the update");
-  CU(cuGraphDestroy(first));
-  CU(cuGraphDestroy(second));
-  CU(cuGraphLaunch(exec, f.stream));
-  CU(cuStreamSynchronize(f.stream));
-  f.middle.show("without its graphs");
-  CU(cuGraphExecDestroy(exec));
+  // With the graph that it was made from, and without.
+  for (const bool there : {true, false}) {
+    CUgraph first = make(f.in, f.out), second = make(f.other_in, f.middle);
+    CUgraphExec exec = instance(first);
+    CU(cuGraphLaunch(exec, f.stream));
+    CU(cuStreamSynchronize(f.stream));
+    f.out.show("before the update");
+    if (!there) CU(cuGraphDestroy(first));
+    CUgraphExecUpdateResultInfo info{};
+    CU(cuGraphExecUpdate(exec, second, &info));
+    memset(f.out.words, 0, kBytes);
+    memset(f.middle.words, 0, kBytes);
+    CU(cuGraphLaunch(exec, f.stream));
+    CU(cuStreamSynchronize(f.stream));
+    f.out.show("out");
+    f.middle.show("after the update");
+    if (there) CU(cuGraphDestroy(first));
+    CU(cuGraphDestroy(second));
+    CUgraph third = make(f.in, f.middle), other = f.capture([&] { f.up(f.a, f.in); });
+    CU(cuGraphExecUpdate(exec, third, &info));
+    printf("another graph: %s\n", code_name(cuGraphExecUpdate(exec, other, &info)));
+    CU(cuGraphDestroy(third));
+    CU(cuGraphDestroy(other));
+    CU(cuGraphLaunch(exec, f.stream));
+    CU(cuStreamSynchronize(f.stream));
+    f.middle.show("updated again, without its graphs");
+    CU(cuGraphExecDestroy(exec));
+  }
 }
 
 // An instance does not run beside itself, whatever stream it is launched on.
