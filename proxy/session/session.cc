@@ -226,7 +226,8 @@ void Session::share_spinning() {
   if (shared_.cores == 0) return;
   const uint32_t share =
       policies::spin_share(shared_.cores, shared_.awake.load(std::memory_order_relaxed));
-  const uint32_t spin_us = shared_.spin_us * share / policies::kWholeShare;
+  const uint32_t spin_us =
+      policies::spin_limit_us(shared_.spin_us, share, client_.needs.slo_ns != 0);
   waiter_.set_spin_us(spin_us);
   shared::proxy_store_spin(segment_.header(), spin_us);
 }

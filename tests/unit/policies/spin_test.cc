@@ -81,6 +81,20 @@ TEST(SpinShare, OfTheDefaultReachesTheEndOfABucket) {
   }
 }
 
+// Pauses of some milliseconds are waited out for a function that must answer in time, while there
+// are cores; where nobody spins, it does not either.
+TEST(SpinShare, OfAnUrgentFunctionCoversItsPauses) {
+  EXPECT_EQ(spin_limit_us(kDefaultSpinUs, kWholeShare, false), kDefaultSpinUs);
+  EXPECT_EQ(spin_limit_us(kDefaultSpinUs, 1, true), kDefaultSpinUs / kWholeShare);
+  EXPECT_EQ(spin_limit_us(kDefaultSpinUs, 0, true), 0u);
+  EXPECT_EQ(spin_limit_us(0, kWholeShare, true), 0u);
+  EXPECT_EQ(spin_limit_us(50'000, kWholeShare, true), 50'000u);
+  const uint64_t urgent_us = spin_limit_us(kDefaultSpinUs, kWholeShare, true);
+  const Gaps pauses = gaps_of({{5'000'000, 30}});
+  EXPECT_GE(best_spin(pauses, woken_cost(urgent_us * 1000, 30'000)), 5'000'000u);
+  EXPECT_EQ(best_spin(pauses, woken_cost(kDefaultSpinUs * 1000, 30'000)), kLeastSpinNs);
+}
+
 TEST(WokenCost, SpinningTheWholeLimitCostsWhatComingLateDoes) {
   for (uint64_t limit : {kWholeNs / 2, kWholeNs, 4 * kWholeNs}) {
     const SpinCost cost = woken_cost(limit, 30'000);
