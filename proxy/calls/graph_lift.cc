@@ -270,12 +270,22 @@ CUresult launch_lifted(Session& session, const Decoded<wire::cuGraphLaunch>& cal
     session.come_again();
     return error;
   }
-  if (error == CUDA_SUCCESS && lifted.end_ == nullptr)
-    error = driver.cuEventCreate(&lifted.end_, CU_EVENT_DISABLE_TIMING);
-  if (error == CUDA_SUCCESS) error = driver.cuEventRecord(lifted.end_, op.stream);
-  lifted.stream_ = op.stream;
+  if (error == CUDA_SUCCESS) error = lifted.record_end(op);
   lifted.sequence_ = 0;
   return error;
+}
+
+CUresult LiftedCopies::record_end(const StreamOp& op) {
+  if (end_ != nullptr && context_ != op.state->context)
+    (void)driver_.cuEventDestroy_v2(std::exchange(end_, nullptr));
+  context_ = op.state->context;
+  stream_ = op.stream;
+  if (end_ == nullptr) {
+    if (CUresult error = driver_.cuEventCreate(&end_, CU_EVENT_DISABLE_TIMING);
+        error != CUDA_SUCCESS)
+      return error;
+  }
+  return driver_.cuEventRecord(end_, op.stream);
 }
 
 namespace {

@@ -26,7 +26,6 @@
 namespace tube::proxy {
 
 class Session;
-
 struct StreamOp;
 
 struct LiftedCopy {
@@ -59,11 +58,14 @@ class LiftedCopies {
  private:
   friend CUresult launch_lifted(Session&, const Decoded<wire::cuGraphLaunch>&, CUgraphExec,
                                 LiftedCopies&);
+  CUresult record_end(const StreamOp& op);
+
   const Driver& driver_;
   uint64_t sequence_ = 0;  // the record of the launch that is under way
   size_t next_ = 0;        // of its copies, the graph itself being one of them
-  CUevent end_ = nullptr;  // of the last launch; made with the first
+  CUevent end_ = nullptr;  // of the last launch, an event of its stream's context
   CUstream stream_ = nullptr;
+  uint32_t context_ = 0;
 };
 
 // The instance was just made from the graph. nullptr: nothing is lifted.

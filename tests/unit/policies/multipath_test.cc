@@ -195,7 +195,6 @@ TEST(Multipath, LearnsTheCrossover) {
 TEST(Multipath, PathsThatDoNotPayAreLeftAndFoundAgain) {
   Multipath m(h200());
   run_copies(m, 2000, 15'000, 0.2);
-  Multipath::Options options;
   EXPECT_EQ(m.crossover_bytes(0, kUp, 4), UINT64_MAX);
   run_copies(m, 6000, 15'000, 1);
   EXPECT_LT(m.crossover_bytes(0, kUp, 4), 16 * kMiB) << "probes have seen that they pay again";
