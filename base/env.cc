@@ -46,10 +46,11 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "Which copies between host and GPU a proxy sends through its lanes, where they take turns "
      "instead of starving each other: `auto` those that come while another copy of their "
      "direction is under way and those above 16 MiB, `never` none, `always` all."},
-    {"TUBE_COPY_PATHS", "as many as pay",
+    {"TUBE_COPY_PATHS", "1",
      "Over how many GPUs' links a proxy sends a large copy that goes through lanes: 1, never more "
-     "than one; a larger number, that many (8 at most) wherever GPUs are joined by NVLink and can "
-     "lend their links, whatever was measured."},
+     "than one; 0, as many as pay, which is measured when the proxy starts; a larger number, that "
+     "many (8 at most) wherever GPUs are joined by NVLink and can lend their links, whatever was "
+     "measured. Not yet run on several GPUs."},
     {"TUBE_SLO_MS", "none",
      "Within how many milliseconds a request of this function must be answered: its copies between "
      "host and GPU come before others' while they are late. Set by `tubectl run --slo-ms`."},

@@ -200,7 +200,7 @@ CopyEngine::Options copy_options(const Options& options, const std::string& fold
       .links_path = folder + "/links",
       .workflow = options.workflow,
       .paths = static_cast<uint32_t>(
-          std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(0), policies::kMaxHostPaths))};
+          std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(1), policies::kMaxHostPaths))};
 }
 
 Status serve(const Options& options) {

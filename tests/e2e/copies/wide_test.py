@@ -52,11 +52,9 @@ class Client:
 
 class Wide(unittest.TestCase):
     def proxy(self, gpus, paths, **settings):
-        """NVLink between all GPUs; every copy goes through lanes. No paths: as many as pay."""
+        """NVLink between all GPUs; every copy goes through lanes. `paths` 0: as many as pay."""
         settings = dict({"TUBE_SIM_TOPOLOGY": "hgx-h200", "TUBE_SIM_COUNT": str(gpus),
-                         "TUBE_COPY_LANE": "always"}, **settings)
-        if paths is not None:
-            settings["TUBE_COPY_PATHS"] = str(paths)
+                         "TUBE_COPY_LANE": "always", "TUBE_COPY_PATHS": str(paths)}, **settings)
         proxy = tubetest.Proxy(LAYOUT, "sim", gpus=",".join(map(str, range(gpus))),
                                extra_env=settings)
         proxy.__enter__()
@@ -165,7 +163,7 @@ class Wide(unittest.TestCase):
 
     def test_as_many_links_as_pay(self):
         """The proxy measures them on the clock at its start: two carry twice as much as one."""
-        proxy = self.proxy(2, None, **Clock(self).settings)
+        proxy = self.proxy(2, 0, **Clock(self).settings)
         client = Client(self, proxy, "pinned", 64 * MIB, 0)
         client.ask("up", "right")
         client.end()
