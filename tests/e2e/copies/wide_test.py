@@ -133,7 +133,7 @@ class Wide(unittest.TestCase):
 
     BYTES = 128 * MIB
 
-    LONG, REST = 256 * MIB, 32 * MIB
+    LONG, REST = 224 * MIB, 32 * MIB  # ThreadSanitizer leaves a client 256 MiB of pinned memory
 
     def upload_ns(self, paths):
         """How long an upload takes on the clock, which goes on only when each link has its next
@@ -158,7 +158,7 @@ class Wide(unittest.TestCase):
 
     def test_two_links_take_little_more_than_half_the_time_of_one(self):
         one, two = self.upload_ns(1), self.upload_ns(2)
-        # If one link carried all of the rest, it would be 1.77.
+        # If one link carried all of the rest, it would be 1.75.
         self.assertLess(1.7 * two, one)
 
     def test_as_many_links_as_pay(self):
