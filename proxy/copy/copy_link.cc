@@ -253,14 +253,12 @@ CUresult CopyLink::submit_rows(const Piece& piece) {
   return CUDA_SUCCESS;
 }
 
-// Behind the last chunk.
-CUresult CopyLink::finish(const Piece& piece, CUevent end) {
+// Behind the last chunk, and part of it: who takes the copy back waits for this, too, since
+// `done_at` may be gone afterwards.
+CUresult CopyLink::finish(const Piece& piece) {
   const LaneCopy& copy = piece.job->copy_;
-  if (copy.done_at != 0) {
-    const CUresult error = driver_.cuStreamWriteValue64_v2(lane_, copy.done_at, copy.done_value, 0);
-    if (error != CUDA_SUCCESS) return error;
-  }
-  return driver_.cuEventRecord(end, lane_);
+  if (!piece.last || copy.done_at == 0) return CUDA_SUCCESS;
+  return driver_.cuStreamWriteValue64_v2(lane_, copy.done_at, copy.done_value, 0);
 }
 
 void CopyLink::take_stock(std::span<uint64_t> others) {
@@ -295,8 +293,9 @@ CopyLink::Turn CopyLink::turn() {
   if (error == CUDA_SUCCESS && lane_ == nullptr)
     error = driver_.cuStreamCreate(&lane_, CU_STREAM_NON_BLOCKING);
   if (error == CUDA_SUCCESS) error = submit(piece);
+  if (error == CUDA_SUCCESS) error = finish(piece);
   if (error == CUDA_SUCCESS) error = driver_.cuEventRecord(chunk_end, lane_);
-  if (error == CUDA_SUCCESS && piece.last) error = finish(piece, job_end);
+  if (error == CUDA_SUCCESS && piece.last) error = driver_.cuEventRecord(job_end, lane_);
   submitted(piece, error, chunk_end, job_end);
   return Turn::kBusy;
 }

@@ -176,7 +176,7 @@ class CopyLink {
   bool next(Piece* piece);
   CUresult submit(const Piece& piece);
   CUresult submit_rows(const Piece& piece);
-  CUresult finish(const Piece& piece, CUevent end);
+  CUresult finish(const Piece& piece);
   void submitted(const Piece& piece, CUresult error, CUevent chunk_end, CUevent job_end);
   CUevent event_locked(CUresult* error);
 
