@@ -186,10 +186,10 @@ class Wide(unittest.TestCase):
             client = Client(self, proxy, "pinned", self.BYTES, 1)
             self.held(clock)
             client.ask("submit", "submitted")
-            clock.ask("wait 2")
             for _ in range(pieces):
-                clock.ask("wait 2")
+                clock.ask("wait 1")  # on either link: which one is next is a race
                 clock.ask("step")
+            clock.ask("wait 1")
             client.process.kill()
             client.process.wait()
             clock.ask("run")
