@@ -40,6 +40,13 @@ CUresult device_of(Session& session, int32_t untrusted_number, CUdevice* device)
   return CUDA_SUCCESS;
 }
 
+template <class D>
+D descriptor(const unsigned char (&untrusted_bytes)[sizeof(D)]) {
+  D shape;
+  std::memcpy(&shape, untrusted_bytes, sizeof(shape));
+  return shape;
+}
+
 // Of an array or mipmapped array: what it is charged with, until it is destroyed.
 struct ArrayState final : ObjectState {
   MemoryCharge charge;
@@ -67,9 +74,7 @@ CUresult make_charged(Session& session, wire::Kind kind, uint64_t untrusted_id, 
 
 CUresult handle(Session& session, const Decoded<wire::cuArrayCreate_v2>& call,
                 Reply<wire::cuArrayCreate_v2>&) {
-  CUDA_ARRAY_DESCRIPTOR shape;
-  static_assert(sizeof(shape) == sizeof(call->pAllocateArray));
-  std::memcpy(&shape, call->pAllocateArray, sizeof(shape));
+  const auto shape = descriptor<CUDA_ARRAY_DESCRIPTOR>(call->pAllocateArray);
   return make_charged<CUarray>(
       session, wire::Kind::kArray, call->pHandle, array_bytes(array_shape(call->pAllocateArray), 1),
       [&](CUarray* made) { return session.driver().cuArrayCreate_v2(made, &shape); });
@@ -77,9 +82,7 @@ CUresult handle(Session& session, const Decoded<wire::cuArrayCreate_v2>& call,
 
 CUresult handle(Session& session, const Decoded<wire::cuArray3DCreate_v2>& call,
                 Reply<wire::cuArray3DCreate_v2>&) {
-  CUDA_ARRAY3D_DESCRIPTOR shape;
-  static_assert(sizeof(shape) == sizeof(call->pAllocateArray));
-  std::memcpy(&shape, call->pAllocateArray, sizeof(shape));
+  const auto shape = descriptor<CUDA_ARRAY3D_DESCRIPTOR>(call->pAllocateArray);
   return make_charged<CUarray>(
       session, wire::Kind::kArray, call->pHandle, array_bytes(array_shape(call->pAllocateArray), 1),
       [&](CUarray* made) { return session.driver().cuArray3DCreate_v2(made, &shape); });
@@ -87,9 +90,7 @@ CUresult handle(Session& session, const Decoded<wire::cuArray3DCreate_v2>& call,
 
 CUresult handle(Session& session, const Decoded<wire::cuMipmappedArrayCreate>& call,
                 Reply<wire::cuMipmappedArrayCreate>&) {
-  CUDA_ARRAY3D_DESCRIPTOR shape;
-  static_assert(sizeof(shape) == sizeof(call->pMipmappedArrayDesc));
-  std::memcpy(&shape, call->pMipmappedArrayDesc, sizeof(shape));
+  const auto shape = descriptor<CUDA_ARRAY3D_DESCRIPTOR>(call->pMipmappedArrayDesc);
   const auto levels = static_cast<unsigned>(call->numMipmapLevels);
   return make_charged<CUmipmappedArray>(
       session, wire::Kind::kMipmappedArray, call->pHandle,

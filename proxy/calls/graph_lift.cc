@@ -60,7 +60,6 @@ bool nodes_of(const Driver& driver, CUgraph graph, std::vector<CUgraphNode>* nod
 // The graph's nodes and edges as numbers.
 struct Shape {
   std::vector<CUgraphNode> nodes;
-  std::vector<CUgraphNodeType> types;
   std::vector<std::pair<size_t, size_t>> edges;
   std::vector<std::optional<LiftedCopy>> copies;  // of the nodes that could be lifted
 };
@@ -72,7 +71,7 @@ bool read_nodes(Session& session, CUgraph graph, Shape* shape) {
   if (!nodes_of(driver, graph, &shape->nodes)) return false;
   bool any = false;
   for (CUgraphNode node : shape->nodes) {
-    CUgraphNodeType& type = shape->types.emplace_back();
+    CUgraphNodeType type{};
     if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return false;
     if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE) return false;
     auto& copy = shape->copies.emplace_back();
@@ -193,9 +192,7 @@ CUgraphExecUpdateResult update_lifted(Session& session, CUgraph graph, LiftedCop
       return;
     }
     copy.updated = node;
-    copy.dst = row->dst;
-    copy.src = row->src;
-    copy.bytes = row->bytes;
+    copy.change(*row);
   });
   if (result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
   // The same place in the graph, too: nodes may have been made in another order.
@@ -219,9 +216,7 @@ CUresult change_lifted(Session& session, CUgraphExec exec, CUcontext context, Li
   if (CUresult error = driver.cuGraphExecMemcpyNodeSetParams(exec, node, &params, context);
       error != CUDA_SUCCESS)
     return error;
-  copy.dst = row->dst;
-  copy.src = row->src;
-  copy.bytes = row->bytes;
+  copy.change(*row);
   return driver.cuGraphNodeSetEnabled(exec, node, 0);
 }
 

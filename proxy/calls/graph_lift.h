@@ -36,6 +36,12 @@ struct LiftedCopy {
   CUdeviceptr dst = 0, src = 0;
   uint64_t bytes = 0;
   bool enabled = true;  // by the client
+
+  void change(const LiftedCopy& to) {
+    dst = to.dst;
+    src = to.src;
+    bytes = to.bytes;
+  }
 };
 
 class LiftedCopies {

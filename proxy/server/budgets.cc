@@ -59,22 +59,29 @@ json budget_json(const policies::MemoryBudget& budget) {
   return {{"held_bytes", budget.held_bytes}, {"limit_bytes", limit_json(budget.limit_bytes)}};
 }
 
-json Server::memory_of(const Session& session) {
+namespace {
+
+// Of an account, or of all of them together.
+template <class Budgets>
+json each_gpu(const Budgets& budgets, uint32_t count) {
   json gpus = json::array();
-  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
-    gpus.push_back(budget_json(session.account().now(gpu)));
+  for (uint32_t gpu = 0; gpu < count; ++gpu) {
+    gpus.push_back(budget_json(budgets.now(gpu)));
     gpus.back()["gpu"] = gpu;
   }
   return gpus;
 }
 
+}  // namespace
+
+json Server::memory_of(const Session& session) {
+  return each_gpu(session.account(), gpus_.count());
+}
+
 json Server::memory_status() {
-  json gpus = json::array();
-  for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) {
-    gpus.push_back(budget_json(memory_.budgets().now(gpu)));
-    gpus.back()["gpu"] = gpu;
-  }
-  return {{"gpus", gpus}, {"function_limit_bytes", limit_json(memory_.budgets().function_limit())}};
+  const MemoryBudgets& budgets = memory_.budgets();
+  return {{"gpus", each_gpu(budgets, gpus_.count())},
+          {"function_limit_bytes", limit_json(budgets.function_limit())}};
 }
 
 std::vector<uint64_t> Server::memory_limits() {
