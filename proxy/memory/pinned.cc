@@ -24,14 +24,15 @@ PinnedSlot::PinnedSlot(const Driver& driver, Ranges& ranges, PinnedPools* pools,
     : driver_(driver), ranges_(ranges), pools_(pools), stats_(stats) {}
 PinnedSlot::~PinnedSlot() { close(); }
 
-Status PinnedSlot::open(uint32_t window, uint32_t client_slot, std::shared_ptr<PinnedPool> ready) {
+Status PinnedSlot::open(uint64_t owner, uint32_t window, uint32_t client_slot,
+                        std::shared_ptr<PinnedPool> ready) {
   if (ready == nullptr) {
     Result<std::shared_ptr<PinnedPool>> made = PinnedPool::open(driver_, window, client_slot);
     if (!made.ok()) return made.error();
     ready = made.take();
   }
   pool_ = std::move(ready);
-  if (pools_ != nullptr) pools_->add(pool_);
+  if (pools_ != nullptr) pools_->add(pool_, owner);
   return {};
 }
 
@@ -41,6 +42,7 @@ void PinnedSlot::look() {
 
 CUresult PinnedSlot::take(uint64_t bytes, uint64_t* address) {
   *address = pool_->take(bytes);
+  if (*address == 0 && pool_->register_for(bytes)) *address = pool_->take(bytes);
   const bool found = *address != 0;
   CUresult error = CUDA_SUCCESS;
   if (!found) error = make(bytes, address);

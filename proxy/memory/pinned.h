@@ -32,7 +32,8 @@ class PinnedSlot {
   PinnedSlot& operator=(const PinnedSlot&) = delete;
 
   // `ready`: what another client left in that slot; nullptr: a new pool.
-  Status open(uint32_t window, uint32_t client_slot, std::shared_ptr<PinnedPool> ready);
+  Status open(uint64_t owner, uint32_t window, uint32_t client_slot,
+              std::shared_ptr<PinnedPool> ready);
   int fd() const { return pool_ != nullptr ? pool_->fd() : -1; }
   // The client has attached: its lock on the pool's file is looked at.
   void look();

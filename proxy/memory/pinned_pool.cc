@@ -24,7 +24,8 @@ namespace tube::proxy {
 namespace {
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kLargeAlignment = 2u << 20;  // of what is as large as that
-constexpr uint64_t kSlice = 16u << 20;          // zeroed between two looks whether to go on
+constexpr uint64_t kStep = 2u << 20;
+constexpr uint64_t kSlice = 16u << 20;  // zeroed between two looks whether to go on
 
 constexpr uint64_t alignment(uint64_t bytes) {
   return bytes >= kLargeAlignment ? kLargeAlignment : kPage;
@@ -69,10 +70,14 @@ Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint3
 
 // mutex_ is held.
 void PinnedPool::publish() {
-  idle_bytes_.store(blocks_.idle_bytes(), std::memory_order_relaxed);
-  returnable_bytes_.store(blocks_.returnable_bytes(), std::memory_order_relaxed);
-  held_bytes_.store(blocks_.held_bytes(), std::memory_order_relaxed);
-  largest_run_.store(blocks_.largest_run(), std::memory_order_relaxed);
+  uint64_t touched = 0;
+  for (const auto& [bytes, address] : touched_) touched += bytes;
+  const uint64_t largest = touched_.empty() ? 0 : touched_.rbegin()->first;
+  touched_bytes_.store(touched, std::memory_order_relaxed);
+  idle_bytes_.store(blocks_.idle_bytes() + touched, std::memory_order_relaxed);
+  returnable_bytes_.store(blocks_.returnable_bytes() + touched, std::memory_order_relaxed);
+  held_bytes_.store(blocks_.held_bytes() + touched, std::memory_order_relaxed);
+  largest_run_.store(std::max(blocks_.largest_run(), largest), std::memory_order_relaxed);
 }
 
 uint64_t PinnedPool::take(uint64_t bytes) {
@@ -88,15 +93,23 @@ void PinnedPool::give(uint64_t address, uint64_t bytes) {
   publish();
 }
 
+// In steps, so that nobody waits long for the locks that the kernel holds meanwhile.
 CUresult PinnedPool::populate(uint64_t address, uint64_t bytes) {
-  if (fallocate(fd_.get(), 0, static_cast<off_t>(address - space_.base()),
-                static_cast<off_t>(bytes)) != 0) {
-    log_warn("pinned memory: %lu bytes: %s", bytes, std::strerror(errno));
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  for (uint64_t done = 0; done < bytes; done += kStep) {
+    const uint64_t step = std::min(kStep, bytes - done);
+    if (fallocate(fd_.get(), 0, static_cast<off_t>(address + done - space_.base()),
+                  static_cast<off_t>(step)) != 0) {
+      log_warn("pinned memory: %lu bytes: %s", bytes, std::strerror(errno));
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    // fallocate took the pages, so a failure here (old kernels) only means that they are mapped one
+    // by one later.
+    (void)madvise(pointer(address + done), step, MADV_POPULATE_WRITE);
   }
-  // fallocate took the pages, so a failure here (old kernels) only means that they are mapped one
-  // by one later.
-  (void)madvise(pointer(address), bytes, MADV_POPULATE_WRITE);
+  return CUDA_SUCCESS;
+}
+
+CUresult PinnedPool::register_block(uint64_t address, uint64_t bytes) {
   return driver_.cuMemHostRegister_v2(pointer(address), bytes,
                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
 }
@@ -120,7 +133,8 @@ void PinnedPool::finish_work() {
   worked_.notify_all();
 }
 
-CUresult PinnedPool::make(uint64_t bytes, uint64_t* taken) {
+// New addresses, filled without the lock; on success mutex_ is held by the time `keep` is called.
+CUresult PinnedPool::with_place(uint64_t bytes, const Fill& fill, const Keep& keep) {
   uint64_t address = 0;
   {
     std::lock_guard lock(mutex_);
@@ -130,17 +144,56 @@ CUresult PinnedPool::make(uint64_t bytes, uint64_t* taken) {
     ++working_;
   }
   const ScopeGuard worked([this] { finish_work(); });
-  const CUresult error = populate(address, bytes);
+  CUresult error = populate(address, bytes);
+  if (error == CUDA_SUCCESS && fill) error = fill(address);
   if (error != CUDA_SUCCESS) (void)punch(address, bytes);
   std::lock_guard lock(mutex_);
   if (error != CUDA_SUCCESS) {
     space_.free(address, bytes);
     return error;
   }
-  blocks_.add(address, bytes);
-  if (taken != nullptr) *taken = blocks_.take(bytes, alignment(bytes));
+  keep(address);
   publish();
   return CUDA_SUCCESS;
+}
+
+CUresult PinnedPool::make(uint64_t bytes, uint64_t* taken) {
+  return with_place(
+      bytes, [&](uint64_t address) { return register_block(address, bytes); },
+      [&](uint64_t address) {
+        blocks_.add(address, bytes);
+        *taken = blocks_.take(bytes, alignment(bytes));
+      });
+}
+
+CUresult PinnedPool::touch(uint64_t bytes) {
+  return with_place(bytes, {}, [&](uint64_t address) { touched_.emplace(bytes, address); });
+}
+
+uint64_t PinnedPool::largest_touched(uint64_t bytes) const {
+  std::lock_guard lock(mutex_);
+  const auto above = touched_.upper_bound({bytes, UINT64_MAX});
+  return above == touched_.begin() ? 0 : std::prev(above)->first;
+}
+
+bool PinnedPool::register_for(uint64_t bytes) {
+  std::pair<uint64_t, uint64_t> block;
+  {
+    std::lock_guard lock(mutex_);
+    if (use_ != Use::kClient || base_ == 0) return false;
+    const auto found = touched_.lower_bound({bytes, 0});
+    if (found == touched_.end()) return false;
+    block = *found;
+    touched_.erase(found);
+    ++working_;
+  }
+  const ScopeGuard worked([this] { finish_work(); });
+  const CUresult error = register_block(block.second, block.first);
+  std::lock_guard lock(mutex_);
+  if (error == CUDA_SUCCESS) blocks_.add(block.second, block.first);
+  else touched_.insert(block);
+  publish();
+  return error == CUDA_SUCCESS;
 }
 
 void PinnedPool::look() {
@@ -162,6 +215,14 @@ void PinnedPool::abandon() {
   use_ = Use::kEnding;
   base_ = 0;
   if (working_ == 0) fd_.reset();
+}
+
+// By their addresses. mutex_ is held.
+std::vector<PinnedBlocks::Block> PinnedPool::all_blocks() const {
+  std::vector<PinnedBlocks::Block> all = blocks_.all();
+  for (const auto& [bytes, address] : touched_) all.push_back({address, bytes});
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.base < b.base; });
+  return all;
 }
 
 // Stops when the pool is about to end.
@@ -186,7 +247,7 @@ bool PinnedPool::wipe() {
   {
     std::lock_guard lock(mutex_);
     if (use_ != Use::kLeft || base_ == 0 || watch_->alive(fd_.get(), true)) return false;
-    blocks = blocks_.all();
+    blocks = all_blocks();
     wiping_ = true;
     ++working_;
   }
@@ -210,7 +271,7 @@ bool PinnedPool::reusable() const {
 
 bool PinnedPool::empty() const {
   std::lock_guard lock(mutex_);
-  return blocks_.empty() && working_ == 0;
+  return blocks_.empty() && touched_.empty() && working_ == 0;
 }
 
 void PinnedPool::begin() {
@@ -249,6 +310,7 @@ void PinnedPool::close() {
     if (slot == 0) return;
     blocks = blocks_.all();
     blocks_ = {};
+    touched_.clear();
     publish();
   }
   for (const auto& [base, bytes] : blocks) unregister(base);
@@ -260,7 +322,14 @@ void PinnedPool::unregister_idle(uint64_t bytes) {
   {
     std::lock_guard lock(mutex_);
     if (wiping_ || base_ == 0) return;
-    idle = blocks_.remove_idle(bytes);
+    uint64_t sum = 0;
+    for (; !touched_.empty() && sum < bytes; touched_.erase(std::prev(touched_.end()))) {
+      const auto& [size, base] = *touched_.rbegin();
+      unregistered_.push_back({base, size});
+      leaving_bytes_ += size;
+      sum += size;
+    }
+    if (sum < bytes) idle = blocks_.remove_idle(bytes - sum);
     for (const auto& [base, size] : idle) leaving_bytes_ += size;
     publish();
     ++working_;

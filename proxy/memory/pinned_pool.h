@@ -2,9 +2,11 @@
 // client, parts of which (blocks) have pages and are registered with the driver.
 //
 // A block is made for a request that finds nothing, or ahead of requests on the pools' thread
-// (pinned_pools.h). It is given back to the driver by the janitor alone, because unregistering
-// makes all functions stand still (docs/decisions/0009-context-gate.md); until then it serves
-// requests.
+// (pinned_pools.h): first its pages, which takes nearly all of the time and disturbs nobody, then
+// the registration, which all functions stand still for, in a moment when nobody minds, or by the
+// request that wants it first. It is given back to the driver by the janitor alone, because
+// unregistering makes all functions stand still (docs/decisions/0009-context-gate.md); until then
+// it serves requests.
 //
 // When its client has left, the pool serves the next one as it is, but not before two things: no
 // process maps the file any more (a forked child may outlive the client), and all bytes are zero.
@@ -16,9 +18,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -48,10 +53,12 @@ class PinnedPool {
   // ---- the client's session
   // Makes no system call. 0: no block has room.
   uint64_t take(uint64_t bytes);
-  // A block of that size (whole pages) with pages and registered, in the current context: for the
-  // caller, whose it is as if take() had given it, or for later requests.
+  // A block of that size (whole pages) with pages and registered, in the current context, for the
+  // caller, whose it is as if take() had given it.
   CUresult make(uint64_t bytes, uint64_t* taken);
-  CUresult make_ahead(uint64_t bytes) { return make(bytes, nullptr); }
+  // Registers the smallest block with pages that serves the request. False: there is none, or the
+  // driver refuses.
+  bool register_for(uint64_t bytes);
   void give(uint64_t address, uint64_t bytes);
   // Looks whether the client has its lock on the file; without, the pool serves no other client.
   void look();
@@ -59,6 +66,13 @@ class PinnedPool {
   void leave(bool reusable, uint64_t now_ns);
   // Everything stays as it is for good: the GPU may still use it.
   void abandon();
+
+  // ---- the pools' thread
+  // A block with pages, not registered yet.
+  CUresult touch(uint64_t bytes);
+  // Blocks with pages that are not registered: of them all, and the largest of at most `bytes`.
+  uint64_t touched_bytes() const { return touched_bytes_.load(std::memory_order_relaxed); }
+  uint64_t largest_touched(uint64_t bytes) const;
 
   // ---- between two clients
   // Waits until no process maps the file, then makes all bytes zero. False: not now.
@@ -91,16 +105,22 @@ class PinnedPool {
 
   // ---- the pools' own, under their lock
   policies::PinnedDemand demand;
+  uint64_t owner = 0;   // the session
   bool failed = false;  // memory has run out: nothing is made ahead before somebody asks
 
  private:
   enum class Use : uint32_t { kClient, kLeft, kReady, kEnding };
 
   PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd);
+  using Fill = std::function<CUresult(uint64_t address)>;
+  using Keep = std::function<void(uint64_t address)>;
+  CUresult with_place(uint64_t bytes, const Fill& fill, const Keep& keep);
   CUresult populate(uint64_t address, uint64_t bytes);
+  CUresult register_block(uint64_t address, uint64_t bytes);
   bool punch(uint64_t address, uint64_t bytes);
   void unregister(uint64_t address);
   void publish();
+  std::vector<PinnedBlocks::Block> all_blocks() const;
   bool zero(const std::vector<PinnedBlocks::Block>& blocks);
   void finish_work();
 
@@ -112,6 +132,7 @@ class PinnedPool {
   uint64_t base_;  // 0: closed or abandoned
   AddressSpace space_;
   PinnedBlocks blocks_;
+  std::set<std::pair<uint64_t, uint64_t>> touched_;  // bytes, address
   std::vector<PinnedBlocks::Block> unregistered_;
   std::optional<shared::LifeWatch> watch_;
   Use use_ = Use::kClient;
@@ -121,6 +142,7 @@ class PinnedPool {
   std::atomic<uint64_t> idle_bytes_{0};
   std::atomic<uint64_t> returnable_bytes_{0};
   std::atomic<uint64_t> leaving_bytes_{0};
+  std::atomic<uint64_t> touched_bytes_{0};
   std::atomic<uint64_t> held_bytes_{0};
   std::atomic<uint64_t> largest_run_{0};
 };

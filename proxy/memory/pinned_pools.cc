@@ -48,8 +48,9 @@ void PinnedPools::close() {
   if (thread_.joinable()) thread_.join();
 }
 
-void PinnedPools::add(std::shared_ptr<PinnedPool> pool) {
+void PinnedPools::add(std::shared_ptr<PinnedPool> pool, uint64_t owner) {
   std::lock_guard lock(mutex_);
+  pool->owner = owner;
   pool->demand.arrived(now_ns());
   pool->failed = false;
   if (std::find(pools_.begin(), pools_.end(), pool) == pools_.end())
@@ -228,13 +229,37 @@ bool PinnedPools::grow_one(std::unique_lock<std::mutex>& lock) {
     const std::shared_ptr<PinnedPool> pool = each;
     lock.unlock();
     CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
-    (void)contained("a piece of pinned memory", [&] { error = pool->make_ahead(bytes); });
+    (void)contained("a piece of pinned memory", [&] { error = pool->touch(bytes); });
     lock.lock();
     pool->failed = error != CUDA_SUCCESS;
-    counts_.made_ahead += error == CUDA_SUCCESS;
     return true;
   }
   return false;
+}
+
+bool PinnedPools::register_one(std::unique_lock<std::mutex>& lock) {
+  if (making_room()) return false;
+  for (const std::shared_ptr<PinnedPool>& each : pools_) {
+    if (each->failed || each->left_ns() != 0 || each->touched_bytes() == 0) continue;
+    const bool alone = !alone_ || alone_(each->owner);
+    const uint64_t bytes = each->largest_touched(policies::pinned_registered_now(alone));
+    if (bytes == 0) continue;
+    const std::shared_ptr<PinnedPool> pool = each;
+    lock.unlock();
+    bool made = false;
+    (void)contained("a piece of pinned memory", [&] { made = pool->register_for(bytes); });
+    lock.lock();
+    pool->failed = !made;
+    counts_.made_ahead += made;
+    return true;
+  }
+  return false;
+}
+
+bool PinnedPools::any_touched() const {
+  return std::any_of(pools_.begin(), pools_.end(), [](const auto& pool) {
+    return !pool->failed && pool->left_ns() == 0 && pool->touched_bytes() != 0;
+  });
 }
 
 void PinnedPools::run() {
@@ -249,7 +274,8 @@ void PinnedPools::run() {
       (void)surplus_(false);
       lock.lock();
     }
-    if (gpus_[0].failed.load() == 0 && (wipe_one(lock) || grow_one(lock))) continue;
+    if (gpus_[0].failed.load() == 0 && (wipe_one(lock) || grow_one(lock) || register_one(lock)))
+      continue;
     const auto news = [this] { return stop_ || news_; };
     if (!any_returnable() && !any_unwiped()) {
       asleep_ = true;
@@ -257,7 +283,7 @@ void PinnedPools::run() {
       asleep_ = false;
       continue;
     }
-    wanted_.wait_for(lock, any_unwiped() ? nap : kLongestNap, news);
+    wanted_.wait_for(lock, any_unwiped() || any_touched() ? nap : kLongestNap, news);
     nap = std::min(2 * nap, kLongestNap);
   }
 }

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -35,13 +36,16 @@ class PinnedPools {
   PinnedPools(const PinnedPools&) = delete;
   PinnedPools& operator=(const PinnedPools&) = delete;
 
+  // Whether registering memory of this session would disturb nobody else; without it, it never
+  // does. Before start(); any thread.
+  void when_alone(std::function<bool(uint64_t owner)> alone) { alone_ = std::move(alone); }
   void start();
   // Ends the thread.
   void close();
   const policies::PinnedBudget& budget() const { return budget_; }
 
   // ---- sessions' threads
-  void add(std::shared_ptr<PinnedPool> pool);
+  void add(std::shared_ptr<PinnedPool> pool, uint64_t owner);
   // A request was served; `found`: from what was there.
   void asked(PinnedPool& pool, uint64_t bytes, bool found);
   void freed(PinnedPool& pool);
@@ -80,13 +84,16 @@ class PinnedPools {
   bool wipe_one(std::unique_lock<std::mutex>& lock);
   bool grow_one(std::unique_lock<std::mutex>& lock);
   bool any_surplus() const;
+  bool register_one(std::unique_lock<std::mutex>& lock);
   bool any_unwiped() const;
+  bool any_touched() const;
   bool any_returnable() const;
 
   const Driver& driver_;
   Gpus& gpus_;
   const policies::PinnedBudget budget_;
   const std::function<bool(bool now)> surplus_;
+  std::function<bool(uint64_t owner)> alone_;
   mutable std::mutex mutex_;  // rank 15: the members below
   std::condition_variable wanted_;
   std::vector<std::shared_ptr<PinnedPool>> pools_;

@@ -111,6 +111,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
   shared_.teardown_ms = options_.teardown_ms;
   shared_.pinned = &pinned_;
+  pinned_.when_alone([this](uint64_t owner) { return shared_.activity.alone(owner, now_ns()); });
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
   memory_.budgets().set_limits(options_.memory);
   memory_.budgets().set_function_limit(options_.function_memory);

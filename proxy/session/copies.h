@@ -99,12 +99,9 @@ class Copies {
 
   // Behind its work so far the stream writes a progress word of the segment.
   CUresult write_word(StreamState& stream, uint32_t word, uint64_t value);
-  // The session looks for something to do: whether copies wait to be marked, and marks them;
-  // whether a stream stands in the queue of its last copy, and leads it out.
+  // The session looks for something to do: whether copies wait to be marked, and marks them.
   bool unmarked() const { return direct_.unmarked(); }
   void mark() { direct_.mark(); }
-  bool crossed() const { return direct_.crossed(); }
-  void lead_out() { direct_.lead_out(); }
 
  private:
   std::atomic<uint64_t>& counter(CopyKind kind) { return counts_[static_cast<uint32_t>(kind)]; }

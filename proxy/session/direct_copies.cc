@@ -18,7 +18,6 @@ constexpr uint32_t kMostCopies = 64;
 
 void DirectCopies::issued(CopyLink& link, StreamState& stream, uint64_t bytes) {
   stream.crossed = &link;
-  last_ = &stream;
   if (link_ != nullptr && (link_ != &link || stream_ != &stream)) {
     mark();
     if (ContextShare* share = shares_.find(stream.context)) (void)shares_.make_current(*share);
@@ -39,16 +38,6 @@ void DirectCopies::mark() {
       shares_.make_current(*share) == CUDA_SUCCESS)
     link->mark(stream_->stream, bytes, copies);
   else link->unclaim(bytes, copies);
-}
-
-void DirectCopies::lead_out() {
-  StreamState& stream = *std::exchange(last_, nullptr);
-  ContextShare* share = shares_.find(stream.context);
-  if (stream.crossed == nullptr || share == nullptr ||
-      (shares_.captures() && is_capturing(driver_, stream.stream)) ||
-      shares_.make_current(*share) != CUDA_SUCCESS)
-    return;
-  std::exchange(stream.crossed, nullptr)->lead_out(stream.stream);
 }
 
 void DirectCopies::make_way(StreamState& stream) {

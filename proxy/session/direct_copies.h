@@ -39,10 +39,6 @@ class DirectCopies {
   // that.
   bool unmarked() const { return link_ != nullptr; }
   void mark();
-  // The session has had nothing to do for a while: the stream of the last copy is led out of the
-  // copy's queue before a lane is busy there, for then even that would wait.
-  bool crossed() const { return last_ != nullptr; }
-  void lead_out();
   // The GPU is about to write a word on the stream: out of the copy's queue if a lane is busy
   // there.
   static void make_way(StreamState& stream);
@@ -52,14 +48,12 @@ class DirectCopies {
   // The stream is about to go away.
   void forget(const StreamState& stream) {
     if (stream_ == &stream) mark();
-    if (last_ == &stream) last_ = nullptr;
   }
 
  private:
   const Driver& driver_;
   ContextShares& shares_;
-  StreamState* last_ = nullptr;  // that copied, since lead_out()
-  CopyLink* link_ = nullptr;     // of the unmarked ones, all of one stream
+  CopyLink* link_ = nullptr;  // of the unmarked ones, all of one stream
   StreamState* stream_ = nullptr;
   uint64_t bytes_ = 0;
   uint32_t copies_ = 0;

@@ -33,7 +33,6 @@ namespace tube::proxy {
 
 namespace {
 constexpr uint64_t kNextCallNs = 2'000;  // within which a program goes on from one call to the next
-constexpr uint64_t kPauseNs = 20'000;    // after which it is taken to pause
 }  // namespace
 
 struct Session::Thread {
@@ -104,7 +103,8 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
                CUresult error) { late_error(gpu, error, call, sequence); };
   });
   segment_registered_ = true;
-  if (Status status = pinned_.open(client_.window, client_.slot, std::move(ready)); !status.ok())
+  if (Status status = pinned_.open(client_.id, client_.window, client_.slot, std::move(ready));
+      !status.ok())
     return status;
   contexts_.open();
   reader_ = std::make_unique<shared::RingReader>(segment_);
@@ -179,14 +179,13 @@ void Session::run() {
                           .opinion_context = this,
                           .nudged = &lanes_.nudged()};
   bool looked = false;
-  shared_.awake.fetch_add(1, std::memory_order_relaxed);
+  shared_.activity.awake.fetch_add(1, std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_relaxed)) {
     executing_.store(true, std::memory_order_relaxed);
     bool went_on = false;
     if (!contained("a record", [&] {
           went_on = go_on_parked() || step() || held_go_on();
           if (!went_on && copies_.unmarked() && !soon_a_record(kNextCallNs)) copies_.mark();
-          if (!went_on && copies_.crossed() && !soon_a_record(kPauseNs)) copies_.lead_out();
         }))
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
@@ -203,11 +202,12 @@ void Session::run() {
     if (stop_.load(std::memory_order_relaxed)) break;
     idle_.store(true, std::memory_order_relaxed);
     share_spinning();
-    if (reader_->wait(waiter_, peer, &shared_.awake) != shared::WaitResult::kDone) break;
+    if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
     idle_.store(false, std::memory_order_relaxed);
+    shared_.activity.woke(client_.id, now_ns());
   }
   stop_.store(true, std::memory_order_relaxed);
-  shared_.awake.fetch_sub(1, std::memory_order_relaxed);
+  shared_.activity.awake.fetch_sub(1, std::memory_order_relaxed);
   teardown();
   if (shared_.ended) shared_.ended(client_.id);
   shared::atomic(over_).store(1, std::memory_order_release);
@@ -225,7 +225,7 @@ bool Session::soon_a_record(uint64_t within_ns) {
 void Session::share_spinning() {
   if (shared_.cores == 0) return;
   const uint32_t share =
-      policies::spin_share(shared_.cores, shared_.awake.load(std::memory_order_relaxed));
+      policies::spin_share(shared_.cores, shared_.activity.awake.load(std::memory_order_relaxed));
   const uint32_t spin_us =
       policies::spin_limit_us(shared_.spin_us, share, client_.needs.slo_ns != 0);
   waiter_.set_spin_us(spin_us);

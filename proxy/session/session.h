@@ -25,6 +25,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "protocol/handle_id.h"
+#include "proxy/common/activity.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
@@ -90,7 +91,7 @@ struct Shared {
       nullptr;  // nullptr: what kernels print is not sorted by client (unit tests)
   uint32_t cores =
       0;  // among which spinning is shared out (policies/spin.h); 0: spin_us for everybody
-  std::atomic<uint32_t> awake{0};              // sessions that are not asleep
+  Activity activity{};                         // among which spinning is shared out, too
   uint32_t teardown_ms = limits::kTeardownMs;  // how long a dead client's work may still run
   CopyEngine* copies = nullptr;                // nullptr: every copy goes on its client's stream
   PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)

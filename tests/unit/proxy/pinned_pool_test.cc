@@ -154,6 +154,12 @@ class PinnedPoolTest : public ::testing::Test {
     return made.take();
   }
 
+  static CUresult make_ahead(PinnedPool& pool, uint64_t bytes) {
+    const CUresult error = pool.touch(bytes);
+    if (error != CUDA_SUCCESS) return error;
+    return pool.register_for(bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+
   // What a client's process does: its mapping keeps a lock.
   struct Attached {
     explicit Attached(const PinnedPool& pool) {
@@ -178,7 +184,7 @@ class PinnedPoolTest : public ::testing::Test {
 TEST_F(PinnedPoolTest, ARequestThatFindsMemoryCallsNoDriver) {
   const auto pool = open();
   EXPECT_EQ(pool->take(kMiB), 0u);
-  ASSERT_EQ(pool->make_ahead(8 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(make_ahead(*pool, 8 * kMiB), CUDA_SUCCESS);
   EXPECT_EQ(registered.load(), 1);
   const uint64_t one = pool->take(3 * kMiB), two = pool->take(4 * kMiB);
   EXPECT_NE(one, 0u);
@@ -226,7 +232,7 @@ TEST_F(PinnedPoolTest, TheNextClientFindsNoByteOfTheLast) {
   const auto pool = open();
   uint64_t at = 0;
   ASSERT_EQ(pool->make(4 * kMiB, &at), CUDA_SUCCESS);
-  ASSERT_EQ(pool->make_ahead(4 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(make_ahead(*pool, 4 * kMiB), CUDA_SUCCESS);
   const uint64_t base = windows::pinned_base(window, 3);
   {
     Attached client(*pool);
@@ -252,12 +258,12 @@ TEST_F(PinnedPoolTest, TheNextClientFindsNoByteOfTheLast) {
 
 TEST_F(PinnedPoolTest, WithoutALockItServesNoOther) {
   const auto pool = open();
-  ASSERT_EQ(pool->make_ahead(kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(make_ahead(*pool, kMiB), CUDA_SUCCESS);
   pool->look();  // no client has it
   pool->leave(true, now_ns());
   EXPECT_FALSE(pool->wipe());
   const auto other = open(4);
-  ASSERT_EQ(other->make_ahead(kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(make_ahead(*other, kMiB), CUDA_SUCCESS);
   other->leave(false, now_ns());
   EXPECT_FALSE(other->reusable());
   EXPECT_FALSE(other->wipe());
@@ -273,7 +279,7 @@ class PinnedPoolsTest : public PinnedPoolTest {
 TEST_F(PinnedPoolsTest, ARequestBringsMemoryForTheNext) {
   PinnedPools pools(driver, gpus, {256 * kMiB}, {});
   const auto pool = open();
-  pools.add(pool);
+  pools.add(pool, 1);
   pools.start();
   uint64_t at = 0;
   ASSERT_EQ(pool->make(10 * kMiB, &at), CUDA_SUCCESS);
@@ -287,10 +293,52 @@ TEST_F(PinnedPoolsTest, ARequestBringsMemoryForTheNext) {
   pools.close();
 }
 
+// Registering makes everybody stand still, so it waits until nobody else is at work; a request that
+// comes first finds the pages at least.
+TEST_F(PinnedPoolsTest, LargePiecesAreRegisteredWhenItDisturbsNobody) {
+  PinnedPools pools(driver, gpus, {1024 * kMiB}, {});
+  std::atomic<bool> alone{false};
+  pools.when_alone([&](uint64_t owner) { return owner == 7 && alone; });
+  const auto pool = open();
+  pools.add(pool, 7);
+  pools.start();
+  uint64_t at = 0;
+  ASSERT_EQ(pool->make(64 * kMiB, &at), CUDA_SUCCESS);
+  pools.asked(*pool, 64 * kMiB, false);
+  wait_until([&] { return pool->touched_bytes() == 64 * kMiB; });
+  EXPECT_EQ(registered.load(), 1);
+  EXPECT_EQ(pool->take(64 * kMiB), 0u);
+  EXPECT_TRUE(pool->register_for(64 * kMiB));
+  EXPECT_NE(pool->take(64 * kMiB), 0u);
+  EXPECT_EQ(registered.load(), 2);
+  pools.asked(*pool, 64 * kMiB, true);
+  wait_until([&] { return pool->touched_bytes() == 64 * kMiB; });
+  EXPECT_EQ(registered.load(), 2);
+  alone = true;
+  pools.asked(*pool, 64 * kMiB, true);
+  wait_until([&] { return pools.counts().made_ahead == 1; });
+  EXPECT_EQ(registered.load(), 3);
+  EXPECT_EQ(pool->touched_bytes(), 0u);
+  pools.close();
+}
+
+TEST_F(PinnedPoolsTest, WhatIsOnlyTouchedGoesBackWithoutTheDriver) {
+  const auto pool = open();
+  ASSERT_EQ(pool->touch(8 * kMiB), CUDA_SUCCESS);
+  EXPECT_EQ(pool->held_bytes(), 8 * kMiB);
+  EXPECT_EQ(pool->returnable_bytes(), 8 * kMiB);
+  pool->unregister_idle(1);
+  pool->release_unregistered();
+  EXPECT_EQ(pool->held_bytes(), 0u);
+  EXPECT_EQ(pool->leaving_bytes(), 0u);
+  EXPECT_TRUE(pool->empty());
+  EXPECT_EQ(registered.load(), 0);
+}
+
 TEST_F(PinnedPoolsTest, WhatCannotBeMadeIsNotTriedAgainUnasked) {
   PinnedPools pools(driver, gpus, {256 * kMiB}, {});
   const auto pool = open();
-  pools.add(pool);
+  pools.add(pool, 1);
   refuse = true;
   pools.start();
   pools.asked(*pool, kMiB, false);
@@ -305,7 +353,7 @@ TEST_F(PinnedPoolsTest, WhatExceedsTheBudgetIsTheJanitors) {
   int told = 0;
   PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
   const auto pool = open();
-  pools.add(pool);
+  pools.add(pool, 1);
   uint64_t one = 0, two = 0;
   ASSERT_EQ(pool->make(8 * kMiB, &one), CUDA_SUCCESS);
   ASSERT_EQ(pool->make(4 * kMiB, &two), CUDA_SUCCESS);
@@ -329,8 +377,8 @@ TEST_F(PinnedPoolsTest, WhatCannotGoBackIsNotAskedFor) {
   int told = 0;
   PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
   const auto pool = open();
-  pools.add(pool);
-  ASSERT_EQ(pool->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  pools.add(pool, 1);
+  ASSERT_EQ(make_ahead(*pool, 32 * kMiB), CUDA_SUCCESS);
   const uint64_t large = pool->take(30 * kMiB), small = pool->take(kMiB);
   pool->give(large, 30 * kMiB);
   pools.freed(*pool);
@@ -355,8 +403,8 @@ TEST_F(PinnedPoolsTest, WhenMemoryRunsOutAllIdleGoes) {
   known = &pools;
   EXPECT_FALSE(pools.make_room());
   const auto pool = open();
-  pools.add(pool);
-  ASSERT_EQ(pool->make_ahead(8 * kMiB), CUDA_SUCCESS);
+  pools.add(pool, 1);
+  ASSERT_EQ(make_ahead(*pool, 8 * kMiB), CUDA_SUCCESS);
   EXPECT_TRUE(pools.make_room());
   EXPECT_EQ(pool->held_bytes(), 0u);
   EXPECT_FALSE(pools.making_room());
@@ -373,8 +421,8 @@ TEST_F(PinnedPoolsTest, WhatIsOnItsWayBackIsWaitedFor) {
   });
   known = &pools;
   const auto pool = open();
-  pools.add(pool);
-  ASSERT_EQ(pool->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  pools.add(pool, 1);
+  ASSERT_EQ(make_ahead(*pool, 32 * kMiB), CUDA_SUCCESS);
   pools.drop_surplus();
   EXPECT_EQ(pool->held_bytes(), 0u);
   EXPECT_TRUE(pools.make_room());
@@ -394,10 +442,10 @@ TEST_F(PinnedPoolsTest, NothingIsMadeAheadOfWhatMemoryRanOutFor) {
   });
   known = &pools;
   const auto other = open(), mine = open(4);
-  pools.add(other);
-  pools.add(mine);
+  pools.add(other, 1);
+  pools.add(mine, 2);
   pools.asked(*other, 8 * kMiB, false);
-  ASSERT_EQ(other->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  ASSERT_EQ(make_ahead(*other, 32 * kMiB), CUDA_SUCCESS);
   EXPECT_TRUE(pools.make_room());
   EXPECT_EQ(other->held_bytes(), 0u);
   pools.start();
@@ -416,7 +464,7 @@ TEST_F(PinnedPoolsTest, WhatIsFreedIsWatched) {
   std::atomic<int> told{0};
   PinnedPools pools(driver, gpus, {256 * kMiB}, [&](bool) { return ++told != 0; });
   const auto pool = open();
-  pools.add(pool);
+  pools.add(pool, 1);
   uint64_t at = 0;
   ASSERT_EQ(pool->make(8 * kMiB, &at), CUDA_SUCCESS);
   pools.start();
@@ -433,8 +481,8 @@ TEST_F(PinnedPoolsTest, WhatIsLeftBeyondTheBudgetGoesAtOnce) {
   std::atomic<int> told{0};
   PinnedPools pools(driver, gpus, {16 * kMiB}, [&](bool) { return ++told != 0; });
   const auto pool = open();
-  pools.add(pool);
-  ASSERT_EQ(pool->make_ahead(32 * kMiB), CUDA_SUCCESS);
+  pools.add(pool, 1);
+  ASSERT_EQ(make_ahead(*pool, 32 * kMiB), CUDA_SUCCESS);
   pool->leave(true, now_ns());
   pools.left(*pool);
   pools.start();
@@ -448,8 +496,8 @@ TEST_F(PinnedPoolsTest, APoolThatWasLeftIsWipedForTheNextClient) {
   PinnedPools pools(driver, gpus, {256 * kMiB}, [](bool) { return true; });
   pools.start();
   const auto pool = open();
-  pools.add(pool);
-  ASSERT_EQ(pool->make_ahead(8 * kMiB), CUDA_SUCCESS);
+  pools.add(pool, 1);
+  ASSERT_EQ(make_ahead(*pool, 8 * kMiB), CUDA_SUCCESS);
   {
     Attached client(*pool);
     pool->look();
