@@ -9,7 +9,8 @@ import footprint_runs
 import keep_alive
 import latency
 
-COUNTS = (1, 4, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96)
+FIRST = (1, 4)
+COUNTS = (8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96)
 MIXED = ("resnet50", "vgg11", "inception3", "nasnet", "speech", "s2s")
 LEAST = 30  # requests of a window, or its P99 says nothing
 MARGIN = 1.5  # of the SLO over what one function alone has
@@ -69,9 +70,20 @@ def slo_words(bound_ns):
     return f"P99 within {bound_ns / 1e6:.1f} ms"
 
 
+def fitting(steps, cap_bytes):
+    """How many functions fit within the bound of memory, if each further one takes what those of
+    `steps` did; None when they do not say."""
+    first, last = (steps[at]["gpu_bytes"] if len(steps) > 1 else None for at in (0, -1))
+    if first is None or last is None:
+        return None
+    each = (last - first) / (steps[-1]["functions"] - steps[0]["functions"])
+    return steps[-1]["functions"] + int((cap_bytes - last) / each) if each > 0 else None
+
+
 class Search:
-    """The largest number of functions that breaks no bound: grows through COUNTS until a bound is
-    broken, then halves the step that was too large. `bound_ns` None: MARGIN times the P99 of the
+    """The largest number of functions that breaks no bound: goes from FIRST to what the memory of
+    these says would fit, or through COUNTS where it says nothing, until a bound is broken, then
+    halves the step that was too large. `bound_ns` None: MARGIN times the P99 of the
     first function alone, at the same rate."""
 
     def __init__(self, density, base, read, bound_ns, cap_bytes, end):
@@ -98,10 +110,20 @@ class Search:
             return "memory"
         return "latency" if len(good) < len(mine) or p99 > self.bound_ns else None
 
+    def counts(self):
+        """Numbers of functions to try, growing."""
+        most = self.density.options.most
+        yield from (count for count in FIRST if count < most)
+        fits = fitting(self.steps, self.cap_bytes)
+        likely = [fits] if fits else []
+        yield from sorted(count for count in {*COUNTS, *likely}
+                          if FIRST[-1] < count < most and count >= (fits or 0))
+        yield most
+
     def run(self):
         """VALUES of the arm."""
-        best, high, stopped, most = 0, None, "count", self.density.options.most
-        for count in [*(count for count in COUNTS if count < most), most]:
+        best, high, stopped = 0, None, "count"
+        for count in self.counts():
             if time.monotonic() > self.end:
                 stopped = "time"
                 break

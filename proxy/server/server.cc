@@ -109,6 +109,11 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
     ring();
   });
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
+  share_the_rest();
+}
+
+// What sessions share that is there only now.
+void Server::share_the_rest() {
   shared_.teardown_ms = options_.teardown_ms;
   shared_.pinned = &pinned_;
   pinned_.when_alone([this](uint64_t owner) { return shared_.activity.alone(owner, now_ns()); });

@@ -151,6 +151,7 @@ class Server {
   void unlink_sockets();
   bool has_failed_gpu() const;
   bool give_back_pinned(bool now);
+  void share_the_rest();
   void retire_pinned(uint64_t above_bytes, size_t free_slots);
   void collect_remains();
   void clean_up();
