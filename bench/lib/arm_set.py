@@ -24,11 +24,13 @@ import probe  # noqa: E402
 import tubetest  # noqa: E402
 from arms import Worker  # noqa: E402
 
-NAMES = ("native", "mps", "tube", "tube-block")
+NAMES = ("native", "mps", "tube", "tube-slo", "tube-block")
+SLO_MS = 10
 WORDS = {
     "native": "one native process per function",
     "mps": "native processes under one MPS server",
     "tube": "through Tube, one proxy",
+    "tube-slo": f"through Tube, the measured function started with --slo-ms {SLO_MS}",
     "tube-block": "through Tube, TUBE_SPIN_US=0 on both sides"
 }
 SETTINGS = re.compile(r"tube((:[A-Z_]+=[^:,]*)+)")
@@ -163,6 +165,14 @@ class TubeArm(Arm):
         self.proxy.__exit__(None, None, None)
 
 
+class SloArm(TubeArm):
+    """The first program, which is the measured one, has a deadline; those beside it have none."""
+
+    def spawn(self, command, extra_env=None):
+        slo = {"TUBE_SLO_MS": str(SLO_MS)} if self.started == 0 else {}
+        return super().spawn(command, dict(extra_env or {}, **slo))
+
+
 def numbers(gpus):
     """As tubed takes them."""
     return ",".join(map(str, gpus))
@@ -205,7 +215,7 @@ class ArmSet:
             self.add(name)
 
     def add(self, name):
-        kinds = {"native": NativeArm, "mps": MpsArm, "tube": TubeArm,
+        kinds = {"native": NativeArm, "mps": MpsArm, "tube": TubeArm, "tube-slo": SloArm,
                  "tube-block": lambda n, s: TubeArm(n, s, {"TUBE_SPIN_US": "0"})}
         if name == "mps" and self.backend == "sim":
             self.missing[name] = "the simulated GPU has no MPS"
