@@ -1,5 +1,5 @@
 """FaaSTube: passing data between GPU functions of a workflow."""
-from . import Headline, measured as m, nothing
+from . import Headline, copies, measured as m, nothing
 
 MARK = "faastube"
 WORKFLOWS = "bench/workflows"
@@ -49,12 +49,12 @@ HEADLINES = (
              "39%", "switched on one by one", WORKFLOWS, ft5,
              "the mechanisms; each will be an arm of its own"),
     Headline("FT6", "contended: -32% latency; uncontended no loss",
-             "Driving beside Video, bursty", "-", ft6,
-             "lanes for copies and the bench beside bulk loads"),
-    Headline("FT7", "interference 5x", "functions that load beside each other", "-",
-             nothing, "bench beside bulk loads"),
+             "Driving beside Video, bursty", "bench/isolate", ft6,
+             "two workflows beside each other; here single copies beside bulk"),
+    Headline("FT7", "interference 5x", "functions that load beside each other", "bench/isolate",
+             copies.interference, "-"),
     Headline("FT8", "pageable 3, pinned 12, pinned when needed 1 GB/s; 70 ms per 100 MB", "",
-             "-", nothing, "bench of pinned memory"),
+             "bench/pinned", copies.host_memory, "-"),
     Headline("FT9", "throughput +13 to +18% over MAPA by several NVLink paths; a path is chosen "
              "in < 10 us", "eight V100", "-", nothing,
              "a mesh without a switch; with an NVSwitch at most no loss can be shown"),

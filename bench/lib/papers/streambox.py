@@ -1,5 +1,5 @@
 """StreamBox (ATC 2024): functions as streams of one runtime."""
-from . import Headline, measured as m, nothing
+from . import Headline, copies, measured as m, nothing
 
 MARK = "streambox"
 WORKFLOWS = "bench/workflows"
@@ -53,9 +53,9 @@ HEADLINES = (
     Headline("SB9", "loading in a pipeline: -91% against streams alone, -80% against MPS",
              "two models loaded at once", "-", nothing, "loading layer by layer"),
     Headline("SB10", "blocks of 16 KB reach 4 of 12 GB/s, from 2 MB on near the peak", "PCIe 3",
-             "-", nothing, "bench of block sizes"),
+             "bench/pinned_copies", copies.block_sizes, "-"),
     Headline("SB11", "200 MB of pinned memory take 200 ms, reserving device memory > 30 ms", "",
-             "-", nothing, "bench of pinned memory"),
+             "bench/pinned", copies.pinned_ms, "reserving device memory"),
     Headline("SB12", "forwarding a call costs 1 to 3 us, 3 to 5 us with 48 clients", "",
              "bench/calls", m.launch, "-"),
     Headline("SB13", "kernels cut for partitions cost 3%", "ResNet beside an MPS partition",
