@@ -68,6 +68,10 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_PINNED", "a thirty-second of the memory, 64 MiB to 4 GiB",
      "How many bytes of pinned host memory a proxy may hold ready beside what programs have "
      "allocated (`tubed --pinned`): made ahead of requests, or freed and kept. 0: none."},
+    {"TUBE_POOL", "2147483648",
+     "How many bytes of each GPU's memory a proxy may hold ready for its functions' next "
+     "allocations, at most a twentieth of the GPU's: freed and kept mapped, or made ahead. They "
+     "count as free. 0: none, and every allocation asks the proxy."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

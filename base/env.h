@@ -31,6 +31,7 @@ enum class Env : uint8_t {
   kMemory,
   kCopyThreads,
   kPinned,
+  kPool,
   kHookLib,
   kSimLib,
   kTubed,

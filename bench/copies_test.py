@@ -80,6 +80,9 @@ class TinyRuns(unittest.TestCase):
         self.check(rows[1:2] + rows[3:], 9, 2)
         self.check(rows[2:3], 1, 3)
 
+    def test_pool(self):
+        self.check(self.run_bench("pool", "--arms", "native,tube"), 6, 4)
+
     def test_multipath(self):
         rows = self.run_bench("multipath")
         self.check(rows, 30, 2)

@@ -103,6 +103,8 @@ policies::PinnedBudget pinned_budget(const Options& options) {
                         : policies::default_pinned_budget(usable_memory_bytes());
 }
 
+uint64_t pool_bytes() { return env_number(Env::kPool).value_or(policies::kDefaultPoolBytes); }
+
 bool share_modules() {
   return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules);
 }
@@ -238,7 +240,7 @@ Status serve(const Options& options) {
       ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
                     coalesce_us(), spares(), share_modules(), inherited, &device_output,
                     stopped_s(), options.gpus, teardown_ms(), copy_options(options, *folder),
-                    pinned_budget(options), *parse_byte_limits(options.memory),
+                    pinned_budget(options), pool_bytes(), *parse_byte_limits(options.memory),
                     *parse_byte_limit(options.function_memory)});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);

@@ -10,7 +10,8 @@
 //
 //   segment:  +0        SegmentHeader         2 KiB   positions, sleep flags, error words
 //             +2 KiB    WaitCounters          2 KiB   what the client's waits came to
-//             +4 KiB    reply slots           kReplySlots x kReplySlotBytes
+//             +4 KiB    offers of memory      kOffers x sizeof(MemoryOffer)
+//             +8 KiB    reply slots           kReplySlots x kReplySlotBytes
 //             +...      command ring          kRingBytes, mapped TWICE in a row by both sides:
 //                                             a record never wraps
 //             +...      words                 kWordCount x u64, written by the GPU
@@ -49,6 +50,14 @@
 // Chunks.  Staging for pageable copies, each with a state word that the GPU writes too: see
 // kChunkFree below.
 //
+// Offers.  Blocks of GPU memory that the client may take without asking: mapped, accessible, within
+// its limits, and nobody else's. The word `state` of an offer decides who has it: the client takes
+// the block (ready -> taken) and posts tubeMemTake, the proxy takes it back (ready -> empty). The
+// client that frees the block posts tubeMemFree and then makes the offer ready again by itself, so
+// that the next request need not wait until the proxy has seen the record: the ring keeps them in
+// order. The generation in the word changes with the block, so that a client which has read the
+// offer of one block never takes another one by it.
+//
 // Trust.  The client may write any byte of segment and pinned at any time. The proxy copies a
 // record out once, checks every field of the copy, and uses its own `head`; what it reads back from
 // here is never more than a hint.
@@ -60,7 +69,7 @@
 namespace tube::abi {
 
 inline constexpr uint64_t kSegmentMagic = 0x314745'5345425554ull;  // "TUBESEG1"
-inline constexpr uint32_t kAbiVersion = 4;
+inline constexpr uint32_t kAbiVersion = 5;
 
 inline constexpr uint32_t kCacheLine = 128;  // two lines: the prefetcher fetches pairs
 inline constexpr uint64_t kRingBytes = 4u << 20;
@@ -126,7 +135,8 @@ struct alignas(kCacheLine) SegmentHeader {
   uint32_t spin_us;  // atomic; how long the client's waits may spin, less when cores are scarce
                      // (policies/spin.h)
   uint64_t async_error_sequence;  // sequence of the record that failed
-  uint8_t pad4[kCacheLine - 32];
+  uint32_t offers_used;           // atomic; offers behind this one were never made; only grows
+  uint8_t pad4[kCacheLine - 36];
 };
 static_assert(sizeof(SegmentHeader) == 5 * kCacheLine);
 static_assert(offsetof(SegmentHeader, tail) == 1 * kCacheLine);
@@ -145,6 +155,30 @@ struct WaitCounters {
 static_assert(sizeof(WaitCounters) == 128);
 inline constexpr uint64_t kWaitCountersOffset = 2048;
 static_assert(sizeof(SegmentHeader) <= kWaitCountersOffset);
+
+// A block of GPU memory. The proxy writes the other fields while the offer is empty.
+enum class OfferState : uint32_t { kEmpty = 0, kReady = 1, kTaken = 2 };
+struct MemoryOffer {
+  uint64_t state;  // atomic; generation << 2 | OfferState
+  uint64_t address;
+  uint64_t bytes;   // of the block
+  uint32_t device;  // the proxy's ordinal
+  uint32_t reserved;
+};
+static_assert(sizeof(MemoryOffer) == 32);
+static_assert(offsetof(MemoryOffer, address) == 8);
+static_assert(offsetof(MemoryOffer, bytes) == 16);
+static_assert(offsetof(MemoryOffer, device) == 24);
+inline constexpr uint32_t kOffers = 128;
+inline constexpr uint64_t kOffersOffset = 4096;
+// Smaller allocations share slabs, and are not offered.
+inline constexpr uint64_t kLargestInSlab = 1u << 20;
+inline constexpr uint64_t kBlockUnit = 2u << 20;
+// A request gets a block of the size that would be made for it.
+constexpr bool offer_serves(uint64_t block_bytes, uint64_t request_bytes) {
+  return request_bytes > kLargestInSlab && request_bytes <= block_bytes &&
+         block_bytes - request_bytes < kBlockUnit;
+}
 
 // Every record begins with this. 32 bytes; the payload follows, its layout is the call's
 // (protocol/README.md).
@@ -183,7 +217,8 @@ inline constexpr uint64_t kChunkFilled = 2;
 
 constexpr uint64_t page_up(uint64_t n) { return (n + 4095) & ~uint64_t{4095}; }
 
-inline constexpr uint64_t kReplyOffset = 4096;
+inline constexpr uint64_t kReplyOffset = kOffersOffset + uint64_t{kOffers} * sizeof(MemoryOffer);
+static_assert(kReplyOffset == 8192);
 inline constexpr uint64_t kRingOffset =
     page_up(kReplyOffset + uint64_t{kReplySlots} * kReplySlotBytes);
 inline constexpr uint64_t kWordsOffset =

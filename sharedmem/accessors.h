@@ -148,6 +148,49 @@ inline bool client_claims_chunk(uint64_t& state) {
       expected, abi::kChunkClaimed, std::memory_order_acquire, std::memory_order_relaxed);
 }
 
+// ---- offers of memory ----
+constexpr uint64_t offer_word(uint64_t generation, abi::OfferState state) {
+  return generation << 2 | static_cast<uint64_t>(state);
+}
+// Proxy, whose other fields are written: they are visible to whoever reads this word. Also for an
+// offer that becomes empty. Partner: client_reads_offer.
+inline void proxy_stores_offer(abi::MemoryOffer& o, uint64_t generation, abi::OfferState state) {
+  atomic(o.state).store(offer_word(generation, state), std::memory_order_release);
+}
+// Proxy takes the block back, or makes ready for the client what that freed in stream order. False:
+// the word was another one. Partner: client_takes_offer.
+inline bool proxy_changes_offer(abi::MemoryOffer& o, uint64_t generation, abi::OfferState from,
+                                abi::OfferState to) {
+  uint64_t expected = offer_word(generation, from);
+  return atomic(o.state).compare_exchange_strong(expected, offer_word(generation, to),
+                                                 std::memory_order_acq_rel);
+}
+inline void proxy_stores_offers_used(abi::SegmentHeader& h, uint32_t count) {
+  atomic(h.offers_used).store(count, std::memory_order_release);
+}
+// Partner: proxy_stores_offers_used.
+inline uint32_t client_loads_offers_used(abi::SegmentHeader& h) {
+  return atomic(h.offers_used).load(std::memory_order_acquire);
+}
+// Partner: proxy_stores_offer. What is read behind it is of that generation, if
+// client_takes_offer() then finds the word as it was.
+inline uint64_t client_reads_offer(abi::MemoryOffer& o) {
+  return atomic(o.state).load(std::memory_order_acquire);
+}
+// One of several threads, and not the proxy: the block is this client's. Partner:
+// proxy_changes_offer.
+inline bool client_takes_offer(abi::MemoryOffer& o, uint64_t seen) {
+  return atomic(o.state).compare_exchange_strong(
+      seen, (seen & ~uint64_t{3}) | static_cast<uint64_t>(abi::OfferState::kTaken),
+      std::memory_order_acq_rel);
+}
+// Client, behind the record that frees the block. Nothing, when that is no longer the offer's.
+inline void client_returns_offer(abi::MemoryOffer& o, uint64_t generation) {
+  uint64_t taken = offer_word(generation, abi::OfferState::kTaken);
+  atomic(o.state).compare_exchange_strong(taken, offer_word(generation, abi::OfferState::kReady),
+                                          std::memory_order_acq_rel);
+}
+
 // ---- spinning ----
 // A hint to the client, which nothing depends on but time. The session writes it, only when it
 // changes.

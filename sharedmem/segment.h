@@ -54,6 +54,10 @@ class Segment {
   abi::WaitCounters& wait_counters() const {
     return *reinterpret_cast<abi::WaitCounters*>(memory_.data() + abi::kWaitCountersOffset);
   }
+  // Precondition: index < abi::kOffers.
+  abi::MemoryOffer& offer(uint32_t index) const {
+    return reinterpret_cast<abi::MemoryOffer*>(memory_.data() + abi::kOffersOffset)[index];
+  }
   // kRingBytes, mapped twice in a row.
   std::byte* ring() const { return ring_.data(); }
   // Precondition of all below: index < the abi count. The proxy checks an untrusted index before it

@@ -84,12 +84,15 @@ class Task {
 //   allocate BYTES SAMPLES PAUSE_MS [keep]    pinned memory, freed behind each sample or at the end
 //   deliver HOW HOST BYTES SAMPLES    pageable bytes to the device by HOW: pageable, registered,
 //                                     allocated, staging
+//   take PART BYTES SAMPLES           GPU memory, freed behind each sample; PART of it is timed:
+//                                     allocate, free, use (allocated and first used)
 std::unique_ptr<Task> make_copy(Client& client, std::istream& words);
 std::unique_ptr<Task> make_victim(Client& client, std::istream& words);
 std::unique_ptr<Task> make_function(Client& client, std::istream& words);
 std::unique_ptr<Task> make_bulk(Client& client, std::istream& words);
 std::unique_ptr<Task> make_allocate(Client& client, std::istream& words);
 std::unique_ptr<Task> make_deliver(Client& client, std::istream& words);
+std::unique_ptr<Task> make_take_memory(Client& client, std::istream& words);
 
 Host host_named(const std::string& name);
 // "up" is true, "down" false; anything else ends the program.

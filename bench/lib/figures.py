@@ -67,6 +67,11 @@ FIGURES = (
      0.02, ("us", 100)),
     ("cuMemHostAlloc 100 MiB, made ahead", "pinned", "cuMemHostAlloc, ahead", "100 MiB", "ratio",
      0.02, ("us", 100)),
+    ("cuMemAlloc 2 MiB, pool warm", "pool", "cuMemAlloc", "2 MiB", "ratio", 0.05, ("us", 0.3)),
+    ("cuMemAlloc 1 GiB, pool warm", "pool", "cuMemAlloc", "1 GiB", "ratio", 0.05, ("us", 0.3)),
+    *((f"allocate, first memset, synchronise {size}, pool warm", "pool",
+       "allocate, first memset, synchronise", size, "ratio", 0.6, 0.35)
+      for size in ("2 MiB", "1 GiB")),
     ("1 GiB to one GPU over 2 links", "multipath", "2 links, pinned to the device", "1 GiB",
      "speed", 1.85, ("GB/s", 102.8)),
     ("1 GiB from one GPU over 2 links", "multipath", "2 links, pinned from the device", "1 GiB",

@@ -48,6 +48,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
   if (pHandle == nullptr || !memory_map().find(dptr, &a) || a.kind != MemoryKind::kDevice ||
       a.flags == kFromPool)
     return CUDA_ERROR_INVALID_VALUE;
+  if (!memory_map().forget_offer(a.base)) return CUDA_ERROR_INVALID_VALUE;
   note_memory_shared();
   wire::tubeIpcGetMem_reply reply{};
   Request<wire::tubeIpcGetMem> r;

@@ -28,14 +28,29 @@ CUresult ask_twice(const char* kind, uint64_t bytes, Ask ask, GiveBack give_back
   return result;
 }
 
-CUresult ask_for_device(Context* context, uint64_t bytes, uint64_t* address) {
+// Memory that is there already: the address at once, and a record that says so.
+bool take_offered(Context* context, uint64_t bytes, shared::OfferedBlock* block) {
+  if (bytes <= abi::kLargestInSlab) return false;
+  *block = connection().offers.take(context->device, bytes);
+  if (block->number == 0) return false;
+  Request<wire::tubeMemTake> r;
+  r.in_context(context);
+  r->offer = block->number;
+  r->dptr = block->address;
+  r->bytes = bytes;
+  (void)r.post();  // a proxy that is gone says so at the next call
+  return true;
+}
+
+CUresult ask_for_device(Context* context, uint64_t bytes, shared::OfferedBlock* block) {
+  if (take_offered(context, bytes, block)) return CUDA_SUCCESS;
   const auto ask = [&] {
     wire::tubeMemAlloc_reply reply{};
     Request<wire::tubeMemAlloc> r;
     r.in_context(context);
     r->bytes = bytes;
     const CUresult result = r.call(&reply);
-    *address = reply.dptr;
+    *block = connection().offers.granted(reply.offer, reply.dptr);
     return result;
   };
   const auto give_back = [&] {
@@ -70,16 +85,23 @@ bool give_kept_back() {
 CUresult allocate_device(uint64_t bytes, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Context* context = current_context();
-  if (const CUresult r = ask_for_device(context, bytes, address); r != CUDA_SUCCESS) return r;
-  memory_map().insert({*address, bytes, next_unique(), context, MemoryKind::kDevice, 0});
+  shared::OfferedBlock block;
+  if (const CUresult r = ask_for_device(context, bytes, &block); r != CUDA_SUCCESS) return r;
+  *address = block.address;
+  Allocation made{block.address, bytes, next_unique(), context, MemoryKind::kDevice, 0};
+  made.offer = block.number;
+  made.offer_generation = block.generation;
+  memory_map().insert(made);
   return CUDA_SUCCESS;
 }
 
 CUresult allocate_pooled(const Stream* stream, Context* context, CUmemoryPool pool, uint64_t bytes,
                          uint64_t* address) {
   if (!take_from_pool(stream, context, pool, bytes, address)) {
-    if (const CUresult r = ask_for_device(context, pool_bytes(bytes), address); r != CUDA_SUCCESS)
+    shared::OfferedBlock block;
+    if (const CUresult r = ask_for_device(context, pool_bytes(bytes), &block); r != CUDA_SUCCESS)
       return r;
+    *address = block.address;
   }
   memory_map().insert(
       {*address, bytes, next_unique(), context, MemoryKind::kDevice, kFromPool, pool});
@@ -104,7 +126,9 @@ CUresult free_device(const Allocation& allocation) {
   Request<wire::tubeMemFree> r;
   r.in_context(removed.context);
   r->dptr = removed.base;
+  r->offer = removed.offer;
   const CUresult freed = r.post();
+  connection().offers.give_back(removed.offer, removed.offer_generation);
   return finished != CUDA_SUCCESS ? finished : freed;
 }
 

@@ -1,7 +1,8 @@
 // The hook's one allocator: where the program's memory comes from, device and pinned.
 //
 // A request is answered from what the program freed lately where that is kept (pool_cache.h,
-// pinned_cache.h), else by the proxy, which is a round trip. When the proxy has none, what is kept
+// pinned_cache.h), or from blocks that the proxy offers (sharedmem/offers.h), with a posted record;
+// else by the proxy, which is a round trip. When the proxy has none, what is kept
 // goes back and the proxy is asked once more. What comes is entered in the memory map under an id
 // that no other allocation has.
 //

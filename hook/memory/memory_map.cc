@@ -66,6 +66,14 @@ bool MemoryMap::sync_memops(uint64_t address) const {
   return any_sync_.load(std::memory_order_acquire) && find(address, &a) && a.sync_memops;
 }
 
+bool MemoryMap::forget_offer(uint64_t base) {
+  Locked locked(lock_);
+  const auto it = by_base_.find(base);
+  if (it == by_base_.end()) return false;
+  it->second.offer = 0;
+  return true;
+}
+
 void MemoryMap::set_own_device(uint64_t base, int32_t device) {
   Locked locked(lock_);
   const auto it = by_base_.find(base);

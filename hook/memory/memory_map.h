@@ -48,6 +48,8 @@ struct Allocation {
   bool sync_memops = false;     // CU_POINTER_ATTRIBUTE_SYNC_MEMOPS
   int32_t own_device = -1;  // kMapped: the GPU (proxy's ordinal) whose memory it is and that may
                             // read and write it; -1: none is known to
+  uint32_t offer = 0;       // kDevice: of the offer that its block is bound to (sharedmem/offers.h)
+  uint64_t offer_generation = 0;
 };
 
 class MemoryMap {
@@ -68,6 +70,9 @@ class MemoryMap {
   bool set_sync_memops(uint64_t address, bool on);
   // Shall synchronous operations on it always wait? One load while no memory is such.
   bool sync_memops(uint64_t address) const;
+  // The block goes on to other processes: the proxy says what becomes of it when it is freed.
+  // False: no allocation begins there.
+  bool forget_offer(uint64_t base);
   // Allocation::own_device of the mapping that begins at `base`.
   void set_own_device(uint64_t base, int32_t device);
   // Everything of a context that was reset or destroyed.

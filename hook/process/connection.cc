@@ -129,6 +129,7 @@ Status attach(Connection& c, shared::Greeted greeted) {
   c.replies.attach(c.segment, c.waiter, c.peer);
   c.words.attach(c.segment, c.waiter, c.peer);
   c.chunks.attach(c.segment, c.waiter, c.peer);
+  c.offers.attach(c.segment);
   return {};
 }
 

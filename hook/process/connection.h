@@ -19,6 +19,7 @@
 #include "protocol/device_info.h"
 #include "sharedmem/chunks.h"
 #include "sharedmem/handshake.h"
+#include "sharedmem/offers.h"
 #include "sharedmem/replies.h"
 #include "sharedmem/ring.h"
 #include "sharedmem/segment.h"
@@ -44,6 +45,7 @@ struct Connection {
   shared::ReplySlots replies;
   shared::Words words;
   shared::ChunkPool chunks;
+  shared::Offers offers;
   shared::WindowReservation windows;
   handshake::Welcome welcome{};
   Mapping info_memory;

@@ -87,9 +87,14 @@ message("tubeOccupancy", "reply", kernel="kernel", what="OccupancyQuestion", a="
         reply=dict(x="u64", y="u64"))
 
 chapter("memory")
-message("tubeMemAlloc", "reply", behind="ends", bytes="u64", reply=dict(dptr="u64"))
-# the client has waited for its streams
-message("tubeMemFree", "post", dptr="u64", behind="all")
+# offer: the block's number among the offers, from 1; 0: it has none (abi.h)
+message("tubeMemAlloc", "reply", behind="ends", bytes="u64", reply=dict(dptr="u64", offer="u32"))
+# The client has taken a block that was offered. It never waits behind records that are kept back:
+# what uses the memory does not either.
+message("tubeMemTake", "post", offer="u32", dptr="u64", bytes="u64", orders="none")
+# The client has waited for its streams. offer: the client makes this offer ready itself, behind
+# the record; 0: the proxy does what is to be done.
+message("tubeMemFree", "post", dptr="u64", offer="u32", behind="all")
 message("tubePinnedAlloc", "reply", behind="ends", bytes="u64", flags="u32", reply=dict(address="u64"))
 message("tubePinnedFree", "post", address="u64", behind="all")
 # Which file the pages of a piece of a registered range are, and where in it. address: page-aligned;

@@ -64,8 +64,9 @@ CUresult charge_heap(Session& session, const ContextShare& share, uint64_t wante
   constexpr uint64_t kDefaultHeap = 8u << 20;
   const uint64_t has = kDefaultHeap + share.heap.bytes();
   if (wanted <= has) return CUDA_SUCCESS;
-  return session.take_memory(
-      [&] { return session.account().charge(static_cast<int>(share.gpu), wanted - has, more); });
+  return session.take_memory(share.gpu, [&] {
+    return session.account().charge(static_cast<int>(share.gpu), wanted - has, more);
+  });
 }
 
 }  // namespace

@@ -167,7 +167,9 @@ CUresult alloc_node(Session& session, const Call& call, NodeTarget& target, Answ
     return session.account().charge(params.location_id, params.bytes, &charge);
   };
   if (on_gpu) {
-    if (CUresult error = session.take_memory(charge_it); error != CUDA_SUCCESS) return error;
+    if (CUresult error = session.take_memory(static_cast<uint32_t>(params.location_id), charge_it);
+        error != CUDA_SUCCESS)
+      return error;
   }
   if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS)
     return error;

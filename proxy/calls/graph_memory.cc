@@ -52,7 +52,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphAllocAsync>& call
   const auto take = [&] {
     return session.account().charge(static_cast<int>(call->device), call->bytes, &charge);
   };
-  if (error == CUDA_SUCCESS) error = session.take_memory(take);
+  if (error == CUDA_SUCCESS) error = session.take_memory(call->device, take);
   CUdeviceptr address = 0;
   if (error == CUDA_SUCCESS)
     error = driver.cuMemAllocFromPoolAsync(&address, call->bytes, pool, op.stream);

@@ -18,12 +18,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
   CUdeviceptr address = 0;
   const auto take = [&] {
     return session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes,
-                                     &address);
+                                     &address, &reply->offer);
   };
   const auto limited = [&] {
     return session.account().room(share->gpu) < std::max<uint64_t>(call->bytes, kBlockBytes);
   };
-  CUresult error = session.take_memory(take);
+  CUresult error = session.take_memory(share->gpu, take);
   if (error == CUDA_ERROR_OUT_OF_MEMORY && !limited() &&
       session.shared().modules.make_room(share->gpu))  // code that was kept for the next function
     error = take();
@@ -31,9 +31,18 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
   return error;
 }
 
+CUresult handle(Session& session, const Decoded<wire::tubeMemTake>& call,
+                Reply<wire::tubeMemTake>&) {
+  const ContextShare* share = session.context();
+  if (!session.memory().take(call->offer, static_cast<int>(share->gpu), share->number, call->dptr,
+                             call->bytes, session.parked().any()))
+    session.poison(abi::PoisonReason::kBadRecord, "it took memory that it was not offered");
+  return CUDA_SUCCESS;
+}
+
 CUresult handle(Session& session, const Decoded<wire::tubeMemFree>& call,
                 Reply<wire::tubeMemFree>&) {
-  return session.memory().free(call->dptr);
+  return session.memory().free(call->dptr, call->offer != 0);
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemFreeAsync>& call,

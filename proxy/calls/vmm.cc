@@ -107,7 +107,7 @@ CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call,
   if ((untrusted_types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;
   prop.win32HandleMetaData = nullptr;
   BlockId block = BlockId::kNone;
-  const CUresult error = session.take_memory([&] {
+  const CUresult error = session.take_memory(static_cast<uint32_t>(prop.location.id), [&] {
     return session.shared().memory.create(prop, call->size, call->flags, session.account(), &block);
   });
   if (error != CUDA_SUCCESS) return error;

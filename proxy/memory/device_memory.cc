@@ -1,12 +1,13 @@
 #include "proxy/memory/device_memory.h"
 
 #include "proxy/common/client_limits.h"
+#include "proxy/memory/block_offers.h"
+#include "sharedmem/abi.h"
 
 namespace tube::proxy {
 
 namespace {
 constexpr uint64_t kSlabBytes = 2u << 20;
-constexpr uint64_t kLargestInSlab = 1u << 20;
 constexpr uint64_t kAlignment = 512;
 }  // namespace
 
@@ -33,30 +34,75 @@ DeviceMemory::DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session, Mem
 DeviceMemory::~DeviceMemory() = default;
 
 CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted_bytes,
-                                CUdeviceptr* address) {
+                                CUdeviceptr* address, uint32_t* offer) {
   if (untrusted_bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   collect_lingering();
-  if (count() >= limits::kAllocations || untrusted_bytes > limits::kDeviceBytes - bytes())
+  if (count() >= limits::kAllocations - abi::kOffers ||  // which may be taken at any time
+      untrusted_bytes > limits::kDeviceBytes - bytes())
     return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.bytes = untrusted_bytes;
   range.device = device;
   range.context = context;
   CUresult error = CUDA_SUCCESS;
-  if (untrusted_bytes <= kLargestInSlab) {
+  uint32_t number = 0;
+  if (untrusted_bytes <= abi::kLargestInSlab)
     range.base = place_in_slab(device, untrusted_bytes, &range.owner, &error);
-  } else {
-    Placed placed;
-    error = map_.allocate(window_, session_, device, untrusted_bytes, account_, &placed);
-    range.base = placed.address;
-    if (error == CUDA_SUCCESS) blocks_[placed.address] = placed.block;
-  }
+  else error = allocate_block(range, &number);
   if (error != CUDA_SUCCESS) return error;
-  ranges_.insert(range);
-  bytes_.fetch_add(untrusted_bytes, std::memory_order_relaxed);
-  count_.fetch_add(1, std::memory_order_relaxed);
+  enter(range);
   *address = range.base;
+  if (offer != nullptr) *offer = number;
   return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::allocate_block(Range& range, uint32_t* offer) {
+  const auto gpu = static_cast<uint32_t>(range.device);
+  if (const auto idle = offers_ != nullptr ? offers_->reuse(gpu, range.bytes) : std::nullopt) {
+    range.base = idle->address;
+    *offer = idle->offer;
+    blocks_[range.base] = {idle->block, *offer};
+    return CUDA_SUCCESS;
+  }
+  Placed placed;
+  const CUresult error =
+      map_.allocate(window_, session_, range.device, range.bytes, account_, &placed);
+  if (error != CUDA_SUCCESS) return error;
+  range.base = placed.address;
+  if (offers_ != nullptr) *offer = offers_->bind(placed.block);
+  blocks_[range.base] = {placed.block, *offer};
+  return CUDA_SUCCESS;
+}
+
+void DeviceMemory::enter(const Range& range) {
+  ranges_.insert(range);
+  bytes_.fetch_add(range.bytes, std::memory_order_relaxed);
+  count_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool DeviceMemory::take(uint32_t untrusted_offer, int device, uint32_t context,
+                        uint64_t untrusted_address, uint64_t untrusted_bytes, bool frees_wait) {
+  if (offers_ == nullptr) return false;
+  const auto held = offers_->take(untrusted_offer, static_cast<uint32_t>(device), untrusted_address,
+                                  untrusted_bytes);
+  if (!held) return false;
+  if (!held->was_idle) {
+    // The record that frees it has yet to come; what it names ends here.
+    const Range* before = ranges_.at(held->address);
+    if (!frees_wait || before == nullptr || before->kind != RangeKind::kDevice ||
+        map_.shares().shared(held->address))
+      return false;
+    ++taken_again_[held->address];
+    forget(Range(*before));
+  }
+  Range range;
+  range.base = held->address;
+  range.bytes = untrusted_bytes;
+  range.device = device;
+  range.context = context;
+  blocks_[range.base] = {held->block, held->offer};
+  enter(range);
+  return true;
 }
 
 void DeviceMemory::leave_slab(const Range& range) {
@@ -112,7 +158,7 @@ void DeviceMemory::collect_lingering() {
   waiting.swap(lingering_);
   for (uint64_t base : waiting) {
     if (map_.shares().withdraw(base)) {
-      (void)free(base, RangeKind::kRetired);
+      (void)free(base, RangeKind::kRetired, AtEnd::kReleased);
     } else {
       lingering_.push_back(base);
     }
@@ -124,15 +170,36 @@ BlockId DeviceMemory::block_of(CUdeviceptr address) {
   if (range == nullptr || range->kind != RangeKind::kDevice) return BlockId::kNone;
   if (auto slab = slabs_.find(range->owner); range->owner != 0 && slab != slabs_.end())
     return slab->second.block;
-  auto block = blocks_.find(address);
-  return block == blocks_.end() ? BlockId::kNone : block->second;
+  auto own = blocks_.find(address);
+  return own == blocks_.end() ? BlockId::kNone : own->second.block;
 }
 
-CUresult DeviceMemory::free(CUdeviceptr untrusted_address, RangeKind kind) {
+CUresult DeviceMemory::free(CUdeviceptr untrusted_address, bool untrusted_returns) {
+  if (const auto again = taken_again_.find(untrusted_address);
+      untrusted_returns && again != taken_again_.end()) {
+    if (--again->second == 0) taken_again_.erase(again);
+    return CUDA_SUCCESS;
+  }
+  return free(untrusted_address, RangeKind::kDevice,
+              untrusted_returns ? AtEnd::kReturned : AtEnd::kKept);
+}
+
+void DeviceMemory::end_block(const Own& own, AtEnd end) {
+  if (own.offer == 0 && offers_ != nullptr && end != AtEnd::kReleased && offers_->keep(own.block))
+    return;
+  if (own.offer != 0) {
+    if (end != AtEnd::kReleased && offers_->give_back(own.offer, end == AtEnd::kReturned)) return;
+    offers_->unbind(own.offer);
+  }
+  map_.release(own.block);
+}
+
+CUresult DeviceMemory::free(CUdeviceptr untrusted_address, RangeKind kind, AtEnd end) {
   collect_lingering();
   Range* found = ranges_.at(untrusted_address);
   if (found == nullptr || found->kind != kind) return CUDA_ERROR_INVALID_VALUE;
-  if (map_.shares().shared(found->base) && keep_for_openers(*found)) return CUDA_SUCCESS;
+  const bool shared = map_.shares().shared(found->base);
+  if (shared && keep_for_openers(*found)) return CUDA_SUCCESS;
   const Range range = *found;
   forget(range);
   if (range.owner != 0) {
@@ -140,8 +207,9 @@ CUresult DeviceMemory::free(CUdeviceptr untrusted_address, RangeKind kind) {
     return CUDA_SUCCESS;
   }
   if (auto block = blocks_.find(range.base); block != blocks_.end()) {
-    map_.release(block->second);
+    const Own own = block->second;
     blocks_.erase(block);
+    end_block(own, shared ? AtEnd::kReleased : end);
   }
   return CUDA_SUCCESS;
 }
@@ -157,7 +225,7 @@ void DeviceMemory::free_all(uint32_t context) {
   for (uint64_t base : bases) {
     // Slabs end with their owner: a session that has a piece of one open holds its block.
     if (context == kAllContexts && map_.shares().shared(base)) map_.shares().let_go(base);
-    (void)free(base, ranges_.at(base)->kind);
+    (void)free(base, ranges_.at(base)->kind, AtEnd::kReleased);
   }
   if (context != kAllContexts) return;
   for (const auto& [base, slab] : slabs_) map_.release(slab.block);

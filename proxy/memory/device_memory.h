@@ -8,6 +8,9 @@
 // What other processes have open (memory_shares.h) outlives its free: a block of its own is theirs
 // from then on, a piece of a slab keeps its place until they closed it. Session thread only.
 //
+// A block of its own is one that the pool may keep when it is freed, and that the client may take
+// again without asking (block_offers.h).
+//
 // Holds one reference on the block of each slab and of each large allocation (memory_map.h).
 #pragma once
 
@@ -23,21 +26,31 @@
 
 namespace tube::proxy {
 
+class BlockOffers;
+
 class DeviceMemory {
  public:
   DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session, MemoryAccount& account);
   ~DeviceMemory();
 
   void set_window(uint32_t window) { window_ = window; }
-  CUresult allocate(int device, uint32_t context, uint64_t untrusted_bytes, CUdeviceptr* address);
+  // nullptr: nothing is kept or offered. Outlives this.
+  void set_offers(BlockOffers* offers) { offers_ = offers; }
+  // *offer: of the block, 0 when it has none.
+  CUresult allocate(int device, uint32_t context, uint64_t untrusted_bytes, CUdeviceptr* address,
+                    uint32_t* offer = nullptr);
+  // The client has taken an offer. `frees_wait`: records that free memory may be kept back. False:
+  // it lies.
+  bool take(uint32_t untrusted_offer, int device, uint32_t context, uint64_t untrusted_address,
+            uint64_t untrusted_bytes, bool frees_wait);
   // CUDA_ERROR_INVALID_VALUE when it is not the start of an allocation of this client. The GPU must
-  // be done with it.
-  CUresult free(CUdeviceptr untrusted_address) {
-    return free(untrusted_address, RangeKind::kDevice);
-  }
+  // be done with it. `untrusted_returns`: the client makes the block's offer ready itself.
+  CUresult free(CUdeviceptr untrusted_address, bool untrusted_returns = false);
   // In stream order: no target any more, and freed by free_retired when the GPU is there.
   CUresult retire(CUdeviceptr untrusted_address);
-  CUresult free_retired(CUdeviceptr address) { return free(address, RangeKind::kRetired); }
+  CUresult free_retired(CUdeviceptr address) {
+    return free(address, RangeKind::kRetired, AtEnd::kKept);
+  }
   // The slabs that wait for the next small request. False: there was none.
   bool free_empty_slabs();
   // Everything that belongs to `context`, or everything at all (kAllContexts).
@@ -50,7 +63,16 @@ class DeviceMemory {
   uint32_t count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
-  CUresult free(CUdeviceptr untrusted_address, RangeKind kind);
+  // Of a block: it may be kept, so that the client makes its offer ready or this does; or not.
+  enum class AtEnd : uint8_t { kReturned, kKept, kReleased };
+  CUresult free(CUdeviceptr untrusted_address, RangeKind kind, AtEnd end);
+  struct Own {
+    BlockId block = BlockId::kNone;
+    uint32_t offer = 0;  // 0: none
+  };
+  void end_block(const Own& own, AtEnd end);
+  CUresult allocate_block(Range& range, uint32_t* offer);
+  void enter(const Range& range);
   struct Slab {
     BlockId block;
     int device;
@@ -67,9 +89,11 @@ class DeviceMemory {
   uint64_t session_;
   MemoryAccount& account_;  // to which its blocks are charged
   uint32_t window_ = 0;
-  std::map<uint64_t, Slab> slabs_;      // by base
-  std::map<uint64_t, BlockId> blocks_;  // by address
-  std::vector<uint64_t> lingering_;     // freed pieces of slabs that somebody has open
+  BlockOffers* offers_ = nullptr;
+  std::map<uint64_t, Slab> slabs_;            // by base
+  std::map<uint64_t, Own> blocks_;            // by address
+  std::map<uint64_t, uint32_t> taken_again_;  // by address: so many frees of it are still kept back
+  std::vector<uint64_t> lingering_;           // freed pieces of slabs that somebody has open
   std::atomic<uint64_t> bytes_{0};
   std::atomic<uint32_t> count_{0};
 };

@@ -30,6 +30,7 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   account_ = std::move(other.account_);
   gpu_ = other.gpu_;
   bytes_ = std::exchange(other.bytes_, 0);
+  idle_ = std::exchange(other.idle_, false);
   return *this;
 }
 
@@ -41,7 +42,14 @@ void MemoryCharge::join(MemoryCharge more) {
   bytes_ += std::exchange(more.bytes_, 0);
 }
 
+void MemoryCharge::set_idle(bool idle) {
+  if (idle == idle_ || account_ == nullptr) return;
+  idle_ = idle;
+  account_->set_idle(gpu_, bytes_, idle);
+}
+
 void MemoryCharge::end() {
+  set_idle(false);
   if (account_ != nullptr) account_->give_back(gpu_, bytes_);
   account_.reset();
   bytes_ = 0;
@@ -59,17 +67,42 @@ CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge) {
   *charge = {};
   if (gpu < 0 || index >= gpus_.size()) return CUDA_ERROR_OUT_OF_MEMORY;
   bytes = std::min(bytes, kMostBytes);
-  if (!gpus_[index].take(bytes)) {
-    refused(index, bytes, "its", gpus_[index].now());
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
-  if (!budgets_.gpus_[index].take(bytes)) {
-    gpus_[index].give_back(bytes);
-    refused(index, bytes, "its workflow's", budgets_.now(index));
+  const auto again = [&] { return take(index, bytes); };
+  const uint64_t seen = budgets_.times_given_back();
+  bool taken = again();
+  // First what this function keeps itself, if its own limit is in the way, then everybody's.
+  if (!taken && budgets_.make_room_ && !gpus_[index].fits(bytes))
+    taken = budgets_.make_room_(index, this, seen, again);
+  if (!taken && budgets_.make_room_ && gpus_[index].fits(bytes))
+    taken = budgets_.make_room_(index, nullptr, seen, again);
+  if (!taken) {
+    const bool own = bytes > gpus_[index].now().room();
+    refused(index, bytes, own ? "its" : "its workflow's",
+            own ? gpus_[index].now() : budgets_.now(index));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *charge = MemoryCharge(shared_from_this(), index, bytes);
   return CUDA_SUCCESS;
+}
+
+bool MemoryAccount::charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge) {
+  const auto index = static_cast<uint32_t>(gpu);
+  if (gpu < 0 || index >= gpus_.size() || !take(index, bytes)) return false;
+  *charge = MemoryCharge(shared_from_this(), index, bytes);
+  return true;
+}
+
+bool MemoryAccount::take(uint32_t gpu, uint64_t bytes) {
+  if (!gpus_[gpu].take(bytes)) return false;
+  if (budgets_.gpus_[gpu].take(bytes)) return true;
+  gpus_[gpu].give_back(bytes);
+  return false;
+}
+
+void MemoryAccount::set_idle(uint32_t gpu, uint64_t bytes, bool idle) {
+  if (abandoned_.load(std::memory_order_relaxed)) return;
+  gpus_[gpu].set_idle(bytes, idle);
+  budgets_.gpus_[gpu].set_idle(bytes, idle);
 }
 
 void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes) {
@@ -97,8 +130,11 @@ uint64_t MemoryAccount::room(uint32_t gpu) const {
 policies::GpuMemory MemoryAccount::visible(uint32_t gpu, uint64_t untrusted_kept,
                                            const policies::GpuMemory& gpu_memory) const {
   if (gpu >= gpus_.size()) return gpu_memory;
+  policies::GpuMemory with_idle = gpu_memory;
+  with_idle.free_bytes = std::min(gpu_memory.free_bytes + budgets_.idle_bytes(gpu),
+                                  std::max(gpu_memory.free_bytes, gpu_memory.total_bytes));
   return policies::visible_memory(gpus_[gpu].now(), budgets_.now(gpu), starting_limit_,
-                                  untrusted_kept, gpu_memory);
+                                  untrusted_kept, with_idle);
 }
 
 void MemoryAccount::set_limit(uint32_t gpu, uint64_t bytes) {

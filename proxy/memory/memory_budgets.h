@@ -20,6 +20,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -34,16 +35,30 @@ namespace tube::proxy {
 // What is held of one GPU, and the limit.
 class BudgetCount {
  public:
+  // Without what is idle: that goes as soon as it is in anybody's way.
   policies::MemoryBudget now() const {
-    return {held_.load(std::memory_order_relaxed), limit_.load(std::memory_order_relaxed)};
+    const uint64_t held = held_.load(std::memory_order_relaxed), idle = idle_bytes();
+    return {held - (idle < held ? idle : held), limit_.load(std::memory_order_relaxed)};
   }
+  uint64_t idle_bytes() const { return idle_.load(std::memory_order_relaxed); }
   void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   // False: it does not fit, nothing was taken.
   [[nodiscard]] bool take(uint64_t bytes);
+  // Whether take() would, idle memory counted as held.
+  bool fits(uint64_t bytes) const {
+    return policies::MemoryBudget{held_.load(std::memory_order_relaxed),
+                                  limit_.load(std::memory_order_relaxed)}
+        .fits(bytes);
+  }
   void give_back(uint64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void set_idle(uint64_t bytes, bool idle) {
+    if (idle) idle_.fetch_add(bytes, std::memory_order_relaxed);
+    else idle_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
 
  private:
-  std::atomic<uint64_t> held_{0};
+  std::atomic<uint64_t> held_{0};  // with what is idle
+  std::atomic<uint64_t> idle_{0};
   std::atomic<uint64_t> limit_{policies::kNoMemoryLimit};
 };
 
@@ -59,6 +74,11 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   // way, which the log says the first time. A GPU that no client can see (info::kMaxDevices) has no
   // memory for it.
   CUresult charge(int gpu, uint64_t bytes, MemoryCharge* charge);
+  // For memory that nobody has asked for yet: nobody gives way to it, and no refusal is counted.
+  bool charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge);
+  uint64_t idle_bytes(uint32_t gpu) const {
+    return gpu < gpus_.size() ? gpus_[gpu].idle_bytes() : 0;
+  }
   // The function's own count, and what its and its workflow's limit leave on a GPU.
   policies::MemoryBudget now(uint32_t gpu) const;
   uint64_t room(uint32_t gpu) const;
@@ -76,7 +96,9 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
 
  private:
   friend class MemoryCharge;
+  bool take(uint32_t gpu, uint64_t bytes);
   void give_back(uint32_t gpu, uint64_t bytes);
+  void set_idle(uint32_t gpu, uint64_t bytes, bool idle);
   void refused(uint32_t gpu, uint64_t bytes, const char* whose,
                const policies::MemoryBudget& limit);
 
@@ -99,6 +121,10 @@ class MemoryCharge {
   ~MemoryCharge() { end(); }
 
   uint64_t bytes() const { return bytes_; }
+  // Whether the memory is held ready and given back before any request fails (block_pool.h): then
+  // it counts as free.
+  void set_idle(bool idle);
+  bool idle() const { return idle_; }
   // `more` of the same account and GPU comes to this one.
   void join(MemoryCharge more);
 
@@ -108,6 +134,7 @@ class MemoryCharge {
   std::shared_ptr<MemoryAccount> account_;
   uint32_t gpu_ = 0;
   uint64_t bytes_ = 0;
+  bool idle_ = false;
 };
 
 // A proxy's: the workflow's count and limits, and what each of its functions may start with.
@@ -117,6 +144,15 @@ class MemoryBudgets {
   std::shared_ptr<MemoryAccount> open(std::string name, uint64_t wished_bytes);
 
   policies::MemoryBudget now(uint32_t gpu) const { return gpus_[gpu].now(); }
+  uint64_t idle_bytes(uint32_t gpu) const { return gpus_[gpu].idle_bytes(); }
+  // How often idle memory was given back.
+  uint64_t times_given_back() const { return given_back_.load(); }
+  void idle_given_back() { given_back_.fetch_add(1); }
+  // How idle memory is given back when a limit is in the way: of that account alone, or of all;
+  // true once `again` is. `seen`: times_given_back() before the first attempt. Before any session.
+  using MakeRoom = std::function<bool(uint32_t gpu, const MemoryAccount* of, uint64_t seen,
+                                      const std::function<bool()>& again)>;
+  void on_shortage(MakeRoom make_room) { make_room_ = std::move(make_room); }
   void set_limit(uint32_t gpu, uint64_t bytes) { gpus_[gpu].set_limit(bytes); }
   // One for all GPUs, or one for each; what is missing has none.
   void set_limits(std::span<const uint64_t> limits_bytes);
@@ -130,6 +166,8 @@ class MemoryBudgets {
   friend class MemoryAccount;
   std::array<BudgetCount, info::kMaxDevices> gpus_;
   std::atomic<uint64_t> function_limit_{policies::kNoMemoryLimit};
+  std::atomic<uint64_t> given_back_{0};
+  MakeRoom make_room_;
 };
 
 }  // namespace tube::proxy

@@ -94,6 +94,11 @@ bool MemoryMap::retain(BlockId id) {
   return true;
 }
 
+void MemoryMap::set_idle(BlockId id, bool idle) {
+  std::lock_guard lock(mutex_);
+  if (Block* block = live(id)) block->charge.set_idle(idle);
+}
+
 void MemoryMap::release(BlockId id) {
   Block gone;
   {
@@ -178,15 +183,32 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
                              MemoryAccount& account, Placed* placed) {
   if (bytes == 0 || bytes > windows::kDeviceBytes)
     return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+  bytes = in_blocks(device, bytes);
+  MemoryCharge charge;
+  if (CUresult error = account.charge(device, bytes, &charge); error != CUDA_SUCCESS) return error;
+  return allocate_charged(window, session, device, bytes, std::move(charge), placed);
+}
+
+CUresult MemoryMap::allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                                   MemoryAccount& account, Placed* placed) {
+  bytes = in_blocks(device, bytes);
+  MemoryCharge charge;
+  if (!account.charge_ahead(device, bytes, &charge)) return CUDA_ERROR_OUT_OF_MEMORY;
+  return allocate_charged(window, session, device, bytes, std::move(charge), placed);
+}
+
+uint64_t MemoryMap::in_blocks(int device, uint64_t bytes) const {
   const uint64_t granularity = gpus_[static_cast<uint32_t>(device)].granularity;
-  bytes = (bytes + granularity - 1) / granularity * granularity;
+  return (bytes + granularity - 1) / granularity * granularity;
+}
+
+CUresult MemoryMap::allocate_charged(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                                     MemoryCharge charge, Placed* placed) {
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop.location.id = gpus_[static_cast<uint32_t>(device)].device;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  MemoryCharge charge;
-  if (CUresult error = account.charge(device, bytes, &charge); error != CUDA_SUCCESS) return error;
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, 0); error != CUDA_SUCCESS)
     return error;
@@ -382,7 +404,8 @@ uint64_t MemoryMap::used_bytes(int device) const {
   std::lock_guard lock(mutex_);
   uint64_t sum = 0;
   for (const Block& block : blocks_) {
-    if (block.references != 0 && block.place.device == device) sum += block.place.bytes;
+    if (block.references != 0 && block.place.device == device && !block.charge.idle())
+      sum += block.place.bytes;
   }
   return sum;
 }

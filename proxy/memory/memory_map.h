@@ -88,6 +88,9 @@ class MemoryMap {
   // block lives. CUDA_ERROR_OUT_OF_MEMORY and the driver's own errors.
   CUresult allocate(uint32_t window, uint64_t session, int device, uint64_t bytes,
                     MemoryAccount& account, Placed* placed);
+  // The same for memory that nobody has asked for yet (MemoryAccount::charge_ahead).
+  CUresult allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                          MemoryAccount& account, Placed* placed);
   // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's;
   // the memory is charged to nobody, its maker has it on his account.
   CUresult import_placed(uint32_t window, uint64_t session, int device, int fd, uint64_t bytes,
@@ -103,6 +106,9 @@ class MemoryMap {
   [[nodiscard]] bool retain(BlockId block);
   // Behind all work that uses the memory when it may be the last one: then this unmaps and frees.
   void release(BlockId block);
+
+  // Held ready for its client, which has no use for it now: it counts as free.
+  void set_idle(BlockId block, bool idle);
 
   // ---- mappings beside the block's own address ----
 
@@ -162,6 +168,9 @@ class MemoryMap {
   const Block* live(BlockId block) const;
   BlockId enter(CUmemGenericAllocationHandle handle, const BlockPlace& place, MemoryCharge charge);
 
+  CUresult allocate_charged(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                            MemoryCharge charge, Placed* placed);
+  uint64_t in_blocks(int device, uint64_t bytes) const;
   CUresult take_handle(BlockId block, CUmemGenericAllocationHandle* handle, BlockPlace* place);
   CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place);
   CUresult map_at(CUmemGenericAllocationHandle handle, const BlockPlace& place);

@@ -68,6 +68,7 @@ json each_gpu(const Budgets& budgets, uint32_t count) {
   for (uint32_t gpu = 0; gpu < count; ++gpu) {
     gpus.push_back(budget_json(budgets.now(gpu)));
     gpus.back()["gpu"] = gpu;
+    if (const uint64_t idle = budgets.idle_bytes(gpu)) gpus.back()["pool_bytes"] = idle;
   }
   return gpus;
 }

@@ -69,6 +69,16 @@ json waits_json(Session& session) {
   return waits;
 }
 
+json offers_json(const BlockOffers* offers) {
+  if (offers == nullptr) return json();
+  const BlockOffers::Counts& counts = offers->counts();
+  return {{"posted", counts.posted.load(std::memory_order_relaxed)},
+          {"reused", counts.reused.load(std::memory_order_relaxed)},
+          {"made", counts.made.load(std::memory_order_relaxed)},
+          {"made_ahead", counts.ahead.load(std::memory_order_relaxed)},
+          {"given_back", counts.given_back.load(std::memory_order_relaxed)}};
+}
+
 json function_json(Session& session, json memory) {
   const Stats& stats = session.stats();
   const uint64_t records = stats.records.load(std::memory_order_relaxed);
@@ -102,6 +112,7 @@ json function_json(Session& session, json memory) {
           {"pinned_bytes", session.pinned_bytes()},
           {"memory", std::move(memory)},
           {"memory_refusals", session.account().refusals()},
+          {"blocks", offers_json(session.offers())},
           {"allocations", session.allocation_count()},
           {"streams", session.object_count(wire::Kind::kStream)},
           {"events", session.object_count(wire::Kind::kEvent)},
@@ -270,6 +281,8 @@ json Server::gpu_status() {
                     {"memory_total", gpu.total_bytes},
                     {"memory_used_by_clients", memory_.used_bytes(static_cast<int>(i))},
                     {"memory", budget_json(memory_.budgets().now(i))},
+                    {"pool_bytes", memory_.budgets().idle_bytes(i)},
+                    {"pool_limit_bytes", blocks_.budget_bytes(i)},
                     {"contexts", 1}});
     if (uint32_t failed = gpu.failed.load())
       gpus.back()["error"] = result_text(driver_, static_cast<CUresult>(failed));

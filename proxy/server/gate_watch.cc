@@ -36,6 +36,18 @@ double seconds_between(uint64_t since_ns, uint64_t now_ns) {
 
 }  // namespace
 
+// Before any client.
+void Server::mind_the_gate() {
+  // A call stays out of the driver for a while longer than its owner is given.
+  constexpr uint32_t kLonger_s = 10;
+  gpus_.gate().set_stopped_patience(
+      options_.stopped_s == 0 ? 0 : (options_.stopped_s + kLonger_s) * 1000);
+  gpus_.gate().on_standing([this] {
+    gate_told_ = true;
+    ring();
+  });
+}
+
 void Server::watch_gate() {
   if (!gate_told_.exchange(false) && !gate_stands_) return;
   const uint64_t now = now_ns();

@@ -60,6 +60,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       gpus_(gpus),
       options_(std::move(options)),
       memory_(driver, gpus),
+      blocks_(memory_, gpus, options_.pool_bytes),
       modules_(driver, gpus, options_.share_modules,
                [this](uint32_t wait_ms) {
                  janitor_.wake(Janitor::Need::kNow);
@@ -100,14 +101,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                 [this] { clean_up(); },
                 [this] { (void)contained("the janitor", [this] { cleaned_up(); }); }}) {
   shared_.cores = options_.cores_to_share;
-  // A call stays out of the driver for a while longer than its owner is given.
-  constexpr uint32_t kLonger_s = 10;
-  gpus_.gate().set_stopped_patience(
-      options_.stopped_s == 0 ? 0 : (options_.stopped_s + kLonger_s) * 1000);
-  gpus_.gate().on_standing([this] {
-    gate_told_ = true;
-    ring();
-  });
+  mind_the_gate();
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
   share_the_rest();
 }
@@ -117,6 +111,7 @@ void Server::share_the_rest() {
   shared_.teardown_ms = options_.teardown_ms;
   shared_.pinned = &pinned_;
   pinned_.when_alone([this](uint64_t owner) { return shared_.activity.alone(owner, now_ns()); });
+  shared_.blocks = &blocks_;
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
   memory_.budgets().set_limits(options_.memory);
   memory_.budgets().set_function_limit(options_.function_memory);
@@ -207,6 +202,7 @@ void Server::rest() {
 Status Server::run() {
   spares_.start();
   pinned_.start();
+  blocks_.start();
   while (!stopping_ && !restarting_) {
     epoll_event events[32];
     const int count = epoll_wait(epoll_fd_.get(), events, 32, timeout_ms());

@@ -61,6 +61,7 @@ struct ServerOptions {
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   CopyEngine::Options copies;
   policies::PinnedBudget pinned;
+  uint64_t pool_bytes = 0;       // idle GPU memory to hold, of each GPU (block_pool.h)
   std::vector<uint64_t> memory;  // limits of the workflow: one for all GPUs, or one for each
   uint64_t function_memory = policies::kNoMemoryLimit;  // what each function may take of each GPU
 };
@@ -161,6 +162,7 @@ class Server {
   bool only_unfinished();
 
   // gate_watch.cc
+  void mind_the_gate();
   void watch_gate();
   void end_stopped(uint64_t session);
   nlohmann::json gate_status();
@@ -199,6 +201,7 @@ class Server {
   Gpus& gpus_;
   ServerOptions options_;
   MemoryMap memory_;
+  BlockPool blocks_;
   ImageStore images_;
   ModuleCache modules_;
   SpareSegments spares_;

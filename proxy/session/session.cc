@@ -107,6 +107,9 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
       !status.ok())
     return status;
   contexts_.open();
+  if (shared_.blocks != nullptr)
+    offers_ = shared_.blocks->join({client_.id, client_.window, account_}, segment_);
+  memory_.set_offers(offers_.get());
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
   return {};

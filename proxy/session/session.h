@@ -29,6 +29,7 @@
 #include "proxy/common/client_limits.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
+#include "proxy/memory/block_pool.h"
 #include "proxy/memory/deferred_frees.h"
 #include "proxy/memory/device_memory.h"
 #include "proxy/memory/host_pages.h"
@@ -94,6 +95,7 @@ struct Shared {
   Activity activity{};                         // among which spinning is shared out, too
   uint32_t teardown_ms = limits::kTeardownMs;  // how long a dead client's work may still run
   CopyEngine* copies = nullptr;                // nullptr: every copy goes on its client's stream
+  BlockPool* blocks = nullptr;                 // nullptr: no GPU memory is held ready (unit tests)
   PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)
 };
 
@@ -169,6 +171,8 @@ class Session {
   uint64_t device_bytes() const { return memory_.bytes(); }
   // To which all GPU memory of the client is charged.
   MemoryAccount& account() const { return *account_; }
+  // nullptr: there is no pool.
+  const BlockOffers* offers() const { return offers_.get(); }
   uint32_t allocation_count() const { return memory_.count(); }
   uint64_t pinned_bytes() const { return pinned_.bytes() + host_pages_.bytes(); }
   uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
@@ -244,12 +248,19 @@ class Session {
   bool captures() const { return contexts_.captures(); }
 
   // Asks the driver for GPU memory with `take`; when there is none, or a limit is in the way, once
-  // more without what the client's session keeps of it.
+  // more without what the client's session keeps of it, and then without what the pool holds.
   template <class Take>
-  CUresult take_memory(Take take) {
+  CUresult take_memory(uint32_t gpu, Take take) {
     deferred_.collect();
+    const uint64_t seen = shared_.memory.budgets().times_given_back();
     CUresult error = take();
     if (error == CUDA_ERROR_OUT_OF_MEMORY && memory_.free_empty_slabs()) error = take();
+    if (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.blocks != nullptr) {
+      (void)shared_.blocks->make_room(gpu, nullptr, seen, [&] {
+        error = take();
+        return error != CUDA_ERROR_OUT_OF_MEMORY;
+      });
+    }
     return error;
   }
 
@@ -354,6 +365,7 @@ class Session {
   LaneCopies lanes_;
   PendingWaits waits_;  // outlives the ranges: hears of their ends
   Ranges ranges_;
+  std::shared_ptr<BlockOffers> offers_;
   DeviceMemory memory_;
   DeferredFrees deferred_;
   PinnedSlot pinned_;

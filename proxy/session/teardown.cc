@@ -330,6 +330,9 @@ void Session::teardown() {
   (void)contained("the end of its streams", [this] { leave_streams(); });
   account_->abandon();
   abandoned_.store(true, std::memory_order_relaxed);
+  (void)contained("the end of its offers", [this] {
+    if (offers_ != nullptr) offers_->close(false);
+  });
   pinned_.abandon();
   host_pages_.abandon();
   if (started_) shutdown(socket_.get(), SHUT_RDWR);
@@ -366,6 +369,7 @@ void Session::give_everything_back() {
   copies_.more_chunks().finish();
   work_is_over_.store(idle, std::memory_order_release);
   output_.forget();
+  if (offers_ != nullptr) offers_->close(idle);
   deferred_.drop();
   if (!idle) account_->abandon();
   if (!idle) leave_streams();

@@ -58,8 +58,8 @@ int ps(const PsOptions& options) {
     return kExitOk;
   }
   Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "HELD",
-               "LIMIT", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
-              "lrrlrlrrrrrrrrr");
+               "LIMIT", "POOL", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
+              "lrrlrlrrrrrrrrrr");
   for (const Json& f : functions) {
     auto count = [&](const char* key) { return std::to_string(number(f, key)); };
     table.add({text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"),
@@ -67,6 +67,7 @@ int ps(const PsOptions& options) {
                human_bytes(number(f, "device_bytes")),
                on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "held_bytes")); }),
                on_gpus(f, [](const Json& gpu) { return limit_text(gpu, "limit_bytes"); }),
+               on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "pool_bytes")); }),
                human_bytes(number(f, "pinned_bytes")), count("streams"), count("records"),
                count("round_trips"), count("errors")});
   }

@@ -17,15 +17,17 @@ std::string cuda_version(uint64_t version) {
 
 void print_gpus(const Json& gpus) {
   if (gpus.empty()) return;
-  Table table({"GPU", "NAME", "MEMORY", "USED BY FUNCTIONS", "HELD", "LIMIT", "CONTEXTS", "UUID"},
-              "rlrrrrrl");
+  Table table(
+      {"GPU", "NAME", "MEMORY", "USED BY FUNCTIONS", "HELD", "LIMIT", "POOL", "CONTEXTS", "UUID"},
+      "rlrrrrrrl");
   for (const Json& gpu : gpus) {
     table.add({std::to_string(number(gpu, "index")), text(gpu, "name"),
                human_bytes(number(gpu, "memory_total")),
                human_bytes(number(gpu, "memory_used_by_clients")),
                human_bytes(number(gpu.value("memory", Json()), "held_bytes")),
                limit_text(gpu.value("memory", Json()), "limit_bytes"),
-               std::to_string(number(gpu, "contexts")), text(gpu, "uuid")});
+               human_bytes(number(gpu, "pool_bytes")), std::to_string(number(gpu, "contexts")),
+               text(gpu, "uuid")});
   }
   fmt::print("\n{}", table.str());
 }
