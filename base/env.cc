@@ -51,6 +51,13 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "than one; 0, as many as pay, which is measured when the proxy starts; a larger number, that "
      "many (8 at most) wherever GPUs are joined by NVLink and can lend their links, whatever was "
      "measured. Not yet run on several GPUs."},
+    {"TUBE_LAUNCH_POLICY", "feedback",
+     "Whose long kernel or graph runs next where several functions use a GPU (`tubed "
+     "--launch-policy`): `feedback` who used it least lately, `fair` equal shares of its time, "
+     "`priority` functions with an SLO first, `deadlines` by SLO; `native` holds and measures "
+     "nothing."},
+    {"TUBE_LAUNCH_HOLD_MS", "100",
+     "After how many milliseconds at most a long launch goes out whatever else runs."},
     {"TUBE_SLO_MS", "none",
      "Within how many milliseconds a request of this function must be answered: its copies between "
      "host and GPU come before others' while they are late. Set by `tubectl run --slo-ms`."},

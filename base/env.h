@@ -26,6 +26,8 @@ enum class Env : uint8_t {
   kCoalesceUs,
   kCopyLane,
   kCopyPaths,
+  kLaunchPolicy,
+  kLaunchHoldMs,
   kSloMs,
   kInferMs,
   kMemory,

@@ -66,6 +66,14 @@ class TinyRuns(unittest.TestCase):
             for arm in row["arms"].values():
                 self.assertEqual(beside, "p99_over_alone" in arm)
 
+    def test_neighbours(self):
+        rows = self.run_bench("neighbours", "--arms", "native,tube,tube:TUBE_LAUNCH_POLICY=native")
+        self.assertEqual([row["name"] for row in rows],
+                         ["alone", "2 launch-bound", "1 heavy", "2 heavy"])
+        for row in rows:
+            for arm in row["arms"].values():
+                self.assertEqual(row["name"] != "alone", "others_per_s" in arm)
+
     def test_pinned_copies(self):
         rows = self.run_bench("pinned_copies")
         self.check(rows, 9, 4)

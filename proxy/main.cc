@@ -49,6 +49,7 @@ struct Options {
   std::string sim;
   std::string log;
   std::string copy_policy = "deadlines";
+  std::string launch_policy = "feedback";
   std::string inherit;
   std::optional<uint64_t> pinned;
   std::string memory = "none";
@@ -142,6 +143,8 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
                                      options.backend,
                                      "--copy-policy",
                                      options.copy_policy,
+                                     "--launch-policy",
+                                     options.launch_policy,
                                      "--memory",
                                      byte_limits_text(server.memory_limits()),
                                      "--function-memory",
@@ -205,6 +208,15 @@ CopyEngine::Options copy_options(const Options& options, const std::string& fold
           std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(1), policies::kMaxHostPaths))};
 }
 
+LaunchTurns::Options launch_options(const Options& options) {
+  constexpr uint64_t kMostMs = 60'000;
+  return {.order = policies::parse_launch_order(options.launch_policy)
+                       .value_or(policies::LaunchOrder::kFeedback),
+          .longest_hold_ns =
+              std::clamp<uint64_t>(env_number(Env::kLaunchHoldMs).value_or(100), 1, kMostMs) *
+              1'000'000};
+}
+
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
     return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64",
@@ -239,7 +251,7 @@ Status serve(const Options& options) {
       driver, gpus,
       ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
                     coalesce_us(), spares(), share_modules(), inherited, &device_output,
-                    stopped_s(), options.gpus, teardown_ms(), copy_options(options, *folder),
+                    stopped_s(), options.gpus, teardown_ms(), copy_options(options, *folder), launch_options(options),
                     pinned_budget(options), pool_bytes(), *parse_byte_limits(options.memory),
                     *parse_byte_limit(options.function_memory)});
   if (Status status = server.listen(); !status.ok()) return status;
@@ -283,6 +295,18 @@ void add_memory_options(CLI::App& app, Options& options) {
       ->type_name("SIZE");
 }
 
+void add_launch_policy(CLI::App& app, Options& options) {
+  std::vector<std::string> turns;
+  for (const policies::LaunchOrder order : policies::kLaunchOrders)
+    turns.emplace_back(policies::launch_order_name(order));
+  app.add_option("--launch-policy", options.launch_policy,
+                 "whose long kernel or graph runs next where functions share a GPU: native (nobody "
+                 "waits), fair, priority, deadlines or feedback")
+      ->check(CLI::IsMember(turns))
+      ->envname(env_entry(Env::kLaunchPolicy).name)
+      ->capture_default_str();
+}
+
 int run(int argc, char** argv) {
   Options options;
   if (const char* workflow = env_text(Env::kWorkflow)) options.workflow = workflow;
@@ -305,6 +329,7 @@ int run(int argc, char** argv) {
                  "(StreamBox), rates (FaaSTube) or deadlines")
       ->check(CLI::IsMember(orders))
       ->capture_default_str();
+  add_launch_policy(app, options);
   app.add_option("--driver", options.driver, "path of the real libcuda.so.1");
   app.add_option("--sim", options.sim, "path of the simulated GPU's libcuda.so.1");
   app.add_option("--pinned", options.pinned,

@@ -144,7 +144,7 @@ WaitResult RingReader::wait(Waiter& waiter, const Peer& peer, std::atomic<uint32
     return has_record() || set(peer.stop) || set(peer.nudged);
   };
   const WaitResult result = waiter.until(WaitReason::kRecord, peer, sleep, ready);
-  const bool stopped = result == WaitResult::kDone && !has_record() && !set(peer.nudged);
+  const bool stopped = result == WaitResult::kDone && !has_record() && set(peer.stop);
   return stopped ? WaitResult::kPeerDead : result;
 }
 

@@ -112,7 +112,8 @@ class RingReader {
   // The record was executed: gives its space back and wakes a client that waits for it.
   void consume();
 
-  // Sleeps until there is a record or `peer.nudged` is set (kDone), `peer.stop` is (kPeerDead), or
+  // Sleeps until there is a record, `peer.nudged` is set or `peer.at_most_ns` are over (kDone),
+  // `peer.stop` is set (kPeerDead), or
   // the socket hung up. Wakes a client that waits for space first, so call it whenever next() says
   // kEmpty. `awake` is one less while this one sleeps; may be nullptr.
   WaitResult wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake = nullptr);

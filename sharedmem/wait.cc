@@ -178,6 +178,7 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
   // to look.
   const auto nap_ns = [&] {
     if (reason != WaitReason::kRecord) return kPeerCheckNs;
+    if (peer.at_most_ns != 0) return peer.at_most_ns;
     return peer.socket_fd >= 0 && !connected(peer) ? kUnconnectedNapNs : kSessionNapNs;
   };
   WaitResult result = WaitResult::kDone;
@@ -192,7 +193,7 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
       break;
     }
     if (announced) futex_wait(sleep.word, sleep.asleep_value, nap_ns());
-    if (ready()) break;
+    if (ready() || peer.at_most_ns != 0) break;
     // Woken for something that is to come (rouse_reader), or to look at a flag.
     const bool roused = reason == WaitReason::kRecord && announced &&
                         atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;

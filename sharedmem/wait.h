@@ -56,6 +56,8 @@ struct Peer {
   void* opinion_context = nullptr;
   // Ours, local: there is something else to do than what is waited for. RingReader::wait() alone.
   const std::atomic<bool>* nudged = nullptr;
+  // There is something to look at by then: RingReader::wait() ends. 0: there is not.
+  uint64_t at_most_ns = 0;
 };
 
 // A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts

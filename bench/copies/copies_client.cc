@@ -1,5 +1,7 @@
 // The measured side of bench/isolate, bench/pinned_copies, bench/pageable, bench/pinned,
 // bench/pool and bench/multipath: a driver-API program that copies on command and reports its
+// The measured side of bench/neighbours, bench/isolate, bench/pinned_copies, bench/pageable,
+// bench/pinned and bench/multipath: a driver-API program that copies on command and reports its
 // times.
 //
 // It talks to the script over its standard streams, one line each way (tests/gpu/arms.py reads
@@ -56,6 +58,8 @@ std::unique_ptr<Task> make_task(Client& client, const std::string& command, std:
   if (command == "allocate") return make_allocate(client, words);
   if (command == "deliver") return make_deliver(client, words);
   if (command == "take") return make_take_memory(client, words);
+  if (command == "steps") return make_steps(client, words);
+  if (command == "busy") return make_busy(client, words);
   fprintf(stderr, "cannot do: %s\n", command.c_str());
   exit(2);
 }

@@ -86,6 +86,9 @@ class Task {
 //                                     allocated, staging
 //   take PART BYTES SAMPLES           GPU memory, freed behind each sample; PART of it is timed:
 //                                     allocate, free, use (allocated and first used)
+//   steps KERNELS BLOCKS ROUNDS PERIOD_US MS LEAD_MS    so many kernels and a wait, every PERIOD_US
+//                                     (0: one behind the other)
+//   busy KERNELS BLOCKS ROUNDS        so many kernels a round, without pause, until the line "stop"
 std::unique_ptr<Task> make_copy(Client& client, std::istream& words);
 std::unique_ptr<Task> make_victim(Client& client, std::istream& words);
 std::unique_ptr<Task> make_function(Client& client, std::istream& words);
@@ -93,6 +96,8 @@ std::unique_ptr<Task> make_bulk(Client& client, std::istream& words);
 std::unique_ptr<Task> make_allocate(Client& client, std::istream& words);
 std::unique_ptr<Task> make_deliver(Client& client, std::istream& words);
 std::unique_ptr<Task> make_take_memory(Client& client, std::istream& words);
+std::unique_ptr<Task> make_steps(Client& client, std::istream& words);
+std::unique_ptr<Task> make_busy(Client& client, std::istream& words);
 
 Host host_named(const std::string& name);
 // "up" is true, "down" false; anything else ends the program.

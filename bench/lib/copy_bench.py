@@ -50,8 +50,8 @@ def problems(result, options):
     return wrong or ([] if result["rows"] else ["nothing was measured"])
 
 
-def run(name, options, body):
-    """body(runner) measures; returns the exit status."""
+def run(name, options, body, report=copy_report.text):
+    """body(runner) measures, report(result) is its text; returns the exit status."""
     driver, reason = arm_set.find_backend(options.backend)
     if reason:
         print(f"SKIPPED: {reason}")
@@ -66,7 +66,7 @@ def run(name, options, body):
         body(copy_runs.Runner(arms, options, result))
     result["seconds"] = round(time.monotonic() - begin, 1)
     result["figures"] = figures.text({name: result})
-    print(result_file.write(options.out, result, copy_report.text(result)))
+    print(result_file.write(options.out, result, report(result)))
     wrong = problems(result, options)
     for words in wrong:
         print(f"WRONG: {words}", file=sys.stderr)

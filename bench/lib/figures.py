@@ -48,6 +48,12 @@ FIGURES = (
      "4 up in another proxy", "p99 alone", 5.5, 2),
     ("latency-critical function beside 4 that load, p99 over native", "isolate",
      "latency-critical function", "4 load", "p99", 0.68, 0.2),
+    ("step of short kernels beside 4 functions with kernels of 20 ms, p99 over native",
+     "neighbours", "light function, a step every 10 ms", "4 heavy", "p99", 1.9, 1.5),
+    ("these functions' kernels meanwhile, over MPS", "neighbours",
+     "light function, a step every 10 ms", "4 heavy", "others over MPS", 0.95, 1.0),
+    ("the same step beside 4 launch-bound functions, p99 over native", "neighbours",
+     "light function, a step every 10 ms", "4 launch-bound", "p99", 1.0, 0.5),
     ("pinned copies alone, slowest size of 4 KiB to 1 GiB", "pinned_copies", "slowest size",
      "all sizes but 16 to 64 MiB", "speed", 0.98, 1.0),
     ("pinned copies alone, slowest size of 16 to 64 MiB", "pinned_copies", "slowest size",
@@ -88,6 +94,11 @@ def rate_over_mps(row):
     """Operations per second."""
     tube, mps = row["arms"].get("tube"), row["arms"].get("mps")
     return tube["per_s"] / mps["per_s"] if tube and mps else None
+
+
+def others_over_mps(row):
+    tube, mps = (row["arms"].get(arm, {}).get("others_per_s") for arm in ("tube", "mps"))
+    return tube / mps if tube is not None and mps else None
 
 
 def speed(row):
@@ -131,6 +142,7 @@ KINDS = {
     "p99 us": (of_tube("p99_ns", 1e3), " us", False),
     "p99": (over_native("p99_ns"), "x", False),
     "kept": (of_tube("kept"), "x", True),
+    "others over MPS": (others_over_mps, "x", True),  # what neighbours got done
     "speed": (speed, "x", True),  # native's median over Tube's
     "over one": (of_tube("over_one"), "x", True),
     "GB/s": (of_tube("bytes_per_s", 1e9), " GB/s", True),
@@ -143,6 +155,7 @@ SIDES = {
     "p99 us": ("p99_ns", 1e3, "us"),
     "p99": ("p99_ns", 1e3, "us"),
     "kept": ("all_per_s", 1e9, "GB/s"),
+    "others over MPS": ("others_per_s", 1, "kernels/s"),
     "speed": ("bytes_per_s", 1e9, "GB/s"),
     "over one": ("bytes_per_s", 1e9, "GB/s"),
     "GB/s": ("bytes_per_s", 1e9, "GB/s"),

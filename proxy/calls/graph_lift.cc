@@ -255,7 +255,13 @@ CUresult launch_lifted(Session& session, const Decoded<wire::cuGraphLaunch>& cal
   while (error == CUDA_SUCCESS && lifted.next_ < count) {
     const size_t at = lifted.next_++;
     if (at == graph) {
-      error = launch_graph(session, call, exec, op);
+      LaunchPass pass = look_at_graph(session, call);
+      if (pass.held()) {
+        --lifted.next_;
+        session.come_again();
+        return error;
+      }
+      error = launch_graph(session, call, exec, op, pass);
       continue;
     }
     const LiftedCopy& copy = at < graph ? lifted.before[at] : lifted.after[at - graph - 1];

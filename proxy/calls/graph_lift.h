@@ -25,6 +25,7 @@
 
 namespace tube::proxy {
 
+class LaunchPass;
 class Session;
 struct StreamOp;
 
@@ -92,6 +93,8 @@ CUresult change_lifted(Session& session, CUgraphExec exec, CUcontext context, Li
 
 // cuGraphLaunch itself (output.cc).
 CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
-                      const StreamOp& op);
+                      const StreamOp& op, LaunchPass& pass);
+// Whether the launch is measured, and has its turn if it is a long one (output.cc).
+LaunchPass look_at_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call);
 
 }  // namespace tube::proxy

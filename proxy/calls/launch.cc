@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 
+#include "base/hash.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/modules.h"
@@ -173,12 +174,68 @@ CUresult launch_now(Session& session, const Decoded<wire::tubeLaunch>& call, CUf
   return session.driver().cuLaunchKernelEx(&config, function, nullptr, packed.extra());
 }
 
+bool has_attribute(std::span<const wire::LaunchAttribute> attributes, CUlaunchAttributeID id) {
+  return std::any_of(attributes.begin(), attributes.end(), [id](const wire::LaunchAttribute& each) {
+    return each.id == static_cast<uint32_t>(id);
+  });
+}
+
+// Whether the launch is measured, and has its turn if it is a long one. What overlaps with the work
+// before it is not measured: events would part them. Launches in a capture are none.
+LaunchPass look_at(Session& session, const Decoded<wire::tubeLaunch>& call, LaunchWatch& watch,
+                   uint64_t blocks) {
+  LongLaunches& launches = session.long_launches();
+  if (!launches.on()) {
+    watch.look_in(UINT32_MAX);
+    watch.most_blocks = UINT64_MAX;
+    return {};
+  }
+  watch.look_in(1);
+  const auto attributes = call.array<wire::LaunchAttribute>(call->attributes);
+  if (has_attribute(attributes, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)) return {};
+  CUresult error = CUDA_SUCCESS;
+  StreamState* stream = session.contexts().stream(call->stream, session.record().context, &error);
+  if (stream == nullptr || (session.captures() && is_capturing(session.driver(), stream->stream)))
+    return {};
+  const uint64_t shape[] = {call->kernel, uint64_t{call->grid[0]} << 32 | call->grid[1],
+                            uint64_t{call->grid[2]} << 32 | call->block[0],
+                            uint64_t{call->block[1]} << 32 | call->block[2]};
+  return launches.look({.key = hash64(shape, sizeof shape) | 1,
+                        .blocks = blocks,
+                        .stream = stream,
+                        .record = session.record().sequence,
+                        .may_wait = call->cooperative == 0 &&
+                                    !has_attribute(attributes, CU_LAUNCH_ATTRIBUTE_COOPERATIVE)},
+                       watch);
+}
+
+// By itself or as a part of a run (launch/coalescer.h); measured in the first case.
+CUresult launch_in_run(Session& session, const Decoded<wire::tubeLaunch>& call,
+                       const KernelState& kernel, const StreamOp& op, LaunchPass& pass) {
+  const auto& grid = call->grid;
+  const auto& block = call->block;
+  const auto parameters = call.blob(call->parameters);
+  if ((kernel.writes & wire::kKernelAsserts) != 0)
+    op.state->last_assert = session.record().sequence;
+  const PlainLaunch launch{kernel.function,
+                           kernel.is_library_kernel,
+                           {grid[0], grid[1], grid[2]},
+                           {block[0], block[1], block[2]},
+                           call->shared_bytes};
+  if (!pass.measures())
+    return session.runs().launch(*op.state, launch, parameters, session.record().sequence);
+  const Coalescer::Around around = [&pass](CUstream stream, const auto& make) {
+    return pass.around(stream, make);
+  };
+  return session.runs().launch(*op.state, launch, parameters, session.record().sequence, &around);
+}
+
 }  // namespace
 
 CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<wire::tubeLaunch>&) {
   Object* object = session.objects().find(wire::Kind::kKernel, call->kernel);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  const auto& kernel = static_cast<const KernelState&>(*object->state);
+  auto& kernel = static_cast<KernelState&>(*object->state);
   const auto parameters = call.blob(call->parameters);
   // The driver reads as many bytes as the layout has; `extra` of a client may be padded, never
   // shorter.
@@ -192,8 +249,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   // A caller that waits for the answer wants this launch's own error.
   const bool prints = (kernel.writes & wire::kKernelPrints) != 0;
   LaunchGate gate = launch_gate(session, *object);
+  const auto& grid = call->grid;
+  const uint64_t blocks = uint64_t{grid[0]} * grid[1] * grid[2];
+  LaunchPass pass = gate == LaunchGate::kNone && kernel.watch.due(blocks)
+                        ? look_at(session, call, kernel.watch, blocks)
+                        : LaunchPass();
+  if (pass.held()) {
+    session.come_again();
+    return CUDA_SUCCESS;
+  }
   const bool plain = gate == LaunchGate::kNone && untrusted_attributes.empty() &&
-                     call->cooperative == 0 && !prints &&
+                     call->cooperative == 0 && !prints && !pass.is_long() &&
                      session.record().reply_slot == abi::kNoReply;
   if (gate != LaunchGate::kNone)
     session.runs().end();  // what is held for other streams may be what the others wait for
@@ -201,19 +267,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   if (op.error != CUDA_SUCCESS) return op.error;
   PackedParameters packed(parameters);
   session.launched(*op.state, call->kernel, kernel.name);
-  const auto& grid = call->grid;
-  const auto& block = call->block;
-  if (op.in_run) {
-    if ((kernel.writes & wire::kKernelAsserts) != 0)
-      op.state->last_assert = session.record().sequence;
-    const PlainLaunch launch{kernel.function,
-                             kernel.is_library_kernel,
-                             {grid[0], grid[1], grid[2]},
-                             {block[0], block[1], block[2]},
-                             call->shared_bytes};
-    return session.runs().launch(*op.state, launch, parameters, session.record().sequence);
-  }
-  const auto launch = [&] { return launch_now(session, call, kernel.function, op.stream, packed); };
+  if (op.in_run) return launch_in_run(session, call, kernel, op, pass);
+  const auto launch = [&] {
+    return pass.around(
+        op.stream, [&] { return launch_now(session, call, kernel.function, op.stream, packed); });
+  };
   const bool captured =
       gate != LaunchGate::kNone && session.captures() && is_capturing(session.driver(), op.stream);
   if (captured) {  // its instance is the first one

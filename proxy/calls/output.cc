@@ -8,6 +8,7 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_lift.h"
 #include "proxy/calls/graph_steps.h"
+#include "proxy/gpu/capture.h"
 #include "proxy/gpu/context_gate.h"
 #include "proxy/session/session.h"
 
@@ -20,14 +21,42 @@ CUresult handle(Session& session, const Decoded<wire::cuGraphLaunch>& call,
   const auto* state = static_cast<const ExecState*>(exec->state.get());
   if (state != nullptr && state->lifted != nullptr)
     return launch_lifted(session, call, exec->handle<CUgraphExec>(), *state->lifted);
+  LaunchPass pass =
+      state == nullptr || state->places.empty() ? look_at_graph(session, call) : LaunchPass();
+  if (pass.held()) {
+    session.come_again();
+    return CUDA_SUCCESS;
+  }
   const StreamOp op = session.stream_op(call->hStream);
   if (op.error != CUDA_SUCCESS) return op.error;
-  return launch_graph(session, call, exec->handle<CUgraphExec>(), op);
+  return launch_graph(session, call, exec->handle<CUgraphExec>(), op, pass);
+}
+
+// What a graph holds is not looked at: it counts as a kernel that fills the GPU.
+LaunchPass look_at_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call) {
+  constexpr uint64_t kFills = uint64_t{1} << 32;
+  LongLaunches& launches = session.long_launches();
+  if (!launches.on()) return {};
+  LaunchWatch& watch = launches.of_graph(call->hGraph);
+  if (!watch.due(0)) return {};
+  watch.look_in(1);
+  CUresult error = CUDA_SUCCESS;
+  StreamState* stream = session.contexts().stream(call->hStream, session.record().context, &error);
+  if (stream == nullptr || (session.captures() && is_capturing(session.driver(), stream->stream)))
+    return {};
+  return launches.look({.key = call->hGraph << 1 | uint64_t{1} << 63,
+                        .blocks = kFills,
+                        .stream = stream,
+                        .record = session.record().sequence,
+                        .also = ParkKeys::object(wire::NamedKind::kExec, call->hGraph)},
+                       watch);
 }
 
 CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
-                      const StreamOp& op) {
-  const auto launch = [&] { return session.driver().cuGraphLaunch(exec, op.stream); };
+                      const StreamOp& op, LaunchPass& pass) {
+  const auto launch = [&] {
+    return pass.around(op.stream, [&] { return session.driver().cuGraphLaunch(exec, op.stream); });
+  };
   Output& output = session.output();
   const CUresult error = output.graph_writes() == 0
                              ? launch()

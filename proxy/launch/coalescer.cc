@@ -30,11 +30,13 @@ std::span<const std::byte> Coalescer::parameters_of(const HeldLaunch& held,
 }
 
 CUresult Coalescer::launch(const PlainLaunch& launch, std::span<const std::byte> parameters,
-                           uint64_t now) {
+                           uint64_t now, const Around* around) {
   const policies::LaunchRuns::Decision decision = runs_.launch(shape_of(launch, parameters.size()));
   if (decision.kind == policies::LaunchRuns::Kind::kPass) {
     const CUresult error = decision.release ? launch_held() : CUDA_SUCCESS;
-    const CUresult own = launch_now(launch, parameters);
+    const CUresult own = around == nullptr
+                             ? launch_now(launch, parameters)
+                             : (*around)(stream_, [&] { return launch_now(launch, parameters); });
     return error != CUDA_SUCCESS ? error : own;
   }
   if (held_.empty()) held_since_ = now;

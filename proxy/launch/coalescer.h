@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -45,7 +46,10 @@ class Coalescer {
   bool holding() const { return !held_.empty(); }
   // Takes or makes the launch. `parameters` are packed and copied. `now` counts the session's
   // records.
-  CUresult launch(const PlainLaunch& launch, std::span<const std::byte> parameters, uint64_t now);
+  // `around`, if any, is called with a launch that goes out by itself at once, which it makes.
+  using Around = std::function<CUresult(CUstream, const std::function<CUresult()>&)>;
+  CUresult launch(const PlainLaunch& launch, std::span<const std::byte> parameters, uint64_t now,
+                  const Around* around = nullptr);
   // Nothing came in time: makes the held launches.
   CUresult give_up();
   // Anything but a plain launch comes next on the stream: makes what is held and ends the run.

@@ -79,7 +79,16 @@ json offers_json(const BlockOffers* offers) {
           {"given_back", counts.given_back.load(std::memory_order_relaxed)}};
 }
 
-json function_json(Session& session, json memory) {
+json launches_json(const Session& session, const policies::LaunchUse& use) {
+  return {{"gpu_ms", double(session.long_launches().gpu_ns()) / 1e6},
+          {"long", use.launches},
+          {"held", use.held},
+          {"held_us", use.held_ns / 1000},
+          {"longest_hold_us", use.longest_ns / 1000},
+          {"holds_ran_out", use.ran_out}};
+}
+
+json function_json(Session& session, json memory, const policies::LaunchUse& launches) {
   const Stats& stats = session.stats();
   const uint64_t records = stats.records.load(std::memory_order_relaxed);
   const uint64_t round_trips = stats.round_trips.load(std::memory_order_relaxed);
@@ -100,6 +109,7 @@ json function_json(Session& session, json memory) {
           {"copy_bytes", stats.copy_bytes.load(std::memory_order_relaxed)},
           {"coalesced_runs", stats.runs.load(std::memory_order_relaxed)},
           {"coalesced_launches", stats.run_launches.load(std::memory_order_relaxed)},
+          {"launches", launches_json(session, launches)},
           {"errors", stats.errors.load(std::memory_order_relaxed)},
           {"images_loaded", stats.images_loaded.load(std::memory_order_relaxed)},
           {"images_shared", stats.images_shared.load(std::memory_order_relaxed)},
@@ -239,6 +249,7 @@ std::string Server::answer(const std::string& line) {
               {"backend", options_.is_sim ? "sim" : "driver"},
               {"gpus_asked", options_.gpus},
               {"copy_policy", policies::link_order_name(options_.copies.order)},
+              {"launch_policy", policies::launch_order_name(options_.launches.order)},
               {"memory", byte_limits_text(memory_limits())},
               {"function_memory", byte_limit_text(function_memory_limit())},
               {"gpus", uuids()}};
@@ -267,7 +278,7 @@ json Server::functions() {
   json list = json::array();
   std::lock_guard lock(mutex_);
   for (const auto& [id, session] : sessions_)
-    list.push_back(function_json(*session, memory_of(*session)));
+    list.push_back(function_json(*session, memory_of(*session), turns_.use(id)));
   return list;
 }
 

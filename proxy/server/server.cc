@@ -72,6 +72,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               }),
       pinned_(driver, gpus, options_.pinned, [this](bool now) { return give_back_pinned(now); }),
       copies_(driver, gpus, options_.copies, &memory_),
+      turns_(driver, gpus, options_.launches),
       shared_{driver,
               gpus,
               memory_,
@@ -108,11 +109,12 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
 
 // What sessions share that is there only now.
 void Server::share_the_rest() {
-  shared_.teardown_ms = options_.teardown_ms;
   shared_.pinned = &pinned_;
   pinned_.when_alone([this](uint64_t owner) { return shared_.activity.alone(owner, now_ns()); });
   shared_.blocks = &blocks_;
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
+  shared_.launches = &turns_;
+  shared_.teardown_ms = options_.teardown_ms;
   memory_.budgets().set_limits(options_.memory);
   memory_.budgets().set_function_limit(options_.function_memory);
 }

@@ -34,6 +34,7 @@
 #include "proxy/copy/copy_engine.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
+#include "proxy/launch/launch_turns.h"
 #include "proxy/memory/broker.h"
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/pinned_pools.h"
@@ -60,6 +61,7 @@ struct ServerOptions {
   std::string gpus;                            // as asked for, empty: all
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   CopyEngine::Options copies;
+  LaunchTurns::Options launches;
   policies::PinnedBudget pinned;
   uint64_t pool_bytes = 0;       // idle GPU memory to hold, of each GPU (block_pool.h)
   std::vector<uint64_t> memory;  // limits of the workflow: one for all GPUs, or one for each
@@ -207,6 +209,7 @@ class Server {
   SpareSegments spares_;
   PinnedPools pinned_;
   CopyEngine copies_;
+  LaunchTurns turns_;
   Shared shared_;
   UniqueFd info_;
   uint64_t info_bytes_ = 0;

@@ -19,10 +19,7 @@ CUresult LaneCopies::add(CopyLink& link, LaneCopy copy, StreamState& stream, con
     link.give(copy.before);
     return error;
   }
-  copy.told = [this] {
-    nudged_.store(true, std::memory_order_release);
-    wake_();
-  };
+  copy.told = [this] { nudge(); };
   going_.push_back({&link, link.add(std::move(copy)), &stream, keys, std::move(ends)});
   parked_.hold(keys);
   return CUDA_SUCCESS;

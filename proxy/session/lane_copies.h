@@ -41,7 +41,12 @@ class LaneCopies {
   // The newest copy is taken back as if it had not been added: nobody would send it.
   void take_back_last();
 
-  // Something was submitted since settle().
+  // There is something else to settle. Any thread.
+  void nudge() {
+    nudged_.store(true, std::memory_order_release);
+    wake_();
+  }
+  // Something was submitted since settle(), or there was a nudge.
   const std::atomic<bool>& nudged() const { return nudged_; }
   bool any() const { return !going_.empty(); }
   // Lets the streams of submitted copies go. True when there was one.

@@ -10,6 +10,7 @@
 #include "base/cuda_api.h"
 #include "proxy/code/image_scan.h"
 #include "proxy/code/module_cache.h"
+#include "proxy/launch/launch_watch.h"
 #include "proxy/session/objects.h"
 
 namespace tube::proxy {
@@ -51,6 +52,7 @@ struct KernelState final : ObjectState {
   uint32_t local_bytes = 0;      // of local memory per thread
   uint32_t writes = 0;           // wire::kKernelPrints, wire::kKernelAsserts
   ImageFacts::Runtime runtime;   // what it uses of the device runtime
+  LaunchWatch watch;             // for how long it runs
   uint64_t used_on = 0;          // bit per GPU: launched there, while what it uses is not certain
 };
 

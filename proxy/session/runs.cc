@@ -56,11 +56,12 @@ void Runs::begin(StreamState& stream) {
 }
 
 CUresult Runs::launch(StreamState& stream, const PlainLaunch& launch,
-                      std::span<const std::byte> parameters, uint64_t sequence) {
+                      std::span<const std::byte> parameters, uint64_t sequence,
+                      const Coalescer::Around* around) {
   Coalescer& runs = *stream.runs;
   if (!std::exchange(stream.run_open, true)) open_.push_back(&stream);
   const bool held = runs.holding();
-  const CUresult error = runs.launch(launch, parameters, sequence);
+  const CUresult error = runs.launch(launch, parameters, sequence, around);
   if (runs.holding() && !held) holding_.push_back(&stream);
   if (!runs.holding() && held) std::erase(holding_, &stream);
   return error;

@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "base/cuda_api.h"
+#include "proxy/launch/coalescer.h"
 #include "sharedmem/abi.h"
 
 namespace tube::proxy {
 
-class Coalescer;
 class ContextGate;
 class ContextShares;
 struct ContextShare;
@@ -60,7 +60,8 @@ class Runs {
   void begin(StreamState& stream);
   // A launch on a stream that has begun: made, or held. `sequence` is the record's.
   CUresult launch(StreamState& stream, const PlainLaunch& launch,
-                  std::span<const std::byte> parameters, uint64_t sequence);
+                  std::span<const std::byte> parameters, uint64_t sequence,
+                  const Coalescer::Around* around = nullptr);
   bool holding() const { return !holding_.empty(); }
   // Nothing came in time: makes what is held.
   void give_up();

@@ -4,6 +4,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <csignal>
 #include <cstring>
 #include <system_error>
@@ -33,6 +34,8 @@ namespace tube::proxy {
 
 namespace {
 constexpr uint64_t kNextCallNs = 2'000;  // within which a program goes on from one call to the next
+// Between looks at the turns of long launches, by whose is next and by the others.
+constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
 }  // namespace
 
 struct Session::Thread {
@@ -55,6 +58,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       copies_(shared.driver, shared.gpus, contexts_, segment_, stats_),
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
+      launches_(shared.driver, contexts_, parked_),
       memory_(shared.memory, ranges_, client_.id, *account_),
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_, shared.pinned, stats_),
@@ -102,6 +106,8 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
     return [this, gpu = contexts_.gpu(), call = record_->call, sequence = record_->sequence](
                CUresult error) { late_error(gpu, error, call, sequence); };
   });
+  launches_.use(shared_.launches, client_.id, stats_.records, client_.needs.slo_ns,
+                [this] { lanes_.nudge(); });
   segment_registered_ = true;
   if (Status status = pinned_.open(client_.id, client_.window, client_.slot, std::move(ready));
       !status.ok())
@@ -175,12 +181,12 @@ void Session::run() {
   const auto lives = [](void* session, bool socket_says) {
     return static_cast<Session*>(session)->client_alive(socket_says);
   };
-  const shared::Peer peer{.socket_fd = socket_.get(),
-                          .header = &segment_.header(),
-                          .stop = &stop_,
-                          .second_opinion = lives,
-                          .opinion_context = this,
-                          .nudged = &lanes_.nudged()};
+  shared::Peer peer{.socket_fd = socket_.get(),
+                    .header = &segment_.header(),
+                    .stop = &stop_,
+                    .second_opinion = lives,
+                    .opinion_context = this,
+                    .nudged = &lanes_.nudged()};
   bool looked = false;
   shared_.activity.awake.fetch_add(1, std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_relaxed)) {
@@ -205,6 +211,7 @@ void Session::run() {
     if (stop_.load(std::memory_order_relaxed)) break;
     idle_.store(true, std::memory_order_relaxed);
     share_spinning();
+    if (!sleep_beside_holds(peer)) continue;
     if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
     idle_.store(false, std::memory_order_relaxed);
     shared_.activity.woke(client_.id, now_ns());
@@ -215,6 +222,19 @@ void Session::run() {
   if (shared_.ended) shared_.ended(client_.id);
   shared::atomic(over_).store(1, std::memory_order_release);
   futex_wake(&over_, 1);
+}
+
+// While launches are held this session looks at their turns: without a pause when one of its own is
+// the next and it may spin. False: it does not sleep.
+bool Session::sleep_beside_holds(shared::Peer& peer) {
+  peer.at_most_ns = 0;
+  if (!launches_.holding()) return true;
+  if (launches_.is_next() && waiter_.spin_us() != 0) {
+    sched_yield();
+    return false;
+  }
+  peer.at_most_ns = launches_.is_next() ? kNextLooksNs : kOthersLookNs;
+  return true;
 }
 
 bool Session::soon_a_record(uint64_t within_ns) {
@@ -238,7 +258,7 @@ void Session::share_spinning() {
 void Session::drain_for_test() {
   this_caller().owner = client_.id;
   (void)contexts_.make_current(0u);
-  while (!stopping() && (go_on_parked() || step() || lanes_.any())) {
+  while (!stopping() && (go_on_parked() || step() || lanes_.any() || launches_.holding())) {
   }
   runs_.end();
 }
@@ -291,12 +311,15 @@ bool Session::wait_for_room() {
 
 // Something was submitted for which streams were held: what may go now goes.
 bool Session::go_on_parked() {
+  if (launches_.holding()) launches_.watch();
   if (!lanes_.nudged().load(std::memory_order_relaxed) || !lanes_.settle()) return false;
+  launches_.settle();
   parked_.release([this](const abi::RecordHeader& header, std::span<const std::byte> payload) {
     again_ = false;
     if (!stop_.load(std::memory_order_relaxed)) execute(header, payload);
     return !again_;
   });
+  launches_.settled();
   record_ = &reader_->header();  // what was kept is gone
   return true;
 }

@@ -42,6 +42,7 @@
 #include "proxy/session/external_waits.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/lane_copies.h"
+#include "proxy/session/long_launches.h"
 #include "proxy/session/objects.h"
 #include "proxy/session/output.h"
 #include "proxy/session/parked_records.h"
@@ -66,6 +67,7 @@ class Gpus;
 class ImageStore;
 class ModuleCache;
 class Janitor;
+class LaunchTurns;
 class PinnedPools;
 class RecordTrace;
 class SpareSegments;
@@ -96,6 +98,7 @@ struct Shared {
   uint32_t teardown_ms = limits::kTeardownMs;  // how long a dead client's work may still run
   CopyEngine* copies = nullptr;                // nullptr: every copy goes on its client's stream
   BlockPool* blocks = nullptr;                 // nullptr: no GPU memory is held ready (unit tests)
+  LaunchTurns* launches = nullptr;             // nullptr: launches are not measured or held
   PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)
 };
 
@@ -220,6 +223,8 @@ class Session {
   const Copies& copies() const { return copies_; }
   Output& output() { return output_; }
   ParkedRecords& parked() { return parked_; }
+  LongLaunches& long_launches() { return launches_; }
+  const LongLaunches& long_launches() const { return launches_; }
 
   // The driver's handle behind a client's id; the driver's own code when there is none.
   template <class T>
@@ -322,6 +327,7 @@ class Session {
   void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool keep_back();
   bool go_on_parked();
+  bool sleep_beside_holds(shared::Peer& peer);
   bool wait_for_room();
   ParkKeys keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload);
   void report_if_sticky(uint32_t gpu, CUresult error);
@@ -363,6 +369,7 @@ class Session {
   Output output_;
   ParkedRecords parked_{{limits::kParkedRecords, limits::kParkedBytes}};
   LaneCopies lanes_;
+  LongLaunches launches_;
   PendingWaits waits_;  // outlives the ranges: hears of their ends
   Ranges ranges_;
   std::shared_ptr<BlockOffers> offers_;

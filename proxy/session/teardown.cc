@@ -140,6 +140,7 @@ CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
   if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray)
     objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
   if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
+  if (kind == wire::Kind::kGraphExec) launches_.forget_graph(untrusted_id);
   if (kind == wire::Kind::kGraphExec) graph_memory_.drop_owner(*this, {kind, untrusted_id});
   std::shared_ptr<LoadedModule> module, before;
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
@@ -343,6 +344,7 @@ void Session::take_copies_back() {
   parked_.clear();
   copies_.mark();
   lanes_.take_all_back();
+  launches_.take_all_back();
   if (shared_.copies != nullptr) shared_.copies->forget(client_.id);
 }
 

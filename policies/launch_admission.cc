@@ -1,0 +1,208 @@
+#include "policies/launch_admission.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <iterator>
+
+namespace tube::policies {
+namespace {
+
+constexpr std::string_view kNames[] = {"native", "fair", "priority", "deadlines", "feedback"};
+static_assert(std::size(kNames) == std::size(kLaunchOrders));
+
+constexpr uint64_t kNoDeadline = UINT64_MAX;
+constexpr uint64_t kLevelNs = 1'000'000;  // of the lowest level
+
+}  // namespace
+
+std::string_view launch_order_name(LaunchOrder order) { return kNames[static_cast<size_t>(order)]; }
+
+std::optional<LaunchOrder> parse_launch_order(std::string_view name) {
+  for (const LaunchOrder order : kLaunchOrders)
+    if (launch_order_name(order) == name) return order;
+  return std::nullopt;
+}
+
+LaunchAdmission::Function& LaunchAdmission::function(uint64_t id) {
+  for (Function& each : functions_)
+    if (each.id == id) return each;
+  functions_.push_back({.id = id, .tag = virtual_ns_, .use = {}});
+  return functions_.back();
+}
+
+const LaunchAdmission::Function* LaunchAdmission::find(uint64_t id) const {
+  for (const Function& each : functions_)
+    if (each.id == id) return &each;
+  return nullptr;
+}
+
+void LaunchAdmission::needs(uint64_t id, uint64_t slo_ns) { function(id).slo_ns = slo_ns; }
+
+uint64_t LaunchAdmission::long_ns() const {
+  constexpr uint64_t kLeast = 100'000;  // below that turns cost more than they give
+  uint64_t least = options_.long_ns;
+  for (const Function& each : functions_)
+    if (each.slo_ns != 0) least = std::min(least, std::max(kLeast, each.slo_ns / 2));
+  return least;
+}
+
+uint64_t LaunchAdmission::bound_ns(uint64_t expected_ns) const {
+  if (expected_ns >= options_.longest_hold_ns / options_.hold_factor)
+    return options_.longest_hold_ns;
+  return options_.hold_factor * expected_ns;
+}
+
+// Of the longest launch that is in its way, itself included.
+uint64_t LaunchAdmission::hold_ns(const LongLaunch& launch) const {
+  uint64_t longest = launch.expected_ns;
+  for (const Going& each : going_) longest = std::max(longest, each.launch.expected_ns);
+  for (const Waiting& each : waiting_) longest = std::max(longest, each.launch.expected_ns);
+  return bound_ns(longest);
+}
+
+bool LaunchAdmission::has_room(const LongLaunch& launch, uint64_t now_ns) const {
+  uint32_t blocking = 0;
+  bool own = true;
+  for (const Going& each : going_) {
+    if (each.over_ns <= now_ns) continue;
+    ++blocking;
+    own = own && each.launch.function == launch.function && each.launch.stream == launch.stream;
+  }
+  if (blocking < options_.in_flight) return true;
+  if (!own || blocking >= options_.own_lead) return false;
+  return std::all_of(waiting_.begin(), waiting_.end(),
+                     [&](const Waiting& each) { return each.launch.function == launch.function; });
+}
+
+void LaunchAdmission::charge(Function& function, uint64_t ns, uint64_t now_ns) {
+  if (now_ns > function.lately_at) {
+    const uint64_t halves = (now_ns - function.lately_at) / options_.recent_ns;
+    function.lately_ns = halves < 64 ? function.lately_ns >> halves : 0;
+    // What is left of the interval counts on.
+    function.lately_at += halves * options_.recent_ns;
+  }
+  function.lately_ns += ns;
+}
+
+uint32_t LaunchAdmission::level(const Function& function, uint64_t now_ns) const {
+  const uint64_t halves =
+      now_ns > function.lately_at ? (now_ns - function.lately_at) / options_.recent_ns : 0;
+  const uint64_t lately = halves < 64 ? function.lately_ns >> halves : 0;
+  return static_cast<uint32_t>(std::bit_width(lately / kLevelNs));
+}
+
+// It is charged with what is expected at once, or others' turns would be counted against old use.
+void LaunchAdmission::go(const LongLaunch& launch, uint64_t now_ns) {
+  Function& who = function(launch.function);
+  virtual_ns_ = std::max(virtual_ns_, who.tag);
+  who.tag += launch.expected_ns;
+  charge(who, launch.expected_ns, now_ns);
+  ++who.use.launches;
+  going_.push_back({launch, now_ns + std::max<uint64_t>(bound_ns(launch.expected_ns), 1)});
+}
+
+bool LaunchAdmission::ask(const LongLaunch& launch, uint64_t now_ns, bool shared) {
+  now_ns_ = now_ns;
+  Function& who = function(launch.function);
+  who.tag = std::max(virtual_ns_, who.tag);  // who comes back has saved nothing up
+  if (options_.order == LaunchOrder::kNative || !shared ||
+      (waiting_.empty() && has_room(launch, now_ns))) {
+    go(launch, now_ns);
+    return true;
+  }
+  ++who.use.held;
+  waiting_.push_back({launch, now_ns, now_ns + hold_ns(launch),
+                      who.slo_ns != 0 ? now_ns + who.slo_ns : kNoDeadline});
+  return false;
+}
+
+// Whether a goes before b, which came later.
+bool LaunchAdmission::before(const Waiting& a, const Waiting& b) const {
+  const Function* x = find(a.launch.function);
+  const Function* y = find(b.launch.function);
+  if (x == nullptr || y == nullptr) return true;
+  switch (options_.order) {
+    case LaunchOrder::kNative: return true;
+    case LaunchOrder::kFair: return x->tag <= y->tag;
+    case LaunchOrder::kPriority: return a.deadline != kNoDeadline || b.deadline == kNoDeadline;
+    case LaunchOrder::kDeadlines:
+    case LaunchOrder::kFeedback: break;
+  }
+  if (a.deadline != b.deadline) return a.deadline < b.deadline;
+  if (options_.order == LaunchOrder::kDeadlines) return true;
+  return level(*x, now_ns_) <= level(*y, now_ns_);
+}
+
+const LaunchAdmission::Waiting* LaunchAdmission::best() const {
+  const Waiting* best = nullptr;
+  for (const Waiting& each : waiting_)
+    if (best == nullptr || !before(*best, each)) best = &each;
+  return best;
+}
+
+uint64_t LaunchAdmission::first() const {
+  const Waiting* const next = best();
+  return next != nullptr ? next->launch.number : 0;
+}
+
+LaunchAdmission::Turn LaunchAdmission::take(size_t at, uint64_t now_ns, bool ran_out) {
+  const Waiting taken = waiting_[at];
+  waiting_.erase(waiting_.begin() + static_cast<ptrdiff_t>(at));
+  go(taken.launch, now_ns);
+  LaunchUse& use = function(taken.launch.function).use;
+  const uint64_t held_ns = now_ns - std::min(now_ns, taken.arrived_ns);
+  use.held_ns += held_ns;
+  use.longest_ns = std::max(use.longest_ns, held_ns);
+  use.ran_out += ran_out;
+  return {taken.launch.number, ran_out};
+}
+
+std::optional<LaunchAdmission::Turn> LaunchAdmission::next(uint64_t now_ns, bool shared) {
+  now_ns_ = now_ns;
+  const Waiting* const best = this->best();
+  if (best == nullptr) return std::nullopt;
+  if (!shared || has_room(best->launch, now_ns))
+    return take(static_cast<size_t>(best - waiting_.data()), now_ns, false);
+  for (size_t i = 0; i < waiting_.size(); ++i)
+    if (waiting_[i].due_ns <= now_ns) return take(i, now_ns, true);
+  return std::nullopt;
+}
+
+void LaunchAdmission::ended(uint64_t number, uint64_t took_ns) {
+  const auto found = std::find_if(going_.begin(), going_.end(),
+                                  [&](const Going& each) { return each.launch.number == number; });
+  if (found == going_.end()) return;
+  const LongLaunch launch = found->launch;
+  going_.erase(found);
+  if (took_ns == 0 || find(launch.function) == nullptr) return;
+  Function& who = function(launch.function);
+  const auto correct = [&](uint64_t& sum) {
+    sum = took_ns >= launch.expected_ns ? sum + (took_ns - launch.expected_ns)
+                                        : sum - std::min(sum, launch.expected_ns - took_ns);
+  };
+  correct(who.tag);
+  correct(who.lately_ns);
+}
+
+void LaunchAdmission::remove(uint64_t number) {
+  std::erase_if(waiting_, [&](const Waiting& each) { return each.launch.number == number; });
+  std::erase_if(going_, [&](const Going& each) { return each.launch.number == number; });
+}
+
+void LaunchAdmission::forget(uint64_t id) {
+  std::erase_if(waiting_, [&](const Waiting& each) { return each.launch.function == id; });
+  std::erase_if(functions_, [&](const Function& each) { return each.id == id; });
+}
+
+bool LaunchAdmission::beside(uint64_t function) const {
+  return std::any_of(going_.begin(), going_.end(),
+                     [&](const Going& each) { return each.launch.function != function; });
+}
+
+LaunchUse LaunchAdmission::use(uint64_t function) const {
+  const Function* const found = find(function);
+  return found != nullptr ? found->use : LaunchUse{};
+}
+
+}  // namespace tube::policies

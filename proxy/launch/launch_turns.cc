@@ -1,0 +1,223 @@
+#include "proxy/launch/launch_turns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/clock.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/gpu/gpus.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr uint64_t kActiveNs = 100'000'000;  // so long after its last record a function counts
+constexpr uint64_t kCountNs = 100'000;       // between looks at the counters
+
+}  // namespace
+
+LaunchTurns::LaunchTurns(const Driver& driver, Gpus& gpus, const Options& options)
+    : driver_(driver), gpus_(gpus), options_(options) {
+  for (uint32_t i = 0; i < gpus.count(); ++i) {
+    auto gpu = std::make_unique<OneGpu>(policies::LaunchAdmission::Options{
+        .order = options.order, .longest_hold_ns = options.longest_hold_ns});
+    int sms = 0;
+    if (driver.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+                                    gpus[i].device) == CUDA_SUCCESS &&
+        sms > 0)
+      gpu->sms = static_cast<uint64_t>(sms);
+    gpus_of_.push_back(std::move(gpu));
+  }
+  note_threshold();
+}
+
+LaunchTurns::~LaunchTurns() {
+  for (uint32_t i = 0; i < gpus_of_.size(); ++i) {
+    OneGpu& gpu = *gpus_of_[i];
+    gpu.turns.clear();
+    if (gpu.spare.empty() || driver_.cuCtxSetCurrent(gpus_[i].context) != CUDA_SUCCESS) continue;
+    for (const TimedWork& work : gpu.spare) {
+      (void)driver_.cuEventDestroy_v2(work.begin);
+      (void)driver_.cuEventDestroy_v2(work.end);
+    }
+  }
+}
+
+void LaunchTurns::note_threshold() {
+  if (gpus_of_.empty()) return;
+  std::lock_guard lock(gpus_of_[0]->mutex);
+  long_ns_.store(gpus_of_[0]->admission.long_ns(), std::memory_order_relaxed);
+}
+
+void LaunchTurns::join(uint64_t session, const std::atomic<uint64_t>& records, uint64_t slo_ns) {
+  {
+    std::lock_guard lock(users_mutex_);
+    users_.push_back({session, &records, records.load(std::memory_order_relaxed), 0});
+  }
+  if (slo_ns == 0) return;
+  for (auto& gpu : gpus_of_) {
+    std::lock_guard lock(gpu->mutex);
+    gpu->admission.needs(session, slo_ns);
+  }
+  note_threshold();
+}
+
+void LaunchTurns::leave(uint64_t session) {
+  {
+    std::lock_guard lock(users_mutex_);
+    std::erase_if(users_, [&](const User& user) { return user.session == session; });
+  }
+  for (auto& gpu : gpus_of_) {
+    std::lock_guard lock(gpu->mutex);
+    gpu->admission.forget(session);
+    // What is in flight goes on, and its end is seen as ever; nobody is told of its own turns.
+    std::erase_if(gpu->turns, [&](const auto& turn) {
+      const bool gone = turn->function_ == session && turn->work_ == nullptr;
+      if (gone) gpu->admission.remove(turn->number_);
+      return gone;
+    });
+    go_on(*gpu, now_ns(), true);
+  }
+  note_threshold();
+}
+
+// Whether another function than this one did something lately. A look at a counter of each, by long
+// launches only.
+bool LaunchTurns::shared(uint64_t session, uint64_t now) {
+  std::lock_guard lock(users_mutex_);
+  const bool count = now - counted_ns_ >= kCountNs;
+  if (count) counted_ns_ = now;
+  bool others = false;
+  for (User& user : users_) {
+    if (count) {
+      const uint64_t records = user.records->load(std::memory_order_relaxed);
+      if (std::exchange(user.seen, records) != records) user.active_ns = now;
+    }
+    others = others ||
+             (user.session != session && user.active_ns != 0 && now - user.active_ns < kActiveNs);
+  }
+  return others;
+}
+
+std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, uint64_t session, uint64_t stream,
+                                             uint64_t expected_ns, std::function<void()> told) {
+  auto turn = std::make_shared<LaunchTurn>();
+  turn->gpu_ = gpu;
+  turn->number_ = made_.fetch_add(1, std::memory_order_relaxed) + 1;
+  turn->function_ = session;
+  turn->told_ = std::move(told);
+  const uint64_t now = now_ns();
+  bool shared = this->shared(session, now);
+  OneGpu& one = *gpus_of_[gpu];
+  std::lock_guard lock(one.mutex);
+  shared = shared || one.admission.beside(session);
+  go_on(one, now, shared);
+  one.turns.push_back(turn);
+  turn->granted_.store(
+      one.admission.ask({turn->number_, session, stream, expected_ns}, now, shared),
+      std::memory_order_release);
+  return turn;
+}
+
+void LaunchTurns::started(LaunchTurn& turn, std::shared_ptr<TimedWork> work) {
+  std::lock_guard lock(gpus_of_[turn.gpu_]->mutex);
+  turn.work_ = std::move(work);
+}
+
+void LaunchTurns::drop(LaunchTurn& turn) {
+  OneGpu& gpu = *gpus_of_[turn.gpu_];
+  std::lock_guard lock(gpu.mutex);
+  gpu.admission.remove(turn.number_);
+  std::erase_if(gpu.turns, [&](const auto& each) { return each.get() == &turn; });
+  go_on(gpu, now_ns(), true);
+}
+
+bool LaunchTurns::look(LaunchTurn& turn) {
+  const uint64_t now = now_ns();
+  const bool shared = this->shared(turn.function_, now);
+  OneGpu& gpu = *gpus_of_[turn.gpu_];
+  std::lock_guard lock(gpu.mutex);
+  go_on(gpu, now, shared || gpu.admission.beside(turn.function_));
+  return gpu.admission.first() == turn.number_;
+}
+
+bool LaunchTurns::beside(uint32_t gpu, uint64_t session) {
+  std::lock_guard lock(gpus_of_[gpu]->mutex);
+  return gpus_of_[gpu]->admission.beside(session);
+}
+
+// With the GPU's lock.
+void LaunchTurns::go_on(OneGpu& gpu, uint64_t now, bool shared) {
+  std::erase_if(gpu.turns, [&](const auto& turn) {
+    if (turn->work_ == nullptr || !ended(*turn->work_)) return false;
+    gpu.admission.ended(turn->number_, took_ns(*turn->work_));
+    return true;
+  });
+  const uint64_t before = gpu.admission.first();
+  while (const auto next = gpu.admission.next(now, shared)) {
+    for (const auto& turn : gpu.turns) {
+      if (turn->number_ != next->number) continue;
+      turn->granted_.store(true, std::memory_order_release);
+      if (turn->told_) turn->told_();
+    }
+  }
+  // Who is next by now begins to look.
+  const uint64_t first = gpu.admission.first();
+  if (first == 0 || first == before) return;
+  for (const auto& turn : gpu.turns)
+    if (turn->number_ == first && turn->told_) turn->told_();
+}
+
+std::shared_ptr<TimedWork> LaunchTurns::work(uint32_t gpu) {
+  OneGpu& one = *gpus_of_[gpu];
+  TimedWork work;
+  {
+    std::lock_guard lock(one.spare_mutex);
+    if (!one.spare.empty()) {
+      work = one.spare.back();
+      one.spare.pop_back();
+    }
+  }
+  if (work.begin == nullptr) {
+    if (driver_.cuEventCreate(&work.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
+    if (driver_.cuEventCreate(&work.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
+      (void)driver_.cuEventDestroy_v2(work.begin);
+      return nullptr;
+    }
+  }
+  const auto give_back = [&one](TimedWork* used) {
+    {
+      std::lock_guard lock(one.spare_mutex);
+      one.spare.push_back(*used);
+    }
+    delete used;
+  };
+  return {new TimedWork(work), give_back};
+}
+
+bool LaunchTurns::ended(const TimedWork& work) const {
+  return driver_.cuEventQuery(work.end) != CUDA_ERROR_NOT_READY;  // an error: the context is dead
+}
+
+uint64_t LaunchTurns::took_ns(const TimedWork& work) const {
+  float ms = 0;
+  if (driver_.cuEventElapsedTime_v2(&ms, work.begin, work.end) != CUDA_SUCCESS || !(ms > 0))
+    return 0;
+  return static_cast<uint64_t>(std::llround(double{ms} * 1e6));
+}
+
+policies::LaunchUse LaunchTurns::use(uint64_t session) {
+  policies::LaunchUse sum;
+  for (auto& gpu : gpus_of_) {
+    std::lock_guard lock(gpu->mutex);
+    const policies::LaunchUse use = gpu->admission.use(session);
+    sum.launches += use.launches;
+    sum.held += use.held;
+    sum.held_ns += use.held_ns;
+    sum.longest_ns = std::max(sum.longest_ns, use.longest_ns);
+    sum.ran_out += use.ran_out;
+  }
+  return sum;
+}
+
+}  // namespace tube::proxy
