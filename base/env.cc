@@ -58,6 +58,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "nothing."},
     {"TUBE_LAUNCH_HOLD_MS", "100",
      "After how many milliseconds at most a long launch goes out whatever else runs."},
+    {"TUBE_LAUNCH_LONG_US", "1000",
+     "From how many microseconds on a launch is a long one, which takes its turn; less beside a "
+     "function with a tight SLO. 0: every launch, for tests."},
     {"TUBE_SLO_MS", "none",
      "Within how many milliseconds a request of this function must be answered: its copies between "
      "host and GPU come before others' while they are late. Set by `tubectl run --slo-ms`."},

@@ -28,6 +28,7 @@ enum class Env : uint8_t {
   kCopyPaths,
   kLaunchPolicy,
   kLaunchHoldMs,
+  kLaunchLongUs,
   kSloMs,
   kInferMs,
   kMemory,

@@ -200,6 +200,12 @@ bool LaunchAdmission::beside(uint64_t function) const {
                      [&](const Going& each) { return each.launch.function != function; });
 }
 
+bool LaunchAdmission::others(uint64_t function) const {
+  return beside(function) ||
+         std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const Waiting& each) { return each.launch.function != function; });
+}
+
 LaunchUse LaunchAdmission::use(uint64_t function) const {
   const Function* const found = find(function);
   return found != nullptr ? found->use : LaunchUse{};

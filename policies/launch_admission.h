@@ -96,6 +96,8 @@ class LaunchAdmission {
   bool waits() const { return !waiting_.empty(); }
   // Whether somebody else's long launch is in flight.
   bool beside(uint64_t function) const;
+  // The same, or waits.
+  bool others(uint64_t function) const;
   LaunchUse use(uint64_t function) const;
 
  private:

@@ -209,12 +209,14 @@ CopyEngine::Options copy_options(const Options& options, const std::string& fold
 }
 
 LaunchTurns::Options launch_options(const Options& options) {
-  constexpr uint64_t kMostMs = 60'000;
-  return {.order = policies::parse_launch_order(options.launch_policy)
-                       .value_or(policies::LaunchOrder::kFeedback),
-          .longest_hold_ns =
-              std::clamp<uint64_t>(env_number(Env::kLaunchHoldMs).value_or(100), 1, kMostMs) *
-              1'000'000};
+  constexpr uint64_t kMostMs = 60'000, kMostUs = 1'000'000'000;
+  return {
+      .order = policies::parse_launch_order(options.launch_policy)
+                   .value_or(policies::LaunchOrder::kFeedback),
+      .longest_hold_ns =
+          std::clamp<uint64_t>(env_number(Env::kLaunchHoldMs).value_or(100), 1, kMostMs) *
+          1'000'000,
+      .long_ns = std::min<uint64_t>(env_number(Env::kLaunchLongUs).value_or(1000), kMostUs) * 1000};
 }
 
 Status serve(const Options& options) {

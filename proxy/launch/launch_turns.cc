@@ -11,16 +11,18 @@
 namespace tube::proxy {
 namespace {
 
-constexpr uint64_t kActiveNs = 100'000'000;  // so long after its last record a function counts
-constexpr uint64_t kCountNs = 100'000;       // between looks at the counters
+constexpr uint64_t kActiveNs = 1'000'000'000;  // so long after its last record a function counts
+constexpr uint64_t kCountNs = 100'000;         // between looks at the counters
 
 }  // namespace
 
 LaunchTurns::LaunchTurns(const Driver& driver, Gpus& gpus, const Options& options)
     : driver_(driver), gpus_(gpus), options_(options) {
   for (uint32_t i = 0; i < gpus.count(); ++i) {
-    auto gpu = std::make_unique<OneGpu>(policies::LaunchAdmission::Options{
-        .order = options.order, .longest_hold_ns = options.longest_hold_ns});
+    auto gpu = std::make_unique<OneGpu>(
+        policies::LaunchAdmission::Options{.order = options.order,
+                                           .long_ns = options.long_ns,
+                                           .longest_hold_ns = options.longest_hold_ns});
     int sms = 0;
     if (driver.cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                                     gpus[i].device) == CUDA_SUCCESS &&
@@ -110,7 +112,7 @@ std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, uint64_t session, uin
   bool shared = this->shared(session, now);
   OneGpu& one = *gpus_of_[gpu];
   std::lock_guard lock(one.mutex);
-  shared = shared || one.admission.beside(session);
+  shared = shared || one.admission.others(session);
   go_on(one, now, shared);
   one.turns.push_back(turn);
   turn->granted_.store(
@@ -137,7 +139,7 @@ bool LaunchTurns::look(LaunchTurn& turn) {
   const bool shared = this->shared(turn.function_, now);
   OneGpu& gpu = *gpus_of_[turn.gpu_];
   std::lock_guard lock(gpu.mutex);
-  go_on(gpu, now, shared || gpu.admission.beside(turn.function_));
+  go_on(gpu, now, shared || gpu.admission.others(turn.function_));
   return gpu.admission.first() == turn.number_;
 }
 

@@ -50,6 +50,7 @@ class LaunchTurns {
   struct Options {
     policies::LaunchOrder order = policies::LaunchOrder::kFeedback;
     uint64_t longest_hold_ns = 100'000'000;
+    uint64_t long_ns = 1'000'000;  // 0: every launch is long
   };
   // All outlive it.
   LaunchTurns(const Driver& driver, Gpus& gpus, const Options& options);
@@ -69,7 +70,9 @@ class LaunchTurns {
   uint64_t long_ns() const { return long_ns_.load(std::memory_order_relaxed); }
   // Whether a kernel of so many blocks keeps others' blocks waiting: what fits into half of the
   // GPU at one block a multiprocessor is dealt out at once.
-  bool fills(uint32_t gpu, uint64_t blocks) const { return blocks * 2 > gpus_of_[gpu]->sms; }
+  bool fills(uint32_t gpu, uint64_t blocks) const {
+    return blocks * 2 > gpus_of_[gpu]->sms || options_.long_ns == 0;
+  }
   // `told`: the turn came, on another session's thread and under the lock: must not call back.
   std::shared_ptr<LaunchTurn> ask(uint32_t gpu, uint64_t session, uint64_t stream,
                                   uint64_t expected_ns, std::function<void()> told);

@@ -112,7 +112,7 @@ bool LongLaunches::measure(Time& time, uint64_t now) {
 // When the next launch of the kernel is looked at.
 void LongLaunches::plan(const Time& time, const Unit& unit, LaunchWatch& watch, uint64_t now) {
   const bool known = time.samples >= kFirst;
-  if (!known || time.least_ns >= kMayBeLongNs) {
+  if (!known || time.least_ns >= std::min(kMayBeLongNs, turns_->long_ns())) {
     watch.look_in(1);
     return;
   }

@@ -6,6 +6,7 @@
 // loads acquire, as on the real device, where a write without the NO_MEMORY_BARRIER flag is ordered
 // after everything before it in the stream.
 #include "sim/graphs/capture.h"
+#include "sim/machine/copy_engines.h"
 #include "sim/machine/state.h"
 #include "sim/machine/work.h"
 
@@ -117,9 +118,12 @@ std::vector<Op> make_ops(Context* context, const Work& work) {
     return ops;
   }
   Op op;
-  if (auto* k = std::get_if<KernelWork>(&work))
+  if (auto* k = std::get_if<KernelWork>(&work)) {
     op.body = [context, w = *k] { return run_kernel(context, w); };
-  else if (auto* c = std::get_if<CopyWork>(&work)) op = copy_op(context, *c);
+    const CopyEngines* const engines = state().copy_engines.get();
+    if (engines != nullptr && engines->deals_blocks(context->device->physical))
+      op.grid = Grid{context->device->physical, uint64_t{k->grid[0]} * k->grid[1] * k->grid[2]};
+  } else if (auto* c = std::get_if<CopyWork>(&work)) op = copy_op(context, *c);
   else if (auto* m = std::get_if<MemsetWork>(&work))
     op.body = [context, w = *m] { return run_memset(context, w); };
   else if (auto* h = std::get_if<HostWork>(&work)) op = host_op(context, *h);

@@ -33,6 +33,12 @@ std::unique_ptr<CopyEngines> CopyEngines::load(const TopologySpec& spec, Fabric*
 CopyEngines::CopyEngines(const TopologySpec& spec, Fabric* fabric, bool clock)
     : fabric_(fabric), clock_(clock), engines_(2 * spec.devices.size()) {
   for (size_t i = 0; i < engines_.size(); ++i) engines_[i].copy_ns = spec.devices[i / 2].copy_ns;
+  kernels_.resize(spec.devices.size());
+  for (size_t i = 0; i < kernels_.size() && clock; ++i) {
+    const DeviceSpec& device = spec.devices[i];
+    if (device.block_ns != 0)
+      kernels_[i].emplace(static_cast<uint64_t>(std::max(device.sm_count, 1)), device.block_ns);
+  }
 }
 
 uint64_t CopyEngines::duration_of(const Engine& of, const Transfer& transfer) const {
@@ -93,7 +99,43 @@ void CopyEngines::go_on() {
   }
   for (const Engine& e : engines_)
     if (e.started) return;
+  if (kernel_started_ || go_on_with_kernels()) return;
   if (Engine* first = first_to_end()) start(*first);
+}
+
+void CopyEngines::add(const LanePtr& lane, const Grid& grid) {
+  const uint64_t number = ++numbers_;
+  kernel_lanes_.emplace(number, lane);
+  kernels_[static_cast<size_t>(grid.device)]->add(number, grid.blocks, now_);
+  changed_.notify_all();
+  go_on();
+}
+
+// Lets blocks end until a kernel has, before the first copy does. True: its body runs.
+bool CopyEngines::go_on_with_kernels() {
+  const Engine* const copy = first_to_end();
+  for (;;) {
+    BlockOrder* first = nullptr;
+    for (std::optional<BlockOrder>& kernels : kernels_)
+      if (kernels && kernels->next_ns() &&
+          (first == nullptr || *kernels->next_ns() < *first->next_ns()))
+        first = &*kernels;
+    if (first == nullptr || (copy != nullptr && copy->in_hand.served.end_ns < *first->next_ns()))
+      return false;
+    now_ = std::max(now_, *first->next_ns());
+    const std::optional<uint64_t> ended = first->end_next();
+    if (!ended) continue;
+    kernel_started_ = true;
+    start_body(kernel_lanes_.extract(*ended).mapped());
+    return true;
+  }
+}
+
+void CopyEngines::kernel_left(Lock& lock) {
+  look_at_conditions(lock);
+  kernel_started_ = false;
+  changed_.notify_all();
+  go_on();
 }
 
 void CopyEngines::reach_end(const Transfer& transfer) {

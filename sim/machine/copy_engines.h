@@ -6,11 +6,12 @@
 // where TUBE_SIM_COPIES=engine or TUBE_SIM_TIME=virtual asks for it.
 //
 // The clock (TUBE_SIM_TIME=virtual) counts nanoseconds from 0. A copy in an engine's hand ends
-// `copy_ns` and its bytes at the link's rate after it began; whatever else the GPU does takes no
-// time. Calls of the program take none either: what is submitted while a copy is in hand was
-// submitted before that copy's end. The bytes move when the clock reaches the end of their copy,
-// one copy at a time in the order of their ends, so events and words become complete in that order,
-// and the next copy is chosen from what is ready then.
+// `copy_ns` and its bytes at the link's rate after it began, a kernel as long as its blocks where
+// these take time (block_order.h); whatever else the GPU does takes none. Calls of the program take
+// none either: what is submitted while a copy is in hand was submitted before that copy's end. The
+// bytes move when the clock reaches the end of their copy, one copy at a time in the order of their
+// ends, so events and words become complete in that order, and the next copy is chosen from what is
+// ready then.
 //
 // Who moves the clock: by itself it goes on to the next end as fast as the bytes can be copied. How
 // many copies the host adds before an end is then a race, as on a GPU. While it is held, copies end
@@ -27,10 +28,12 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "sim/machine/block_order.h"
 #include "sim/machine/copy_order.h"
 #include "sim/machine/engine.h"
 #include "sim/machine/topology.h"
@@ -61,6 +64,13 @@ class CopyEngines {
   // comes left().
   void reach_end(const Transfer& transfer);
   void left(Lock& lock, const Transfer& transfer);
+
+  // The head of the lane is a kernel that can begin, on a device whose kernels take time: its body
+  // runs when the clock stands at its end.
+  bool deals_blocks(int device) const { return kernels_[static_cast<size_t>(device)].has_value(); }
+  void add(const LanePtr& lane, const Grid& grid);
+  // What hangs on the end of the kernel in hand is completed.
+  void kernel_left(Lock& lock);
 
   bool held() const { return held_; }
   bool has_clock() const { return clock_; }
@@ -106,6 +116,7 @@ class CopyEngines {
   void take_next(Engine& engine);
   Engine* first_to_end();
   void start(Engine& engine);
+  bool go_on_with_kernels();
   void go_on();
 
   Fabric* fabric_;
@@ -114,6 +125,10 @@ class CopyEngines {
   uint64_t now_ = 0;
   uint64_t numbers_ = 0, turns_ = 0, ends_ = 0;
   std::vector<Engine> engines_;  // by device, up before down
+  // Of the devices whose kernels take time.
+  std::vector<std::optional<BlockOrder>> kernels_;
+  std::unordered_map<uint64_t, LanePtr> kernel_lanes_;  // by number, of all devices
+  bool kernel_started_ = false;
   std::deque<ServedCopy> served_;
   std::condition_variable changed_;  // a copy was added, or ended
 };

@@ -69,6 +69,7 @@ void run_body(Lock& lock, const LanePtr& lane) {
   Op& op = lane->queue.front();
   Context* context = lane->context;
   const std::optional<Transfer> transfer = op.transfer;
+  const bool dealt = op.grid.has_value();
   if (op.body && (op.run_on_error || context->error.load() == CUDA_SUCCESS)) {
     auto body = std::move(op.body);
     lock.unlock();
@@ -83,6 +84,7 @@ void run_body(Lock& lock, const LanePtr& lane) {
   complete(lock, lane);
   advance(lock, lane);
   if (transfer) engines->left(lock, *transfer);
+  if (dealt) engines->kernel_left(lock);
 }
 
 void worker() {
@@ -186,6 +188,10 @@ void advance(Lock& lock, const LanePtr& lane) {
     if (op.transfer) {
       lane->busy = true;
       return state().copy_engines->add(lane, *op.transfer);
+    }
+    if (op.grid) {
+      lane->busy = true;
+      return state().copy_engines->add(lane, *op.grid);
     }
     if (op.body && !op.in_place) return make_ready(lane);
     if (op.body) run_in_place(lane);

@@ -45,12 +45,19 @@ struct Transfer {
   bool keeps = true;   // not of pageable memory (copy_order.h)
 };
 
+// A kernel, as far as the dealing of its blocks has to know it.
+struct Grid {
+  int device = 0;  // index in the topology
+  uint64_t blocks = 1;
+};
+
 struct Op {
   std::vector<FencePtr> waits;
   std::function<CUresult()> body;  // without the lock; an error becomes the context's sticky error
   std::function<bool()>
       condition;  // without the lock, cheap, must not block; then body (if any) runs
   std::optional<Transfer> transfer;  // the body is a copy that waits for its turn in an engine
+  std::optional<Grid> grid;          // the body is a kernel whose blocks take time
   bool in_place =
       false;  // the body is short, takes no lock of ours but leaves and runs with the lock
   bool is_word = false;       // a write of a word, which goes by the queue of a copy before it

@@ -117,6 +117,7 @@ bool apply_device(DeviceSpec* d, const std::string& key, const std::string& valu
   else if (key == "clock_khz") d->clock_khz = static_cast<int>(n);
   else if (key == "pcie") d->pcie_bytes_per_s = n;
   else if (key == "copy_ns") d->copy_ns = static_cast<uint64_t>(n);
+  else if (key == "block_ns") d->block_ns = static_cast<uint64_t>(n);
   else if (key == "switch") d->pcie_switch = static_cast<int>(n);
   else if (key == "numa") d->numa_node = static_cast<int>(n);
   else return false;
@@ -157,13 +158,11 @@ bool parse_line(const std::string& line, TopologySpec* spec) {
   return false;
 }
 
-// TUBE_SIM_COUNT, _MEMORY, _SM, _SMS, _NAME, _PCIE: applied to every device.
+// TUBE_SIM_COUNT, _MEMORY, _SM, _SMS, _NAME, _PCIE, _BLOCK_NS: applied to every device.
 bool apply_settings(TopologySpec* spec, std::string* error) {
-  static constexpr const char* kSettings[][2] = {{"TUBE_SIM_MEMORY", "memory"},
-                                                 {"TUBE_SIM_SM", "sm"},
-                                                 {"TUBE_SIM_SMS", "sms"},
-                                                 {"TUBE_SIM_NAME", "name"},
-                                                 {"TUBE_SIM_PCIE", "pcie"}};
+  static constexpr const char* kSettings[][2] = {
+      {"TUBE_SIM_MEMORY", "memory"}, {"TUBE_SIM_SM", "sm"},     {"TUBE_SIM_SMS", "sms"},
+      {"TUBE_SIM_NAME", "name"},     {"TUBE_SIM_PCIE", "pcie"}, {"TUBE_SIM_BLOCK_NS", "block_ns"}};
   bool good = true;
   if (const char* count = std::getenv("TUBE_SIM_COUNT")) {
     int n = std::atoi(count);

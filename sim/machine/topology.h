@@ -22,6 +22,7 @@ struct DeviceSpec {
   int memory_clock_khz = 2619000;
   int bus_width_bits = 5120;
   double pcie_bytes_per_s = 55e9;  // each direction
+  uint64_t block_ns = 0;           // what a block of a kernel takes; 0: kernels take no time
   uint64_t copy_ns = 4000;         // what a copy takes besides its bytes (docs/facts.md)
   int pcie_switch = 0;             // devices of one switch share its uplink
   int numa_node = 0;

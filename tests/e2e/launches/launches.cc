@@ -1,0 +1,199 @@
+// A client for launches_test.py:
+//
+//   launches light KERNELS     for each line that it reads: so many kernels of one block, and
+//   "took"
+//                              with the milliseconds that the GPU's clock says
+//   launches heavy BLOCKS      kernels of so many blocks, two of them in flight, until a line
+//   comes;
+//                              then "done", if the blocks that ran are as many as were launched
+//   launches meet              kernels that wait for those of another such program: says the handle
+//                              of its memory or reads it, and "met" when both have seen each other
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "tests/programs/common.h"
+
+namespace {
+
+// count: a block adds one. meet: after ROUNDS of nothing the first block says in words[MINE] that
+// it is there, and waits for words[OTHER] to be as much, unless MINE is 2.
+const char* const kImage = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry count(.param .u64 words) {
+  .reg .u64 %a<2>;
+  .reg .u32 %r<2>;
+  ld.param.u64 %a0, [words];
+  cvta.to.global.u64 %a1, %a0;
+  atom.global.add.u32 %r0, [%a1], 1;
+  ret;
+}
+.visible .entry meet(.param .u64 words, .param .u32 mine, .param .u32 rounds) {
+  .reg .u64 %a<5>;
+  .reg .u32 %r<8>;
+  .reg .pred %p<4>;
+  ld.param.u64 %a0, [words];
+  cvta.to.global.u64 %a1, %a0;
+  ld.param.u32 %r0, [mine];
+  ld.param.u32 %r1, [rounds];
+  mov.u32 %r2, %ctaid.x;
+  setp.ne.u32 %p0, %r2, 0;
+  @%p0 bra done;
+idle:
+  sub.u32 %r1, %r1, 1;
+  setp.ne.u32 %p1, %r1, 0;
+  @%p1 bra idle;
+  setp.eq.u32 %p2, %r0, 2;
+  @%p2 bra done;
+  mul.wide.u32 %a2, %r0, 4;
+  add.u64 %a3, %a1, %a2;
+  st.volatile.global.u32 [%a3], 1;
+  xor.b32 %r3, %r0, 1;
+  mul.wide.u32 %a2, %r3, 4;
+  add.u64 %a4, %a1, %a2;
+again:
+  ld.volatile.global.u32 %r4, [%a4];
+  setp.eq.u32 %p3, %r4, 0;
+  @%p3 bra again;
+done:
+  ret;
+}
+)";
+
+constexpr size_t kInFlight = 64;
+
+void say(const std::string& what) {
+  std::printf("%s\n", what.c_str());
+  std::fflush(stdout);
+}
+
+char line[256];
+bool told() { return std::fgets(line, sizeof line, stdin) != nullptr; }
+bool waiting() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return poll(&input, 1, 0) > 0;
+}
+
+struct Kernels {
+  CUmodule module = nullptr;
+  CUfunction count = nullptr, meet = nullptr;
+  CUdeviceptr words = 0;
+  CUstream stream = nullptr;
+  Kernels() {
+    CU(cuModuleLoadData(&module, kImage));
+    CU(cuModuleGetFunction(&count, module, "count"));
+    CU(cuModuleGetFunction(&meet, module, "meet"));
+    CU(cuMemAlloc(&words, 64));
+    CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CU(cuMemsetD32Async(words, 0, 16, stream));
+    sync();
+  }
+  void launch(unsigned blocks) {
+    void* params[] = {&words};
+    CU(cuLaunchKernel(count, blocks, 1, 1, 1, 1, 1, 0, stream, params, nullptr));
+  }
+  void launch_meet(unsigned mine) {
+    constexpr unsigned kBlocks = 300;
+    unsigned rounds = 100'000;
+    void* params[] = {&words, &mine, &rounds};
+    CU(cuLaunchKernel(meet, kBlocks, 1, 1, 1, 1, 1, 0, stream, params, nullptr));
+  }
+  void sync() { CU(cuStreamSynchronize(stream)); }
+  uint32_t counted() {
+    uint32_t count = 0;
+    CU(cuMemcpyDtoH(&count, words, sizeof count));
+    return count;
+  }
+};
+
+int light(Kernels& kernels, int count) {
+  CUevent begin = nullptr, end = nullptr;
+  CU(cuEventCreate(&begin, CU_EVENT_DEFAULT));
+  CU(cuEventCreate(&end, CU_EVENT_DEFAULT));
+  kernels.launch(1);
+  kernels.sync();
+  say("ready");
+  while (told()) {
+    CU(cuEventRecord(begin, kernels.stream));
+    for (int i = 0; i < count; ++i) kernels.launch(1);
+    CU(cuEventRecord(end, kernels.stream));
+    kernels.sync();
+    float ms = 0;
+    CU(cuEventElapsedTime(&ms, begin, end));
+    say("took " + std::to_string(ms));
+  }
+  return 0;
+}
+
+int heavy(Kernels& kernels, unsigned blocks) {
+  CUevent ends[kInFlight] = {};
+  for (CUevent& end : ends) CU(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING));
+  uint32_t launched = 0;
+  const auto launch = [&](CUevent end) {
+    kernels.launch(blocks);
+    launched += blocks;
+    CU(cuEventRecord(end, kernels.stream));
+  };
+  for (CUevent end : ends) launch(end);
+  say("ready");
+  for (size_t oldest = 0; !waiting(); oldest = (oldest + 1) % kInFlight) {
+    CU(cuEventSynchronize(ends[oldest]));
+    launch(ends[oldest]);
+  }
+  kernels.sync();
+  say(kernels.counted() == launched ? "done" : "other blocks");
+  return 0;
+}
+
+int meet(Kernels& kernels) {
+  // Known to be long before it matters.
+  for (int i = 0; i < 5; ++i) {
+    kernels.launch_meet(2);
+    kernels.sync();
+  }
+  CUipcMemHandle handle;
+  CU(cuIpcGetMemHandle(&handle, kernels.words));
+  std::string text;
+  for (const char byte : handle.reserved) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", static_cast<unsigned char>(byte));
+    text += two;
+  }
+  say(text);
+  if (!told()) return 1;
+  const bool opens = std::strncmp(line, "first", 5) != 0;
+  if (opens) {
+    for (size_t i = 0; i < sizeof handle.reserved; ++i)
+      handle.reserved[i] =
+          static_cast<char>(std::strtoul(std::string(line + 2 * i, 2).c_str(), nullptr, 16));
+    CU(cuIpcOpenMemHandle(&kernels.words, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+  }
+  say("ready");
+  if (!told()) return 1;
+  kernels.launch_meet(opens ? 1 : 0);
+  say("submitted");
+  kernels.sync();
+  say("met");
+  (void)told();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  Gpu gpu;
+  Kernels kernels;
+  const std::string what = argv[1];
+  if (what == "meet") return meet(kernels);
+  if (argc < 3) return 2;
+  const int number = std::atoi(argv[2]);
+  return what == "light" ? light(kernels, number) : heavy(kernels, static_cast<unsigned>(number));
+}
