@@ -130,7 +130,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
     params.hUploadStream = op.stream;
   }
   CUgraphExec exec = nullptr;
-  reply->result = session.driver().cuGraphInstantiateWithParams(&exec, graph.handle, &params);
+  reply->result = session.or_without_pool(session.context()->gpu, [&] {
+    return session.driver().cuGraphInstantiateWithParams(&exec, graph.handle, &params);
+  });
   reply->status = params.result_out;
   if (reply->result != CUDA_SUCCESS) {
     if (params.hErrNode_out != nullptr) {

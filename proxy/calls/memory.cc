@@ -96,13 +96,19 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call,
 CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>& call,
                 Reply<wire::tubeMemGetInfo>& reply) {
   session.deferred_frees().collect();
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  CUresult error = session.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
-  const policies::GpuMemory seen =
-      session.account().visible(session.context()->gpu, call->kept, {free_bytes, total_bytes});
-  reply->free = seen.free_bytes;
-  reply->total = seen.total_bytes;
+  CUresult error = CUDA_SUCCESS;
+  const auto look = [&] {
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    error = session.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
+    const policies::GpuMemory seen =
+        session.account().visible(session.context()->gpu, call->kept, {free_bytes, total_bytes});
+    reply->free = seen.free_bytes;
+    reply->total = seen.total_bytes;
+  };
+  BlockPool* pool = session.shared().blocks;
+  if (pool != nullptr) pool->while_steady(look);
+  else look();
   return error;
 }
 

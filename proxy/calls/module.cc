@@ -103,17 +103,20 @@ CUresult load_here(Session& session, const Object& object) {
   const auto& shared = session.shared();
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
-  const CUresult error = module_of(session, object)
-                             ->kernel(session.driver(), shared.images, shared.gpus, gpu,
-                                      *kernel.name, &loaded, &fresh);
+  const CUresult error = session.or_without_pool(gpu, [&] {
+    return module_of(session, object)
+        ->kernel(session.driver(), shared.images, shared.gpus, gpu, *kernel.name, &loaded, &fresh);
+  });
   if (error == CUDA_SUCCESS) kernel.on_gpus |= bit_of(gpu);
   return error;
 }
 
 CUresult load_module(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,
                      uint64_t* raw) {
-  return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(),
-                                             jit_count, jit.options(), jit.values());
+  return session.or_without_pool(session.context()->gpu, [&] {
+    return session.driver().cuModuleLoadDataEx(reinterpret_cast<CUmodule*>(raw), image.data(),
+                                               jit_count, jit.options(), jit.values());
+  });
 }
 
 CUresult load_library(Session& session, const Image& image, JitOptions& jit, unsigned int jit_count,

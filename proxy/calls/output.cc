@@ -54,8 +54,13 @@ LaunchPass look_at_graph(Session& session, const Decoded<wire::cuGraphLaunch>& c
 
 CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
                       const StreamOp& op, LaunchPass& pass) {
+  // Its allocation nodes take their memory now.
   const auto launch = [&] {
-    return pass.around(op.stream, [&] { return session.driver().cuGraphLaunch(exec, op.stream); });
+    return pass.around(op.stream, [&] {
+      return session.or_without_pool(session.context()->gpu, [&] {
+        return session.driver().cuGraphLaunch(exec, op.stream);
+      });
+    });
   };
   Output& output = session.output();
   const CUresult error = output.graph_writes() == 0

@@ -143,6 +143,12 @@ bool BlockPool::make_room(uint32_t gpu, const MemoryAccount* of, uint64_t seen,
   return try_again();
 }
 
+void BlockPool::while_steady(const std::function<void()>& look) {
+  std::lock_guard making(making_);
+  std::lock_guard giving(giving_);
+  look();
+}
+
 // ---- the thread --------------------------------------------------------------------------------
 
 // False: there is nothing to make for this client, or it cannot be had.
@@ -153,6 +159,7 @@ bool BlockPool::make_one_ahead(const std::shared_ptr<BlockOffers>& offers, uint6
   if (short_.load() != 0) return false;
   const BlockOffers::Client& client = offers->client();
   Placed placed;
+  map_.enter_context(wish->gpu);
   if (map_.allocate_ahead(client.window, client.session, static_cast<int>(wish->gpu), wish->bytes,
                           *client.account, &placed) != CUDA_SUCCESS)
     return false;
@@ -177,6 +184,7 @@ bool BlockPool::any_idle() const {
 }
 
 void BlockPool::run() {
+  map_.enter_context(0);
   std::unique_lock lock(mutex_);
   while (!stop_) {
     news_ = false;

@@ -54,6 +54,9 @@ class BlockPool {
   bool make_room(uint32_t gpu, const MemoryAccount* of, uint64_t seen,
                  const std::function<bool()>& again);
 
+  // `look` at what is free while no block comes from the driver or goes back.
+  void while_steady(const std::function<void()>& look);
+
   uint64_t budget_bytes(uint32_t gpu) const { return budget(gpu).bytes; }
 
  private:

@@ -13,12 +13,13 @@ namespace {
 constexpr uint64_t kMostBytes = uint64_t{1} << 48;
 }  // namespace
 
-bool BudgetCount::take(uint64_t bytes) {
+bool BudgetCount::take(uint64_t bytes, bool idle) {
   uint64_t held = held_.load(std::memory_order_relaxed);
   do {
     const policies::MemoryBudget budget{held, limit_.load(std::memory_order_relaxed)};
     if (!budget.fits(bytes)) return false;
   } while (!held_.compare_exchange_weak(held, held + bytes, std::memory_order_relaxed));
+  count_of(idle).fetch_add(bytes, std::memory_order_relaxed);
   return true;
 }
 
@@ -49,10 +50,10 @@ void MemoryCharge::set_idle(bool idle) {
 }
 
 void MemoryCharge::end() {
-  set_idle(false);
-  if (account_ != nullptr) account_->give_back(gpu_, bytes_);
+  if (account_ != nullptr) account_->give_back(gpu_, bytes_, idle_);
   account_.reset();
   bytes_ = 0;
+  idle_ = false;
 }
 
 // ---- account -----------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge) {
   *charge = {};
   if (gpu < 0 || index >= gpus_.size()) return CUDA_ERROR_OUT_OF_MEMORY;
   bytes = std::min(bytes, kMostBytes);
-  const auto again = [&] { return take(index, bytes); };
+  const auto again = [&] { return take(index, bytes, false); };
   const uint64_t seen = budgets_.times_given_back();
   bool taken = again();
   // First what this function keeps itself, if its own limit is in the way, then everybody's.
@@ -87,15 +88,15 @@ CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge) {
 
 bool MemoryAccount::charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge) {
   const auto index = static_cast<uint32_t>(gpu);
-  if (gpu < 0 || index >= gpus_.size() || !take(index, bytes)) return false;
-  *charge = MemoryCharge(shared_from_this(), index, bytes);
+  if (gpu < 0 || index >= gpus_.size() || !take(index, bytes, true)) return false;
+  *charge = MemoryCharge(shared_from_this(), index, bytes, true);
   return true;
 }
 
-bool MemoryAccount::take(uint32_t gpu, uint64_t bytes) {
-  if (!gpus_[gpu].take(bytes)) return false;
-  if (budgets_.gpus_[gpu].take(bytes)) return true;
-  gpus_[gpu].give_back(bytes);
+bool MemoryAccount::take(uint32_t gpu, uint64_t bytes, bool idle) {
+  if (!gpus_[gpu].take(bytes, idle)) return false;
+  if (budgets_.gpus_[gpu].take(bytes, idle)) return true;
+  gpus_[gpu].give_back(bytes, idle);
   return false;
 }
 
@@ -105,10 +106,10 @@ void MemoryAccount::set_idle(uint32_t gpu, uint64_t bytes, bool idle) {
   budgets_.gpus_[gpu].set_idle(bytes, idle);
 }
 
-void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes) {
+void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes, bool idle) {
   if (abandoned_.load(std::memory_order_relaxed)) return;
-  gpus_[gpu].give_back(bytes);
-  budgets_.gpus_[gpu].give_back(bytes);
+  gpus_[gpu].give_back(bytes, idle);
+  budgets_.gpus_[gpu].give_back(bytes, idle);
 }
 
 void MemoryAccount::refused(uint32_t gpu, uint64_t bytes, const char* whose,

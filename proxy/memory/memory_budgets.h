@@ -32,32 +32,38 @@
 
 namespace tube::proxy {
 
-// What is held of one GPU, and the limit.
+// What is held of one GPU, and the limit. Idle memory (block_pool.h) is held, so that nothing is
+// promised beyond the limit, and told apart, because it goes as soon as it is in anybody's way.
 class BudgetCount {
  public:
-  // Without what is idle: that goes as soon as it is in anybody's way.
+  // Without what is idle.
   policies::MemoryBudget now() const {
-    const uint64_t held = held_.load(std::memory_order_relaxed), idle = idle_bytes();
-    return {held - (idle < held ? idle : held), limit_.load(std::memory_order_relaxed)};
+    return {used_.load(std::memory_order_relaxed), limit_.load(std::memory_order_relaxed)};
   }
   uint64_t idle_bytes() const { return idle_.load(std::memory_order_relaxed); }
   void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   // False: it does not fit, nothing was taken.
-  [[nodiscard]] bool take(uint64_t bytes);
-  // Whether take() would, idle memory counted as held.
+  [[nodiscard]] bool take(uint64_t bytes, bool idle);
+  // Whether take() would.
   bool fits(uint64_t bytes) const {
     return policies::MemoryBudget{held_.load(std::memory_order_relaxed),
                                   limit_.load(std::memory_order_relaxed)}
         .fits(bytes);
   }
-  void give_back(uint64_t bytes) { held_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void give_back(uint64_t bytes, bool idle) {
+    held_.fetch_sub(bytes, std::memory_order_relaxed);
+    count_of(idle).fetch_sub(bytes, std::memory_order_relaxed);
+  }
   void set_idle(uint64_t bytes, bool idle) {
-    if (idle) idle_.fetch_add(bytes, std::memory_order_relaxed);
-    else idle_.fetch_sub(bytes, std::memory_order_relaxed);
+    count_of(!idle).fetch_sub(bytes, std::memory_order_relaxed);
+    count_of(idle).fetch_add(bytes, std::memory_order_relaxed);
   }
 
  private:
-  std::atomic<uint64_t> held_{0};  // with what is idle
+  std::atomic<uint64_t>& count_of(bool idle) { return idle ? idle_ : used_; }
+
+  std::atomic<uint64_t> held_{0};  // both of the following
+  std::atomic<uint64_t> used_{0};
   std::atomic<uint64_t> idle_{0};
   std::atomic<uint64_t> limit_{policies::kNoMemoryLimit};
 };
@@ -74,7 +80,8 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   // way, which the log says the first time. A GPU that no client can see (info::kMaxDevices) has no
   // memory for it.
   CUresult charge(int gpu, uint64_t bytes, MemoryCharge* charge);
-  // For memory that nobody has asked for yet: nobody gives way to it, and no refusal is counted.
+  // For memory that nobody has asked for yet, idle at once: nobody gives way to it, and no refusal
+  // is counted.
   bool charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge);
   uint64_t idle_bytes(uint32_t gpu) const {
     return gpu < gpus_.size() ? gpus_[gpu].idle_bytes() : 0;
@@ -96,8 +103,8 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
 
  private:
   friend class MemoryCharge;
-  bool take(uint32_t gpu, uint64_t bytes);
-  void give_back(uint32_t gpu, uint64_t bytes);
+  bool take(uint32_t gpu, uint64_t bytes, bool idle);
+  void give_back(uint32_t gpu, uint64_t bytes, bool idle);
   void set_idle(uint32_t gpu, uint64_t bytes, bool idle);
   void refused(uint32_t gpu, uint64_t bytes, const char* whose,
                const policies::MemoryBudget& limit);
@@ -114,8 +121,9 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
 class MemoryCharge {
  public:
   MemoryCharge() = default;
-  MemoryCharge(std::shared_ptr<MemoryAccount> account, uint32_t gpu, uint64_t bytes)
-      : account_(std::move(account)), gpu_(gpu), bytes_(bytes) {}
+  MemoryCharge(std::shared_ptr<MemoryAccount> account, uint32_t gpu, uint64_t bytes,
+               bool idle = false)
+      : account_(std::move(account)), gpu_(gpu), bytes_(bytes), idle_(idle) {}
   MemoryCharge(MemoryCharge&& other) noexcept { *this = std::move(other); }
   MemoryCharge& operator=(MemoryCharge&& other) noexcept;
   ~MemoryCharge() { end(); }

@@ -189,6 +189,8 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
   return allocate_charged(window, session, device, bytes, std::move(charge), placed);
 }
 
+void MemoryMap::enter_context(uint32_t device) { driver_.cuCtxSetCurrent(gpus_[device].context); }
+
 CUresult MemoryMap::allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
                                    MemoryAccount& account, Placed* placed) {
   bytes = in_blocks(device, bytes);

@@ -82,6 +82,9 @@ class MemoryMap {
                    uint64_t hint);
   void unreserve(uint32_t window, uint64_t address, uint64_t bytes);
 
+  // What a thread without sessions does first: the driver wants some context to be current.
+  void enter_context(uint32_t device);
+
   // ---- making a block; the caller holds its first reference ----
 
   // Mapped, of at least `bytes`, rounded up to 2 MiB, and charged to `account` for as long as the

@@ -257,12 +257,23 @@ class Session {
   template <class Take>
   CUresult take_memory(uint32_t gpu, Take take) {
     deferred_.collect();
+    return or_without_pool(gpu, [&] {
+      CUresult error = take();
+      if (error == CUDA_ERROR_OUT_OF_MEMORY && memory_.free_empty_slabs()) error = take();
+      return error;
+    });
+  }
+  // A driver call that may need GPU memory; when there is none, once more without what the pool
+  // holds. A limit has had that given back by itself.
+  template <class Call>
+  CUresult or_without_pool(uint32_t gpu, Call call) {
     const uint64_t seen = shared_.memory.budgets().times_given_back();
-    CUresult error = take();
-    if (error == CUDA_ERROR_OUT_OF_MEMORY && memory_.free_empty_slabs()) error = take();
-    if (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.blocks != nullptr) {
+    const uint64_t refusals = account_->refusals();
+    CUresult error = call();
+    if (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.blocks != nullptr &&
+        account_->refusals() == refusals) {
       (void)shared_.blocks->make_room(gpu, nullptr, seen, [&] {
-        error = take();
+        error = call();
         return error != CUDA_ERROR_OUT_OF_MEMORY;
       });
     }

@@ -175,8 +175,10 @@ class World {
   World()
       : gpus_(driver_),
         memory_((load(), driver_), gpus_),
+        pool_(memory_, gpus_, policies::kDefaultPoolBytes),
         modules_(driver_, gpus_, true),
         shared_{driver_, gpus_, memory_, images_, modules_, 0, 0, {}, {}} {
+    shared_.blocks = &pool_;
     for (window_ = 0; window_ < windows::kCandidates && !memory_.take_window(window_);) ++window_;
     if (window_ == windows::kCandidates) give_up("no address window is free in this process");
     std::thread([this] { release_waits(); }).detach();
@@ -266,6 +268,8 @@ class World {
     wire::tubeMemAlloc memory{};
     memory.bytes = 1 << 20;
     post(memory, 0);
+    memory.bytes = 4 << 20;  // with an offer
+    post(memory, 0);
     wire::tubePinnedAlloc pinned{};
     pinned.bytes = 1 << 20;
     post(pinned, 0);
@@ -318,6 +322,7 @@ class World {
   proxy::Driver driver_;
   proxy::Gpus gpus_;
   proxy::MemoryMap memory_;
+  proxy::BlockPool pool_;  // without its thread
   proxy::ImageStore images_;
   proxy::ModuleCache modules_;
   proxy::Shared shared_;

@@ -60,6 +60,11 @@ void print_memory(const Json& function) {
     fmt::print("  memory    {} held of GPU {}{}\n", human_bytes(number(gpu, "held_bytes")),
                number(gpu, "gpu"), limited ? ", at most " + limit_text(gpu, "limit_bytes") : "");
   }
+  const Json blocks = function.value("blocks", Json());
+  if (blocks.is_object() && number(blocks, "posted") + number(blocks, "made") != 0)
+    fmt::print("  {:9} {} taken without asking, {} asked for and there, {} asked for and made\n",
+               "blocks", number(blocks, "posted"), number(blocks, "reused"),
+               number(blocks, "made"));
   if (number(function, "memory_refusals") != 0)
     fmt::print("  memory    {} requests refused by a limit\n", number(function, "memory_refusals"));
 }
