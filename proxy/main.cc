@@ -253,8 +253,9 @@ Status serve(const Options& options) {
       driver, gpus,
       ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
                     coalesce_us(), spares(), share_modules(), inherited, &device_output,
-                    stopped_s(), options.gpus, teardown_ms(), copy_options(options, *folder), launch_options(options),
-                    pinned_budget(options), pool_bytes(), *parse_byte_limits(options.memory),
+                    stopped_s(), options.gpus, teardown_ms(), copy_options(options, *folder),
+                    launch_options(options), pinned_budget(options), pool_bytes(),
+                    *parse_byte_limits(options.memory),
                     *parse_byte_limit(options.function_memory)});
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);

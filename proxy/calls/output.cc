@@ -57,9 +57,8 @@ CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call
   // Its allocation nodes take their memory now.
   const auto launch = [&] {
     return pass.around(op.stream, [&] {
-      return session.or_without_pool(session.context()->gpu, [&] {
-        return session.driver().cuGraphLaunch(exec, op.stream);
-      });
+      return session.or_without_pool(
+          session.context()->gpu, [&] { return session.driver().cuGraphLaunch(exec, op.stream); });
     });
   };
   Output& output = session.output();
