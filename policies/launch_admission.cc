@@ -61,7 +61,14 @@ uint64_t LaunchAdmission::hold_ns(const LongLaunch& launch) const {
   return bound_ns(longest);
 }
 
-bool LaunchAdmission::has_room(const LongLaunch& launch, uint64_t now_ns) const {
+// Nothing long is in flight: whether it stays so for now.
+bool LaunchAdmission::rests(uint64_t now_ns) {
+  if (!short_work_ || rest_ns_ == 0) return false;
+  if (rest_since_ns_ == 0) rest_since_ns_ = now_ns;
+  return now_ns - rest_since_ns_ < rest_ns_;
+}
+
+bool LaunchAdmission::has_room(const LongLaunch& launch, uint64_t now_ns) {
   uint32_t blocking = 0;
   bool own = true;
   for (const Going& each : going_) {
@@ -69,8 +76,9 @@ bool LaunchAdmission::has_room(const LongLaunch& launch, uint64_t now_ns) const 
     ++blocking;
     own = own && each.launch.function == launch.function && each.launch.stream == launch.stream;
   }
+  if (blocking == 0) return !rests(now_ns);
   if (blocking < options_.in_flight) return true;
-  if (!own || blocking >= options_.own_lead) return false;
+  if (!own || blocking >= options_.own_lead || (short_work_ && rest_ns_ != 0)) return false;
   return std::all_of(waiting_.begin(), waiting_.end(),
                      [&](const Waiting& each) { return each.launch.function == launch.function; });
 }
@@ -94,6 +102,8 @@ uint32_t LaunchAdmission::level(const Function& function, uint64_t now_ns) const
 
 // It is charged with what is expected at once, or others' turns would be counted against old use.
 void LaunchAdmission::go(const LongLaunch& launch, uint64_t now_ns) {
+  if (rest_since_ns_ != 0) rest_ns_ -= std::min(rest_ns_, now_ns - rest_since_ns_);
+  rest_since_ns_ = 0;
   Function& who = function(launch.function);
   virtual_ns_ = std::max(virtual_ns_, who.tag);
   who.tag += launch.expected_ns;
@@ -175,6 +185,8 @@ void LaunchAdmission::ended(uint64_t number, uint64_t took_ns) {
   if (found == going_.end()) return;
   const LongLaunch launch = found->launch;
   going_.erase(found);
+  if (options_.rest_part != 0)
+    rest_ns_ = std::min(options_.rest_most_ns, rest_ns_ + took_ns / options_.rest_part);
   if (took_ns == 0 || find(launch.function) == nullptr) return;
   Function& who = function(launch.function);
   const auto correct = [&](uint64_t& sum) {
@@ -204,6 +216,12 @@ bool LaunchAdmission::others(uint64_t function) const {
   return beside(function) ||
          std::any_of(waiting_.begin(), waiting_.end(),
                      [&](const Waiting& each) { return each.launch.function != function; });
+}
+
+bool LaunchAdmission::has(uint64_t function) const {
+  const auto is_its = [&](const auto& each) { return each.launch.function == function; };
+  return std::any_of(going_.begin(), going_.end(), is_its) ||
+         std::any_of(waiting_.begin(), waiting_.end(), is_its);
 }
 
 LaunchUse LaunchAdmission::use(uint64_t function) const {

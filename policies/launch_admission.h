@@ -12,6 +12,11 @@
 // bound keeps nobody back any more. A function alone is never held, and its launches follow each
 // other on one stream without gaps: `own_lead` of them may be submitted while nobody else waits.
 //
+// Between two long launches the GPU rests for a moment while others' short work is outstanding, or
+// its next kernels would wait for each long one in turn: a step of 150 took two of 20 ms each.
+// Rests are paid from a twenty-fifth of the time that long launches took, at most `rest_most_ns`
+// together.
+//
 // Orders (launch_order_name):
 //   native      nobody is held: what the hardware does.
 //   fair        start-time fair queueing by GPU time: a function's tag grows by what its launches
@@ -66,6 +71,8 @@ class LaunchAdmission {
     uint64_t hold_factor = 4;
     uint64_t longest_hold_ns = 100'000'000;
     uint64_t recent_ns = 200'000'000;  // in which what was used lately counts half as much
+    uint64_t rest_part = 25;           // of the time that long launches take; 0: there is no rest
+    uint64_t rest_most_ns = 4'000'000;
   };
   struct Turn {
     uint64_t number = 0;
@@ -79,6 +86,10 @@ class LaunchAdmission {
   // From how long on a launch is long: half of the tightest SLO, if that is less than the default.
   uint64_t long_ns() const;
 
+  // Whether functions without a long launch here have work outstanding, as of now.
+  void short_work(bool outstanding) { short_work_ = outstanding; }
+  // Whether the function has a long launch that waits or is in flight.
+  bool has(uint64_t function) const;
   // Whether the launch goes now; otherwise it waits until next() names it. `shared`: more than one
   // function uses the GPU at the moment.
   bool ask(const LongLaunch& launch, uint64_t now_ns, bool shared);
@@ -124,7 +135,8 @@ class LaunchAdmission {
   const Function* find(uint64_t id) const;
   uint64_t bound_ns(uint64_t expected_ns) const;
   uint64_t hold_ns(const LongLaunch& launch) const;
-  bool has_room(const LongLaunch& launch, uint64_t now_ns) const;
+  bool has_room(const LongLaunch& launch, uint64_t now_ns);
+  bool rests(uint64_t now_ns);
   void go(const LongLaunch& launch, uint64_t now_ns);
   void charge(Function& function, uint64_t ns, uint64_t now_ns);
   uint32_t level(const Function& function, uint64_t now_ns) const;
@@ -135,6 +147,9 @@ class LaunchAdmission {
   const Options options_;
   uint64_t virtual_ns_ = 0;  // fair: the tag of the last turn
   uint64_t now_ns_ = 0;      // the last that was said
+  bool short_work_ = false;
+  uint64_t rest_ns_ = 0;        // that may be rested
+  uint64_t rest_since_ns_ = 0;  // 0: it does not rest
   std::vector<Function> functions_;
   std::vector<Waiting> waiting_;  // as they came
   std::vector<Going> going_;

@@ -51,10 +51,11 @@ void LaunchTurns::note_threshold() {
   long_ns_.store(gpus_of_[0]->admission.long_ns(), std::memory_order_relaxed);
 }
 
-void LaunchTurns::join(uint64_t session, const std::atomic<uint64_t>& records, uint64_t slo_ns) {
+void LaunchTurns::join(uint64_t session, const std::atomic<uint64_t>& records,
+                       const AskedWord& word, uint64_t slo_ns) {
   {
     std::lock_guard lock(users_mutex_);
-    users_.push_back({session, &records, records.load(std::memory_order_relaxed), 0});
+    users_.push_back({session, &records, &word, records.load(std::memory_order_relaxed), 0});
   }
   if (slo_ns == 0) return;
   for (auto& gpu : gpus_of_) {
@@ -101,6 +102,14 @@ bool LaunchTurns::shared(uint64_t session, uint64_t now) {
   return others;
 }
 
+// Of functions that have nothing long on the GPU. With its lock.
+bool LaunchTurns::short_work(const policies::LaunchAdmission& admission) {
+  std::lock_guard lock(users_mutex_);
+  return std::any_of(users_.begin(), users_.end(), [&](const User& user) {
+    return user.word->outstanding() && !admission.has(user.session);
+  });
+}
+
 std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, uint64_t session, uint64_t stream,
                                              uint64_t expected_ns, std::function<void()> told) {
   auto turn = std::make_shared<LaunchTurn>();
@@ -114,6 +123,7 @@ std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, uint64_t session, uin
   std::lock_guard lock(one.mutex);
   shared = shared || one.admission.others(session);
   go_on(one, now, shared);
+  if (shared) one.admission.short_work(short_work(one.admission));
   one.turns.push_back(turn);
   turn->granted_.store(
       one.admission.ask({turn->number_, session, stream, expected_ns}, now, shared),
@@ -155,6 +165,7 @@ void LaunchTurns::go_on(OneGpu& gpu, uint64_t now, bool shared) {
     gpu.admission.ended(turn->number_, took_ns(*turn->work_));
     return true;
   });
+  if (gpu.admission.waits()) gpu.admission.short_work(short_work(gpu.admission));
   const uint64_t before = gpu.admission.first();
   while (const auto next = gpu.admission.next(now, shared)) {
     for (const auto& turn : gpu.turns) {

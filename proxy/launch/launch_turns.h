@@ -19,6 +19,7 @@
 
 #include "base/cuda_api.h"
 #include "policies/launch_admission.h"
+#include "proxy/launch/asked_word.h"
 
 namespace tube::proxy {
 
@@ -60,9 +61,11 @@ class LaunchTurns {
   LaunchTurns& operator=(const LaunchTurns&) = delete;
 
   policies::LaunchOrder order() const { return options_.order; }
-  // A session came: `records` counts what it executes, which tells whether it uses the GPUs.
-  // `slo_ns` 0: none. It stays until leave(), behind which none of its launches waits. Any thread.
-  void join(uint64_t session, const std::atomic<uint64_t>& records, uint64_t slo_ns);
+  // A session came: `records` counts what it executes, which tells whether it uses the GPUs; `word`
+  // tells whether work of it is outstanding. `slo_ns` 0: none. Both stay until leave(), behind
+  // which none of its launches waits. Any thread.
+  void join(uint64_t session, const std::atomic<uint64_t>& records, const AskedWord& word,
+            uint64_t slo_ns);
   void leave(uint64_t session);
 
   // ---- the sessions
@@ -110,11 +113,13 @@ class LaunchTurns {
   struct User {
     uint64_t session;
     const std::atomic<uint64_t>* records;
+    const AskedWord* word;
     uint64_t seen;
     uint64_t active_ns;
   };
 
   bool shared(uint64_t session, uint64_t now);
+  bool short_work(const policies::LaunchAdmission& admission);
   void go_on(OneGpu& gpu, uint64_t now, bool shared);
   void note_threshold();
 

@@ -131,6 +131,8 @@ CUresult Copies::write_word(StreamState& stream, uint32_t word, uint64_t value) 
       stream.stream, registered_ + shared::word_offset(word), value, 0);
   if (error == CUDA_SUCCESS && counts)
     direct_.word_follows(stream, &segment_.word(word), value, session_);
+  // In a capture nobody writes it.
+  if (error == CUDA_SUCCESS && !shares_.captures()) asked_.asked(&segment_.word(word), value);
   return error;
 }
 

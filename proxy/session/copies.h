@@ -20,6 +20,7 @@
 
 #include "base/cuda_api.h"
 #include "policies/link_share.h"
+#include "proxy/launch/asked_word.h"
 #include "proxy/session/copy_counts.h"
 #include "proxy/session/copy_request.h"
 #include "proxy/session/direct_copies.h"
@@ -99,6 +100,8 @@ class Copies {
 
   // Behind its work so far the stream writes a progress word of the segment.
   CUresult write_word(StreamState& stream, uint32_t word, uint64_t value);
+  // The last one that it writes.
+  const AskedWord& asked() const { return asked_; }
   // The session looks for something to do: whether copies wait to be marked, and marks them.
   bool unmarked() const { return direct_.unmarked(); }
   void mark() { direct_.mark(); }
@@ -129,6 +132,7 @@ class Copies {
   CopyCounts ways_;
   std::unique_ptr<InferenceTimer> timer_;  // of a function whose inference time must be learnt
   DirectCopies direct_;
+  AskedWord asked_;
   std::function<Failed()> failed_;
   uint64_t uploads_ = 0;  // on legacy streams, and which of those had the last one
   StreamState* upload_stream_ = nullptr;

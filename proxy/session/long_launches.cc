@@ -55,12 +55,12 @@ void LaunchPass::after(CUstream stream, CUresult result) {
 }
 
 void LongLaunches::use(LaunchTurns* turns, uint64_t session, const std::atomic<uint64_t>& records,
-                       uint64_t slo_ns, std::function<void()> told) {
+                       const AskedWord& word, uint64_t slo_ns, std::function<void()> told) {
   if (turns == nullptr || turns->order() == policies::LaunchOrder::kNative) return;
   turns_ = turns;
   session_ = session;
   told_ = std::move(told);
-  turns->join(session, records, slo_ns);
+  turns->join(session, records, word, slo_ns);
 }
 
 LongLaunches::Time& LongLaunches::time_of(uint64_t unit) {

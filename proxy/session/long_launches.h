@@ -88,7 +88,7 @@ class LongLaunches {
   // nullptr: nothing is measured or held. `told`: makes a session that sleeps look at settle(); any
   // thread.
   void use(LaunchTurns* turns, uint64_t session, const std::atomic<uint64_t>& records,
-           uint64_t slo_ns, std::function<void()> told);
+           const AskedWord& word, uint64_t slo_ns, std::function<void()> told);
   bool on() const { return turns_ != nullptr; }
 
   // A launch that may be long.

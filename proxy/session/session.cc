@@ -106,7 +106,7 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
     return [this, gpu = contexts_.gpu(), call = record_->call, sequence = record_->sequence](
                CUresult error) { late_error(gpu, error, call, sequence); };
   });
-  launches_.use(shared_.launches, client_.id, stats_.records, client_.needs.slo_ns,
+  launches_.use(shared_.launches, client_.id, stats_.records, copies_.asked(), client_.needs.slo_ns,
                 [this] { lanes_.nudge(); });
   segment_registered_ = true;
   if (Status status = pinned_.open(client_.id, client_.window, client_.slot, std::move(ready));

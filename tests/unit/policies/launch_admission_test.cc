@@ -112,6 +112,44 @@ TEST(LaunchAdmission, AStreamHasTwoSubmittedWhileNobodyElseWaits) {
   EXPECT_FALSE(admission.next(60 * kMs, true).has_value());
 }
 
+TEST(LaunchAdmission, TheGpuRestsForShortWork) {
+  LaunchAdmission admission({});
+  EXPECT_TRUE(admission.ask({1, 1, 1, 20 * kMs}, 0, true));
+  EXPECT_FALSE(admission.ask({2, 2, 2, 20 * kMs}, 0, true));
+  admission.short_work(true);
+  EXPECT_FALSE(admission.ask({3, 1, 1, 20 * kMs}, 0, true)) << "no lead over short work";
+  admission.ended(1, 25 * kMs);  // a millisecond of rest
+  EXPECT_FALSE(admission.next(25 * kMs, true).has_value());
+  EXPECT_FALSE(admission.next(25 * kMs + kMs / 2, true).has_value());
+  admission.short_work(false);
+  EXPECT_EQ(admission.next(25 * kMs + kMs / 2, true)->number, 2u) << "it is done";
+  admission.short_work(true);
+  admission.ended(2, 25 * kMs);  // and what was left: 1.5 ms
+  EXPECT_FALSE(admission.next(51 * kMs, true).has_value());
+  EXPECT_FALSE(admission.next(52 * kMs, true).has_value());
+  EXPECT_EQ(admission.next(52 * kMs + kMs / 2, true)->number, 3u) << "no longer than was saved up";
+  EXPECT_EQ(admission.use(1).ran_out + admission.use(2).ran_out, 0u);
+}
+
+// Work that never ends takes a twenty-fifth of the long launches' time, and no more at a time than
+// what is saved up.
+TEST(LaunchAdmission, RestsAreBounded) {
+  LaunchAdmission admission({});
+  admission.short_work(true);
+  uint64_t now = 0, rested = 0;
+  for (uint64_t number = 1; number <= 1000; ++number) {
+    const uint64_t came = now;
+    bool goes = admission.ask({number, 1 + number % 2, number % 2, 20 * kMs}, now, true);
+    while (!goes) goes = admission.next(now += kMs / 10, true).has_value();
+    EXPECT_LE(now - came, 4 * kMs);
+    rested += now - came;
+    now += 20 * kMs;
+    admission.ended(number, 20 * kMs);
+  }
+  EXPECT_LE(rested, 1000 * 20 * kMs / 24);
+  EXPECT_GE(rested, 1000 * 20 * kMs / 30);
+}
+
 TEST(LaunchAdmission, EqualFunctionsGetEqualTime) {
   for (const LaunchOrder order : {LaunchOrder::kFair, LaunchOrder::kFeedback}) {
     VirtualGpu gpu(with(order));
