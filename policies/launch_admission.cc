@@ -53,12 +53,18 @@ uint64_t LaunchAdmission::bound_ns(uint64_t expected_ns) const {
   return options_.hold_factor * expected_ns;
 }
 
-// Of the longest launch that is in its way, itself included.
+// The launch itself counts as in its way. All that are before it take turns, so to wait for each of
+// them once is no sign that somebody stands.
 uint64_t LaunchAdmission::hold_ns(const LongLaunch& launch) const {
-  uint64_t longest = launch.expected_ns;
-  for (const Going& each : going_) longest = std::max(longest, each.launch.expected_ns);
-  for (const Waiting& each : waiting_) longest = std::max(longest, each.launch.expected_ns);
-  return bound_ns(longest);
+  const uint64_t most = options_.longest_hold_ns / options_.hold_factor;  // that one counts
+  uint64_t longest = launch.expected_ns, together = std::min(launch.expected_ns, most);
+  const auto count = [&](const auto& each) {
+    longest = std::max(longest, each.launch.expected_ns);
+    together += std::min(each.launch.expected_ns, most);
+  };
+  std::for_each(going_.begin(), going_.end(), count);
+  std::for_each(waiting_.begin(), waiting_.end(), count);
+  return std::max(bound_ns(longest), 2 * together);
 }
 
 // Nothing long is in flight: whether it stays so for now.
@@ -69,6 +75,7 @@ bool LaunchAdmission::rests(uint64_t now_ns) {
 }
 
 bool LaunchAdmission::has_room(const LongLaunch& launch, uint64_t now_ns) {
+  if (short_work_) no_lead_until_ns_ = now_ns + options_.short_lately_ns;
   uint32_t blocking = 0;
   bool own = true;
   for (const Going& each : going_) {
@@ -78,7 +85,7 @@ bool LaunchAdmission::has_room(const LongLaunch& launch, uint64_t now_ns) {
   }
   if (blocking == 0) return !rests(now_ns);
   if (blocking < options_.in_flight) return true;
-  if (!own || blocking >= options_.own_lead || (short_work_ && rest_ns_ != 0)) return false;
+  if (!own || blocking >= options_.own_lead || now_ns < no_lead_until_ns_) return false;
   return std::all_of(waiting_.begin(), waiting_.end(),
                      [&](const Waiting& each) { return each.launch.function == launch.function; });
 }

@@ -7,10 +7,11 @@
 // long launches of different functions take turns. Short ones never come here.
 //
 // A launch that may not go is held, and no hold lasts: after four times what is expected of the
-// longest launch in its way, after `longest_hold_ns` at most, it goes whatever runs, because
-// kernels of two functions may wait for each other. A launch in flight that has outlasted the same
-// bound keeps nobody back any more. A function alone is never held, and its launches follow each
-// other on one stream without gaps: `own_lead` of them may be submitted while nobody else waits.
+// longest launch in its way (`longest_hold_ns` at most), or twice what all that were there before
+// it take together, it goes whatever runs, because kernels of two functions may wait for each
+// other. A launch in flight that has outlasted the first of these keeps nobody back any more. A
+// function alone is never held, and its launches follow each other on one stream without gaps:
+// `own_lead` of them may be submitted while nobody else waits or lately did short work.
 //
 // Between two long launches the GPU rests for a moment while others' short work is outstanding, or
 // its next kernels would wait for each long one in turn: a step of 150 took two of 20 ms each.
@@ -73,6 +74,7 @@ class LaunchAdmission {
     uint64_t recent_ns = 200'000'000;  // in which what was used lately counts half as much
     uint64_t rest_part = 25;           // of the time that long launches take; 0: there is no rest
     uint64_t rest_most_ns = 4'000'000;
+    uint64_t short_lately_ns = 100'000'000;  // no lead of a stream for so long after short work
   };
   struct Turn {
     uint64_t number = 0;
@@ -148,6 +150,7 @@ class LaunchAdmission {
   uint64_t virtual_ns_ = 0;  // fair: the tag of the last turn
   uint64_t now_ns_ = 0;      // the last that was said
   bool short_work_ = false;
+  uint64_t no_lead_until_ns_ = 0;
   uint64_t rest_ns_ = 0;        // that may be rested
   uint64_t rest_since_ns_ = 0;  // 0: it does not rest
   std::vector<Function> functions_;

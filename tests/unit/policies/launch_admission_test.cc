@@ -131,6 +131,30 @@ TEST(LaunchAdmission, TheGpuRestsForShortWork) {
   EXPECT_EQ(admission.use(1).ran_out + admission.use(2).ran_out, 0u);
 }
 
+// A light function that comes now and then finds no second long launch of a stream in its way.
+TEST(LaunchAdmission, NoLeadSoonAfterShortWork) {
+  LaunchAdmission admission({});
+  EXPECT_TRUE(admission.ask({1, 1, 1, 20 * kMs}, 0, true));
+  admission.short_work(true);
+  EXPECT_FALSE(admission.ask({2, 1, 1, 20 * kMs}, 1 * kMs, true));
+  admission.short_work(false);
+  EXPECT_FALSE(admission.next(2 * kMs, true).has_value());
+  admission.ended(1, 20 * kMs);
+  EXPECT_EQ(admission.next(20 * kMs, true)->number, 2u);
+  EXPECT_TRUE(admission.ask({3, 1, 1, 20 * kMs}, 102 * kMs, true)) << "none came for 100 ms";
+}
+
+// Eight functions with kernels of 20 ms: each waits for seven others and its own, 160 ms, and none
+// of the waits means that somebody stands.
+TEST(LaunchAdmission, HoldsDoNotRunOutInALongQueue) {
+  VirtualGpu gpu({});
+  std::vector<Stream> streams;
+  for (uint64_t id = 1; id <= 8; ++id) streams.push_back({id, id, 20 * kMs});
+  gpu.run(streams, 2000 * kMs);
+  EXPECT_EQ(gpu.most_in_flight, 1u);
+  for (uint64_t id = 1; id <= 8; ++id) EXPECT_EQ(gpu.admission.use(id).ran_out, 0u);
+}
+
 // Work that never ends takes a twenty-fifth of the long launches' time, and no more at a time than
 // what is saved up.
 TEST(LaunchAdmission, RestsAreBounded) {
@@ -189,7 +213,7 @@ TEST(LaunchAdmission, DeadlinesComeFirstAndNobodyStarves) {
     EXPECT_GT(gpu.used[2], gpu.used[1] * 3 / 2) << launch_order_name(order);
     EXPECT_GT(gpu.used[1], 100 * kMs) << launch_order_name(order);
     EXPECT_GT(gpu.used[3], 100 * kMs) << launch_order_name(order);
-    EXPECT_LE(gpu.admission.use(1).longest_ns, 60 * kMs) << launch_order_name(order);
+    EXPECT_LE(gpu.admission.use(1).longest_ns, 80 * kMs) << launch_order_name(order);
   }
 }
 
@@ -213,12 +237,12 @@ TEST(LaunchAdmission, AHoldIsBoundedByTheLongestHold) {
   // The one in flight keeps nobody back any more; behind it they take turns again.
   EXPECT_EQ(admission.next(100 * kMs, true)->number, 2u);
   EXPECT_FALSE(admission.next(101 * kMs, true).has_value());
-  const auto last = admission.next(120 * kMs, true);
+  const auto last = admission.next(170 * kMs, true);
   ASSERT_TRUE(last.has_value());
   EXPECT_EQ(last->number, 3u);
   EXPECT_TRUE(last->ran_out);
   EXPECT_EQ(admission.use(3).ran_out, 1u);
-  EXPECT_EQ(admission.use(3).longest_ns, 100 * kMs);
+  EXPECT_EQ(admission.use(3).longest_ns, 150 * kMs);
 }
 
 TEST(LaunchAdmission, WhoIsGoneKeepsNobodyBack) {
