@@ -30,7 +30,7 @@ CopyEngine::CopyEngine(const Driver& driver, Gpus& gpus, const Options& options,
   for (uint32_t i = 0; i < gpus.count(); ++i) {
     // Without it the lane's use is dear, not wrong.
     if (driver.cuCtxSetCurrent(gpus[i].context) != CUDA_SUCCESS ||
-        driver.cuMemAlloc_v2(&scratch_[i], sizeof(uint32_t)) != CUDA_SUCCESS)
+        driver.cuMemAlloc_v2(&scratch_[i], CopyLink::kScratchBytes) != CUDA_SUCCESS)
       scratch_[i] = 0;
     for (const bool up : {false, true}) {  // in the order of number_of()
       LinkCell* cell =

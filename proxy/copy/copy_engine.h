@@ -80,7 +80,7 @@ class CopyEngine {
   // The pacing thread's: what others' links had moved when it looked last.
   uint64_t looked_ns_ = 0;
   std::map<std::pair<int32_t, size_t>, uint64_t> seen_;  // by their process and our link
-  std::vector<CUdeviceptr> scratch_;                     // four bytes of each GPU
+  std::vector<CUdeviceptr> scratch_;                     // of each GPU, CopyLink::kScratchBytes
   bool waits_ = false;  // the thread's: some copy waits for its own stream
   std::vector<std::unique_ptr<CopyLink>> links_;
   std::unique_ptr<WideCopies> wide_;

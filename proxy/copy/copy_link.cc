@@ -105,7 +105,10 @@ void CopyLink::unclaim(uint64_t bytes, uint32_t copies) {
 
 void CopyLink::lead_out(CUstream stream) {
   if (scratch_ == 0) return;
-  (void)driver_.cuMemsetD32Async(scratch_, 0, 1, stream);  // an error: the context is dead
+  // A word of its own, nearly always: two streams that write one at a time would be a race.
+  const uint64_t word = led_out_.fetch_add(1, std::memory_order_relaxed) % (kScratchBytes / 4);
+  // An error: the context is dead.
+  (void)driver_.cuMemsetD32Async(scratch_ + 4 * word, 0, 1, stream);
 }
 
 std::shared_ptr<LaneJob> CopyLink::add(LaneCopy copy) {

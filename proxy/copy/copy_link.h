@@ -76,9 +76,10 @@ class LaneJob {
 
 class CopyLink {
  public:
-  // In the context that is current for whoever takes turns. `scratch`: four bytes of the GPU that
-  // nobody reads. `cell`: where it counts for other proxies; nullptr: nowhere. Both outlive this,
-  // and `driver`.
+  static constexpr uint64_t kScratchBytes = 4096;
+  // In the context that is current for whoever takes turns. `scratch`: kScratchBytes of the GPU
+  // that nobody reads; 0: none. `cell`: where it counts for other proxies; nullptr: nowhere. Both
+  // outlive this, and `driver`.
   CopyLink(const Driver& driver, policies::LaneUse use, const policies::LinkShare::Options& share,
            CUdeviceptr scratch, LinkCell* cell = nullptr)
       : driver_(driver),
@@ -183,6 +184,7 @@ class CopyLink {
   const Driver& driver_;
   const policies::LaneUse use_;
   const CUdeviceptr scratch_;
+  std::atomic<uint64_t> led_out_{0};
   WideCopies* wide_ = nullptr;
   uint32_t gpu_ = 0;  // as wide_ calls this link
   bool to_gpu_ = false;
