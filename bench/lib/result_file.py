@@ -74,6 +74,8 @@ def short(value):
         return "-"
     if value == 0:
         return "0"
+    if value >= 1_000_000:
+        return f"{value:,.0f}"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
