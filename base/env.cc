@@ -61,6 +61,19 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_LAUNCH_LONG_US", "1000",
      "From how many microseconds on a launch is a long one, which takes its turn; less beside a "
      "function with a tight SLO. 0: every launch, for tests."},
+    {"TUBE_SLOW_CALL_US", "off",
+     "The proxy's log names every call of the driver that takes at least that many microseconds, "
+     "with the thread that made it."},
+    {"TUBE_SLICES", "off",
+     "Makes the proxy split each GPU at its start for functions that want multiprocessors of their "
+     "own (`tubed --slices`), instead of when the first one comes."},
+    {"TUBE_SM_PERCENT", "none",
+     "How many percent of a GPU's multiprocessors are this function's alone while it runs. Set by "
+     "`tubectl run --sm-percent`."},
+    {"TUBE_PRIORITY", "normal",
+     "How urgent this function's kernels are beside those of others: `high`, `normal` or `low`. "
+     "Set "
+     "by `tubectl run --priority`."},
     {"TUBE_SLO_MS", "none",
      "Within how many milliseconds a request of this function must be answered: its copies between "
      "host and GPU come before others' while they are late. Set by `tubectl run --slo-ms`."},
@@ -82,6 +95,16 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "How many bytes of each GPU's memory a proxy may hold ready for its functions' next "
      "allocations, at most a twentieth of the GPU's: freed and kept mapped, or made ahead. They "
      "count as free. 0: none, and every allocation asks the proxy."},
+    {"TUBE_EVICT_HOST", "half of the memory",
+     "How much pinned host memory a proxy may use for GPU memory of functions that wait, when "
+     "others need the room: bytes, or a number followed by K, M, G or T. 0: none, and no memory "
+     "moves."},
+    {"TUBE_EVICT_POLICY", "queue",
+     "Whose memory moves first: `queue` of the function whose next turn is furthest away, as far "
+     "as is known, `lru` of the one that was at work least recently."},
+    {"TUBE_MEMORY_WAIT_MS", "2000",
+     "How many milliseconds at most an allocation waits for memory of other functions to move "
+     "before it is out of memory."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

@@ -66,6 +66,13 @@ class TinyRuns(unittest.TestCase):
             for arm in row["arms"].values():
                 self.assertEqual(beside, "p99_over_alone" in arm)
 
+    def test_partition(self):
+        slice_of = "tube:TUBE_SLICES=1:1.TUBE_SM_PERCENT=12"
+        rows = self.run_bench("partition", "--arms", f"native,tube,{slice_of}")
+        self.assertEqual([row["name"] for row in rows], ["alone", "2 heavy"])
+        for row in rows:
+            self.assertEqual(set(row["arms"]), {"native", "tube", slice_of})
+
     def test_neighbours(self):
         rows = self.run_bench("neighbours", "--arms", "native,tube,tube:TUBE_LAUNCH_POLICY=native")
         self.assertEqual([row["name"] for row in rows],
@@ -90,6 +97,14 @@ class TinyRuns(unittest.TestCase):
 
     def test_pool(self):
         self.check(self.run_bench("pool", "--arms", "native,tube"), 6, 4)
+
+    def test_functions_that_hold_more_than_there_is(self):
+        rows = self.run_bench("evict", "--arms", "native,tube")
+        self.assertEqual([row["wrong"] for row in rows], [[]] * 7)
+        for row in rows[2:]:
+            self.assertEqual(list(row["arms"]), ["tube"])
+            if row["name"] != "alone":
+                self.assertGreater(row["arms"]["tube"]["moved_bytes"], 0, row["name"])
 
     def test_multipath(self):
         rows = self.run_bench("multipath")

@@ -69,9 +69,9 @@ uint64_t LaunchAdmission::hold_ns(const LongLaunch& launch) const {
 
 // Nothing long is in flight: whether it stays so for now.
 bool LaunchAdmission::rests(uint64_t now_ns) {
-  if (!short_work_ || rest_ns_ == 0) return false;
+  if (!short_work_ || (rest_since_ns_ == 0 && rest_ns_ <= 0)) return false;
   if (rest_since_ns_ == 0) rest_since_ns_ = now_ns;
-  return now_ns - rest_since_ns_ < rest_ns_;
+  return now_ns - rest_since_ns_ < options_.rest_most_ns;
 }
 
 bool LaunchAdmission::has_room(const LongLaunch& launch, uint64_t now_ns) {
@@ -109,7 +109,7 @@ uint32_t LaunchAdmission::level(const Function& function, uint64_t now_ns) const
 
 // It is charged with what is expected at once, or others' turns would be counted against old use.
 void LaunchAdmission::go(const LongLaunch& launch, uint64_t now_ns) {
-  if (rest_since_ns_ != 0) rest_ns_ -= std::min(rest_ns_, now_ns - rest_since_ns_);
+  if (rest_since_ns_ != 0) rest_ns_ -= static_cast<int64_t>(now_ns - rest_since_ns_);
   rest_since_ns_ = 0;
   Function& who = function(launch.function);
   virtual_ns_ = std::max(virtual_ns_, who.tag);
@@ -193,7 +193,8 @@ void LaunchAdmission::ended(uint64_t number, uint64_t took_ns) {
   const LongLaunch launch = found->launch;
   going_.erase(found);
   if (options_.rest_part != 0)
-    rest_ns_ = std::min(options_.rest_most_ns, rest_ns_ + took_ns / options_.rest_part);
+    rest_ns_ = std::min(static_cast<int64_t>(options_.rest_most_ns),
+                        rest_ns_ + static_cast<int64_t>(took_ns / options_.rest_part));
   if (took_ns == 0 || find(launch.function) == nullptr) return;
   Function& who = function(launch.function);
   const auto correct = [&](uint64_t& sum) {

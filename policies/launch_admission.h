@@ -15,8 +15,9 @@
 //
 // Between two long launches the GPU rests for a moment while others' short work is outstanding, or
 // its next kernels would wait for each long one in turn: a step of 150 took two of 20 ms each.
-// Rests are paid from a twenty-fifth of the time that long launches took, at most `rest_most_ns`
-// together.
+// Rests are paid from a twelfth of the time that long launches took, `rest_most_ns` at most. One
+// that has begun may last as long on credit, since a rest that is cut short was for nothing: the
+// rest of the step then waits for a long launch all the same.
 //
 // Orders (launch_order_name):
 //   native      nobody is held: what the hardware does.
@@ -72,7 +73,7 @@ class LaunchAdmission {
     uint64_t hold_factor = 4;
     uint64_t longest_hold_ns = 100'000'000;
     uint64_t recent_ns = 200'000'000;  // in which what was used lately counts half as much
-    uint64_t rest_part = 25;           // of the time that long launches take; 0: there is no rest
+    uint64_t rest_part = 12;           // of the time that long launches take; 0: there is no rest
     uint64_t rest_most_ns = 4'000'000;
     uint64_t short_lately_ns = 100'000'000;  // no lead of a stream for so long after short work
   };
@@ -151,7 +152,7 @@ class LaunchAdmission {
   uint64_t now_ns_ = 0;      // the last that was said
   bool short_work_ = false;
   uint64_t no_lead_until_ns_ = 0;
-  uint64_t rest_ns_ = 0;        // that may be rested
+  int64_t rest_ns_ = 0;         // that may be rested; below zero: owed
   uint64_t rest_since_ns_ = 0;  // 0: it does not rest
   std::vector<Function> functions_;
   std::vector<Waiting> waiting_;  // as they came

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,7 @@
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/gpu/slow_calls.h"
 #include "proxy/server/server.h"
 
 namespace {
@@ -57,6 +59,7 @@ struct Options {
   int ready_fd = -1;
   bool foreground = true;
   bool moved = false;
+  bool slices = false;
 };
 
 constexpr int kDescriptors = 1023;  // six for each function, and the driver's own
@@ -105,6 +108,25 @@ policies::PinnedBudget pinned_budget(const Options& options) {
 }
 
 uint64_t pool_bytes() { return env_number(Env::kPool).value_or(policies::kDefaultPoolBytes); }
+
+Evictor::Options evict_options() {
+  Evictor::Options options;
+  options.host_bytes = usable_memory_bytes() / 2;
+  if (const char* text = env_text(Env::kEvictHost)) {
+    const auto bytes = parse_byte_size(text);
+    if (bytes.ok()) options.host_bytes = *bytes;
+    else if (std::string_view(text) == "0") options.host_bytes = 0;
+    else log_warn("TUBE_EVICT_HOST: %s; half of the memory is used", bytes.error().message.c_str());
+  }
+  if (const auto wait_ms = env_number(Env::kMemoryWaitMs))
+    options.wait_ns = std::min(*wait_ms, uint64_t{limits::kMemoryWaitMs}) * 1'000'000;
+  if (const char* text = env_text(Env::kEvictPolicy)) {
+    const auto order = policies::parse_eviction_order(text);
+    if (!order) log_warn("TUBE_EVICT_POLICY=%s: expected queue or lru; queue is used", text);
+    options.order = order.value_or(policies::EvictionOrder::kQueue);
+  }
+  return options;
+}
 
 bool share_modules() {
   return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules);
@@ -156,6 +178,7 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
   for (const auto& [flag, value] : optional) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }
+  if (options.slices) arguments.emplace_back("--slices");
   if (options.pinned)
     arguments.insert(arguments.end(), {"--pinned", std::to_string(*options.pinned)});
   return arguments;
@@ -219,6 +242,31 @@ LaunchTurns::Options launch_options(const Options& options) {
       .long_ns = std::min<uint64_t>(env_number(Env::kLaunchLongUs).value_or(1000), kMostUs) * 1000};
 }
 
+ServerOptions server_options(const Options& options, const std::string& folder, bool is_sim,
+                             const Inheritance& inherited, DeviceOutput* output) {
+  return {.workflow = options.workflow,
+          .runtime_dir = folder,
+          .is_sim = is_sim,
+          .spin_us = default_spin_us(),
+          .cores_to_share = cores_to_share(),
+          .coalesce_us = coalesce_us(),
+          .spares = spares(),
+          .share_modules = share_modules(),
+          .inherited = inherited,
+          .output = output,
+          .stopped_s = stopped_s(),
+          .gpus = options.gpus,
+          .teardown_ms = teardown_ms(),
+          .copies = copy_options(options, folder),
+          .launches = launch_options(options),
+          .slices_at_start = options.slices,
+          .pinned = pinned_budget(options),
+          .pool_bytes = pool_bytes(),
+          .memory = *parse_byte_limits(options.memory),
+          .function_memory = *parse_byte_limit(options.function_memory),
+          .evict = evict_options()};
+}
+
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
     return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64",
@@ -239,6 +287,7 @@ Status serve(const Options& options) {
   Driver driver;
   Result<Backend> backend = load_backend(backend_options, driver);
   if (!backend.ok()) return backend.error();
+  if (const auto least_us = env_number(Env::kSlowCallUs)) watch_slow_calls(driver, *least_us);
   Gpus gpus(driver);
   wrap_driver(driver, gpus.gate());
   if (Status status = gpus.open(); !status.ok()) return status;
@@ -249,14 +298,8 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
-  Server server(
-      driver, gpus,
-      ServerOptions{options.workflow, *folder, backend->is_sim, default_spin_us(), cores_to_share(),
-                    coalesce_us(), spares(), share_modules(), inherited, &device_output,
-                    stopped_s(), options.gpus, teardown_ms(), copy_options(options, *folder),
-                    launch_options(options), pinned_budget(options), pool_bytes(),
-                    *parse_byte_limits(options.memory),
-                    *parse_byte_limit(options.function_memory)});
+  Server server(driver, gpus,
+                server_options(options, *folder, backend->is_sim, inherited, &device_output));
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
@@ -308,6 +351,10 @@ void add_launch_policy(CLI::App& app, Options& options) {
       ->check(CLI::IsMember(turns))
       ->envname(env_entry(Env::kLaunchPolicy).name)
       ->capture_default_str();
+  app.add_flag("--slices", options.slices,
+               "split each GPU at the start for functions with --sm-percent, instead of when the "
+               "first one comes, beside whatever runs then")
+      ->envname(env_entry(Env::kSlices).name);
 }
 
 int run(int argc, char** argv) {

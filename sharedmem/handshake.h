@@ -36,8 +36,10 @@ struct Hello {
   uint64_t slo_ms;            // of a request; 0: nobody said so
   uint64_t infer_ms;          // a request's time without its copies; 0: to be learnt
   uint64_t memory_bytes;      // of each GPU it wishes to be held to; 0: nobody said so
+  uint32_t sm_percent;        // of a GPU's multiprocessors for itself; 0: no slice
+  int32_t priority;           // of its kernels (policies/launch_priority.h)
 };
-static_assert(sizeof(Hello) == 408);
+static_assert(sizeof(Hello) == 416);
 
 enum class Refusal : uint32_t {
   kNone = 0,

@@ -76,6 +76,13 @@ Result<UniqueFd> create_memory_file(const char* name, uint64_t size_bytes, Fill 
   return fd;
 }
 
+Result<UniqueFd> create_index_file(const char* name, uint64_t size_bytes) {
+  Result<UniqueFd> fd = open_memory_file(name, size_bytes, Fill::kAllocated);
+  if (fd && ::fcntl(fd->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+    return errno_error(errno, std::string("cannot seal memory file ") + name);
+  return fd;
+}
+
 Result<UniqueFd> create_constant_file(const char* name, const void* data, uint64_t size_bytes) {
   Result<UniqueFd> fd = open_memory_file(name, size_bytes, Fill::kAllocated);
   if (!fd) return fd;

@@ -21,6 +21,8 @@ enum class Fill : uint32_t {
 // A memory file of `size_bytes`, sealed against shrinking and growing. The error says in words what
 // ran out. Code: errno.
 Result<UniqueFd> create_memory_file(const char* name, uint64_t size_bytes, Fill fill);
+// A memory file with pages, sealed against shrinking and growing; the caller may add seals.
+Result<UniqueFd> create_index_file(const char* name, uint64_t size_bytes);
 // A sealed, read-only memory file with these bytes (the info file).
 Result<UniqueFd> create_constant_file(const char* name, const void* data, uint64_t size_bytes);
 // Client side: the file is a memory file, of exactly this size, sealed against shrinking and
@@ -69,8 +71,6 @@ class Segment {
   std::byte* chunk(uint32_t index) const;
   // The range to register with the driver: kRegisteredBytes.
   std::byte* registered() const { return memory_.data() + abi::kWordsOffset; }
-  // The later chunks: kMoreChunksBytes, a registration of their own.
-  std::byte* more_chunks() const { return memory_.data() + abi::kFirstBytes; }
 
  private:
   UniqueFd fd_;

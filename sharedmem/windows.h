@@ -21,11 +21,14 @@ namespace tube::windows {
 
 inline constexpr uint32_t kCandidates = 4;
 inline constexpr uint64_t kWindowBytes =
-    kThreadSanitizer ? 64ull << 30 : 0x1000'0000'0000ull;   // 16 TiB
-inline constexpr uint64_t kDeviceBytes = kWindowBytes / 2;  // 8 TiB
+    kThreadSanitizer ? 64ull << 30 : 0x1000'0000'0000ull;  // 16 TiB
 inline constexpr uint32_t kMaxClients = 128;
-inline constexpr uint64_t kPinnedSlotBytes = (kWindowBytes - kDeviceBytes) / kMaxClients;  // 64 GiB
+inline constexpr uint64_t kPinnedSlotBytes = kWindowBytes / 2 / kMaxClients;  // 64 GiB
 static_assert(kThreadSanitizer || kPinnedSlotBytes == 64ull << 30);
+// Behind those of the clients there is one more slot, the host memory of the workflow's store,
+// which every client that uses the store maps.
+inline constexpr uint32_t kStoreSlot = kMaxClients;
+inline constexpr uint64_t kDeviceBytes = kWindowBytes / 2 - kPinnedSlotBytes;  // 8 TiB less a slot
 
 constexpr uint64_t device_base(uint32_t candidate) { return (candidate + 1) * kWindowBytes; }
 constexpr uint64_t pinned_base(uint32_t candidate, uint32_t client_slot) {

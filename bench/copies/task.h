@@ -88,7 +88,9 @@ class Task {
 //                                     allocate, free, use (allocated and first used)
 //   steps KERNELS BLOCKS ROUNDS PERIOD_US MS LEAD_MS    so many kernels and a wait, every PERIOD_US
 //                                     (0: one behind the other)
-//   busy KERNELS BLOCKS ROUNDS        so many kernels a round, without pause, until the line "stop"
+//   turn BYTES BLOCKS                 a first call and a wait on memory that stays from turn to
+//   turn busy KERNELS BLOCKS ROUNDS        so many kernels a round, without pause, until the line
+//   "stop"
 std::unique_ptr<Task> make_copy(Client& client, std::istream& words);
 std::unique_ptr<Task> make_victim(Client& client, std::istream& words);
 std::unique_ptr<Task> make_function(Client& client, std::istream& words);
@@ -98,6 +100,7 @@ std::unique_ptr<Task> make_deliver(Client& client, std::istream& words);
 std::unique_ptr<Task> make_take_memory(Client& client, std::istream& words);
 std::unique_ptr<Task> make_steps(Client& client, std::istream& words);
 std::unique_ptr<Task> make_busy(Client& client, std::istream& words);
+std::unique_ptr<Task> make_turn(Client& client, std::istream& words);
 
 Host host_named(const std::string& name);
 // "up" is true, "down" false; anything else ends the program.

@@ -2,7 +2,8 @@
 and knows its own server.
 
 `tube:NAME=VALUE` (more of them behind further colons) is Tube with these variables on both sides,
-to hold two settings against each other.
+to hold two settings against each other; `1.NAME=VALUE` is for the first program alone, which is the
+measured one. `mps:NAME=VALUE` is the same for programs under MPS.
 
 An arm that cannot be had here (no MPS, a proxy that does not start) is left out aloud, with the
 reason in the result; the others go on. Everything that was started is gone when the set is closed.
@@ -33,14 +34,16 @@ WORDS = {
     "tube-slo": f"through Tube, the measured function started with --slo-ms {SLO_MS}",
     "tube-block": "through Tube, TUBE_SPIN_US=0 on both sides"
 }
-SETTINGS = re.compile(r"tube((:[A-Z_]+=[^:,]*)+)")
+SETTINGS = re.compile(r"(tube|mps)((:(1\.)?[A-Z_]+=[^:,]*)+)")
 CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUPY_CACHE_DIR", "NUMBA_CACHE_DIR",
           "CUDA_CACHE_PATH")
 
 
 def words(name):
     """What an arm is, to print."""
-    return WORDS.get(name) or "through Tube, " + " ".join(name.split(":")[1:])
+    kind, *settings = name.split(":")
+    where = "under MPS, " if kind == "mps" else "through Tube, "
+    return WORDS.get(name) or where + " ".join(settings).replace("1.", "the measured one ")
 
 
 def cpu_ns(pid):
@@ -165,6 +168,23 @@ class TubeArm(Arm):
         self.proxy.__exit__(None, None, None)
 
 
+def with_settings(kind, text):
+    """The kind of arm with these variables: `:NAME=VALUE:1.NAME=VALUE`."""
+    chosen = dict(pair.split("=", 1) for pair in text[1:].split(":"))
+    everybody = {name: value for name, value in chosen.items() if not name.startswith("1.")}
+    first = {name[2:]: value for name, value in chosen.items() if name.startswith("1.")}
+
+    class Chosen(kind):
+        def __init__(self, name, bench_set):
+            super().__init__(name, bench_set, *([everybody] if kind is TubeArm else []))
+
+        def spawn(self, command, extra_env=None):
+            more = {**everybody, **(first if self.started == 0 else {})}
+            return super().spawn(command, dict(extra_env or {}, **more))
+
+    return Chosen
+
+
 class SloArm(TubeArm):
     """The first program, which is the measured one, has a deadline; those beside it have none."""
 
@@ -210,19 +230,19 @@ class ArmSet:
         self.workers, self.arms, self.missing = [], {}, {}
         for name in names:
             if name not in NAMES and not SETTINGS.fullmatch(name):
-                sys.exit(f"bench: no arm {name}: there are {', '.join(NAMES)} and tube:NAME=VALUE")
+                sys.exit(f"bench: no arm {name}: there are {', '.join(NAMES)} and tube:NAME=VALUE or "
+                         "mps:NAME=VALUE")
         for name in names:
             self.add(name)
 
     def add(self, name):
         kinds = {"native": NativeArm, "mps": MpsArm, "tube": TubeArm, "tube-slo": SloArm,
                  "tube-block": lambda n, s: TubeArm(n, s, {"TUBE_SPIN_US": "0"})}
-        if name == "mps" and self.backend == "sim":
+        if name.startswith("mps") and self.backend == "sim":
             self.missing[name] = "the simulated GPU has no MPS"
             return
         if settings := SETTINGS.fullmatch(name):
-            chosen = dict(pair.split("=", 1) for pair in settings[1][1:].split(":"))
-            kinds[name] = lambda n, s: TubeArm(n, s, chosen)
+            kinds[name] = with_settings({"tube": TubeArm, "mps": MpsArm}[settings[1]], settings[2])
         try:
             self.arms[name] = kinds[name](name, self)
         except (mps.MpsError, RuntimeError, OSError) as error:

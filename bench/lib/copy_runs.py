@@ -65,11 +65,13 @@ class Tally:
         return out
 
 
-def prepare(jobs, deadline):
-    """All programs have their memory and wait for `go`; several meet in their barrier then."""
+def prepare(jobs, deadline, apart=()):
+    """All programs have their memory and wait for `go`; several meet in their barrier then, but
+    those of `apart`."""
+    meet = len(jobs) - sum(worker in apart for worker, _ in jobs)
     for worker, command in jobs:
-        if len(jobs) > 1:
-            worker.send(f"together {len(jobs)}")
+        if meet > 1 and worker not in apart:
+            worker.send(f"together {meet}")
         worker.send(command)
     for worker, _ in jobs:
         worker.expect("prepared", deadline)
@@ -94,12 +96,12 @@ def go(workers, starved_s, deadline):
     return [block, *(worker.expect("block", deadline) for worker in others)], starved
 
 
-def measure(jobs, servers, starved_s=BLOCK_LIMIT_S):
-    """jobs: (worker, command) of programs that begin together, the measured one first. Returns
-    (blocks, CPU time of the servers, what was wrong, whether the first was starved)."""
+def measure(jobs, servers, starved_s=BLOCK_LIMIT_S, apart=()):
+    """jobs: (worker, command) of programs that begin together, the measured one first; those of
+    `apart` begin when they are told to. Returns (blocks, CPU time of the servers, what was wrong, whether the first was starved)."""
     deadline = time.monotonic() + BLOCK_LIMIT_S
     workers = [worker for worker, _ in jobs]
-    prepare(jobs, deadline)
+    prepare(jobs, deadline, apart)
     cpu = sum(map(arm_set.cpu_ns, servers))
     blocks, starved = go(workers, starved_s, deadline)
     cpu = sum(map(arm_set.cpu_ns, servers)) - cpu

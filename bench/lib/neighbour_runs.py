@@ -7,11 +7,17 @@ rounds), missed (marks that went by while a step ran), starved (blocks whose lig
 only when the others were stopped).
 """
 import collections
+import importlib.util
+import pathlib
 import statistics
+import sys
+import time
 
+import arm_set
 import copy_runs
 import latency
 import result_file
+from arms import WorkerError
 from isolate_runs import moved
 from result_file import short, us
 
@@ -22,6 +28,7 @@ Shape = collections.namedtuple("Shape", "step period_us light short long_blocks 
 WHOLE = Shape(150, 10_000, (64, 100), (200, 8, 20), 8448, 20_000)
 TINY = Shape(10, 10_000, (2, 1), (10, 2, 1), 160, 20)
 STARVED_S = 7
+RESNET = pathlib.Path(__file__).resolve().parent.parent / "items" / "paced_resnet50.py"
 
 
 class Shown:
@@ -58,6 +65,21 @@ class Neighbours:
         self.run_ms, self.lead_ms = run_ms, lead_ms
         self.long_rounds = shape.long_rounds
         self.alone = {}
+        self.models = {}  # arm -> its ResNet-50
+
+    def start_models(self, others):
+        """A ResNet-50 in each arm, beside `others` programs; says when there can be none."""
+        if importlib.util.find_spec("torchvision") is None:
+            return self.runner.note("no ResNet-50: there is no torchvision")
+        for name in list(self.runner.clients):
+            arm = self.runner.arms.arms[name]
+            try:
+                worker = arm.spawn([sys.executable, str(RESNET)])
+                worker.ready(time.monotonic() + copy_runs.START_LIMIT_S)
+                arm.confirm(others + 1)
+                self.models[name] = worker
+            except (WorkerError, arm_set.mps.MpsError) as error:
+                self.runner.lost(arm, str(error))
 
     def set_long(self, wanted_ms):
         """How many rounds take so long, measured once: every arm does the same work. On the
@@ -77,22 +99,26 @@ class Neighbours:
             return f"busy 1 {self.shape.long_blocks} {self.long_rounds}"
         return "busy " + " ".join(map(str, self.shape.short))
 
-    def block(self, number, arm, kind, count):
-        workers = self.runner.clients[arm.name][:1 + count]
-        self.runner.place(number, workers)
+    def block(self, number, arm, kind, count, model):
+        light, *others = self.runner.clients[arm.name][:1 + count]
         shape = self.shape
-        light = f"steps {shape.step} {shape.light[0]} {shape.light[1]} {shape.period_us} "
-        jobs = [(workers[0], light + f"{self.run_ms} {self.lead_ms}")]
-        jobs += [(worker, self.command(kind)) for worker in workers[1:]]
+        times = f"{shape.period_us} {self.run_ms} {self.lead_ms}"
+        command = f"steps {shape.step} {shape.light[0]} {shape.light[1]} {times}"
+        if model:
+            light, command = self.models[arm.name], f"steps {times}"
+        self.runner.place(number, [light, *others])
+        jobs = [(light, command), *((worker, self.command(kind)) for worker in others)]
         limit = (self.run_ms + self.lead_ms) / 1e3 + STARVED_S
-        blocks, _, wrong, starved = copy_runs.measure(jobs, arm.servers(), limit)
+        blocks, _, wrong, starved = copy_runs.measure(jobs, arm.servers(), limit,
+                                                      self.models.values())
         return blocks, wrong, starved
 
-    def row(self, group, name, kind, count):
+    def row(self, group, name, kind, count, model=False):
+        """`model`: the light function is ResNet-50."""
         shown = {}
 
         def once(number, arm):
-            blocks, wrong, starved = self.block(number, arm, kind, count)
+            blocks, wrong, starved = self.block(number, arm, kind, count, model)
             shown.setdefault(arm.name, Shown()).add(blocks, starved)
             if any(not block["ended_ns"] for block in blocks[1:]):
                 wrong.append("a neighbour computed nothing")
@@ -117,7 +143,11 @@ def text(result):
     arms = list(result["arms"])
     table = [["", *[f"{a} {what}" for what in ("p50 us", "p99 us", "p99/alone", "others/s",
                                                "starved") for a in arms]]]
+    group = None
     for row in result["rows"]:
+        if row["group"] != group:
+            group = row["group"]
+            table.append([f"== {group}", *[""] * (len(table[0]) - 1)])
         values = [row["arms"].get(a) or {} for a in arms]
         table.append([row["name"], *[us(v, "p50_ns") for v in values],
                       *[us(v, "p99_ns") for v in values],
@@ -126,7 +156,7 @@ def text(result):
                       *[str(v.get("starved", "-")) for v in values]])
     lines = [
         *result_file.head(result),
-        "Arms in turns. p50 and p99 of a light function's steps in microseconds, the p99 in times of",
+        "Arms in turns. p50 and p99 of the light function's steps in microseconds, the p99 in times of",
         "that alone in the same arm; others/s: kernels of all the others in a second meanwhile;",
         "starved: rounds whose step ended only when the others were stopped.", "",
         *result_file.layout_table(table), ""

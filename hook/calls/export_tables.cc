@@ -28,7 +28,9 @@
 #include "hook/process/profilers.h"
 #include "hook/process/real_driver.h"
 #include "hook/process/start_trace.h"
+#include "hook/store/store.h"
 #include "protocol/hook_decls.gen.h"
+#include "protocol/store_table.h"
 
 namespace tube::hook {
 namespace {
@@ -208,6 +210,10 @@ CUresult free_gpc_tables(void* first, void* second) {
   return CUDA_SUCCESS;
 }
 
+// ---- Tube's own, for libtube.so (protocol/store_table.h) ----
+constexpr uint32_t kStoreTableName = uint32_t{kStoreTableId[0]} << 24 | kStoreTableId[1] << 16 |
+                                     kStoreTableId[2] << 8 | kStoreTableId[3];
+
 // ---- tables ----
 template <class F>
 void* slot(F* function) {
@@ -313,6 +319,7 @@ CUresult refuse(const CUuuid* id) {
 // The tables that are wholly ours and need no driver; null for every other name.
 const void* own_table(Tables& t, uint32_t name) {
   switch (name) {
+    case kStoreTableName: return store_table();
     case 0xC693336E: return t.storage_table;
     case 0x263E8860: return t.check_table;
     case 0x6E163FBE:

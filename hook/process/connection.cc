@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include "base/runtime_dir.h"
 #include "hook/process/process.h"
 #include "hook/process/start_trace.h"
+#include "policies/launch_priority.h"
 #include "protocol/wire.gen.h"
 #include "sharedmem/greeting.h"
 #include "sharedmem/life_lock.h"
@@ -31,6 +33,13 @@ constexpr int kFirstFd = 40;
 std::string workflow_name() {
   const char* name = env_text(Env::kWorkflow);
   return name == nullptr ? "default" : name;
+}
+
+// As the environment says; what it does not understand is normal.
+policies::LaunchPriority priority() {
+  const char* text = env_text(Env::kPriority);
+  return policies::parse_launch_priority(text != nullptr ? text : "")
+      .value_or(policies::LaunchPriority::kNormal);
 }
 
 std::string function_name() {
@@ -160,6 +169,9 @@ Result<Connection*> connect_to_proxy() {
                          std::getenv("CUDA_VISIBLE_DEVICES"), c->windows.free_mask());
   hello.slo_ms = env_number(Env::kSloMs).value_or(0);
   hello.infer_ms = env_number(Env::kInferMs).value_or(0);
+  hello.sm_percent =
+      static_cast<uint32_t>(std::min<uint64_t>(env_number(Env::kSmPercent).value_or(0), 100));
+  hello.priority = static_cast<int32_t>(priority());
   const uint64_t memory_bytes = env_byte_limit(Env::kMemory).value_or(policies::kNoMemoryLimit);
   hello.memory_bytes = memory_bytes == policies::kNoMemoryLimit ? 0 : memory_bytes;
   Result<shared::Greeted> greeted = shared::greet(c->socket.get(), hello, kGreetTimeoutMs);

@@ -284,3 +284,48 @@ message("tubeIpcOpenEvent", "reply", event="event", handle="u64[8]")
 # interprocess events have no progress word of this client behind them: another process may record
 # them
 message("tubeEventQuery", "reply", event="event")
+
+chapter("store")
+# Named objects that all functions of the proxy share (sharedmem/store_abi.h, docs/store.md). An
+# object is named by its slot in the index and the generation there.
+enum("StorePlace", "u32", kHost=0, kGpu=1)
+# What the store says to a request that it understood.
+enum("StoreAnswer", "u32", kOk=0, kExists=1, kNotFound=2, kTooMany=3, kNoMemory=4, kInvalid=5,
+     kBusy=6)
+# The files of index, pins and host memory, which come as FdMessages in this order.
+message("tubeStoreOpen", "reply", orders="none",
+        reply=dict(index="u64", pins="u64", host="u64"))
+# device: the proxy's ordinal. ttl_ms, consumers: 0: none. The client holds the object, which it
+# alone may write, until it seals or deletes it.
+message("tubeStoreReserve", "reply", orders="none", behind="ends", place="StorePlace", device="u32",
+        bytes="u64", dtype="u32", ndim="u32", consumers="u32", ttl_ms="u64", shape="u64[8]",
+        strides="u64[8]", name="blob", group="blob",
+        reply=dict(answer="u32", slot="u32", generation="u64", address="u64"))
+# The object is complete now, or behind what `stream` has; the client holds it no more.
+message("tubeStoreSeal", "post", orders="none", slot="u32", generation="u64", behind="all")
+message("tubeStoreSealBehind", "post", orders="stream", stream="stream", slot="u32",
+        generation="u64")
+# The client has pinned the object. Never kept back: what uses the address is not either.
+message("tubeStoreClaim", "post", orders="none", slot="u32", generation="u64")
+# What comes later on the stream waits for the object's bytes.
+message("tubeStoreOrder", "post", orders="stream", stream="stream", slot="u32", generation="u64")
+# The same question for a thread that waits by itself: are they there?
+message("tubeStoreReady", "reply", orders="none", slot="u32", generation="u64",
+        reply=dict(ready="u32"))
+# One of the client's gets is over, now or when `stream` gets there. last: the claim goes with it.
+message("tubeStoreRelease", "post", orders="none", slot="u32", generation="u64", last="u32",
+        behind="all")
+message("tubeStoreReleaseBehind", "post", orders="stream", stream="stream", slot="u32",
+        generation="u64", last="u32")
+# The client gave up a pin while the object was doomed.
+message("tubeStoreLook", "post", orders="none", slot="u32")
+# An object that the client has claimed, in the other place: its bytes there, in the order of
+# `stream`; on `device`, when that is a GPU. ready: they are there by now. kBusy: another client has
+# it made just now.
+message("tubeStoreFetch", "reply", orders="stream", stream="stream", device="u32", slot="u32",
+        generation="u64", reply=dict(answer="u32", ready="u32", address="u64"))
+# By name (group 0), or all of a group (group 1). count: of objects.
+message("tubeStoreDelete", "reply", orders="none", group="u32", name="blob",
+        reply=dict(answer="u32", count="u32"))
+# The client begins (1) or ends (0) to sleep on the index's futex.
+message("tubeStoreWaiting", "reply", orders="none", on="u32")

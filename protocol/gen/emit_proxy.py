@@ -25,6 +25,20 @@ def driver_header(model):
     ])
 
 
+def driver_calls(model):
+    out = [
+        NOTICE, "#pragma once", "", '#include "protocol/driver_table.gen.h"', "",
+        "namespace tube::proxy {", "",
+        "// visit.operator()<I>(name, member) for every member of the table, I counting them.",
+        "template <class Visit>", "void each_driver_call(Driver& table, Visit&& visit) {"
+    ]
+    out += [
+        f'  visit.template operator()<{number}>("{c.name}", table.{c.name});'
+        for number, c in enumerate(model.exported())
+    ]
+    return "\n".join(out + ["}", "", "}  // namespace tube::proxy", ""])
+
+
 def driver_source(model):
     out = [
         NOTICE, '#include "protocol/driver_table.gen.h"', "", "#include <dlfcn.h>", "",

@@ -39,6 +39,7 @@ OUTPUTS = {
     "proc_table.gen.cc": emit_hook.proc_table,
     "driver_table.gen.h": emit_proxy.driver_header,
     "driver_table.gen.cc": emit_proxy.driver_source,
+    "driver_calls.gen.h": emit_proxy.driver_calls,
     "proxy_decls.gen.h": emit_proxy.handler_header,
     "handlers.gen.cc": emit_proxy.handlers,
     "dispatch.gen.cc": emit_proxy.dispatch,

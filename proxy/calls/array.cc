@@ -61,7 +61,7 @@ CUresult make_charged(Session& session, wire::Kind kind, uint64_t untrusted_id, 
   auto state = std::make_unique<ArrayState>();
   const int gpu = static_cast<int>(session.context()->gpu);
   T handle{};
-  const CUresult error = session.take_memory(session.context()->gpu, [&] {
+  const CUresult error = session.take_memory(session.context()->gpu, bytes, [&] {
     const CUresult charged = session.account().charge(gpu, bytes, &state->charge);
     return charged == CUDA_SUCCESS ? make(&handle) : charged;
   });

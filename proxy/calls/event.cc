@@ -52,6 +52,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeStreamWaitEvent>& call
   if (event.error != CUDA_SUCCESS) return event.error;
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
+  if (session.captures() && !op.state->legacy) {
+    if (CUresult error = session.contexts().enter_capture(*op.state); error != CUDA_SUCCESS)
+      return error;
+  }
   return session.driver().cuStreamWaitEvent(op.stream, event.handle, call->flags);
 }
 

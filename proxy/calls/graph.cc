@@ -36,8 +36,9 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamBeginCapture_v2>& 
   StreamOp op = session.stream_op(call->hStream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
   if (op.state->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  CUresult error =
-      session.driver().cuStreamBeginCapture_v2(op.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult error = session.contexts().enter_capture(*op.state);
+  if (error == CUDA_SUCCESS)
+    error = session.driver().cuStreamBeginCapture_v2(op.stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   if (error == CUDA_SUCCESS) note_capture(session, op);
   return error;
 }
@@ -57,9 +58,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeBeginCaptureToGraph>& 
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
   if (op.state->legacy) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  CUresult error = session.driver().cuStreamBeginCaptureToGraph(
-      op.stream, graph.handle, nodes.data(), edges.empty() ? nullptr : edges.data(), nodes.size(),
-      CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult error = session.contexts().enter_capture(*op.state);
+  if (error == CUDA_SUCCESS) {
+    error = session.driver().cuStreamBeginCaptureToGraph(
+        op.stream, graph.handle, nodes.data(), edges.empty() ? nullptr : edges.data(), nodes.size(),
+        CU_STREAM_CAPTURE_MODE_RELAXED);
+  }
   if (error == CUDA_SUCCESS) note_capture(session, op);
   return error;
 }

@@ -17,6 +17,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeIpcGetMem>& call,
   const CUresult error = session.shared().memory.shares().share(
       session.client().id, SharedMemory{block, range->base, range->bytes}, &made);
   if (error != CUDA_SUCCESS) return error;
+  session.contexts().placement().exchanges("it offers memory to other processes");
   static_assert(sizeof(made) == sizeof(reply->handle));
   std::memcpy(reply->handle, &made, sizeof(made));
   return CUDA_SUCCESS;
@@ -28,6 +29,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeIpcOpenMem>& call,
   CUipcMemHandle untrusted_handle;
   static_assert(sizeof(untrusted_handle) == sizeof(call->handle));
   std::memcpy(&untrusted_handle, call->handle, sizeof(untrusted_handle));
+  session.contexts().placement().exchanges("it opens memory of another process");
   Opened opened;
   const CUresult error =
       session.imports().open(untrusted_handle, call->flags, share->number, share->gpu, &opened);
@@ -50,6 +52,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeIpcGetEvent>& call,
   auto event = session.resolve<CUevent>(wire::Kind::kEvent, call->event);
   if (event.error != CUDA_SUCCESS) return event.error;
   EventShares::Handle made{};
+  session.contexts().placement().exchanges("it offers an event to other processes");
   const CUresult error =
       session.shared().events.share(session.driver(), session.client().id, event.handle, &made);
   std::memcpy(reply->handle, made.data(), sizeof(reply->handle));
@@ -63,6 +66,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeIpcOpenEvent>& call,
     return error;
   EventShares::Handle untrusted_handle;
   std::memcpy(untrusted_handle.data(), call->handle, sizeof(call->handle));
+  session.contexts().placement().exchanges("it opens an event of another process");
   CUevent event = nullptr;
   CUresult error = session.shared().events.open(untrusted_handle, session.client().id, &event);
   if (error == CUDA_ERROR_NOT_FOUND) {

@@ -45,6 +45,9 @@ CUresult take_attribute(Session& session, const wire::LaunchAttribute& untrusted
   out.id = static_cast<CUlaunchAttributeID>(untrusted.id);
   static_assert(sizeof(out.value) == sizeof(untrusted.value));
   std::memcpy(&out.value, untrusted.value, sizeof(out.value));
+  const policies::LaunchPriority priority = session.client().priority;
+  if (out.id == CU_LAUNCH_ATTRIBUTE_PRIORITY && priority != policies::LaunchPriority::kNormal)
+    out.value.priority = policies::stream_priority(priority, out.value.priority);
   switch (untrusted.id) {
     case CU_LAUNCH_ATTRIBUTE_IGNORE:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:

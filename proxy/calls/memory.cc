@@ -27,6 +27,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
   if (error == CUDA_ERROR_OUT_OF_MEMORY && !limited() &&
       session.shared().modules.make_room(share->gpu))  // code that was kept for the next function
     error = take();
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && session.residency().on())
+    error = session.make_room(share->gpu, std::max<uint64_t>(call->bytes, kBlockBytes),
+                              [&] { return session.take_memory(share->gpu, take); });
   reply->dptr = address;
   return error;
 }

@@ -14,15 +14,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeStreamCreate>& call,
       error != CUDA_SUCCESS)
     return error;
   auto state = std::make_unique<StreamState>();
-  // Always non-blocking (stream_order.h says why); what the client asked for is stream_order's
-  // business.
-  CUresult error = session.driver().cuStreamCreateWithPriority(
-      &state->stream, CU_STREAM_NON_BLOCKING, call->priority);
-  if (error != CUDA_SUCCESS) return error;
   state->id = call->stream;
   state->context = share->number;
   state->flags = call->flags;
   state->priority = call->priority;
+  if (CUresult error =
+          session.contexts().placement().make_stream(share->gpu, share->own_sms(), *state);
+      error != CUDA_SUCCESS)
+    return error;
   CUstream stream = state->stream;
   return session.objects().insert(wire::Kind::kStream, call->stream, stream, share->number,
                                   std::move(state));

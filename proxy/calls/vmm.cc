@@ -107,9 +107,11 @@ CUresult handle(Session& session, const Decoded<wire::cuMemCreate>& call,
   if ((untrusted_types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) return CUDA_ERROR_NOT_PERMITTED;
   prop.win32HandleMetaData = nullptr;
   BlockId block = BlockId::kNone;
-  const CUresult error = session.take_memory(static_cast<uint32_t>(prop.location.id), [&] {
-    return session.shared().memory.create(prop, call->size, call->flags, session.account(), &block);
-  });
+  const CUresult error =
+      session.take_memory(static_cast<uint32_t>(prop.location.id), call->size, [&] {
+        return session.shared().memory.create(prop, call->size, call->flags, session.account(),
+                                              &block);
+      });
   if (error != CUDA_SUCCESS) return error;
   return keep_block(session, call->handle, block);
 }
@@ -200,6 +202,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeExportHandle>& call,
                 Reply<wire::tubeExportHandle>& reply) {
   auto block = session.resolve<BlockId>(wire::Kind::kMemHandle, call->handle);
   if (block.error != CUDA_SUCCESS) return CUDA_ERROR_INVALID_VALUE;
+  session.contexts().placement().exchanges("it offers memory to other processes");
   UniqueFd fd;
   CUresult error = session.shared().memory.export_fd(block.handle, &fd);
   if (error != CUDA_SUCCESS) return error;
@@ -214,6 +217,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeImportHandle>& call,
   if (CUresult error = session.objects().admit(wire::Kind::kMemHandle, call->handle);
       error != CUDA_SUCCESS)
     return error;
+  session.contexts().placement().exchanges("it opens memory of another process");
   BlockId block = BlockId::kNone;
   CUresult error = session.shared().memory.import_fd(fd.get(), &block);
   if (error != CUDA_SUCCESS) return error;

@@ -67,8 +67,13 @@ inline constexpr int kBrokerMs = 5000;            // how long another proxy may 
 inline constexpr uint64_t kOutputBytes = 64ull << 20;  // of kernels' text that it has not collected
 inline constexpr uint32_t kOutputMs =
     5000;  // how long another client's printing kernels are waited for
-inline constexpr uint32_t kDevResources = 4096;  // partitions of SMs asked for, in all
-inline constexpr uint32_t kTeardownMs = 5000;    // how long a dead client's work may still run
+inline constexpr uint32_t kStoreObjects = 8192;  // made by one client, of abi::kStoreSlots in all
+inline constexpr uint32_t kStoreUses = 256;      // streams that one object was released behind
+inline constexpr uint64_t kStoreHostBytes = 32ull << 30;  // of objects in pinned memory, in all
+inline constexpr uint64_t kStoreLifeMs = 1ull << 40;      // a time to live, as a client may say
+inline constexpr uint32_t kDevResources = 4096;           // partitions of SMs asked for, in all
+inline constexpr uint32_t kMemoryWaitMs = 3'600'000;  // the most that TUBE_MEMORY_WAIT_MS may be
+inline constexpr uint32_t kTeardownMs = 5000;         // how long a dead client's work may still run
 inline constexpr uint32_t kSparePlaces =
     32;  // kept free of what functions left, while there is a choice
 

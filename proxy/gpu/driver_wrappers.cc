@@ -128,6 +128,19 @@ CUresult create_green(CUgreenCtx* green, CUdevResourceDesc resources, CUdevice d
   });
 }
 
+// In the reserve of the green context, which is made current for that; streams of others are
+// counted in the current context, too.
+CUresult create_green_stream(CUstream* stream, CUgreenCtx green, unsigned int flags, int priority) {
+  CUcontext context = nullptr;
+  CUresult error = real().cuCtxFromGreenCtx(&context, green);
+  if (error == CUDA_SUCCESS) error = real().cuCtxPushCurrent_v2(context);
+  if (error != CUDA_SUCCESS) return error;
+  error = make_counted(
+      stream, [&] { return real().cuGreenCtxStreamCreate(stream, green, flags, priority); });
+  (void)real().cuCtxPopCurrent_v2(&context);
+  return error;
+}
+
 CUresult destroy_green(CUgreenCtx green) {
   CUcontext context = nullptr;
   if (real().cuCtxFromGreenCtx(&context, green) == CUDA_SUCCESS) g_gate->forget_context(context);
@@ -193,6 +206,7 @@ void wrap_driver(Driver& table, ContextGate& gate) {
   table.cuWaitExternalSemaphoresAsync = wait_external;
   table.cuGreenCtxCreate = create_green;
   table.cuGreenCtxDestroy = destroy_green;
+  table.cuGreenCtxStreamCreate = create_green_stream;
   table.cuStreamCreate = create_stream;
   table.cuStreamCreateWithPriority = create_stream_with_priority;
   table.cuStreamDestroy_v2 = destroy_stream;

@@ -28,13 +28,17 @@ uint32_t make_slots(const Driver& driver, uint32_t count) {
 }  // namespace
 
 StreamReserve::Counted* StreamReserve::of(CUcontext context) {
+  std::lock_guard lock(mutex_);
   const auto found = std::find_if(counted_.begin(), counted_.end(),
                                   [context](const Counted& c) { return c.context == context; });
   return found == counted_.end() ? nullptr : &*found;
 }
 
 void StreamReserve::prepare(const Driver& driver, CUcontext context) {
-  counted_.emplace_back().context = context;
+  {
+    std::lock_guard lock(mutex_);
+    counted_.emplace_back().context = context;
+  }
   grow(driver, context);
 }
 

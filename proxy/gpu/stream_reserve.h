@@ -5,8 +5,7 @@
 // (docs/decisions/0009-context-gate.md). So the proxy counts the slots that are taken and grows the
 // reserve ahead of need, inside the gate (context_gate.h), by making streams and destroying them.
 //
-// prepare() before other threads; the rest from any thread. Takes the lock of the counts (a leaf)
-// and calls no driver under it.
+// Any thread. Takes the lock of the counts (a leaf) and calls no driver under it.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +48,8 @@ class StreamReserve {
   };
   Counted* of(CUcontext context);
 
-  std::deque<Counted> counted_;  // does not change after the start
-  std::mutex mutex_;             // of the counts
+  std::mutex mutex_;             // of what follows
+  std::deque<Counted> counted_;  // each stays where it is
   std::unordered_map<const void*, Counted*> holders_;
 };
 

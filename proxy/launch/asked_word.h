@@ -1,5 +1,7 @@
-// The last progress word that a client asked for: whether work of it is outstanding that it wants
-// to hear the end of. One writer, its session; any thread may ask, and be wrong for a moment.
+// The last word that a client waits for, as far as its session knows: whether work of it is
+// outstanding that it wants to hear the end of. That is a stream's progress word, or the state of
+// the staging chunk that a download to pageable memory fills. One writer, its session; any thread
+// may ask, and be wrong for a moment.
 #pragma once
 
 #include <atomic>
@@ -16,12 +18,19 @@ class AskedWord {
     value_.store(value, std::memory_order_relaxed);
     word_.store(word, std::memory_order_release);
   }
+  // The GPU writes kChunkFilled to `state`, which is kChunkClaimed until then; the client uses the
+  // chunk again afterwards. Outlives every reader.
+  void asked_chunk(uint64_t* state) { asked(state, kChunk); }
   bool outstanding() const {
     uint64_t* const word = word_.load(std::memory_order_acquire);
-    return word != nullptr && shared::load_word(*word) < value_.load(std::memory_order_relaxed);
+    if (word == nullptr) return false;
+    const uint64_t value = value_.load(std::memory_order_relaxed);
+    const uint64_t now = shared::load_word(*word);
+    return value == kChunk ? now == abi::kChunkClaimed : now < value;
   }
 
  private:
+  static constexpr uint64_t kChunk = ~uint64_t{0};  // no progress word's value
   std::atomic<uint64_t*> word_{nullptr};
   std::atomic<uint64_t> value_{0};
 };

@@ -167,7 +167,7 @@ RunGraph* Coalescer::make_graph_now(Variants& variants, RunGraph** place, uint64
   return *place;
 }
 
-CUresult Coalescer::build(RunGraph& graph) {
+CUresult Coalescer::add_nodes(RunGraph& graph) {
   CUresult error = driver_.cuGraphCreate(&graph.graph, 0);
   for (const HeldLaunch& held : held_) {
     if (error != CUDA_SUCCESS) return error;
@@ -179,6 +179,40 @@ CUresult Coalescer::build(RunGraph& graph) {
                                             graph.nodes.empty() ? 0 : 1, &params);
     graph.nodes.push_back(node);
   }
+  return error;
+}
+
+// The stream is in a capture of the session's own; nothing else comes to it meanwhile.
+CUresult Coalescer::capture_launches(RunGraph& graph) {
+  for (const HeldLaunch& held : held_) {
+    if (CUresult error = launch_now(held.launch, parameters_of(held, parameters_));
+        error != CUDA_SUCCESS)
+      return error;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUgraphNode* last = nullptr;
+    const CUgraphEdgeData* edges = nullptr;
+    size_t count = 0;
+    if (CUresult error = driver_.cuStreamGetCaptureInfo_v3(stream_, &status, nullptr, nullptr,
+                                                           &last, &edges, &count);
+        error != CUDA_SUCCESS)
+      return error;
+    if (status != CU_STREAM_CAPTURE_STATUS_ACTIVE || count != 1) return CUDA_ERROR_UNKNOWN;
+    graph.nodes.push_back(*last);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult Coalescer::capture_nodes(RunGraph& graph) {
+  if (CUresult error = driver_.cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED);
+      error != CUDA_SUCCESS)
+    return error;
+  const CUresult error = capture_launches(graph);
+  const CUresult ended = driver_.cuStreamEndCapture(stream_, &graph.graph);
+  return error != CUDA_SUCCESS ? error : ended;
+}
+
+CUresult Coalescer::build(RunGraph& graph) {
+  CUresult error = nodes_ == Nodes::kOfStream ? capture_nodes(graph) : add_nodes(graph);
   if (error == CUDA_SUCCESS)
     error = driver_.cuGraphInstantiateWithFlags(&graph.exec, graph.graph, 0);
   if (error != CUDA_SUCCESS) return error;
@@ -207,6 +241,19 @@ uint32_t Coalescer::difference(const RunGraph& graph) const {
   return changed;
 }
 
+// A captured node keeps the function and context that the capture gave it.
+CUresult Coalescer::set_parameters(const RunGraph& graph, size_t node, const PlainLaunch& launch,
+                                   PackedParameters& packed) {
+  CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch, packed);
+  if (nodes_ == Nodes::kOfStream) {
+    const CUresult error = driver_.cuGraphKernelNodeGetParams_v2(graph.nodes[node], &params);
+    if (error != CUDA_SUCCESS) return error;
+    params.kernelParams = nullptr;
+    params.extra = packed.extra();
+  }
+  return driver_.cuGraphExecKernelNodeSetParams_v2(graph.exec, graph.nodes[node], &params);
+}
+
 // False when the driver does not take the parameters.
 bool Coalescer::update(RunGraph& graph) {
   for (size_t i = 0; i < held_.size(); ++i) {
@@ -216,10 +263,7 @@ bool Coalescer::update(RunGraph& graph) {
         std::memcmp(bytes.data(), parameters_of(now, graph.parameters).data(), bytes.size()) == 0)
       continue;
     PackedParameters packed(bytes);
-    const CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(now.launch, packed);
-    if (driver_.cuGraphExecKernelNodeSetParams_v2(graph.exec, graph.nodes[i], &params) !=
-        CUDA_SUCCESS)
-      return false;
+    if (set_parameters(graph, i, now.launch, packed) != CUDA_SUCCESS) return false;
     std::memcpy(graph.parameters.data() + now.parameters_at, bytes.data(), bytes.size());
   }
   return true;

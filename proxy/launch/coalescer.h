@@ -7,7 +7,9 @@
 // graph is made the first time a proven run is whole and kept; before each replay the parameters
 // that differ are written into it. Programs that use two sets of buffers in turn get two graphs per
 // run. All of a session's graphs are bounded together (run_graphs.h). Kernels with launch
-// attributes, capturing streams and streams with a priority or attributes are left alone.
+// attributes, capturing streams and streams with a priority or attributes are left alone. A graph's
+// kernels run on the multiprocessors, and with the priority, that its nodes name: where the stream
+// has some of its own, nodes are made by capturing the launches from it.
 //
 // Session thread only, in the stream's context. Errors are the driver's; they belong to launches
 // whose calls have returned long before.
@@ -32,11 +34,16 @@ struct Driver;
 
 class Coalescer {
  public:
+  // How nodes of graphs are made: from the context that is current, or by capturing from the
+  // stream.
+  enum class Nodes : uint32_t { kOfContext, kOfStream };
   // Driver, graphs and counters outlive it; `stream` is launched into while something is held.
-  Coalescer(const Driver& driver, RunGraphs& graphs, CUstream stream, Stats& stats)
+  Coalescer(const Driver& driver, RunGraphs& graphs, CUstream stream, Stats& stats,
+            Nodes nodes = Nodes::kOfContext)
       : driver_(driver),
         all_graphs_(graphs),
         stream_(stream),
+        nodes_(nodes),
         runs_(policies::LaunchRuns::Options{}),
         stats_(stats) {}
   ~Coalescer() { forget(); }
@@ -78,6 +85,11 @@ class Coalescer {
   RunGraph* make_graph(Variants& variants, RunGraph** place);
   RunGraph* make_graph_now(Variants& variants, RunGraph** place, uint64_t bytes);
   CUresult build(RunGraph& graph);
+  CUresult add_nodes(RunGraph& graph);
+  CUresult capture_nodes(RunGraph& graph);
+  CUresult capture_launches(RunGraph& graph);
+  CUresult set_parameters(const RunGraph& graph, size_t node, const PlainLaunch& launch,
+                          PackedParameters& packed);
   uint32_t difference(const RunGraph& graph) const;
   bool update(RunGraph& graph);
   void drop(Variants& variants);
@@ -89,6 +101,7 @@ class Coalescer {
   const Driver& driver_;
   RunGraphs& all_graphs_;
   const CUstream stream_;
+  const Nodes nodes_;
   policies::LaunchRuns runs_;
   bool later_ = false;           // the graph was not made because no turn was to be had
   std::deque<Variants> graphs_;  // by number of the run; they stay where they are

@@ -28,6 +28,7 @@ LaunchTurns::LaunchTurns(const Driver& driver, Gpus& gpus, const Options& option
                                     gpus[i].device) == CUDA_SUCCESS &&
         sms > 0)
       gpu->sms = static_cast<uint64_t>(sms);
+    gpu->bit = uint64_t{1} << (i & 63);
     gpus_of_.push_back(std::move(gpu));
   }
   note_threshold();
@@ -55,7 +56,7 @@ void LaunchTurns::join(uint64_t session, const std::atomic<uint64_t>& records,
                        const AskedWord& word, uint64_t slo_ns) {
   {
     std::lock_guard lock(users_mutex_);
-    users_.push_back({session, &records, &word, records.load(std::memory_order_relaxed), 0});
+    users_.push_back({session, &records, &word, records.load(std::memory_order_relaxed), 0, 0});
   }
   if (slo_ns == 0) return;
   for (auto& gpu : gpus_of_) {
@@ -63,6 +64,13 @@ void LaunchTurns::join(uint64_t session, const std::atomic<uint64_t>& records,
     gpu->admission.needs(session, slo_ns);
   }
   note_threshold();
+}
+
+void LaunchTurns::set_apart(uint64_t session, uint32_t gpu, bool apart) {
+  const uint64_t bit = gpus_of_[gpu]->bit;
+  std::lock_guard lock(users_mutex_);
+  for (User& user : users_)
+    if (user.session == session) user.apart = apart ? user.apart | bit : user.apart & ~bit;
 }
 
 void LaunchTurns::leave(uint64_t session) {
@@ -86,7 +94,7 @@ void LaunchTurns::leave(uint64_t session) {
 
 // Whether another function than this one did something lately. A look at a counter of each, by long
 // launches only.
-bool LaunchTurns::shared(uint64_t session, uint64_t now) {
+bool LaunchTurns::shared(uint64_t session, uint32_t gpu, uint64_t now) {
   std::lock_guard lock(users_mutex_);
   const bool count = now - counted_ns_ >= kCountNs;
   if (count) counted_ns_ = now;
@@ -96,17 +104,18 @@ bool LaunchTurns::shared(uint64_t session, uint64_t now) {
       const uint64_t records = user.records->load(std::memory_order_relaxed);
       if (std::exchange(user.seen, records) != records) user.active_ns = now;
     }
-    others = others ||
-             (user.session != session && user.active_ns != 0 && now - user.active_ns < kActiveNs);
+    others = others || ((user.apart & gpus_of_[gpu]->bit) == 0 && user.session != session &&
+                        user.active_ns != 0 && now - user.active_ns < kActiveNs);
   }
   return others;
 }
 
 // Of functions that have nothing long on the GPU. With its lock.
-bool LaunchTurns::short_work(const policies::LaunchAdmission& admission) {
+bool LaunchTurns::short_work(const OneGpu& gpu) {
   std::lock_guard lock(users_mutex_);
   return std::any_of(users_.begin(), users_.end(), [&](const User& user) {
-    return user.word->outstanding() && !admission.has(user.session);
+    return (user.apart & gpu.bit) == 0 && user.word->outstanding() &&
+           !gpu.admission.has(user.session);
   });
 }
 
@@ -118,12 +127,12 @@ std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, uint64_t session, uin
   turn->function_ = session;
   turn->told_ = std::move(told);
   const uint64_t now = now_ns();
-  bool shared = this->shared(session, now);
+  bool shared = this->shared(session, gpu, now);
   OneGpu& one = *gpus_of_[gpu];
   std::lock_guard lock(one.mutex);
   shared = shared || one.admission.others(session);
   go_on(one, now, shared);
-  if (shared) one.admission.short_work(short_work(one.admission));
+  if (shared) one.admission.short_work(short_work(one));
   one.turns.push_back(turn);
   turn->granted_.store(
       one.admission.ask({turn->number_, session, stream, expected_ns}, now, shared),
@@ -146,7 +155,7 @@ void LaunchTurns::drop(LaunchTurn& turn) {
 
 bool LaunchTurns::look(LaunchTurn& turn) {
   const uint64_t now = now_ns();
-  const bool shared = this->shared(turn.function_, now);
+  const bool shared = this->shared(turn.function_, turn.gpu_, now);
   OneGpu& gpu = *gpus_of_[turn.gpu_];
   std::lock_guard lock(gpu.mutex);
   go_on(gpu, now, shared || gpu.admission.others(turn.function_));
@@ -165,7 +174,7 @@ void LaunchTurns::go_on(OneGpu& gpu, uint64_t now, bool shared) {
     gpu.admission.ended(turn->number_, took_ns(*turn->work_));
     return true;
   });
-  if (gpu.admission.waits()) gpu.admission.short_work(short_work(gpu.admission));
+  if (gpu.admission.waits()) gpu.admission.short_work(short_work(gpu));
   const uint64_t before = gpu.admission.first();
   while (const auto next = gpu.admission.next(now, shared)) {
     for (const auto& turn : gpu.turns) {

@@ -67,6 +67,9 @@ class LaunchTurns {
   void join(uint64_t session, const std::atomic<uint64_t>& records, const AskedWord& word,
             uint64_t slo_ns);
   void leave(uint64_t session);
+  // The session's kernels run on multiprocessors of this GPU that are its alone, or no more: it is
+  // in nobody's way there, and nobody in its. Any thread.
+  void set_apart(uint64_t session, uint32_t gpu, bool apart);
 
   // ---- the sessions
   // From how long on a launch must ask.
@@ -103,6 +106,7 @@ class LaunchTurns {
   struct OneGpu {
     explicit OneGpu(const policies::LaunchAdmission::Options& options) : admission(options) {}
     uint64_t sms = 1;
+    uint64_t bit = 1;  // User::apart
     std::mutex mutex;  // leaf: the next two
     policies::LaunchAdmission admission;
     std::vector<std::shared_ptr<LaunchTurn>> turns;  // that wait or are in flight
@@ -116,10 +120,11 @@ class LaunchTurns {
     const AskedWord* word;
     uint64_t seen;
     uint64_t active_ns;
+    uint64_t apart;  // bit per GPU
   };
 
-  bool shared(uint64_t session, uint64_t now);
-  bool short_work(const policies::LaunchAdmission& admission);
+  bool shared(uint64_t session, uint32_t gpu, uint64_t now);
+  bool short_work(const OneGpu& gpu);
   void go_on(OneGpu& gpu, uint64_t now, bool shared);
   void note_threshold();
 

@@ -182,6 +182,14 @@ void BlockOffers::unbind(uint32_t offer) {
   if (offer != 0 && offer <= used_ && entries_[offer - 1].state == State::kHeld) clear(offer - 1);
 }
 
+void BlockOffers::withdraw_away(std::vector<BlockId>* gone) {
+  std::lock_guard lock(mutex_);
+  for (uint32_t i = 0; i < used_; ++i) {
+    if (entries_[i].state == State::kIdle && map_.is_away(entries_[i].block))
+      (void)withdraw(i, gone);
+  }
+}
+
 void BlockOffers::close(bool release) {
   std::vector<BlockId> gone;
   {

@@ -185,6 +185,12 @@ CUresult DeviceMemory::free(CUdeviceptr untrusted_address, bool untrusted_return
 }
 
 void DeviceMemory::end_block(const Own& own, AtEnd end) {
+  if (map_.is_away(own.block)) {
+    // Nobody needs its bytes. Where the client makes the offer ready, and may have done so, the
+    // block stays: what it is taken for then comes back like all that is away.
+    map_.drop_host_copy(own.block);
+    if (end == AtEnd::kKept) end = AtEnd::kReleased;
+  }
   if (own.offer == 0 && offers_ != nullptr && end != AtEnd::kReleased && offers_->keep(own.block))
     return;
   if (own.offer != 0) {

@@ -32,6 +32,7 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   gpu_ = other.gpu_;
   bytes_ = std::exchange(other.bytes_, 0);
   idle_ = std::exchange(other.idle_, false);
+  away_ = std::exchange(other.away_, false);
   return *this;
 }
 
@@ -46,14 +47,27 @@ void MemoryCharge::join(MemoryCharge more) {
 void MemoryCharge::set_idle(bool idle) {
   if (idle == idle_ || account_ == nullptr) return;
   idle_ = idle;
-  account_->set_idle(gpu_, bytes_, idle);
+  account_->set_idle(gpu_, bytes_, idle, away_);
+}
+
+void MemoryCharge::leave_gpu() {
+  if (away_ || account_ == nullptr) return;
+  away_ = true;
+  account_->leave_gpu(gpu_, bytes_, idle_);
+}
+
+bool MemoryCharge::return_to_gpu(bool beyond_limit) {
+  if (!away_ || account_ == nullptr) return true;
+  if (!account_->return_to_gpu(gpu_, bytes_, idle_, beyond_limit)) return false;
+  away_ = false;
+  return true;
 }
 
 void MemoryCharge::end() {
-  if (account_ != nullptr) account_->give_back(gpu_, bytes_, idle_);
+  if (account_ != nullptr) account_->give_back(gpu_, bytes_, idle_, away_);
   account_.reset();
   bytes_ = 0;
-  idle_ = false;
+  idle_ = away_ = false;
 }
 
 // ---- account -----------------------------------------------------------------------------------
@@ -100,16 +114,30 @@ bool MemoryAccount::take(uint32_t gpu, uint64_t bytes, bool idle) {
   return false;
 }
 
-void MemoryAccount::set_idle(uint32_t gpu, uint64_t bytes, bool idle) {
+void MemoryAccount::set_idle(uint32_t gpu, uint64_t bytes, bool idle, bool away) {
   if (abandoned_.load(std::memory_order_relaxed)) return;
   gpus_[gpu].set_idle(bytes, idle);
-  budgets_.gpus_[gpu].set_idle(bytes, idle);
+  if (!away) budgets_.gpus_[gpu].set_idle(bytes, idle);
 }
 
-void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes, bool idle) {
+void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes, bool idle, bool away) {
   if (abandoned_.load(std::memory_order_relaxed)) return;
   gpus_[gpu].give_back(bytes, idle);
+  if (away) away_[gpu].fetch_sub(bytes, std::memory_order_relaxed);
+  else budgets_.gpus_[gpu].give_back(bytes, idle);
+}
+
+void MemoryAccount::leave_gpu(uint32_t gpu, uint64_t bytes, bool idle) {
+  away_[gpu].fetch_add(bytes, std::memory_order_relaxed);
   budgets_.gpus_[gpu].give_back(bytes, idle);
+}
+
+bool MemoryAccount::return_to_gpu(uint32_t gpu, uint64_t bytes, bool idle, bool beyond_limit) {
+  BudgetCount& workflow = budgets_.gpus_[gpu];
+  if (beyond_limit) workflow.take_beyond(bytes, idle);
+  else if (!workflow.take(bytes, idle)) return false;
+  away_[gpu].fetch_sub(bytes, std::memory_order_relaxed);
+  return true;
 }
 
 void MemoryAccount::refused(uint32_t gpu, uint64_t bytes, const char* whose,
@@ -134,8 +162,12 @@ policies::GpuMemory MemoryAccount::visible(uint32_t gpu, uint64_t untrusted_kept
   policies::GpuMemory with_idle = gpu_memory;
   with_idle.free_bytes = std::min(gpu_memory.free_bytes + budgets_.idle_bytes(gpu),
                                   std::max(gpu_memory.free_bytes, gpu_memory.total_bytes));
-  return policies::visible_memory(gpus_[gpu].now(), budgets_.now(gpu), starting_limit_,
-                                  untrusted_kept, with_idle);
+  // What it has elsewhere comes back before its next work: to it this is not free.
+  with_idle.free_bytes -= std::min(with_idle.free_bytes, away_bytes(gpu));
+  policies::MemoryBudget workflow = budgets_.now(gpu);
+  workflow.held_bytes += away_bytes(gpu);
+  return policies::visible_memory(gpus_[gpu].now(), workflow, starting_limit_, untrusted_kept,
+                                  with_idle);
 }
 
 void MemoryAccount::set_limit(uint32_t gpu, uint64_t bytes) {

@@ -54,6 +54,11 @@ class BudgetCount {
     held_.fetch_sub(bytes, std::memory_order_relaxed);
     count_of(idle).fetch_sub(bytes, std::memory_order_relaxed);
   }
+  // Whatever the limit.
+  void take_beyond(uint64_t bytes, bool idle) {
+    held_.fetch_add(bytes, std::memory_order_relaxed);
+    count_of(idle).fetch_add(bytes, std::memory_order_relaxed);
+  }
   void set_idle(uint64_t bytes, bool idle) {
     count_of(!idle).fetch_sub(bytes, std::memory_order_relaxed);
     count_of(idle).fetch_add(bytes, std::memory_order_relaxed);
@@ -96,6 +101,14 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   uint64_t starting_limit() const { return starting_limit_; }
   // Requests that a limit refused.
   uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
+  // Whether the function's own limit allows so much more.
+  bool own_fits(uint32_t gpu, uint64_t bytes) const {
+    return gpu < gpus_.size() && gpus_[gpu].fits(bytes);
+  }
+  // Of what it holds, the bytes that were moved off the GPU (MemoryCharge::leave_gpu).
+  uint64_t away_bytes(uint32_t gpu) const {
+    return gpu < gpus_.size() ? away_[gpu].load(std::memory_order_relaxed) : 0;
+  }
   void set_limit(uint32_t gpu, uint64_t bytes);
   // GPU work of the function does not end: what it holds stays taken, whatever becomes of the
   // charges.
@@ -104,8 +117,10 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
  private:
   friend class MemoryCharge;
   bool take(uint32_t gpu, uint64_t bytes, bool idle);
-  void give_back(uint32_t gpu, uint64_t bytes, bool idle);
-  void set_idle(uint32_t gpu, uint64_t bytes, bool idle);
+  void give_back(uint32_t gpu, uint64_t bytes, bool idle, bool away);
+  void set_idle(uint32_t gpu, uint64_t bytes, bool idle, bool away);
+  void leave_gpu(uint32_t gpu, uint64_t bytes, bool idle);
+  bool return_to_gpu(uint32_t gpu, uint64_t bytes, bool idle, bool beyond_limit);
   void refused(uint32_t gpu, uint64_t bytes, const char* whose,
                const policies::MemoryBudget& limit);
 
@@ -113,6 +128,7 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   const std::string name_;  // for the log
   const uint64_t starting_limit_;
   std::array<BudgetCount, info::kMaxDevices> gpus_;
+  std::array<std::atomic<uint64_t>, info::kMaxDevices> away_{};
   std::atomic<uint64_t> refusals_{0};
   std::atomic<bool> abandoned_{false};
 };
@@ -133,6 +149,12 @@ class MemoryCharge {
   // it counts as free.
   void set_idle(bool idle);
   bool idle() const { return idle_; }
+  // The memory is moved to the host: it stays charged to its function, and no longer counts for
+  // the workflow, which has a limit of what is on the GPU.
+  void leave_gpu();
+  // It comes back. False: the workflow's limit is in the way; with `beyond_limit` it is not asked.
+  [[nodiscard]] bool return_to_gpu(bool beyond_limit);
+  bool away() const { return away_; }
   // `more` of the same account and GPU comes to this one.
   void join(MemoryCharge more);
 
@@ -143,6 +165,7 @@ class MemoryCharge {
   uint32_t gpu_ = 0;
   uint64_t bytes_ = 0;
   bool idle_ = false;
+  bool away_ = false;
 };
 
 // A proxy's: the workflow's count and limits, and what each of its functions may start with.

@@ -82,7 +82,7 @@ BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& 
     free_slots_.pop_back();
   }
   Block& block = blocks_[slot];
-  block = Block{handle, place, 1, block.generation + 1, std::move(charge)};
+  block = Block{handle, place, 1, block.generation + 1, std::move(charge), false, nullptr};
   return BlockId{uint64_t{block.generation} << 32 | (slot + 1)};
 }
 
@@ -109,8 +109,8 @@ void MemoryMap::release(BlockId id) {
     free_slots_.push_back(slot_of(id));
     if (gone.place.address != 0) regions_.erase(gone.place.address);
   }
-  const bool unmapped = gone.place.address != 0 && unmap_own(gone.place);
-  driver_.cuMemRelease(gone.handle);
+  const bool unmapped = gone.away || (gone.place.address != 0 && unmap_own(gone.place));
+  if (!gone.away) driver_.cuMemRelease(gone.handle);
   gone.charge = {};  // who asks next may have it
   if (!unmapped) return;
   std::lock_guard lock(mutex_);
@@ -132,7 +132,7 @@ CUresult MemoryMap::take_handle(BlockId id, CUmemGenericAllocationHandle* handle
                                 BlockPlace* place) {
   std::lock_guard lock(mutex_);
   Block* block = live(id);
-  if (block == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (block == nullptr || block->away) return CUDA_ERROR_INVALID_VALUE;
   ++block->references;
   *handle = block->handle;
   if (place != nullptr) *place = block->place;
@@ -204,16 +204,20 @@ uint64_t MemoryMap::in_blocks(int device, uint64_t bytes) const {
   return (bytes + granularity - 1) / granularity * granularity;
 }
 
-CUresult MemoryMap::allocate_charged(uint32_t window, uint64_t session, int device, uint64_t bytes,
-                                     MemoryCharge charge, Placed* placed) {
+CUresult MemoryMap::create_handle(int device, uint64_t bytes,
+                                  CUmemGenericAllocationHandle* handle) const {
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   prop.location.id = gpus_[static_cast<uint32_t>(device)].device;
   prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  return driver_.cuMemCreate(handle, bytes, &prop, 0);
+}
+
+CUresult MemoryMap::allocate_charged(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                                     MemoryCharge charge, Placed* placed) {
   CUmemGenericAllocationHandle handle = 0;
-  if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, 0); error != CUDA_SUCCESS)
-    return error;
+  if (CUresult error = create_handle(device, bytes, &handle); error != CUDA_SUCCESS) return error;
   return adopt(handle, session, BlockPlace{0, bytes, device, window}, std::move(charge), placed);
 }
 
@@ -406,7 +410,8 @@ uint64_t MemoryMap::used_bytes(int device) const {
   std::lock_guard lock(mutex_);
   uint64_t sum = 0;
   for (const Block& block : blocks_) {
-    if (block.references != 0 && block.place.device == device && !block.charge.idle())
+    if (block.references != 0 && block.place.device == device && !block.away &&
+        !block.charge.idle())
       sum += block.place.bytes;
   }
   return sum;

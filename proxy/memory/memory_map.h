@@ -33,6 +33,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -43,6 +44,7 @@
 #include "base/unique_fd.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/block.h"
+#include "proxy/memory/host_arena.h"
 #include "proxy/memory/memory_budgets.h"
 #include "proxy/memory/memory_shares.h"
 #include "sharedmem/windows.h"
@@ -129,6 +131,36 @@ class MemoryMap {
   CUresult map_arrays(std::span<CUarrayMapInfo> list, std::span<const BlockId> blocks,
                       CUstream stream);
 
+  // ---- blocks that are away (memory_moves.cc) ----
+  //
+  // Their bytes are in host memory, or nowhere when nobody needs them any more; the driver has
+  // nothing of them. Address, references and the charge to their maker stay. Who moves a block is
+  // the session that holds the only reference on it, so that nobody else names its memory
+  // meanwhile; none of the functions above may be asked about a block that is away, but release().
+
+  struct Movable {
+    BlockId block = BlockId::kNone;
+    uint64_t address = 0;
+    uint64_t bytes = 0;
+  };
+  // Of a session's blocks on a GPU those that can go: at an address of their own, used by nobody
+  // else, on the GPU, and not idle. *stay: the bytes of what is there and cannot go.
+  std::vector<Movable> movable(uint64_t session, int device, uint64_t* stay = nullptr) const;
+  // Those that are away and have to come back before the function works again.
+  std::vector<Movable> away(uint64_t session, int device) const;
+  // The memory behind the block goes back to the driver; `copy` has its bytes;
+  // nullptr: its host copy still has them. False: the block cannot go, or the driver refuses, and
+  // stays as it was.
+  bool send_away(BlockId block, std::unique_ptr<HostCopy> copy);
+  // Memory behind the block again, whose content the caller brings from host_copy().
+  // CUDA_ERROR_OUT_OF_MEMORY: neither the driver nor, unless `beyond_limit`, the workflow's limit
+  // has room, and the block is as it was.
+  CUresult bring_back(BlockId block, bool beyond_limit);
+  // nullptr: nobody needs its bytes. Until drop_host_copy().
+  const HostCopy* host_copy(BlockId block) const;
+  void drop_host_copy(BlockId block);
+  bool is_away(BlockId block) const;
+
   // ---- questions ----
 
   std::optional<BlockPlace> find(BlockId block) const;
@@ -159,6 +191,8 @@ class MemoryMap {
     uint32_t references = 0;  // 0: the slot is free
     uint32_t generation = 0;
     MemoryCharge charge;  // empty: another process made the memory
+    bool away = false;    // without a handle
+    std::unique_ptr<HostCopy> copy;
   };
   struct Second {  // a mapping that is not the block's own
     BlockId block = BlockId::kNone;
@@ -174,6 +208,9 @@ class MemoryMap {
   CUresult allocate_charged(uint32_t window, uint64_t session, int device, uint64_t bytes,
                             MemoryCharge charge, Placed* placed);
   uint64_t in_blocks(int device, uint64_t bytes) const;
+  CUresult create_handle(int device, uint64_t bytes, CUmemGenericAllocationHandle* handle) const;
+  template <class Take>
+  void each_of(uint64_t session, int device, Take take) const;
   CUresult take_handle(BlockId block, CUmemGenericAllocationHandle* handle, BlockPlace* place);
   CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place);
   CUresult map_at(CUmemGenericAllocationHandle handle, const BlockPlace& place);

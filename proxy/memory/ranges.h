@@ -19,6 +19,8 @@ enum class RangeKind : uint32_t {
   kRegistered,  // the client's own memory, by cuMemHostRegister
   kGraph,       // of an allocation node: the driver placed it (graph_objects.h)
   kExternal,    // a buffer of external memory: the driver placed it (calls/external_objects.cc)
+  kStored,      // an object of the store in GPU memory (proxy/store/store.h)
+  kStoredHost,  // the same in pinned memory, which all functions share
   kRetired,     // freed in stream order, not yet there: never a target
 };
 

@@ -69,6 +69,23 @@ void SpareSegments::start() {
   });
 }
 
+CUresult register_more_chunks(const Driver& driver, const shared::Segment& segment) {
+  for (uint32_t chunk = abi::kFirstChunks; chunk < abi::kChunkCount; ++chunk) {
+    const CUresult error =
+        driver.cuMemHostRegister_v2(segment.chunk(chunk), abi::chunk_bytes(chunk),
+                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (error == CUDA_SUCCESS) continue;
+    while (chunk-- > abi::kFirstChunks) driver.cuMemHostUnregister(segment.chunk(chunk));
+    return error;
+  }
+  return CUDA_SUCCESS;
+}
+
+void unregister_more_chunks(const Driver& driver, const shared::Segment& segment) {
+  for (uint32_t chunk = abi::kFirstChunks; chunk < abi::kChunkCount; ++chunk)
+    driver.cuMemHostUnregister(segment.chunk(chunk));
+}
+
 Result<PreparedSegment> SpareSegments::make(const Driver& driver, uint64_t session_id) {
   Result<shared::Segment> segment = shared::Segment::create(session_id);
   if (!segment.ok()) return segment.error();
@@ -182,7 +199,7 @@ void SpareSegments::drop_old() {
   driver_.cuCtxSetCurrent(gpus_[0].context);
   for (PreparedSegment& each : old) {
     driver_.cuMemHostUnregister(each.segment.registered());
-    if (each.more_chunks) driver_.cuMemHostUnregister(each.segment.more_chunks());
+    if (each.more_chunks) unregister_more_chunks(driver_, each.segment);
   }
   old.clear();
   std::lock_guard lock(mutex_);

@@ -44,6 +44,13 @@ struct PreparedSegment {
   bool more_chunks = false;    // they are there and registered as well
 };
 
+// The segment's later chunks, each a registration of its own, all or none: while the driver
+// registers memory (60 us a MiB, more when several do) nobody else's call goes on. Their memory is
+// there. Any thread with a context of the GPU's.
+CUresult register_more_chunks(const Driver& driver, const shared::Segment& segment);
+// Waits for the whole context, as each unregistration does.
+void unregister_more_chunks(const Driver& driver, const shared::Segment& segment);
+
 class SpareSegments {
  public:
   static constexpr uint32_t kMostSpares = 16;

@@ -76,7 +76,12 @@ json each_gpu(const Budgets& budgets, uint32_t count) {
 }  // namespace
 
 json Server::memory_of(const Session& session) {
-  return each_gpu(session.account(), gpus_.count());
+  json gpus = each_gpu(session.account(), gpus_.count());
+  for (json& gpu : gpus) {
+    if (const uint64_t away = session.account().away_bytes(gpu["gpu"].get<uint32_t>()))
+      gpu["evicted_bytes"] = away;
+  }
+  return gpus;
 }
 
 json Server::memory_status() {

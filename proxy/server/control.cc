@@ -20,6 +20,7 @@
 #include "proxy/common/version.h"
 #include "proxy/server/budgets.h"
 #include "proxy/server/server.h"
+#include "proxy/server/slices_status.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/socket.h"
 
@@ -256,14 +257,16 @@ std::string Server::answer(const std::string& line) {
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();
     if (verb == "copies") return copies();
+    if (verb == "mem") return mem();
     if (verb == "topo") return topo();
+    if (verb == "store") return store_status();
     if (verb == "limit") return limit(request);
     if (verb == "stop") {
       stopping_ = true;
       return {{"ok", true}};
     }
     return refusal("unknown verb \"" + verb +
-                   "\"; known are ping, ps, status, copies, topo, limit, stop");
+                   "\"; known are ping, ps, status, copies, mem, topo, store, limit, stop");
   }();
   return reply.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -277,8 +280,11 @@ json Server::uuids() {
 json Server::functions() {
   json list = json::array();
   std::lock_guard lock(mutex_);
-  for (const auto& [id, session] : sessions_)
+  for (const auto& [id, session] : sessions_) {
     list.push_back(function_json(*session, memory_of(*session), turns_.use(id)));
+    list.back()["slices"] = function_slices_json(slices_, id);
+    list.back()["priority"] = policies::launch_priority_name(session->client().priority);
+  }
   return list;
 }
 
@@ -294,6 +300,7 @@ json Server::gpu_status() {
                     {"memory", budget_json(memory_.budgets().now(i))},
                     {"pool_bytes", memory_.budgets().idle_bytes(i)},
                     {"pool_limit_bytes", blocks_.budget_bytes(i)},
+                    {"slices", gpu_slices_json(slices_, i)},
                     {"contexts", 1}});
     if (uint32_t failed = gpu.failed.load())
       gpus.back()["error"] = result_text(driver_, static_cast<CUresult>(failed));
@@ -346,6 +353,7 @@ json Server::status() {
             {"waiting_for_unload", modules.retired}}},
           {"pinned", pinned_json(pinned, pinned_.budget())},
           {"memory", memory_status()},
+          {"evicted", evicted_status()},
           {"places", place_status()},
           {"janitor", janitor_text(janitor_.state())},
           {"gate", gate_status()},

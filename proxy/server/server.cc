@@ -59,8 +59,11 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
     : driver_(driver),
       gpus_(gpus),
       options_(std::move(options)),
+      arena_(driver, options_.evict.host_bytes),
       memory_(driver, gpus),
       blocks_(memory_, gpus, options_.pool_bytes),
+      evictor_(driver, memory_, blocks_, arena_, options_.evict),
+      store_(driver, memory_, [this](uint32_t gpu) { return blocks_.budget_bytes(gpu); }),
       modules_(driver, gpus, options_.share_modules,
                [this](uint32_t wait_ms) {
                  janitor_.wake(Janitor::Need::kNow);
@@ -73,6 +76,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       pinned_(driver, gpus, options_.pinned, [this](bool now) { return give_back_pinned(now); }),
       copies_(driver, gpus, options_.copies, &memory_),
       turns_(driver, gpus, options_.launches),
+      slices_(driver, gpus),
       shared_{driver,
               gpus,
               memory_,
@@ -112,8 +116,12 @@ void Server::share_the_rest() {
   shared_.pinned = &pinned_;
   pinned_.when_alone([this](uint64_t owner) { return shared_.activity.alone(owner, now_ns()); });
   shared_.blocks = &blocks_;
+  shared_.store = &store_;
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
   shared_.launches = &turns_;
+  if (evictor_.on()) shared_.evictor = &evictor_;
+  shared_.slices = &slices_;
+  if (options_.slices_at_start) slices_.make_all();
   shared_.teardown_ms = options_.teardown_ms;
   memory_.budgets().set_limits(options_.memory);
   memory_.budgets().set_function_limit(options_.function_memory);
@@ -364,6 +372,8 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   client.name = hello.function_name;
   client.needs = {.slo_ns = std::min(hello.slo_ms, limits::kSloMs) * 1'000'000,
                   .infer_ns = std::min(hello.infer_ms, limits::kSloMs) * 1'000'000};
+  client.sm_percent = std::min(hello.sm_percent, 100u);
+  client.priority = static_cast<policies::LaunchPriority>(std::clamp(hello.priority, -1, 1));
   if (hello.memory_bytes != 0) client.memory_bytes = hello.memory_bytes;
   *refusal = handshake::Refusal::kOutOfMemory;
   return welcome(client, std::move(socket), std::move(ready));
@@ -568,6 +578,10 @@ bool Server::close() {
   }
   const bool closed = ended && janitor_.finish(kCloseMs);
   unlink_sockets();
+  if (closed) {
+    memory_.enter_context(0);
+    store_.close();
+  }
   return closed;
 }
 

@@ -32,14 +32,18 @@
 #include "proxy/code/module_cache.h"
 #include "proxy/common/restart.h"
 #include "proxy/copy/copy_engine.h"
+#include "proxy/evict/evictor.h"
+#include "proxy/gpu/gpu_slices.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
 #include "proxy/launch/launch_turns.h"
 #include "proxy/memory/broker.h"
+#include "proxy/memory/host_arena.h"
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/pinned_pools.h"
 #include "proxy/memory/spare_segments.h"
 #include "proxy/session/session.h"
+#include "proxy/store/store.h"
 #include "sharedmem/handshake.h"
 
 namespace tube::proxy {
@@ -62,10 +66,12 @@ struct ServerOptions {
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   CopyEngine::Options copies;
   LaunchTurns::Options launches;
+  bool slices_at_start = false;  // all parts of GPUs are made before the first function comes
   policies::PinnedBudget pinned;
   uint64_t pool_bytes = 0;       // idle GPU memory to hold, of each GPU (block_pool.h)
   std::vector<uint64_t> memory;  // limits of the workflow: one for all GPUs, or one for each
   uint64_t function_memory = policies::kNoMemoryLimit;  // what each function may take of each GPU
+  Evictor::Options evict;
 };
 
 class Server {
@@ -176,6 +182,10 @@ class Server {
   nlohmann::json memory_of(const Session& session);
   nlohmann::json memory_status();
 
+  // evicted_status.cc
+  nlohmann::json evicted_status();
+  nlohmann::json mem();
+
   // shares.cc
   Status listen_for_proxies();
   void accept_proxy();
@@ -196,20 +206,25 @@ class Server {
   nlohmann::json functions();
   nlohmann::json copies();
   nlohmann::json topo();
+  nlohmann::json store_status();
   nlohmann::json copies_of(const Session& session);
   nlohmann::json uuids();
 
   const Driver& driver_;
   Gpus& gpus_;
   ServerOptions options_;
+  HostArena arena_;  // outlives the blocks whose bytes it holds
   MemoryMap memory_;
   BlockPool blocks_;
+  Evictor evictor_;
+  Store store_;
   ImageStore images_;
   ModuleCache modules_;
   SpareSegments spares_;
   PinnedPools pinned_;
   CopyEngine copies_;
   LaunchTurns turns_;
+  GpuSlices slices_;
   Shared shared_;
   UniqueFd info_;
   uint64_t info_bytes_ = 0;

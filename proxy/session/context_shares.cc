@@ -14,7 +14,7 @@ ContextShare::ContextShare(const Driver& driver, uint32_t number, uint32_t gpu, 
 ContextShare::~ContextShare() = default;
 
 ContextShares::ContextShares(const Driver& driver, Gpus& gpus, Objects& objects, uint64_t session)
-    : driver_(driver), gpus_(gpus), objects_(objects), session_(session) {}
+    : driver_(driver), gpus_(gpus), objects_(objects), session_(session), placement_(driver) {}
 ContextShares::~ContextShares() = default;
 
 void ContextShares::open() {
@@ -81,8 +81,9 @@ CUresult ContextShares::switch_to(const Current& wanted) {
 CUresult ContextShares::make_legacy(ContextShare& share) {
   auto state = std::make_unique<StreamState>();
   if (CUresult error = make_current(share); error != CUDA_SUCCESS) return error;
-  CUresult error = driver_.cuStreamCreate(&state->stream, CU_STREAM_NON_BLOCKING);
-  if (error != CUDA_SUCCESS) return error;
+  if (CUresult error = placement_.make_stream(share.gpu, share.own_sms(), *state);
+      error != CUDA_SUCCESS)
+    return error;
   state->context = share.number;
   state->legacy = true;
   share.legacy = std::move(state);
@@ -106,14 +107,31 @@ StreamState* ContextShares::stream(uint64_t untrusted_id, uint32_t record_contex
   return static_cast<StreamState*>(object->state.get());
 }
 
+CUresult ContextShares::enter_capture(StreamState& stream) {
+  ContextShare* share = find(stream.context);
+  if (share == nullptr || (captures() && is_capturing(driver_, stream.stream))) return CUDA_SUCCESS;
+  return share->order.enter_capture(stream);
+}
+
+void ContextShares::move(StreamState& stream, const ContextShare& share,
+                         const std::function<void()>& leaves) {
+  if (make_current(share) != CUDA_SUCCESS) return;
+  if (captures() && is_capturing(driver_, stream.stream)) return;
+  placement_.move(share.gpu, share.own_sms(), stream, stream.attributes, leaves);
+  if (Object* object = stream.legacy ? nullptr : objects_.find(wire::Kind::kStream, stream.id))
+    object->raw = reinterpret_cast<uint64_t>(stream.stream);
+}
+
 void ContextShares::retire(StreamState& stream) {
   ContextShare* share = find(stream.context);
   if (share == nullptr) return;
   // A query would break a capture that it has joined, which goes on without it.
-  const bool asks =
-      share->legacy == nullptr && !(captures() && is_capturing(driver_, stream.stream));
-  if (asks && driver_.cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY)
-    (void)make_legacy(*share);
+  const bool captured = captures() && is_capturing(driver_, stream.stream);
+  const auto works = [&] {
+    return captured ? share->order.works_behind_capture(stream)
+                    : driver_.cuStreamQuery(stream.stream) == CUDA_ERROR_NOT_READY;
+  };
+  if (share->legacy == nullptr && works()) (void)make_legacy(*share);
   (void)share->order.retire(stream, share->legacy.get(), captures());
 }
 

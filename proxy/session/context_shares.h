@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 
 #include "base/cuda_api.h"
+#include "proxy/gpu/placement.h"
 #include "proxy/memory/memory_budgets.h"
 #include "proxy/session/objects.h"
 #include "proxy/session/stream_order.h"
@@ -37,6 +39,7 @@ struct ContextShare {
   MemoryCharge heap;                    // of malloc in kernels: what it wants beyond the default
   CUgreenCtx green = nullptr;           // a green context: `driver_context` is its
   CUcontext driver_context = nullptr;   // nullptr: the GPU's shared one
+  bool own_sms() const { return driver_context != nullptr; }
 };
 
 class ContextShares {
@@ -101,12 +104,22 @@ class ContextShares {
   // The stream behind the client's id. The id of the legacy stream is that of `record_context`'s
   // context, and the stand-in is made when it is first asked for. nullptr: *error says why.
   StreamState* stream(uint64_t untrusted_id, uint32_t record_context, CUresult* error);
+  // Where the client's streams are made.
+  Placement& placement() { return placement_; }
+  // A stream whose part of the GPU has changed comes into the new one, before its next operation.
+  // `leaves` is called before its old stream of the driver goes.
+  template <class Leaves>
+  void keep_in_place(StreamState& stream, const ContextShare& share, Leaves&& leaves) {
+    if (placement_.due(stream, share.gpu)) move(stream, share, leaves);
+  }
   // Puts in front of an operation what the legacy stream's order demands (stream_order.h).
   CUresult put_in_order(StreamState& stream, ContextShare& share, StreamUse use) {
     return share.order.before(stream, share.legacy.get(), use, captures());
   }
   // A stream of the client is about to be destroyed: its work still counts for the legacy stream.
   void retire(StreamState& stream);
+  // The stream is about to begin a capture, or perhaps to join one, unless it is in one already.
+  CUresult enter_capture(StreamState& stream);
   // Ends the stand-in, which nothing may use any more.
   void drop_legacy(ContextShare& share);
 
@@ -140,11 +153,13 @@ class ContextShares {
   ContextShare* look_up(uint32_t untrusted_number);
   CUresult switch_to(const Current& wanted);
   CUresult make_legacy(ContextShare& share);
+  void move(StreamState& stream, const ContextShare& share, const std::function<void()>& leaves);
 
   const Driver& driver_;
   Gpus& gpus_;
   Objects& objects_;
   const uint64_t session_;
+  Placement placement_;
   std::map<uint32_t, ContextShare> shares_;
   ContextShare* last_ = nullptr;  // that was asked for
   // The primary context of the GPU of the last record that had a context; 0: none had.

@@ -19,7 +19,8 @@ namespace tube::proxy {
 
 CopyKind Copies::kind_of(const Range& dst, const Range& src) {
   const auto is_host = [](const Range& range) {
-    return range.kind == RangeKind::kPinned || range.kind == RangeKind::kRegistered;
+    return range.kind == RangeKind::kPinned || range.kind == RangeKind::kRegistered ||
+           range.kind == RangeKind::kStoredHost;
   };
   if (is_host(src)) return is_host(dst) ? CopyKind::kHost : CopyKind::kUpload;
   if (is_host(dst)) return CopyKind::kDownload;
@@ -33,6 +34,9 @@ CUresult Copies::issue(const CopyRequest& request, bool* held) {
     bool in_lane = false;
     const CUresult error = move(request, &in_lane);
     if (held != nullptr) *held = in_lane;
+    const CopyCompletion& completion = request.completion;
+    if (error == CUDA_SUCCESS && completion.chunk_state == abi::kChunkFilled)
+      asked_.asked_chunk(&segment_.chunk_state(completion.chunk));
     if (error != CUDA_SUCCESS || in_lane) return error;
   }
   return complete(request);

@@ -144,7 +144,7 @@ LaunchPass LongLaunches::look(const Unit& unit, LaunchWatch& watch) {
   const uint32_t seen = watch.seen();
   watch.look_in(1);  // if it comes again
   const ContextShare* share = shares_.find(unit.stream->context);
-  if (share == nullptr || share->driver_context != nullptr) return pass;
+  if (share == nullptr || share->driver_context != nullptr || unit.stream->in_slice) return pass;
   harvest();
   const uint64_t now = now_ns();
   Time& time = time_of(unit.key);

@@ -90,6 +90,10 @@ class LongLaunches {
   void use(LaunchTurns* turns, uint64_t session, const std::atomic<uint64_t>& records,
            const AskedWord& word, uint64_t slo_ns, std::function<void()> told);
   bool on() const { return turns_ != nullptr; }
+  // Its kernels on this GPU run beside those of others, on multiprocessors of its own, or no more.
+  void set_apart(uint32_t gpu, bool apart) {
+    if (turns_ != nullptr) turns_->set_apart(session_, gpu, apart);
+  }
 
   // A launch that may be long.
   struct Unit {

@@ -8,6 +8,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/contained.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/spare_segments.h"
 
 namespace tube::proxy {
 
@@ -43,10 +44,7 @@ void MoreChunks::make() {
       return;
     }
     error = driver_.cuCtxSetCurrent(gpus_[0].context);
-    if (error == CUDA_SUCCESS)
-      error =
-          driver_.cuMemHostRegister_v2(segment_.more_chunks(), abi::kMoreChunksBytes,
-                                       CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (error == CUDA_SUCCESS) error = register_more_chunks(driver_, segment_);
     if (error != CUDA_SUCCESS)
       why_ = "the driver refuses the memory: " + result_text(driver_, error);
   });

@@ -51,7 +51,11 @@ bool Runs::may_hold(const StreamState& stream, const ContextShare& share) const 
 
 void Runs::begin(StreamState& stream) {
   if (stream.runs != nullptr) return;
-  stream.runs = std::make_unique<Coalescer>(driver_, *graphs_, stream.stream, stats_);
+  const bool as_ever = stream.green == nullptr &&
+                       shares_.placement().priority() == policies::LaunchPriority::kNormal;
+  stream.runs = std::make_unique<Coalescer>(
+      driver_, *graphs_, stream.stream, stats_,
+      as_ever ? Coalescer::Nodes::kOfContext : Coalescer::Nodes::kOfStream);
   streams_.push_back(&stream);
 }
 

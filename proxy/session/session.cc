@@ -59,6 +59,13 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
       launches_(shared.driver, contexts_, parked_),
+      residency_(shared.driver,
+                 {.at_rest = [this] { return at_rest(); },
+                  .go_on = [this] { return go_on_parked(); },
+                  .captures = [this] { return captures(); },
+                  .stop = [this] { return stopping(); },
+                  .has_record = [this] { return reader_->has_record(); },
+                  .make_current = [this](uint32_t gpu) { return contexts_.make_current(gpu); }}),
       memory_(shared.memory, ranges_, client_.id, *account_),
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_, shared.pinned, stats_),
@@ -108,6 +115,8 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
   });
   launches_.use(shared_.launches, client_.id, stats_.records, copies_.asked(), client_.needs.slo_ns,
                 [this] { lanes_.nudge(); });
+  contexts_.placement().use(shared_.slices, {client_.id, client_.sm_percent, client_.priority},
+                            [this](uint32_t gpu, bool apart) { launches_.set_apart(gpu, apart); });
   segment_registered_ = true;
   if (Status status = pinned_.open(client_.id, client_.window, client_.slot, std::move(ready));
       !status.ok())
@@ -116,6 +125,9 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
   if (shared_.blocks != nullptr)
     offers_ = shared_.blocks->join({client_.id, client_.window, account_}, segment_);
   memory_.set_offers(offers_.get());
+  residency_.open(shared_.evictor, shared_.copies,
+                  {client_.id, client_.pid, client_.name, account_, [this] { lanes_.nudge(); }},
+                  offers_.get(), shared_.gpus.count());
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
   return {};
@@ -193,7 +205,8 @@ void Session::run() {
     executing_.store(true, std::memory_order_relaxed);
     bool went_on = false;
     if (!contained("a record", [&] {
-          went_on = go_on_parked() || step() || held_go_on();
+          went_on = (residency_.asked() && residency_.serve()) || go_on_parked() || step() ||
+                    held_go_on();
           if (!went_on && copies_.unmarked() && !soon_a_record(kNextCallNs)) copies_.mark();
         }))
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
@@ -212,9 +225,12 @@ void Session::run() {
     idle_.store(true, std::memory_order_relaxed);
     share_spinning();
     if (!sleep_beside_holds(peer)) continue;
+    if (residency_.on()) residency_.sleeps(now_ns());
     if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
     idle_.store(false, std::memory_order_relaxed);
-    shared_.activity.woke(client_.id, now_ns());
+    const uint64_t now = now_ns();
+    shared_.activity.woke(client_.id, now);
+    if (residency_.on()) residency_.woke(now);
   }
   stop_.store(true, std::memory_order_relaxed);
   shared_.activity.awake.fetch_sub(1, std::memory_order_relaxed);
@@ -261,6 +277,25 @@ void Session::drain_for_test() {
   while (!stopping() && (go_on_parked() || step() || lanes_.any() || launches_.holding())) {
   }
   runs_.end();
+}
+
+// Whether no work of the client is outstanding, in the driver or here.
+bool Session::at_rest() {
+  if (runs_.on()) runs_.end();
+  copies_.mark();
+  if (parked_.any() || lanes_.any() || launches_.holding() || captures()) return false;
+  deferred_.collect();
+  return wait_idle(0);
+}
+
+CUresult Session::make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take) {
+  const ContextShares::Current before = contexts_.current();
+  const CUresult error = residency_.make_room(gpu, bytes, [&] {
+    const CUresult back = contexts_.make_current(before);
+    return back == CUDA_SUCCESS ? take() : back;
+  });
+  const CUresult back = contexts_.make_current(before);
+  return error != CUDA_SUCCESS ? error : back;
 }
 
 // One record; false when there is none.
@@ -370,6 +405,10 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
     if (contexts_.comes_home(header.context, *share))
       this_caller().works_on(shared_.gpus[share->gpu].device);
     result = contexts_.make_current(*share);
+    if (residency_.away() && result == CUDA_SUCCESS && !works_away(wire::Call{header.call})) {
+      result = residency_.come_back();
+      if (result == CUDA_SUCCESS) result = contexts_.make_current(*share);
+    }
     if (result == CUDA_SUCCESS && !contained(wire::call_name(header.call), [&] {
           result = dispatch(*this, header, payload, reply_);
         })) {
@@ -461,8 +500,9 @@ StreamOp Session::stream_op(uint64_t untrusted_id, StreamUse use) {
   StreamOp op;
   op.state = contexts_.stream(untrusted_id, record_->context, &op.error);
   if (op.state == nullptr) return op;
-  op.stream = op.state->stream;
   ContextShare* share = context(op.state->context);
+  if (share != nullptr) contexts_.keep_in_place(*op.state, *share, [&] { runs_.drop(*op.state); });
+  op.stream = op.state->stream;
   if (share == nullptr) return op;
   // A stream of another GPU than the caller's: its events must come from its own context.
   if (runs_.on()) runs_.make_way(*op.state, *share);
@@ -480,6 +520,7 @@ StreamOp Session::launch_op(uint64_t untrusted_stream, bool plain) {
   if (op.state == nullptr) return op;
   StreamState& stream = *op.state;
   ContextShare* share = context(stream.context);
+  if (share != nullptr) contexts_.keep_in_place(stream, *share, [&] { runs_.drop(stream); });
   plain = plain && share != nullptr && runs_.may_hold(stream, *share);
   // What has to be put in front of the launch comes behind what is held.
   if (!plain || share->order.concerns_others(stream, share->legacy.get()) ||

@@ -29,6 +29,7 @@
 #include "proxy/common/client_limits.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
+#include "proxy/evict/residency.h"
 #include "proxy/memory/block_pool.h"
 #include "proxy/memory/deferred_frees.h"
 #include "proxy/memory/device_memory.h"
@@ -50,6 +51,7 @@
 #include "proxy/session/runs.h"
 #include "proxy/session/stream_state.h"
 #include "proxy/session/user_objects.h"
+#include "proxy/store/store_client.h"
 #include "sharedmem/life_lock.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/wait.h"
@@ -63,6 +65,7 @@ namespace tube::proxy {
 struct Driver;
 class CopyEngine;
 class DeviceOutput;
+class GpuSlices;
 class Gpus;
 class ImageStore;
 class ModuleCache;
@@ -99,7 +102,10 @@ struct Shared {
   CopyEngine* copies = nullptr;                // nullptr: every copy goes on its client's stream
   BlockPool* blocks = nullptr;                 // nullptr: no GPU memory is held ready (unit tests)
   LaunchTurns* launches = nullptr;             // nullptr: launches are not measured or held
+  GpuSlices* slices = nullptr;                 // nullptr: every kernel may run on all of its GPU
+  Store* store = nullptr;                      // nullptr: there is none (unit tests)
   PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)
+  Evictor* evictor = nullptr;     // nullptr: no memory leaves a GPU (unit tests)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
@@ -123,6 +129,8 @@ struct Client {
   std::string name;                                  // the function's
   policies::FunctionNeeds needs{};                   // as it said
   uint64_t memory_bytes = policies::kNoMemoryLimit;  // the limit that its program wishes for
+  uint32_t sm_percent = 0;                           // of a GPU, as a slice of its own; 0: none
+  policies::LaunchPriority priority = policies::LaunchPriority::kNormal;
 };
 
 class Session {
@@ -207,6 +215,14 @@ class Session {
   PinnedSlot& pinned() { return pinned_; }
   Imports& imports() { return imports_; }
   HostPages& host_pages() { return host_pages_; }
+  // nullptr: the client never asked for the store.
+  StoreClient* store() { return store_.get(); }
+  // nullptr: this proxy has none.
+  StoreClient* open_store() {
+    if (store_ == nullptr && shared_.store != nullptr)
+      store_ = std::make_unique<StoreClient>(*shared_.store, ranges_, client_.id, client_.window);
+    return store_.get();
+  }
   GraphMemory& graph_memory() { return graph_memory_; }
   UserObjectEnds& user_object_ends() { return user_object_ends_; }
   // The client's own cuMemAddressReserve: base -> bytes.
@@ -225,6 +241,8 @@ class Session {
   ParkedRecords& parked() { return parked_; }
   LongLaunches& long_launches() { return launches_; }
   const LongLaunches& long_launches() const { return launches_; }
+  Residency& residency() { return residency_; }
+  const Residency& residency() const { return residency_; }
 
   // The driver's handle behind a client's id; the driver's own code when there is none.
   template <class T>
@@ -259,10 +277,22 @@ class Session {
     deferred_.collect();
     return or_without_pool(gpu, [&] {
       CUresult error = take();
+      if (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.store != nullptr &&
+          shared_.store->make_room(static_cast<int>(gpu)))
+        error = take();
       if (error == CUDA_ERROR_OUT_OF_MEMORY && memory_.free_empty_slabs()) error = take();
       return error;
     });
   }
+  // The same, and then waits for others' memory to move to the host. The caller knows how much it
+  // asks for.
+  template <class Take>
+  CUresult take_memory(uint32_t gpu, uint64_t bytes, Take take) {
+    const CUresult error = take_memory(gpu, take);
+    if (error != CUDA_ERROR_OUT_OF_MEMORY || !residency_.on()) return error;
+    return make_room(gpu, bytes, [&] { return take_memory(gpu, take); });
+  }
+  CUresult make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take);
   // A driver call that may need GPU memory; when there is none, once more without what the pool
   // holds. A limit has had that given back by itself.
   template <class Call>
@@ -337,6 +367,7 @@ class Session {
   bool step();
   void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool keep_back();
+  bool at_rest();
   bool go_on_parked();
   bool sleep_beside_holds(shared::Peer& peer);
   bool wait_for_room();
@@ -381,6 +412,7 @@ class Session {
   ParkedRecords parked_{{limits::kParkedRecords, limits::kParkedBytes}};
   LaneCopies lanes_;
   LongLaunches launches_;
+  Residency residency_;
   PendingWaits waits_;  // outlives the ranges: hears of their ends
   Ranges ranges_;
   std::shared_ptr<BlockOffers> offers_;
@@ -391,6 +423,7 @@ class Session {
   bool work_is_lost_ = false;  // of a context that was freed: its streams no longer tell of its end
   Imports imports_;
   HostPages host_pages_;
+  std::unique_ptr<StoreClient> store_;
   GraphMemory graph_memory_;
   UserObjectEnds user_object_ends_;
   Stats stats_;

@@ -11,16 +11,19 @@ bool StreamOrder::capturing(const StreamState& stream, bool captures) const {
   return captures && is_capturing(driver_, stream.stream);
 }
 
-// `waiter` waits for everything in `waited` so far. The event is recorded anew each time: a wait
-// keeps the record it saw.
-CUresult StreamOrder::join(StreamState& waiter, StreamState& waited) {
-  if (waited.join == nullptr) {
-    if (CUresult error = driver_.cuEventCreate(&waited.join, CU_EVENT_DISABLE_TIMING);
+CUresult StreamOrder::record_join(StreamState& stream) {
+  if (stream.join == nullptr) {
+    if (CUresult error = driver_.cuEventCreate(&stream.join, CU_EVENT_DISABLE_TIMING);
         error != CUDA_SUCCESS)
       return error;
   }
-  if (CUresult error = driver_.cuEventRecord(waited.join, waited.stream); error != CUDA_SUCCESS)
-    return error;
+  return driver_.cuEventRecord(stream.join, stream.stream);
+}
+
+// `waiter` waits for everything in `waited` so far. The event is recorded anew each time: a wait
+// keeps the record it saw.
+CUresult StreamOrder::join(StreamState& waiter, StreamState& waited) {
+  if (CUresult error = record_join(waited); error != CUDA_SUCCESS) return error;
   return driver_.cuStreamWaitEvent(waiter.stream, waited.join, 0);
 }
 
@@ -90,9 +93,17 @@ CUresult StreamOrder::retire(StreamState& stream, StreamState* legacy, bool capt
   if (stream.blocking() && !stream.dirty) return CUDA_SUCCESS;
   stream.dirty = false;
   dirty_.erase(std::remove(dirty_.begin(), dirty_.end(), &stream), dirty_.end());
-  if (legacy == nullptr || capturing(stream, captures)) return CUDA_SUCCESS;
+  const bool captured = capturing(stream, captures);
+  if (legacy == nullptr || (captured && !works_behind_capture(stream))) return CUDA_SUCCESS;
   if (CUresult error = hold_position(*legacy); error != CUDA_SUCCESS) return error;
-  return join(*legacy, stream);
+  return captured ? driver_.cuStreamWaitEvent(legacy->stream, stream.join, 0)
+                  : join(*legacy, stream);
+}
+
+CUresult StreamOrder::enter_capture(StreamState& stream) { return record_join(stream); }
+
+bool StreamOrder::works_behind_capture(const StreamState& stream) const {
+  return stream.join != nullptr && driver_.cuEventQuery(stream.join) == CUDA_ERROR_NOT_READY;
 }
 
 }  // namespace tube::proxy

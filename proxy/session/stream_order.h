@@ -42,11 +42,17 @@ class StreamOrder {
     if (stream.legacy) return !dirty_.empty();
     return stream.blocking() && stream.seen_epoch != epoch_ && legacy != nullptr;
   }
+  // The stream is about to take part in a capture, and then takes no event: remembers where its
+  // work ends.
+  CUresult enter_capture(StreamState& stream);
   // The stream goes away: its work must still count for the legacy stream, and, since synchronising
   // a context asks the streams that are left, that of a non-blocking stream too.
   CUresult retire(StreamState& stream, StreamState* legacy, bool captures);
+  // Does the stream, which is in a capture, have work from before it that goes on?
+  bool works_behind_capture(const StreamState& stream) const;
 
  private:
+  CUresult record_join(StreamState& stream);
   CUresult join(StreamState& waiter, StreamState& waited);
   bool capturing(const StreamState& stream, bool captures) const;
   CUresult before_legacy(StreamState& legacy, bool captures);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/cuda_api.h"
+#include "proxy/gpu/placement.h"
 #include "proxy/session/objects.h"
 
 namespace tube::proxy {
@@ -19,15 +20,13 @@ class ParkKeys;
 enum class StreamUse : uint32_t { kWork, kMarker };
 
 // A client's stream, and how to make it again.
-struct StreamState final : ObjectState {
+struct StreamState final : ObjectState, PlacedStream {
   StreamState();
   ~StreamState() override;
 
-  CUstream stream = nullptr;
   uint64_t id = 0;
   uint32_t context = 0;
-  uint32_t flags = 0;  // as the client gave them; ours is always CU_STREAM_NON_BLOCKING
-  int priority = 0;
+  uint32_t flags = 0;   // as the client gave them; ours is always CU_STREAM_NON_BLOCKING
   bool legacy = false;  // the stand-in for handle 0
   bool blocking() const { return !legacy && (flags & CU_STREAM_NON_BLOCKING) == 0; }
   // What a record that names the stream is kept back by (parked_records.h). `works`: it puts work

@@ -22,6 +22,7 @@
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
+#include "proxy/memory/spare_segments.h"
 #include "proxy/session/module_state.h"
 #include "proxy/session/owner.h"
 #include "proxy/session/record_trace.h"
@@ -293,7 +294,7 @@ void Session::give_segment_back() {
   segment_registered_ = false;
   if (shared_.spares == nullptr) {
     driver().cuMemHostUnregister(segment_.registered());
-    if (copies_.more_chunks().are_there()) driver().cuMemHostUnregister(segment_.more_chunks());
+    if (copies_.more_chunks().are_there()) unregister_more_chunks(driver(), segment_);
     return;
   }
   segment_goes_back_ = true;  // by the destructor, when nobody looks at it any more
@@ -326,7 +327,11 @@ bool Session::come_idle() {
 void Session::teardown() {
   if (torn_down_) return;
   torn_down_ = true;
-  if (contained("the end of a function", [this] { give_everything_back(); })) return;
+  if (contained("the end of a function", [this] {
+        give_everything_back();
+        if (store_ != nullptr) store_->leave(!abandoned());
+      }))
+    return;
   // Nobody knows how far that came: what is left stays taken until the proxy starts anew.
   (void)contained("the end of its streams", [this] { leave_streams(); });
   account_->abandon();
@@ -341,11 +346,15 @@ void Session::teardown() {
 
 // Nothing of the client waits in the proxy or its lanes any more.
 void Session::take_copies_back() {
+  residency_.close();
   parked_.clear();
   copies_.mark();
   lanes_.take_all_back();
   launches_.take_all_back();
-  if (shared_.copies != nullptr) shared_.copies->forget(client_.id);
+  contexts_.placement().leave();
+  if (shared_.copies == nullptr) return;
+  shared_.copies->forget(client_.id);
+  shared_.copies->forget(BlockMoves::share_of(client_.id));
 }
 
 void Session::give_everything_back() {

@@ -4,7 +4,7 @@
 // came from. The arithmetic is the documented one: groups of the asked size rounded up to the
 // alignment, as many as fit, the rest remaining. A green context is a context beside the device's
 // primary one, with streams and modules of its own but the primary's memory, printf buffer and
-// peers (base_context). Kernels run as fast as anywhere: only the counts are simulated.
+// peers (base_context). Where kernels take time (block_order.h), they run on the part's SMs alone.
 #include <algorithm>
 #include <cstring>
 
@@ -88,6 +88,11 @@ GreenContext* find_green(State& s, CUgreenCtx handle) {
 
 Context* base_context(Context* context) {
   return context->green == nullptr ? context : context->device->primary;
+}
+
+SmRange sms_of(const Context& context) {
+  if (context.green == nullptr) return {};
+  return {inner_of(context.green->resource).first, context.green->resource.sm.smCount};
 }
 
 }  // namespace tube::sim

@@ -122,7 +122,8 @@ std::vector<Op> make_ops(Context* context, const Work& work) {
     op.body = [context, w = *k] { return run_kernel(context, w); };
     const CopyEngines* const engines = state().copy_engines.get();
     if (engines != nullptr && engines->deals_blocks(context->device->physical))
-      op.grid = Grid{context->device->physical, uint64_t{k->grid[0]} * k->grid[1] * k->grid[2]};
+      op.grid = Grid{context->device->physical, uint64_t{k->grid[0]} * k->grid[1] * k->grid[2],
+                     sms_of(*context)};
   } else if (auto* c = std::get_if<CopyWork>(&work)) op = copy_op(context, *c);
   else if (auto* m = std::get_if<MemsetWork>(&work))
     op.body = [context, w = *m] { return run_memset(context, w); };

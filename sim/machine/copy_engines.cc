@@ -106,7 +106,8 @@ void CopyEngines::go_on() {
 void CopyEngines::add(const LanePtr& lane, const Grid& grid) {
   const uint64_t number = ++numbers_;
   kernel_lanes_.emplace(number, lane);
-  kernels_[static_cast<size_t>(grid.device)]->add(number, grid.blocks, now_);
+  kernels_[static_cast<size_t>(grid.device)]->add(number, {grid.blocks, grid.sms, lane->priority},
+                                                  now_);
   changed_.notify_all();
   go_on();
 }

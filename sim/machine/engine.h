@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/cuda_api.h"
+#include "sim/machine/block_order.h"
 
 namespace tube::sim {
 
@@ -45,10 +46,11 @@ struct Transfer {
   bool keeps = true;   // not of pageable memory (copy_order.h)
 };
 
-// A kernel, as far as the dealing of its blocks has to know it.
+// A kernel whose blocks are dealt out.
 struct Grid {
   int device = 0;  // index in the topology
   uint64_t blocks = 1;
+  SmRange sms = {};  // on which it may run
 };
 
 struct Op {

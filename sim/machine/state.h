@@ -139,6 +139,8 @@ Context* primary_of(State& s, Device* device);
 // The context whose memory, printf buffer and peers this one has: a green one's primary, or itself
 // (green.cc).
 Context* base_context(Context* context);
+// Where the context's kernels run.
+SmRange sms_of(const Context& context);
 // Whether `from` has been let reach memory of `owner`: on one device always.
 bool reaches(const Context& from, const Context* owner);
 

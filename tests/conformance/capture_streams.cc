@@ -188,6 +188,33 @@ CASE(the_capturing_stream_is_destroyed_with_one_joined) {
   SHOW(c.launch(c.side));
 }
 
+// What a destroyed stream did before it joined goes on when the program ends.
+CASE(a_joined_stream_is_destroyed_whose_work_waits_for_the_host) {
+  Gpu gpu;
+  CUstream stream = nullptr, side = nullptr;
+  CUevent fork = nullptr;
+  CUdeviceptr data = 0;
+  void* flag = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
+  CU(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING));
+  CU(cuMemAlloc(&data, 4 << 20));
+  CU(cuMemHostAlloc(&flag, 4, CU_MEMHOSTALLOC_DEVICEMAP));
+  *static_cast<uint32_t*>(flag) = 0;
+  CU(cuStreamWaitValue32(side, reinterpret_cast<CUdeviceptr>(flag), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  CU(cuMemsetD32Async(data, 1, 1 << 20, side));
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CU(cuMemsetD32Async(data, 2, 16, stream));
+  CU(cuEventRecord(fork, stream));
+  CU(cuStreamWaitEvent(side, fork, 0));
+  SHOW(cuStreamDestroy(side));
+  CUgraph graph = nullptr;
+  SHOW(cuStreamEndCapture(stream, &graph));
+  print_types("captured", graph);
+  fflush(stdout);
+  _exit(0);
+}
+
 CASE(the_event_of_a_launch_outside_a_capture) {
   Captures c;
   CU(c.launch_recording(CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT, c.fork));

@@ -28,15 +28,21 @@ std::set<std::string> calls_with(Orders orders) {
 }
 
 TEST(Properties, TheseRecordsEndOnlyTheRunsOfTheStreamThatTheyName) {
-  EXPECT_EQ(calls_with(Orders::kStream),
-            (std::set<std::string>{"tubeLaunch", "tubeSignal", "tubeEventRecord",
-                                   "tubeStreamWaitEvent", "tubeHostFunc", "tubeCopy",
-                                   "tubeCopyInline", "tubeCopyChunk", "tubeMemset"}));
+  EXPECT_EQ(
+      calls_with(Orders::kStream),
+      (std::set<std::string>{"tubeLaunch", "tubeSignal", "tubeEventRecord", "tubeStreamWaitEvent",
+                             "tubeHostFunc", "tubeCopy", "tubeCopyInline", "tubeCopyChunk",
+                             "tubeMemset", "tubeStoreSealBehind", "tubeStoreOrder",
+                             "tubeStoreReleaseBehind", "tubeStoreFetch"}));
 }
 
 TEST(Properties, TheseRecordsEndNoRuns) {
-  EXPECT_EQ(calls_with(Orders::kNone), (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy",
-                                                              "tubeMemTake", "tubeMoreChunks"}));
+  EXPECT_EQ(
+      calls_with(Orders::kNone),
+      (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy", "tubeMemTake", "tubeMoreChunks",
+                             "tubeStoreClaim", "tubeStoreDelete", "tubeStoreLook", "tubeStoreOpen",
+                             "tubeStoreReady", "tubeStoreRelease", "tubeStoreReserve",
+                             "tubeStoreSeal", "tubeStoreWaiting"}));
 }
 
 TEST(Properties, EveryOtherRecordAndEveryUnknownNumberEndsAllRuns) {
@@ -120,7 +126,9 @@ std::set<std::string> calls_where(bool (*holds)(const CallProperties&)) {
 // What ends or moves something that a record may use without naming it.
 TEST(Properties, TheseRecordsStayBehindAllThatAreKeptBack) {
   EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kAll; }),
-            (std::set<std::string>{"tubeUnload",
+            (std::set<std::string>{"tubeStoreRelease",
+                                   "tubeStoreSeal",
+                                   "tubeUnload",
                                    "tubeMemFree",
                                    "tubePinnedFree",
                                    "tubeContextDestroy",
@@ -149,7 +157,8 @@ TEST(Properties, TheseRecordsStayBehindAllThatAreKeptBack) {
 // What makes an object, or memory, that may take the place of one whose end is kept back.
 TEST(Properties, TheseRecordsStayBehindTheEndsThatAreKeptBack) {
   EXPECT_EQ(calls_where([](const CallProperties& p) { return p.behind == Behind::kEnds; }),
-            (std::set<std::string>{"tubeLoadImage",
+            (std::set<std::string>{"tubeStoreReserve",
+                                   "tubeLoadImage",
                                    "tubeGetKernel",
                                    "tubeMemAlloc",
                                    "tubePinnedAlloc",

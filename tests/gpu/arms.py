@@ -41,8 +41,8 @@ class Worker:
                 raise WorkerError(f"{self.name}: no answer '{kind}' in time")
             block = os.read(self.process.stdout.fileno(), 1 << 16)
             if not block:
-                raise WorkerError(
-                    f"{self.name}: ended with {self.process.wait(30)} before '{kind}'")
+                raise WorkerError(f"{self.name}: ended with {self.process.wait(30)} before "
+                                  f"'{kind}': {self.stderr_tail()}")
             self.buffer += block
 
     def send(self, line):

@@ -4,7 +4,8 @@ import pathlib
 import re
 import sys
 
-OWNER = {"proxy/memory/memory_map.h", "proxy/memory/memory_map.cc"}
+OWNER = {"proxy/memory/memory_map.h", "proxy/memory/memory_map.cc",
+         "proxy/memory/memory_moves.cc"}
 HANDLE = re.compile(r"\bCUmemGenericAllocationHandle\b")
 CALL = re.compile(r"\b\w*driver\w*(?:\(\))?\s*(?:\.|->)\s*"
                   r"(cuMem(?:Create|Release|Map|MapArrayAsync|Unmap|SetAccess|RetainAllocationHandle"

@@ -1,10 +1,10 @@
 # bash completion for tubectl. Install as /usr/share/bash-completion/completions/tubectl, or: source <(tubectl completion bash)
 _tubectl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= sub= i
-  local verbs="run proxy ps status stat copies topo limit doctor placement completion"
+  local verbs="run proxy ps status stat copies mem store topo limit doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|--gpus|--backend|--copy-policy|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--watch|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
+      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
       --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -13,21 +13,22 @@ _tubectl() {
   case $prev in
     -w|--workflow) COMPREPLY=($(compgen -W "$(tubectl proxy list --names 2>/dev/null)" -- "$cur")); return ;;
     --backend) COMPREPLY=($(compgen -W "auto driver sim" -- "$cur")); return ;;
+    --priority) COMPREPLY=($(compgen -W "high normal low" -- "$cur")); return ;;
     --copy-policy) COMPREPLY=($(compgen -W "arrival round-robin rates deadlines" -- "$cur")); return ;;
     --program|--pattern|--svg) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --topology) COMPREPLY=($(compgen -W "1x dgx-v100 hgx-h200 4xa10" -- "$cur") $(compgen -f -- "$cur")); return ;;
     --score) COMPREPLY=($(compgen -W "time aggregated preserved" -- "$cur")); return ;;
     --links) COMPREPLY=($(compgen -W "direct paths" -- "$cur")); return ;;
-    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--watch|-n|--top|--pass|--share|--busy) return ;;
+    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|-n|--top|--pass|--share|--busy) return ;;
   esac
   local words=
   case $verb in
     '') words="$verbs --help --version" ;;
-    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --no-start --json --help --" ;;
+    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --sm-percent --priority --slices --no-start --json --help --" ;;
     proxy)
       case $sub in
         '') words="start stop list --help" ;;
-        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --json --help" ;;
+        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --slices --json --help" ;;
         stop) words="--workflow --all --json --help" ;;
         list) words="--names --json --help" ;;
       esac ;;
@@ -35,6 +36,8 @@ _tubectl() {
     status) words="--workflow --json --help" ;;
     stat) words="--workflow --function --top --json --help" ;;
     copies) words="--workflow --function --watch --json --help" ;;
+    mem) words="--workflow --function --json --help" ;;
+    store) words="--workflow --group --watch --json --help" ;;
     topo) words="--workflow --topology --svg --json --help" ;;
     limit) words="--workflow --function --memory --gpu --each --json --help" ;;
     doctor) words="--program --json --help" ;;

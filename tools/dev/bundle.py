@@ -1,9 +1,9 @@
 """Lays out the bundle: one relocatable folder with everything a GPU node needs, and checks what it
 depends on.
 
-Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), share/ (completion
-files, manual pages), and tests/gpu, tests/programs, tests/e2e, bench, examples laid out as in the
-checkout, their built programs beside their scripts. Every ELF file in it is read with objdump: it
+Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), lib/tube/libtube.so.1,
+python/tube, share/ (completion files, manual pages), and tests/gpu, tests/programs, tests/e2e,
+bench, examples laid out as in the checkout, their built programs beside their scripts. Every ELF file in it is read with objdump: it
 may need glibc up to 2.35, the libraries listed in ALLOWED, and what the bundle itself holds; the
 programs of PROVIDED_FOR also NVIDIA's libraries, which the node has in its Python's wheels or its
 toolkit. The whole is at most 60 MiB. Usage: bundle.py BUILD_FOLDER DESTINATION
@@ -27,12 +27,13 @@ PROVIDED = re.compile(
 # Needs a library that GPU nodes do not have (a build folder without -Dbundle=true has it).
 STAYS = ("bench/ring/",)
 # Folders whose scripts and built programs travel together.
-MIXED = ["tests/programs", "tests/conformance", "tests/gpu", "tests/e2e", "bench", "examples"]
+MIXED = ["tests/programs", "tests/conformance", "tests/gpu", "tests/e2e", "bench", "examples", "python"]
 FIXED = {
     "tools/tubectl/tubectl": "bin/tubectl",
     "proxy/tubed": "bin/tubed",
     "hook/lib/libcuda.so.1": "lib/tube/hook/libcuda.so.1",
     "sim/lib/libcuda.so.1": "lib/tube/sim/libcuda.so.1",
+    "libtube/libtube.so.1": "lib/tube/libtube.so.1",
 }
 SKIP_SUFFIXES = (".o", ".a", ".d", ".h", ".cc", ".cu", ".build", ".pyc", ".stamp", ".log")
 

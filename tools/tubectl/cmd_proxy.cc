@@ -151,6 +151,8 @@ void add_proxy(Verb& root) {
               "for each GPU, with commas between them (default: none)")
       .memory("--function-memory", options->proxy.function_memory, false,
               "how much memory of each GPU one function may take at most (default: none)")
+      .flag("--slices", options->proxy.slices,
+            "split the GPUs at once for functions with --sm-percent, not when the first one comes")
       .backend(options->proxy.backend,
                "auto, driver or sim ($TUBE_BACKEND, else auto: sim only where no GPU is)")
       .footer(

@@ -58,18 +58,19 @@ int ps(const PsOptions& options) {
     return kExitOk;
   }
   Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "HELD",
-               "LIMIT", "POOL", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
-              "lrrlrlrrrrrrrrrr");
+               "LIMIT", "EVICTED", "POOL", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
+              "lrrlrlrrrrrrrrrrr");
   for (const Json& f : functions) {
     auto count = [&](const char* key) { return std::to_string(number(f, key)); };
-    table.add({text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"),
-               text(f, "state"), human_age(number(f, "age_s")),
-               human_bytes(number(f, "device_bytes")),
-               on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "held_bytes")); }),
-               on_gpus(f, [](const Json& gpu) { return limit_text(gpu, "limit_bytes"); }),
-               on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "pool_bytes")); }),
-               human_bytes(number(f, "pinned_bytes")), count("streams"), count("records"),
-               count("round_trips"), count("errors")});
+    table.add(
+        {text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"),
+         text(f, "state"), human_age(number(f, "age_s")), human_bytes(number(f, "device_bytes")),
+         on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "held_bytes")); }),
+         on_gpus(f, [](const Json& gpu) { return limit_text(gpu, "limit_bytes"); }),
+         on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "evicted_bytes")); }),
+         on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "pool_bytes")); }),
+         human_bytes(number(f, "pinned_bytes")), count("streams"), count("records"),
+         count("round_trips"), count("errors")});
   }
   fmt::print("{}", table.str());
   return kExitOk;
@@ -86,7 +87,8 @@ void add_ps(Verb& root) {
           "Without -w the functions of all proxies of this user are shown. DEVICE is what a "
           "function "
           "has allocated, HELD\n"
-          "what it takes of each GPU, LIMIT how much it may. RECORDS counts what it sent, TRIPS "
+          "what it takes of each GPU, LIMIT how much it may, EVICTED how much of HELD is in host "
+          "memory. RECORDS counts what it sent, TRIPS "
           "how "
           "often it waited for an answer.\n\nExamples:\n  tubectl ps\n  tubectl ps -w shop --json")
       .action([options, verb] {

@@ -25,7 +25,8 @@ struct RunOptions {
   ProxyOptions proxy;
   std::string function;
   std::string memory;
-  size_t slo_ms = 0, infer_ms = 0;
+  size_t slo_ms = 0, infer_ms = 0, sm_percent = 0;
+  std::string priority;
   bool no_start = false;
   bool json = false;
   std::vector<std::string> program;  // and its arguments
@@ -40,6 +41,7 @@ Examples:
   tubectl run --backend sim -- ./vector_add           on the simulated GPU, whatever the machine has
   tubectl run --slo-ms 100 -- python detect.py        its copies come first while they are late
   tubectl run --memory 4G -- python detect.py         at most 4 GiB of each GPU
+  tubectl run --sm-percent 12 -- python detect.py     on multiprocessors of its own, beside long kernels
   tubectl run --no-start -- ./vector_add              fail instead of starting a proxy)";
 
 void prepend(const char* variable, const std::string& entry) {
@@ -57,6 +59,9 @@ void set_environment(const RunOptions& options, const Layout& layout) {
   if (!options.function.empty()) setenv("TUBE_FUNCTION", options.function.c_str(), 1);
   if (options.slo_ms != 0) setenv("TUBE_SLO_MS", std::to_string(options.slo_ms).c_str(), 1);
   if (options.infer_ms != 0) setenv("TUBE_INFER_MS", std::to_string(options.infer_ms).c_str(), 1);
+  if (options.sm_percent != 0)
+    setenv("TUBE_SM_PERCENT", std::to_string(options.sm_percent).c_str(), 1);
+  if (!options.priority.empty()) setenv("TUBE_PRIORITY", options.priority.c_str(), 1);
   if (!options.memory.empty()) setenv("TUBE_MEMORY", options.memory.c_str(), 1);
   setenv("TUBE_PREINIT", "1", 1);
 }
@@ -162,6 +167,13 @@ void add_run(Verb& root) {
               "come before others' (0: whenever)")
       .number("--infer-ms", options->infer_ms,
               "how many of them a request takes without its copies (0: learnt)")
+      .number("--sm-percent", options->sm_percent,
+              "how many percent of a GPU's multiprocessors are the program's alone while it runs, "
+              "at least; the others run on the rest (0: none)")
+      .choice("--priority", options->priority, {"high", "normal", "low"},
+              "how urgent its kernels are beside those of others that wait (default: normal)")
+      .flag("--slices", options->proxy.slices,
+            "a proxy that is started now splits its GPUs at once, not when --sm-percent first asks")
       .flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one")
       .json(options->json)
       .action([options, verb] {

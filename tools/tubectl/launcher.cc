@@ -37,6 +37,7 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   add("--copy-policy", options.copy_policy);
   add("--memory", options.memory);
   add("--function-memory", options.function_memory);
+  if (options.slices) arguments.emplace_back("--slices");
   const DriverSearch driver = search_driver();
   add("--driver", driver.found.empty() ? "" : driver.found.front());
   add("--sim", layout.sim_lib);

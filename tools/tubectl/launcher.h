@@ -22,6 +22,7 @@ struct ProxyOptions {
   std::string copy_policy;       // empty: the proxy's own default
   std::string memory;            // of all functions together, and of each; empty: no limit
   std::string function_memory;
+  bool slices = false;  // GPUs are split at the start
 };
 
 struct Started {

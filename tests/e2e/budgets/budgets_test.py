@@ -218,7 +218,7 @@ class Budgets(unittest.TestCase):
         self.wait_held(proxy, 0)
 
     def test_two_functions_share_a_workflow(self):
-        proxy = self.proxy("--memory", "96M")
+        proxy = self.proxy("--memory", "96M", extra_env={"TUBE_EVICT_HOST": "0"})
         one, two = Function(self, proxy, "64M"), Function(self, proxy)
         total = two.info()[1]
         self.assertGreater(total, 96 * MIB, "the GPU's: it has no limit of its own")

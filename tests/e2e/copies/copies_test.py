@@ -241,10 +241,12 @@ class Copies(unittest.TestCase):
             for way in up["ways"].values():
                 total.update(way)
             self.assertEqual(total, {"copies": 60, "bytes": 60 * MEGABYTE})
-            # 16 MiB at most stand directly at a time
-            self.assertEqual(set(up["ways"]), {"alone", "much", "lane busy"})
-            in_lane = sum(up["ways"][why]["copies"] for why in ("much", "lane busy"))
-            self.assertEqual([lane["copies"] for lane in up["lanes"]], [in_lane])
+            # 16 MiB at most stand directly at a time; how many of the rest find others in the lane
+            # depends on when the session reads them ("submitted" is said by the client).
+            self.assertIn("alone", up["ways"])
+            self.assertLessEqual(set(up["ways"]), {"alone", "much", "lane busy"})
+            in_lane = 60 - up["ways"]["alone"]["copies"]
+            self.assertEqual(sum(lane["copies"] for lane in up["lanes"]), in_lane)
             self.assertEqual(down["ways"], {"alone": {"copies": 3, "bytes": 3 * MEGABYTE}})
             self.assertTrue(function["infer_learnt"])
             gpu, = json.loads(self.shown(proxy, "--json", verb="topo"))["gpus"]

@@ -30,7 +30,7 @@ TIMEOUT_S = 60
 INVALID_VALUE = 1
 NO_PROXY, VERSIONS, PROXY_DIED, OUT_OF_MEMORY, NOT_SUPPORTED, NOT_INITIALIZED = 802, 803, 46, 2, 801, 3
 UNKNOWN = 999
-HELLO_BYTES, WELCOME_BYTES = 408, 352  # sharedmem/handshake.h
+HELLO_BYTES, WELCOME_BYTES = 416, 352  # sharedmem/handshake.h
 WELCOME_MAGIC = 0x4D4F434C45574254
 VALIDITY_CHECK = "D4082055BDE6704B8D34BA123C66E1F2"  # export tables, hook/calls/export_tables.cc
 CUPTI_TABLE = "7CB63F9B000000000000000000000000"  # its first bytes count
@@ -78,6 +78,16 @@ class Errors(unittest.TestCase):
         return subprocess.run([LAYOUT.tubed, "--workflow", "test", "--log", "error", *arguments],
                               env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL,
                               timeout=TIMEOUT_S)
+
+    def test_slow_calls_are_named(self):
+        """TUBE_SLOW_CALL_US: the driver's calls that take so long, in the log; none without it."""
+        for least, named in (("0", True), (None, False)):
+            settings = {} if least is None else {"TUBE_SLOW_CALL_US": least}
+            with tubetest.Proxy(LAYOUT, "sim", extra_env=settings) as proxy:
+                done = self.client(proxy.dir, "init")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                log = proxy.log_path.read_text(encoding="utf-8")
+            self.assertEqual("slow call: cuMemHostRegister_v2 took " in log, named, log[-2000:])
 
     def test_more_questions_than_places(self):
         """Whoever comes when the proxy's places for tubectl are taken is answered when one is
@@ -199,8 +209,8 @@ class Errors(unittest.TestCase):
                                                                    socket.SOCK_SEQPACKET) as client:
             client.settimeout(TIMEOUT_S)
             client.connect(str(proxy.dir / "test.sock"))
-            hello = struct.pack("<QIIQiI64s32s256sQQQ", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(),
-                                15, b"old", b"0.0.1", b"\x01", 0, 0, 0)
+            hello = struct.pack("<QIIQiI64s32s256sQQQIi", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(),
+                                15, b"old", b"0.0.1", b"\x01", 0, 0, 0, 0, 0)
             self.assertEqual(len(hello), HELLO_BYTES)
             client.sendall(hello)
             welcome = client.recv(4096)

@@ -1,8 +1,10 @@
 // A client for launches_test.py:
 //
-//   launches light KERNELS     for each line that it reads: so many kernels of one block, and
-//   "took"
-//                              with the milliseconds that the GPU's clock says
+//   launches light KERNELS [BLOCKS [graph|nodes|queued]]
+//                              for each line that it reads: so many kernels of one block, or of
+//                              BLOCKS, and "took" with the milliseconds that the GPU's clock says;
+//                              as a graph that was captured, or whose nodes were added, or begun
+//                              when all are submitted
 //   launches heavy BLOCKS      kernels of so many blocks, two of them in flight, until a line
 //   comes;
 //                              then "done", if the blocks that ran are as many as were launched
@@ -113,17 +115,58 @@ struct Kernels {
   }
 };
 
-int light(Kernels& kernels, int count) {
+CUgraphExec capture(Kernels& kernels, int count, unsigned blocks) {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CU(cuStreamBeginCapture(kernels.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  for (int i = 0; i < count; ++i) kernels.launch(blocks);
+  CU(cuStreamEndCapture(kernels.stream, &graph));
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  return exec;
+}
+
+// The same with nodes that are added one by one.
+CUgraphExec add_nodes(Kernels& kernels, int count, unsigned blocks) {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  CUgraphNode last = nullptr;
+  void* pointers[] = {&kernels.words};
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = kernels.count;
+  params.gridDimX = blocks;
+  params.gridDimY = params.gridDimZ = 1;
+  params.blockDimX = params.blockDimY = params.blockDimZ = 1;
+  params.kernelParams = pointers;
+  CU(cuGraphCreate(&graph, 0));
+  for (int i = 0; i < count; ++i)
+    CU(cuGraphAddKernelNode(&last, graph, &last, i == 0 ? 0 : 1, &params));
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphExecKernelNodeSetParams(exec, last, &params));
+  return exec;
+}
+
+int light(Kernels& kernels, int count, unsigned blocks, const std::string& way) {
   CUevent begin = nullptr, end = nullptr;
+  CUstream other = nullptr;
   CU(cuEventCreate(&begin, CU_EVENT_DEFAULT));
   CU(cuEventCreate(&end, CU_EVENT_DEFAULT));
+  CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
   kernels.launch(1);
   kernels.sync();
+  const CUgraphExec graph = way == "graph"   ? capture(kernels, count, blocks)
+                            : way == "nodes" ? add_nodes(kernels, count, blocks)
+                                             : nullptr;
+  const bool queued = way == "queued";
+  const CUdeviceptr begun = kernels.words + 32;
   say("ready");
-  while (told()) {
+  for (uint32_t step = 1; told(); ++step) {
+    if (queued) CU(cuStreamWaitValue32(kernels.stream, begun, step, CU_STREAM_WAIT_VALUE_GEQ));
     CU(cuEventRecord(begin, kernels.stream));
-    for (int i = 0; i < count; ++i) kernels.launch(1);
+    if (graph != nullptr) CU(cuGraphLaunch(graph, kernels.stream));
+    else
+      for (int i = 0; i < count; ++i) kernels.launch(blocks);
     CU(cuEventRecord(end, kernels.stream));
+    if (queued) CU(cuStreamWriteValue32(other, begun, step, 0));
     kernels.sync();
     float ms = 0;
     CU(cuEventElapsedTime(&ms, begin, end));
@@ -195,5 +238,7 @@ int main(int argc, char** argv) {
   if (what == "meet") return meet(kernels);
   if (argc < 3) return 2;
   const int number = std::atoi(argv[2]);
-  return what == "light" ? light(kernels, number) : heavy(kernels, static_cast<unsigned>(number));
+  const unsigned blocks = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 1;
+  return what == "light" ? light(kernels, number, blocks, argc > 4 ? argv[4] : "")
+                         : heavy(kernels, static_cast<unsigned>(number));
 }

@@ -118,16 +118,19 @@ TEST(LaunchAdmission, TheGpuRestsForShortWork) {
   EXPECT_FALSE(admission.ask({2, 2, 2, 20 * kMs}, 0, true));
   admission.short_work(true);
   EXPECT_FALSE(admission.ask({3, 1, 1, 20 * kMs}, 0, true)) << "no lead over short work";
-  admission.ended(1, 25 * kMs);  // a millisecond of rest
+  admission.ended(1, 24 * kMs);  // two milliseconds of rest
+  EXPECT_FALSE(admission.next(24 * kMs, true).has_value());
   EXPECT_FALSE(admission.next(25 * kMs, true).has_value());
-  EXPECT_FALSE(admission.next(25 * kMs + kMs / 2, true).has_value());
   admission.short_work(false);
-  EXPECT_EQ(admission.next(25 * kMs + kMs / 2, true)->number, 2u) << "it is done";
+  EXPECT_EQ(admission.next(25 * kMs, true)->number, 2u) << "it is done";
   admission.short_work(true);
-  admission.ended(2, 25 * kMs);  // and what was left: 1.5 ms
-  EXPECT_FALSE(admission.next(51 * kMs, true).has_value());
-  EXPECT_FALSE(admission.next(52 * kMs, true).has_value());
-  EXPECT_EQ(admission.next(52 * kMs + kMs / 2, true)->number, 3u) << "no longer than was saved up";
+  admission.ended(2, 12 * kMs);  // and what was left: two again
+  EXPECT_FALSE(admission.next(40 * kMs, true).has_value());
+  EXPECT_FALSE(admission.next(43 * kMs, true).has_value()) << "on credit";
+  EXPECT_EQ(admission.next(44 * kMs, true)->number, 3u) << "no longer than that";
+  EXPECT_FALSE(admission.ask({4, 2, 2, 20 * kMs}, 44 * kMs, true));
+  admission.ended(3, 24 * kMs);  // which pays what is owed, and no more
+  EXPECT_EQ(admission.next(64 * kMs, true)->number, 4u);
   EXPECT_EQ(admission.use(1).ran_out + admission.use(2).ran_out, 0u);
 }
 
@@ -155,8 +158,7 @@ TEST(LaunchAdmission, HoldsDoNotRunOutInALongQueue) {
   for (uint64_t id = 1; id <= 8; ++id) EXPECT_EQ(gpu.admission.use(id).ran_out, 0u);
 }
 
-// Work that never ends takes a twenty-fifth of the long launches' time, and no more at a time than
-// what is saved up.
+// Work that never ends takes a twelfth of the long launches' time, four milliseconds at a time.
 TEST(LaunchAdmission, RestsAreBounded) {
   LaunchAdmission admission({});
   admission.short_work(true);
@@ -170,8 +172,8 @@ TEST(LaunchAdmission, RestsAreBounded) {
     now += 20 * kMs;
     admission.ended(number, 20 * kMs);
   }
-  EXPECT_LE(rested, 1000 * 20 * kMs / 24);
-  EXPECT_GE(rested, 1000 * 20 * kMs / 30);
+  EXPECT_LE(rested, 1000 * 20 * kMs / 11);
+  EXPECT_GE(rested, 1000 * 20 * kMs / 14);
 }
 
 TEST(LaunchAdmission, EqualFunctionsGetEqualTime) {

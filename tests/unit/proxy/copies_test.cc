@@ -122,6 +122,26 @@ TEST_F(CopiesTest, AStagedPieceHandsItsChunkOn) {
   expect_one(CopyKind::kStagedDown, copy, {"download", "write"}, 100);
 }
 
+TEST_F(CopiesTest, ADownloadIsAskedForUntilItsChunkIsFilled) {
+  const AskedWord& asked = session->copies().asked();
+  wire::tubeCopyChunk copy{};
+  copy.stream = kStream;
+  copy.chunk = 2;
+  copy.bytes = 100;
+  copy.dptr = device;
+  uint64_t& state = client_segment.chunk_state(2);
+  shared::store_word(state, abi::kChunkClaimed);
+  post(copy);
+  EXPECT_FALSE(asked.outstanding()) << "nobody waits for an upload";
+  copy.becomes = wire::ChunkBecomes::kFilled;
+  post(copy);
+  EXPECT_TRUE(asked.outstanding());
+  shared::store_word(state, abi::kChunkFilled);
+  EXPECT_FALSE(asked.outstanding());
+  shared::store_word(state, abi::kChunkFree);
+  EXPECT_FALSE(asked.outstanding());
+}
+
 TEST_F(CopiesTest, APieceOfNothingOnlyHandsItsChunkOn) {
   wire::tubeCopyChunk copy{};
   copy.stream = kStream;

@@ -53,8 +53,10 @@ class SpareSegmentsTest : public ::testing::Test {
   PreparedSegment make(uint64_t session, bool more_chunks = false) {
     Result<PreparedSegment> made = SpareSegments::make(driver, session);
     EXPECT_TRUE(made.ok());
+    if (more_chunks) {
+      EXPECT_EQ(register_more_chunks(driver, made->segment), CUDA_SUCCESS);
+    }
     made->more_chunks = more_chunks;
-    registered += more_chunks;
     return made.take();
   }
 
@@ -173,6 +175,23 @@ TEST_F(SpareSegmentsTest, NoMoreFunctionsWhereOldOnesCannotBeGivenBack) {
   EXPECT_FALSE(spares.take(4).ok());
   spares.drop_old();
   (void)take(spares, 5);
+}
+
+TEST_F(SpareSegmentsTest, LaterChunksAreRegisteredAllOrNone) {
+  const int before = registered.load();
+  PreparedSegment one = make(7, true);
+  EXPECT_EQ(registered.load(), before + 1 + static_cast<int>(abi::kLaterChunks));
+  unregister_more_chunks(driver, one.segment);
+  EXPECT_EQ(registered.load(), before + 1);
+  static int left;
+  left = 5;
+  driver.cuMemHostRegister_v2 = [](void*, size_t, unsigned int) {
+    if (left-- == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    ++registered;
+    return CUDA_SUCCESS;
+  };
+  EXPECT_EQ(register_more_chunks(driver, one.segment), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(registered.load(), before + 1);
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+// The workflow's store, as this process sees it: what libtube.so calls through the table
+// (protocol/store_table.h).
+//
+// A get looks the name up in the shared index, pins the object and posts a claim: no round trip.
+// The process counts its own gets of an object, so a second one costs no record either, unless the
+// bytes are still on their way. `StoreState::lock` (rank 2) orders the records of one object.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hook/objects/support.h"
+#include "hook/process/lock.h"
+#include "protocol/store_table.h"
+#include "sharedmem/store_index.h"
+
+namespace tube::hook {
+
+struct StoreHeld {
+  uint64_t generation = 0;
+  uint32_t gets = 0;
+  uint64_t sealing = 0;  // the generation that this process has sealed here last
+  uint64_t copy = 0;     // the address in the other place, which the claim covers; 0: none
+};
+
+struct Store {
+  Lock opening;  // rank 0
+  std::atomic<bool> open{false};
+  shared::StoreIndex index;
+  bool host = false;  // its pinned memory is mapped
+  Lock lock;          // rank 2: `held`, and the order of claims and releases
+  std::vector<StoreHeld> held;
+  // Seals and releases that the proxy may not have seen, and those behind a stream: the program's
+  // end waits for them.
+  std::atomic<bool> told{false}, told_behind{false};
+};
+// Made on first use and leaked.
+Store& store();
+
+const void* store_table();
+
+// Connects and maps. 0 or kStoreCuda + a CUresult.
+int open_store();
+// kStoreCuda + the code; 0 for CUDA_SUCCESS.
+inline int store_error(CUresult result) {
+  return result == CUDA_SUCCESS ? 0 : kStoreCuda + static_cast<int>(result);
+}
+void describe(const shared::StoreSight& sight, StoreObject* object);
+// The object's memory as the program's copies and pointer queries know it.
+void show_memory(const StoreObject& object);
+void hide_memory(const StoreObject& object);
+
+int get_object(const char* name, uint32_t place, int32_t device, void* stream, uint64_t timeout_ns,
+               StoreObject* object);
+// What the index says of the name, as this thread may expect it: an object that the process has
+// sealed is sealed, though the record may still be on its way. `timeout_ns`: for others' objects
+// that are not there. 0: *sight is a sealed object; reserved ones count with `any`.
+int look_up(const char* name, bool any, uint64_t timeout_ns, shared::StoreSight* sight);
+int release_object(const StoreObject* object, void* stream, int behind);
+
+}  // namespace tube::hook

@@ -1,0 +1,20 @@
+// The libcuda.so.1 of this process, when it is Tube's, and the driver calls that the library makes
+// of its own: copies. Found once.
+#pragma once
+
+#include "base/cuda_api.h"
+#include "protocol/store_table.h"
+
+namespace tube::library {
+
+struct Tube {
+  const StoreTable* table = nullptr;
+  CUresult (*memcpy_async)(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream) = nullptr;
+  CUresult (*stream_synchronize)(CUstream) = nullptr;
+  CUresult (*current)(CUcontext*) = nullptr;
+};
+
+// nullptr: there is no proxy for this program.
+const Tube* tube_in_process();
+
+}  // namespace tube::library

@@ -1,0 +1,370 @@
+// libtube.so: the C interface of the store (tube.h), over the table of Tube's libcuda.so.1 when it
+// is in the process, else over a store of the process's own.
+//
+// What fails keeps its sentence in thread-local memory. Nothing throws out of here.
+#include "libtube/tube.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+#include "base/clock.h"
+#include "libtube/driver.h"
+#include "libtube/local_store.h"
+
+namespace tube::library {
+namespace {
+
+constexpr uint32_t kHostPlace = 0, kGpuPlace = 1;  // wire::StorePlace
+constexpr int kProxyDied = kStoreCuda + CUDA_ERROR_DEVICE_UNAVAILABLE;
+constexpr int kNoProxy = kStoreCuda + CUDA_ERROR_SYSTEM_NOT_READY;
+constexpr int kNoContext = kStoreCuda + CUDA_ERROR_INVALID_CONTEXT;
+constexpr int kNoDevice = kStoreCuda + CUDA_ERROR_INVALID_DEVICE;
+
+thread_local char t_error[512] = "no call of this thread has failed";
+
+__attribute__((format(printf, 2, 3))) int fail(int result, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(t_error, sizeof t_error, format, arguments);
+  va_end(arguments);
+  return result;
+}
+
+LocalStore& local() {
+  static LocalStore* store = new LocalStore;
+  return *store;
+}
+
+// What the table answers, as a tube_result with its sentence.
+int said(int answer, const char* name) {
+  switch (answer) {
+    case TUBE_OK: return TUBE_OK;
+    case TUBE_EXISTS:
+      return fail(TUBE_EXISTS,
+                  "an object '%s' is there already; delete it first, or use tube_unique_id", name);
+    case TUBE_NOT_FOUND:
+      return fail(TUBE_NOT_FOUND,
+                  "no sealed object is called '%s'; tube_wait waits for one, `tubectl store` lists "
+                  "what there is",
+                  name);
+    case TUBE_TOO_MANY:
+      return fail(
+          TUBE_TOO_MANY,
+          "too many objects for '%s': delete some, or give them consumers or a time to live", name);
+    case TUBE_NO_MEMORY:
+      return fail(TUBE_NO_MEMORY,
+                  "no memory for '%s': delete objects, or raise the limit (`tubectl limit`); "
+                  "`tubectl store` shows who holds what",
+                  name);
+    case kProxyDied:
+    case kNoProxy:
+      return fail(TUBE_GONE,
+                  "the proxy of this workflow has ended or was never started, and the store with "
+                  "it; start one with `tubectl proxy start`, then this program again");
+    case kNoContext:
+      return fail(TUBE_NO_GPU,
+                  "'%s' is in GPU memory and this thread has no CUDA context: make one current "
+                  "(cudaSetDevice, cuCtxSetCurrent), or ask for TUBE_HOST",
+                  name);
+    case kNoDevice: return fail(TUBE_NO_GPU, "this program sees no such GPU for '%s'", name);
+    default: break;
+  }
+  if (answer > kStoreCuda)
+    return fail(TUBE_FAILED, "CUDA error %d about '%s' (see cuda.h; TUBE_LOG=debug says more)",
+                answer - kStoreCuda, name);
+  return fail(TUBE_INVALID,
+              "this cannot be done with '%s': it is not an object that this process holds, or not "
+              "in that place",
+              name);
+}
+
+int cuda(CUresult result, const char* name) {
+  return result == CUDA_SUCCESS ? TUBE_OK : said(kStoreCuda + static_cast<int>(result), name);
+}
+
+bool behind(tube_stream stream) { return stream != TUBE_NOW; }
+tube_stream driver_stream(tube_stream stream) { return behind(stream) ? stream : nullptr; }
+
+bool has_context(const Tube& tube) {
+  CUcontext context = nullptr;
+  return tube.current(&context) == CUDA_SUCCESS && context != nullptr;
+}
+
+void show(const StoreObject& from, tube_object* to) {
+  *to = tube_object{};
+  to->data = reinterpret_cast<void*>(from.address);
+  to->bytes = from.bytes;
+  to->place = from.place == kGpuPlace ? TUBE_GPU : TUBE_HOST;
+  to->device = from.device;
+  to->dtype = from.dtype;
+  to->ndim = from.ndim;
+  std::memcpy(to->shape, from.shape, sizeof to->shape);
+  std::memcpy(to->strides, from.strides, sizeof to->strides);
+  std::memcpy(to->name, from.name, sizeof to->name);
+  std::memcpy(to->group, from.group, sizeof to->group);
+  to->age_ns = from.created_ns == 0 ? 0 : now_ns() - from.created_ns;
+  to->id[0] = from.generation;
+  to->id[1] = from.slot;
+  to->sealed = from.sealed;
+}
+
+StoreObject shown(const tube_object& from) {
+  StoreObject to;
+  to.address = reinterpret_cast<uint64_t>(from.data);
+  to.bytes = from.bytes;
+  to.generation = from.id[0];
+  to.slot = static_cast<uint32_t>(from.id[1]);
+  to.place = from.place == TUBE_GPU ? kGpuPlace : kHostPlace;
+  to.device = from.device;
+  to.sealed = from.sealed;
+  return to;
+}
+
+// TUBE_OK, or what is wrong with it.
+int check(const tube_spec* spec) {
+  if (spec == nullptr || spec->name == nullptr) return fail(TUBE_INVALID, "no name was given");
+  const size_t length = strnlen(spec->name, TUBE_NAME_BYTES);
+  if (length == 0 || length == TUBE_NAME_BYTES)
+    return fail(TUBE_INVALID, "a name has 1 to %d bytes", TUBE_NAME_BYTES - 1);
+  if (spec->group != nullptr && strnlen(spec->group, TUBE_GROUP_BYTES) == TUBE_GROUP_BYTES)
+    return fail(TUBE_INVALID, "a group's name has at most %d bytes", TUBE_GROUP_BYTES - 1);
+  if (spec->bytes == 0) return fail(TUBE_INVALID, "'%s' would have no bytes", spec->name);
+  if (spec->ndim > TUBE_DIMS)
+    return fail(TUBE_INVALID, "'%s' has %u dimensions, %d are possible", spec->name, spec->ndim,
+                TUBE_DIMS);
+  return TUBE_OK;
+}
+
+int reserve(const tube_spec& spec, tube_object* object) {
+  const Tube* tube = tube_in_process();
+  if (tube == nullptr) {
+    if (spec.place == TUBE_GPU)
+      return fail(TUBE_NO_GPU,
+                  "'%s' is for GPU memory, and there is no proxy: start the program with `tubectl "
+                  "run`, or use TUBE_ANY",
+                  spec.name);
+    return said(local().reserve(spec, object), spec.name);
+  }
+  const bool gpu = spec.place == TUBE_GPU || (spec.place == TUBE_ANY && has_context(*tube));
+  StoreSpec wanted{spec.name,       spec.group, spec.bytes,  gpu ? kGpuPlace : kHostPlace,
+                   spec.device - 1, spec.dtype, spec.ndim,   spec.consumers,
+                   spec.ttl_ms,     spec.shape, spec.strides};
+  StoreObject made;
+  const int answer = tube->table->reserve(&wanted, &made);
+  if (answer == TUBE_OK) show(made, object);
+  return said(answer, spec.name);
+}
+
+int seal(const tube_object& object, tube_stream stream) {
+  const Tube* tube = tube_in_process();
+  if (tube == nullptr) return said(local().seal(object), object.name);
+  const StoreObject sealed = shown(object);
+  return said(tube->table->seal(&sealed, driver_stream(stream), behind(stream)), object.name);
+}
+
+int release(const tube_object& object, tube_stream stream) {
+  const Tube* tube = tube_in_process();
+  if (tube == nullptr) return said(local().release(object), object.name);
+  const StoreObject held = shown(object);
+  const bool ordered = behind(stream) && (object.place == TUBE_GPU || has_context(*tube));
+  return said(tube->table->release(&held, driver_stream(stream), ordered), object.name);
+}
+
+int put(const tube_spec& spec, const void* data, tube_stream stream) {
+  tube_object object;
+  if (const int error = reserve(spec, &object); error != TUBE_OK) return error;
+  const Tube* tube = tube_in_process();
+  const bool by_cpu = object.place == TUBE_HOST && !behind(stream);
+  int error = TUBE_OK;
+  if (by_cpu || tube == nullptr) {
+    std::memcpy(object.data, data, spec.bytes);
+  } else {
+    error = cuda(tube->memcpy_async(reinterpret_cast<CUdeviceptr>(object.data),
+                                    reinterpret_cast<CUdeviceptr>(data), spec.bytes,
+                                    static_cast<CUstream>(driver_stream(stream))),
+                 spec.name);
+  }
+  if (error == TUBE_OK) return seal(object, by_cpu ? TUBE_NOW : driver_stream(stream));
+  (void)release(object, TUBE_NOW);
+  return error;
+}
+
+int get(const char* name, tube_place place, tube_stream stream, uint64_t timeout_ns,
+        tube_object* object) {
+  if (name == nullptr || object == nullptr) return fail(TUBE_INVALID, "no name was given");
+  const Tube* tube = tube_in_process();
+  if (tube == nullptr) {
+    if (place == TUBE_GPU)
+      return fail(TUBE_NO_GPU,
+                  "'%s' is asked for in GPU memory, and there is no proxy: start the program with "
+                  "`tubectl run`, or use TUBE_ANY",
+                  name);
+    return said(local().get(name, timeout_ns, object), name);
+  }
+  StoreObject got;
+  const int answer = tube->table->get(name, static_cast<uint32_t>(place), -1, driver_stream(stream),
+                                      timeout_ns, &got);
+  if (answer != TUBE_OK) return said(answer, name);
+  show(got, object);
+  if (object->place == TUBE_HOST || behind(stream) || got.ready != 0) return TUBE_OK;
+  return cuda(tube->stream_synchronize(nullptr), name);
+}
+
+// Exceptions stay inside: the library has callers in C.
+template <class F>
+int guarded(F f) noexcept {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return fail(TUBE_NO_MEMORY, "out of host memory");
+  } catch (...) {
+    return fail(TUBE_FAILED, "the library failed");
+  }
+}
+
+struct Visit {
+  int (*visit)(void*, const tube_object*);
+  void* data;
+};
+
+}  // namespace
+}  // namespace tube::library
+
+using namespace tube::library;  // NOLINT(google-build-using-namespace): the C functions below
+using tube::StoreObject;
+
+int tube_connected(void) {
+  return guarded([] { return tube_in_process() != nullptr ? 1 : 0; });
+}
+
+const char* tube_error(void) { return t_error; }
+
+int tube_unique_id(char* name, size_t bytes) {
+  return guarded([&] {
+    if (name == nullptr || bytes < TUBE_NAME_BYTES)
+      return fail(TUBE_INVALID, "a unique name wants %d bytes", TUBE_NAME_BYTES);
+    static std::atomic<uint64_t> last{0};
+    const Tube* tube = tube_in_process();
+    uint64_t store = 0, session = static_cast<uint64_t>(getpid());
+    if (tube != nullptr) {
+      if (const int error = tube->table->open(); error != 0) return said(error, "a unique name");
+      store = tube->table->store_id();
+      session = tube->table->session_id();
+    }
+    std::snprintf(name, bytes, "~%016lx-%lx-%lx", store, session, ++last);
+    return static_cast<int>(TUBE_OK);
+  });
+}
+
+int tube_reserve(const tube_spec* spec, tube_object* object) {
+  return guarded([&] {
+    if (const int error = check(spec); error != TUBE_OK) return error;
+    if (object == nullptr) return fail(TUBE_INVALID, "nowhere to put the object");
+    return reserve(*spec, object);
+  });
+}
+
+int tube_seal(const tube_object* object, tube_stream stream) {
+  return guarded([&] {
+    if (object == nullptr) return fail(TUBE_INVALID, "no object was given");
+    return seal(*object, stream);
+  });
+}
+
+int tube_put(const tube_spec* spec, const void* data, tube_stream stream) {
+  return guarded([&] {
+    if (const int error = check(spec); error != TUBE_OK) return error;
+    if (data == nullptr) return fail(TUBE_INVALID, "no bytes were given for '%s'", spec->name);
+    return put(*spec, data, stream);
+  });
+}
+
+int tube_get(const char* name, tube_place place, tube_stream stream, tube_object* object) {
+  return guarded([&] { return get(name, place, stream, 0, object); });
+}
+
+int tube_wait(const char* name, tube_place place, tube_stream stream, uint64_t timeout_ms,
+              tube_object* object) {
+  return guarded([&] {
+    const uint64_t most_ms = ~uint64_t{0} / 1'000'000;
+    const uint64_t timeout_ns = timeout_ms >= most_ms ? ~uint64_t{0} : timeout_ms * 1'000'000;
+    return get(name, place, stream, timeout_ns, object);
+  });
+}
+
+int tube_peek(const char* name, tube_object* object) {
+  return guarded([&] {
+    if (name == nullptr || object == nullptr) return fail(TUBE_INVALID, "no name was given");
+    const Tube* tube = tube_in_process();
+    if (tube == nullptr) return said(local().peek(name, object), name);
+    StoreObject seen;
+    const int answer = tube->table->peek(name, &seen);
+    if (answer == TUBE_OK) show(seen, object);
+    return said(answer, name);
+  });
+}
+
+int tube_release(const tube_object* object, tube_stream stream) {
+  return guarded([&] {
+    if (object == nullptr) return fail(TUBE_INVALID, "no object was given");
+    return release(*object, stream);
+  });
+}
+
+int tube_delete(const char* name) {
+  return guarded([&] {
+    if (name == nullptr) return fail(TUBE_INVALID, "no name was given");
+    const Tube* tube = tube_in_process();
+    return said(tube == nullptr ? local().remove(name) : tube->table->remove(name, 0, nullptr),
+                name);
+  });
+}
+
+int tube_delete_group(const char* group, uint32_t* count) {
+  return guarded([&] {
+    if (group == nullptr) return fail(TUBE_INVALID, "no group was given");
+    uint32_t gone = 0;
+    const Tube* tube = tube_in_process();
+    int answer = TUBE_OK;
+    if (tube == nullptr) gone = local().remove_group(group);
+    else answer = tube->table->remove(group, 1, &gone);
+    if (count != nullptr) *count = gone;
+    return said(answer, group);
+  });
+}
+
+int tube_list(int (*visit)(void* data, const tube_object* object), void* data) {
+  return guarded([&] {
+    if (visit == nullptr) return fail(TUBE_INVALID, "nothing to call");
+    const Tube* tube = tube_in_process();
+    if (tube == nullptr) {
+      local().list(visit, data);
+      return static_cast<int>(TUBE_OK);
+    }
+    Visit each{visit, data};
+    const auto one = [](void* with, const StoreObject* seen) {
+      const auto& to = *static_cast<Visit*>(with);
+      tube_object object;
+      show(*seen, &object);
+      return to.visit(to.data, &object);
+    };
+    return said(tube->table->list(one, &each), "the list");
+  });
+}
+
+int tube_store(const char* name, const void* data, uint64_t bytes, tube_stream stream) {
+  tube_spec spec{};
+  spec.name = name;
+  spec.bytes = bytes;
+  spec.place = TUBE_ANY;
+  return tube_put(&spec, data, stream);
+}
+
+int tube_fetch(const char* name, tube_stream stream, tube_object* object) {
+  return tube_wait(name, TUBE_ANY, stream, TUBE_FOREVER, object);
+}

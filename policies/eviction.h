@@ -1,0 +1,112 @@
+// Whose GPU memory moves to the host when somebody else's is missing, how much of it, and for how
+// long a function that came back is left alone.
+//
+// Functions work in turns: a request comes, they are at work, they wait for the next one. Order of
+// those who go:
+//
+//   kQueue  who is furthest from its next turn, which follows from the turns so far: the last one's
+//           begin and the mean distance between them. Functions that take turns in a circle are the
+//           case that matters, and there the one that has just had its turn goes: the least
+//           recently used one comes next. A turn that is overdue by its distance tells nothing any
+//           more; then, as for a function without a second turn, the next one is as far ahead as
+//           the last one is behind.
+//   kLru    who was at work least recently.
+//
+// Watermarks against thrash are times, because what is to be bounded is the share of time that goes
+// into moving: a function stays until it has done a piece of work and is quiet, or at least as long
+// as its way back took; it is stopped in the middle of its work only after kDrainTimes as long.
+//
+// Plain values in, decisions out: no clock, no lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tube::policies {
+
+enum class EvictionOrder : uint8_t { kQueue, kLru };
+inline constexpr EvictionOrder kEvictionOrders[] = {EvictionOrder::kQueue, EvictionOrder::kLru};
+// "queue", "lru".
+std::string_view eviction_order_name(EvictionOrder order);
+std::optional<EvictionOrder> parse_eviction_order(std::string_view name);
+
+inline constexpr uint64_t kQuietNs = 1'000'000;      // without a record: a piece of work is done
+inline constexpr uint64_t kTurnGapNs = 1'000'000;    // of rest, behind which a new turn begins
+inline constexpr uint64_t kLeastStayNs = 5'000'000;  // of a function that came back
+inline constexpr uint64_t kMostStayNs = 500'000'000;
+inline constexpr uint64_t kLeastDrainNs = 100'000'000;  // before its work is stopped
+inline constexpr uint64_t kDrainTimes = 4;
+
+// When a function was at work.
+class Turns {
+ public:
+  // It is at work again.
+  void began(uint64_t now_ns) {
+    if (working_) return;
+    working_ = true;
+    if (last_ns_ != 0 && now_ns - used_ns_ < kTurnGapNs) return;
+    if (last_ns_ != 0 && now_ns > last_ns_) {
+      const uint64_t distance = now_ns - last_ns_;
+      distance_ns_ = distance_ns_ == 0 ? distance : distance_ns_ - distance_ns_ / 4 + distance / 4;
+    }
+    last_ns_ = now_ns;
+  }
+  // It has nothing to do.
+  void ended(uint64_t now_ns) {
+    working_ = false;
+    used_ns_ = now_ns;
+  }
+  bool working() const { return working_; }
+  uint64_t used_ns(uint64_t now_ns) const { return working_ ? now_ns : used_ns_; }
+  // When the next turn is expected; now while it has one.
+  uint64_t next_ns(uint64_t now_ns) const;
+
+ private:
+  bool working_ = false;
+  uint64_t last_ns_ = 0;  // when the last turn began; 0: there was none
+  uint64_t distance_ns_ = 0;
+  uint64_t used_ns_ = 0;
+};
+
+// A function whose memory could go.
+struct EvictionCandidate {
+  uint64_t function = 0;
+  uint64_t bytes = 0;  // that can move
+  uint64_t next_turn_ns = 0;
+  uint64_t used_ns = 0;
+  uint64_t not_before_ns = 0;  // it is left alone until then
+};
+
+struct EvictionShare {
+  uint64_t function = 0;
+  uint64_t bytes = 0;
+};
+
+// Who is asked for how much so that `bytes` become free: in that order, the last one for what is
+// still missing. Fewer bytes than asked for when there are not enough.
+std::vector<EvictionShare> choose_evictions(EvictionOrder order,
+                                            std::span<const EvictionCandidate> candidates,
+                                            uint64_t bytes, uint64_t now_ns);
+
+// Which of a function's blocks go so that at least `bytes` do, if they hold so much: the fewest,
+// and of these the smallest last one. Indices into `sizes`.
+std::vector<size_t> choose_blocks(std::span<const uint64_t> sizes, uint64_t bytes);
+
+// What a function that came back at `came_ns`, for which that took `took_ns`, may be asked at
+// `now_ns`. `quiet_ns`: for how long it has sent nothing.
+enum class Leave : uint8_t { kStays, kWhenIdle, kDrained };
+Leave may_leave(uint64_t came_ns, uint64_t took_ns, uint64_t quiet_ns, uint64_t now_ns);
+
+// Whether `bytes` more may go to the host for an allocation. `used`: host memory that holds moved
+// memory; `largest`: what the largest function holds. It is kept free, so that whoever is away can
+// come back by exchange with others.
+constexpr bool host_room_for_allocation(uint64_t used, uint64_t bytes, uint64_t largest,
+                                        uint64_t most) {
+  return used <= most && bytes <= most - used && largest <= most - used - bytes;
+}
+
+}  // namespace tube::policies

@@ -1,0 +1,74 @@
+// What a program's libtube.so asks of the libcuda.so.1 in the same process: is that Tube's, and
+// where is the store. The library asks cuGetExportTable for kStoreTableId, which the driver does
+// not have. Both are of one version of Tube, or the table's version says so.
+//
+// No function of the table throws or keeps what it was given; all may be called from any thread.
+// The results are StoreAnswer's values, or kStoreCuda + a CUresult.
+#pragma once
+
+#include <cstdint>
+
+namespace tube {
+
+inline constexpr unsigned char kStoreTableId[16] = {0x54, 0x55, 0x42, 0x45, 0x53, 0x54, 0x4f, 0x52,
+                                                    0x45, 0x2d, 0x74, 0x61, 0x62, 0x6c, 0x65, 0x31};
+inline constexpr uint32_t kStoreTableVersion = 2;
+inline constexpr int kStoreCuda = 1000;
+
+struct StoreObject {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t generation = 0;
+  uint32_t slot = 0;
+  uint32_t place = 0;   // wire::StorePlace
+  int32_t device = -1;  // as the program counts; -1: host memory
+  uint32_t dtype = 0;
+  uint32_t ndim = 0;
+  uint32_t sealed = 0;
+  uint32_t ready = 0;  // of a get: no stream has to be waited for
+  uint32_t reserved = 0;
+  int64_t shape[8] = {};
+  int64_t strides[8] = {};
+  uint64_t created_ns = 0, expires_ns = 0;
+  char name[96] = {};
+  char group[64] = {};
+};
+
+struct StoreSpec {
+  const char* name;
+  const char* group;  // may be empty
+  uint64_t bytes;
+  uint32_t place;
+  int32_t device;  // -1: the current one, or the first
+  uint32_t dtype, ndim;
+  uint32_t consumers;
+  uint64_t ttl_ms;
+  const int64_t* shape;
+  const int64_t* strides;
+};
+
+struct StoreTable {
+  uint64_t size_bytes;  // of the table, as in those of the driver
+  uint32_t version;
+  uint32_t reserved;
+  // Connects when the program has not. 0, or why there is no store.
+  int (*open)();
+  uint64_t (*store_id)();
+  uint64_t (*session_id)();
+  int (*reserve)(const StoreSpec* spec, StoreObject* object);
+  // stream: a CUstream, taken when `behind` is not 0.
+  int (*seal)(const StoreObject* object, void* stream, int behind);
+  // Takes the object; what comes later on the stream waits for its bytes. In host memory, or
+  // without a context: returns when the bytes are there. `timeout_ns`: how long for an object that
+  // is not there; ~0: for ever.
+  int (*get)(const char* name, uint32_t place, int32_t device, void* stream, uint64_t timeout_ns,
+             StoreObject* object);
+  int (*release)(const StoreObject* object, void* stream, int behind);
+  int (*peek)(const char* name, StoreObject* object);
+  // group 1: all objects of the group `name`. count may be null.
+  int (*remove)(const char* name, int group, uint32_t* count);
+  // Calls visit with each object until it answers 0.
+  int (*list)(int (*visit)(void* data, const StoreObject* object), void* data);
+};
+
+}  // namespace tube

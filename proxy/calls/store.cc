@@ -1,0 +1,308 @@
+// The store's records (proxy/store/). Everything a client says here is checked against what the
+// proxy knows that it holds; a record that lies ends the client.
+#include <cstring>
+#include <string>
+
+#include "base/log.h"
+#include "protocol/driver_table.gen.h"
+#include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/handler_glue.h"
+#include "proxy/gpu/gpus.h"
+#include "proxy/session/session.h"
+
+namespace tube::proxy {
+namespace {
+
+// nullptr: the client has not opened the store, and is ended for it.
+StoreClient* store_of(Session& session) {
+  StoreClient* client = session.store();
+  if (client != nullptr && client->is_open()) return client;
+  session.poison(abi::PoisonReason::kBadRecord, "it used the store without opening it");
+  return nullptr;
+}
+
+CUresult believe(Session& session, bool truth, const char* lie) {
+  if (!truth) session.poison(abi::PoisonReason::kBadRecord, lie);
+  return CUDA_SUCCESS;
+}
+
+bool copy_text(std::span<const std::byte> untrusted, char* to, size_t room) {
+  if (untrusted.size() >= room) return false;
+  for (const std::byte c : untrusted) {
+    if (c == std::byte{0}) return false;
+  }
+  if (!untrusted.empty()) std::memcpy(to, untrusted.data(), untrusted.size());
+  return true;
+}
+
+// False: the request makes no sense.
+bool describe(const Decoded<wire::tubeStoreReserve>& call, uint32_t gpus, StoreRequest* request) {
+  abi::StoreBody& body = request->body;
+  const auto name = call.blob(call->name);
+  if (name.empty() || !copy_text(name, body.name, sizeof body.name) ||
+      !copy_text(call.blob(call->group), body.group, sizeof body.group))
+    return false;
+  if (call->bytes == 0 || call->bytes > windows::kDeviceBytes || call->ndim > abi::kStoreDims ||
+      call->ttl_ms > limits::kStoreLifeMs)
+    return false;
+  if (call->place == wire::StorePlace::kGpu && call->device >= gpus) return false;
+  body.name_bytes = static_cast<uint32_t>(name.size());
+  body.dtype = call->dtype;
+  body.ndim = call->ndim;
+  for (uint32_t i = 0; i < call->ndim; ++i) {
+    body.shape[i] = static_cast<int64_t>(call->shape[i]);
+    body.strides[i] = static_cast<int64_t>(call->strides[i]);
+  }
+  request->place = call->place;
+  request->gpu = call->device;
+  request->bytes = call->bytes;
+  request->consumers = call->consumers;
+  request->ttl_ms = call->ttl_ms;
+  return true;
+}
+
+CUresult send(Session& session, int fd, uint64_t* token) {
+  *token = session.next_fd_token();
+  return session.give_fd(*token, fd).ok() ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+// An event of the store's behind what the record's stream has; *made nullptr: there is none.
+CUresult record_behind(Session& session, uint64_t untrusted_stream, uint32_t slot,
+                       uint64_t generation, bool of_stream, CUevent* made) {
+  *made = nullptr;
+  const StreamOp op = session.stream_op(untrusted_stream, StreamUse::kMarker);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  StoreStream stream;
+  if (of_stream) stream = {session.client().id, untrusted_stream, op.state->context};
+  const CUevent event = session.store()->store().event_for(slot, generation, stream);
+  if (event == nullptr) return CUDA_SUCCESS;
+  const CUresult error = session.driver().cuEventRecord(event, op.stream);
+  if (error == CUDA_SUCCESS) *made = event;
+  return error;
+}
+
+}  // namespace
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreOpen>&,
+                Reply<wire::tubeStoreOpen>& reply) {
+  StoreClient* client = session.open_store();
+  if (client == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!client->is_open()) {
+    if (Status opened = client->open(); !opened.ok()) {
+      log_warn("the store cannot be opened: %s", opened.error().message.c_str());
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+  }
+  CUresult error = send(session, client->index_fd(), &reply->index);
+  if (error == CUDA_SUCCESS) error = send(session, client->pins_fd(), &reply->pins);
+  if (const int host = client->host_fd(); error == CUDA_SUCCESS && host >= 0)
+    error = send(session, host, &reply->host);
+  return error;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreReserve>& call,
+                Reply<wire::tubeStoreReserve>& reply) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  StoreRequest request;
+  if (!describe(call, session.shared().gpus.count(), &request)) {
+    reply->answer = static_cast<uint32_t>(wire::StoreAnswer::kInvalid);
+    return CUDA_SUCCESS;
+  }
+  if (request.place == wire::StorePlace::kGpu) {
+    if (CUresult error = session.contexts().make_current(request.gpu); error != CUDA_SUCCESS)
+      return error;
+    request.most_bytes = session.account().now(request.gpu).limit_bytes;
+  }
+  StoreGrant grant;
+  (void)session.or_without_pool(request.gpu, [&] {
+    grant = client->reserve(request);
+    return grant.answer == wire::StoreAnswer::kNoMemory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  });
+  reply->answer = static_cast<uint32_t>(grant.answer);
+  reply->slot = grant.slot;
+  reply->generation = grant.generation;
+  reply->address = grant.piece.address;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreSeal>& call,
+                Reply<wire::tubeStoreSeal>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  return believe(session, client->seal(call->slot, call->generation, nullptr),
+                 "it sealed an object that is not its own");
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreSealBehind>& call,
+                Reply<wire::tubeStoreSealBehind>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  if (!client->makes(call->slot, call->generation))
+    return believe(session, false, "it sealed an object that is not its own");
+  CUevent written = nullptr;
+  const CUresult error =
+      record_behind(session, call->stream, call->slot, call->generation, false, &written);
+  // Without an event nobody could tell when the bytes are there: the object is given up.
+  if (error != CUDA_SUCCESS || written == nullptr) {
+    (void)client->release(call->slot, call->generation, true);
+    return error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  return believe(session, client->seal(call->slot, call->generation, written),
+                 "it sealed an object twice");
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreClaim>& call,
+                Reply<wire::tubeStoreClaim>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  return believe(session, client->claim(call->slot, call->generation),
+                 "it claimed an object that it did not pin");
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreOrder>& call,
+                Reply<wire::tubeStoreOrder>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  if (!client->holds(call->slot, call->generation))
+    return believe(session, false, "it waits for an object that it does not hold");
+  const CUevent written = client->store().written(call->slot, call->generation);
+  if (written == nullptr) return CUDA_SUCCESS;
+  const CUresult state = session.driver().cuEventQuery(written);
+  if (state == CUDA_SUCCESS) {
+    client->store().set_ready(call->slot, call->generation);
+    return CUDA_SUCCESS;
+  }
+  const StreamOp op = session.stream_op(call->stream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  return session.driver().cuStreamWaitEvent(op.stream, written, 0);
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreReady>& call,
+                Reply<wire::tubeStoreReady>& reply) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  if (!client->holds(call->slot, call->generation))
+    return believe(session, false, "it waits for an object that it does not hold");
+  const CUevent written = client->store().written(call->slot, call->generation);
+  const CUresult state = written == nullptr ? CUDA_SUCCESS : session.driver().cuEventQuery(written);
+  if (state == CUDA_ERROR_NOT_READY) return CUDA_SUCCESS;
+  if (written != nullptr && state == CUDA_SUCCESS)
+    client->store().set_ready(call->slot, call->generation);
+  reply->ready = 1;
+  return state;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreRelease>& call,
+                Reply<wire::tubeStoreRelease>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  return believe(session, client->release(call->slot, call->generation, call->last != 0),
+                 "it released an object that it does not hold");
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreReleaseBehind>& call,
+                Reply<wire::tubeStoreReleaseBehind>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  if (!client->holds(call->slot, call->generation))
+    return believe(session, false, "it released an object that it does not hold");
+  CUevent behind = nullptr;
+  const CUresult error =
+      record_behind(session, call->stream, call->slot, call->generation, true, &behind);
+  if (behind == nullptr) client->keep(call->slot);
+  (void)client->release(call->slot, call->generation, call->last != 0);
+  return error;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreLook>& call,
+                Reply<wire::tubeStoreLook>&) {
+  StoreClient* client = store_of(session);
+  if (client != nullptr) client->store().look(call->slot);
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+// The object's bytes to `copy.piece`, on the stream, behind the object's own; an event behind them.
+CUresult make_copy(Session& session, const Decoded<wire::tubeStoreFetch>& call, CUstream stream,
+                   const Store::Copy& copy, CUevent* written) {
+  Store& store = session.store()->store();
+  const Driver& driver = session.driver();
+  if (const CUevent made = store.written(call->slot, call->generation); made != nullptr) {
+    if (CUresult error = driver.cuStreamWaitEvent(stream, made, 0); error != CUDA_SUCCESS)
+      return error;
+  }
+  const CUresult error = driver.cuMemcpyAsync(copy.piece.address, copy.from, copy.bytes, stream);
+  if (error != CUDA_SUCCESS) return error;
+  const CUevent event = store.event_for(call->slot, call->generation, {});
+  if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *written = event;
+  return driver.cuEventRecord(event, stream);
+}
+
+}  // namespace
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreFetch>& call,
+                Reply<wire::tubeStoreFetch>& reply) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  if (!client->holds(call->slot, call->generation) || client->makes(call->slot, call->generation))
+    return believe(session, false, "it fetched an object that it does not hold");
+  const bool to_host = call->device == ~0u;
+  if (!to_host && call->device >= session.shared().gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
+  const StreamOp op = session.stream_op(call->stream);
+  if (op.error != CUDA_SUCCESS) return op.error;
+  Store& store = client->store();
+  Store::Copy copy =
+      store.copy_in(call->slot, call->generation, to_host ? -1 : static_cast<int>(call->device));
+  if (copy.answer == wire::StoreAnswer::kNotFound) {
+    CUevent written = nullptr;
+    const CUresult error = make_copy(session, call, op.stream, copy, &written);
+    if (error != CUDA_SUCCESS && written == nullptr)  // its memory may be in use
+      (void)session.driver().cuStreamSynchronize(op.stream);
+    store.copied(call->slot, call->generation, copy.piece, written);
+    if (error != CUDA_SUCCESS) return error;
+    copy.answer = wire::StoreAnswer::kOk;
+    copy.written = written;
+  }
+  reply->answer = static_cast<uint32_t>(copy.answer);
+  if (copy.answer != wire::StoreAnswer::kOk) return CUDA_SUCCESS;
+  if (!client->show_copy(call->slot, copy.piece.address, copy.bytes, copy.piece.device))
+    return CUDA_ERROR_MAP_FAILED;
+  reply->address = copy.piece.address;
+  const CUresult state =
+      copy.written == nullptr ? CUDA_SUCCESS : session.driver().cuEventQuery(copy.written);
+  if (state == CUDA_SUCCESS) {
+    store.copy_is_ready(call->slot, call->generation);
+    reply->ready = 1;
+    return CUDA_SUCCESS;
+  }
+  return state == CUDA_ERROR_NOT_READY
+             ? session.driver().cuStreamWaitEvent(op.stream, copy.written, 0)
+             : state;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreDelete>& call,
+                Reply<wire::tubeStoreDelete>& reply) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  const std::string name = text(call.blob(call->name));
+  if (call->group != 0) {
+    reply->count = client->store().remove_group(name);
+    return CUDA_SUCCESS;
+  }
+  const wire::StoreAnswer answer = client->store().remove(name);
+  reply->answer = static_cast<uint32_t>(answer);
+  reply->count = answer == wire::StoreAnswer::kOk ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreWaiting>& call,
+                Reply<wire::tubeStoreWaiting>&) {
+  StoreClient* client = store_of(session);
+  if (client != nullptr) client->set_waiting(call->on != 0);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,269 @@
+#include "proxy/evict/evictor.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/scope_guard.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/memory/block_pool.h"
+#include "proxy/memory/memory_map.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{1};          // between looks of those who wait
+constexpr uint64_t kAtFrontNs = 250'000'000;           // without being served, while others wait
+constexpr uint64_t kUnexplained = uint64_t{32} << 20;  // the driver refuses what seems to fit
+constexpr uint64_t kSayNs = 5'000'000'000;
+
+}  // namespace
+
+Evictor::Evictor(const Driver& driver, MemoryMap& map, BlockPool& pool, HostArena& arena,
+                 const Options& options)
+    : driver_(driver), map_(map), pool_(pool), arena_(arena), options_(options) {}
+
+std::shared_ptr<Evictor::Member> Evictor::join(uint64_t session, int pid, std::string name,
+                                               std::shared_ptr<MemoryAccount> account,
+                                               std::function<void()> wake) {
+  if (!on()) return nullptr;
+  auto member =
+      std::make_shared<Member>(session, pid, std::move(name), std::move(account), std::move(wake));
+  std::lock_guard lock(mutex_);
+  members_.push_back(member);
+  return member;
+}
+
+void Evictor::leave(Member& member) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(members_, [&](const auto& each) { return each.get() == &member; });
+  member.wanted_.clear();
+  ++changes_;
+  changed_.notify_all();
+}
+
+void Evictor::at_work(Member& member, bool works, uint64_t now_ns) {
+  std::lock_guard lock(member.turns_mutex_);
+  if (works) member.turns_.began(now_ns);
+  else member.turns_.ended(now_ns);
+}
+
+std::optional<Evictor::Wanted> Evictor::wanted(Member& member) {
+  std::lock_guard lock(mutex_);
+  if (member.wanted_.empty()) {
+    member.asked_.store(false, std::memory_order_relaxed);
+    return std::nullopt;
+  }
+  const auto& [gpu, bytes] = *member.wanted_.begin();
+  const std::deque<Ticket*>& queue = queues_[gpu];
+  return Wanted{gpu, bytes, queue.empty() ? "" : queue.front()->who->name_};
+}
+
+void Evictor::answered(Member& member, uint32_t gpu, uint64_t until_ns) {
+  std::lock_guard lock(mutex_);
+  member.wanted_.erase(gpu);
+  if (member.wanted_.empty()) member.asked_.store(false, std::memory_order_relaxed);
+  member.not_before_ns_ = until_ns;
+  ++changes_;
+  changed_.notify_all();
+}
+
+void Evictor::moving(uint32_t gpu, bool moves) {
+  std::lock_guard lock(mutex_);
+  moves ? ++moving_[gpu] : --moving_[gpu];
+}
+
+void Evictor::progress() {
+  std::lock_guard lock(mutex_);
+  ++changes_;
+  changed_.notify_all();
+}
+
+void Evictor::note(const Member& member, uint32_t gpu, uint64_t bytes, uint64_t took_ns,
+                   bool to_gpu, std::string why) {
+  Move move{now_ns(), member.pid_, member.name_, gpu, bytes, took_ns, to_gpu, std::move(why)};
+  log_debug("%lu bytes of function '%s' (pid %d) %s GPU %u in %lu us (%s)", move.bytes,
+            move.name.c_str(), move.pid, move.to_gpu ? "are back on" : "left", move.gpu,
+            move.took_ns / 1000, move.why.c_str());
+  std::lock_guard lock(mutex_);
+  ++(move.to_gpu ? counts_.returns : counts_.evictions);
+  (move.to_gpu ? counts_.returned_bytes : counts_.evicted_bytes) += move.bytes;
+  history_.push_back(std::move(move));
+  if (history_.size() > kHistory) history_.pop_front();
+}
+
+std::vector<std::shared_ptr<Evictor::Member>> Evictor::members() const {
+  std::lock_guard lock(mutex_);
+  return members_;
+}
+
+Evictor::Others Evictor::others(const Member& who, uint32_t gpu) const {
+  Others others;
+  const uint64_t now = now_ns();
+  for (const auto& member : members()) {
+    others.largest = std::max(others.largest, member->account_->now(gpu).held_bytes);
+    if (member.get() == &who) continue;
+    uint64_t bytes = 0;
+    for (const auto& block : map_.movable(member->session_, static_cast<int>(gpu)))
+      bytes += block.bytes;
+    others.movable += bytes;
+    policies::EvictionCandidate candidate{member->session_, bytes, 0, 0, 0};
+    {
+      std::lock_guard lock(member->turns_mutex_);
+      candidate.next_turn_ns = member->turns_.next_ns(now);
+      candidate.used_ns = member->turns_.used_ns(now);
+    }
+    std::lock_guard lock(mutex_);
+    if (member->first_of_ != 0 || member->wanted_.contains(gpu)) continue;
+    candidate.not_before_ns = member->not_before_ns_;
+    others.able.push_back(candidate);
+  }
+  return others;
+}
+
+bool Evictor::alone(const Member& who, uint32_t gpu) const { return others(who, gpu).movable == 0; }
+
+// What GPU and workflow have left.
+uint64_t Evictor::room(uint32_t gpu) const {
+  size_t free_bytes = 0, total_bytes = 0;
+  if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
+  return std::min<uint64_t>(free_bytes, map_.budgets().now(gpu).room());
+}
+
+// Has as many others asked as are needed. False: it would be of no use.
+bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes) {
+  const uint64_t room_bytes = room(gpu);
+  uint64_t missing = bytes > room_bytes ? bytes - room_bytes : kUnexplained;
+  const Others all = others(who, gpu);
+  if (all.movable == 0 || (allocation && bytes > room_bytes && all.movable < missing)) return false;
+  const uint64_t used = arena_.counts().used_bytes;
+  if (allocation && !policies::host_room_for_allocation(used, std::min(missing, all.movable),
+                                                        all.largest, arena_.most_bytes()))
+    return false;
+  std::lock_guard lock(mutex_);
+  for (const auto& member : members_) {
+    const auto asked = member->wanted_.find(gpu);
+    if (asked != member->wanted_.end()) missing -= std::min(missing, asked->second);
+  }
+  if (missing == 0) return true;
+  for (const auto& share :
+       policies::choose_evictions(options_.order, all.able, missing, now_ns())) {
+    for (const auto& member : members_) {
+      if (member->session_ != share.function) continue;
+      member->wanted_[gpu] = share.bytes;
+      member->asked_.store(true, std::memory_order_relaxed);
+      member->wake_();
+    }
+  }
+  return true;
+}
+
+// mutex_ held, as for the next three.
+bool Evictor::is_first(uint32_t gpu, Ticket& ticket) {
+  if (queues_[gpu].front() != &ticket) return false;
+  if (ticket.since_ns == 0) {
+    ticket.since_ns = now_ns();
+    ++ticket.who->first_of_;
+  }
+  return true;
+}
+
+// Nobody is asked for the first one's sake any more; who moves memory already goes on.
+void Evictor::withdraw(uint32_t gpu) {
+  for (const auto& member : members_) {
+    member->wanted_.erase(gpu);
+    if (member->wanted_.empty()) member->asked_.store(false, std::memory_order_relaxed);
+  }
+  ++changes_;
+  changed_.notify_all();
+}
+
+void Evictor::rotate(uint32_t gpu, Ticket& ticket) {
+  std::deque<Ticket*>& queue = queues_[gpu];
+  if (queue.size() < 2 || now_ns() - ticket.since_ns < kAtFrontNs) return;
+  queue.pop_front();
+  queue.push_back(&ticket);
+  ticket.since_ns = 0;
+  --ticket.who->first_of_;
+  withdraw(gpu);
+}
+
+void Evictor::quit(uint32_t gpu, Ticket& ticket) {
+  std::deque<Ticket*>& queue = queues_[gpu];
+  const bool first = queue.front() == &ticket;
+  if (ticket.since_ns != 0) --ticket.who->first_of_;
+  std::erase(queue, &ticket);
+  --counts_.waiting;
+  if (first) withdraw(gpu);
+}
+
+// Whether no memory has left the GPU since `seen`: what was found out since is true of one moment.
+bool Evictor::still(uint32_t gpu, uint64_t seen) const {
+  std::lock_guard lock(mutex_);
+  return moving_[gpu] == 0 && changes_ == seen;
+}
+
+// Whether an allocation that has waited so long gives up.
+bool Evictor::too_long(uint32_t gpu, uint64_t waited_ns) const {
+  if (waited_ns < options_.wait_ns) return false;
+  std::lock_guard lock(mutex_);
+  return moving_[gpu] == 0 || waited_ns / kMovingWaits >= options_.wait_ns;
+}
+
+Evictor::End Evictor::request(Member& who, uint32_t gpu, bool allocation, const Caller& caller) {
+  Ticket ticket{&who};
+  const uint64_t begin_ns = now_ns();
+  uint64_t seen = 0;
+  bool said = false;
+  {
+    std::lock_guard lock(mutex_);
+    queues_[gpu].push_back(&ticket);
+    ++counts_.waiting;
+    if (allocation) ++counts_.waited;
+  }
+  const auto refuse = [&] {
+    std::lock_guard lock(mutex_);
+    ++counts_.refused;
+    return End::kRefused;
+  };
+  const ScopeGuard over([&] {
+    std::lock_guard lock(mutex_);
+    quit(gpu, ticket);
+  });
+  while (!caller.stop()) {
+    bool first = false;
+    {
+      std::lock_guard lock(mutex_);
+      first = is_first(gpu, ticket);
+      seen = changes_;
+    }
+    if (!first) caller.serve();
+    else if (caller.again()) return End::kServed;
+    else if (!ask(who, gpu, allocation, caller.bytes()) && allocation && still(gpu, seen))
+      return refuse();
+    const uint64_t passed = now_ns() - begin_ns;
+    // Who never came to the front has not asked yet.
+    if (allocation && too_long(gpu, passed)) return caller.again() ? End::kServed : refuse();
+    if (passed >= kSayNs && !std::exchange(said, true))
+      log_warn("function '%s' (pid %d) has waited for %lu s for its memory on GPU %u",
+               who.name_.c_str(), who.pid_, passed / 1'000'000'000, gpu);
+    std::unique_lock lock(mutex_);
+    if (first && !allocation) rotate(gpu, ticket);
+    (void)changed_.wait_for(lock, kLook, [&] { return changes_ != seen; });
+  }
+  return End::kStopped;
+}
+
+Evictor::Counts Evictor::counts() const {
+  std::lock_guard lock(mutex_);
+  return counts_;
+}
+
+std::vector<Evictor::Move> Evictor::history() const {
+  std::lock_guard lock(mutex_);
+  return {history_.begin(), history_.end()};
+}
+
+}  // namespace tube::proxy

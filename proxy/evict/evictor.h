@@ -1,0 +1,195 @@
+// Who waits for GPU memory, and who is asked to move his to the host for it.
+//
+// Requests of a GPU stand in a queue: allocations that found no memory, and functions whose own
+// memory is away and that have work. Only the first one takes memory and has others asked; the
+// others wait behind it, and while they do, they can be asked themselves. So two that need each
+// other's memory never both hold half of it for good. A request for a return that gets nowhere for
+// a quarter of a second goes to the end of the queue; what it has so far is then others' to ask
+// for.
+//
+// Who is asked decides policies/eviction.h. Asking is a mark and a wake-up: the session of the
+// asked function does the work itself, on its thread, when nothing of the function is outstanding
+// (proxy/evict/residency.h). So no memory ever moves beside its function's records, and no thread
+// of a session waits for another one's but in a request of its own. A session that cannot says
+// until when it is not to be asked.
+//
+// An allocation waits for a bounded time, a return for as long as its client lives: its launch has
+// been accepted. Neither holds a lock or the context gate meanwhile.
+//
+// Any thread. `mutex_` is a leaf.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policies/eviction.h"
+#include "protocol/device_info.h"
+#include "proxy/memory/host_arena.h"
+#include "proxy/memory/memory_budgets.h"
+
+namespace tube::proxy {
+
+class BlockPool;
+class MemoryMap;
+struct Driver;
+
+class Evictor {
+ public:
+  struct Options {
+    policies::EvictionOrder order = policies::EvictionOrder::kQueue;
+    uint64_t host_bytes = 0;  // that hold moved memory; 0: none moves
+    uint64_t wait_ns = 2'000'000'000;
+  };
+
+  // A function.
+  class Member {
+   public:
+    Member(uint64_t session, int pid, std::string name, std::shared_ptr<MemoryAccount> account,
+           std::function<void()> wake)
+        : session_(session),
+          pid_(pid),
+          name_(std::move(name)),
+          account_(std::move(account)),
+          wake_(std::move(wake)) {}
+    bool asked() const { return asked_.load(std::memory_order_relaxed); }
+
+   private:
+    friend class Evictor;
+    const uint64_t session_;
+    const int pid_;
+    const std::string name_;
+    const std::shared_ptr<MemoryAccount> account_;
+    const std::function<void()> wake_;
+    std::atomic<bool> asked_{false};
+    // The evictor's mutex_:
+    std::map<uint32_t, uint64_t> wanted_;  // bytes, by GPU
+    uint64_t not_before_ns_ = 0;
+    uint32_t first_of_ = 0;  // queues in which it is the first: it waits for others
+    // Of its own, because it is written whenever the session sleeps and wakes.
+    mutable std::mutex turns_mutex_;  // leaf: the next one
+    policies::Turns turns_;
+  };
+
+  // A move that was made.
+  struct Move {
+    uint64_t at_ns = 0;
+    int pid = 0;
+    std::string name;
+    uint32_t gpu = 0;
+    uint64_t bytes = 0;
+    uint64_t took_ns = 0;
+    bool to_gpu = false;
+    std::string why;
+  };
+  struct Counts {
+    uint64_t evictions = 0, evicted_bytes = 0;
+    uint64_t returns = 0, returned_bytes = 0;
+    uint64_t waited = 0, refused = 0;  // allocations that waited; of these, in vain
+    uint32_t waiting = 0;              // now
+  };
+
+  // All outlive it.
+  Evictor(const Driver& driver, MemoryMap& map, BlockPool& pool, HostArena& arena,
+          const Options& options);
+  Evictor(const Evictor&) = delete;
+  Evictor& operator=(const Evictor&) = delete;
+
+  bool on() const { return options_.host_bytes != 0; }
+  const Options& options() const { return options_; }
+  MemoryMap& map() { return map_; }
+  BlockPool& pool() { return pool_; }
+  HostArena& arena() { return arena_; }
+
+  // `wake` makes the session look at asked(): any thread, until leave().
+  std::shared_ptr<Member> join(uint64_t session, int pid, std::string name,
+                               std::shared_ptr<MemoryAccount> account, std::function<void()> wake);
+  void leave(Member& member);
+
+  // ---- the member's session
+  // Whether it is at work, for the order of evictions.
+  void at_work(Member& member, bool works, uint64_t now_ns);
+  struct Wanted {
+    uint32_t gpu = 0;
+    uint64_t bytes = 0;
+    std::string why;
+  };
+  // What it is asked for. Nothing: nobody wants it any more.
+  std::optional<Wanted> wanted(Member& member);
+  // It has moved memory, or cannot; `until_ns`: it is not to be asked again before.
+  void answered(Member& member, uint32_t gpu, uint64_t until_ns);
+  // It moves memory off the GPU until `moves` is false: nobody who waits gives up meanwhile.
+  void moving(uint32_t gpu, bool moves);
+  // Some memory is free.
+  void progress();
+  void note(const Member& member, uint32_t gpu, uint64_t bytes, uint64_t took_ns, bool to_gpu,
+            std::string why);
+
+  struct Caller {
+    std::function<uint64_t()> bytes;  // that are missing still, at most
+    std::function<bool()> again;      // takes what there is; true: the request is served
+    std::function<void()> serve;      // what the caller itself is asked for
+    std::function<bool()> stop;       // nobody waits for the answer any more
+  };
+  enum class End : uint8_t { kServed, kRefused, kStopped };
+  // Waits in `who`'s session until again() is true. The GPU's context is current at each call of
+  // the functions. kRefused: all that others could move is not enough, there is no room on the
+  // host, or time is over (`wait_ns` while nothing moves; kMovingWaits times that altogether).
+  End request(Member& who, uint32_t gpu, bool allocation, const Caller& caller);
+  // Whether nobody else has memory on the GPU that could move.
+  bool alone(const Member& who, uint32_t gpu) const;
+
+  // ---- looking
+  Counts counts() const;
+  // The last ones, the newest last.
+  std::vector<Move> history() const;
+
+ private:
+  static constexpr size_t kHistory = 64;
+  static constexpr uint64_t kMovingWaits = 10;
+  struct Ticket {
+    Member* who;
+    uint64_t since_ns = 0;  // at the front
+  };
+
+  struct Others {
+    std::vector<policies::EvictionCandidate> able;
+    uint64_t movable = 0;
+    uint64_t largest = 0;  // what the function holds that holds most
+  };
+  std::vector<std::shared_ptr<Member>> members() const;
+  Others others(const Member& who, uint32_t gpu) const;
+  uint64_t room(uint32_t gpu) const;
+  bool ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes);
+  bool still(uint32_t gpu, uint64_t seen) const;
+  bool too_long(uint32_t gpu, uint64_t waited_ns) const;
+  bool is_first(uint32_t gpu, Ticket& ticket);
+  void rotate(uint32_t gpu, Ticket& ticket);
+  void withdraw(uint32_t gpu);
+  void quit(uint32_t gpu, Ticket& ticket);
+
+  const Driver& driver_;
+  MemoryMap& map_;
+  BlockPool& pool_;
+  HostArena& arena_;
+  const Options options_;
+  mutable std::mutex mutex_;  // the members below
+  std::condition_variable changed_;
+  uint64_t changes_ = 0;
+  std::vector<std::shared_ptr<Member>> members_;
+  std::array<std::deque<Ticket*>, info::kMaxDevices> queues_;
+  std::array<uint32_t, info::kMaxDevices> moving_{};  // members that move memory off the GPU
+  Counts counts_;
+  std::deque<Move> history_;
+};
+
+}  // namespace tube::proxy

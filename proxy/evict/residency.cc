@@ -1,0 +1,322 @@
+#include "proxy/evict/residency.h"
+
+#include <poll.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/scope_guard.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/memory/block_offers.h"
+#include "proxy/memory/block_pool.h"
+
+namespace tube::proxy {
+namespace {
+
+constexpr size_t kAtOnce = 8;  // blocks under way
+constexpr uint64_t kLeastPauseNs = 1'000'000, kMostPauseNs = 64'000'000;
+
+}  // namespace
+
+bool works_away(wire::Call call) {
+  switch (call) {
+    case wire::Call::tubeSignal:
+    case wire::Call::tubeStreamCreate:
+    case wire::Call::tubeStreamDestroy:
+    case wire::Call::tubeStreamProbe:
+    case wire::Call::tubeStreamWaitEvent:
+    case wire::Call::tubeEventCreate:
+    case wire::Call::tubeEventDestroy:
+    case wire::Call::tubeEventRecord:
+    case wire::Call::tubeEventQuery:
+    case wire::Call::tubeEventElapsed:
+    case wire::Call::tubeMemFree:
+    case wire::Call::tubeMemFreeAsync:
+    case wire::Call::tubeMemTake:
+    case wire::Call::tubeMemGetInfo:
+    case wire::Call::tubePinnedAlloc:
+    case wire::Call::tubePinnedFree:
+    case wire::Call::tubeUnload:
+    case wire::Call::tubeContextDestroy:
+    case wire::Call::tubePrimaryReset:
+    case wire::Call::cuGraphDestroy:
+    case wire::Call::cuGraphExecDestroy:
+    case wire::Call::cuTexObjectDestroy:
+    case wire::Call::cuSurfObjectDestroy:
+    case wire::Call::cuArrayDestroy:
+    case wire::Call::cuMipmappedArrayDestroy:
+    case wire::Call::cuMemRelease:
+    case wire::Call::tubeCaptureInfo:
+    case wire::Call::tubeCollectOutput: return true;
+    default: return false;  // whatever may name, take or look at memory
+  }
+}
+
+void Residency::open(Evictor* evictor, CopyEngine* engine, Client client, BlockOffers* offers,
+                     uint32_t gpus) {
+  client_ = std::move(client);
+  if (evictor == nullptr) return;
+  evictor_ = evictor;
+  offers_ = offers;
+  gpus_ = gpus;
+  member_ =
+      evictor->join(client_.session, client_.pid, client_.name, client_.account, client_.wake);
+  if (member_ != nullptr) moves_ = std::make_unique<BlockMoves>(driver_, engine, client_.session);
+}
+
+void Residency::close() {
+  if (member_ == nullptr) return;
+  evictor_->leave(*member_);
+  member_.reset();
+  moves_.reset();
+  evictor_->progress();
+}
+
+void Residency::sleeps(uint64_t now_ns) {
+  if (member_ == nullptr || slept_ns_ != 0) return;
+  slept_ns_ = now_ns;
+  evictor_->at_work(*member_, false, now_ns);
+}
+
+// By a record, or because it is asked.
+void Residency::woke(uint64_t now_ns) {
+  if (member_ == nullptr || slept_ns_ == 0 || !hooks_.has_record()) return;
+  slept_ns_ = 0;
+  evictor_->at_work(*member_, true, now_ns);
+}
+
+uint64_t Residency::quiet_ns(uint64_t now_ns) const {
+  return slept_ns_ != 0 && now_ns > slept_ns_ ? now_ns - slept_ns_ : 0;
+}
+
+// ---- leaving -----------------------------------------------------------------------------------
+
+bool Residency::serve() {
+  const auto wanted = evictor_->wanted(*member_);
+  if (!wanted) return false;
+  const uint64_t now = now_ns();
+  // Who waits for memory has nothing to lose by giving some away.
+  const policies::Leave how = waits_ || hooks_.captures()
+                                  ? policies::Leave::kWhenIdle
+                                  : policies::may_leave(came_ns_, took_ns_, quiet_ns(now), now);
+  bool idle = how != policies::Leave::kStays && hooks_.at_rest();
+  if (!idle && how == policies::Leave::kDrained) idle = drain();
+  if (!idle) {
+    pause_ns_ = std::clamp(2 * pause_ns_, kLeastPauseNs, kMostPauseNs);
+    evictor_->answered(*member_, wanted->gpu, now_ns() + pause_ns_);
+    return false;
+  }
+  pause_ns_ = 0;
+  const uint64_t moved = move_out(wanted->gpu, wanted->bytes, wanted->why);
+  evictor_->answered(*member_, wanted->gpu, moved != 0 ? 0 : now_ns() + kMostPauseNs);
+  return moved != 0;
+}
+
+bool Residency::drain() {
+  const uint64_t end = now_ns() + kDrainNs;
+  while (!hooks_.stop()) {
+    (void)hooks_.go_on();
+    if (hooks_.at_rest()) return true;
+    if (now_ns() >= end) break;
+    poll(nullptr, 0, 1);
+  }
+  came_ns_ = now_ns();  // it works on for as long again
+  return false;
+}
+
+void Residency::finish_leaving(std::vector<Leaving>& leaving, uint64_t* moved) {
+  const BlockMoves::Finished finished = moves_->finish_oldest();
+  Leaving first = std::move(leaving.front());
+  leaving.erase(leaving.begin());
+  if (finished.error != CUDA_SUCCESS ||
+      !evictor_->map().send_away(first.block, std::move(first.copy)))
+    return;
+  away_ = true;
+  *moved += finished.block.bytes;
+  evictor_->progress();
+}
+
+// Of at least so many bytes, if there are.
+uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& why) {
+  if (hooks_.make_current(gpu) != CUDA_SUCCESS) return 0;
+  const uint64_t begin = now_ns();
+  evictor_->moving(gpu, true);
+  const ScopeGuard moved_all([&] { evictor_->moving(gpu, false); });
+  const auto blocks = evictor_->map().movable(client_.session, static_cast<int>(gpu));
+  std::vector<uint64_t> sizes;
+  for (const auto& block : blocks) sizes.push_back(block.bytes);
+  std::vector<Leaving> leaving;
+  uint64_t moved = 0;
+  for (const size_t which : policies::choose_blocks(sizes, bytes)) {
+    if (hooks_.stop()) break;
+    auto copy = evictor_->arena().take(blocks[which].bytes);
+    if (copy == nullptr || moves_->begin(gpu, blocks[which], *copy, false) != CUDA_SUCCESS) break;
+    leaving.push_back({blocks[which].block, std::move(copy)});
+    while (moves_->under_way() >= kAtOnce || (moves_->under_way() != 0 && !moves_->oldest_waits()))
+      finish_leaving(leaving, &moved);
+  }
+  while (moves_->under_way() != 0) finish_leaving(leaving, &moved);
+  if (moved == 0) return 0;
+  counts_.evicted_bytes.fetch_add(moved, std::memory_order_relaxed);
+  evictor_->note(*member_, gpu, moved, now_ns() - begin, false, "for " + why);
+  return moved;
+}
+
+// ---- coming back -------------------------------------------------------------------------------
+
+uint64_t Residency::away_bytes(uint32_t gpu) const {
+  uint64_t bytes = 0;
+  for (const auto& block : evictor_->map().away(client_.session, static_cast<int>(gpu)))
+    bytes += block.bytes;
+  return bytes;
+}
+
+// Idle blocks without memory go, unless the client has just taken them.
+void Residency::withdraw_idle() {
+  if (offers_ == nullptr) return;
+  std::vector<BlockId> gone;
+  offers_->withdraw_away(&gone);
+  for (const BlockId block : gone) evictor_->map().release(block);
+}
+
+void Residency::finish_coming() {
+  while (moves_->under_way() != 0) {
+    const BlockMoves::Finished finished = moves_->finish_oldest();
+    if (finished.error == CUDA_SUCCESS) {
+      evictor_->map().drop_host_copy(finished.block.block);
+      continue;
+    }
+    failed_ = finished.error;  // its bytes are still on the host
+    (void)evictor_->map().send_away(finished.block.block, nullptr);
+  }
+}
+
+CUresult Residency::bring_block(const MemoryMap::Movable& block, uint32_t gpu) {
+  MemoryMap& map = evictor_->map();
+  const uint64_t seen = map.budgets().times_given_back();
+  CUresult error = map.bring_back(block.block, false);
+  if (error == CUDA_ERROR_OUT_OF_MEMORY) {
+    (void)evictor_->pool().make_room(gpu, nullptr, seen, [&] {
+      error = map.bring_back(block.block, false);
+      return error != CUDA_ERROR_OUT_OF_MEMORY;
+    });
+  }
+  // A limit that was lowered meanwhile takes nothing away from whom it held before.
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && !map.budgets().now(gpu).fits(block.bytes) &&
+      evictor_->alone(*member_, gpu))
+    error = map.bring_back(block.block, true);
+  if (error != CUDA_SUCCESS) return error;
+  const HostCopy* copy = map.host_copy(block.block);
+  if (copy == nullptr) return CUDA_SUCCESS;
+  error = moves_->begin(gpu, block, *copy, true);
+  if (error != CUDA_SUCCESS) (void)map.send_away(block.block, nullptr);
+  return error;
+}
+
+// As many blocks as there is memory for; CUDA_ERROR_OUT_OF_MEMORY: some are still away.
+CUresult Residency::bring(uint32_t gpu, bool* all) {
+  *all = false;
+  // Another GPU's memory may have been moved meanwhile.
+  if (const CUresult error = hooks_.make_current(gpu); error != CUDA_SUCCESS) return error;
+  withdraw_idle();
+  for (const auto& block : evictor_->map().away(client_.session, static_cast<int>(gpu))) {
+    if (const CUresult error = bring_block(block, gpu); error != CUDA_SUCCESS) return error;
+    while (moves_->under_way() >= kAtOnce) {
+      const BlockMoves::Finished finished = moves_->finish_oldest();
+      if (finished.error == CUDA_SUCCESS) evictor_->map().drop_host_copy(finished.block.block);
+      else failed_ = finished.error;
+      if (failed_ == CUDA_SUCCESS) continue;
+      (void)evictor_->map().send_away(finished.block.block, nullptr);
+      return failed_;
+    }
+  }
+  *all = true;
+  return CUDA_SUCCESS;
+}
+
+CUresult Residency::come_back(uint32_t gpu) {
+  const uint64_t bytes = away_bytes(gpu);
+  if (bytes == 0) return CUDA_SUCCESS;
+  CUresult error = failed_ = CUDA_SUCCESS;
+  uint64_t began = 0;
+  waits_ = true;
+  const Evictor::End end = evictor_->request(*member_, gpu, false,
+                                             {.bytes = [&] { return away_bytes(gpu); },
+                                              .again =
+                                                  [&] {
+                                                    bool all = false;
+                                                    if (began == 0) began = now_ns();
+                                                    error = bring(gpu, &all);
+                                                    return error != CUDA_ERROR_OUT_OF_MEMORY;
+                                                  },
+                                              .serve =
+                                                  [&] {
+                                                    if (!member_->asked()) return;
+                                                    finish_coming();
+                                                    (void)serve();
+                                                  },
+                                              .stop = hooks_.stop});
+  waits_ = false;
+  finish_coming();
+  if (end == Evictor::End::kStopped) return CUDA_ERROR_NOT_READY;
+  if (error == CUDA_SUCCESS) error = std::exchange(failed_, CUDA_SUCCESS);
+  failed_ = CUDA_SUCCESS;
+  came_ns_ = now_ns();
+  took_ns_ = came_ns_ - began;
+  if (error != CUDA_SUCCESS) return error;
+  counts_.returned_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  evictor_->note(*member_, gpu, bytes, took_ns_, true, "it has work");
+  return CUDA_SUCCESS;
+}
+
+CUresult Residency::come_back() {
+  const uint64_t begin = now_ns();
+  withdraw_idle();
+  // While it waits for one GPU's, what it has on another one may be asked for.
+  for (bool again = true; again;) {
+    again = false;
+    for (uint32_t gpu = 0; gpu < gpus_; ++gpu) {
+      if (client_.account->away_bytes(gpu) == 0 || away_bytes(gpu) == 0) continue;
+      if (const CUresult error = come_back(gpu); error != CUDA_SUCCESS) return error;
+      again = gpus_ > 1;
+    }
+  }
+  away_ = false;
+  for (uint32_t gpu = 0; gpu < gpus_; ++gpu) away_ |= client_.account->away_bytes(gpu) != 0;
+  const uint64_t took = now_ns() - begin;
+  counts_.returns.fetch_add(1, std::memory_order_relaxed);
+  counts_.stalled_ns.fetch_add(took, std::memory_order_relaxed);
+  if (took > counts_.longest_ns.load(std::memory_order_relaxed))
+    counts_.longest_ns.store(took, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+CUresult Residency::make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take) {
+  CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
+  if (member_ == nullptr || !client_.account->own_fits(gpu, bytes)) return error;
+  waits_ = true;
+  (void)evictor_->request(*member_, gpu, true,
+                          {.bytes =
+                               [&] {
+                                 (void)hooks_.make_current(gpu);  // take() has its own
+                                 return away_bytes(gpu) + bytes;
+                               },
+                           .again =
+                               [&] {
+                                 // What was taken from it meanwhile comes first: all of it must
+                                 // fit at once.
+                                 bool all = false;
+                                 const CUresult back = bring(gpu, &all);
+                                 finish_coming();
+                                 if (!all) return back != CUDA_ERROR_OUT_OF_MEMORY;
+                                 error = take();
+                                 return error != CUDA_ERROR_OUT_OF_MEMORY;
+                               },
+                           .serve = [&] { (void)serve(); },
+                           .stop = hooks_.stop});
+  waits_ = false;
+  return error;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,124 @@
+// Whether the client's memory is on the GPUs: its session moves it to the host when others need the
+// room (proxy/evict/evictor.h), and brings it back before the next record that may reach it.
+//
+// All of this happens on the session's thread, between two records:
+//
+//   asked      the client is at rest when no work of it is outstanding, no record is kept back and
+//              nothing is captured. Then blocks move, as many as are wanted: each is copied, then
+//              unmapped and given back, and its address stays. A client that does not come to rest
+//              is stopped for up to kDrainNs once it has had its time; records wait in the ring.
+//   a record   that may reach GPU memory, while some is away: first all blocks come back. Records
+//              that only ask, mark a stream, or end something need none (works_away()).
+//   an allocation that finds no memory waits here, and so may be asked itself meanwhile.
+//
+// A block is on the GPU with its bytes, or away with them in host memory, at every moment in which
+// anybody looks, so whatever fails half-way leaves nothing to undo. Costs while nothing is short: a
+// test of asked() and of away() with each record.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "protocol/wire.gen.h"
+#include "proxy/evict/block_moves.h"
+#include "proxy/evict/evictor.h"
+
+namespace tube::proxy {
+
+class BlockOffers;
+
+// Whether the record can be executed while memory of the client is away.
+bool works_away(wire::Call call);
+
+class Residency {
+ public:
+  static constexpr uint64_t kDrainNs = 50'000'000;
+
+  // Of its session.
+  struct Hooks {
+    std::function<bool()> at_rest;   // nothing of the client is outstanding
+    std::function<bool()> go_on;     // what is kept back may go on now
+    std::function<bool()> captures;  // it captures: it will not come to rest soon
+    std::function<bool()> stop;      // the client is gone
+    std::function<bool()> has_record;
+    std::function<CUresult(uint32_t gpu)> make_current;
+  };
+  struct Client {
+    uint64_t session = 0;
+    int pid = 0;
+    std::string name;
+    std::shared_ptr<MemoryAccount> account;
+    std::function<void()> wake;
+  };
+  struct Counts {
+    std::atomic<uint64_t> evicted_bytes{0}, returned_bytes{0};
+    std::atomic<uint64_t> returns{0};
+    std::atomic<uint64_t> stalled_ns{0}, longest_ns{0};  // before records, until memory was back
+  };
+
+  Residency(const Driver& driver, Hooks hooks) : driver_(driver), hooks_(std::move(hooks)) {}
+  // `evictor` nullptr, or one that is off: nothing ever moves. `gpus`: how many there are.
+  void open(Evictor* evictor, CopyEngine* engine, Client client, BlockOffers* offers,
+            uint32_t gpus);
+  // Nobody asks any more.
+  void close();
+
+  bool on() const { return member_ != nullptr; }
+  bool asked() const { return member_ != nullptr && member_->asked(); }
+  bool away() const { return away_; }
+
+  // The session is about to sleep for want of records, or woke.
+  void sleeps(uint64_t now_ns);
+  void woke(uint64_t now_ns);
+  // Somebody asks. True: memory has moved.
+  bool serve();
+  // All memory of the client back on its GPUs. Waits for others' to go as long as the client lives;
+  // then, and when the driver fails, an error.
+  CUresult come_back();
+  // `take` asks the driver for memory of which there was none; again as others' memory goes. The
+  // last answer of `take`.
+  CUresult make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take);
+
+  const Counts& counts() const { return counts_; }
+
+ private:
+  struct Leaving {
+    BlockId block;
+    std::unique_ptr<HostCopy> copy;
+  };
+  uint64_t quiet_ns(uint64_t now_ns) const;
+  bool drain();
+  uint64_t move_out(uint32_t gpu, uint64_t bytes, const std::string& why);
+  void finish_leaving(std::vector<Leaving>& leaving, uint64_t* moved);
+  void withdraw_idle();
+  CUresult bring(uint32_t gpu, bool* all);
+  CUresult bring_block(const MemoryMap::Movable& block, uint32_t gpu);
+  void finish_coming();
+  CUresult come_back(uint32_t gpu);
+  uint64_t away_bytes(uint32_t gpu) const;
+
+  const Driver& driver_;
+  const Hooks hooks_;
+  Evictor* evictor_ = nullptr;
+  Client client_;
+  BlockOffers* offers_ = nullptr;
+  uint32_t gpus_ = 0;
+  std::shared_ptr<Evictor::Member> member_;
+  std::unique_ptr<BlockMoves> moves_;
+  bool away_ = false;
+  bool waits_ = false;     // in a request
+  uint64_t slept_ns_ = 0;  // since when it has had no record; 0: it has
+  uint64_t came_ns_ = 0;   // when it came back, and how long that took
+  uint64_t took_ns_ = 0;
+  uint64_t pause_ns_ = 0;           // until it may be asked again
+  CUresult failed_ = CUDA_SUCCESS;  // of a copy back
+  Counts counts_;
+};
+
+}  // namespace tube::proxy

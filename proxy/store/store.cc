@@ -1,0 +1,504 @@
+#include "proxy/store/store.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "protocol/driver_table.gen.h"
+#include "proxy/common/client_limits.h"
+#include "proxy/memory/memory_shares.h"
+#include "sharedmem/segment.h"
+#include "sharedmem/store_accessors.h"
+
+namespace tube::proxy {
+namespace {
+
+std::string name_of(const abi::StoreBody& body) { return {body.name, body.name_bytes}; }
+
+}  // namespace
+
+Store::Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes)
+    : driver_(driver), memory_(driver, map, std::move(idle_bytes)) {}
+
+Store::~Store() { close(); }
+
+void Store::close() {
+  std::vector<StorePiece> gone;
+  std::vector<CUevent> events;
+  {
+    std::lock_guard lock(mutex_);
+    for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
+      if (objects_[slot].state != abi::StoreState::kFree) end_object(slot, &gone);
+    }
+    by_name_.clear();
+    doomed_.clear();
+    events.swap(events_);
+  }
+  for (const CUevent event : events) driver_.cuEventDestroy_v2(event);
+  for (const StorePiece& piece : gone) memory_.give(piece);
+  (void)memory_.give_idle_back(StoreMemory::kAllGpus);
+}
+
+// ---- clients -----------------------------------------------------------------------------------
+
+Result<std::shared_ptr<StoreMember>> Store::join(uint64_t session) {
+  auto member = std::make_shared<StoreMember>();
+  member->session = session;
+  Result<UniqueFd> file =
+      shared::create_memory_file("tube-store-pins", abi::kStorePinsBytes, shared::Fill::kAllocated);
+  if (!file.ok()) return file.error();
+  member->fd = file.take();
+  Result<Mapping> pins =
+      Mapping::map(member->fd.get(), 0, abi::kStorePinsBytes, PROT_READ | PROT_WRITE);
+  if (!pins.ok()) return pins.error();
+  member->pins = pins.take();
+  std::lock_guard lock(mutex_);
+  if (!index_.is_open()) {
+    if (Status opened = index_.open(random_bits()); !opened.ok()) return opened.error();
+  }
+  members_.push_back(member);
+  return member;
+}
+
+void Store::leave(const std::shared_ptr<StoreMember>& member) {
+  bool last = false;
+  {
+    std::lock_guard lock(mutex_);
+    std::erase(members_, member);
+    for (Object& object : objects_) {
+      if (object.maker == member.get()) object.maker = nullptr;
+    }
+    last = members_.empty();
+  }
+  reap();
+  if (last) (void)memory_.give_idle_back(StoreMemory::kAllGpus);
+}
+
+wire::StoreAnswer Store::admit(const StoreMember& member, const StoreRequest& request) const {
+  if (by_name_.contains(name_of(request.body))) return wire::StoreAnswer::kExists;
+  if (member.made >= limits::kStoreObjects) return wire::StoreAnswer::kTooMany;
+  if (free_slots_.empty() && objects_.size() >= abi::kStoreSlots)
+    return wire::StoreAnswer::kTooMany;
+  const bool gpu = request.place == wire::StorePlace::kGpu;
+  if (gpu && (request.bytes > request.most_bytes ||
+              member.made_bytes > request.most_bytes - request.bytes))
+    return wire::StoreAnswer::kNoMemory;
+  if (!gpu && request.bytes > limits::kStoreHostBytes - counts_.host_bytes)
+    return wire::StoreAnswer::kNoMemory;
+  return wire::StoreAnswer::kOk;
+}
+
+// The piece is the object's.
+void Store::enter(StoreMember& member, const StoreRequest& request, StoreGrant* grant) {
+  if (free_slots_.empty()) {
+    grant->slot = static_cast<uint32_t>(objects_.size());
+    objects_.emplace_back();
+  } else {
+    grant->slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Object& object = objects_[grant->slot];
+  grant->generation = object.generation + 1;
+  object = Object{};
+  object.generation = grant->generation;
+  object.state = abi::StoreState::kReserved;
+  object.piece = grant->piece;
+  object.maker = &member;
+  object.maker_session = member.session;
+  object.claims = 1;
+  object.consumers = request.consumers;
+  object.body = request.body;
+  abi::StoreBody& body = object.body;
+  body.hash = abi::store_hash(body.name, body.name_bytes);
+  body.bytes = request.bytes;
+  body.address = grant->piece.address;
+  body.place = static_cast<uint32_t>(request.place);
+  body.device = grant->piece.device;
+  body.window = request.window;
+  body.created_ns = now_ns();
+  body.expires_ns = request.ttl_ms == 0 ? 0 : body.created_ns + request.ttl_ms * 1'000'000;
+  if (body.expires_ns != 0) next_expiry_ns_ = std::min(next_expiry_ns_, body.expires_ns);
+  by_name_.emplace(name_of(body), grant->slot);
+  index_.enter(grant->slot, grant->generation, body);
+  ++member.made;
+  bytes_of(object.piece) += object.piece.bytes;
+  if (object.piece.device >= 0) member.made_bytes += object.piece.bytes;
+  ++counts_.reserved;
+  ++counts_.objects;
+}
+
+StoreGrant Store::reserve(StoreMember& member, const StoreRequest& request) {
+  StoreGrant grant;
+  reap();
+  {
+    std::lock_guard lock(mutex_);
+    grant.answer = admit(member, request);
+  }
+  if (grant.answer != wire::StoreAnswer::kOk) return grant;
+  const CUresult taken =
+      request.place == wire::StorePlace::kGpu
+          ? memory_.take(request.window, static_cast<int>(request.gpu), request.bytes, &grant.piece)
+          : memory_.take_host(request.window, request.bytes, &grant.piece);
+  if (taken != CUDA_SUCCESS) {
+    grant.answer = wire::StoreAnswer::kNoMemory;
+    return grant;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    grant.answer = admit(member, request);  // another client may have come first
+    if (grant.answer == wire::StoreAnswer::kOk) {
+      enter(member, request, &grant);
+      return grant;
+    }
+  }
+  memory_.give(grant.piece);
+  return grant;
+}
+
+Store::Object* Store::live(uint32_t untrusted_slot, uint64_t untrusted_generation) {
+  if (untrusted_slot >= objects_.size()) return nullptr;
+  Object& object = objects_[untrusted_slot];
+  return object.state != abi::StoreState::kFree && object.generation == untrusted_generation
+             ? &object
+             : nullptr;
+}
+
+void Store::tell() {
+  if (waiting_.load() != 0) index_.wake();
+}
+
+bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written) {
+  std::lock_guard lock(mutex_);
+  Object* object = live(slot, generation);
+  if (object == nullptr || object->maker != &member) return false;
+  if (object->state == abi::StoreState::kReserved) {
+    object->state = abi::StoreState::kSealed;
+    object->ready = written == nullptr;
+    index_.seal(slot, generation, object->ready);
+    ++counts_.sealed;
+    tell();
+  } else if (object->state != abi::StoreState::kDoomed) {
+    return false;
+  }
+  // Also where it was deleted meanwhile: its maker's work is still to be waited for.
+  object->written = written;
+  return true;
+}
+
+bool Store::claim(uint32_t slot, uint64_t generation, StorePlaceOf* place) {
+  std::lock_guard lock(mutex_);
+  Object* object = live(slot, generation);
+  if (object == nullptr || object->state == abi::StoreState::kReserved || object->reaping)
+    return false;
+  ++object->claims;
+  ++counts_.claimed;
+  *place = {object->piece.address,
+            object->body.bytes,
+            object->piece.device,
+            object->piece.window,
+            object->copy_ready ? object->copy.address : 0,
+            object->copy.device};
+  return true;
+}
+
+CUevent Store::written(uint32_t slot, uint64_t generation) {
+  std::lock_guard lock(mutex_);
+  const Object* object = live(slot, generation);
+  return object == nullptr || object->ready ? nullptr : object->written;
+}
+
+void Store::set_ready(uint32_t slot, uint64_t generation) {
+  std::lock_guard lock(mutex_);
+  Object* object = live(slot, generation);
+  if (object == nullptr || object->ready) return;
+  object->ready = true;
+  index_.set_ready(slot);
+}
+
+Store::Copy Store::copy_in(uint32_t slot, uint64_t generation, int device) {
+  Copy copy;
+  uint32_t window = 0;
+  {
+    std::lock_guard lock(mutex_);
+    Object* object = live(slot, generation);
+    // One copy: of GPU memory in host memory, or the other way round.
+    if (object == nullptr || (object->piece.device < 0) == (device < 0) ||
+        (object->copy.address != 0 && object->copy.device != device)) {
+      copy.answer = wire::StoreAnswer::kInvalid;
+      return copy;
+    }
+    copy.from = object->piece.address;
+    copy.bytes = object->body.bytes;
+    copy.piece = object->copy;
+    copy.written = object->copy_ready ? nullptr : object->copy_written;
+    if (object->copying) copy.answer = wire::StoreAnswer::kBusy;
+    if (object->copying || object->copy.address != 0) return copy;
+    object->copying = true;
+    window = object->piece.window;
+  }
+  const CUresult taken = device < 0 ? memory_.take_host(window, copy.bytes, &copy.piece)
+                                    : memory_.take(window, device, copy.bytes, &copy.piece);
+  copy.answer = wire::StoreAnswer::kNotFound;
+  if (taken == CUDA_SUCCESS) return copy;
+  copied(slot, generation, {}, nullptr);
+  copy.answer = wire::StoreAnswer::kNoMemory;
+  return copy;
+}
+
+void Store::copied(uint32_t slot, uint64_t generation, const StorePiece& piece, CUevent written) {
+  {
+    std::lock_guard lock(mutex_);
+    Object* object = live(slot, generation);
+    if (object != nullptr) object->copying = false;
+    if (object != nullptr && written != nullptr) {
+      object->copy = piece;
+      object->copy_written = written;
+      bytes_of(piece) += piece.bytes;
+      return;
+    }
+  }
+  memory_.give(piece);
+}
+
+void Store::copy_is_ready(uint32_t slot, uint64_t generation) {
+  std::lock_guard lock(mutex_);
+  Object* object = live(slot, generation);
+  if (object == nullptr || object->copy_ready || object->copy.address == 0) return;
+  object->copy_ready = true;
+  index_.set_other(slot, object->copy.address, static_cast<uint32_t>(object->copy.device));
+}
+
+CUevent Store::new_event() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!events_.empty()) {
+      const CUevent event = events_.back();
+      events_.pop_back();
+      return event;
+    }
+  }
+  CUevent event = nullptr;
+  return driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : nullptr;
+}
+
+CUevent Store::event_for(uint32_t slot, uint64_t generation, const StoreStream& stream) {
+  if (stream.session != 0) {
+    std::lock_guard lock(mutex_);
+    const Object* object = live(slot, generation);
+    if (object == nullptr) return nullptr;
+    for (const Use& use : object->uses) {
+      if (use.stream == stream) return use.event;
+    }
+    if (object->uses.size() >= limits::kStoreUses) return nullptr;
+  }
+  const CUevent event = new_event();
+  if (event == nullptr || stream.session == 0) return event;
+  std::lock_guard lock(mutex_);
+  if (Object* object = live(slot, generation); object != nullptr)
+    object->uses.push_back({stream, event});
+  return event;
+}
+
+void Store::release(StoreMember& member, uint32_t slot, uint64_t generation, uint32_t claims,
+                    uint32_t consumed) {
+  bool over = false;
+  {
+    std::lock_guard lock(mutex_);
+    Object* object = live(slot, generation);
+    if (object == nullptr) return;
+    object->claims -= std::min(object->claims, claims);
+    if (object->state == abi::StoreState::kReserved && object->maker == &member) {
+      ++counts_.aborted;
+      doom(slot);
+    } else if (object->state == abi::StoreState::kSealed && object->consumers != 0) {
+      object->consumed += consumed;
+      if (object->consumed >= object->consumers) {
+        ++counts_.consumed;
+        doom(slot);
+      }
+    }
+    over = object->state == abi::StoreState::kDoomed && object->claims == 0;
+  }
+  if (over) reap();
+}
+
+void Store::look(uint32_t untrusted_slot) {
+  {
+    std::lock_guard lock(mutex_);
+    if (untrusted_slot >= objects_.size() ||
+        objects_[untrusted_slot].state != abi::StoreState::kDoomed)
+      return;
+  }
+  reap();
+}
+
+wire::StoreAnswer Store::remove(const std::string& name) {
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = by_name_.find(name);
+    if (found == by_name_.end()) return wire::StoreAnswer::kNotFound;
+    ++counts_.deleted;
+    doom(found->second);
+  }
+  reap();
+  return wire::StoreAnswer::kOk;
+}
+
+uint32_t Store::remove_group(const std::string& group) {
+  uint32_t count = 0;
+  {
+    std::lock_guard lock(mutex_);
+    for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
+      const Object& object = objects_[slot];
+      if (object.state != abi::StoreState::kReserved && object.state != abi::StoreState::kSealed)
+        continue;
+      if (group != object.body.group) continue;
+      doom(slot);
+      ++count;
+    }
+    counts_.deleted += count;
+  }
+  if (count != 0) reap();
+  return count;
+}
+
+// ---- the end of objects ------------------------------------------------------------------------
+
+void Store::doom(uint32_t slot) {
+  Object& object = objects_[slot];
+  object.state = abi::StoreState::kDoomed;
+  by_name_.erase(name_of(object.body));
+  index_.doom(slot, object.generation, object.body.hash);
+  doomed_.push_back(slot);
+  ++counts_.doomed;
+  tell();
+}
+
+// Somebody has it, or may have: the reads of pins stand behind the fence of index_.doom().
+bool Store::held(uint32_t slot) const {
+  if (objects_[slot].claims != 0) return true;
+  return std::any_of(members_.begin(), members_.end(), [slot](const auto& member) {
+    return shared::proxy_reads_pin(reinterpret_cast<uint32_t*>(member->pins.data())[slot]);
+  });
+}
+
+void Store::find_expired(uint64_t now) {
+  if (now < next_expiry_ns_) return;
+  next_expiry_ns_ = ~uint64_t{0};
+  for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
+    const Object& object = objects_[slot];
+    if (object.state != abi::StoreState::kSealed || object.body.expires_ns == 0) continue;
+    if (object.body.expires_ns <= now) {
+      ++counts_.expired;
+      doom(slot);
+    } else {
+      next_expiry_ns_ = std::min(next_expiry_ns_, object.body.expires_ns);
+    }
+  }
+}
+
+// A context that died answers an error: its work is over.
+bool Store::work_is_over(const Object& object) const {
+  const auto over = [this](CUevent event) {
+    return driver_.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
+  };
+  if (!object.ready && object.written != nullptr && !over(object.written)) return false;
+  if (object.copy_written != nullptr && !over(object.copy_written)) return false;
+  return std::all_of(object.uses.begin(), object.uses.end(),
+                     [&](const Use& use) { return over(use.event); });
+}
+
+void Store::end_object(uint32_t slot, std::vector<StorePiece>* gone) {
+  Object& object = objects_[slot];
+  if (object.maker != nullptr) {
+    --object.maker->made;
+    if (object.piece.device >= 0) object.maker->made_bytes -= object.piece.bytes;
+  }
+  for (const StorePiece* piece : {&object.piece, &object.copy}) {
+    if (piece->address == 0) continue;
+    bytes_of(*piece) -= piece->bytes;
+    gone->push_back(*piece);
+  }
+  --counts_.objects;
+  if (object.copy_written != nullptr) events_.push_back(object.copy_written);
+  if (object.written != nullptr) events_.push_back(object.written);
+  for (const Use& use : object.uses) events_.push_back(use.event);
+  object.uses.clear();
+  object.written = object.copy_written = nullptr;
+  object.piece = object.copy = {};
+  object.state = abi::StoreState::kFree;
+  object.reaping = false;
+  index_.free(slot, object.generation);
+  free_slots_.push_back(slot);
+}
+
+// Doomed objects that nobody has. The driver is asked without the lock: an object that is asked
+// about can get no new claim, because it has no name and no pin.
+void Store::reap() {
+  struct Asked {
+    uint32_t slot;
+    Object* object;
+    bool over = false;
+  };
+  std::vector<Asked> asked;
+  {
+    std::lock_guard lock(mutex_);
+    if (next_expiry_ns_ != ~uint64_t{0}) find_expired(now_ns());
+    for (const uint32_t slot : doomed_) {
+      if (objects_[slot].reaping || held(slot)) continue;
+      objects_[slot].reaping = true;
+      asked.push_back({slot, &objects_[slot]});
+    }
+  }
+  if (asked.empty()) return;
+  for (Asked& one : asked) one.over = work_is_over(*one.object);
+  std::vector<StorePiece> gone;
+  {
+    std::lock_guard lock(mutex_);
+    for (const Asked& one : asked) {
+      one.object->reaping = false;
+      if (!one.over) continue;
+      std::erase(doomed_, one.slot);
+      --counts_.doomed;
+      end_object(one.slot, &gone);
+    }
+  }
+  for (const StorePiece& piece : gone) memory_.give(piece);
+}
+
+bool Store::make_room(int gpu) {
+  reap();
+  return memory_.give_idle_back(gpu);
+}
+
+// ---- statistics --------------------------------------------------------------------------------
+
+std::vector<Store::Seen> Store::objects() {
+  std::lock_guard lock(mutex_);
+  std::vector<Seen> list;
+  for (const Object& object : objects_) {
+    if (object.state == abi::StoreState::kFree) continue;
+    list.push_back({object.body, object.state, object.maker_session, object.claims,
+                    object.consumers, object.consumed});
+  }
+  return list;
+}
+
+Store::Counts Store::counts() {
+  Counts counts;
+  {
+    std::lock_guard lock(mutex_);
+    counts = counts_;
+    counts.members = static_cast<uint32_t>(members_.size());
+    counts.events = static_cast<uint32_t>(events_.size());
+  }
+  counts.idle_bytes = memory_.idle_bytes();
+  counts.host_held_bytes = memory_.host_held_bytes();
+  return counts;
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,217 @@
+// The store of a workflow: named, immutable objects that all functions of the proxy share
+// (docs/store.md, docs/decisions/0022-store.md).
+//
+// An object is reserved, filled by its maker, sealed, taken by whoever knows its name, and deleted:
+// by a call, when as many takers as were expected have released it, when its time is over, or, as
+// long as it is not sealed, when its maker ends. A deleted object has no name any more and is
+// *doomed*; its bytes stay until nobody has it:
+//
+//   claims   clients said that they hold it (store_client.h); a client's end takes its claims
+//   pins     a client has it and has not said so yet (sharedmem/store_abi.h)
+//   uses     GPU work behind which it was sealed or released has not ended
+//
+// Whoever finds all three gone gives the bytes back: the caller that dooms it, the one that drops
+// the last claim, and each later request that makes an object, which is also when objects whose
+// time is over are found.
+//
+// Events are the store's own, one for each stream that an object was released behind.
+//
+// Any thread. `mutex_` (rank 19) guards everything, and is not held across driver calls: what the
+// driver has to be asked about is taken out of the lists before. The memory's lock (rank 19) is
+// never taken together with it.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/cuda_api.h"
+#include "base/mapping.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "protocol/wire.gen.h"
+#include "proxy/store/store_index.h"
+#include "proxy/store/store_memory.h"
+
+namespace tube::proxy {
+
+struct Driver;
+
+// One client that has opened the store. The pins are the client's to write at any time.
+struct StoreMember {
+  uint64_t session = 0;
+  UniqueFd fd;
+  Mapping pins;
+  uint32_t made = 0;        // by it, and alive; the store's lock
+  uint64_t made_bytes = 0;  // GPU memory of these
+};
+
+struct StoreRequest {
+  wire::StorePlace place = wire::StorePlace::kGpu;
+  uint32_t gpu = 0;
+  uint32_t window = 0;
+  uint64_t bytes = 0;
+  uint64_t ttl_ms = 0;
+  uint32_t consumers = 0;
+  uint64_t most_bytes = ~uint64_t{0};  // of GPU memory that this client's objects may take
+  abi::StoreBody body{};               // name, group, dtype, ndim, shape, strides: checked
+};
+
+struct StoreGrant {
+  wire::StoreAnswer answer = wire::StoreAnswer::kOk;
+  uint32_t slot = 0;
+  uint64_t generation = 0;
+  StorePiece piece;
+};
+
+// Where an object is, for a client that claims it.
+struct StorePlaceOf {
+  uint64_t address = 0, bytes = 0;
+  int device = -1;
+  uint32_t window = 0;
+  uint64_t copy = 0;  // its address in the other place; 0: there is none, or not yet
+  int copy_device = -1;
+};
+
+// A stream of a client, for as long as that is the same stream.
+struct StoreStream {
+  uint64_t session = 0, id = 0;
+  uint32_t context = 0;
+  bool operator==(const StoreStream&) const = default;
+};
+
+class Store {
+ public:
+  Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  // Gives all memory back. No session uses the store any more.
+  void close();
+
+  // ---- clients (store_client.h); the session's thread, a context is current
+  Result<std::shared_ptr<StoreMember>> join(uint64_t session);
+  void leave(const std::shared_ptr<StoreMember>& member);
+  int index_fd() const { return index_.fd(); }
+  int host_fd(uint32_t window) { return memory_.host_fd(window); }
+  // The member then holds one claim.
+  StoreGrant reserve(StoreMember& member, const StoreRequest& request);
+  // Its maker has filled it, behind `written` (nullptr: it has). The maker's claim goes. False: it
+  // is none of the member's, or sealed.
+  bool seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written);
+  // False: the object is gone, which a client that pinned it does not see.
+  bool claim(uint32_t slot, uint64_t generation, StorePlaceOf* place);
+  // What a stream has to wait for before it uses the object; nullptr: nothing. The caller's claim
+  // keeps it.
+  CUevent written(uint32_t slot, uint64_t generation);
+  void set_ready(uint32_t slot, uint64_t generation);
+  // The object's copy in the other place, on `device` (-1: host memory). kBusy: it is being made.
+  // kNotFound: there is none, and the caller makes it: copied() has to follow.
+  struct Copy {
+    wire::StoreAnswer answer = wire::StoreAnswer::kOk;
+    StorePiece piece;   // of the copy; where the caller makes it to
+    uint64_t from = 0;  // the object's own address
+    uint64_t bytes = 0;
+    CUevent written = nullptr;  // nullptr: the copy is there
+  };
+  Copy copy_in(uint32_t slot, uint64_t generation, int device);
+  // nullptr: it could not be made.
+  void copied(uint32_t slot, uint64_t generation, const StorePiece& piece, CUevent written);
+  // The copy is there: every client finds it in the index.
+  void copy_is_ready(uint32_t slot, uint64_t generation);
+  // The event to record behind the work of that stream on an object that the caller has claimed.
+  // nullptr: there is none to be had, and the claim has to stay. For nobody's stream (session 0): a
+  // new one, for seal().
+  CUevent event_for(uint32_t slot, uint64_t generation, const StoreStream& stream);
+  // `claims` of the caller's go; `consumed`: so many of its gets are over. An object that its maker
+  // gives up unsealed is doomed.
+  void release(StoreMember& member, uint32_t slot, uint64_t generation, uint32_t claims,
+               uint32_t consumed);
+  // A pin went.
+  void look(uint32_t untrusted_slot);
+  wire::StoreAnswer remove(const std::string& name);
+  uint32_t remove_group(const std::string& group);
+  // Clients that sleep for news: a change then wakes them.
+  void waiting(int change) { waiting_.fetch_add(static_cast<uint32_t>(change)); }
+
+  // Memory is short: what the store holds without need goes back to the driver. False: nothing.
+  bool make_room(int gpu);
+
+  // ---- statistics; any thread
+  struct Seen {
+    abi::StoreBody body{};
+    abi::StoreState state = abi::StoreState::kFree;
+    uint64_t maker = 0;
+    uint32_t claims = 0, consumers = 0, consumed = 0;
+  };
+  std::vector<Seen> objects();
+  struct Counts {
+    uint64_t reserved = 0, sealed = 0, claimed = 0, deleted = 0, aborted = 0, expired = 0,
+             consumed = 0;
+    uint32_t objects = 0, doomed = 0, members = 0, events = 0;
+    uint64_t gpu_bytes = 0, host_bytes = 0, idle_bytes = 0, host_held_bytes = 0;
+  };
+  Counts counts();
+
+ private:
+  struct Use {
+    StoreStream stream;
+    CUevent event;
+  };
+  struct Object {
+    abi::StoreState state = abi::StoreState::kFree;
+    uint64_t generation = 0;
+    StorePiece piece;
+    abi::StoreBody body{};
+    StoreMember* maker = nullptr;  // nullptr: has left
+    uint64_t maker_session = 0;
+    uint32_t claims = 0;
+    uint32_t consumers = 0, consumed = 0;
+    CUevent written = nullptr;
+    bool ready = false;
+    StorePiece copy;  // in the other place
+    CUevent copy_written = nullptr;
+    bool copying = false, copy_ready = false;
+    bool reaping = false;  // somebody asks the driver about it
+    std::vector<Use> uses;
+  };
+
+  // The lock is held.
+  Object* live(uint32_t untrusted_slot, uint64_t untrusted_generation);
+  uint64_t& bytes_of(const StorePiece& piece) {
+    return piece.device < 0 ? counts_.host_bytes : counts_.gpu_bytes;
+  }
+  wire::StoreAnswer admit(const StoreMember& member, const StoreRequest& request) const;
+  void enter(StoreMember& member, const StoreRequest& request, StoreGrant* grant);
+  void doom(uint32_t slot);
+  bool held(uint32_t slot) const;
+  void find_expired(uint64_t now_ns);
+  void tell();
+
+  void reap();
+  bool work_is_over(const Object& object) const;
+  CUevent new_event();
+  void end_object(uint32_t slot, std::vector<StorePiece>* gone);
+
+  const Driver& driver_;
+  StoreMemory memory_;
+  std::atomic<uint32_t> waiting_{0};
+  mutable std::mutex mutex_;
+  StoreIndexWriter index_;
+  std::deque<Object> objects_;  // by slot
+  std::vector<uint32_t> free_slots_;
+  std::unordered_map<std::string, uint32_t> by_name_;
+  std::vector<uint32_t> doomed_;
+  std::vector<std::shared_ptr<StoreMember>> members_;
+  std::vector<CUevent> events_;  // spare ones
+  uint64_t next_expiry_ns_ = ~uint64_t{0};
+  Counts counts_;
+};
+
+}  // namespace tube::proxy

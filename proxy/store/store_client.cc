@@ -1,0 +1,119 @@
+#include "proxy/store/store_client.h"
+
+#include <utility>
+
+#include "sharedmem/store_accessors.h"
+
+namespace tube::proxy {
+
+StoreClient::StoreClient(Store& store, Ranges& ranges, uint64_t session, uint32_t window)
+    : store_(store), ranges_(ranges), session_(session), window_(window) {}
+StoreClient::~StoreClient() = default;
+
+Status StoreClient::open() {
+  Result<std::shared_ptr<StoreMember>> member = store_.join(session_);
+  if (!member.ok()) return member.error();
+  member_ = member.take();
+  return {};
+}
+
+bool StoreClient::add_range(uint64_t address, uint64_t bytes, int device) {
+  Range range;
+  range.base = address;
+  range.bytes = bytes;
+  range.kind = device < 0 ? RangeKind::kStoredHost : RangeKind::kStored;
+  range.device = device < 0 ? 0 : device;
+  return ranges_.insert(range);
+}
+
+bool StoreClient::enter(uint32_t slot, uint64_t generation, const StorePlaceOf& place) {
+  if (!add_range(place.address, place.bytes, place.device)) return false;
+  held_[slot] = Held{generation, place.address, 0, 1, false, false};
+  return place.copy == 0 || show_copy(slot, place.copy, place.bytes, place.copy_device);
+}
+
+bool StoreClient::show_copy(uint32_t slot, uint64_t address, uint64_t bytes, int device) {
+  Held& held = held_.at(slot);
+  if (held.copy != 0) return held.copy == address;
+  if (!add_range(address, bytes, device)) return false;
+  held.copy = address;
+  return true;
+}
+
+StoreGrant StoreClient::reserve(StoreRequest request) {
+  request.window = window_;
+  StoreGrant grant = store_.reserve(*member_, request);
+  if (grant.answer != wire::StoreAnswer::kOk) return grant;
+  const StorePlaceOf place{grant.piece.address, request.bytes, grant.piece.device, window_};
+  if (!enter(grant.slot, grant.generation, place)) {
+    store_.release(*member_, grant.slot, grant.generation, 1, 0);
+    grant.answer = wire::StoreAnswer::kNoMemory;
+    return grant;
+  }
+  held_.at(grant.slot).makes = true;
+  return grant;
+}
+
+void StoreClient::drop(std::map<uint32_t, Held>::iterator held) {
+  ranges_.erase(held->second.address);
+  if (held->second.copy != 0) ranges_.erase(held->second.copy);
+  held_.erase(held);
+}
+
+bool StoreClient::seal(uint32_t slot, uint64_t generation, CUevent written) {
+  const auto found = held_.find(slot);
+  if (!makes(slot, generation) || !store_.seal(*member_, slot, generation, written)) return false;
+  found->second.makes = false;
+  if (--found->second.claims == 0) drop(found);
+  store_.release(*member_, slot, generation, 1, 0);
+  return true;
+}
+
+bool StoreClient::claim(uint32_t slot, uint64_t generation) {
+  if (slot >= abi::kStoreSlots) return false;
+  StorePlaceOf place;
+  if (!store_.claim(slot, generation, &place)) return false;
+  if (holds(slot, generation)) {
+    ++held_.at(slot).claims;
+    return true;
+  }
+  // In another window the address means nothing to the client, which does not claim there.
+  if (place.window == window_ && enter(slot, generation, place)) return true;
+  store_.release(*member_, slot, generation, 1, 0);
+  return false;
+}
+
+bool StoreClient::release(uint32_t slot, uint64_t generation, bool last) {
+  const auto found = held_.find(slot);
+  if (!holds(slot, generation)) return false;
+  Held& held = found->second;
+  const bool unsealed = held.makes && last && held.claims == 1;  // given up
+  const bool goes = last && !held.kept;
+  if (goes && --held.claims == 0) drop(found);
+  store_.release(*member_, slot, generation, goes ? 1 : 0, unsealed ? 0 : 1);
+  // The maker's claim came without a pin.
+  if (goes && !unsealed)
+    shared::proxy_unpins(reinterpret_cast<uint32_t*>(member_->pins.data())[slot]);
+  if (goes && !unsealed) store_.look(slot);
+  return true;
+}
+
+void StoreClient::set_waiting(bool on) {
+  if (!on && waiting_ == 0) return;
+  waiting_ += on ? 1 : -1;
+  store_.waiting(on ? 1 : -1);
+}
+
+void StoreClient::leave(bool idle) {
+  if (member_ == nullptr) return;
+  while (waiting_ != 0) set_waiting(false);
+  while (!held_.empty()) {
+    const auto first = held_.begin();
+    const auto [slot, held] = *first;
+    drop(first);
+    if (idle && !held.kept) store_.release(*member_, slot, held.generation, held.claims, 0);
+  }
+  store_.leave(std::exchange(member_, nullptr));
+}
+
+}  // namespace tube::proxy

@@ -1,0 +1,261 @@
+"""Tube's store: named, immutable arrays that all functions of a workflow share, without a copy.
+
+    import tube, torch
+
+    tube.put("frames/17", tensor)                  # one step: a copy inside the GPU
+    with tube.reserve("scores/17", (1000,), "<f4") as out:
+        torch.from_dlpack(out).copy_(scores)       # two steps: written in place, sealed at the end
+
+    frame = tube.get("frames/17", timeout=5)       # the same memory, whoever put it
+    tensor = torch.from_dlpack(frame)              # or cupy.asarray, jax.dlpack, numpy.asarray
+
+An object is held as long as the Object lives, and arrays made of it keep that alive. Without a proxy
+(`connected()` is False) the store is this process's own, in host memory.
+
+Streams: a number (a cudaStream_t), a stream of torch, CuPy or numba, or None: the host waits until
+the bytes are there, and what it puts is complete when the work on the default stream is.
+"""
+import ctypes
+import math
+
+from . import _arrays
+from ._library import (ANY, FOREVER, GPU, HOST, VISIT, Error, Exists, Gone, Invalid, NoGpu,
+                       NoMemory, NotFound, Shown, Spec, TooMany, library, must, stream_handle)
+
+__all__ = ["ANY", "Error", "Exists", "GPU", "Gone", "HOST", "Invalid", "NoGpu", "NoMemory",
+           "NotFound", "Object", "Reserved", "TooMany", "connected", "delete", "delete_group",
+           "exists", "fetch", "get", "objects", "peek", "put", "reserve", "store", "unique_id"]
+
+
+def connected() -> bool:
+    """Whether this is the workflow's store; else it is this process's own."""
+    return bool(library.tube_connected())
+
+
+def unique_id() -> str:
+    """A name that no other object of the workflow ever had."""
+    name = ctypes.create_string_buffer(96)
+    must(library.tube_unique_id(name, len(name)))
+    return name.value.decode()
+
+
+class _Described:
+    """What is known of an object, and its memory as other libraries want to see it."""
+
+    def __init__(self, shown):
+        self._shown = shown
+
+    name = property(lambda self: self._shown.name.decode())
+    group = property(lambda self: self._shown.group.decode())
+    nbytes = property(lambda self: self._shown.bytes)
+    place = property(lambda self: self._shown.place)
+    shape = property(lambda self: tuple(self._shown.shape[:self._shown.ndim]))
+    typestr = property(lambda self: _arrays.typestr_of(self._shown.dtype))
+
+    def _interface(self, read_only):
+        size = _arrays.item_bytes(self._shown.dtype)
+        strides = tuple(s * size for s in self._shown.strides[:self._shown.ndim])
+        return {"version": 3, "shape": self.shape, "typestr": self.typestr,
+                "data": (self._shown.data, read_only), "strides": strides}
+
+    def __repr__(self):
+        place = "gpu" if self.place == GPU else "host"
+        return f"<tube.{type(self).__name__} '{self.name}' {self.shape} {self.typestr} on {place}>"
+
+
+class _Memory(_Described):
+    _read_only = True
+
+    @property
+    def data(self) -> int:
+        """The address, in GPU memory or in this process's."""
+        self._check()
+        return self._shown.data
+
+    def __dlpack_device__(self):
+        gpu = self.place == GPU
+        return (_arrays.CUDA if gpu else _arrays.CPU, max(0, self._shown.device))
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        del stream, max_version, dl_device, copy  # ordered by get(); the bytes are where they are
+        self._check()
+        return _arrays.capsule_of(self._shown, self)
+
+    def __getattr__(self, name):
+        if name == "__cuda_array_interface__" and self.place == GPU:
+            self._check()
+            return self._interface(self._read_only)
+        if name == "__array_interface__" and self.place == HOST:
+            self._check()
+            return self._interface(self._read_only)
+        raise AttributeError(name)
+
+    def _check(self):
+        if self._shown.data is None:
+            raise Invalid(f"'{self.name}' is not held any more")
+
+
+class Object(_Memory):
+    """An object that this process holds. Read it, never write to it: others read the same memory."""
+
+    def release(self, stream=0):
+        """Gives it back, behind the work on `stream`. Once; arrays made of it end before."""
+        if self._shown.data is None:
+            return
+        handle = stream_handle(None if self.place == HOST else stream)
+        result = library.tube_release(ctypes.byref(self._shown), handle)
+        self._shown.data = None
+        must(result)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def __del__(self):
+        try:
+            self.release()
+        except Exception:  # the process ends, or the proxy has
+            pass
+
+
+class Reserved(_Memory):
+    """A new object's memory: fill it, then seal. As a context manager it is sealed at the end, and
+    given up when an exception comes out."""
+    _read_only = False
+
+    def seal(self, stream=None):
+        """Complete, behind the work on `stream`. The memory is not the caller's any more."""
+        self._check()
+        if stream is None and self.place == GPU:
+            stream = 0
+        result = library.tube_seal(ctypes.byref(self._shown), stream_handle(stream))
+        self._shown.data = None
+        must(result)
+
+    def abort(self, stream=0):
+        """Gives it up; the name is free again."""
+        if self._shown.data is None:
+            return
+        handle = stream_handle(None if self.place == HOST else stream)
+        library.tube_release(ctypes.byref(self._shown), handle)
+        self._shown.data = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None and self._shown.data is not None:
+            self.seal()
+        self.abort()
+
+    def __del__(self):
+        self.abort()
+
+
+def _spec(name, bytes_, dtype, shape, place, group, consumers, ttl, device=None):
+    if len(shape) > len(Spec().shape):
+        raise Invalid(f"'{name}' has {len(shape)} dimensions, {len(Spec().shape)} are possible")
+    spec = Spec(name=name.encode(), group=group.encode(), bytes=bytes_, place=place,
+                device=0 if device is None else device + 1, dtype=dtype, ndim=len(shape),
+                consumers=consumers, ttl_ms=math.ceil((ttl or 0) * 1000))
+    spec.shape[:len(shape)] = shape
+    spec.strides[:len(shape)] = _arrays.packed(shape)
+    return spec
+
+
+def reserve(name, shape, dtype="|u1", *, place=ANY, group="", consumers=0, ttl=None,
+            device=None) -> Reserved:
+    """Memory for a new object. `dtype`: a type string of NumPy ("<f4"), anything with a `str` of that
+    kind, or DLPack's number. `consumers`: it is deleted when so many gets are over. `ttl`: seconds.
+
+    Raises Exists, NoMemory, TooMany, NoGpu."""
+    number = dtype if isinstance(dtype, int) else _arrays.dtype_of(getattr(dtype, "str", dtype))
+    shape = tuple(int(n) for n in shape)
+    bytes_ = math.prod(shape) * _arrays.item_bytes(number)
+    spec = _spec(name, bytes_, number, shape, place, group, consumers, ttl, device)
+    shown = Shown()
+    must(library.tube_reserve(ctypes.byref(spec), ctypes.byref(shown)))
+    return Reserved(shown)
+
+
+def put(name, array, *, place=None, group="", consumers=0, ttl=None, stream=None) -> None:
+    """An object with the bytes of `array`: anything with DLPack, an array interface or a buffer. It is
+    put where the array is, unless `place` says otherwise; without a proxy on the host.
+
+    Raises Exists, NoMemory, TooMany, NoGpu, Invalid (an array with gaps)."""
+    number = None if stream is None else stream_handle(stream).value
+    with _arrays.array_of(array, number) as given:
+        if given.strides != _arrays.packed(given.shape) and 0 not in given.shape:
+            raise Invalid(f"'{name}' is to be put from an array with gaps: make it contiguous")
+        where = place if place is not None else GPU if given.gpu else HOST
+        bytes_ = math.prod(given.shape) * _arrays.item_bytes(given.dtype)
+        spec = _spec(name, bytes_, given.dtype, given.shape, where, group, consumers, ttl)
+        gpu = given.gpu or where != HOST
+        if stream is None and gpu:
+            stream = given.stream or 0
+        handle = stream_handle(stream if gpu else None)
+        must(library.tube_put(ctypes.byref(spec), given.address, handle))
+
+
+def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
+    """The object of that name, held until the Object ends. `timeout`: seconds to wait for it; None:
+    for ever. `place`: HOST or GPU has it there, by a copy that is made once if it is not.
+
+    Raises NotFound, NoGpu, NoMemory, Gone."""
+    shown = Shown()
+    wait_ms = FOREVER if timeout is None else math.ceil(timeout * 1000)
+    must(library.tube_wait(name.encode(), place, stream_handle(stream), wait_ms,
+                           ctypes.byref(shown)))
+    return Object(shown)
+
+
+def peek(name) -> _Described:
+    """What there is to know of an object; its memory is not to be used. Raises NotFound."""
+    shown = Shown()
+    must(library.tube_peek(name.encode(), ctypes.byref(shown)))
+    return _Described(shown)
+
+
+def exists(name) -> bool:
+    """Whether a sealed object has that name."""
+    try:
+        return bool(peek(name)._shown.sealed)
+    except NotFound:
+        return False
+
+
+def delete(name) -> None:
+    """The name is free at once, the memory when nobody holds the object. Raises NotFound."""
+    must(library.tube_delete(name.encode()))
+
+
+def delete_group(group) -> int:
+    """Deletes all objects of a group; how many."""
+    count = ctypes.c_uint32()
+    must(library.tube_delete_group(group.encode(), ctypes.byref(count)))
+    return count.value
+
+
+def objects() -> list:
+    """All objects, sealed or not, of the workflow."""
+    found = []
+
+    @VISIT
+    def visit(_, shown):
+        found.append(_Described(Shown.from_buffer_copy(shown.contents)))
+        return 1
+
+    must(library.tube_list(visit, None))
+    return found
+
+
+def store(name, array, **how) -> None:
+    """FaaSTube's name of put()."""
+    put(name, array, **how)
+
+
+def fetch(name, *, timeout=None, **how) -> Object:
+    """FaaSTube's name of get(): waits for the object."""
+    return get(name, timeout=timeout, **how)

@@ -1,0 +1,154 @@
+"""Arrays of other libraries on their way into the store, and objects of the store as arrays:
+DLPack, the array interfaces of NumPy and CUDA, buffers. Nothing is imported for it."""
+import contextlib
+import ctypes
+from typing import NamedTuple
+
+CPU, CUDA, CUDA_HOST = 1, 2, 3
+CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+KINDS = {code: kind for kind, code in CODES.items()}
+
+
+class Array(NamedTuple):
+    """Memory of somebody's: who has it in hand keeps `owner` alive."""
+    address: int
+    gpu: bool
+    dtype: int
+    shape: tuple
+    strides: tuple  # in elements
+    owner: object
+    stream: object = None
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_Delete = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
+_Managed._fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Delete)]
+
+_api = ctypes.pythonapi
+_End = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_new = _api.PyCapsule_New
+_new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, _End]
+_pointer = _api.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_rename = _api.PyCapsule_SetName
+_rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+# The destructor gets the capsule as it dies: by its address, for no reference may be taken.
+_is_valid = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", _api))
+_dying = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", _api))
+
+_given = {}  # address of a managed tensor -> what must live as long
+
+
+def item_bytes(dtype):
+    """Of one element, lanes included."""
+    return ((dtype >> 8 & 0xff) * (dtype >> 16) + 7) // 8
+
+
+def dtype_of(typestr):
+    """DLPack's number for NumPy's type string."""
+    if typestr[0] == ">":
+        raise ValueError("big-endian arrays cannot be put")
+    kind, size = typestr[1], int(typestr[2:])
+    if kind not in CODES:
+        raise ValueError(f"arrays of type {typestr} cannot be put")
+    return CODES[kind] | size * 8 << 8 | 1 << 16
+
+
+def typestr_of(dtype):
+    """NumPy's type string, or None where it has none (bfloat16)."""
+    kind = KINDS.get(dtype & 0xff)
+    return None if kind is None else ("|" if item_bytes(dtype) == 1 else "<") + kind + \
+        str(item_bytes(dtype))
+
+
+def packed(shape):
+    """Strides, in elements, of an array without gaps."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def _from_interface(owner, gpu):
+    described = owner.__cuda_array_interface__ if gpu else owner.__array_interface__
+    dtype, shape = dtype_of(described["typestr"]), tuple(described["shape"])
+    strides = described.get("strides")
+    size = item_bytes(dtype)
+    return Array(described["data"][0], gpu, dtype, shape,
+                 packed(shape) if strides is None else tuple(s // size for s in strides), owner,
+                 described.get("stream") if gpu else None)
+
+
+@contextlib.contextmanager
+def _from_dlpack(owner, stream):
+    gpu = owner.__dlpack_device__()[0] == CUDA
+    capsule = owner.__dlpack__(stream=stream if stream else 1) if gpu else owner.__dlpack__()
+    managed = ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(_Managed))
+    _rename(capsule, b"used_dltensor")
+    t = managed.contents.tensor
+    try:
+        shape = tuple(t.shape[i] for i in range(t.ndim))
+        strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else packed(shape)
+        yield Array((t.data or 0) + t.byte_offset, gpu, t.code | t.bits << 8 | t.lanes << 16,
+                    shape, strides, owner)
+    finally:
+        if managed.contents.deleter:
+            managed.contents.deleter(managed)
+
+
+@contextlib.contextmanager
+def array_of(owner, stream):
+    """What is in `owner`'s memory, which stays as it is until the end. `stream`: a number, on which
+    the caller is about to read it."""
+    if hasattr(owner, "__cuda_array_interface__"):
+        yield _from_interface(owner, True)
+    elif hasattr(owner, "__array_interface__"):
+        yield _from_interface(owner, False)
+    elif hasattr(owner, "__dlpack__"):
+        with _from_dlpack(owner, stream) as array:
+            yield array
+    else:
+        view = memoryview(owner).cast("B")
+        bytes_ = bytes(view) if view.readonly else view
+        where = ctypes.cast(ctypes.c_char_p(bytes_), ctypes.c_void_p).value if view.readonly else \
+            ctypes.addressof(ctypes.c_char.from_buffer(bytes_))
+        yield Array(where or 0, False, 1 | 8 << 8 | 1 << 16, (len(view),), (1,), bytes_)
+
+
+@_Delete
+def _delete(managed):
+    _given.pop(ctypes.addressof(managed.contents), None)
+
+
+@_End
+def _end(capsule):
+    if _is_valid(capsule, b"dltensor"):  # nobody took it
+        _given.pop(_dying(capsule, b"dltensor"), None)
+
+
+def capsule_of(shown, owner):
+    """A DLPack capsule of an object in the store, which keeps `owner`."""
+    managed = _Managed()
+    shape = (ctypes.c_int64 * max(1, shown.ndim))(*shown.shape[:shown.ndim])
+    strides = (ctypes.c_int64 * max(1, shown.ndim))(*shown.strides[:shown.ndim])
+    managed.tensor = _Tensor(shown.data, CPU if shown.device < 0 else CUDA, max(0, shown.device),
+                             shown.ndim, shown.dtype & 0xff, shown.dtype >> 8 & 0xff,
+                             shown.dtype >> 16, shape, strides, 0)
+    managed.deleter = _delete
+    address = ctypes.addressof(managed)
+    _given[address] = (managed, shape, strides, owner)
+    return _new(address, b"dltensor", _end)

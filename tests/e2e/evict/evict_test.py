@@ -1,0 +1,374 @@
+"""GPU memory that moves to the host while its function waits: functions that together hold more
+than the GPU take turns and find their bytes, whoever is killed at whatever point.
+
+evict_test.py --build DIR --program FILE [Evict.test_NAME...]
+"""
+import argparse
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import tubetest  # noqa: E402
+
+MIB = 1 << 20
+KIB_OF_MIB = 1024
+OUT_OF_MEMORY = "2"
+TIMEOUT_S = 120
+OPTIONS = argparse.Namespace()
+LAYOUT = None
+
+
+class Function:
+    """A program that does as it is told."""
+
+    def __init__(self, test, proxy, **settings):
+        env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+        env.update(settings)
+        self.test, self.proxy = test, proxy
+        self.program = subprocess.Popen([OPTIONS.program], env=env, text=True, bufsize=1,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+        test.addCleanup(self.end)
+        self.hear("ready")
+
+    @property
+    def pid(self):
+        return self.program.pid
+
+    def kill(self):
+        self.program.kill()
+        self.program.wait()
+
+    def end(self):
+        self.kill()
+        for pipe in (self.program.stdin, self.program.stdout, self.program.stderr):
+            pipe.close()
+
+    def hear(self, wanted=None):
+        line = self.program.stdout.readline().rstrip("\n")
+        if not line:
+            self.test.fail(f"the program ended: {self.program.stderr.read()}"
+                           f"{self.proxy.log_tail()}")
+        if wanted is not None:
+            self.test.assertEqual(line, wanted, self.proxy.log_tail())
+        return line
+
+    def tell(self, *words):
+        print(*words, file=self.program.stdin, flush=True)
+
+    def ask(self, *words):
+        self.tell(*words)
+        return self.hear()
+
+    def take(self, mebibytes, blocks=1):
+        return self.ask("take", blocks, mebibytes * KIB_OF_MIB // blocks)
+
+    def status(self):
+        return self.proxy.function(self.pid)
+
+
+class Clock:
+    """The clock of a simulated GPU (sim/README.md)."""
+
+    def __init__(self, test):
+        folder = tempfile.TemporaryDirectory(prefix="tube-test-")
+        test.addCleanup(folder.cleanup)
+        self.test, self.path = test, str(pathlib.Path(folder.name, "clock"))
+        self.settings = {"TUBE_SIM_TIME": "virtual", "TUBE_SIM_CONTROL": self.path}
+
+    def connect(self):
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.test.addCleanup(connection.close)
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(self.path)
+        self.lines = connection.makefile("rw")
+        self.test.addCleanup(self.lines.close)
+
+    def ask(self, line):
+        self.lines.write(line + "\n")
+        self.lines.flush()
+        return int(self.lines.readline())
+
+
+class Evict(unittest.TestCase):
+    def proxy(self, *arguments, memory="128M", **env):
+        settings = {"TUBE_SIM_MEMORY": memory, "TUBE_EVICT_HOST": "1G",
+                    "TUBE_MEMORY_WAIT_MS": "60000"}
+        settings.update(env)
+        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments, extra_env=settings)
+        proxy.__enter__()
+        self.addCleanup(proxy.__exit__, None, None, None)
+        return proxy
+
+    def wait_empty(self, proxy):
+        """Without functions the proxy holds nothing, on the GPU or beside it."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            status = proxy.status()
+            gpu = status["gpus"][0]
+            left = (status["objects"]["blocks"], status["objects"]["regions"],
+                    gpu["memory"]["held_bytes"], gpu["pool_bytes"], status["evicted"]["used_bytes"])
+            if left == (0, 0, 0, 0, 0):
+                return
+            self.assertLess(time.monotonic(), deadline, f"{left} is left\n{proxy.log_tail()}")
+
+    def check_turns(self, proxy, functions, rounds):
+        for _ in range(rounds):
+            for function in functions:
+                for what in ("bump", "graph"):
+                    self.assertEqual(function.ask(what), "done")
+                self.assertEqual(function.ask("check"), "equal", proxy.log_tail())
+
+    def test_two_functions_of_70_percent_take_turns(self):
+        for blocks in (1, 6):
+            proxy = self.proxy()
+            functions = [Function(self, proxy) for _ in range(2)]
+            for function in functions:
+                self.assertEqual(function.take(84, blocks), "0", proxy.log_tail())
+            self.check_turns(proxy, functions, 4)
+            self.assertGreater(proxy.status()["evicted"]["evictions"], 4)
+            for function in functions:
+                function.kill()
+            self.wait_empty(proxy)
+
+    def test_twelve_functions_of_20_percent_take_turns(self):
+        for policy in ("queue", "lru"):
+            proxy = self.proxy(TUBE_EVICT_POLICY=policy)
+            functions = [Function(self, proxy) for _ in range(12)]
+            for function in functions:
+                self.assertEqual(function.take(24, 3), "0", proxy.log_tail())
+            self.check_turns(proxy, functions, 3)
+            self.assertEqual(proxy.status()["evicted"]["policy"], policy)
+
+    def test_turns_without_lanes_and_without_a_pool(self):
+        proxy = self.proxy(TUBE_COPY_LANE="never", TUBE_POOL="0")
+        functions = [Function(self, proxy) for _ in range(3)]
+        for function in functions:
+            self.assertEqual(function.take(70, 5), "0", proxy.log_tail())
+        self.check_turns(proxy, functions, 2)
+
+    def test_all_work_at_once(self):
+        """Each needs what the others have: whoever gets only some of its memory gives it away
+        again."""
+        proxy = self.proxy()
+        functions = [Function(self, proxy) for _ in range(4)]
+        for function in functions:
+            self.assertEqual(function.take(76, 4), "0", proxy.log_tail())
+        for _ in range(2):
+            for what, answer in (("bump", "done"), ("graph", "done"), ("check", "equal")):
+                for function in functions:
+                    function.tell(what)
+                for function in functions:
+                    function.hear(answer)
+
+    def test_what_does_not_fit_alone_is_out_of_memory(self):
+        proxy = self.proxy()
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(64), "0")
+        self.assertEqual(two.take(129), OUT_OF_MEMORY)
+        self.assertEqual(two.take(64), "0")
+        self.assertEqual(two.take(80), OUT_OF_MEMORY)
+        self.check_turns(proxy, (one, two), 1)
+        self.assertEqual(one.take(80), OUT_OF_MEMORY)
+        self.check_turns(proxy, (one, two), 1)
+
+    def test_nothing_moves_for_a_function_beyond_its_own_limit(self):
+        proxy = self.proxy()
+        one, two = Function(self, proxy), Function(self, proxy, TUBE_MEMORY="32M")
+        self.assertEqual(one.take(100), "0")
+        self.assertEqual(two.take(33), OUT_OF_MEMORY)
+        self.assertEqual(proxy.status()["evicted"]["evictions"], 0)
+        self.assertEqual(two.take(30), "0")
+        self.check_turns(proxy, (one, two), 2)
+
+    def test_a_function_that_never_rests_is_stopped_for_others(self):
+        proxy = self.proxy()
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(84, 3), "0")
+        one.tell("spin")
+        one.hear("spinning")
+        self.assertEqual(two.take(84, 3), "0", proxy.log_tail())
+        two.tell("spin")
+        two.hear("spinning")
+        for function in (one, two):
+            function.tell("")
+            function.hear("spun")
+        for function in (one, two):
+            self.assertEqual(function.ask("check"), "equal")
+
+    def test_who_may_not_wait_is_out_of_memory(self):
+        proxy = self.proxy(TUBE_MEMORY_WAIT_MS="0")
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(84), "0")
+        one.tell("spin")
+        one.hear("spinning")
+        self.assertEqual(two.take(84), OUT_OF_MEMORY)
+        one.tell("")
+        one.hear("spun")
+        self.assertEqual(one.ask("check"), "equal")
+        self.assertEqual(proxy.status()["evicted"]["refused"], 1)
+
+    def test_shared_memory_and_arrays_stay(self):
+        proxy = self.proxy()
+        one, two, three = (Function(self, proxy) for _ in range(3))
+        self.assertEqual(one.take(40), "0")
+        self.assertEqual(one.ask("share", 0), "shared")
+        self.assertEqual(two.ask("array", 40 * KIB_OF_MIB), "0")
+        self.assertEqual(three.take(60), OUT_OF_MEMORY)
+        function = next(f for f in proxy.request("mem")["functions"] if f["pid"] == one.pid)
+        self.assertGreaterEqual(function["gpus"][0]["stays_bytes"], 40 * MIB)
+        self.assertEqual(three.take(32), "0")
+        self.check_turns(proxy, (one, three), 1)
+
+    def test_frees_and_requests_while_memory_is_away(self):
+        proxy = self.proxy()
+        one, two = Function(self, proxy), Function(self, proxy)
+        for _ in range(3):
+            self.assertEqual(one.take(84, 6), "0", proxy.log_tail())
+            self.assertEqual(two.take(84, 6), "0", proxy.log_tail())
+            used = proxy.status()["evicted"]["used_bytes"]
+            self.assertGreater(used, 0)
+            for block in (5, 3):  # both are away: nobody uses the GPU yet
+                self.assertEqual(one.ask("free", block), "freed")
+            self.assertEqual(one.ask("again", 1), "0")
+            self.check_turns(proxy, (one, two), 1)
+            for function, blocks in ((one, 4), (two, 6)):
+                for _ in range(blocks):
+                    self.assertEqual(function.ask("free", 0), "freed")
+        for function in (one, two):
+            function.kill()
+        self.wait_empty(proxy)
+
+    def test_full_host_memory_is_out_of_memory(self):
+        proxy = self.proxy(TUBE_EVICT_HOST="64M")
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(84, 6), "0")
+        self.assertEqual(two.take(84, 6), OUT_OF_MEMORY)
+        self.check_turns(proxy, (one, two), 1)
+
+    def test_limits_go_down_and_up(self):
+        proxy = self.proxy("--memory", "100M", memory="1G")
+        one, two = Function(self, proxy), Function(self, proxy)
+        for function in (one, two):
+            self.assertEqual(function.take(70, 5), "0", proxy.log_tail())
+        self.check_turns(proxy, (one, two), 1)
+        self.assertTrue(proxy.request("limit", memory_bytes=40 * MIB)["ok"])
+        self.check_turns(proxy, (one, two), 1)
+        self.assertEqual(one.take(4), OUT_OF_MEMORY)
+        self.assertTrue(proxy.request("limit", memory_bytes=300 * MIB)["ok"])
+        self.assertEqual(one.take(4), "0")
+        before = proxy.status()["evicted"]["evictions"]
+        self.check_turns(proxy, (one, two), 1)
+        self.check_turns(proxy, (one, two), 1)
+        self.assertEqual(proxy.status()["evicted"]["evictions"], before)
+
+    def test_free_and_total_agree(self):
+        proxy = self.proxy()
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(84, 6), "0")
+        self.assertEqual(two.take(84, 6), "0")
+        for function in (one, two):
+            free, total = map(int, function.ask("info").split())
+            held = function.status()["memory"][0]["held_bytes"]
+            self.assertLessEqual(free + held, total)
+            self.assertGreaterEqual(held, 84 * MIB)
+        gpu = proxy.status()["gpus"][0]
+        self.assertLessEqual(gpu["memory_used_by_clients"], 128 * MIB)
+        self.assertEqual(gpu["memory"]["held_bytes"], gpu["memory_used_by_clients"])
+
+    def test_random_programs_keep_their_bytes(self):
+        proxy = self.proxy(memory="64M")
+        programs = [Function(self, proxy) for _ in range(4)]
+        for seed, program in enumerate(programs):
+            program.tell("churn", seed, 250)
+        for program in programs:
+            program.hear("equal")
+            program.kill()
+        self.wait_empty(proxy)
+
+    def test_random_programs_are_killed(self):
+        proxy = self.proxy(memory="48M")
+        chance = random.Random(11)
+        steady = Function(self, proxy)
+        steady.tell("churn", 99, 400)
+        for seed in range(10):
+            program = Function(self, proxy)
+            program.tell("endless", seed)
+            for _ in range(1 + chance.randrange(3)):
+                program.hear("here")
+            program.kill()
+        steady.hear("equal")
+        steady.kill()
+        self.wait_empty(proxy)
+
+    def test_every_driver_call_may_fail(self):
+        """Each call of this machinery in turn: nobody finds wrong bytes, nothing is left."""
+        for call, code in (("cuMemCreate", 2), ("cuMemMap", 2), ("cuMemSetAccess", 2),
+                           ("cuMemUnmap", 1), ("cuMemHostAlloc", 2),
+                           ("cuEventCreate", 2), ("cuMemcpyAsync", 1)):
+            for after in (4, 13):
+                with self.subTest(call=call, after=after):
+                    fault = f"call={call}:error={code}:after={after}:count=2"
+                    proxy = self.proxy(memory="64M", TUBE_SIM_FAULT=fault)
+                    programs = [Function(self, proxy) for _ in range(2)]
+                    for program in programs:
+                        program.tell("take", 5, 9 * KIB_OF_MIB)
+                    alive = [p for p in programs if p.program.stdout.readline().strip() == "0"]
+                    for _ in range(2):
+                        for program in list(alive):
+                            program.tell("bump")
+                            program.tell("check")
+                            answers = [program.program.stdout.readline().strip() for _ in "ab"]
+                            self.assertNotIn("differs", answers, proxy.log_tail())
+                            if answers != ["done", "equal"]:
+                                alive.remove(program)
+                    for program in programs:
+                        program.kill()
+                    if call != "cuMemUnmap":
+                        self.wait_empty(proxy)
+
+    def test_functions_killed_at_any_point_leave_nothing(self):
+        """The clock is held, so that copies away and back end one by one: each function is killed
+        behind so many of them, while the other one goes on."""
+        for which in ("leaves", "comes"):
+            clock = Clock(self)
+            proxy = self.proxy(**clock.settings)
+            clock.connect()
+            steady = Function(self, proxy)
+            self.assertEqual(steady.take(84, 6), "0")
+            for steps in (0, 1, 3, 8, 13):
+                other = Function(self, proxy)
+                self.assertEqual(other.take(84, 6), "0", proxy.log_tail())
+                self.assertEqual(other.ask("bump"), "done")
+                leaves, comes = other, steady
+                if which == "comes":
+                    self.assertEqual(steady.ask("bump"), "done")
+                    leaves, comes = steady, other
+                clock.ask("hold")
+                comes.tell("bump")
+                for _ in range(steps):
+                    clock.ask("wait 1")
+                    clock.ask("step 1")
+                clock.ask("wait 1")
+                other.kill()
+                clock.ask("run")
+                if comes is not other:
+                    comes.hear("done")
+                self.assertEqual(steady.ask("check"), "equal", proxy.log_tail())
+            steady.kill()
+            self.wait_empty(proxy)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--program", required=True)
+    OPTIONS, rest = parser.parse_known_args()
+    LAYOUT = tubetest.Layout(OPTIONS.build)
+    unittest.main(argv=[sys.argv[0], *rest], verbosity=2)

@@ -1,0 +1,392 @@
+// Functions that use the workflow's store, as they are told on their command line; store_test.py
+// says what must come of it. A line for each step that the test waits for; "equal" at the end.
+//
+//   make NAME KIB VALUE [PLACE [CONSUMERS [TTL_MS [leave]]]]   an object full of VALUE; then waits
+//                               for stdin, or ends at once
+//   take NAME VALUE [PLACE]     waits for the object, compares it, prints its address, releases it
+//   hold NAME [PLACE]           takes the object and keeps it until stdin ends
+//   reserve NAME KIB [PLACE]    reserves and does not seal, until stdin ends
+//   wait NAME MS                tube_wait's answer
+//   delete NAME                 tube_delete's answer
+//   chain NAME KIB ROUNDS       a producer's and a consumer's streams in one process, in turns
+//   churn SEED STEPS MODEL      random puts, gets, deletes among a few names; "equal"
+//   endless SEED                the same until it is killed; a line for each hundred steps
+//   ids COUNT                   that many unique names, one a line
+//   vandal SEED                 writes nonsense over its pins, over and over, until stdin ends;
+//   prints
+//                               whether the index could be written to
+//   pace COUNT                  COUNT puts, gets, releases and deletes of small objects
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "libtube/tube.h"
+#include "tests/programs/common.h"
+
+namespace {
+
+constexpr unsigned kWords = 64;  // compared at each place
+
+[[noreturn]] void give_up(const char* what, int result) {
+  fprintf(stderr, "%s answers %d: %s\n", what, result, tube_error());
+  exit(1);
+}
+void must(const char* what, int result) {
+  if (result != TUBE_OK) give_up(what, result);
+}
+#define TUBE(call) must(#call, call)
+
+void say(const char* word) {
+  printf("%s\n", word);
+  fflush(stdout);
+}
+
+void until_told() {
+  char c;
+  while (read(0, &c, 1) > 0) {
+  }
+}
+
+tube_place place_of(const std::string& name) { return name == "host" ? TUBE_HOST : TUBE_GPU; }
+
+CUstream new_stream() {
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  return stream;
+}
+
+void begin_gpu() {
+  CUcontext context = nullptr;
+  CUdevice device = 0;
+  CU(cuInit(0));
+  CU(cuDeviceGet(&device, 0));
+  CU(cuDevicePrimaryCtxRetain(&context, device));
+  CU(cuCtxSetCurrent(context));
+}
+
+void fill(const tube_object& object, unsigned value, CUstream stream) {
+  if (object.place == TUBE_HOST) {
+    auto* words = static_cast<unsigned*>(object.data);
+    for (uint64_t i = 0; i < object.bytes / 4; ++i) words[i] = value;
+    return;
+  }
+  CU(cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(object.data), value, object.bytes / 4, stream));
+}
+
+bool holds(const tube_object& object, unsigned value, CUstream stream) {
+  const uint64_t last = object.bytes / 4 < kWords ? 0 : (object.bytes / 4 - kWords) * 4;
+  for (const uint64_t at : {uint64_t{0}, last / 2 / 4 * 4, last}) {
+    unsigned words[kWords];
+    const uint64_t bytes = object.bytes < sizeof words ? object.bytes / 4 * 4 : sizeof words;
+    const char* from = static_cast<const char*>(object.data) + at;
+    if (object.place == TUBE_HOST) {
+      memcpy(words, from, bytes);
+    } else {
+      CU(cuMemcpyDtoHAsync(words, reinterpret_cast<CUdeviceptr>(from), bytes, stream));
+      CU(cuStreamSynchronize(stream));
+    }
+    for (uint64_t i = 0; i < bytes / 4; ++i) {
+      if (words[i] == value) continue;
+      fprintf(stderr, "'%s' holds %x where %x was written\n", object.name, words[i], value);
+      return false;
+    }
+  }
+  return true;
+}
+
+void make(const std::string& name, uint64_t bytes, unsigned value, const tube_spec& like,
+          CUstream stream) {
+  tube_spec spec = like;
+  spec.name = name.c_str();
+  spec.bytes = bytes;
+  spec.dtype = 2 | 32 << 8 | 1 << 16;
+  spec.ndim = 1;
+  spec.shape[0] = static_cast<int64_t>(bytes / 4);
+  spec.strides[0] = 1;
+  tube_object object;
+  TUBE(tube_reserve(&spec, &object));
+  fill(object, value, stream);
+  TUBE(tube_seal(&object, spec.place == TUBE_HOST ? TUBE_NOW : stream));
+}
+
+int run_take(const std::string& name, unsigned value, tube_place place, CUstream stream) {
+  tube_object object;
+  TUBE(tube_wait(name.c_str(), place, stream, TUBE_FOREVER, &object));
+  if (!holds(object, value, stream)) return 1;
+  if (object.ndim != 1 || object.shape[0] != static_cast<int64_t>(object.bytes / 4)) return 1;
+  printf("%p\n", object.data);
+  TUBE(tube_release(&object, stream));
+  say("equal");
+  return 0;
+}
+
+// The consumer's stream runs behind the producer's by the store alone: the host never waits.
+int run_chain(const std::string& name, uint64_t bytes, int rounds) {
+  CUstream producer = new_stream(), consumer = new_stream();
+  CUdeviceptr sums = 0;
+  CU(cuMemAlloc(&sums, static_cast<size_t>(rounds) * 4));
+  for (int i = 0; i < rounds; ++i) {
+    const std::string own = name + "/" + std::to_string(i);
+    tube_spec spec{};
+    spec.place = TUBE_GPU;
+    spec.consumers = 1;
+    make(own, bytes, static_cast<unsigned>(i) + 1, spec, producer);
+    tube_object object;
+    TUBE(tube_wait(own.c_str(), TUBE_GPU, consumer, TUBE_FOREVER, &object));
+    CU(cuMemcpyDtoDAsync(sums + static_cast<size_t>(i) * 4,
+                         reinterpret_cast<CUdeviceptr>(object.data) + bytes - 4, 4, consumer));
+    TUBE(tube_release(&object, consumer));
+  }
+  std::vector<unsigned> seen(static_cast<size_t>(rounds));
+  CU(cuMemcpyDtoHAsync(seen.data(), sums, seen.size() * 4, consumer));
+  CU(cuStreamSynchronize(consumer));
+  for (int i = 0; i < rounds; ++i) {
+    if (seen[static_cast<size_t>(i)] == static_cast<unsigned>(i) + 1) continue;
+    fprintf(stderr, "round %d gave %u\n", i, seen[static_cast<size_t>(i)]);
+    return 1;
+  }
+  say("equal");
+  return 0;
+}
+
+// Names that all programs of a test share: what an object holds follows from its name and size.
+struct Held {
+  tube_object object;
+  CUstream stream;
+};
+
+unsigned value_of(const tube_object& object) {
+  return static_cast<unsigned>(object.bytes) * 2654435761u ^ static_cast<unsigned>(object.name[6])
+                                                                 << 24;
+}
+
+class Churn {
+ public:
+  explicit Churn(unsigned seed) : chance_(seed) {
+    for (CUstream& stream : streams_) stream = new_stream();
+  }
+  void step() {
+    switch (chance_() % 8) {
+      case 0:
+      case 1: put(); break;
+      case 2: remove(); break;
+      case 3:
+      case 4:
+      case 5: take(); break;
+      default: release(); break;
+    }
+  }
+  void end() {
+    while (!held_.empty()) release();
+  }
+
+ private:
+  std::string name() { return "churn/" + std::string(1, static_cast<char>('a' + chance_() % 12)); }
+  CUstream stream() { return streams_[chance_() % 3]; }
+  void put() {
+    constexpr uint64_t kSizes[] = {256, 4096, 100'000, 1u << 20, 3u << 20, 5u << 20};
+    const std::string own = name();
+    tube_spec spec{};
+    spec.name = own.c_str();
+    spec.group = "churn";
+    spec.bytes = kSizes[chance_() % 6];
+    spec.place = chance_() % 4 == 0 ? TUBE_HOST : TUBE_GPU;
+    spec.consumers = chance_() % 3;
+    tube_object object;
+    const int answer = tube_reserve(&spec, &object);
+    if (answer == TUBE_EXISTS || answer == TUBE_NO_MEMORY) return;
+    must("reserve", answer);
+    CUstream with = stream();
+    fill(object, value_of(object), with);
+    if (chance_() % 16 == 0) {
+      TUBE(tube_release(&object, with));  // given up
+    } else {
+      TUBE(tube_seal(&object, object.place == TUBE_HOST ? TUBE_NOW : with));
+    }
+  }
+  void remove() {
+    const int answer = tube_delete(name().c_str());
+    if (answer != TUBE_NOT_FOUND) must("delete", answer);
+  }
+  void take() {
+    if (held_.size() >= 8) return release();
+    Held held{{}, stream()};
+    constexpr tube_place kPlaces[] = {TUBE_ANY, TUBE_ANY, TUBE_GPU, TUBE_HOST};
+    const int answer = tube_get(name().c_str(), kPlaces[chance_() % 4], held.stream, &held.object);
+    if (answer == TUBE_NOT_FOUND || answer == TUBE_NO_MEMORY) return;
+    must("get", answer);
+    if (!holds(held.object, value_of(held.object), held.stream)) exit(1);
+    held_.push_back(held);
+  }
+  void release() {
+    if (held_.empty()) return;
+    const size_t which = chance_() % held_.size();
+    const Held held = held_[which];
+    held_.erase(held_.begin() + static_cast<long>(which));
+    if (!holds(held.object, value_of(held.object), held.stream)) exit(1);
+    TUBE(tube_release(&held.object, held.object.place == TUBE_HOST ? TUBE_NOW : held.stream));
+  }
+
+  std::mt19937 chance_;
+  CUstream streams_[3];
+  std::vector<Held> held_;
+};
+
+// [begin, end) of this process's mapping of a memory file of that name.
+std::pair<uintptr_t, uintptr_t> mapping_of(const char* name) {
+  FILE* maps = fopen("/proc/self/maps", "r");
+  char line[512];
+  uintptr_t begin = 0, end = 0;
+  bool found = false;
+  while (!found && fgets(line, sizeof line, maps) != nullptr)
+    found = strstr(line, name) != nullptr && sscanf(line, "%lx-%lx", &begin, &end) == 2;
+  fclose(maps);
+  if (!found) exit(3);
+  return {begin, end};
+}
+
+int run_vandal(unsigned seed) {
+  tube_object object;
+  (void)tube_peek("anything", &object);
+  const auto [index, index_end] = mapping_of("memfd:tube-store (");
+  const bool writable =
+      mprotect(reinterpret_cast<void*>(index), index_end - index, PROT_READ | PROT_WRITE) == 0;
+  say(writable ? "writable" : "sealed");
+  const auto [pins, pins_end] = mapping_of("memfd:tube-store-pins");
+  std::atomic<bool> stop{false};
+  std::thread scribble([&, begin = pins, end = pins_end] {
+    std::mt19937 chance(seed);
+    while (!stop.load()) {
+      for (uintptr_t at = begin; at < end; at += 4)
+        std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(at))
+            .store(chance() % 3 == 0 ? 0 : chance(), std::memory_order_relaxed);
+    }
+  });
+  until_told();
+  stop = true;
+  scribble.join();
+  return 0;
+}
+
+int run_pace(int count) {
+  unsigned words[64] = {};
+  for (int i = 0; i < count; ++i) {
+    const std::string own = "pace/" + std::to_string(getpid()) + "/" + std::to_string(i % 4);
+    tube_spec spec{};
+    spec.name = own.c_str();
+    spec.bytes = sizeof words;
+    spec.place = TUBE_GPU;
+    words[0] = static_cast<unsigned>(i);
+    TUBE(tube_put(&spec, words, nullptr));
+    tube_object object;
+    TUBE(tube_wait(own.c_str(), TUBE_GPU, nullptr, TUBE_FOREVER, &object));
+    unsigned seen = 0;
+    CU(cuMemcpyDtoH(&seen, reinterpret_cast<CUdeviceptr>(object.data), 4));
+    if (seen != words[0]) return 1;
+    TUBE(tube_release(&object, nullptr));
+    TUBE(tube_delete(own.c_str()));
+  }
+  say("equal");
+  return 0;
+}
+
+struct Words {
+  std::vector<std::string> words;
+  std::string at(size_t i, const char* otherwise) const {
+    return i < words.size() ? words[i] : otherwise;
+  }
+  uint64_t number(size_t i, const char* otherwise) const { return std::stoull(at(i, otherwise)); }
+};
+
+void run_make(const Words& w, const std::string& name, CUstream stream) {
+  tube_spec spec{};
+  spec.place = place_of(w.at(4, "gpu"));
+  spec.consumers = static_cast<uint32_t>(w.number(5, "0"));
+  spec.ttl_ms = w.number(6, "0");
+  make(name, w.number(2, "1") << 10, static_cast<unsigned>(w.number(3, "1")), spec, stream);
+  if (w.at(7, "") == "leave") return;
+  // The test may kill this program now: the seal has arrived.
+  tube_object seen{};
+  while (tube_peek(name.c_str(), &seen) == TUBE_OK && seen.sealed == 0) sched_yield();
+  say("here");
+  until_told();
+}
+
+void run_reserve(const Words& w, const std::string& name) {
+  tube_spec spec{};
+  spec.name = name.c_str();
+  spec.bytes = w.number(2, "1") << 10;
+  spec.place = place_of(w.at(3, "gpu"));
+  tube_object object;
+  TUBE(tube_reserve(&spec, &object));
+  say("here");
+  until_told();
+}
+
+void run_hold(const Words& w, const std::string& name, CUstream stream) {
+  tube_object object;
+  TUBE(tube_wait(name.c_str(), place_of(w.at(2, "gpu")), stream, TUBE_FOREVER, &object));
+  say("here");
+  until_told();
+}
+
+void run_churn(const Words& w, bool endless) {
+  Churn churn(static_cast<unsigned>(w.number(1, "1")));
+  for (uint64_t i = 1; endless || i <= w.number(2, "100"); ++i) {
+    churn.step();
+    if (i % 100 == 0 && endless) say("here");
+  }
+  churn.end();
+  say("equal");
+}
+
+void run_ids(const Words& w) {
+  for (uint64_t i = 0; i < w.number(1, "1"); ++i) {
+    char id[TUBE_NAME_BYTES];
+    TUBE(tube_unique_id(id, sizeof id));
+    say(id);
+  }
+}
+
+int run_wait(const Words& w, const std::string& name) {
+  tube_object object;
+  printf("%d\n", tube_wait(name.c_str(), TUBE_ANY, TUBE_NOW, w.number(2, "0"), &object));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Words w{std::vector<std::string>(argv + 1, argv + argc)};
+  const std::string scene = w.at(0, ""), name = w.at(1, "");
+  const bool host_only = scene == "wait" || scene == "delete" || scene == "ids" ||
+                         scene == "vandal" || (argc > 1 && w.words.back() == "host");
+  CUstream stream = nullptr;
+  if (!host_only) {
+    begin_gpu();
+    stream = new_stream();
+  }
+  if (scene == "take")
+    return run_take(name, static_cast<unsigned>(w.number(2, "1")), place_of(w.at(3, "gpu")),
+                    stream);
+  if (scene == "chain")
+    return run_chain(name, w.number(2, "1") << 10, static_cast<int>(w.number(3, "1")));
+  if (scene == "vandal") return run_vandal(static_cast<unsigned>(w.number(1, "1")));
+  if (scene == "pace") return run_pace(static_cast<int>(w.number(1, "1")));
+  if (scene == "wait") return run_wait(w, name);
+  if (scene == "make") run_make(w, name, stream);
+  else if (scene == "hold") run_hold(w, name, stream);
+  else if (scene == "reserve") run_reserve(w, name);
+  else if (scene == "delete") printf("%d\n", tube_delete(name.c_str()));
+  else if (scene == "churn" || scene == "endless") run_churn(w, scene == "endless");
+  else if (scene == "ids") run_ids(w);
+  else return 2;
+  return 0;
+}
