@@ -38,6 +38,38 @@ abi::StoreBody body_of(const std::string& name) {
   return body;
 }
 
+/**
+ * Enters the first `names` of `bodies` and takes them out again, in 60,000 steps: a name wanders
+ * from slot to slot, so that entries and buckets are used again.
+ */
+void let_names_wander(StoreIndexWriter& writer, const std::vector<abi::StoreBody>& bodies,
+                      uint32_t names) {
+  std::mt19937 chance(3);
+  struct Entry {
+    uint32_t name = 0;
+    uint64_t generation = 0;
+    bool live = false;
+  };
+  std::vector<Entry> slots(names);
+  std::vector<bool> taken(names);
+  for (int step = 0; step < 60'000; ++step) {
+    const uint32_t slot = chance() % names;
+    Entry& e = slots[slot];
+    if (e.live) {
+      writer.doom(slot, e.generation, bodies[e.name].hash);
+      writer.free(slot, e.generation);
+      e.live = taken[e.name] = false;
+      continue;
+    }
+    const uint32_t name = chance() % names;
+    if (taken[name]) continue;
+    e = Entry{name, e.generation + 1, true};
+    taken[name] = true;
+    writer.enter(slot, e.generation, bodies[name]);
+    writer.seal(slot, e.generation, true);
+  }
+}
+
 TEST(StoreIndex, ReadersSeeWholeObjectsOrNone) {
   constexpr uint32_t kNames = 40;
   StoreIndexWriter writer;
@@ -70,31 +102,7 @@ TEST(StoreIndex, ReadersSeeWholeObjectsOrNone) {
     }
   };
   std::thread one(read, 1), two(read, 2);
-  std::mt19937 chance(3);
-  // A name wanders from slot to slot, so that entries and buckets are used again.
-  struct Entry {
-    uint32_t name = 0;
-    uint64_t generation = 0;
-    bool live = false;
-  };
-  std::vector<Entry> slots(kNames);
-  std::vector<bool> taken(kNames);
-  for (int step = 0; step < 60'000; ++step) {
-    const uint32_t slot = chance() % kNames;
-    Entry& e = slots[slot];
-    if (e.live) {
-      writer.doom(slot, e.generation, bodies[e.name].hash);
-      writer.free(slot, e.generation);
-      e.live = taken[e.name] = false;
-      continue;
-    }
-    const uint32_t name = chance() % kNames;
-    if (taken[name]) continue;
-    e = Entry{name, e.generation + 1, true};
-    taken[name] = true;
-    writer.enter(slot, e.generation, bodies[name]);
-    writer.seal(slot, e.generation, true);
-  }
+  let_names_wander(writer, bodies, kNames);
   stop = true;
   one.join();
   two.join();
