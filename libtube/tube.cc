@@ -30,6 +30,7 @@ thread_local char t_error[512] = "no call of this thread has failed";
 __attribute__((format(printf, 2, 3))) int fail(int result, const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
+  // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): va_start is the line above
   std::vsnprintf(t_error, sizeof t_error, format, arguments);
   va_end(arguments);
   return result;
@@ -176,7 +177,7 @@ int release(const tube_object& object, tube_stream stream) {
 }
 
 int put(const tube_spec& spec, const void* data, tube_stream stream) {
-  tube_object object;
+  tube_object object{};
   if (const int error = reserve(spec, &object); error != TUBE_OK) return error;
   const Tube* tube = tube_in_process();
   const bool by_cpu = object.place == TUBE_HOST && !behind(stream);

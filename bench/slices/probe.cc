@@ -227,6 +227,258 @@ void graphs(Probe& probe, const Split& split) {
   }
 }
 
+// Which ways of changing a captured node's parameters, and of adding a node, keep it in the part.
+// `current`: the context that is current meanwhile.
+void changed_nodes(Probe& probe, const Split& split, CUcontext current, const char* which) {
+  CU(cuCtxSetCurrent(current));
+  std::printf("with %s current:\n", which);
+  const auto run = [&](const char* what, CUgraphExec instance) {
+    const Sms found = probe.where_is(split.small.stream,
+                                     [&] { CU(cuGraphLaunch(instance, split.small.stream)); });
+    std::printf("  %s: %s\n", what, side(split, found).c_str());
+  };
+  uint32_t rounds = probe.rounds + 1;
+  void* pointers[] = {&probe.map, &rounds};
+  CUDA_KERNEL_NODE_PARAMS params{};
+  CUgraphNode node = nullptr;
+  CUgraphExec exec = captured(probe, split.small.stream, &node);
+  CU(cuGraphKernelNodeGetParams(node, &params));
+  params.kernelParams = pointers;
+  params.extra = nullptr;
+  CUresult error = cuGraphExecKernelNodeSetParams(exec, node, &params);
+  std::printf("  set in the instance: %s\n", name_of(error));
+  if (error == CUDA_SUCCESS) run("then", exec);
+  error = cuGraphKernelNodeSetParams(node, &params);
+  std::printf("  set in the graph: %s", name_of(error));
+  CU(cuGraphKernelNodeGetParams(node, &params));
+  std::printf(", its context after that: %s\n",
+              params.ctx == split.small.context ? "the small part's" : "another");
+  params.kernelParams = pointers;
+  params.extra = nullptr;
+  CUgraphNode other = nullptr;
+  CUgraph graph = nullptr;
+  CU(cuStreamBeginCapture(split.small.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  probe.launch(split.small.stream, probe.blocks(), rounds);
+  CU(cuStreamEndCapture(split.small.stream, &graph));
+  CUgraphExecUpdateResultInfo info{};
+  const double begin = now_us();
+  error = cuGraphExecUpdate(exec, graph, &info);
+  std::printf("  updated by another capture: %s (%d), %.0f us\n", name_of(error),
+              static_cast<int>(info.result), now_us() - begin);
+  if (error == CUDA_SUCCESS) run("then", exec);
+  for (const bool as_kernel : {false, true}) {
+    CUgraph made = nullptr;
+    CUgraphExec instance = nullptr;
+    CU(cuGraphCreate(&made, 0));
+    params.ctx = as_kernel ? split.small.context : nullptr;
+    if (as_kernel) {
+      CUlibrary library = nullptr;
+      CU(cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0));
+      CU(cuLibraryGetKernel(&params.kern, library, "where"));
+      params.func = nullptr;
+    }
+    error = cuGraphAddKernelNode(&other, made, nullptr, 0, &params);
+    std::printf("  a node added by hand%s: %s\n", as_kernel ? ", of a library, ctx set" : "",
+                name_of(error));
+    if (error == CUDA_SUCCESS && cuGraphInstantiateWithFlags(&instance, made, 0) == CUDA_SUCCESS)
+      run("then", instance);
+    if (instance == nullptr) continue;
+    error = cuGraphExecKernelNodeSetParams(instance, other, &params);
+    std::printf("  set in that instance: %s\n", name_of(error));
+    if (error == CUDA_SUCCESS) run("then", instance);
+  }
+  // Into a graph that is there, behind a node of it: how a graph can be made again in a part.
+  CUgraph made = nullptr;
+  CUgraphNode first = nullptr, kernel = nullptr;
+  CUgraphExec instance = nullptr;
+  size_t count = 1;
+  CU(cuGraphCreate(&made, 0));
+  CU(cuGraphAddEmptyNode(&first, made, nullptr, 0));
+  error = cuStreamBeginCaptureToGraph(split.small.stream, made, &first, nullptr, 1,
+                                      CU_STREAM_CAPTURE_MODE_RELAXED);
+  std::printf("  a capture into a graph: %s\n", name_of(error));
+  if (error == CUDA_SUCCESS) {
+    probe.launch(split.small.stream, probe.blocks(), rounds);
+    CU(cuStreamEndCapture(split.small.stream, &made));
+    CU(cuGraphGetNodes(made, nullptr, &count));
+    std::vector<CUgraphNode> nodes(count);
+    CU(cuGraphGetNodes(made, nodes.data(), &count));
+    kernel = nodes.back();
+    CU(cuGraphInstantiateWithFlags(&instance, made, 0));
+    run("then", instance);
+    // Natively a program's nodes are of the primary context: what says a change to such ones?
+    params = {};
+    CU(cuGraphKernelNodeGetParams(kernel, &params));
+    params.kernelParams = pointers;
+    params.extra = nullptr;
+    params.ctx = probe.primary;
+    std::printf("  its node set with the primary context: %s\n",
+                name_of(cuGraphExecKernelNodeSetParams(instance, kernel, &params)));
+  }
+  CU(cuCtxSetCurrent(probe.primary));
+}
+
+// Whether instances follow a capture of the same work in another place, as those of a program do
+// whose part comes or goes between two captures.
+void updates(Probe& probe, const Split& split) {
+  struct Place {
+    const char* name;
+    CUstream stream;
+  };
+  const Place places[] = {{"small", split.small.stream},
+                          {"large", split.large.stream},
+                          {"whole", probe.plain}};
+  for (const Place& from : places) {
+    for (const Place& to : places) {
+      CUgraphNode node = nullptr;
+      CUgraph graph = nullptr;
+      CUgraphExec exec = captured(probe, from.stream, &node);
+      CU(cuStreamBeginCapture(to.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+      probe.launch(to.stream, probe.blocks(), probe.rounds);
+      CU(cuStreamEndCapture(to.stream, &graph));
+      CUgraphExecUpdateResultInfo info{};
+      const CUresult error = cuGraphExecUpdate(exec, graph, &info);
+      std::printf("%s updated by %s: %s (%d)", from.name, to.name, name_of(error),
+                  static_cast<int>(info.result));
+      const Sms found =
+          probe.where_is(probe.plain, [&] { CU(cuGraphLaunch(exec, probe.plain)); });
+      std::printf(", then %s\n", side(split, found).c_str());
+    }
+  }
+}
+
+// Memset and copy nodes captured in the small part, and changed with each context named and current.
+void other_nodes(Probe& probe, const Split& split) {
+  struct Named {
+    const char* name;
+    CUcontext context;
+  };
+  const Named contexts[] = {{"primary", probe.primary}, {"small", split.small.context}};
+  CUdeviceptr memory = 0;
+  CU(cuMemAlloc(&memory, 1 << 20));
+  for (const bool copies : {false, true}) {
+    for (const Named& named : contexts) {
+      for (const Named& current : contexts) {
+        CUgraph graph = nullptr;
+        CUgraphExec exec = nullptr;
+        CUgraphNode node = nullptr;
+        size_t count = 1;
+        const CUstream stream = split.small.stream;
+        CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        if (copies) CU(cuMemcpyDtoDAsync(memory, memory + 65536, 65536, stream));
+        else CU(cuMemsetD8Async(memory, 1, 65536, stream));
+        CU(cuStreamEndCapture(stream, &graph));
+        CU(cuGraphGetNodes(graph, &node, &count));
+        CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+        CU(cuCtxSetCurrent(current.context));
+        CUresult error = CUDA_SUCCESS;
+        if (copies) {
+          CUDA_MEMCPY3D copy{};
+          CU(cuGraphMemcpyNodeGetParams(node, &copy));
+          copy.srcDevice += 4096;
+          error = cuGraphExecMemcpyNodeSetParams(exec, node, &copy, named.context);
+        } else {
+          CUDA_MEMSET_NODE_PARAMS set{};
+          CU(cuGraphMemsetNodeGetParams(node, &set));
+          set.value = 2;
+          error = cuGraphExecMemsetNodeSetParams(exec, node, &set, named.context);
+        }
+        CU(cuCtxSetCurrent(probe.primary));
+        std::printf("a %s node of the small part set with context %s, %s current: %s\n",
+                    copies ? "copy" : "memset", named.name, current.name, name_of(error));
+        CU(cuGraphLaunch(exec, stream));
+        CU(cuStreamSynchronize(stream));
+      }
+    }
+  }
+}
+
+// Whether setting a node to what it has, with another context current, brings it there.
+void brought_nodes(Probe& probe, const Split& split) {
+  CUdeviceptr memory = 0;
+  CU(cuMemAlloc(&memory, 1 << 20));
+  CUgraph graph = nullptr, inner = nullptr;
+  CUgraphNode child = nullptr;
+  const CUstream stream = probe.plain;
+  CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  probe.launch(stream, probe.blocks(), probe.rounds);
+  CU(cuMemsetD8Async(memory, 1, 65536, stream));
+  CU(cuMemcpyDtoDAsync(memory, memory + 65536, 65536, stream));
+  CU(cuStreamEndCapture(stream, &inner));
+  CU(cuGraphCreate(&graph, 0));
+  CU(cuGraphAddChildGraphNode(&child, graph, nullptr, 0, inner));
+  CU(cuGraphChildGraphNodeGetGraph(child, &inner));
+  std::vector<CUgraphNode> nodes(3);
+  size_t count = nodes.size();
+  CU(cuGraphGetNodes(inner, nodes.data(), &count));
+  CU(cuCtxSetCurrent(split.small.context));
+  CUgraphNode kernel = nullptr, set = nullptr, copied = nullptr;
+  for (CUgraphNode node : nodes) {
+    CUgraphNodeType type{};
+    CU(cuGraphNodeGetType(node, &type));
+    CUresult error = CUDA_ERROR_UNKNOWN;
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+      CUDA_KERNEL_NODE_PARAMS params{};
+      CU(cuGraphKernelNodeGetParams(kernel = node, &params));
+      error = cuGraphKernelNodeSetParams(node, &params);
+    } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
+      CUDA_MEMSET_NODE_PARAMS params{};
+      CU(cuGraphMemsetNodeGetParams(set = node, &params));
+      error = cuGraphMemsetNodeSetParams(node, &params);
+    } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+      CUDA_MEMCPY3D params{};
+      CU(cuGraphMemcpyNodeGetParams(copied = node, &params));
+      error = cuGraphMemcpyNodeSetParams(node, &params);
+    }
+    std::printf("a node of type %d in a child graph brought: %s\n", static_cast<int>(type),
+                name_of(error));
+  }
+  CUgraphExec exec = nullptr;
+  CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  const Sms found = probe.where_is(probe.plain, [&] { CU(cuGraphLaunch(exec, probe.plain)); });
+  std::printf("  then: %s\n", side(split, found).c_str());
+  CUDA_MEMSET_NODE_PARAMS memset{};
+  CUDA_MEMCPY3D copy{};
+  if (set != nullptr) CU(cuGraphMemsetNodeGetParams(set, &memset));
+  if (copied != nullptr) CU(cuGraphMemcpyNodeGetParams(copied, &copy));
+  CUgraphExec flat = nullptr;
+  CU(cuGraphInstantiateWithFlags(&flat, inner, 0));
+  for (CUcontext context : {probe.primary, split.small.context})
+    std::printf("  set in an instance with the %s context: memset %s, copy %s\n",
+                context == probe.primary ? "primary" : "part's",
+                name_of(cuGraphExecMemsetNodeSetParams(flat, set, &memset, context)),
+                name_of(cuGraphExecMemcpyNodeSetParams(flat, copied, &copy, context)));
+  CU(cuCtxSetCurrent(probe.primary));
+  // Does an update care about the contexts of such nodes?
+  for (const bool copies : {false, true}) {
+    CUgraph made[2] = {};
+    CUgraphExec instance = nullptr;
+    const CUstream streams[2] = {split.small.stream, probe.plain};
+    for (int i = 0; i < 2; ++i) {
+      CU(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED));
+      if (copies) CU(cuMemcpyDtoDAsync(memory, memory + 65536, 65536, streams[i]));
+      else CU(cuMemsetD8Async(memory, 1, 65536, streams[i]));
+      CU(cuStreamEndCapture(streams[i], &made[i]));
+    }
+    CU(cuGraphInstantiateWithFlags(&instance, made[0], 0));
+    CUgraphExecUpdateResultInfo info{};
+    const CUresult error = cuGraphExecUpdate(instance, made[1], &info);
+    std::printf("a %s of the part updated by one of the whole: %s (%d)\n",
+                copies ? "copy" : "memset", name_of(error), static_cast<int>(info.result));
+  }
+  // A launch priority stays when its node is brought.
+  CUlaunchAttribute attribute{};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  attribute.value.priority = -3;
+  CU(cuGraphKernelNodeSetAttribute(kernel, attribute.id, &attribute.value));
+  CUDA_KERNEL_NODE_PARAMS params{};
+  CU(cuGraphKernelNodeGetParams(kernel, &params));
+  CU(cuGraphKernelNodeSetParams(kernel, &params));
+  CUlaunchAttributeValue value{};
+  CU(cuGraphKernelNodeGetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
+  std::printf("its priority -3 after it was brought back: %d\n", value.priority);
+}
+
 void calls(Probe& probe, const Split& split) {
   const CUstream green = split.small.stream;
   CUcontext context = nullptr;
@@ -322,6 +574,11 @@ int main(int argc, char** argv) {
   const Split split = split_into(probe, 16);
   std::printf("with four long kernels under way that took %.0f us\n", now_us() - begin);
   graphs(probe, split);
+  changed_nodes(probe, split, probe.primary, "the primary context");
+  changed_nodes(probe, split, split.small.context, "the small part's context");
+  updates(probe, split);
+  other_nodes(probe, split);
+  brought_nodes(probe, split);
   calls(probe, split);
   std::vector<CUstream> large(4), whole(4);
   for (CUstream& stream : large)

@@ -145,6 +145,7 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   const ScopeGuard moved_all([&] { evictor_->moving(gpu, false); });
   const auto blocks = evictor_->map().movable(client_.session, static_cast<int>(gpu));
   std::vector<uint64_t> sizes;
+  sizes.reserve(blocks.size());
   for (const auto& block : blocks) sizes.push_back(block.bytes);
   std::vector<Leaving> leaving;
   uint64_t moved = 0;

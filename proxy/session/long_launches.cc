@@ -33,7 +33,7 @@ LaunchPass::LaunchPass(LaunchPass&& other) noexcept
       work_(std::move(other.work_)) {}
 
 LaunchPass::~LaunchPass() {
-  if (turn_ != nullptr) owner_->turns_->drop(*turn_);
+  if (owner_ != nullptr && turn_ != nullptr) owner_->turns_->drop(*turn_);
 }
 
 void LaunchPass::before(CUstream stream) {

@@ -24,13 +24,30 @@ inline uint64_t lane_address(const Warp& w, const Inst& in, const uint64_t* base
     w.fault(Fault::Kind::kIllegalAddress, in, address, std::string("illegal address in ") + what);
 }
 
+// Volatile and stronger accesses are how kernels that run beside each other talk: such words are
+// read and written whole, whatever thread the other kernel runs on.
+template <class T>
+T read_word(const std::byte* at, bool shared) {
+  T value;
+  if (shared) __atomic_load(reinterpret_cast<const T*>(at), &value, __ATOMIC_ACQUIRE);
+  else std::memcpy(&value, at, sizeof(T));
+  return value;
+}
+
+template <class T>
+void write_word(std::byte* at, T value, bool shared) {
+  if (shared) __atomic_store(reinterpret_cast<T*>(at), &value, __ATOMIC_RELEASE);
+  else std::memcpy(at, &value, sizeof(T));
+}
+
 template <class T, Space S, bool Vector>
 void load(Warp& w, const Inst& in, uint32_t mask) {
   const uint64_t* const base = in.a == kNoSlot ? nullptr : slot64(w, in.a);
   const uint32_t count = Vector ? in.count : 1;
   const uint32_t size = sizeof(T) * count;
   const int32_t* const list = Vector ? w.frame->function->lists.data() + in.target : &in.d;
-  if ((in.mode & kSynchronising) != 0) w.touched_sync = true;
+  const bool shared = (in.mode & kSynchronising) != 0;
+  if (shared) w.touched_sync = true;
   // The base may be one of the destinations: addresses are read before the lane is written.
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
@@ -40,8 +57,7 @@ void load(Warp& w, const Inst& in, uint32_t mask) {
     if (at == nullptr) [[unlikely]]
       return bad_address(w, in, address, size, "load");
     for (uint32_t k = 0; k < count; ++k) {
-      T value;
-      std::memcpy(&value, at + k * sizeof(T), sizeof(T));
+      const T value = read_word<T>(at + k * sizeof(T), shared);
       words<T>(w, list[k])[i] = static_cast<WordOf<T>>(+value);  // a signed byte is extended
     }
   }
@@ -53,6 +69,7 @@ void store(Warp& w, const Inst& in, uint32_t mask) {
   const uint32_t count = Vector ? in.count : 1;
   const uint32_t size = sizeof(T) * count;
   const int32_t* const list = Vector ? w.frame->function->lists.data() + in.target : &in.b;
+  const bool shared = (in.mode & kSynchronising) != 0;
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     const auto i = static_cast<unsigned>(std::countr_zero(rest));
     const uint64_t address = lane_address(w, in, base, i);
@@ -61,8 +78,7 @@ void store(Warp& w, const Inst& in, uint32_t mask) {
     if (at == nullptr) [[unlikely]]
       return bad_address(w, in, address, size, "store");
     for (uint32_t k = 0; k < count; ++k) {
-      const T value = static_cast<T>(words<T>(w, list[k])[i]);
-      std::memcpy(at + k * sizeof(T), &value, sizeof(T));
+      write_word(at + k * sizeof(T), static_cast<T>(words<T>(w, list[k])[i]), shared);
     }
   }
 }

@@ -21,7 +21,8 @@ CUuuid uuid(char fill) {
 
 class MachineLinksTest : public ::testing::Test {
  protected:
-  std::unique_ptr<MachineLinks> open(const char* workflow, std::vector<CUuuid> gpus = {uuid(1)}) {
+  std::unique_ptr<MachineLinks> open(const char* workflow,
+                                     const std::vector<CUuuid>& gpus = {uuid(1)}) {
     auto links = MachineLinks::open(path, workflow, gpus);
     EXPECT_TRUE(links.ok()) << (links.ok() ? "" : links.error().message);
     return links.ok() ? links.take() : nullptr;
