@@ -227,95 +227,73 @@ void graphs(Probe& probe, const Split& split) {
   }
 }
 
-// Which ways of changing a captured node's parameters, and of adding a node, keep it in the part.
-// `current`: the context that is current meanwhile.
-void changed_nodes(Probe& probe, const Split& split, CUcontext current, const char* which) {
-  CU(cuCtxSetCurrent(current));
-  std::printf("with %s current:\n", which);
-  const auto run = [&](const char* what, CUgraphExec instance) {
-    const Sms found = probe.where_is(split.small.stream,
-                                     [&] { CU(cuGraphLaunch(instance, split.small.stream)); });
-    std::printf("  %s: %s\n", what, side(split, found).c_str());
-  };
-  uint32_t rounds = probe.rounds + 1;
-  void* pointers[] = {&probe.map, &rounds};
+// A kernel node's parameters with other values.
+struct OtherValues {
+  CUdeviceptr map;
+  uint32_t rounds;
+  void* pointers[2] = {&map, &rounds};
+  explicit OtherValues(const Probe& probe) : map(probe.map), rounds(probe.rounds + 1) {}
+  void into(CUDA_KERNEL_NODE_PARAMS& params) {
+    params.kernelParams = pointers;
+    params.extra = nullptr;
+  }
+};
+
+void run_in_small(Probe& probe, const Split& split, CUgraphExec instance) {
+  const Sms found =
+      probe.where_is(split.small.stream, [&] { CU(cuGraphLaunch(instance, split.small.stream)); });
+  std::printf("    then: %s\n", side(split, found).c_str());
+}
+
+// A captured node's parameters, set in an instance and in the graph.
+void changed_nodes(Probe& probe, const Split& split) {
+  OtherValues values(probe);
   CUDA_KERNEL_NODE_PARAMS params{};
   CUgraphNode node = nullptr;
-  CUgraphExec exec = captured(probe, split.small.stream, &node);
+  const CUgraphExec exec = captured(probe, split.small.stream, &node);
   CU(cuGraphKernelNodeGetParams(node, &params));
-  params.kernelParams = pointers;
-  params.extra = nullptr;
+  values.into(params);
   CUresult error = cuGraphExecKernelNodeSetParams(exec, node, &params);
   std::printf("  set in the instance: %s\n", name_of(error));
-  if (error == CUDA_SUCCESS) run("then", exec);
+  if (error == CUDA_SUCCESS) run_in_small(probe, split, exec);
   error = cuGraphKernelNodeSetParams(node, &params);
   std::printf("  set in the graph: %s", name_of(error));
   CU(cuGraphKernelNodeGetParams(node, &params));
   std::printf(", its context after that: %s\n",
               params.ctx == split.small.context ? "the small part's" : "another");
-  params.kernelParams = pointers;
-  params.extra = nullptr;
-  CUgraphNode other = nullptr;
-  CUgraph graph = nullptr;
-  CU(cuStreamBeginCapture(split.small.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
-  probe.launch(split.small.stream, probe.blocks(), rounds);
-  CU(cuStreamEndCapture(split.small.stream, &graph));
-  CUgraphExecUpdateResultInfo info{};
-  const double begin = now_us();
-  error = cuGraphExecUpdate(exec, graph, &info);
-  std::printf("  updated by another capture: %s (%d), %.0f us\n", name_of(error),
-              static_cast<int>(info.result), now_us() - begin);
-  if (error == CUDA_SUCCESS) run("then", exec);
+}
+
+// Nodes added by hand: of a function, and of a library's kernel with a context.
+void added_nodes(Probe& probe, const Split& split) {
+  OtherValues values(probe);
   for (const bool as_kernel : {false, true}) {
-    CUgraph made = nullptr;
-    CUgraphExec instance = nullptr;
-    CU(cuGraphCreate(&made, 0));
-    params.ctx = as_kernel ? split.small.context : nullptr;
+    CUgraph graph = nullptr;
+    CUgraphExec exec = nullptr;
+    CUgraphNode node = nullptr;
+    CUDA_KERNEL_NODE_PARAMS params{};
+    params.gridDimX = probe.blocks();
+    params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
+    params.blockDimX = 32;
+    values.into(params);
     if (as_kernel) {
       CUlibrary library = nullptr;
       CU(cuLibraryLoadData(&library, kImage, nullptr, nullptr, 0, nullptr, nullptr, 0));
       CU(cuLibraryGetKernel(&params.kern, library, "where"));
-      params.func = nullptr;
+      params.ctx = split.small.context;
+    } else {
+      params.func = probe.where;
     }
-    error = cuGraphAddKernelNode(&other, made, nullptr, 0, &params);
+    CU(cuGraphCreate(&graph, 0));
+    const CUresult error = cuGraphAddKernelNode(&node, graph, nullptr, 0, &params);
     std::printf("  a node added by hand%s: %s\n", as_kernel ? ", of a library, ctx set" : "",
                 name_of(error));
-    if (error == CUDA_SUCCESS && cuGraphInstantiateWithFlags(&instance, made, 0) == CUDA_SUCCESS)
-      run("then", instance);
-    if (instance == nullptr) continue;
-    error = cuGraphExecKernelNodeSetParams(instance, other, &params);
-    std::printf("  set in that instance: %s\n", name_of(error));
-    if (error == CUDA_SUCCESS) run("then", instance);
+    if (error != CUDA_SUCCESS || cuGraphInstantiateWithFlags(&exec, graph, 0) != CUDA_SUCCESS)
+      continue;
+    run_in_small(probe, split, exec);
+    std::printf("  set in that instance: %s\n",
+                name_of(cuGraphExecKernelNodeSetParams(exec, node, &params)));
+    run_in_small(probe, split, exec);
   }
-  // Into a graph that is there, behind a node of it: how a graph can be made again in a part.
-  CUgraph made = nullptr;
-  CUgraphNode first = nullptr, kernel = nullptr;
-  CUgraphExec instance = nullptr;
-  size_t count = 1;
-  CU(cuGraphCreate(&made, 0));
-  CU(cuGraphAddEmptyNode(&first, made, nullptr, 0));
-  error = cuStreamBeginCaptureToGraph(split.small.stream, made, &first, nullptr, 1,
-                                      CU_STREAM_CAPTURE_MODE_RELAXED);
-  std::printf("  a capture into a graph: %s\n", name_of(error));
-  if (error == CUDA_SUCCESS) {
-    probe.launch(split.small.stream, probe.blocks(), rounds);
-    CU(cuStreamEndCapture(split.small.stream, &made));
-    CU(cuGraphGetNodes(made, nullptr, &count));
-    std::vector<CUgraphNode> nodes(count);
-    CU(cuGraphGetNodes(made, nodes.data(), &count));
-    kernel = nodes.back();
-    CU(cuGraphInstantiateWithFlags(&instance, made, 0));
-    run("then", instance);
-    // Natively a program's nodes are of the primary context: what says a change to such ones?
-    params = {};
-    CU(cuGraphKernelNodeGetParams(kernel, &params));
-    params.kernelParams = pointers;
-    params.extra = nullptr;
-    params.ctx = probe.primary;
-    std::printf("  its node set with the primary context: %s\n",
-                name_of(cuGraphExecKernelNodeSetParams(instance, kernel, &params)));
-  }
-  CU(cuCtxSetCurrent(probe.primary));
 }
 
 // Whether instances follow a capture of the same work in another place, as those of a program do
@@ -325,9 +303,8 @@ void updates(Probe& probe, const Split& split) {
     const char* name;
     CUstream stream;
   };
-  const Place places[] = {{"small", split.small.stream},
-                          {"large", split.large.stream},
-                          {"whole", probe.plain}};
+  const Place places[] = {
+      {"small", split.small.stream}, {"large", split.large.stream}, {"whole", probe.plain}};
   for (const Place& from : places) {
     for (const Place& to : places) {
       CUgraphNode node = nullptr;
@@ -340,14 +317,14 @@ void updates(Probe& probe, const Split& split) {
       const CUresult error = cuGraphExecUpdate(exec, graph, &info);
       std::printf("%s updated by %s: %s (%d)", from.name, to.name, name_of(error),
                   static_cast<int>(info.result));
-      const Sms found =
-          probe.where_is(probe.plain, [&] { CU(cuGraphLaunch(exec, probe.plain)); });
+      const Sms found = probe.where_is(probe.plain, [&] { CU(cuGraphLaunch(exec, probe.plain)); });
       std::printf(", then %s\n", side(split, found).c_str());
     }
   }
 }
 
-// Memset and copy nodes captured in the small part, and changed with each context named and current.
+// Memset and copy nodes captured in the small part, and changed with each context named and
+// current.
 void other_nodes(Probe& probe, const Split& split) {
   struct Named {
     const char* name;
@@ -393,90 +370,91 @@ void other_nodes(Probe& probe, const Split& split) {
   }
 }
 
-// Whether setting a node to what it has, with another context current, brings it there.
-void brought_nodes(Probe& probe, const Split& split) {
-  CUdeviceptr memory = 0;
-  CU(cuMemAlloc(&memory, 1 << 20));
-  CUgraph graph = nullptr, inner = nullptr;
-  CUgraphNode child = nullptr;
-  const CUstream stream = probe.plain;
+// A kernel, a memset and a copy, captured.
+CUgraph three_nodes(Probe& probe, CUdeviceptr memory, CUstream stream) {
+  CUgraph graph = nullptr;
   CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
   probe.launch(stream, probe.blocks(), probe.rounds);
   CU(cuMemsetD8Async(memory, 1, 65536, stream));
   CU(cuMemcpyDtoDAsync(memory, memory + 65536, 65536, stream));
-  CU(cuStreamEndCapture(stream, &inner));
-  CU(cuGraphCreate(&graph, 0));
-  CU(cuGraphAddChildGraphNode(&child, graph, nullptr, 0, inner));
-  CU(cuGraphChildGraphNodeGetGraph(child, &inner));
-  std::vector<CUgraphNode> nodes(3);
-  size_t count = nodes.size();
-  CU(cuGraphGetNodes(inner, nodes.data(), &count));
-  CU(cuCtxSetCurrent(split.small.context));
-  CUgraphNode kernel = nullptr, set = nullptr, copied = nullptr;
+  CU(cuStreamEndCapture(stream, &graph));
+  return graph;
+}
+
+struct ThreeNodes {
+  CUgraphNode kernel = nullptr, memset = nullptr, copy = nullptr;
+};
+
+// Sets each node of the graph to what it has.
+ThreeNodes bring(CUgraph graph) {
+  ThreeNodes three;
+  CUgraphNode nodes[3] = {};
+  size_t count = 3;
+  CU(cuGraphGetNodes(graph, nodes, &count));
   for (CUgraphNode node : nodes) {
     CUgraphNodeType type{};
     CU(cuGraphNodeGetType(node, &type));
     CUresult error = CUDA_ERROR_UNKNOWN;
     if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
       CUDA_KERNEL_NODE_PARAMS params{};
-      CU(cuGraphKernelNodeGetParams(kernel = node, &params));
+      CU(cuGraphKernelNodeGetParams(three.kernel = node, &params));
       error = cuGraphKernelNodeSetParams(node, &params);
     } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
       CUDA_MEMSET_NODE_PARAMS params{};
-      CU(cuGraphMemsetNodeGetParams(set = node, &params));
+      CU(cuGraphMemsetNodeGetParams(three.memset = node, &params));
       error = cuGraphMemsetNodeSetParams(node, &params);
-    } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+    } else {
       CUDA_MEMCPY3D params{};
-      CU(cuGraphMemcpyNodeGetParams(copied = node, &params));
+      CU(cuGraphMemcpyNodeGetParams(three.copy = node, &params));
       error = cuGraphMemcpyNodeSetParams(node, &params);
     }
-    std::printf("a node of type %d in a child graph brought: %s\n", static_cast<int>(type),
-                name_of(error));
+    std::printf("a node of type %d brought: %s\n", static_cast<int>(type), name_of(error));
   }
-  CUgraphExec exec = nullptr;
-  CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
-  const Sms found = probe.where_is(probe.plain, [&] { CU(cuGraphLaunch(exec, probe.plain)); });
-  std::printf("  then: %s\n", side(split, found).c_str());
-  CUDA_MEMSET_NODE_PARAMS memset{};
-  CUDA_MEMCPY3D copy{};
-  if (set != nullptr) CU(cuGraphMemsetNodeGetParams(set, &memset));
-  if (copied != nullptr) CU(cuGraphMemcpyNodeGetParams(copied, &copy));
-  CUgraphExec flat = nullptr;
-  CU(cuGraphInstantiateWithFlags(&flat, inner, 0));
-  for (CUcontext context : {probe.primary, split.small.context})
-    std::printf("  set in an instance with the %s context: memset %s, copy %s\n",
-                context == probe.primary ? "primary" : "part's",
-                name_of(cuGraphExecMemsetNodeSetParams(flat, set, &memset, context)),
-                name_of(cuGraphExecMemcpyNodeSetParams(flat, copied, &copy, context)));
-  CU(cuCtxSetCurrent(probe.primary));
-  // Does an update care about the contexts of such nodes?
-  for (const bool copies : {false, true}) {
-    CUgraph made[2] = {};
-    CUgraphExec instance = nullptr;
-    const CUstream streams[2] = {split.small.stream, probe.plain};
-    for (int i = 0; i < 2; ++i) {
-      CU(cuStreamBeginCapture(streams[i], CU_STREAM_CAPTURE_MODE_RELAXED));
-      if (copies) CU(cuMemcpyDtoDAsync(memory, memory + 65536, 65536, streams[i]));
-      else CU(cuMemsetD8Async(memory, 1, 65536, streams[i]));
-      CU(cuStreamEndCapture(streams[i], &made[i]));
-    }
-    CU(cuGraphInstantiateWithFlags(&instance, made[0], 0));
-    CUgraphExecUpdateResultInfo info{};
-    const CUresult error = cuGraphExecUpdate(instance, made[1], &info);
-    std::printf("a %s of the part updated by one of the whole: %s (%d)\n",
-                copies ? "copy" : "memset", name_of(error), static_cast<int>(info.result));
-  }
-  // A launch priority stays when its node is brought.
-  CUlaunchAttribute attribute{};
-  attribute.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
-  attribute.value.priority = -3;
-  CU(cuGraphKernelNodeSetAttribute(kernel, attribute.id, &attribute.value));
+  return three;
+}
+
+// A launch priority stays when its node is brought.
+void brought_priority(CUgraphNode kernel) {
+  CUlaunchAttributeValue value{};
+  value.priority = -3;
+  CU(cuGraphKernelNodeSetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
   CUDA_KERNEL_NODE_PARAMS params{};
   CU(cuGraphKernelNodeGetParams(kernel, &params));
   CU(cuGraphKernelNodeSetParams(kernel, &params));
-  CUlaunchAttributeValue value{};
+  value = {};
   CU(cuGraphKernelNodeGetAttribute(kernel, CU_LAUNCH_ATTRIBUTE_PRIORITY, &value));
   std::printf("its priority -3 after it was brought back: %d\n", value.priority);
+}
+
+// Whether setting a node to what it has, with another context current, brings it there; in a child
+// graph too.
+void brought_nodes(Probe& probe, const Split& split) {
+  CUdeviceptr memory = 0;
+  CU(cuMemAlloc(&memory, 1 << 20));
+  const CUgraph flat = three_nodes(probe, memory, probe.plain);
+  CUgraph graph = nullptr, inner = nullptr;
+  CUgraphNode child = nullptr;
+  CU(cuGraphCreate(&graph, 0));
+  CU(cuGraphAddChildGraphNode(&child, graph, nullptr, 0, flat));
+  CU(cuGraphChildGraphNodeGetGraph(child, &inner));
+  CU(cuCtxSetCurrent(split.small.context));
+  (void)bring(inner);
+  const ThreeNodes three = bring(flat);
+  CU(cuCtxSetCurrent(probe.primary));
+  CUgraphExec exec = nullptr, other = nullptr;
+  CU(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  run_in_small(probe, split, exec);
+  CUDA_MEMSET_NODE_PARAMS memset{};
+  CUDA_MEMCPY3D copy{};
+  CU(cuGraphMemsetNodeGetParams(three.memset, &memset));
+  CU(cuGraphMemcpyNodeGetParams(three.copy, &copy));
+  CU(cuGraphInstantiateWithFlags(&other, flat, 0));
+  for (CUcontext context : {probe.primary, split.small.context})
+    std::printf("  set in an instance with the %s context: memset %s, copy %s\n",
+                context == probe.primary ? "primary" : "part's",
+                name_of(cuGraphExecMemsetNodeSetParams(other, three.memset, &memset, context)),
+                name_of(cuGraphExecMemcpyNodeSetParams(other, three.copy, &copy, context)));
+  brought_priority(three.kernel);
 }
 
 void calls(Probe& probe, const Split& split) {
@@ -574,8 +552,14 @@ int main(int argc, char** argv) {
   const Split split = split_into(probe, 16);
   std::printf("with four long kernels under way that took %.0f us\n", now_us() - begin);
   graphs(probe, split);
-  changed_nodes(probe, split, probe.primary, "the primary context");
-  changed_nodes(probe, split, split.small.context, "the small part's context");
+  for (CUcontext current : {probe.primary, split.small.context}) {
+    CU(cuCtxSetCurrent(current));
+    std::printf("with %s context current:\n",
+                current == probe.primary ? "the primary" : "the small part's");
+    changed_nodes(probe, split);
+    added_nodes(probe, split);
+  }
+  CU(cuCtxSetCurrent(probe.primary));
   updates(probe, split);
   other_nodes(probe, split);
   brought_nodes(probe, split);

@@ -5,6 +5,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/graph_lift.h"
+#include "proxy/calls/graph_place.h"
 #include "proxy/calls/graph_steps.h"
 #include "proxy/calls/modules.h"
 #include "proxy/gpu/driver_wrappers.h"
@@ -129,6 +130,11 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphInstantiate>& cal
     if (op.error != CUDA_SUCCESS) return op.error;
     params.hUploadStream = op.stream;
   }
+  if (CUcontext context = instance_context(session); context != nullptr) {
+    if (made.state == nullptr) made.state = std::make_unique<ExecState>();
+    made.state->context = context;
+  }
+  bring_nodes(session, graph.handle, instance_context(made.state.get()));
   CUgraphExec exec = nullptr;
   reply->result = session.or_without_pool(session.context()->gpu, [&] {
     return session.driver().cuGraphInstantiateWithParams(&exec, graph.handle, &params);
@@ -160,6 +166,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphExecUpdate>& call
     return error;
   Object& object = *session.objects().find(wire::Kind::kGraphExec, call->exec);
   LiftedUpdate lifted(session, object, graph.handle);
+  bring_nodes(session, graph.handle,
+              instance_context(static_cast<const ExecState*>(object.state.get())));
   CUgraphExecUpdateResultInfo info{};
   const auto update = [&] {
     return session.driver().cuGraphExecUpdate_v2(exec.handle, graph.handle, &info);

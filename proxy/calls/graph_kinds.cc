@@ -90,6 +90,7 @@ CUresult child_node(Session& session, const Call& call, NodeTarget& target, Answ
           error != CUDA_SUCCESS)
         return error;
     }
+    bring_nodes(session, p.graph.graph, instance_context(target.exec_state));
     const auto set = [&] {
       return session.driver().cuGraphExecChildGraphNodeSetParams(target.exec, target.node,
                                                                  p.graph.graph);

@@ -6,9 +6,11 @@
 
 #include "proxy/calls/copy_region.h"
 #include "proxy/calls/graph_lift.h"
+#include "proxy/calls/graph_place.h"
 #include "proxy/calls/graph_target.h"
 #include "proxy/calls/modules.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/current_context.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/launch/plain_launch.h"
@@ -46,22 +48,6 @@ CUresult set_in_instance(Session& session, const Object& kernel,
 
 }  // namespace
 
-namespace {
-
-// A kernel runs on the multiprocessors of the context that its node names: the function's part
-// where it has one. A node keeps the context with which it was made or captured.
-void name_part(Session& session, const NodeTarget& target, CUDA_KERNEL_NODE_PARAMS_v2& params) {
-  const ContextShare& share = *session.context();
-  const Placement& placement = session.contexts().placement();
-  if (!placement.has_parts(share.gpu) || share.own_sms()) return;
-  CUDA_KERNEL_NODE_PARAMS_v2 made{};
-  if (target.op == GraphEdit::kAdd) params.ctx = placement.node_context(share.gpu);
-  else if (session.driver().cuGraphKernelNodeGetParams_v2(target.node, &made) == CUDA_SUCCESS)
-    params.ctx = made.ctx;
-}
-
-}  // namespace
-
 CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call,
                 Reply<wire::tubeGraphKernelNode>& reply) {
   NodeTarget target;
@@ -88,9 +74,9 @@ CUresult handle(Session& session, const Decoded<wire::tubeGraphKernelNode>& call
   CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch);
   params.kernelParams = separate.pointers();
   const Driver& driver = session.driver();
-  name_part(session, target, params);
   if (call->op == GraphEdit::kSetInExec)
     return set_in_instance(session, *object, [&] {
+      const CurrentContext current(driver, instance_context(target.exec_state));
       return driver.cuGraphExecKernelNodeSetParams_v2(target.exec, target.node, &params);
     });
   graph_gains_kernel(session, *object);

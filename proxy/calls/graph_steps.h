@@ -68,6 +68,7 @@ struct ExecState final : ObjectState {
   std::unordered_map<CUgraphNode, wire::GraphStepPlace> places;
   std::unordered_map<CUgraphNode, uint64_t> staging_bytes;
   std::unique_ptr<LiftedCopies> lifted;  // nullptr: none
+  CUcontext context = nullptr;           // of its nodes (graph_place.h)
 };
 void remember_places(ExecState& state, std::span<const Step> steps,
                      std::span<const wire::GraphStepPlace> places);

@@ -7,6 +7,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/graph_place.h"
 #include "proxy/calls/graph_steps.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
@@ -55,6 +56,8 @@ CUresult resolve_target(Session& session, const Decoded<X>& call, NodeTarget& ta
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   target.exec = exec->handle<CUgraphExec>();
   target.exec_state = static_cast<ExecState*>(exec->state.get());
+  if (CUcontext context = instance_context(target.exec_state); context != nullptr)
+    target.context = context;
   return CUDA_SUCCESS;
 }
 

@@ -2,6 +2,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/placement.h"
 #include "proxy/session/session.h"
 #include "sharedmem/words.h"
 
@@ -88,6 +89,19 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamWaitValue64_v2>& c
                       return session.driver().cuStreamWaitValue64_v2(stream, call->addr,
                                                                      call->value, call->flags);
                     });
+}
+
+// As the client sees it, its streams are of one context; the driver refuses those of two parts.
+CUresult handle(Session& session, const Decoded<wire::cuStreamCopyAttributes>& call,
+                Reply<wire::cuStreamCopyAttributes>&) {
+  StreamOp to = session.stream_op(call->dstStream);
+  if (to.error != CUDA_SUCCESS) return to.error;
+  to.state->attributes = true;
+  StreamOp from = session.stream_op(call->srcStream);
+  if (from.error != CUDA_SUCCESS) return from.error;
+  const bool apart = to.state->green != nullptr || from.state->green != nullptr;
+  return apart ? copy_attributes(session.driver(), to.stream, from.stream)
+               : session.driver().cuStreamCopyAttributes(to.stream, from.stream);
 }
 
 // Not ready is an answer, not an error of the context. A wait for work from before

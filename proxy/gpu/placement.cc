@@ -1,5 +1,6 @@
 #include "proxy/gpu/placement.h"
 
+#include <cstring>
 #include <utility>
 
 #include "protocol/driver_table.gen.h"
@@ -26,6 +27,21 @@ CUresult Placement::make_in(const GpuPlace& place, int priority, CUstream* strea
   if (place.green != nullptr)
     return driver_.cuGreenCtxStreamCreate(stream, place.green, CU_STREAM_NON_BLOCKING, ours);
   return driver_.cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, ours);
+}
+
+CUresult copy_attributes(const Driver& driver, CUstream to, CUstream from) {
+  for (const CUstreamAttrID id :
+       {CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW, CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY,
+        CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP, CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN}) {
+    CUstreamAttrValue value{}, old{};
+    CUresult error = driver.cuStreamGetAttribute(from, id, &value);
+    if (error == CUDA_SUCCESS) error = driver.cuStreamGetAttribute(to, id, &old);
+    // What was never set may not be settable.
+    if (error == CUDA_SUCCESS && std::memcmp(&value, &old, sizeof value) != 0)
+      error = driver.cuStreamSetAttribute(to, id, &value);
+    if (error != CUDA_SUCCESS) return error;
+  }
+  return CUDA_SUCCESS;
 }
 
 // Always non-blocking: stream_order.h says why.
@@ -57,7 +73,7 @@ void Placement::move(uint32_t gpu, bool own_sms, PlacedStream& stream, bool attr
   if (make_in(place, stream.priority, &made) != CUDA_SUCCESS) return;
   CUevent behind = nullptr;
   CUresult error = CUDA_SUCCESS;
-  if (attributes) error = driver_.cuStreamCopyAttributes(made, stream.stream);
+  if (attributes) error = copy_attributes(driver_, made, stream.stream);
   if (error == CUDA_SUCCESS && state == CUDA_ERROR_NOT_READY) {
     error = driver_.cuEventCreate(&behind, CU_EVENT_DISABLE_TIMING);
     if (error == CUDA_SUCCESS) error = driver_.cuEventRecord(behind, stream.stream);
@@ -71,7 +87,7 @@ void Placement::move(uint32_t gpu, bool own_sms, PlacedStream& stream, bool attr
   (void)driver_.cuStreamDestroy_v2(made);  // its work goes on
 }
 
-CUcontext Placement::node_context(uint32_t gpu) const {
+CUcontext Placement::part_context(uint32_t gpu) const {
   if (!has_parts(gpu)) return nullptr;
   const GpuPlace place = slices_->place(gpu, client_.session);
   CUcontext context = nullptr;

@@ -21,6 +21,9 @@ namespace tube::proxy {
 
 struct Driver;
 
+// Streams of green contexts refuse cuStreamCopyAttributes; the attributes themselves they take.
+CUresult copy_attributes(const Driver& driver, CUstream to, CUstream from);
+
 // The driver's stream behind one of a client's, and where it is.
 struct PlacedStream {
   CUstream stream = nullptr;
@@ -57,8 +60,8 @@ class Placement {
   // set some. The driver has no room for another stream: it stays.
   void move(uint32_t gpu, bool own_sms, PlacedStream& stream, bool attributes,
             const std::function<void()>& leaves);
-  // What a kernel's node has to name that the client adds to a graph; nullptr: what is current.
-  CUcontext node_context(uint32_t gpu) const;
+  // Of the client's part; nullptr: it has none, and its streams are in the GPU's shared context.
+  CUcontext part_context(uint32_t gpu) const;
   // Whether nodes may be of other contexts than the GPU's shared one.
   bool has_parts(uint32_t gpu) const { return slices_ != nullptr && slices_->version(gpu) != 0; }
   // It opened something of another process, or gave it something.

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/gpu/current_context.h"
 #include "proxy/gpu/driver_wrappers.h"
 
 namespace tube::proxy {
@@ -241,7 +242,8 @@ uint32_t Coalescer::difference(const RunGraph& graph) const {
   return changed;
 }
 
-// A captured node keeps the function and context that the capture gave it.
+// A captured node keeps the function and context that the capture gave it; the driver wants that
+// context to be current.
 CUresult Coalescer::set_parameters(const RunGraph& graph, size_t node, const PlainLaunch& launch,
                                    PackedParameters& packed) {
   CUDA_KERNEL_NODE_PARAMS_v2 params = kernel_node(launch, packed);
@@ -251,6 +253,7 @@ CUresult Coalescer::set_parameters(const RunGraph& graph, size_t node, const Pla
     params.kernelParams = nullptr;
     params.extra = packed.extra();
   }
+  const CurrentContext current(driver_, nodes_ == Nodes::kOfStream ? params.ctx : nullptr);
   return driver_.cuGraphExecKernelNodeSetParams_v2(graph.exec, graph.nodes[node], &params);
 }
 

@@ -23,7 +23,8 @@ std::atomic<uint64_t> next_grid{1};
 // State::mutex.
 class GridMemory final : public ptx::Memory {
  public:
-  explicit GridMemory(Context* context) : context_(context), who_(accessor_of(*context, false)) {}
+  explicit GridMemory(Context* context)
+      : context_(context), base_(base_context(context)), who_(accessor_of(*context, false)) {}
 
   std::byte* translate(uint64_t address, uint64_t size, bool write, uint64_t* begin,
                        uint64_t* end) override {
@@ -33,10 +34,10 @@ class GridMemory final : public ptx::Memory {
 
   uint64_t heap_alloc(uint64_t size) override {
     {
-      std::lock_guard guard(context_->heap_mutex);
-      context_->heap_in_use = true;
-      if (size > context_->limits[CU_LIMIT_MALLOC_HEAP_SIZE] - context_->heap_used) return 0;
-      context_->heap_used += size;
+      std::lock_guard guard(base_->heap_mutex);
+      base_->heap_in_use = true;
+      if (size > base_->limits[CU_LIMIT_MALLOC_HEAP_SIZE] - base_->heap_used) return 0;
+      base_->heap_used += size;
     }
     State& s = state();
     Lock lock(s.mutex);
@@ -44,7 +45,7 @@ class GridMemory final : public ptx::Memory {
     range.requested = size;
     range.kind = RangeKind::kSymbol;  // not to be freed by cuMemFree
     range.device = context_->device->ordinal;
-    range.context = context_;
+    range.context = base_;
     uint64_t base = 0;
     return allocate_range(s, range, kAllocAlign, &base) == CUDA_SUCCESS ? base : 0;
   }
@@ -55,8 +56,8 @@ class GridMemory final : public ptx::Memory {
     auto gone = s.map.remove(address);
     if (!gone) return;
     {
-      std::lock_guard guard(context_->heap_mutex);
-      context_->heap_used -= std::min(context_->heap_used, gone->requested);
+      std::lock_guard guard(base_->heap_mutex);
+      base_->heap_used -= std::min(base_->heap_used, gone->requested);
     }
     release_range(s, *gone);
   }
@@ -71,7 +72,7 @@ class GridMemory final : public ptx::Memory {
   void print(std::string_view text) override {
     bool full = false;
     {
-      Context* owner = base_context(context_);
+      Context* owner = base_;
       std::lock_guard guard(owner->print_mutex);
       owner->print_buffer.append(text);
       owner->printed = true;
@@ -82,6 +83,7 @@ class GridMemory final : public ptx::Memory {
 
  private:
   Context* context_;
+  Context* base_;  // whose heap it is
   Accessor who_;
 };
 

@@ -85,8 +85,9 @@ CUresult variable(CUlibrary handle, const char* name, bool managed, CUdeviceptr*
 
 }  // namespace
 
-CUresult library_module(Lock& lock, Context* context, Library* library, Module** out) {
+CUresult library_module(Lock& lock, Context* of, Library* library, Module** out) {
   State& s = state();
+  Context* context = base_context(of);  // parts of a GPU have their primary context's code
   if (!library->modules.contains(context)) {
     (void)quiesce(lock, context);
     if (!s.live.contains(library)) return CUDA_ERROR_INVALID_HANDLE;  // unloaded meanwhile
@@ -113,7 +114,8 @@ CUresult library_module(Lock& lock, Context* context, Library* library, Module**
 }
 
 // Each kernel is loaded with the first question about it, and that too waits.
-void first_use(Lock& lock, Context* context, Function* kernel) {
+void first_use(Lock& lock, Context* of, Function* kernel) {
+  Context* context = of == nullptr ? nullptr : base_context(of);
   if (context != nullptr && kernel->used_in.insert(context).second) (void)quiesce(lock, context);
 }
 

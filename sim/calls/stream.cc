@@ -295,6 +295,8 @@ SIM_API CUresult cuStreamCopyAttributes(CUstream dst, CUstream src) {
   SIM_ON_STREAM(dst);
   Stream* from = nullptr;
   if (CUresult r = resolve_stream(lock, context, src, &from)) return r;
+  if (stream->context->green != nullptr || from->context->green != nullptr)
+    return CUDA_ERROR_INVALID_VALUE;  // (H100, H200, 13.0)
   stream->attributes = from->attributes;
   return CUDA_SUCCESS;
 }

@@ -202,6 +202,19 @@ bool same_attributes(const Node& a, const Node& b) {
   return a.in.size() == b.in.size() && a.out.size() == b.out.size();
 }
 
+// Parts of one GPU differ for kernels and copies only (H100, H200, 13.0).
+CUgraphExecUpdateResult compare_contexts(const Node& a, const Node& b) {
+  if (a.context == b.context) return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  const bool beside = a.context != nullptr && b.context != nullptr &&
+                      base_context(a.context) == base_context(b.context);
+  if (!beside) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  switch (a.type()) {
+    case CU_GRAPH_NODE_TYPE_KERNEL: return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+    case CU_GRAPH_NODE_TYPE_MEMCPY: return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    default: return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  }
+}
+
 // Position by position: same node types, same edges, same functions' context.
 CUgraphExecUpdateResult compare(const Graph& have, const Graph& want, Node** bad, Node** bad_from) {
   if (have.nodes.size() != want.nodes.size()) return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -219,7 +232,7 @@ CUgraphExecUpdateResult compare(const Graph& have, const Graph& want, Node** bad
       *bad_from = b.in[e].node;
       return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
     }
-    if (a.context != b.context) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    if (auto result = compare_contexts(a, b); result != CU_GRAPH_EXEC_UPDATE_SUCCESS) return result;
     auto *child_a = std::get_if<ChildWork>(&a.work), *child_b = std::get_if<ChildWork>(&b.work);
     if (child_a != nullptr) {
       auto result = compare(*child_a->graph, *child_b->graph, bad, bad_from);

@@ -36,12 +36,22 @@ CUresult add(CUgraphNode* out, CUgraph hGraph, const CUgraphNode* dependencies,
   return CUDA_SUCCESS;
 }
 
-// Replaces a node's parameters; its type stays.
-CUresult set(Lock& lock, Node* node, CUgraphNodeParams* params) {
+// Replaces a node's parameters; its type stays. It comes into the part of its GPU that is current
+// or named; an instance's node does not, and is refused that (H100, H200, 13.0).
+CUresult set(Lock& lock, Node* node, CUgraphNodeParams* params, bool in_instance) {
   if (node->type() != params->type) return CUDA_ERROR_INVALID_VALUE;
   Work work;
   Context* owner = nullptr;
-  if (CUresult r = generic_work(lock, node->context, params, &work, &owner)) return r;
+  Context* where = current_context();
+  const bool beside = where != nullptr && node->context != nullptr &&
+                      base_context(where) == base_context(node->context);
+  if (!beside) where = node->context;
+  if (CUresult r = generic_work(lock, where, params, &work, &owner)) return r;
+  if (in_instance && owner != node->context && owner != nullptr && node->context != nullptr &&
+      base_context(owner) == base_context(node->context)) {
+    if (params->type != CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_INVALID_VALUE;
+    owner = node->context;
+  }
   if (auto* old = std::get_if<ChildWork>(&node->work)) destroy_graph(state(), old->graph);
   if (auto* kernel = std::get_if<KernelWork>(&work))
     kernel->attributes = std::get<KernelWork>(node->work).attributes;
@@ -81,7 +91,7 @@ CUresult set_node(CUgraphNode hNode, CUgraphNodeParams* params) {
   State& s = state();
   Lock lock(s.mutex);
   Node* node = live_node(s, hNode);
-  return node == nullptr ? CUDA_ERROR_INVALID_VALUE : set(lock, node, params);
+  return node == nullptr ? CUDA_ERROR_INVALID_VALUE : set(lock, node, params, false);
 }
 
 CUresult set_exec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* params) {
@@ -96,7 +106,7 @@ CUresult set_exec(CUgraphExec hExec, CUgraphNode hNode, CUgraphNodeParams* param
   if (copy != nullptr && params->type == CU_GRAPH_NODE_TYPE_MEMCPY &&
       other_backing(s, copy->copy, params->memcpy.copyParams))
     return CUDA_ERROR_INVALID_VALUE;
-  if (CUresult r = set(lock, node, params)) return r;
+  if (CUresult r = set(lock, node, params, true)) return r;
   if (auto* kernel = std::get_if<KernelWork>(&node->work))
     provide_local(lock, node->context, kernel->function->kernel->local_bytes);
   return CUDA_SUCCESS;

@@ -70,6 +70,9 @@ CUresult free_work(CUdeviceptr address, Work* work) {
 CUresult kernel_work(Lock& lock, Context* current, const CUDA_KERNEL_NODE_PARAMS_v2& p, Work* work,
                      Context** owner) {
   if (CUresult r = choose_context(current, p.ctx, owner)) return r;
+  // A function runs in the part of the GPU that is current, whatever is named (H100, H200, 13.0).
+  const bool beside = current != nullptr && base_context(current) == base_context(*owner);
+  if (p.func != nullptr && beside) *owner = current;
   CUfunction handle = p.func != nullptr ? p.func : reinterpret_cast<CUfunction>(p.kern);
   KernelWork k;
   k.function = resolve_function(lock, *owner, handle);

@@ -96,6 +96,11 @@ def for_every_proxy():
     return dict(pair.split("=", 1) for pair in os.environ.get("TEST_PROXY_ENV", "").split())
 
 
+def client_settings():
+    """The same for programs that run through Tube: TEST_CLIENT_ENV."""
+    return dict(pair.split("=", 1) for pair in os.environ.get("TEST_CLIENT_ENV", "").split())
+
+
 def interpreted(env):
     """For a Python client: the interpreter leaves memory behind, which is no leak of ours."""
     return dict(env, ASAN_OPTIONS=":".join(filter(None,
@@ -113,7 +118,7 @@ def environment(layout, arm, backend, proxy=None, function=None, driver=None):
         folders = folders if backend == "driver" else [str(layout.sim)]
         env.update(layout.preload())
     else:
-        env.update(TUBE_DIR=str(proxy.dir), TUBE_WORKFLOW=proxy.workflow)
+        env.update(client_settings(), TUBE_DIR=str(proxy.dir), TUBE_WORKFLOW=proxy.workflow)
         if function:
             env["TUBE_FUNCTION"] = function
         if backend == "driver" and driver is not None:

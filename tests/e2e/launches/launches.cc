@@ -122,6 +122,71 @@ CUgraphExec capture(Kernels& kernels, int count, unsigned blocks) {
   for (int i = 0; i < count; ++i) kernels.launch(blocks);
   CU(cuStreamEndCapture(kernels.stream, &graph));
   CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphDestroy(graph));
+  return exec;
+}
+
+// A captured graph in whose instance every node is changed, then updated from another capture, with
+// a memset and a copy in it, in a child graph.
+CUgraph capture_inside(Kernels& kernels, int count, unsigned blocks) {
+  CUgraph graph = nullptr, captured = nullptr;
+  CUgraphNode node = nullptr;
+  CU(cuStreamBeginCapture(kernels.stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+  CU(cuMemsetD32Async(kernels.words + 40, 1, 1, kernels.stream));
+  CU(cuMemcpyDtoDAsync(kernels.words + 44, kernels.words + 40, 4, kernels.stream));
+  for (int i = 0; i < count; ++i) kernels.launch(blocks);
+  CU(cuStreamEndCapture(kernels.stream, &captured));
+  CU(cuGraphCreate(&graph, 0));
+  CU(cuGraphAddChildGraphNode(&node, graph, nullptr, 0, captured));
+  CU(cuGraphDestroy(captured));
+  return graph;
+}
+void change_nodes(Kernels& kernels, CUgraphExec exec, CUgraph graph, unsigned blocks) {
+  CUgraphNode outer = nullptr;
+  CUgraph inner = nullptr;
+  size_t count = 1;
+  CU(cuGraphGetNodes(graph, &outer, &count));
+  CU(cuGraphChildGraphNodeGetGraph(outer, &inner));
+  CU(cuGraphGetNodes(inner, nullptr, &count));
+  std::vector<CUgraphNode> nodes(count);
+  CU(cuGraphGetNodes(inner, nodes.data(), &count));
+  CUcontext context = nullptr;
+  CU(cuCtxGetCurrent(&context));
+  void* pointers[] = {&kernels.words};
+  for (CUgraphNode node : nodes) {
+    CUgraphNodeType type{};
+    CUDA_KERNEL_NODE_PARAMS kernel{};
+    CUDA_MEMSET_NODE_PARAMS memset{};
+    CUDA_MEMCPY3D copy{};
+    CU(cuGraphNodeGetType(node, &type));
+    if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
+      CU(cuGraphKernelNodeGetParams(node, &kernel));
+      kernel.kernelParams = pointers;
+      kernel.gridDimX = blocks;
+      CU(cuGraphExecKernelNodeSetParams(exec, node, &kernel));
+    } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
+      CU(cuGraphMemsetNodeGetParams(node, &memset));
+      memset.value = 2;
+      CU(cuGraphExecMemsetNodeSetParams(exec, node, &memset, context));
+    } else {
+      CU(cuGraphMemcpyNodeGetParams(node, &copy));
+      copy.dstDevice += 4;
+      CU(cuGraphExecMemcpyNodeSetParams(exec, node, &copy, context));
+    }
+  }
+}
+void update(Kernels& kernels, CUgraphExec exec, int count, unsigned blocks) {
+  const CUgraph graph = capture_inside(kernels, count, 1);
+  CUgraphExecUpdateResultInfo info{};
+  CU(cuGraphExecUpdate(exec, graph, &info));
+  change_nodes(kernels, exec, graph, blocks);
+  CU(cuGraphDestroy(graph));
+}
+CUgraphExec updated(Kernels& kernels, int count, unsigned blocks) {
+  CUgraphExec exec = nullptr;
+  const CUgraph graph = capture_inside(kernels, count, blocks);
+  CU(cuGraphInstantiate(&exec, graph, 0));
+  CU(cuGraphDestroy(graph));
   return exec;
 }
 
@@ -153,13 +218,15 @@ int light(Kernels& kernels, int count, unsigned blocks, const std::string& way) 
   CU(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
   kernels.launch(1);
   kernels.sync();
-  const CUgraphExec graph = way == "graph"   ? capture(kernels, count, blocks)
-                            : way == "nodes" ? add_nodes(kernels, count, blocks)
-                                             : nullptr;
+  const CUgraphExec graph = way == "graph"    ? capture(kernels, count, blocks)
+                            : way == "nodes"  ? add_nodes(kernels, count, blocks)
+                            : way == "update" ? updated(kernels, count, blocks)
+                                              : nullptr;
   const bool queued = way == "queued";
   const CUdeviceptr begun = kernels.words + 32;
   say("ready");
   for (uint32_t step = 1; told(); ++step) {
+    if (way == "update") update(kernels, graph, count, blocks);
     if (queued) CU(cuStreamWaitValue32(kernels.stream, begun, step, CU_STREAM_WAIT_VALUE_GEQ));
     CU(cuEventRecord(begin, kernels.stream));
     if (graph != nullptr) CU(cuGraphLaunch(graph, kernels.stream));

@@ -153,7 +153,7 @@ class Slices(unittest.TestCase):
         """A step is 2 blocks on each multiprocessor of the part, however it is launched."""
         proxy = self.proxy("--slices", TUBE_LAUNCH_POLICY="native", TUBE_COALESCE_US="1000000")
         light = self.light(proxy, TUBE_SM_PERCENT="40")
-        for way in ([], ["graph"], ["nodes"]):
+        for way in ([], ["graph"], ["nodes"], ["update"]):
             other = self.ready(proxy, "light", LIGHT_KERNELS, SMS, *way)
             for _ in range(12):
                 self.assertEqual(other.step_ms(), 2 * ALONE_MS, way)
@@ -161,6 +161,25 @@ class Slices(unittest.TestCase):
                 self.assertGreater(proxy.function(other.process.pid)["coalesced_runs"], 0)
             other.end()
         self.assertEqual(light.step_ms(), ALONE_MS)
+
+    def test_instances_are_changed_and_updated_when_parts_come_and_go(self):
+        """An instance stays where it was made; its changes and updates are as ever."""
+        proxy = self.proxy(TUBE_LAUNCH_POLICY="native")
+        before = self.ready(proxy, "light", 2, SMS, "update")
+        self.assertEqual(before.step_ms(), 2 * BLOCK_MS)
+        light = self.light(proxy, TUBE_SM_PERCENT="40")
+        during = self.ready(proxy, "light", 2, SMS, "update")
+        holder = self.ready(proxy, "light", 2, SMS, "update", TUBE_SM_PERCENT="40")
+        for _ in range(2):
+            self.assertEqual(before.step_ms(), 2 * BLOCK_MS)
+            self.assertEqual(during.step_ms(), 4 * BLOCK_MS)
+            self.assertEqual(holder.step_ms(), 4 * BLOCK_MS)
+        light.end()
+        self.wait_functions(proxy, 3)
+        for _ in range(2):
+            self.assertEqual(before.step_ms(), 2 * BLOCK_MS)
+            self.assertEqual(during.step_ms(), 4 * BLOCK_MS)
+            self.assertEqual(holder.step_ms(), 4 * BLOCK_MS)
 
     def test_functions_that_exchange_memory_hold_no_slice(self):
         proxy = self.proxy("--slices", TUBE_SIM_TIME="", TUBE_SIM_BLOCK_NS="0")
