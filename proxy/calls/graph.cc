@@ -11,6 +11,7 @@
 
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/calls/graph_place.h"
 #include "proxy/calls/graph_steps.h"
 #include "proxy/gpu/capture.h"
 #include "proxy/gpu/gpus.h"
@@ -104,6 +105,7 @@ CUresult handle(Session& session, const Decoded<wire::cuStreamEndCapture>& call,
     if (owned->handle<CUgraph>() != graph) continue;
     if (id != call->phGraph && id == under_construction) continue;
     if (id != call->phGraph) return CUDA_ERROR_INVALID_VALUE;
+    if (owned->owner != 0) bring_nodes(session, graph, nullptr);
     session.graph_memory().change_owner(captured, {wire::Kind::kGraph, id});
     return error;
   }

@@ -136,7 +136,7 @@ CUresult mem_op_node(Session& session, const Call& call, NodeTarget& target, Ans
     return CUDA_ERROR_INVALID_VALUE;  // a host node to the client
   CUgraphNodeParams p{};
   p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
-  p.memOp = {target.context, params.count, ops.data(), params.flags};
+  p.memOp = {target.shared, params.count, ops.data(), params.flags};
   return add_or_change(session, call, target, &p, reply);
 }
 
@@ -203,7 +203,7 @@ CUresult conditional_node(Session& session, const Call& call, NodeTarget& target
   p.conditional.handle = params.handle;
   p.conditional.type = static_cast<CUgraphConditionalNodeType>(params.type);
   p.conditional.size = params.size;
-  p.conditional.ctx = target.context;
+  p.conditional.ctx = target.shared;
   if (CUresult error = add_or_change(session, call, target, &p, reply); error != CUDA_SUCCESS)
     return error;
   std::vector<uint64_t> bodies;

@@ -16,17 +16,21 @@ bool has_parts(Session& session) {
   return session.contexts().placement().has_parts(share.gpu) && !share.own_sms();
 }
 
-void bring(const Driver& driver, CUgraph graph, CUcontext context);
+struct Places {
+  CUcontext context = nullptr;  // where nodes come
+  CUcontext shared = nullptr;   // the GPU's: of memory operations, which are refused in parts
+};
+void bring(const Driver& driver, CUgraph graph, const Places& to);
 
 // A node that is set to what it has comes into the context that is current.
-void bring_node(const Driver& driver, CUgraphNode node, CUcontext context) {
+void bring_node(const Driver& driver, CUgraphNode node, const Places& to) {
   CUgraphNodeType type{};
   if (driver.cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) return;
   if (type == CU_GRAPH_NODE_TYPE_KERNEL) {
     CUDA_KERNEL_NODE_PARAMS_v2 params{};
     if (driver.cuGraphKernelNodeGetParams_v2(node, &params) != CUDA_SUCCESS) return;
-    if (params.ctx == context) return;
-    params.ctx = context;
+    if (params.ctx == to.context) return;
+    params.ctx = to.context;
     (void)driver.cuGraphKernelNodeSetParams_v2(node, &params);
   } else if (type == CU_GRAPH_NODE_TYPE_MEMSET) {
     CUDA_MEMSET_NODE_PARAMS params{};
@@ -39,21 +43,23 @@ void bring_node(const Driver& driver, CUgraphNode node, CUcontext context) {
   } else if (type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP) {
     CUDA_BATCH_MEM_OP_NODE_PARAMS params{};
     if (driver.cuGraphBatchMemOpNodeGetParams(node, &params) != CUDA_SUCCESS) return;
-    params.ctx = context;
+    if (params.ctx == to.shared) return;
+    params.ctx = to.shared;
+    const CurrentContext current(driver, to.shared);
     (void)driver.cuGraphBatchMemOpNodeSetParams(node, &params);
   } else if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph inner = nullptr;
     if (driver.cuGraphChildGraphNodeGetGraph(node, &inner) == CUDA_SUCCESS)
-      bring(driver, inner, context);
+      bring(driver, inner, to);
   }
 }
 
-void bring(const Driver& driver, CUgraph graph, CUcontext context) {
+void bring(const Driver& driver, CUgraph graph, const Places& to) {
   size_t count = 0;
   if (driver.cuGraphGetNodes(graph, nullptr, &count) != CUDA_SUCCESS) return;
   std::vector<CUgraphNode> nodes(count);
   if (count == 0 || driver.cuGraphGetNodes(graph, nodes.data(), &count) != CUDA_SUCCESS) return;
-  for (CUgraphNode node : nodes) bring_node(driver, node, context);
+  for (CUgraphNode node : nodes) bring_node(driver, node, to);
 }
 
 }  // namespace
@@ -69,9 +75,10 @@ CUcontext instance_context(const ExecState* state) {
 
 void bring_nodes(Session& session, CUgraph graph, CUcontext context) {
   if (!has_parts(session)) return;
-  if (context == nullptr) context = session.shared().gpus[session.context()->gpu].context;
+  CUcontext shared = session.shared().gpus[session.context()->gpu].context;
+  if (context == nullptr) context = shared;
   const CurrentContext current(session.driver(), context);
-  bring(session.driver(), graph, context);
+  bring(session.driver(), graph, {context, shared});
 }
 
 }  // namespace tube::proxy

@@ -22,7 +22,8 @@ CUcontext instance_context(Session& session);
 // Of an instance that is there. `state` may be nullptr.
 CUcontext instance_context(const ExecState* state);
 // All nodes of the graph and of its child graphs come into `context` (nullptr: the GPU's shared
-// one). A node that the driver refuses, and those in bodies of conditional nodes, stay.
+// one). A node that the driver refuses stays, and bodies of conditional nodes do: they have to be
+// where the conditional node is, in the shared one.
 void bring_nodes(Session& session, CUgraph graph, CUcontext context);
 
 }  // namespace tube::proxy

@@ -5,6 +5,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/calls/copy_region.h"
 #include "proxy/calls/graph_lift.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 #include "sharedmem/words.h"
 
@@ -127,7 +128,13 @@ CUresult check_step(const wire::GraphStepParams& untrusted) {
   return copies && !wire::is_copy_step(untrusted.tag) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+// Memory operations are of the GPU's shared context: a graph with one of a part is refused.
+CUcontext shared_context(Session& session) {
+  return session.shared().gpus[session.context()->gpu].context;
+}
+
 // The child graph of a copy: not yet part of anything, the caller destroys it.
+// `context`: of the copy.
 CUresult make_body(Session& session, CUcontext context, const wire::GraphStepParams& untrusted,
                    CUdeviceptr word, uint64_t staging, CUgraph* body) {
   const Driver& driver = session.driver();
@@ -135,7 +142,7 @@ CUresult make_body(Session& session, CUcontext context, const wire::GraphStepPar
   if (CUresult error = gpu_copy(session, untrusted, staging, &copy); error != CUDA_SUCCESS)
     return error;
   if (CUresult error = driver.cuGraphCreate(body, 0); error != CUDA_SUCCESS) return error;
-  const StepOps ops(context, word, untrusted.tag);
+  const StepOps ops(shared_context(session), word, untrusted.tag);
   const bool step_first = untrusted.direction == wire::StepDirection::kToGpu;
   CUgraphNode step = nullptr, transfer = nullptr;
   CUresult error = CUDA_SUCCESS;
@@ -255,7 +262,7 @@ CUresult add_step(Session& session, const NodeSpot& spot, const wire::GraphStepP
   const CUgraphEdgeData* edges = spot.edges.empty() ? nullptr : spot.edges.data();
   CUgraphNodeParams p{};
   if (untrusted.direction == wire::StepDirection::kAlone) {
-    const StepOps ops(spot.context, no_place(session), untrusted.tag);
+    const StepOps ops(shared_context(session), no_place(session), untrusted.tag);
     p.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     p.memOp = {ops.params.ctx, ops.params.count, ops.params.paramArray, ops.params.flags};
     return driver.cuGraphAddNode_v2(node, spot.graph, spot.dependencies.data(), edges,
@@ -320,7 +327,7 @@ CUresult set_exec_step(Session& session, CUgraphExec exec, ExecState& state, CUg
   *word = place->second.word;
   const CUdeviceptr address = session.word_address(*word);
   if (step.copy == nullptr) {
-    const StepOps ops(context, address, untrusted.tag);
+    const StepOps ops(shared_context(session), address, untrusted.tag);
     return driver.cuGraphExecBatchMemOpNodeSetParams(exec, node, &ops.params);
   }
   CUDA_MEMCPY3D copy;

@@ -24,14 +24,15 @@ struct NodeTarget {
   CUgraphNode node = nullptr;
   std::vector<CUgraphNode> dependencies;
   std::vector<CUgraphEdgeData> edges;  // as many as dependencies, or none
-  CUcontext context = nullptr;
+  CUcontext context = nullptr;         // of copies and memsets: where the instance's are
+  CUcontext shared = nullptr;          // the GPU's, of everything else
 
   NodeSpot spot() const { return {graph, context, dependencies, edges}; }
 };
 
 template <class X>
 CUresult resolve_target(Session& session, const Decoded<X>& call, NodeTarget& target) {
-  target.context = session.shared().gpus[session.context()->gpu].context;
+  target.context = target.shared = session.shared().gpus[session.context()->gpu].context;
   target.op = call->op;
   if (call->op == GraphEdit::kAdd) {
     auto graph = session.resolve<CUgraph>(wire::Kind::kGraph, call->graph);

@@ -125,6 +125,23 @@ bool fills_closed_memory(const Graph& graph) {
   });
 }
 
+// Kernels in the body of a conditional node, and these alone, in another part of the GPU than it
+// (H200, 13.0).
+bool bodies_apart(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    const auto* conditional = std::get_if<ConditionalWork>(&node->work);
+    if (conditional == nullptr) return false;
+    const auto apart = [&](const auto& inner) {
+      return inner->type() == CU_GRAPH_NODE_TYPE_KERNEL && inner->context != node->context &&
+             base_context(inner->context) == base_context(node->context);
+    };
+    return std::any_of(conditional->bodies.begin(), conditional->bodies.end(),
+                       [&](const Graph* body) {
+                         return std::any_of(body->nodes.begin(), body->nodes.end(), apart);
+                       });
+  });
+}
+
 CUresult check_instantiable(const Graph& graph, Node** bad, CUgraphInstantiateResult* why) {
   *why = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   if (!graph.nodes.empty() && topological(graph).empty()) {
@@ -132,7 +149,8 @@ CUresult check_instantiable(const Graph& graph, Node** bad, CUgraphInstantiateRe
     *bad = graph.nodes.front().get();
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (has_unused_handle(graph) || fills_closed_memory(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (has_unused_handle(graph) || fills_closed_memory(graph) || bodies_apart(graph))
+    return CUDA_ERROR_INVALID_VALUE;
   return check_bodies(graph);
 }
 
@@ -328,6 +346,16 @@ CUresult check_memory(const Graph& graph, bool frees_itself) {
   return CUDA_SUCCESS;
 }
 
+// Memory operations in a part of a GPU: an instance with one is not launched (H200, 13.0).
+bool has_operation_in_part(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    if (const auto* child = std::get_if<ChildWork>(&node->work))
+      return has_operation_in_part(*child->graph);
+    return std::holds_alternative<MemOpWork>(node->work) && node->context != nullptr &&
+           node->context->green != nullptr;
+  });
+}
+
 void account_memory(const Graph& graph) {
   for (Node* node : topological(graph)) {
     if (auto* child = std::get_if<ChildWork>(&node->work)) account_memory(*child->graph);
@@ -342,6 +370,7 @@ void account_memory(const Graph& graph) {
 CUresult launch_graph(Lock& lock, GraphExec* exec, Stream* stream) {
   State& s = state();
   if (CUresult r = check_not_capturing(stream)) return r;
+  if (has_operation_in_part(*exec->graph)) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = check_memory(
           *exec->graph, (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0))
     return r;
