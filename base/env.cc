@@ -39,6 +39,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_SPIN_US", "chosen by the proxy from the number of cores",
      "How long a wait may spin, in microseconds, before it sleeps (for what the GPU writes 128 "
      "times that, 20 ms at most); 0 never spins."},
+    {"TUBE_RHYTHM", "1",
+     "Whether a proxy, while it has idle cores, watches for the next step of a function that works "
+     "in a rhythm, instead of being woken by it; 0: never."},
     {"TUBE_COALESCE_US", "5 with eight or more cores, else 1",
      "How long a proxy holds launches that may become part of a graph, in microseconds; 0 launches "
      "each by itself."},
@@ -46,11 +49,11 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "Which copies between host and GPU a proxy sends through its lanes, where they take turns "
      "instead of starving each other: `auto` those that come while another copy of their "
      "direction is under way and those above 16 MiB, `never` none, `always` all."},
-    {"TUBE_COPY_PATHS", "1",
+    {"TUBE_COPY_PATHS", "0",
      "Over how many GPUs' links a proxy sends a large copy that goes through lanes: 1, never more "
      "than one; 0, as many as pay, which is measured when the proxy starts; a larger number, that "
      "many (8 at most) wherever GPUs are joined by NVLink and can lend their links, whatever was "
-     "measured. Not yet run on several GPUs."},
+     "measured."},
     {"TUBE_LAUNCH_POLICY", "feedback",
      "Whose long kernel or graph runs next where several functions use a GPU (`tubed "
      "--launch-policy`): `feedback` who used it least lately, `fair` equal shares of its time, "

@@ -23,6 +23,7 @@ enum class Env : uint8_t {
   kPreinit,
   kOff,
   kSpinUs,
+  kRhythm,
   kCoalesceUs,
   kCopyLane,
   kCopyPaths,

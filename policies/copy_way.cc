@@ -17,8 +17,8 @@ std::string_view lane_use_name(LaneUse use) {
 
 std::string_view copy_reason_name(CopyReason reason) {
   static constexpr std::string_view kNames[] = {
-      "off",     "inline",    "small",        "captured", "other GPU", "green context", "alone",
-      "awaited", "lane busy", "other stream", "much",     "always",    "no thread"};
+      "off",     "inline", "small",     "captured",     "other GPU", "green context", "alone",
+      "awaited", "taken",  "lane busy", "other stream", "much",      "always",        "no thread"};
   static_assert(std::size(kNames) == static_cast<size_t>(CopyReason::kCount));
   return kNames[static_cast<size_t>(reason)];
 }
@@ -31,8 +31,11 @@ CopyChoice copy_way(const CopyAsk& ask, const LinkState& link, LaneUse use) {
             CopyReason::kAwaited};
   if (use == LaneUse::kAlways) return {CopyWay::kLane, CopyReason::kAlways};
   if (ask.to_gpu && ask.bytes <= kFreePinnedBytes) return {CopyWay::kFree, CopyReason::kSmall};
+  const bool others = link.direct_busy && !link.own_stream;
+  if ((link.lane_busy || others) && ask.to_gpu && ask.readable && ask.bytes <= kTakenBytes)
+    return {CopyWay::kFree, CopyReason::kTaken};
   if (link.lane_busy) return {CopyWay::kLane, CopyReason::kLaneBusy};
-  if (link.direct_busy && !link.own_stream) return {CopyWay::kLane, CopyReason::kOtherStream};
+  if (others) return {CopyWay::kLane, CopyReason::kOtherStream};
   const bool room =
       link.direct_bytes + ask.bytes <= kDirectBytes && link.direct_copies < kDirectCopies;
   if (!room) return {CopyWay::kLane, CopyReason::kMuch};

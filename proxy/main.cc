@@ -228,7 +228,7 @@ CopyEngine::Options copy_options(const Options& options, const std::string& fold
       .links_path = folder + "/links",
       .workflow = options.workflow,
       .paths = static_cast<uint32_t>(
-          std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(1), policies::kMaxHostPaths))};
+          std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(0), policies::kMaxHostPaths))};
 }
 
 LaunchTurns::Options launch_options(const Options& options) {
@@ -249,6 +249,7 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
           .is_sim = is_sim,
           .spin_us = default_spin_us(),
           .cores_to_share = cores_to_share(),
+          .rhythm = env_number(Env::kRhythm).value_or(1) != 0,
           .coalesce_us = coalesce_us(),
           .spares = spares(),
           .share_modules = share_modules(),

@@ -134,6 +134,7 @@ WaitResult RingReader::wait(Waiter& waiter, const Peer& peer, std::atomic<uint32
     auto& s = *static_cast<Sleeper*>(context);
     proxy_is_awake(s.header);
     if (s.awake != nullptr && s.asleep) s.awake->fetch_add(1, std::memory_order_relaxed);
+    s.asleep = false;
   };
   sleep.context = &sleeper;
   // A stop or a nudge that comes while we spin is seen at once as well.

@@ -65,6 +65,13 @@ bool connected(const Peer& peer) {
   return !hung_up(peer.socket_fd);
 }
 
+// What is left of a nap that ends at a given time (0: any).
+uint64_t cut_nap(uint64_t nap_ns, uint64_t end_ns) {
+  if (end_ns == 0) return nap_ns;
+  const uint64_t now = now_ns();
+  return end_ns > now ? std::min(nap_ns, end_ns - now) : 1;
+}
+
 bool on_gpu(WaitReason reason) {
   return reason == WaitReason::kWord || reason == WaitReason::kChunk;
 }
@@ -172,6 +179,11 @@ WaitResult Waiter::run(WaitReason reason, const Peer& peer, const Sleep* sleep, 
   return result;
 }
 
+bool Waiter::watch(uint64_t until_ns, ReadyRef ready) {
+  const uint64_t now = now_ns();
+  return now < until_ns && spin(now, until_ns - now, ready);
+}
+
 WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep,
                                   ReadyRef ready) {
   // A session hears of its client's death by wake_reader while the socket stands; other waits have
@@ -181,6 +193,7 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
     if (peer.at_most_ns != 0) return peer.at_most_ns;
     return peer.socket_fd >= 0 && !connected(peer) ? kUnconnectedNapNs : kSessionNapNs;
   };
+  uint64_t watch_ns = peer.watch_from_ns;  // 0: not, or no longer
   WaitResult result = WaitResult::kDone;
   while (true) {
     const bool announced = sleep.announce(sleep.context);
@@ -192,8 +205,13 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
       if (ready()) result = WaitResult::kDone;  // it answered and died: the answer counts
       break;
     }
-    if (announced) futex_wait(sleep.word, sleep.asleep_value, nap_ns());
+    if (announced) futex_wait(sleep.word, sleep.asleep_value, cut_nap(nap_ns(), watch_ns));
     if (ready() || peer.at_most_ns != 0) break;
+    if (watch_ns != 0 && now_ns() >= watch_ns) {
+      watch_ns = 0;
+      if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
+      if (watch(peer.watch_until_ns, ready)) break;
+    }
     // Woken for something that is to come (rouse_reader), or to look at a flag.
     const bool roused = reason == WaitReason::kRecord && announced &&
                         atomic(*sleep.word).load(std::memory_order_relaxed) != sleep.asleep_value;

@@ -58,6 +58,9 @@ struct Peer {
   const std::atomic<bool>* nudged = nullptr;
   // There is something to look at by then: RingReader::wait() ends. 0: there is not.
   uint64_t at_most_ns = 0;
+  // What is waited for is expected between these times (base/clock.h): RingReader::wait() wakes by
+  // itself and looks without a pause meanwhile. 0: it is not.
+  uint64_t watch_from_ns = 0, watch_until_ns = 0;
 };
 
 // A fresh look; one poll(2) on the socket. kDone means "alive". `gpu_wait`: sticky_error counts
@@ -132,6 +135,7 @@ class Waiter {
   WaitResult run(WaitReason reason, const Peer& peer, const Sleep* sleep, const Probe& probe,
                  ReadyRef ready);
   bool spin(uint64_t start_ns, uint64_t budget_ns, ReadyRef ready);
+  bool watch(uint64_t until_ns, ReadyRef ready);
   WaitResult sleep_on_futex(WaitReason reason, const Peer& peer, const Sleep& sleep,
                             ReadyRef ready);
   WaitResult sleep_polling(WaitReason reason, const Peer& peer, const Probe& probe, ReadyRef ready);

@@ -54,6 +54,7 @@ struct ServerOptions {
   bool is_sim = false;
   uint32_t spin_us = 0;
   uint32_t cores_to_share = 0;  // Shared::cores
+  bool rhythm = false;  // functions that work in a rhythm are watched for (policies/rhythm.h)
   uint32_t coalesce_us = 0;
   uint32_t spares = 0;        // segments kept ready (spare_segments.h)
   bool share_modules = true;  // module_cache.h

@@ -108,15 +108,17 @@ CUresult Copies::move(const CopyRequest& request, bool* in_lane) {
   if (request.kind == CopyKind::kInline) choice.why = policies::CopyReason::kInline;
   else if (engine_ != nullptr) link = link_of(request, up, &choice.why);
   if (link != nullptr)
-    choice =
-        link->ask(request.stream, {.to_gpu = up, .stays = request.awaited, .bytes = request.bytes});
+    choice = link->ask(request.stream, {.to_gpu = up,
+                                        .stays = request.awaited,
+                                        .readable = up && readable(*link, request),
+                                        .bytes = request.bytes});
   if (timer_ != nullptr && link != nullptr && !up) timer_->downloads(request.stream);
   CUresult error = CUDA_SUCCESS;
   if (choice.way == policies::CopyWay::kLane) {
     error = send_by_lane(*link, request, in_lane);
     if (error == CUDA_SUCCESS && !*in_lane) choice.why = policies::CopyReason::kNoThread;
   } else {
-    error = copy(request);
+    error = choice.why == policies::CopyReason::kTaken ? copy_taken(request) : copy(request);
   }
   ways_.add(up, choice.why, request.bytes);
   if (choice.way == policies::CopyWay::kDirect) {
@@ -212,6 +214,27 @@ CUresult Copies::copy(const CopyRequest& request) {
   }
   return driver_.cuMemcpyAsync(request.dst.address, request.src.address, request.bytes,
                                request.stream);
+}
+
+// Whether the driver can take the bytes of an upload with the call: they are few, the proxy can
+// read them, and what is before the copy on its stream, which may write them, has ended.
+bool Copies::readable(const CopyLink& link, const CopyRequest& request) const {
+  if (!link.lane_busy() || request.region != nullptr ||
+      request.bytes <= policies::kFreePinnedBytes || request.bytes > policies::kTakenBytes)
+    return false;
+  const Range* range = request.src.range;
+  const bool ours = request.kind == CopyKind::kStagedUp ||
+                    (request.kind == CopyKind::kUpload && range->kind == RangeKind::kPinned &&
+                     request.src.address + request.bytes <= range->base + range->bytes);
+  return ours && driver_.cuStreamQuery(request.stream) == CUDA_SUCCESS;
+}
+
+// By way of memory that the driver takes for pageable: it has the bytes when the call returns.
+CUresult Copies::copy_taken(const CopyRequest& request) {
+  taken_.resize(policies::kTakenBytes);
+  std::memcpy(taken_.data(), reinterpret_cast<const void*>(address_of(request.src)), request.bytes);
+  return driver_.cuMemcpyHtoDAsync_v2(request.dst.address, taken_.data(), request.bytes,
+                                      request.stream);
 }
 
 // An array of another GPU than the record's can only be named together with its context.

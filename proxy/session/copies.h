@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/cuda_api.h"
 #include "policies/link_share.h"
@@ -113,6 +114,8 @@ class Copies {
   }
   CUresult complete(const CopyRequest& request);
   CUresult copy(const CopyRequest& request);
+  bool readable(const CopyLink& link, const CopyRequest& request) const;
+  CUresult copy_taken(const CopyRequest& request);
   CUresult move(const CopyRequest& request, bool* in_lane);
   CopyLink* link_of(const CopyRequest& request, bool to_gpu, policies::CopyReason* why);
   CUresult send_by_lane(CopyLink& link, const CopyRequest& request, bool* in_lane);
@@ -130,6 +133,7 @@ class Copies {
   LaneCopies* lanes_ = nullptr;
   uint64_t session_ = 0;
   CopyCounts ways_;
+  std::vector<std::byte> taken_;           // bytes on their way into the driver
   std::unique_ptr<InferenceTimer> timer_;  // of a function whose inference time must be learnt
   DirectCopies direct_;
   AskedWord asked_;

@@ -225,10 +225,12 @@ void Session::run() {
     idle_.store(true, std::memory_order_relaxed);
     share_spinning();
     if (!sleep_beside_holds(peer)) continue;
+    expect_a_record(peer);
     if (residency_.on()) residency_.sleeps(now_ns());
     if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
     idle_.store(false, std::memory_order_relaxed);
     const uint64_t now = now_ns();
+    if (reader_->next() != shared::RingReader::Next::kEmpty) rhythm_.works(now);
     shared_.activity.woke(client_.id, now);
     if (residency_.on()) residency_.woke(now);
   }
@@ -251,6 +253,17 @@ bool Session::sleep_beside_holds(shared::Peer& peer) {
   }
   peer.at_most_ns = launches_.is_next() ? kNextLooksNs : kOthersLookNs;
   return true;
+}
+
+// A function that works in a rhythm is waited for without sleeping when its time comes, while it
+// can have the cores.
+void Session::expect_a_record(shared::Peer& peer) {
+  rhythm_.rests(now_ns());
+  const bool may_spin =
+      shared_.rhythm && waiter_.spin_us() != 0 && waiter_.spin_us() >= shared_.spin_us;
+  const policies::Rhythm::Watch watch = may_spin ? rhythm_.next() : policies::Rhythm::Watch{};
+  peer.watch_from_ns = watch.from_ns;
+  peer.watch_until_ns = watch.until_ns;
 }
 
 bool Session::soon_a_record(uint64_t within_ns) {

@@ -24,6 +24,7 @@
 #include "base/cuda_api.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "policies/rhythm.h"
 #include "protocol/handle_id.h"
 #include "proxy/common/activity.h"
 #include "proxy/common/client_limits.h"
@@ -97,6 +98,7 @@ struct Shared {
       nullptr;  // nullptr: what kernels print is not sorted by client (unit tests)
   uint32_t cores =
       0;  // among which spinning is shared out (policies/spin.h); 0: spin_us for everybody
+  bool rhythm = false;                         // steps that come in a rhythm are watched for
   Activity activity{};                         // among which spinning is shared out, too
   uint32_t teardown_ms = limits::kTeardownMs;  // how long a dead client's work may still run
   CopyEngine* copies = nullptr;                // nullptr: every copy goes on its client's stream
@@ -363,6 +365,7 @@ class Session {
  private:
   void run();
   void share_spinning();
+  void expect_a_record(shared::Peer& peer);
   bool soon_a_record(uint64_t within_ns);
   bool step();
   void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
@@ -399,6 +402,7 @@ class Session {
   CUdeviceptr registered_ = 0;       // of segment_.registered()
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;
+  policies::Rhythm rhythm_;  // of its records, seen by this thread
   shared::LifeWatch life_;
   struct Thread;
   std::unique_ptr<Thread> thread_;

@@ -156,6 +156,8 @@ class Proxy:
 
     def __exit__(self, *_):
         self.stop()
+        if kept := os.environ.get("TEST_KEEP_LOGS"):
+            shutil.copy(self.log_path, pathlib.Path(kept, f"{self.dir.name}.log"))
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def start(self, timeout_s=60):

@@ -51,8 +51,8 @@ int main(int argc, char** argv) {
     CU(cuGraphDestroy(graph));
   }
   say("ready");
-  while (told()) {  // until the test has looked, or ends
-    const bool back = std::strcmp(line, "go\n") == 0;
+  while (told()) {                                     // until the test has looked, or ends
+    const bool back = std::strcmp(line, "go\n") == 0;  // "up": it stays there
     if (exec != nullptr) CU(cuGraphLaunch(exec, stream));
     else upload();
     if (back) CU(cuMemcpyDtoHAsync(to, device, bytes, stream));

@@ -21,7 +21,24 @@ TEST(CopyWay, AloneACopyGoesDirectly) {
 TEST(CopyWay, WhatDoesNotUseTheCopyEngineIsFree) {
   const LinkState busy{.lane_busy = true, .direct_busy = true};
   EXPECT_EQ(way({.to_gpu = true, .bytes = 24 << 10}, busy, LaneUse::kAuto), CopyWay::kFree);
-  EXPECT_EQ(way({.to_gpu = true, .bytes = (24 << 10) + 1}, busy, LaneUse::kAuto), CopyWay::kLane);
+  EXPECT_EQ(way({.bytes = 1}, busy, LaneUse::kAuto), CopyWay::kLane) << "downloads all use it";
+}
+
+TEST(CopyWay, TheDriverTakesSmallUploadsThatMayBeReadNow) {
+  const CopyAsk small{.to_gpu = true, .readable = true, .bytes = 51 << 10};
+  for (const LinkState& link : {LinkState{.lane_busy = true}, LinkState{.direct_busy = true}}) {
+    const CopyChoice choice = copy_way(small, link, LaneUse::kAuto);
+    EXPECT_EQ(choice.way, CopyWay::kFree);
+    EXPECT_EQ(copy_reason_name(choice.why), "taken");
+  }
+  EXPECT_EQ(way(small, {}, LaneUse::kAuto), CopyWay::kDirect);
+  const LinkState busy{.lane_busy = true};
+  const auto in_company = [&](const CopyAsk& ask) { return way(ask, busy, LaneUse::kAuto); };
+  EXPECT_EQ(in_company({.to_gpu = true, .readable = true, .bytes = kTakenBytes}), CopyWay::kFree);
+  EXPECT_EQ(in_company({.to_gpu = true, .readable = true, .bytes = kTakenBytes + 1}),
+            CopyWay::kLane);
+  EXPECT_EQ(in_company({.to_gpu = true, .bytes = 51 << 10}), CopyWay::kLane) << "not readable";
+  EXPECT_EQ(in_company({.readable = true, .bytes = 51 << 10}), CopyWay::kLane) << "a download";
 }
 
 TEST(CopyWay, InCompanyACopyGoesThroughTheLane) {
