@@ -17,6 +17,7 @@ namespace {
 constexpr std::chrono::milliseconds kLook{1};          // between looks of those who wait
 constexpr uint64_t kAtFrontNs = 250'000'000;           // without being served, while others wait
 constexpr uint64_t kUnexplained = uint64_t{32} << 20;  // the driver refuses what seems to fit
+constexpr uint64_t kAskAgainNs = 500'000'000;          // the driver, what is free
 constexpr uint64_t kSayNs = 5'000'000'000;
 
 }  // namespace
@@ -126,18 +127,35 @@ Evictor::Others Evictor::others(const Member& who, uint32_t gpu) const {
 bool Evictor::alone(const Member& who, uint32_t gpu) const { return others(who, gpu).movable == 0; }
 
 // What GPU and workflow have left.
-uint64_t Evictor::room(uint32_t gpu) const {
-  size_t free_bytes = 0, total_bytes = 0;
-  if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
-  return std::min<uint64_t>(free_bytes, map_.budgets().now(gpu).room());
+uint64_t Evictor::room(uint32_t gpu, bool anew) {
+  const policies::MemoryBudget now = map_.budgets().now(gpu);
+  Free last;
+  {
+    std::lock_guard lock(mutex_);
+    last = free_[gpu];
+  }
+  if (anew || last.asked_ns == 0 || now_ns() - last.asked_ns >= kAskAgainNs) {
+    size_t free_bytes = 0, total_bytes = 0;
+    if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
+    last = {now_ns(), free_bytes, now.held_bytes};
+    std::lock_guard lock(mutex_);
+    free_[gpu] = last;
+  }
+  const uint64_t before = last.bytes + last.held;
+  return std::min(before > now.held_bytes ? before - now.held_bytes : 0, now.room());
 }
 
 // Has as many others asked as are needed. False: it would be of no use.
 bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes) {
-  const uint64_t room_bytes = room(gpu);
-  uint64_t missing = bytes > room_bytes ? bytes - room_bytes : kUnexplained;
   const Others all = others(who, gpu);
-  if (all.movable == 0 || (allocation && bytes > room_bytes && all.movable < missing)) return false;
+  if (all.movable == 0) return false;
+  uint64_t room_bytes = room(gpu, false);
+  const auto hopeless = [&] {
+    return allocation && bytes > room_bytes && all.movable < bytes - room_bytes;
+  };
+  if (hopeless()) room_bytes = room(gpu, true);
+  if (hopeless()) return false;
+  uint64_t missing = bytes > room_bytes ? bytes - room_bytes : kUnexplained;
   const uint64_t used = arena_.counts().used_bytes;
   if (allocation && !policies::host_room_for_allocation(used, std::min(missing, all.movable),
                                                         all.largest, arena_.most_bytes()))

@@ -168,7 +168,7 @@ class Evictor {
   };
   std::vector<std::shared_ptr<Member>> members() const;
   Others others(const Member& who, uint32_t gpu) const;
-  uint64_t room(uint32_t gpu) const;
+  uint64_t room(uint32_t gpu, bool anew);
   bool ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes);
   bool still(uint32_t gpu, uint64_t seen) const;
   bool too_long(uint32_t gpu, uint64_t waited_ns) const;
@@ -190,6 +190,12 @@ class Evictor {
   std::array<uint32_t, info::kMaxDevices> moving_{};  // members that move memory off the GPU
   Counts counts_;
   std::deque<Move> history_;
+  // What the driver said that a GPU has free, and what this proxy held of it then. It is asked
+  // seldom: while memory moves its answer takes milliseconds, in which it serves nobody else.
+  struct Free {
+    uint64_t asked_ns = 0, bytes = 0, held = 0;
+  };
+  std::array<Free, info::kMaxDevices> free_{};
 };
 
 }  // namespace tube::proxy

@@ -1,11 +1,18 @@
 #include "proxy/memory/host_arena.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <utility>
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 
 namespace tube::proxy {
 
@@ -76,15 +83,44 @@ bool HostArena::grow(uint64_t wanted) {
   return made;
 }
 
+namespace {
+
+// Memory with its pages, large ones where there are any. nullptr: there is none.
+void* map_chunk(uint64_t bytes) {
+  constexpr uint64_t kPage = HostArena::kGranule;
+  void* all =
+      mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<uint64_t>(all);
+  const uint64_t at = (begin + kPage - 1) / kPage * kPage, end = begin + bytes + kPage;
+  if (at != begin) munmap(all, at - begin);
+  if (at + bytes != end) munmap(reinterpret_cast<void*>(at + bytes), end - at - bytes);
+  void* const chunk = reinterpret_cast<void*>(at);
+  (void)madvise(chunk, bytes, MADV_HUGEPAGE);
+  // A kernel without it (before 5.14) makes them when they are registered.
+  if (madvise(chunk, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return chunk;
+  munmap(chunk, bytes);
+  return nullptr;
+}
+
+}  // namespace
+
 bool HostArena::make(uint64_t bytes, Chunk* chunk) {
-  void* at = nullptr;
-  if (driver_.cuMemHostAlloc(&at, bytes, CU_MEMHOSTALLOC_PORTABLE) == CUDA_SUCCESS) {
+  void* const at = map_chunk(bytes);
+  if (at != nullptr &&
+      driver_.cuMemHostRegister_v2(at, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS) {
     *chunk = {static_cast<std::byte*>(at), bytes, 0};
     return true;
   }
+  if (at != nullptr) munmap(at, bytes);
   log_warn("%lu bytes of pinned memory for what leaves the GPUs are not to be had: %s", bytes,
            "moving memory off the GPUs stops here");
   return false;
+}
+
+void HostArena::unmake(const Chunk& chunk) {
+  (void)driver_.cuMemHostUnregister(chunk.at);
+  munmap(chunk.at, chunk.bytes);
 }
 
 void HostArena::drop_idle() {
@@ -98,7 +134,7 @@ void HostArena::drop_idle() {
       gone.splice(gone.end(), chunks_, each);
     }
   }
-  for (const Chunk& chunk : gone) (void)driver_.cuMemFreeHost(chunk.at);
+  for (const Chunk& chunk : gone) unmake(chunk);
 }
 
 HostArena::Counts HostArena::counts() const {

@@ -1,10 +1,11 @@
 // Pinned host memory of the proxy's own, which holds what was moved off the GPUs (proxy/evict).
 //
-// It consists of chunks of 8 MiB, which take the driver 2.5 ms each, in which it serves nobody else
-// (cuMemHostAlloc, 3.2 GB/s on an H200); a copy takes pieces of 2 MiB and more of them, none across
-// two chunks. No client maps any of it. A chunk is made when an eviction finds no room, by the
-// session whose memory moves, once. It stays for the next eviction; the janitor gives chunks that
-// nobody uses back when the proxy has no function left, because freeing them waits for the context.
+// It consists of chunks of 8 MiB, whose pages are there before the driver sees them: registering
+// them takes it half a millisecond, cuMemHostAlloc 3 to 5, in which it serves nobody else (H200). A
+// copy takes pieces of 2 MiB and more of them, none across two chunks. No client maps any of it. A
+// chunk is made when an eviction finds no room, by the session whose memory moves, once. It stays
+// for the next eviction; the janitor gives chunks that nobody uses back when the proxy has no
+// function left, because freeing them waits for the context.
 //
 // Any thread. `mutex_` (rank 21) is not held across system or driver calls.
 #pragma once
@@ -83,6 +84,7 @@ class HostArena {
   void fill(HostCopy& copy, uint64_t* missing);
   bool grow(uint64_t wanted);
   bool make(uint64_t bytes, Chunk* chunk);
+  void unmake(const Chunk& chunk);
 
   const Driver& driver_;
   const uint64_t most_;

@@ -310,7 +310,7 @@ class Evict(unittest.TestCase):
     def test_every_driver_call_may_fail(self):
         """Each call of this machinery in turn: nobody finds wrong bytes, nothing is left."""
         for call, code in (("cuMemCreate", 2), ("cuMemMap", 2), ("cuMemSetAccess", 2),
-                           ("cuMemUnmap", 1), ("cuMemHostAlloc", 2),
+                           ("cuMemUnmap", 1), ("cuMemHostRegister_v2", 2),
                            ("cuEventCreate", 2), ("cuMemcpyAsync", 1)):
             for after in (4, 13):
                 with self.subTest(call=call, after=after):
