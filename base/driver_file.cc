@@ -18,7 +18,7 @@
 namespace tube {
 namespace {
 
-constexpr char kFile[] = "/libcuda.so.1";
+constexpr char kDriver[] = "libcuda.so.1";
 constexpr uint32_t kTubeNote = 0x45425554;
 constexpr const char* kFolders[] = {
     "/usr/lib/x86_64-linux-gnu",  "/usr/lib64",
@@ -69,7 +69,7 @@ void add(DriverSearch& search, const std::string& path) {
 
 // The loader's cache (ld.so(8)): a table of entries {flags, name offset, path offset, ...} behind a
 // magic.
-void add_from_loader_cache(DriverSearch& search) {
+void add_from_loader_cache(DriverSearch& search, const char* name) {
   struct Header {
     char magic[20];
     uint32_t count;
@@ -93,16 +93,15 @@ void add_from_loader_cache(DriverSearch& search) {
   const auto* entries = reinterpret_cast<const Entry*>(header + 1);
   for (uint32_t i = 0; i < header->count; ++i) {
     if (entries[i].key >= size || entries[i].value >= size) continue;
-    if (std::strcmp(data + entries[i].key, "libcuda.so.1") == 0)
-      add(search, data + entries[i].value);
+    if (std::strcmp(data + entries[i].key, name) == 0) add(search, data + entries[i].value);
   }
 }
 
-void add_from_library_path(DriverSearch& search) {
+void add_from_library_path(DriverSearch& search, const char* name) {
   const char* at = ::secure_getenv("LD_LIBRARY_PATH");
   while (at != nullptr && *at != '\0') {
     const char* end = strchrnul(at, ':');
-    if (end != at) add(search, std::string(at, static_cast<size_t>(end - at)) + kFile);
+    if (end != at) add(search, std::string(at, static_cast<size_t>(end - at)) + "/" + name);
     at = *end == ':' ? end + 1 : end;
   }
 }
@@ -134,15 +133,17 @@ bool is_no_foreign_library(const std::string& path) {
 
 DriverSearch search_driver() { return search_driver(env_text(Env::kRealDriver)); }
 
-DriverSearch search_driver(const char* named) {
+DriverSearch search_driver(const char* named) { return search_library(kDriver, named); }
+
+DriverSearch search_library(const char* file, const char* named) {
   DriverSearch search;
   if (named != nullptr) {
     add(search, named);
     return search;
   }
-  add_from_library_path(search);
-  add_from_loader_cache(search);
-  for (const char* folder : kFolders) add(search, std::string(folder) + kFile);
+  add_from_library_path(search, file);
+  add_from_loader_cache(search, file);
+  for (const char* folder : kFolders) add(search, std::string(folder) + "/" + file);
   return search;
 }
 

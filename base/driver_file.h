@@ -19,6 +19,8 @@ struct DriverSearch {
 DriverSearch search_driver();
 // The same with `named` for the value of TUBE_REAL_DRIVER (null: not set).
 DriverSearch search_driver(const char* named);
+// The same places for another library of the driver's ("libnvidia-ml.so.1").
+DriverSearch search_library(const char* file, const char* named);
 
 // True for a file that carries Tube's note, and for what is no readable 64-bit ELF file at all.
 bool is_no_foreign_library(const std::string& path);

@@ -32,6 +32,8 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_LOG_FILE", "standard error", "File that log lines are appended to."},
     {"TUBE_REAL_DRIVER", "searched in the loader's and the usual folders",
      "Path of the real libcuda.so.1."},
+    {"TUBE_REAL_NVML", "searched beside the real driver, then like it",
+     "Path of the real libnvidia-ml.so.1."},
     {"TUBE_PREINIT", "0",
      "1: load the real driver on a background thread at program start. Set by `tubectl run`."},
     {"TUBE_OFF", "0",

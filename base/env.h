@@ -20,6 +20,7 @@ enum class Env : uint8_t {
   kLog,
   kLogFile,
   kRealDriver,
+  kRealNvml,
   kPreinit,
   kOff,
   kSpinUs,

@@ -159,9 +159,7 @@ uint64_t MemoryAccount::room(uint32_t gpu) const {
 policies::GpuMemory MemoryAccount::visible(uint32_t gpu, uint64_t untrusted_kept,
                                            const policies::GpuMemory& gpu_memory) const {
   if (gpu >= gpus_.size()) return gpu_memory;
-  policies::GpuMemory with_idle = gpu_memory;
-  with_idle.free_bytes = std::min(gpu_memory.free_bytes + budgets_.idle_bytes(gpu),
-                                  std::max(gpu_memory.free_bytes, gpu_memory.total_bytes));
+  policies::GpuMemory with_idle = budgets_.with_idle(gpu, gpu_memory);
   // What it has elsewhere comes back before its next work: to it this is not free.
   with_idle.free_bytes -= std::min(with_idle.free_bytes, away_bytes(gpu));
   policies::MemoryBudget workflow = budgets_.now(gpu);
@@ -179,6 +177,18 @@ void MemoryAccount::set_limit(uint32_t gpu, uint64_t bytes) {
 std::shared_ptr<MemoryAccount> MemoryBudgets::open(std::string name, uint64_t wished_bytes) {
   return std::make_shared<MemoryAccount>(
       *this, std::move(name), policies::starting_memory_limit(wished_bytes, function_limit()));
+}
+
+policies::GpuMemory MemoryBudgets::with_idle(uint32_t gpu, policies::GpuMemory gpu_memory) const {
+  gpu_memory.free_bytes = std::min(gpu_memory.free_bytes + idle_bytes(gpu),
+                                   std::max(gpu_memory.free_bytes, gpu_memory.total_bytes));
+  return gpu_memory;
+}
+
+policies::GpuMemory MemoryBudgets::visible_to_new(uint32_t gpu, uint64_t wished_bytes,
+                                                  const policies::GpuMemory& gpu_memory) const {
+  const uint64_t limit = policies::starting_memory_limit(wished_bytes, function_limit());
+  return policies::visible_memory({0, limit}, now(gpu), limit, 0, with_idle(gpu, gpu_memory));
 }
 
 void MemoryBudgets::set_limits(std::span<const uint64_t> limits_bytes) {

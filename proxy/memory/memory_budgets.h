@@ -176,6 +176,10 @@ class MemoryBudgets {
 
   policies::MemoryBudget now(uint32_t gpu) const { return gpus_[gpu].now(); }
   uint64_t idle_bytes(uint32_t gpu) const { return gpus_[gpu].idle_bytes(); }
+  // What a function with this wish would be told of a GPU if it started now
+  // (MemoryAccount::visible).
+  policies::GpuMemory visible_to_new(uint32_t gpu, uint64_t wished_bytes,
+                                     const policies::GpuMemory& gpu_memory) const;
   // How often idle memory was given back.
   uint64_t times_given_back() const { return given_back_.load(); }
   void idle_given_back() { given_back_.fetch_add(1); }
@@ -195,6 +199,9 @@ class MemoryBudgets {
 
  private:
   friend class MemoryAccount;
+  // What the driver says is free, and what is idle, which is as good.
+  policies::GpuMemory with_idle(uint32_t gpu, policies::GpuMemory gpu_memory) const;
+
   std::array<BudgetCount, info::kMaxDevices> gpus_;
   std::atomic<uint64_t> function_limit_{policies::kNoMemoryLimit};
   std::atomic<uint64_t> given_back_{0};

@@ -179,7 +179,7 @@ void Server::accept_control() {
     if (!peer.ok() || peer->uid != geteuid()) continue;
     const uint64_t id = next_id_++;
     if (!watch(fd->get(), Source::kControl, id, EPOLLIN | EPOLLRDHUP).ok()) continue;
-    control_[id] = {fd.take(), {}, now_ns()};
+    control_[id] = {fd.take(), {}, now_ns(), peer->pid};
   }
 }
 
@@ -213,7 +213,7 @@ void Server::control_ready(uint64_t id, uint32_t) {
   if (got > 0) client.input.append(buffer, static_cast<size_t>(got));
   for (size_t end; !close && (end = client.input.find('\n')) != std::string::npos;) {
     client.heard_ns = now_ns();
-    const std::string reply = answer(client.input.substr(0, end)) + "\n";
+    const std::string reply = answer(client.input.substr(0, end), client.pid) + "\n";
     client.input.erase(0, end + 1);
     // A client that does not read its answers loses the connection instead of holding up the
     // server.
@@ -236,24 +236,27 @@ void Server::end_control(uint64_t id) {
   control_.erase(id);
 }
 
-std::string Server::answer(const std::string& line) {
+json Server::ping() {
+  return {{"ok", true},
+          {"version", kVersion},
+          {"pid", getpid()},
+          {"backend", options_.is_sim ? "sim" : "driver"},
+          {"gpus_asked", options_.gpus},
+          {"copy_policy", policies::link_order_name(options_.copies.order)},
+          {"launch_policy", policies::launch_order_name(options_.launches.order)},
+          {"memory", byte_limits_text(memory_limits())},
+          {"function_memory", byte_limit_text(function_memory_limit())},
+          {"gpus", uuids()}};
+}
+
+std::string Server::answer(const std::string& line, pid_t pid) {
   const json request = json::parse(line, nullptr, false);
   const json reply = [&]() -> json {
     if (!request.is_object() || !request.contains("verb") || !request["verb"].is_string()) {
       return refusal("expected one JSON object per line with a \"verb\"");
     }
     const std::string& verb = request["verb"].get_ref<const std::string&>();
-    if (verb == "ping")
-      return {{"ok", true},
-              {"version", kVersion},
-              {"pid", getpid()},
-              {"backend", options_.is_sim ? "sim" : "driver"},
-              {"gpus_asked", options_.gpus},
-              {"copy_policy", policies::link_order_name(options_.copies.order)},
-              {"launch_policy", policies::launch_order_name(options_.launches.order)},
-              {"memory", byte_limits_text(memory_limits())},
-              {"function_memory", byte_limit_text(function_memory_limit())},
-              {"gpus", uuids()}};
+    if (verb == "ping") return ping();
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();
     if (verb == "copies") return copies();
@@ -261,12 +264,15 @@ std::string Server::answer(const std::string& line) {
     if (verb == "topo") return topo();
     if (verb == "store") return store_status();
     if (verb == "limit") return limit(request);
+    if (verb == "seen") return seen(request, pid);
+    if (verb == "held") return held(request);
     if (verb == "stop") {
       stopping_ = true;
       return {{"ok", true}};
     }
-    return refusal("unknown verb \"" + verb +
-                   "\"; known are ping, ps, status, copies, mem, topo, store, limit, stop");
+    return refusal(
+        "unknown verb \"" + verb +
+        "\"; known are ping, ps, status, copies, mem, topo, store, limit, seen, held, stop");
   }();
   return reply.dump(-1, ' ', false, json::error_handler_t::replace);
 }

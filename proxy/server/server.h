@@ -102,6 +102,7 @@ class Server {
     UniqueFd fd;
     std::string input;
     uint64_t heard_ns = 0;  // of its last request; of its coming when there was none
+    pid_t pid = 0;
   };
   struct Brokered {  // another proxy's connection: about one allocation (broker.h)
     UniqueFd fd;
@@ -183,6 +184,10 @@ class Server {
   nlohmann::json memory_of(const Session& session);
   nlohmann::json memory_status();
 
+  // seen.cc
+  nlohmann::json seen(const nlohmann::json& request, pid_t pid);
+  nlohmann::json held(const nlohmann::json& request);
+
   // evicted_status.cc
   nlohmann::json evicted_status();
   nlohmann::json mem();
@@ -200,7 +205,8 @@ class Server {
   void drop_silent();
   void control_ready(uint64_t id, uint32_t events);
   void end_control(uint64_t id);
-  std::string answer(const std::string& line);
+  std::string answer(const std::string& line, pid_t pid);
+  nlohmann::json ping();
   nlohmann::json status();
   nlohmann::json gpu_status();
   nlohmann::json place_status();

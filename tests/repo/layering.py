@@ -12,6 +12,7 @@ ALLOWED = {
     "policies": {"policies", "base"},
     "sharedmem": {"sharedmem", "policies", "base"},
     "protocol": {"protocol", "sharedmem", "base"},
+    "nvml": {"nvml", "base"},
     "hook": {"hook", "protocol", "sharedmem", "policies", "base"},
     "image": {"image", "base"},
     "proxy": {"proxy", "policies", "image", "protocol", "sharedmem", "base"},

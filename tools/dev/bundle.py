@@ -1,7 +1,8 @@
 """Lays out the bundle: one relocatable folder with everything a GPU node needs, and checks what it
 depends on.
 
-Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so), lib/tube/libtube.so.1,
+Layout: bin/{tubectl,tubed}, lib/tube/{hook,sim}/libcuda.so.1 (+ libcuda.so),
+lib/tube/hook/libnvidia-ml.so.1, lib/tube/libtube.so.1,
 python/tube, share/ (completion files, manual pages), and tests/gpu, tests/programs, tests/e2e,
 bench, examples laid out as in the checkout, their built programs beside their scripts. Every ELF file in it is read with objdump: it
 may need glibc up to 2.35, the libraries listed in ALLOWED, and what the bundle itself holds; the
@@ -32,6 +33,7 @@ FIXED = {
     "tools/tubectl/tubectl": "bin/tubectl",
     "proxy/tubed": "bin/tubed",
     "hook/lib/libcuda.so.1": "lib/tube/hook/libcuda.so.1",
+    "hook/lib/libnvidia-ml.so.1": "lib/tube/hook/libnvidia-ml.so.1",
     "sim/lib/libcuda.so.1": "lib/tube/sim/libcuda.so.1",
     "libtube/libtube.so.1": "lib/tube/libtube.so.1",
 }

@@ -51,6 +51,16 @@ TEST_F(Search, OursIsPassedOverAndTheNextOneTaken) {
   EXPECT_EQ(search.looked_in.front(), path_of("none") + "/libcuda.so.1");
 }
 
+TEST_F(Search, AnotherLibraryIsLookedForInTheSamePlaces) {
+  place(foreign(), "a");
+  fs::create_directories(root_ / "b");
+  fs::copy_file(foreign(), root_ / "b" / "libnvidia-ml.so.1");
+  setenv("LD_LIBRARY_PATH", (path_of("a") + ":" + path_of("b")).c_str(), 1);
+  const DriverSearch search = search_library("libnvidia-ml.so.1", nullptr);
+  ASSERT_FALSE(search.found.empty());
+  EXPECT_EQ(search.found.front(), fs::canonical(root_ / "b" / "libnvidia-ml.so.1").string());
+}
+
 TEST_F(Search, WhatIsNoLibraryIsNoDriver) {
   fs::create_directories(root_ / "text");
   std::ofstream(root_ / "text" / "libcuda.so.1") << "not a library";
