@@ -1,8 +1,11 @@
 #include "image/state.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
+#include "base/hash.h"
 #include "image/elf_file.h"
 
 namespace tube::image {
@@ -21,6 +24,30 @@ bool known_function(std::string_view name) {
   }
   return false;
 }
+
+// Tables of numbers in NVIDIA's headers and in the compiler's library, as CUDA 12 and 13 have them.
+struct KnownTable {
+  std::string_view name;
+  uint64_t bytes;
+  Hash128 content;
+};
+constexpr KnownTable kKnownTables[] = {
+    // cuRAND's headers: what XORWOW and MRG32k3a skip ahead with
+    {"precalc_xorwow_matrix", 102400, {0x645dbed576eb30dc, 0x0e72f97042d503ea}},
+    {"precalc_xorwow_offset_matrix", 102400, {0x9f34db3c5d00eba9, 0x2e9e8a96bed0ffc7}},
+    {"mrg32k3aM1", 2304, {0xe4b0367ca9786c00, 0x72d47458969beed9}},
+    {"mrg32k3aM1Seq", 2304, {0x249dd80225b6e9fa, 0x201f3b87068ad2a3}},
+    {"mrg32k3aM1SubSeq", 2016, {0x579acd73ef41507c, 0xb65448542d7a495d}},
+    {"mrg32k3aM2", 2304, {0x435e7c59fd9ef3f3, 0xa4213f51ebca486e}},
+    {"mrg32k3aM2Seq", 2304, {0xd1b6ffd8ec86ec64, 0xb1a251597153701e}},
+    {"mrg32k3aM2SubSeq", 2016, {0x772253dda47ea20b, 0x764046a922f5c982}},
+    {"__cr_lgamma_table", 72, {0x776737b0a7caa83a, 0x7ca7f718a0cdfc4d}},
+    // sin, cos and tan: 2/pi, and coefficients of polynomials
+    {"__cudart_i2opi_d", 144, {0x8eb45bc5fa461f75, 0xb0104941ce178b68}},
+    {"__cudart_i2opi_f", 24, {0xee3deca5c7f8df1c, 0x8fc8645f76bc384f}},
+    {"__cudart_sin_cos_coeffs", 128, {0x4d53712b92bc0490, 0xda0d49f4d2b8c2c7}},  // CUDA 12
+    {"__cudart_sin_cos_coeffs", 128, {0x072a7d84a02940c5, 0x25563964aa3796d9}},  // 13
+};
 
 bool starts_with(std::string_view text, std::string_view with) {
   return text.substr(0, with.size()) == with;
@@ -42,7 +69,18 @@ bool is_library_tag(std::string_view name) {
     return false;
   const std::string_view inner = name.substr(at + length);
   return starts_with(inner, "4cuda3std") || starts_with(inner, "6thrust") ||
-         starts_with(inner, "3cub");
+         starts_with(inner, "3cub") || starts_with(inner, "4cute");
+}
+
+bool is_known_table(std::string_view name, std::span<const std::byte> bytes) {
+  const auto named = [&](const KnownTable& table) {
+    return name == table.name && bytes.size() == table.bytes;
+  };
+  if (std::none_of(std::begin(kKnownTables), std::end(kKnownTables), named)) return false;
+  const Hash128 content = hash128(bytes.data(), bytes.size());
+  return std::any_of(
+      std::begin(kKnownTables), std::end(kKnownTables),
+      [&](const KnownTable& table) { return named(table) && content == table.content; });
 }
 
 bool holds_nothing(std::string_view name, uint64_t bytes) {
@@ -53,9 +91,20 @@ struct Variables {  // a section of variables, and what its symbols account for
   uint32_t section = 0;
   uint64_t bytes = 0;
   uint64_t known_bytes = 0;
+  std::span<const std::byte> content;  // empty: zeros, which are not in the image
 };
 
-bool check_symbol(ElfNames& names, const Elf64_Sym& symbol, std::span<Variables> variables) {
+// A table is read once for each symbol that says so, and `budget` bounds that: it is no table then.
+bool is_table(std::string_view name, const Elf64_Sym& symbol, const Variables& section,
+              ReadBudget& budget) {
+  return ELF64_ST_BIND(symbol.st_info) == STB_LOCAL && symbol.st_value <= section.content.size() &&
+         symbol.st_size <= section.content.size() - symbol.st_value &&
+         budget.take(symbol.st_size) &&
+         is_known_table(name, section.content.subspan(symbol.st_value, symbol.st_size));
+}
+
+bool check_symbol(ElfNames& names, const Elf64_Sym& symbol, std::span<Variables> variables,
+                  ReadBudget& budget) {
   const unsigned type = ELF64_ST_TYPE(symbol.st_info);
   const std::string_view name = names.at(symbol.st_name);
   if (!names.good()) return false;
@@ -64,7 +113,8 @@ bool check_symbol(ElfNames& names, const Elf64_Sym& symbol, std::span<Variables>
   if (type == STT_SECTION || symbol.st_size == 0) return true;
   for (Variables& section : variables) {
     if (section.section != symbol.st_shndx) continue;
-    if (!holds_nothing(name, symbol.st_size)) return false;
+    if (!holds_nothing(name, symbol.st_size) && !is_table(name, symbol, section, budget))
+      return false;
     section.known_bytes += symbol.st_size + kMostPadding;
   }
   return true;
@@ -78,7 +128,7 @@ bool code_is_stateless(std::span<const std::byte> untrusted_elf) {
   if (!elf.good() || elf.type() != ET_EXEC || !elf.section(elf.section_names(), &strings))
     return false;
   ElfNames section_names(elf, strings);
-  Variables variables[2];
+  Variables variables[3];
   size_t found = 0;
   Elf64_Shdr symbols{};
   for (uint32_t i = 0; i < elf.sections(); ++i) {
@@ -87,10 +137,11 @@ bool code_is_stateless(std::span<const std::byte> untrusted_elf) {
     const std::string_view name = section_names.at(section.sh_name);
     if (section.sh_type == SHT_SYMTAB) symbols = section;
     if (section.sh_size == 0) continue;
-    if (name == ".nv.constant3") return false;
-    if (name != ".nv.global" && name != ".nv.global.init") continue;
-    if (found == 2) return false;
-    variables[found++] = {i, section.sh_size, 0};
+    if (name != ".nv.global" && name != ".nv.global.init" && name != ".nv.constant3") continue;
+    if (found == std::size(variables)) return false;
+    variables[found++] = {i, section.sh_size, 0, {}};
+    if (section.sh_type != SHT_NOBITS)
+      variables[found - 1].content = untrusted_elf.subspan(section.sh_offset, section.sh_size);
   }
   if (!section_names.good() || symbols.sh_type != SHT_SYMTAB ||
       symbols.sh_entsize != sizeof(Elf64_Sym))
@@ -99,10 +150,11 @@ bool code_is_stateless(std::span<const std::byte> untrusted_elf) {
     return false;
   ElfNames names(elf, strings);
   const std::span<Variables> sections(variables, found);
+  ReadBudget budget(untrusted_elf.size());
   for (uint64_t at = 0; at + sizeof(Elf64_Sym) <= symbols.sh_size; at += sizeof(Elf64_Sym)) {
     Elf64_Sym symbol;
     if (!read(untrusted_elf, symbols.sh_offset + at, &symbol) ||
-        !check_symbol(names, symbol, sections))
+        !check_symbol(names, symbol, sections, budget))
       return false;
   }
   for (const Variables& section : sections) {

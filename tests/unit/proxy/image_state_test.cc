@@ -125,6 +125,18 @@ TEST(ImageState, TagsOfTheLibrariesAreNone) {
       << "external linkage";
 }
 
+TEST(ImageState, TablesOfNvidiasHeadersAreKnownByTheirContent) {
+  EXPECT_FALSE(code(make_elf({kCode, {".nv.global.init", SHT_PROGBITS, 2304}},
+                             {{"mrg32k3aM1", STT_OBJECT, 2, 2304}})))
+      << "a program's own of that name; tests/unit/image/tables_test.cc has the real ones";
+  EXPECT_FALSE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 24}},
+                             {{"__cudart_i2opi_f", STT_OBJECT, 2, 24}})));
+  EXPECT_TRUE(code(make_elf({kCode, {".nv.global", SHT_NOBITS, 1}},
+                            {{"_ZN73_INTERNAL_6e914f1a_36_flash_fwd_hdim96_bf16_causal_sm80_cu_"
+                              "fe83ea95_373164cute7productE",
+                              STT_OBJECT, 2, 1}})));
+}
+
 TEST(ImageState, BytesThatNoSymbolAccountsForAreState) {
   EXPECT_FALSE(
       code(make_elf({kCode, {".nv.global", SHT_NOBITS, 4096}}, {{kTag, STT_OBJECT, 2, 1}})));
