@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "image/code_size.h"
 #include "image/fatbin.h"
-#include "image/kernel_calls.h"
 #include "image/managed_code.h"
 #include "image/state.h"
 #include "protocol/handle_id.h"
@@ -68,6 +68,8 @@ void add_facts(const void* bytes, size_t size, ImageFacts* facts, bool* all_know
                                                               : image::text_is_stateless(whole));
   const bool asks = (all & kRuntimeFlags) != 0;
   facts->all |= all;
+  facts->code_bytes =
+      std::max(facts->code_bytes, is_elf(bytes, size) ? image::code_size(whole) : uint64_t{size});
   *all_known = *all_known && is_elf(bytes, size) &&
                (!asks || image::kernel_calls(whole, kRuntime, &facts->by_function));
 }

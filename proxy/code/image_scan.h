@@ -33,8 +33,9 @@ inline constexpr uint32_t kRuntimeFlags =
 struct ImageFacts {
   uint32_t all = 0;  // wire::kKernel..., kImageManaged: anything in the image
   image::CallsByFunction
-      by_function;         // what is known better; empty when `all` has no kKernel... flag
-  bool stateless = false;  // on every GPU
+      by_function;          // what is known better; empty when `all` has no kKernel... flag
+  bool stateless = false;   // on every GPU
+  uint64_t code_bytes = 0;  // of the GPU's memory, at most (image/code_size.h); of PTX its text
   uint32_t writes(const std::string& kernel) const;  // wire::kKernel...
   // Of kRuntimeFlags, what the kernel may use, and what it is known to: of PTX, and of a kernel
   // that calls through pointers, nothing is known for sure.

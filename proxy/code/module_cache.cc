@@ -9,6 +9,7 @@
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/memory_events.h"
 
 namespace tube::proxy {
 
@@ -28,8 +29,13 @@ CUkernel as_kernel(const LoadedKernel& kernel) {
 // ---- a module ----
 
 LoadedModule::LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu,
-                           bool shared, uint64_t raw)
-    : image_(std::move(image)), library_(library), gpu_(gpu), shared_(shared), raw_(raw) {}
+                           bool shared, uint64_t raw, uint64_t code_bytes)
+    : image_(std::move(image)),
+      library_(library),
+      gpu_(gpu),
+      shared_(shared),
+      raw_(raw),
+      code_bytes_(code_bytes) {}
 LoadedModule::~LoadedModule() = default;
 
 CUresult LoadedModule::ask_variable(const Driver& driver, const Gpus& gpus, uint32_t gpu,
@@ -252,13 +258,17 @@ std::shared_ptr<LoadedModule> ModuleCache::pick(Slot& slot, uint64_t session) {
 CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> image,
                           const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh) {
   *fresh = true;
-  const bool shareable = share_ && wanted.may_share && image->facts(gpus_.capabilities()).stateless;
+  const ImageFacts& facts = image->facts(gpus_.capabilities());
+  const uint64_t code_bytes = facts.code_bytes;
+  const bool shareable = share_ && wanted.may_share && facts.stateless;
   if (!shareable) {
     uint64_t raw = 0;
     if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
-    *out = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, false, raw);
+    *out = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, false, raw,
+                                          code_bytes);
     std::lock_guard lock(mutex_);
     ++loaded_;
+    owns(wanted.session, *out);
     return CUDA_SUCCESS;
   }
   std::shared_ptr<Slot> slot;
@@ -296,8 +306,9 @@ CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot,
   }
   uint64_t raw = 0;
   if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
-  auto module =
-      std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, true, raw);
+  const uint64_t code_bytes = image->facts(gpus_.capabilities()).code_bytes;
+  auto module = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, true,
+                                               raw, code_bytes);
   module->users_.push_back(wanted.session);
   std::lock_guard lock(mutex_);
   ++loaded_;
@@ -317,6 +328,7 @@ void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> modu
       module->last_used_ = ++clock_;
       return;
     }
+    std::erase_if(own_, [&](const auto& entry) { return entry.second.lock() == module; });
     retired_bytes_ += module->image()->size();
     retired_.push_back(std::move(module));
     // Half of them at once, so that the next ones wait for nothing again.
@@ -401,7 +413,7 @@ bool ModuleCache::take_idle(uint64_t above_bytes, uint64_t gpus, Modules* out) {
 
 // In the context of a GPU that the module is on, whatever the thread's is; one context-wide call
 // for all of a GPU's.
-void ModuleCache::unload(Modules& modules) {
+void ModuleCache::unload(Modules& modules, const char* why) {
   const uint64_t here = only_here();
   const auto home = [here](const LoadedModule& module) {
     return std::countr_zero(module.gpus() != 0 ? module.gpus() : here);
@@ -428,6 +440,15 @@ void ModuleCache::unload(Modules& modules) {
     (void)gpus_.gate().context_wide(
         this_caller(), "the unload of images", unload_its,
         std::popcount(on) > 1 ? GateSpan::kAllGpus : GateSpan::kItsGpus);
+    uint64_t bytes = 0;
+    for (const auto& module : its) bytes += module->code_bytes();
+    if (events_ != nullptr)
+      events_->note({.what = "code",
+                     .name = {},
+                     .gpu = gpu,
+                     .bytes = bytes,
+                     .why = why,
+                     .times = its.size()});
     CUcontext popped = nullptr;
     driver_.cuCtxPopCurrent_v2(&popped);
   }
@@ -479,7 +500,7 @@ bool ModuleCache::make_room(uint32_t gpu) {
       room_wanted_ |= elsewhere;
     }
     any = !old.empty();
-    unload(old);
+    unload(old, "a request found no memory");
   };
   if (!gpus_.gate().if_open(this_caller(), unload_own)) return false;
   return (elsewhere && surplus_ && surplus_(kRoomMs)) || any;

@@ -53,6 +53,7 @@ namespace tube::proxy {
 
 struct Driver;
 class Gpus;
+class MemoryEvents;
 
 using wire::KernelParameter;
 
@@ -79,13 +80,15 @@ struct LoadedKernel {
 class LoadedModule {
  public:
   LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu, bool shared,
-               uint64_t raw);
+               uint64_t raw, uint64_t code_bytes = 0);
   ~LoadedModule();
 
   uint64_t raw() const { return raw_; }
   bool library() const { return library_; }
   bool shared() const { return shared_; }
   const std::shared_ptr<const Image>& image() const { return image_; }
+  // Of each GPU that it is on (ImageFacts).
+  uint64_t code_bytes() const { return code_bytes_; }
 
   // Looks a kernel up, and loads it into the current context, which is `gpu`'s, unless that has
   // happened. `fresh`: the driver was asked, and may have waited. The kernel lives as long as the
@@ -130,7 +133,8 @@ class LoadedModule {
   const uint32_t gpu_;  // a module's; a library is of no GPU
   const bool shared_;
   const uint64_t raw_;  // CUlibrary or CUmodule
-  std::mutex mutex_;    // rank 34: kernels_
+  const uint64_t code_bytes_;
+  std::mutex mutex_;  // rank 34: kernels_
   std::array<std::mutex, info::kMaxDevices>
       raising_;  // rank 26: by GPU, held while the driver raises a limit there
   std::map<std::string, LoadedKernel> kernels_;
@@ -185,6 +189,15 @@ class ModuleCache {
     uint64_t loaded, shared, idle, retired, idle_bytes;
   };
   Counts counts() const;
+  // Whose the code on a GPU is; estimates (code_use.cc).
+  struct Use {
+    std::map<uint64_t, uint64_t> by_session;  // bytes; of a shared module its share
+    uint64_t total_bytes = 0;
+    uint64_t kept_bytes = 0;  // of these, what nobody uses
+  };
+  Use use(uint32_t gpu) const;
+  // Where unloads are noted. Before any session; outlives this.
+  void note_to(MemoryEvents* events) { events_ = events; }
 
  private:
   struct Slot {
@@ -209,14 +222,18 @@ class ModuleCache {
   }
   CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image,
                        const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh);
-  void unload(Modules& modules);  // what is in no context: in the current one
+  // What is in no context: in the current one. `why`: for the list of events.
+  void unload(Modules& modules, const char* why = "nobody uses it");
+  void owns(uint64_t session, const std::shared_ptr<LoadedModule>& module);
 
   const Driver& driver_;
   Gpus& gpus_;
   const bool share_;
   const Surplus surplus_;
+  MemoryEvents* events_ = nullptr;
   mutable std::mutex mutex_;  // rank 33: the members below
   std::map<Key, std::shared_ptr<Slot>> slots_;
+  std::vector<std::pair<uint64_t, std::weak_ptr<LoadedModule>>> own_;  // by session
   std::list<std::shared_ptr<LoadedModule>> retired_;
   uint64_t retired_bytes_ = 0;
   bool room_wanted_ = false;

@@ -1,9 +1,11 @@
 #include "proxy/gpu/gpus.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/gpu/memory_probe.h"
 
 namespace tube::proxy {
 
@@ -44,6 +46,7 @@ Gpus::Gpus(const Driver& driver) : driver_(driver), gate_(driver) {}
 Gpus::~Gpus() { close(); }
 
 Status Gpus::open() {
+  MemoryProbe probe;
   if (CUresult error = driver_.cuInit(0); error == CUDA_ERROR_NO_DEVICE) {
     return errorf("no GPU: cuInit answers %s; check --gpus and CUDA_VISIBLE_DEVICES",
                   result_text(driver_, error).c_str());
@@ -59,16 +62,18 @@ Status Gpus::open() {
   }
   driver_.cuDriverGetVersion(&driver_version_);
   for (int ordinal = 0; ordinal < count; ++ordinal) {
-    if (Status status = open_gpu(ordinal); !status.ok()) return status;
+    if (Status status = open_gpu(ordinal, probe); !status.ok()) return status;
   }
   enable_peers();
   return {};
 }
 
-Status Gpus::open_gpu(int ordinal) {
+Status Gpus::open_gpu(int ordinal, MemoryProbe& probe) {
   Gpu& gpu = *gpus_.emplace_back(std::make_unique<Gpu>());
   gpu.ordinal = ordinal;
   CUresult error = driver_.cuDeviceGet(&gpu.device, ordinal);
+  if (driver_.cuDeviceGetUuid_v2(&gpu.uuid, gpu.device) != CUDA_SUCCESS) gpu.uuid = {};
+  const std::optional<uint64_t> before = probe.free_bytes(uuid_text(gpu.uuid));
   if (error == CUDA_SUCCESS) error = driver_.cuDevicePrimaryCtxRetain(&gpu.context, gpu.device);
   if (error != CUDA_SUCCESS) {
     return errorf("GPU %d: no context: %s", ordinal, result_text(driver_, error).c_str());
@@ -79,7 +84,8 @@ Status Gpus::open_gpu(int ordinal) {
   size_t total = 0;
   driver_.cuDeviceTotalMem_v2(&total, gpu.device);
   gpu.total_bytes = total;
-  if (driver_.cuDeviceGetUuid_v2(&gpu.uuid, gpu.device) != CUDA_SUCCESS) gpu.uuid = {};
+  const std::optional<uint64_t> after = before ? probe.free_bytes(uuid_text(gpu.uuid)) : before;
+  if (before && after) gpu.context_bytes = *before - std::min(*before, *after);
   int major = 0;
   int minor = 0;
   driver_.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, gpu.device);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 namespace tube::proxy {
 
 struct Driver;
+class MemoryProbe;
 
 struct Gpu {
   Gpu();
@@ -32,9 +34,10 @@ struct Gpu {
   std::string name;
   CUuuid uuid{};
   uint64_t total_bytes = 0;
-  int capability = 0;                   // compute capability times ten
-  SharedLimits limits;                  // what functions asked for with cuCtxSetLimit
-  uint64_t granularity = 2u << 20;      // of cuMemCreate memory
+  std::optional<uint64_t> context_bytes;  // what making the context took; nothing: not known
+  int capability = 0;                     // compute capability times ten
+  SharedLimits limits;                    // what functions asked for with cuCtxSetLimit
+  uint64_t granularity = 2u << 20;        // of cuMemCreate memory
   std::vector<CUmemAccessDesc> access;  // the GPUs that may reach its memory: itself and its peers
   std::atomic<uint32_t> local_bytes{
       0};  // of local memory per thread: the most that a launched kernel has needed
@@ -67,7 +70,7 @@ class Gpus {
   Result<UniqueFd> make_info_file(const std::string& workflow, bool is_sim) const;
 
  private:
-  Status open_gpu(int ordinal);
+  Status open_gpu(int ordinal, MemoryProbe& probe);
   void enable_peers();
 
   const Driver& driver_;

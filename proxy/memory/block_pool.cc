@@ -72,12 +72,27 @@ std::vector<std::shared_ptr<BlockOffers>> BlockPool::members() const {
   return members_;
 }
 
+void BlockPool::note(const BlockOffers& of, const char* why, BlockId block) {
+  const std::optional<BlockPlace> place = map_.find(block);
+  if (!place || place->device < 0) return;
+  const MemoryAccount& account = *of.client().account;
+  map_.budgets().events().note({.what = "pool",
+                                .name = account.name(),
+                                .pid = account.pid(),
+                                .gpu = static_cast<uint32_t>(place->device),
+                                .bytes = place->bytes,
+                                .why = why});
+}
+
 template <class Withdraw>
-bool BlockPool::give_back(Withdraw withdraw) {
+bool BlockPool::give_back(const BlockOffers& of, const char* why, Withdraw withdraw) {
   std::lock_guard lock(giving_);
   std::vector<BlockId> gone;
   withdraw(&gone);
-  for (const BlockId block : gone) map_.release(block);
+  for (const BlockId block : gone) {
+    note(of, why, block);
+    map_.release(block);
+  }
   if (!gone.empty()) map_.budgets().idle_given_back();
   return !gone.empty();
 }
@@ -119,8 +134,9 @@ bool BlockPool::shrink_one(uint32_t gpu) {
   std::sort(by_size.begin(), by_size.end(),
             [](const auto& a, const auto& b) { return a.first > b.first; });
   return std::any_of(by_size.begin(), by_size.end(), [&](const auto& entry) {
-    return give_back(
-        [&](std::vector<BlockId>* gone) { (void)entry.second->withdraw_oldest(gpu, gone); });
+    return give_back(*entry.second, "more than the pool may hold", [&](std::vector<BlockId>* gone) {
+      (void)entry.second->withdraw_oldest(gpu, gone);
+    });
   });
 }
 
@@ -136,7 +152,9 @@ bool BlockPool::make_room(uint32_t gpu, const MemoryAccount* of, uint64_t seen,
   };
   for (const auto& member : members()) {
     if (of != nullptr && member->client().account.get() != of) continue;
-    (void)give_back([&](std::vector<BlockId>* gone) { member->withdraw_all(gpu, gone); });
+    (void)give_back(*member,
+                    of != nullptr ? "its own limit was in the way" : "a request found no memory",
+                    [&](std::vector<BlockId>* gone) { member->withdraw_all(gpu, gone); });
     if (try_again()) return true;
   }
   { std::lock_guard nothing_on_its_way(giving_); }
@@ -172,7 +190,8 @@ void BlockPool::go_round() {
   for (const auto& member : members()) {
     while (make_one_ahead(member, now_ns())) {
     }
-    (void)give_back([&](std::vector<BlockId>* gone) { member->withdraw_expired(now_ns(), gone); });
+    (void)give_back(*member, "nobody wanted it",
+                    [&](std::vector<BlockId>* gone) { member->withdraw_expired(now_ns(), gone); });
   }
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) bound(gpu);
 }

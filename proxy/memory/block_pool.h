@@ -68,9 +68,10 @@ class BlockPool {
 
   policies::PoolBudget budget(uint32_t gpu) const;
   std::vector<std::shared_ptr<BlockOffers>> members() const;
-  // Blocks that `withdraw` takes from their client go back to the driver; false: it took none.
+  // Blocks that `withdraw` takes from this client go back to the driver; false: it took none.
   template <class Withdraw>
-  bool give_back(Withdraw withdraw);
+  bool give_back(const BlockOffers& of, const char* why, Withdraw withdraw);
+  void note(const BlockOffers& of, const char* why, BlockId block);
   void bound(uint32_t gpu);
   bool shrink_one(uint32_t gpu);
   bool make_one_ahead(const std::shared_ptr<BlockOffers>& offers, uint64_t now_ns);

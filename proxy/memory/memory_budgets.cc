@@ -72,8 +72,9 @@ void MemoryCharge::end() {
 
 // ---- account -----------------------------------------------------------------------------------
 
-MemoryAccount::MemoryAccount(MemoryBudgets& budgets, std::string name, uint64_t limit_bytes)
-    : budgets_(budgets), name_(std::move(name)), starting_limit_(limit_bytes) {
+MemoryAccount::MemoryAccount(MemoryBudgets& budgets, std::string name, int pid,
+                             uint64_t limit_bytes)
+    : budgets_(budgets), name_(std::move(name)), pid_(pid), starting_limit_(limit_bytes) {
   for (BudgetCount& gpu : gpus_) gpu.set_limit(limit_bytes);
 }
 
@@ -142,6 +143,12 @@ bool MemoryAccount::return_to_gpu(uint32_t gpu, uint64_t bytes, bool idle, bool 
 
 void MemoryAccount::refused(uint32_t gpu, uint64_t bytes, const char* whose,
                             const policies::MemoryBudget& limit) {
+  budgets_.events().note({.what = "refused",
+                          .name = name_,
+                          .pid = pid_,
+                          .gpu = gpu,
+                          .bytes = bytes,
+                          .why = std::string(whose) + " limit"});
   if (refusals_.fetch_add(1, std::memory_order_relaxed) != 0) return;
   log_info("function '%s' asks for %lu bytes of GPU %u: %s limit of %lu leaves %lu", name_.c_str(),
            bytes, gpu, whose, limit.limit_bytes, limit.room());
@@ -174,9 +181,10 @@ void MemoryAccount::set_limit(uint32_t gpu, uint64_t bytes) {
 
 // ---- proxy -------------------------------------------------------------------------------------
 
-std::shared_ptr<MemoryAccount> MemoryBudgets::open(std::string name, uint64_t wished_bytes) {
+std::shared_ptr<MemoryAccount> MemoryBudgets::open(std::string name, uint64_t wished_bytes,
+                                                   int pid) {
   return std::make_shared<MemoryAccount>(
-      *this, std::move(name), policies::starting_memory_limit(wished_bytes, function_limit()));
+      *this, std::move(name), pid, policies::starting_memory_limit(wished_bytes, function_limit()));
 }
 
 policies::GpuMemory MemoryBudgets::with_idle(uint32_t gpu, policies::GpuMemory gpu_memory) const {

@@ -29,6 +29,7 @@
 #include "base/cuda_api.h"
 #include "policies/memory_budget.h"
 #include "protocol/device_info.h"
+#include "proxy/memory/memory_events.h"
 
 namespace tube::proxy {
 
@@ -79,7 +80,7 @@ class MemoryCharge;
 // One function's. Lives as long as anything is charged to it, which may be longer than its session.
 class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
  public:
-  MemoryAccount(MemoryBudgets& budgets, std::string name, uint64_t limit_bytes);
+  MemoryAccount(MemoryBudgets& budgets, std::string name, int pid, uint64_t limit_bytes);
 
   // What *charge stood for is given back first. CUDA_ERROR_OUT_OF_MEMORY when a limit is in the
   // way, which the log says the first time. A GPU that no client can see (info::kMaxDevices) has no
@@ -99,6 +100,9 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   policies::GpuMemory visible(uint32_t gpu, uint64_t untrusted_kept,
                               const policies::GpuMemory& gpu_memory) const;
   uint64_t starting_limit() const { return starting_limit_; }
+  // Of the function, for the log and the list of events; pid 0: the proxy's own.
+  const std::string& name() const { return name_; }
+  int pid() const { return pid_; }
   // Requests that a limit refused.
   uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
   // Whether the function's own limit allows so much more.
@@ -125,7 +129,8 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
                const policies::MemoryBudget& limit);
 
   MemoryBudgets& budgets_;  // outlives all accounts: the memory map's
-  const std::string name_;  // for the log
+  const std::string name_;
+  const int pid_;
   const uint64_t starting_limit_;
   std::array<BudgetCount, info::kMaxDevices> gpus_;
   std::array<std::atomic<uint64_t>, info::kMaxDevices> away_{};
@@ -172,7 +177,7 @@ class MemoryCharge {
 class MemoryBudgets {
  public:
   // The account of a function whose program wishes for that limit (policies::kNoMemoryLimit: none).
-  std::shared_ptr<MemoryAccount> open(std::string name, uint64_t wished_bytes);
+  std::shared_ptr<MemoryAccount> open(std::string name, uint64_t wished_bytes, int pid = 0);
 
   policies::MemoryBudget now(uint32_t gpu) const { return gpus_[gpu].now(); }
   uint64_t idle_bytes(uint32_t gpu) const { return gpus_[gpu].idle_bytes(); }
@@ -180,6 +185,8 @@ class MemoryBudgets {
   // (MemoryAccount::visible).
   policies::GpuMemory visible_to_new(uint32_t gpu, uint64_t wished_bytes,
                                      const policies::GpuMemory& gpu_memory) const;
+  // What became of memory lately.
+  MemoryEvents& events() { return events_; }
   // How often idle memory was given back.
   uint64_t times_given_back() const { return given_back_.load(); }
   void idle_given_back() { given_back_.fetch_add(1); }
@@ -205,6 +212,7 @@ class MemoryBudgets {
   std::array<BudgetCount, info::kMaxDevices> gpus_;
   std::atomic<uint64_t> function_limit_{policies::kNoMemoryLimit};
   std::atomic<uint64_t> given_back_{0};
+  MemoryEvents events_;
   MakeRoom make_room_;
 };
 

@@ -406,6 +406,14 @@ std::optional<Owner> MemoryMap::owner(uint64_t address) const {
   return owner;
 }
 
+uint64_t MemoryMap::reserved_bytes(uint64_t session) const {
+  std::lock_guard lock(mutex_);
+  uint64_t bytes = 0;
+  for (const auto& [address, owner] : regions_)
+    if (owner.session == session) bytes += owner.bytes;
+  return bytes;
+}
+
 uint64_t MemoryMap::used_bytes(int device) const {
   std::lock_guard lock(mutex_);
   uint64_t sum = 0;

@@ -170,6 +170,8 @@ class MemoryMap {
 
   std::optional<Owner> owner(uint64_t address) const;
   uint64_t used_bytes(int device) const;
+  // Addresses that are taken for a session: by its blocks, its reservations and what it opened.
+  uint64_t reserved_bytes(uint64_t session) const;
   // For leak tests: live blocks, and regions of the windows that are taken.
   uint32_t blocks() const;
   uint32_t regions() const;

@@ -1,4 +1,6 @@
 // What the control socket says of memory: where each function's bytes are, what moved and why.
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -11,10 +13,12 @@ using nlohmann::json;
 
 namespace {
 
+double ago_s(uint64_t at_ns) { return static_cast<double>(now_ns() - at_ns) / 1e9; }
+
 json moves_json(const std::vector<Evictor::Move>& moves) {
   json list = json::array();
   for (const Evictor::Move& move : moves)
-    list.push_back({{"ago_s", static_cast<double>(now_ns() - move.at_ns) / 1e9},
+    list.push_back({{"ago_s", ago_s(move.at_ns)},
                     {"pid", move.pid},
                     {"name", move.name},
                     {"gpu", move.gpu},
@@ -22,6 +26,29 @@ json moves_json(const std::vector<Evictor::Move>& moves) {
                     {"ms", static_cast<double>(move.took_ns) / 1e6},
                     {"to", move.to_gpu ? "gpu" : "host"},
                     {"why", move.why}});
+  return list;
+}
+
+// Moves and all other events, the newest last.
+json history_json(json moves, const std::vector<MemoryEvent>& events) {
+  json list = json::array();
+  for (json& move : moves) {
+    move["what"] = move["to"] == json("gpu") ? "returned" : "evicted";
+    move.erase("to");
+    list.push_back(std::move(move));
+  }
+  for (const MemoryEvent& event : events)
+    list.push_back({{"ago_s", ago_s(event.at_ns)},
+                    {"what", event.what},
+                    {"pid", event.pid},
+                    {"name", event.name},
+                    {"gpu", event.gpu},
+                    {"bytes", event.bytes},
+                    {"times", event.times},
+                    {"why", event.why}});
+  std::stable_sort(list.begin(), list.end(), [](const json& a, const json& b) {
+    return a["ago_s"].get<double>() > b["ago_s"].get<double>();
+  });
   return list;
 }
 
@@ -34,16 +61,22 @@ json counts_json(const Residency::Counts& counts) {
 }
 
 // Of one function on one GPU.
-json place_json(const MemoryMap& memory, const Session& session, uint32_t gpu) {
+json place_json(const MemoryMap& memory, const Session& session, uint32_t gpu,
+                const ModuleCache::Use& code) {
   const MemoryAccount& account = session.account();
-  const uint64_t held = account.now(gpu).held_bytes, away = account.away_bytes(gpu);
+  const policies::MemoryBudget budget = account.now(gpu);
+  const uint64_t away = account.away_bytes(gpu);
   uint64_t stay = 0;
   (void)memory.movable(session.client().id, static_cast<int>(gpu), &stay);
-  return {{"gpu", gpu},
-          {"held_bytes", held},
-          {"evicted_bytes", away},
-          {"stays_bytes", stay},
-          {"pool_bytes", account.idle_bytes(gpu)}};
+  const auto its_code = code.by_session.find(session.client().id);
+  json place = budget_json(budget);
+  place.update({{"gpu", gpu},
+                {"backed_bytes", budget.held_bytes - std::min(budget.held_bytes, away)},
+                {"evicted_bytes", away},
+                {"stays_bytes", stay},
+                {"pool_bytes", account.idle_bytes(gpu)},
+                {"code_bytes", its_code != code.by_session.end() ? its_code->second : 0}});
+  return place;
 }
 
 }  // namespace
@@ -64,26 +97,44 @@ json Server::evicted_status() {
           {"waiting", counts.waiting}};
 }
 
-json Server::mem() {
+json Server::mem_functions(const std::vector<ModuleCache::Use>& code) {
   json functions = json::array();
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [id, session] : sessions_) {
-      json gpus = json::array();
-      for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu)
-        gpus.push_back(place_json(memory_, *session, gpu));
-      functions.push_back({{"pid", session->client().pid},
-                           {"name", session->client().name},
-                           {"pinned_bytes", session->pinned_bytes()},
-                           {"moves", counts_json(session->residency().counts())},
-                           {"gpus", std::move(gpus)}});
-    }
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, session] : sessions_) {
+    json gpus = json::array();
+    for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu)
+      gpus.push_back(place_json(memory_, *session, gpu, code[gpu]));
+    functions.push_back({{"pid", session->client().pid},
+                         {"name", session->client().name},
+                         {"reserved_bytes", memory_.reserved_bytes(id)},
+                         {"pinned_bytes", session->pinned_bytes()},
+                         {"moves", counts_json(session->residency().counts())},
+                         {"gpus", std::move(gpus)}});
   }
+  return functions;
+}
+
+json Server::mem() {
+  std::vector<ModuleCache::Use> code;
+  json gpus = gpu_status();
+  for (json& gpu : gpus) {
+    const auto index = gpu["index"].get<uint32_t>();
+    const ModuleCache::Use& use = code.emplace_back(modules_.use(index));
+    const std::optional<uint64_t> context = gpus_[index].context_bytes;
+    gpu["context_bytes"] = context ? json(*context) : json();
+    gpu["code_bytes"] = use.total_bytes;
+    gpu["kept_code_bytes"] = use.kept_bytes;
+  }
+  const PinnedPools::Counts pinned = pinned_.counts();
+  json moves = moves_json(evictor_.history());
+  json history = history_json(moves, memory_.budgets().events().list());
   return {{"ok", true},
-          {"gpus", gpu_status()},
-          {"functions", std::move(functions)},
+          {"gpus", std::move(gpus)},
+          {"functions", mem_functions(code)},
+          {"pinned", {{"held_bytes", pinned.held_bytes}, {"idle_bytes", pinned.idle_bytes}}},
           {"evicted", evicted_status()},
-          {"moves", moves_json(evictor_.history())}};
+          {"moves", std::move(moves)},
+          {"history", std::move(history)}};
 }
 
 }  // namespace tube::proxy

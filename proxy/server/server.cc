@@ -107,6 +107,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                 [this] { (void)contained("the janitor", [this] { cleaned_up(); }); }}) {
   shared_.cores = options_.cores_to_share;
   shared_.rhythm = options_.rhythm;
+  modules_.note_to(&memory_.budgets().events());
   mind_the_gate();
   done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
   share_the_rest();

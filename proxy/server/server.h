@@ -190,6 +190,7 @@ class Server {
 
   // evicted_status.cc
   nlohmann::json evicted_status();
+  nlohmann::json mem_functions(const std::vector<ModuleCache::Use>& code);
   nlohmann::json mem();
 
   // shares.cc

@@ -45,7 +45,7 @@ struct Session::Thread {
 Session::Session(Shared& shared, Client client, UniqueFd socket)
     : shared_(shared),
       client_(std::move(client)),
-      account_(shared.memory.budgets().open(client_.name, client_.memory_bytes)),
+      account_(shared.memory.budgets().open(client_.name, client_.memory_bytes, client_.pid)),
       socket_(std::move(socket)),
       waiter_(shared.spin_us),
       runs_(

@@ -1,6 +1,8 @@
 // NVML of a machine that a file describes (TUBE_SIM_NVML=PATH), read anew at each question:
 //
-//   gpu UUID TOTAL FREE RESERVED     one line a GPU, in NVML's order; bytes
+//   gpu UUID TOTAL FREE RESERVED     one line a GPU, in NVML's order; bytes. UUID *: any. FREE may
+//   be
+//                                    A,B: A at a process's first question, then B
 //   process GPU PID BYTES            a process with compute work on it
 //
 // As many calls as tests need, with NVML's signatures and codes; the rest is not exported, as in an
@@ -23,7 +25,7 @@ struct Process {
 };
 struct Gpu {
   std::string uuid;
-  unsigned long long total, free, reserved;
+  unsigned long long total, free, later, reserved;
   std::vector<Process> processes;
 };
 
@@ -39,7 +41,10 @@ std::vector<Gpu> machine() {
     in >> word;
     if (word == "gpu") {
       Gpu gpu;
-      in >> gpu.uuid >> gpu.total >> gpu.free >> gpu.reserved;
+      in >> gpu.uuid >> gpu.total >> gpu.free;
+      gpu.later = gpu.free;
+      if (in.peek() == ',') in.ignore() >> gpu.later;
+      in >> gpu.reserved;
       gpus.push_back(gpu);
     } else if (word == "process") {
       size_t index = 0;
@@ -123,10 +128,21 @@ NVML int nvmlDeviceGetUUID(void* device, char* uuid, unsigned length) {
   std::memcpy(uuid, gpu.uuid.c_str(), gpu.uuid.size() + 1);
   return kSuccess;
 }
+NVML int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  const std::vector<Gpu> gpus = machine();
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    if (gpus[i].uuid != "*" && gpus[i].uuid != uuid) continue;
+    *device = reinterpret_cast<void*>(i + 1);
+    return users != 0 ? kSuccess : kUninitialized;
+  }
+  return kInvalid;
+}
 NVML int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
+  static int asked = 0;
   Gpu gpu;
   if (const int code = find(device, &gpu); code != kSuccess) return code;
-  *memory = {gpu.total, gpu.free, gpu.total - gpu.free};
+  const unsigned long long free = asked++ == 0 ? gpu.free : gpu.later;
+  *memory = {gpu.total, free, gpu.total - free};
   return kSuccess;
 }
 NVML int nvmlDeviceGetMemoryInfo_v2(void* device, Memory2* memory) {

@@ -4,7 +4,7 @@ _tubectl() {
   local verbs="run proxy ps status stat copies mem store topo limit doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
+      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
       --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -19,7 +19,7 @@ _tubectl() {
     --topology) COMPREPLY=($(compgen -W "1x dgx-v100 hgx-h200 4xa10" -- "$cur") $(compgen -f -- "$cur")); return ;;
     --score) COMPREPLY=($(compgen -W "time aggregated preserved" -- "$cur")); return ;;
     --links) COMPREPLY=($(compgen -W "direct paths" -- "$cur")); return ;;
-    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|-n|--top|--pass|--share|--busy) return ;;
+    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|--last|-n|--top|--pass|--share|--busy) return ;;
   esac
   local words=
   case $verb in
@@ -36,7 +36,7 @@ _tubectl() {
     status) words="--workflow --json --help" ;;
     stat) words="--workflow --function --top --json --help" ;;
     copies) words="--workflow --function --watch --json --help" ;;
-    mem) words="--workflow --function --json --help" ;;
+    mem) words="--workflow --function --watch --last --json --help" ;;
     store) words="--workflow --group --watch --json --help" ;;
     topo) words="--workflow --topology --svg --json --help" ;;
     limit) words="--workflow --function --memory --gpu --each --json --help" ;;

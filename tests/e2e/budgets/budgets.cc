@@ -5,6 +5,7 @@
 //   gpu N            makes that GPU's context current
 //   take WAY MIB     0, or the error of the call
 //   heap MIB         0, or the error: of malloc in kernels
+//   code             0, or the error: loads an image, which stays
 //   drop             gives back what was taken last
 //   drop_all         and everything
 //   churn SEED       takes and gives back without an end, a line for each
@@ -39,6 +40,13 @@ CUmemAllocationProp pinned_here() {
 
 CUdeviceptr last_address = 0;
 CUmemGenericAllocationHandle last_handle = 0;
+
+CUresult load_code() {
+  CUmodule module = nullptr;
+  return cuModuleLoadData(&module,
+                          ".version 7.0\n.target sm_80\n.address_size 64\n"
+                          ".visible .entry nothing()\n{\n\tret;\n}\n");
+}
 
 CUresult alloc(size_t bytes, Taken* taken) {
   CUdeviceptr address = 0;
@@ -275,6 +283,7 @@ std::string obey(const std::string& word, const std::string& first, const std::s
   if (word == "take") return std::to_string(take(first, std::stoul(second) * kMiB));
   if (word == "heap")
     return std::to_string(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, std::stoul(first) * kMiB));
+  if (word == "code") return std::to_string(load_code());
   if (word == "drop") return drop(), "0";
   if (word == "churn") churn(static_cast<unsigned>(std::stoul(first)));
   if (word == "offer") return offer();

@@ -9,6 +9,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -169,6 +170,60 @@ class Budgets(unittest.TestCase):
         self.assertEqual(neighbour.ask("drop_all"), "0")
         neighbour.end()
         self.wait_held(proxy, 0)
+
+    def test_mem_says_whose_memory_is_where_and_what_became_of_it(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        machine = pathlib.Path(folder.name) / "machine"
+        machine.write_text(f"gpu * {4096 * MIB} {3500 * MIB},{3200 * MIB} 0\n")
+        nvml = {
+            "TUBE_REAL_NVML": str(LAYOUT.build / "sim/nvml/libnvidia-ml.so.1"),
+            "TUBE_SIM_NVML": str(machine)
+        }
+        proxy = self.proxy("--memory", "512M", extra_env=nvml)
+        function, neighbour = Function(self, proxy, "128M"), Function(self, proxy)
+        self.assertEqual((function.ask("code"), neighbour.ask("code")), ("0", "0"))
+        for mebibytes in (64, 32):
+            self.assertEqual(function.take("alloc", mebibytes), "0")
+        function.ask("drop")
+        held, limit = function.memory()
+
+        def look():
+            answer = proxy.request("mem")
+            one = next(f for f in answer["functions"] if f["pid"] == function.pid)
+            return answer, answer["gpus"][0], one, one["gpus"][0]
+
+        answer, gpu, whole, place = look()
+        self.assertEqual(gpu["context_bytes"], 300 * MIB)
+        self.assertEqual((place["held_bytes"], place["limit_bytes"]), (held, limit))
+        self.assertEqual((place["backed_bytes"], place["evicted_bytes"]), (held, 0))
+        self.assertEqual(place["pool_bytes"], 32 * MIB)
+        self.assertGreaterEqual(whole["reserved_bytes"], 96 * MIB)
+        other = next(f for f in answer["functions"] if f["pid"] == neighbour.pid)["gpus"][0]
+        self.assertGreater(place["code_bytes"], 0)
+        self.assertEqual(place["code_bytes"], other["code_bytes"], "one load, shared out")
+        self.assertAlmostEqual(place["code_bytes"] + other["code_bytes"] + gpu["kept_code_bytes"],
+                               gpu["code_bytes"], delta=1)
+        self.assertEqual(answer["history"], [])
+
+        self.assertEqual(function.take("alloc", 120), OUT_OF_MEMORY)
+        answer, gpu, whole, place = look()
+        self.assertEqual(place["pool_bytes"], 0)
+        self.assertEqual([(e["what"], e["pid"], e["bytes"], e["why"]) for e in answer["history"]],
+                         [("pool", function.pid, 32 * MIB, "its own limit was in the way"),
+                          ("refused", function.pid, 120 * MIB, "its limit")])
+        shown = self.tubectl(proxy, "mem")
+        for word in ("CONTEXT", "300.0 MiB", "refused", "its own limit was in the way"):
+            self.assertIn(word, shown)
+        self.assertNotIn("refused", self.tubectl(proxy, "mem", "--last", "0"))
+        env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+        watch = subprocess.Popen([LAYOUT.tubectl, "mem", "-w", proxy.workflow, "--watch", "1", "--json"],
+                                 env={k: v for k, v in env.items() if k != "LD_PRELOAD"}, text=True,
+                                 stdout=subprocess.PIPE)
+        lines = [json.loads(watch.stdout.readline()) for _ in range(2)]
+        watch.kill()
+        watch.communicate()
+        self.assertEqual([line["gpus"][0]["context_bytes"] for line in lines], [300 * MIB] * 2)
 
     def test_a_limit_is_lowered_and_raised(self):
         proxy = self.proxy()

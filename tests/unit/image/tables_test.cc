@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "image/code_size.h"
 #include "image/elf_file.h"
 #include "image/state.h"
 
@@ -90,6 +91,29 @@ TEST(Tables, OutsideOfTheirSectionAreDamage) {
     std::memcpy(image.data() + at, &symbol, sizeof symbol);
     EXPECT_FALSE(code_is_stateless(view(image)));
   }
+}
+
+TEST(CodeSize, IsWhatTheGpuKeeps) {
+  for (const char* kind : {"plain", "older", "state"}) {
+    const std::vector<char> image = load(kind);
+    EXPECT_GT(code_size(view(image)), 2u * 102400);  // two of its tables
+    EXPECT_LT(code_size(view(image)), image.size());
+  }
+  EXPECT_EQ(code_size({}), 0u);
+}
+
+TEST(CodeSize, OfALieIsBounded) {
+  std::vector<char> image = load("plain");
+  const Elf elf(view(image));
+  for (uint32_t i = 0; i < elf.sections(); ++i) {
+    Elf64_Shdr section;
+    ASSERT_TRUE(elf.section_header(i, &section));
+    section.sh_type = i == 0 || i == elf.section_names() ? section.sh_type : SHT_NOBITS;
+    section.sh_flags |= SHF_ALLOC;
+    if (section.sh_type == SHT_NOBITS) section.sh_size = UINT64_MAX - i;
+    std::memcpy(image.data() + elf.section_header_at(i), &section, sizeof section);
+  }
+  EXPECT_EQ(code_size(view(image)), kMostCodeBytes);
 }
 
 }  // namespace
