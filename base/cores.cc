@@ -8,6 +8,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/memory_room.h"
 #include "base/unique_fd.h"
 
 namespace tube {
@@ -86,11 +87,13 @@ uint32_t machine_cores() {
   return online > 0 ? static_cast<uint32_t>(online) : 1;
 }
 
-uint64_t usable_memory_bytes() {
+uint64_t machine_memory_bytes() {
   const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  const uint64_t machine =
-      pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
-  return std::min(machine, quota_bytes());
+  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+}
+
+uint64_t usable_memory_bytes() {
+  return std::min({machine_memory_bytes(), quota_bytes(), memory_group_limit().bytes});
 }
 
 uint32_t affinity_cores() {

@@ -25,6 +25,7 @@ uint32_t runnable_threads();
 // The fourth field of /proc/loadavg ("0.20 0.18 0.12 3/80 11206": 3). 0: not understood.
 uint32_t runnable_of_loadavg(std::string_view loadavg);
 
+uint64_t machine_memory_bytes();
 // At most what the machine has. Reads the same files.
 uint64_t usable_memory_bytes();
 

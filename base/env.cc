@@ -137,6 +137,14 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "After how many seconds a proxy ends (SIGKILL) a function that is stopped by a signal, while "
      "a stream of it waits for a value and keeps another function from loading code or giving back "
      "memory; 0: never."},
+    {"TUBE_HANG_TIMEOUT_S", "0",
+     "After how many seconds a proxy ends (SIGKILL) a function that runs but sends nothing, while "
+     "a "
+     "stream of it waits for a value and keeps another function from loading code or giving back "
+     "memory (`tubed --hang-timeout`); 0: never."},
+    {"TUBE_STALL_S", "10",
+     "After how many seconds without progress a proxy's log and `tubectl status` name the thread "
+     "of a function, its work on the GPU, or the server's thread; 0: never."},
     {"TUBE_TEARDOWN_MS", "5000",
      "How long the GPU work of a function that is gone may still run, in milliseconds, 5000 at "
      "most; the memory of work that does not end until then stays taken."},

@@ -54,6 +54,8 @@ enum class Env : uint8_t {
   kShareModules,
   kDeviceHeap,
   kStoppedSeconds,
+  kHangTimeout,
+  kStallSeconds,
   kTeardownMs,
   kCount,
 };

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/env.h"
+#include "base/log_limits.h"
 
 namespace tube {
 namespace {
@@ -46,9 +47,16 @@ int output() {
 
 void write_line(LogLevel level, const char* format, va_list arguments) {
   const int saved = errno;
+  uint64_t left_out = 0;
+  if (!log_internal::admits(limit() <= static_cast<int>(LogLevel::kInfo), &left_out)) {
+    errno = saved;
+    return;
+  }
   char line[1024];
-  const int start =
-      std::snprintf(line, sizeof(line), "tube: %s: ", kNames[static_cast<int>(level)]);
+  int start = std::snprintf(line, sizeof(line), "tube: %s: ", kNames[static_cast<int>(level)]);
+  if (left_out != 0)
+    start += std::snprintf(line + start, sizeof(line) - static_cast<size_t>(start),
+                           "(%lu lines left out) ", left_out);
   const int room = static_cast<int>(sizeof(line)) - start - 1;
   int length = std::vsnprintf(line + start, static_cast<size_t>(room), format, arguments);
   if (length < 0) length = 0;
@@ -59,10 +67,7 @@ void write_line(LogLevel level, const char* format, va_list arguments) {
     if (line[i] == '\n') line[i] = ' ';
   }
   line[length++] = '\n';
-  ssize_t done;
-  do {
-    done = ::write(output(), line, static_cast<size_t>(length));
-  } while (done < 0 && errno == EINTR);
+  log_internal::put(output(), line, static_cast<size_t>(length), left_out);
   errno = saved;
 }
 
@@ -72,7 +77,10 @@ bool log_enabled(LogLevel level) { return static_cast<int>(level) <= limit(); }
 void reset_log_for_test() {
   level_limit.store(kUnknown);
   log_fd.store(kNotOpened);
+  log_internal::reset_limits_for_test();
 }
+int log_internal::output() { return tube::output(); }
+void log_internal::replace_output(int fd) { log_fd.store(fd, std::memory_order_release); }
 void set_log_level(LogLevel level) { level_limit.store(static_cast<int>(level)); }
 
 bool parse_log_level(const char* word, LogLevel* level) {

@@ -4,6 +4,7 @@
 // Exit status: 0 after an ordered stop, 1 when it could not start (one line on stderr says why), 2
 // for a wrong flag.
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -23,6 +24,7 @@
 #include "base/log.h"
 #include "base/runtime_dir.h"
 #include "base/scope_guard.h"
+#include "base/unique_fd.h"
 #include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/backend.h"
@@ -31,6 +33,7 @@
 #include "proxy/common/layout.h"
 #include "proxy/common/process_output.h"
 #include "proxy/common/restart.h"
+#include "proxy/common/self_defence.h"
 #include "proxy/common/version.h"
 #include "proxy/gpu/device_output.h"
 #include "proxy/gpu/driver_wrappers.h"
@@ -60,6 +63,7 @@ struct Options {
   bool foreground = true;
   bool moved = false;
   bool slices = false;
+  uint32_t hang_timeout = 0;  // seconds
 };
 
 constexpr int kDescriptors = 1023;  // six for each function, and the driver's own
@@ -97,9 +101,9 @@ uint32_t teardown_ms() {
 
 uint32_t spares() { return static_cast<uint32_t>(env_number(Env::kSpares).value_or(2)); }
 
-uint32_t stopped_s() {
+uint32_t seconds_or(Env variable, uint32_t otherwise) {
   return static_cast<uint32_t>(
-      std::min<uint64_t>(env_number(Env::kStoppedSeconds).value_or(60), uint64_t{86'400}));
+      std::min<uint64_t>(env_number(variable).value_or(otherwise), uint64_t{86'400}));
 }
 
 policies::PinnedBudget pinned_budget(const Options& options) {
@@ -179,9 +183,67 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }
   if (options.slices) arguments.emplace_back("--slices");
+  if (options.hang_timeout != 0)
+    arguments.insert(arguments.end(), {"--hang-timeout", std::to_string(options.hang_timeout)});
   if (options.pinned)
     arguments.insert(arguments.end(), {"--pinned", std::to_string(*options.pinned)});
   return arguments;
+}
+
+constexpr int kPauseMs = 100;
+
+// Also when memory has run out, which may be why. Returns when the system refuses.
+Error start_anew(const Options& options, Server& server) {
+  Error failed{0, "no memory"};
+  Inheritance heir;
+  while (!contained("the new start of the proxy", [&] {
+    if (!heir.valid()) heir = server.hand_over();
+    failed = restart(heir, arguments_again(options, server));
+  }))
+    poll(nullptr, 0, kPauseMs);
+  return failed;
+}
+
+// A proxy that starts anew and finds no memory tries again: copies of the sockets that it inherited
+// are kept until it has started, so that who connects meanwhile waits.
+class SecondChance {
+ public:
+  void keep(const Inheritance& inherited) {
+    restarts_ = inherited.restarts;
+    data_.reset(fcntl(inherited.data, F_DUPFD_CLOEXEC, 0));
+    control_.reset(fcntl(inherited.control, F_DUPFD_CLOEXEC, 0));
+  }
+  void started() {
+    data_.reset();
+    control_.reset();
+  }
+  // Returns when there is none, or the system refuses.
+  void take(int argc, char** argv) {
+    bool refused = false;
+    while (data_.valid() && control_.valid() && !refused) {
+      poll(nullptr, 0, kPauseMs);
+      (void)contained("the new start of the proxy", [&] {
+        std::vector<std::string> arguments;
+        for (int i = 0; i < argc; ++i) {
+          if (std::string_view(argv[i]) == "--inherit") ++i;
+          else arguments.emplace_back(argv[i]);
+        }
+        const Error error =
+            restart({data_.get(), control_.get(), restarts_, {}}, std::move(arguments));
+        refused = true;
+        log_error("tubed: %s", error.message.c_str());
+      });
+    }
+  }
+
+ private:
+  UniqueFd data_, control_;
+  uint32_t restarts_ = 0;
+};
+
+SecondChance& second_chance() {
+  static SecondChance chance;
+  return chance;
 }
 
 Status announce(const Options& options, const Server& server, ProcessOutput& output) {
@@ -255,7 +317,9 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
           .share_modules = share_modules(),
           .inherited = inherited,
           .output = output,
-          .stopped_s = stopped_s(),
+          .stopped_s = seconds_or(Env::kStoppedSeconds, 60),
+          .hang_s = options.hang_timeout,
+          .stall_s = seconds_or(Env::kStallSeconds, 10),
           .gpus = options.gpus,
           .teardown_ms = teardown_ms(),
           .copies = copy_options(options, folder),
@@ -265,7 +329,8 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
           .pool_bytes = pool_bytes(),
           .memory = *parse_byte_limits(options.memory),
           .function_memory = *parse_byte_limit(options.function_memory),
-          .evict = evict_options()};
+          .evict = evict_options(),
+          .host = policies::default_host_budget(usable_memory_bytes())};
 }
 
 Status serve(const Options& options) {
@@ -275,6 +340,8 @@ Status serve(const Options& options) {
   }
   Result<std::string> folder = make_runtime_dir();
   if (!folder.ok()) return folder.error();
+  defend_log(*folder);
+  say_limits();
   BackendOptions backend_options;
   backend_options.choice = options.backend == "driver" ? BackendChoice::kDriver
                            : options.backend == "sim"  ? BackendChoice::kSim
@@ -299,11 +366,13 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
+  if (inherited.valid()) second_chance().keep(inherited);
   Server server(driver, gpus,
                 server_options(options, *folder, backend->is_sim, inherited, &device_output));
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
+  second_chance().started();
   if (Status status = server.run(); !status.ok() || !server.restart_wanted()) {
     if (server.close()) return status;
     // Nobody can make the driver give it back; the end of the process does. Destructors, the
@@ -315,8 +384,7 @@ Status serve(const Options& options) {
     std::_Exit(status.ok() ? 0 : 1);
   }
   output.finish();  // the next one finds standard output where it was
-  const std::vector<std::string> arguments = arguments_again(options, server);
-  const Error failed = restart(server.hand_over(), arguments);
+  const Error failed = start_anew(options, server);
   // The sockets are given away and the destructors would wait for the context that is the reason
   // for all this.
   log_error("tubed: %s", failed.message.c_str());
@@ -352,6 +420,11 @@ void add_launch_policy(CLI::App& app, Options& options) {
       ->check(CLI::IsMember(turns))
       ->envname(env_entry(Env::kLaunchPolicy).name)
       ->capture_default_str();
+  app.add_option("--hang-timeout", options.hang_timeout,
+                 "end a function that sends nothing for so many seconds while a stream of it waits "
+                 "for a value and keeps others waiting (default 0: never)")
+      ->check(CLI::Range(0u, 86'400u))
+      ->envname(env_entry(Env::kHangTimeout).name);
   app.add_flag("--slices", options.slices,
                "split each GPU at the start for functions with --sm-percent, instead of when the "
                "first one comes, beside whatever runs then")
@@ -409,6 +482,7 @@ int run(int argc, char** argv) {
   if (!options.log.empty() || env_text(Env::kLog) == nullptr) set_log_level(level);
   if (!options.moved) move_out_of_the_way(argc, argv);
   prepare_process(options);
+  defend_process();
   const Status status = serve(options);
   if (status.ok()) return 0;
   log_error("tubed: %s", status.error().message.c_str());
@@ -419,6 +493,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int code = 1;
-  if (!contained("the start of the proxy", [&] { code = run(argc, argv); })) return 1;
-  return code;
+  if (contained("the start of the proxy", [&] { code = run(argc, argv); })) return code;
+  second_chance().take(argc, argv);
+  return 1;
 }

@@ -80,7 +80,7 @@ CUresult place(Session& session, std::string& code,
     return error;
   for (uint64_t& address : addresses) address += out->placed.storage;
   std::string why;
-  std::shared_ptr<Image> image = Image::make(code.size());
+  std::shared_ptr<Image> image = Image::make(code.size(), session.shared().images.host());
   if (image == nullptr ||
       !image::place_managed(std::as_writable_bytes(std::span(code)), variables, addresses, &why)) {
     if (image != nullptr)

@@ -105,7 +105,7 @@ CUresult load_here(Session& session, const Object& object) {
   bool fresh = false;
   const CUresult error = session.or_without_pool(gpu, [&] {
     return module_of(session, object)
-        ->kernel(session.driver(), shared.images, shared.gpus, gpu, *kernel.name, &loaded, &fresh);
+        ->kernel(session.driver(), shared.gpus, gpu, *kernel.name, &loaded, &fresh);
   });
   if (error == CUDA_SUCCESS) kernel.on_gpus |= bit_of(gpu);
   return error;
@@ -171,6 +171,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
       &state->module, &fresh);
   jit.answer<wire::tubeLoadImage_reply>(reply);
   if (error != CUDA_SUCCESS) return error;
+  session.shared().images.keep(*image);
   if (!fresh) Stats::add(session.stats().images_shared);
   const std::shared_ptr<LoadedModule> module = state->module;
   if (module->shared()) {
@@ -201,11 +202,12 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call,
   const uint32_t gpu = session.context()->gpu;
   LoadedKernel* loaded = nullptr;
   bool fresh = false;
-  CUresult error = module.kernel(session.driver(), session.shared().images, session.shared().gpus,
-                                 gpu, name, &loaded, &fresh);
+  CUresult error =
+      module.kernel(session.driver(), session.shared().gpus, gpu, name, &loaded, &fresh);
   if (error != CUDA_SUCCESS) return error;
   Stats::add(fresh ? session.stats().kernels_loaded : session.stats().kernels_shared);
   auto kernel = std::make_unique<KernelState>();
+  kernel->launches = &session.last_kernel();
   describe(*kernel, module, *loaded, gpu);
   const ImageFacts& facts = module.image()->facts(session.shared().gpus.capabilities());
   kernel->writes = facts.writes(name);

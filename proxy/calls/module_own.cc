@@ -43,8 +43,8 @@ CUresult prepare(Session& session, LoadedModule& own, uint32_t gpu, Move& move) 
   const KernelState& kernel = state_of(move);
   const Driver& driver = session.driver();
   bool fresh = false;
-  CUresult error = own.kernel(driver, session.shared().images, session.shared().gpus, gpu,
-                              *kernel.name, &move.loaded, &fresh);
+  CUresult error =
+      own.kernel(driver, session.shared().gpus, gpu, *kernel.name, &move.loaded, &fresh);
   if (error != CUDA_SUCCESS) return error;
   if (kernel.dynamic_limit == KernelState{}.dynamic_limit)
     return CUDA_SUCCESS;  // the driver names none

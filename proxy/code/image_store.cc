@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "base/cuda_api.h"
+#include "base/scope_guard.h"
 #include "image/fatbin.h"
 #include "proxy/code/image_scan.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/memory/host_budget.h"
 
 namespace tube::proxy {
 
@@ -76,14 +78,23 @@ bool still_holds(int fd, uint64_t offset, const Image& image, std::span<const in
 
 }  // namespace
 
-std::shared_ptr<Image> Image::make(uint64_t bytes) {
+std::shared_ptr<Image> Image::make(uint64_t bytes, HostBudget* host) {
+  if (!take_host(host, HostUse::kImages, bytes)) return nullptr;
+  ScopeGuard give([&] { give_host(host, HostUse::kImages, bytes); });
   void* memory =
       mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  return std::shared_ptr<Image>(new Image(static_cast<std::byte*>(memory), bytes));
+  ScopeGuard unmap([&] { munmap(memory, bytes + 1); });
+  auto* image = new Image(static_cast<std::byte*>(memory), bytes, host);
+  unmap.dismiss();
+  give.dismiss();
+  return std::shared_ptr<Image>(image);
 }
 
-Image::~Image() { munmap(data_, size_ + 1); }
+Image::~Image() {
+  munmap(data_, size_ + 1);
+  give_host(host_, HostUse::kImages, size_);
+}
 
 const ImageFacts& Image::facts(std::span<const int> capabilities) const {
   std::call_once(scanned_, [&] { facts_ = scan_image({data_, size_}, capabilities); });
@@ -103,17 +114,50 @@ std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<const Image> imag
       std::memcmp(same->data(), image->data(), image->size()) == 0)
     return same;
   known = image;
-  kept_.push_back(image);
-  kept_bytes_ += image->size();
-  for (; kept_bytes_ > limits::kKeptImageBytes || kept_.size() > kMostKept; kept_.pop_front())
-    kept_bytes_ -= kept_.front()->size();
+  forget_gone();
   return image;
+}
+
+void ImageStore::keep(std::shared_ptr<const Image> image) {
+  std::deque<std::shared_ptr<const Image>> gone;  // ends behind the lock
+  std::lock_guard lock(mutex_);
+  if (std::find(kept_.begin(), kept_.end(), image) != kept_.end()) return;
+  kept_bytes_ += image->size();
+  kept_.push_back(std::move(image));
+  while (kept_bytes_ > limits::kKeptImageBytes || kept_.size() > kMostKept) {
+    kept_bytes_ -= kept_.front()->size();
+    gone.push_back(std::move(kept_.front()));
+    kept_.pop_front();
+  }
+}
+
+// Where there is no memory, once more without those that are kept for functions to come.
+std::shared_ptr<Image> ImageStore::make(uint64_t bytes) {
+  if (auto image = Image::make(bytes, host_)) return image;
+  std::deque<std::shared_ptr<const Image>> kept;
+  {
+    std::lock_guard lock(mutex_);
+    kept.swap(kept_);
+    kept_bytes_ = 0;
+  }
+  if (kept.empty()) return nullptr;
+  kept.clear();
+  return Image::make(bytes, host_);
+}
+
+// mutex_ is held. Entries of images that are gone; each time as many have come as there were.
+void ImageStore::forget_gone() {
+  const auto expired = [](const auto& entry) { return entry.second.expired(); };
+  if (by_file_.size() + by_content_.size() < forget_at_) return;
+  std::erase_if(by_file_, expired);
+  std::erase_if(by_content_, expired);
+  forget_at_ = std::max(kMostKept, 2 * (by_file_.size() + by_content_.size()));
 }
 
 Result<std::shared_ptr<const Image>> ImageStore::from_bytes(
     std::span<const std::byte> untrusted_bytes) {
   if (untrusted_bytes.empty()) return image_error(CUDA_ERROR_INVALID_IMAGE, "empty image");
-  std::shared_ptr<Image> image = Image::make(untrusted_bytes.size());
+  std::shared_ptr<Image> image = make(untrusted_bytes.size());
   if (image == nullptr)
     return image_error(CUDA_ERROR_OUT_OF_MEMORY, "no host memory for a module image");
   std::memcpy(image->data(), untrusted_bytes.data(), untrusted_bytes.size());
@@ -142,7 +186,7 @@ Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrus
   if (auto known = known_at(key);
       known != nullptr && still_holds(fd, untrusted_offset, *known, capabilities))
     return known;
-  std::shared_ptr<Image> image = Image::make(untrusted_size);
+  std::shared_ptr<Image> image = make(untrusted_size);
   if (image == nullptr)
     return image_error(CUDA_ERROR_OUT_OF_MEMORY, "no host memory for a module image");
   if (!read_all(fd, image->data(), untrusted_size, untrusted_offset)) {
@@ -153,19 +197,8 @@ Result<std::shared_ptr<const Image>> ImageStore::from_fd(int fd, uint64_t untrus
   std::shared_ptr<const Image> shared = share(std::move(image));
   std::lock_guard lock(mutex_);
   by_file_[key] = shared;
-  if (by_file_.size() > 4096) {  // entries of images that are gone
-    std::erase_if(by_file_, [](const auto& entry) { return entry.second.expired(); });
-    std::erase_if(by_content_, [](const auto& entry) { return entry.second.expired(); });
-  }
+  forget_gone();
   return shared;
-}
-
-const std::string* ImageStore::intern(std::string_view name) {
-  std::lock_guard lock(mutex_);
-  auto it = names_.find(name);
-  if (it == names_.end())
-    it = names_.emplace(std::string(name), std::make_unique<std::string>(name)).first;
-  return it->second.get();
 }
 
 }  // namespace tube::proxy

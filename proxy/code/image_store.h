@@ -9,9 +9,9 @@
 // where reading and hashing the whole takes 1.2), and without the machine code for generations of
 // GPUs that the proxy does not have, which is most of a library's. A file's times prove nothing: a
 // store through a shared mapping whose page is dirty already changes none. An image lives as long
-// as somebody holds it; the last ones, up to limits::kKeptImageBytes, are held here, for the next
-// function. Any thread; `mutex_` (rank 30) guards the two indexes and is not held while bytes are
-// read.
+// as somebody holds it; the last ones that the driver has taken, up to limits::kKeptImageBytes, are
+// held here, for the next function. Any thread; `mutex_` (rank 30) guards the two indexes and is
+// not held while bytes are read.
 #pragma once
 
 #include <cstddef>
@@ -32,9 +32,12 @@
 
 namespace tube::proxy {
 
+class HostBudget;
+
 class Image {
  public:
-  static std::shared_ptr<Image> make(uint64_t bytes);  // nullptr: no memory
+  // nullptr: no memory. `host` counts it.
+  static std::shared_ptr<Image> make(uint64_t bytes, HostBudget* host = nullptr);
   ~Image();
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
@@ -46,15 +49,19 @@ class Image {
   bool managed(std::span<const int> capabilities) const;
 
  private:
-  Image(std::byte* data, uint64_t size) : data_(data), size_(size) {}
+  Image(std::byte* data, uint64_t size, HostBudget* host) : data_(data), size_(size), host_(host) {}
   std::byte* data_;
   uint64_t size_;  // a NUL follows: PTX is text
+  HostBudget* const host_;
   mutable std::once_flag scanned_;
   mutable ImageFacts facts_;
 };
 
 class ImageStore {
  public:
+  // What counts the images' bytes; before any.
+  void count_in(HostBudget* host) { host_ = host; }
+  HostBudget* host() const { return host_; }
   // Error code: CUresult. `capabilities` are those of the GPUs, times ten, that the image is for;
   // empty: all of its bytes count. from_fd adds to `*read_bytes` what it had to copy.
   Result<std::shared_ptr<const Image>> from_bytes(std::span<const std::byte> untrusted_bytes);
@@ -62,20 +69,23 @@ class ImageStore {
                                                uint64_t untrusted_size,
                                                std::span<const int> capabilities,
                                                uint64_t* read_bytes);
-  // A kernel's name, kept for good: logs may name it after its session ended.
-  const std::string* intern(std::string_view name);
+  // The driver has taken it: it is worth keeping.
+  void keep(std::shared_ptr<const Image> image);
 
  private:
   using FileKey = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>;  // device, inode, place
   std::shared_ptr<const Image> known_at(const FileKey& key);
   std::shared_ptr<const Image> share(std::shared_ptr<const Image> image);
+  void forget_gone();
+  std::shared_ptr<Image> make(uint64_t bytes);
 
+  HostBudget* host_ = nullptr;
   std::mutex mutex_;
   std::map<FileKey, std::weak_ptr<const Image>> by_file_;
   std::unordered_map<Hash128, std::weak_ptr<const Image>, Hash128Hasher> by_content_;
-  std::map<std::string, std::unique_ptr<std::string>, std::less<>> names_;
   std::deque<std::shared_ptr<const Image>> kept_;  // the newest last
   uint64_t kept_bytes_ = 0;
+  size_t forget_at_ = 4096;
 };
 
 }  // namespace tube::proxy

@@ -140,9 +140,8 @@ LoadedKernel* LoadedModule::find(const std::string& name, uint32_t gpu, bool* lo
   return &found->second;
 }
 
-CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gpus& gpus,
-                              uint32_t gpu, const std::string& name, LoadedKernel** out,
-                              bool* fresh) {
+CUresult LoadedModule::kernel(const Driver& driver, const Gpus& gpus, uint32_t gpu,
+                              const std::string& name, LoadedKernel** out, bool* fresh) {
   bool loaded = false;
   *out = find(name, gpu, &loaded);
   *fresh = !loaded;
@@ -152,7 +151,7 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
     if (*out == nullptr) {
       if (CUresult error = look_up(driver, name, &found); error != CUDA_SUCCESS) return error;
     }
-    const auto first = [&] { return first_use(driver, images, gpus, gpu, name, found, out); };
+    const auto first = [&] { return first_use(driver, gpus, gpu, name, found, out); };
     const CUresult error =
         library_ ? gpus.gate().context_wide(this_caller(), "the look-up of a kernel", first)
                  : first();
@@ -165,12 +164,12 @@ CUresult LoadedModule::kernel(const Driver& driver, ImageStore& images, const Gp
 
 // Whatever is asked first about a kernel of a library makes the driver load it into the context:
 // its layout as well as its function.
-CUresult LoadedModule::first_use(const Driver& driver, ImageStore& images, const Gpus& gpus,
-                                 uint32_t gpu, const std::string& name, LoadedKernel& found,
+CUresult LoadedModule::first_use(const Driver& driver, const Gpus& gpus, uint32_t gpu,
+                                 const std::string& name, LoadedKernel& found,
                                  LoadedKernel** kernel_out) {
   if (*kernel_out == nullptr) {
     if (CUresult error = read_layout(driver, &found); error != CUDA_SUCCESS) return error;
-    found.name = images.intern(name);
+    found.name = std::make_shared<const std::string>(name);
     std::lock_guard lock(mutex_);
     *kernel_out = &kernels_.try_emplace(name, std::move(found)).first->second;
   }

@@ -70,7 +70,7 @@ struct LoadedKernel {
     int32_t dynamic_limit = 0;  // the driver's value now
   };
   CUfunction function = nullptr;  // a library's: a CUkernel cast
-  const std::string* name = nullptr;
+  std::shared_ptr<const std::string> name;
   std::vector<KernelParameter> layout;
   uint32_t parameter_bytes = 0;
   uint64_t lookups = 0;
@@ -93,8 +93,8 @@ class LoadedModule {
   // Looks a kernel up, and loads it into the current context, which is `gpu`'s, unless that has
   // happened. `fresh`: the driver was asked, and may have waited. The kernel lives as long as the
   // module.
-  CUresult kernel(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu,
-                  const std::string& name, LoadedKernel** out, bool* fresh);
+  CUresult kernel(const Driver& driver, const Gpus& gpus, uint32_t gpu, const std::string& name,
+                  LoadedKernel** out, bool* fresh);
   // The kernels known on `gpu`, as the table of protocol/known_kernel.h, the most wanted first, up
   // to `room` bytes.
   std::vector<std::byte> table(uint32_t gpu, std::span<const int> capabilities, size_t room);
@@ -118,8 +118,8 @@ class LoadedModule {
   CUresult look_up(const Driver& driver, const std::string& name, LoadedKernel* kernel) const;
   CUresult read_layout(const Driver& driver, LoadedKernel* kernel) const;
   // `found`: by name, where *kernel_out is nullptr.
-  CUresult first_use(const Driver& driver, ImageStore& images, const Gpus& gpus, uint32_t gpu,
-                     const std::string& name, LoadedKernel& found, LoadedKernel** kernel_out);
+  CUresult first_use(const Driver& driver, const Gpus& gpus, uint32_t gpu, const std::string& name,
+                     LoadedKernel& found, LoadedKernel** kernel_out);
   CUresult load_on(const Driver& driver, const Gpus& gpus, LoadedKernel& kernel, uint32_t gpu);
   LoadedKernel* find(const std::string& name, uint32_t gpu, bool* loaded);
   LoadedKernel::OnGpu describe(const Driver& driver, const LoadedKernel& kernel,

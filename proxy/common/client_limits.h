@@ -57,9 +57,15 @@ inline constexpr uint64_t kParkedBytes = 8ull << 20;  // waits, as a full one do
 inline constexpr uint64_t kSloMs = 3'600'000;         // of a request, as a function may say
 inline constexpr uint64_t kWordValue = 1ull
                                        << 62;  // stream waits compare cyclically: stay on one side
+inline constexpr uint64_t kLogBytes = 16ull << 20;  // of the log file, and as much of the last one
+inline constexpr uint32_t kGreetings = 128;         // connections that have not greeted, in all
+inline constexpr uint32_t kGreetingsOfOne = 8;      // of one process
+inline constexpr uint32_t kGreetingMs = 10'000;     // how long such a connection may stay
+inline constexpr uint32_t kGreetingSoonMs = 250;    // when another one needs its place
 inline constexpr uint32_t kControlClients = 16;
 inline constexpr uint32_t kControlSilentMs =
     1000;  // after which a connection that asks nothing is dropped when another one needs its place
+inline constexpr uint32_t kControlSlowMs = 5000;  // within which an answer must have been taken
 inline constexpr uint32_t kControlLineBytes = 64u << 10;
 inline constexpr uint32_t kImports = 1u << 16;    // allocations of other processes, open at once
 inline constexpr uint32_t kBrokerClients = 4096;  // allocations that other proxies have open

@@ -23,6 +23,9 @@ template <class Work>
   } catch (const std::exception& error) {
     log_error("%s failed: the proxy lacks memory, mappings or threads (%s)", what, error.what());
     return false;
+  } catch (...) {
+    log_error("%s failed with an unknown exception", what);
+    return false;
   }
 }
 

@@ -1,11 +1,18 @@
 #include "proxy/common/process_output.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+
+#include "base/env.h"
+#include "base/log_limits.h"
 
 namespace tube::proxy {
 namespace {
@@ -13,14 +20,24 @@ namespace {
 constexpr size_t kKeptErrorBytes = 256u << 10;
 constexpr uint64_t kPageBytes = 4096;
 
-void write_all(int fd, const char* text, size_t bytes) {
+// Nobody may be held up by who does not read it: what finds no room is lost.
+void write_what_fits(int fd, const char* text, size_t bytes) {
+  constexpr size_t kAtOnce = PIPE_BUF;  // for which a pipe that can be written to has room
   while (bytes != 0) {
-    const ssize_t done = write(fd, text, bytes);
+    pollfd room{fd, POLLOUT, 0};
+    if (poll(&room, 1, 0) != 1 || (room.revents & POLLOUT) == 0) return;
+    const ssize_t done = write(fd, text, std::min(bytes, kAtOnce));
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return;
     text += done;
     bytes -= static_cast<size_t>(done);
   }
+}
+
+bool same_file(int a, int b) {
+  struct stat one, other;
+  return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
+         one.st_ino == other.st_ino;
 }
 
 }  // namespace
@@ -30,13 +47,15 @@ void ProcessOutput::finish() {
   std::string rest;
   take(&rest);
   forward(rest);
-  dup2(original_.get(), STDOUT_FILENO);
+  dup2(is_log_ ? STDERR_FILENO : original_.get(), STDOUT_FILENO);
   original_.reset();
 }
 
 Status ProcessOutput::capture() {
   std::fflush(stdout);
   original_ = UniqueFd(fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  log_is_stderr_ = env_text(Env::kLogFile) == nullptr;
+  is_log_ = log_is_stderr_ && same_file(STDOUT_FILENO, STDERR_FILENO);
   file_ = UniqueFd(memfd_create("tube-output", MFD_CLOEXEC));
   if (!file_.valid() || fcntl(file_.get(), F_SETFL, O_APPEND) != 0 ||
       dup2(file_.get(), STDOUT_FILENO) < 0) {
@@ -71,12 +90,14 @@ void ProcessOutput::take(std::string* text) {
 }
 
 void ProcessOutput::forward(const std::string& text) {
-  write_all(original_.valid() ? original_.get() : STDOUT_FILENO, text.data(), text.size());
+  if (is_log_) return log_text(text.data(), text.size());
+  write_what_fits(original_.valid() ? original_.get() : STDOUT_FILENO, text.data(), text.size());
 }
 
 ssize_t ProcessOutput::write_error(void* cookie, const char* text, size_t bytes) {
   auto& self = *static_cast<ProcessOutput*>(cookie);
-  write_all(STDERR_FILENO, text, bytes);
+  if (self.log_is_stderr_) log_text(text, bytes);
+  else write_what_fits(STDERR_FILENO, text, bytes);
   std::lock_guard guard(self.mutex_);
   self.errors_.append(text, bytes);
   if (self.errors_.size() > kKeptErrorBytes)

@@ -41,6 +41,8 @@ class ProcessOutput {
 
   UniqueFd file_;      // what descriptor 1 is
   UniqueFd original_;  // what it was
+  bool log_is_stderr_ = true;
+  bool is_log_ = false;  // standard output was the same file
   uint64_t read_ = 0;
   std::mutex mutex_;  // leaf: the member below
   std::string errors_;

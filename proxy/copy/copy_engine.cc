@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/common/contained.h"
 #include "proxy/copy/known_links.h"
 #include "proxy/gpu/gpus.h"
 
@@ -113,7 +114,9 @@ bool CopyEngine::wake() {
   if (runs_) return true;
   if (thread_.joinable()) thread_.join();  // it said so as its last word
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      while (!contained("the copy engine", [this] { run(); })) sched_yield();
+    });
   } catch (const std::system_error& error) {
     log_warn("no thread for the copy engine (%s): copies go without it", error.what());
     return false;

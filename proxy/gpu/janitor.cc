@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/common/contained.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 
@@ -131,10 +132,14 @@ void Janitor::run() {
     const Need need = need_;
     const bool all_the_same = out_of_patience();
     lock.unlock();
-    if (duties_.collect) duties_.collect();
-    const bool may_begin = !old_work_goes_on();
-    const bool done = may_begin && pass_gate(all_the_same);
-    if (done && duties_.told) duties_.told();
+    bool may_begin = true, done = false;
+    const bool went_on = contained("the janitor", [&] {
+      if (duties_.collect) duties_.collect();
+      may_begin = !old_work_goes_on();
+      done = may_begin && pass_gate(all_the_same);
+      if (done && duties_.told) duties_.told();
+    });
+    done = done && went_on;
     lock.lock();
     working_ = false;
     (done ? done_ : refused_) = asked;

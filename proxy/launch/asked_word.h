@@ -28,6 +28,11 @@ class AskedWord {
     const uint64_t now = shared::load_word(*word);
     return value == kChunk ? now == abi::kChunkClaimed : now < value;
   }
+  // What stands in the word now; 0: nothing was asked yet.
+  uint64_t seen() const {
+    uint64_t* const word = word_.load(std::memory_order_acquire);
+    return word == nullptr ? 0 : shared::load_word(*word);
+  }
 
  private:
   static constexpr uint64_t kChunk = ~uint64_t{0};  // no progress word's value

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/memory/host_budget.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -106,6 +107,7 @@ void* map_chunk(uint64_t bytes) {
 }  // namespace
 
 bool HostArena::make(uint64_t bytes, Chunk* chunk) {
+  if (!take_host(host_, HostUse::kEvicted, bytes)) return false;
   void* const at = map_chunk(bytes);
   if (at != nullptr &&
       driver_.cuMemHostRegister_v2(at, bytes, CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS) {
@@ -113,14 +115,16 @@ bool HostArena::make(uint64_t bytes, Chunk* chunk) {
     return true;
   }
   if (at != nullptr) munmap(at, bytes);
+  give_host(host_, HostUse::kEvicted, bytes);
   log_warn("%lu bytes of pinned memory for what leaves the GPUs are not to be had: %s", bytes,
            "moving memory off the GPUs stops here");
   return false;
 }
 
 void HostArena::unmake(const Chunk& chunk) {
-  (void)driver_.cuMemHostUnregister(chunk.at);
+  if (driver_.cuMemHostUnregister(chunk.at) != CUDA_SUCCESS) return;  // it may still be written to
   munmap(chunk.at, chunk.bytes);
+  give_host(host_, HostUse::kEvicted, chunk.bytes);
 }
 
 void HostArena::drop_idle() {

@@ -23,6 +23,7 @@ namespace tube::proxy {
 
 struct Driver;
 class HostArena;
+class HostBudget;
 
 // Room for one block's bytes: pieces, in the order of the bytes. Goes back with it.
 class HostCopy {
@@ -51,9 +52,9 @@ class HostArena {
   static constexpr uint64_t kGranule = 2u << 20;
   static constexpr uint64_t kChunk = 8u << 20;
 
-  // Holds at most `most_bytes`, in whole granules; 0: nothing.
-  HostArena(const Driver& driver, uint64_t most_bytes)
-      : driver_(driver), most_(most_bytes / kGranule * kGranule) {}
+  // Holds at most `most_bytes`, in whole granules; 0: nothing. `host` counts them.
+  HostArena(const Driver& driver, uint64_t most_bytes, HostBudget* host = nullptr)
+      : driver_(driver), most_(most_bytes / kGranule * kGranule), host_(host) {}
   HostArena(const HostArena&) = delete;
   HostArena& operator=(const HostArena&) = delete;
 
@@ -88,6 +89,7 @@ class HostArena {
 
   const Driver& driver_;
   const uint64_t most_;
+  HostBudget* const host_;
   mutable std::mutex mutex_;  // the members below
   std::list<Chunk> chunks_;
   uint64_t held_ = 0;  // with those that are being made

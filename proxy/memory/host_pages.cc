@@ -5,18 +5,21 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/bus_guard.h"
 #include "proxy/memory/device_memory.h"
+#include "proxy/memory/host_budget.h"
 #include "sharedmem/window_reservation.h"
 #include "sharedmem/windows.h"
 
@@ -50,6 +53,16 @@ bool mappable(uint64_t first, uint64_t last) {
   return last <= windows::device_base(0) || first >= kWindowsEnd;
 }
 
+// Pages that the file lacks are made when they are registered, and charged to the proxy. Where they
+// lie in the file is not asked: a file with holes counts as if they were here.
+uint64_t missing_bytes(int fd, uint64_t bytes) {
+  struct stat s;
+  if (fstat(fd, &s) != 0) return bytes;
+  const uint64_t size = (static_cast<uint64_t>(s.st_size) + kPage - 1) / kPage * kPage;
+  const uint64_t there = static_cast<uint64_t>(s.st_blocks) * 512;
+  return std::min(bytes, size - std::min(size, there));
+}
+
 // An ordinary file of a file system that answers page faults by itself: one behind another process
 // could hold the driver up for ever.
 bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
@@ -65,7 +78,8 @@ bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-HostPages::HostPages(const Driver& driver, Ranges& ranges) : driver_(driver), ranges_(ranges) {}
+HostPages::HostPages(const Driver& driver, Ranges& ranges, HostBudget* host)
+    : driver_(driver), ranges_(ranges), host_(host) {}
 HostPages::~HostPages() { close(); }
 
 void HostPages::abandon() { runs_.clear(); }
@@ -112,6 +126,14 @@ uint32_t HostPages::most_mappings_of_all() {
   return most;
 }
 
+// What is registered is pinned: no more than the machine has. One file may lie at two addresses.
+uint64_t HostPages::most_bytes() {
+  static const uint64_t most = std::min(2 * machine_memory_bytes(), limits::kRegisteredBytes);
+  return most;
+}
+
+uint32_t HostPages::mappings_of_all() { return g_mappings.load(std::memory_order_relaxed); }
+
 uint32_t HostPages::most_mappings() { return most_mappings_of_all() / 2; }
 
 bool HostPages::take_mappings(size_t wanted) {
@@ -136,15 +158,37 @@ void HostPages::give_mappings(uint32_t mappings) {
   g_mappings.fetch_sub(mappings, std::memory_order_relaxed);
 }
 
-void HostPages::unmap_run(uint64_t first, uint64_t bytes, uint32_t mappings) {
+// Mappings and pages of all gaps.
+bool HostPages::take(std::vector<Gap>& gaps, const std::vector<Segment>& segments) {
+  if (!take_mappings(segments.size())) return false;
+  uint64_t bytes = 0;
+  for (Gap& gap : gaps) {
+    for (const Segment& segment : segments) {
+      const wire::HostSegment& s = segment.untrusted;
+      if (s.address >= gap.first && s.address < gap.last)
+        gap.new_bytes += missing_bytes(segment.fd, s.bytes);
+    }
+    bytes += gap.new_bytes;
+  }
+  if (take_host(host_, HostUse::kFiles, bytes)) return true;
+  give_mappings(static_cast<uint32_t>(segments.size()));
+  return false;
+}
+
+void HostPages::give(const Gap& gap) {
+  give_mappings(gap.mappings);
+  give_host(host_, HostUse::kFiles, gap.new_bytes);
+}
+
+void HostPages::unmap_run(uint64_t first, const Run& run) {
   if (CUresult error = driver_.cuMemHostUnregister(pointer(first)); error != CUDA_SUCCESS) {
     log_warn("host memory at 0x%lx stays registered: %s", first,
              result_text(driver_, error).c_str());
     return;  // the driver may still use the pages
   }
-  munmap(pointer(first), bytes);
+  munmap(pointer(first), run.bytes);
   bus_guard::remove(first);
-  give_mappings(mappings);
+  give({first, first + run.bytes, run.mappings, run.new_bytes});
 }
 
 // What a registration adds to the runs: known runs and the segments must follow each other without
@@ -182,33 +226,34 @@ CUresult HostPages::add(uint32_t context, uint64_t untrusted_base, uint64_t untr
     return CUDA_ERROR_INVALID_VALUE;
   const uint64_t first = untrusted_base & ~(kPage - 1), last = (end + kPage - 1) & ~(kPage - 1);
   if (!mappable(first, last)) return CUDA_ERROR_INVALID_VALUE;
-  if (count_ >= limits::kRegistrations || untrusted_bytes > limits::kRegisteredBytes - bytes())
+  if (count_ >= limits::kRegistrations || untrusted_bytes > most_bytes() - bytes())
     return CUDA_ERROR_OUT_OF_MEMORY;
   std::vector<Gap> gaps;
   std::vector<uint64_t> known;
   if (!divide(first, last, segments, gaps, known)) return CUDA_ERROR_INVALID_VALUE;
-  if (!take_mappings(segments.size())) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!take(gaps, segments)) return CUDA_ERROR_OUT_OF_MEMORY;
   Range range;
   range.base = untrusted_base;
   range.bytes = untrusted_bytes;
   range.kind = RangeKind::kRegistered;
   range.context = context;
   if (!ranges_.insert(range)) {
-    give_mappings(static_cast<uint32_t>(segments.size()));
+    for (const Gap& gap : gaps) give(gap);
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
   for (size_t i = 0; i < gaps.size(); ++i) {
     const CUresult error = map_run(gaps[i].first, gaps[i].last, flags, segments);
     if (error == CUDA_SUCCESS) {
-      runs_[gaps[i].first] = Run{gaps[i].last - gaps[i].first, 1, gaps[i].mappings};
+      runs_[gaps[i].first] =
+          Run{gaps[i].last - gaps[i].first, 1, gaps[i].mappings, gaps[i].new_bytes};
       continue;
     }
     for (size_t j = 0; j < gaps.size(); ++j) {
       if (j >= i) {
-        give_mappings(gaps[j].mappings);
+        give(gaps[j]);
         continue;
       }
-      unmap_run(gaps[j].first, gaps[j].last - gaps[j].first, gaps[j].mappings);
+      unmap_run(gaps[j].first, runs_[gaps[j].first]);
       runs_.erase(gaps[j].first);
     }
     ranges_.erase(untrusted_base);
@@ -236,7 +281,7 @@ CUresult HostPages::remove(uint64_t untrusted_base) {
       ++run;
       continue;
     }
-    unmap_run(run->first, run->second.bytes, run->second.mappings);
+    unmap_run(run->first, run->second);
     run = runs_.erase(run);
   }
   return CUDA_SUCCESS;

@@ -24,6 +24,7 @@
 namespace tube::proxy {
 
 struct Driver;
+class HostBudget;
 
 class HostPages {
  public:
@@ -33,7 +34,8 @@ class HostPages {
     int fd;
   };
 
-  HostPages(const Driver& driver, Ranges& ranges);
+  // `host` counts the pages that registering brings into being.
+  HostPages(const Driver& driver, Ranges& ranges, HostBudget* host = nullptr);
   ~HostPages();
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
@@ -51,6 +53,9 @@ class HostPages {
   // The most segments that one client may have mapped, and all together. Any thread.
   static uint32_t most_mappings();
   static uint32_t most_mappings_of_all();
+  static uint32_t mappings_of_all();
+  // The most bytes that one client may have registered. Any thread.
+  static uint64_t most_bytes();
 
   uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
@@ -59,10 +64,12 @@ class HostPages {
     uint64_t bytes = 0;
     uint32_t registrations = 0;
     uint32_t mappings = 0;
+    uint64_t new_bytes = 0;  // pages that its files did not have
   };
   struct Gap {
     uint64_t first, last;
     uint32_t mappings = 0;
+    uint64_t new_bytes = 0;
   };
   bool take_mappings(size_t wanted);
   void give_mappings(uint32_t mappings);
@@ -70,10 +77,13 @@ class HostPages {
               std::vector<Gap>& gaps, std::vector<uint64_t>& known) const;
   CUresult map_run(uint64_t first, uint64_t last, uint32_t flags,
                    const std::vector<Segment>& segments);
-  void unmap_run(uint64_t first, uint64_t bytes, uint32_t mappings);
+  bool take(std::vector<Gap>& gaps, const std::vector<Segment>& segments);
+  void give(const Gap& gap);
+  void unmap_run(uint64_t first, const Run& run);
 
   const Driver& driver_;
   Ranges& ranges_;
+  HostBudget* const host_;
   std::map<uint64_t, Run> runs_;  // first page -> pages
   std::atomic<uint64_t> bytes_{0};
   uint32_t count_ = 0;

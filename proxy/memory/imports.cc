@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/descriptors.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/broker.h"
 #include "proxy/memory/device_memory.h"
@@ -46,6 +47,7 @@ CUresult Imports::open_here(const MemoryHandle& handle, Import* import) {
 CUresult Imports::open_there(const MemoryHandle& handle, Import* import) {
   import->source = Source::kOtherProxy;
   Result<BrokeredMemory> answer = ask_broker(handle);
+  if (answer.ok() && is_scarce(answer->lease.get())) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!answer.ok()) {
     log_info("memory of another proxy cannot be opened: %s", answer.error().message.c_str());
     return CUDA_ERROR_INVALID_VALUE;

@@ -12,6 +12,7 @@
 #include "base/scope_guard.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/host_budget.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/windows.h"
 
@@ -41,8 +42,10 @@ void reserve_slot(uint64_t base) {
 }
 }  // namespace
 
-PinnedPool::PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd)
+PinnedPool::PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd,
+                       HostBudget* host)
     : driver_(driver),
+      host_(host),
       window_(window),
       fd_(std::move(fd)),
       base_(base),
@@ -53,7 +56,7 @@ PinnedPool::PinnedPool(const Driver& driver, uint32_t window, uint64_t base, Uni
 PinnedPool::~PinnedPool() { close(); }
 
 Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint32_t window,
-                                                     uint32_t client_slot) {
+                                                     uint32_t client_slot, HostBudget* host) {
   Result<UniqueFd> file =
       shared::create_memory_file("tube-pinned", windows::kPinnedSlotBytes, shared::Fill::kSparse);
   if (!file.ok()) return file.error();
@@ -63,7 +66,7 @@ Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint3
                       MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->get(), 0);
   if (mapped == MAP_FAILED) return errno_error(errno, "pinned slot: mmap");
   ScopeGuard unmap([base] { reserve_slot(base); });
-  std::shared_ptr<PinnedPool> pool(new PinnedPool(driver, window, base, file.take()));
+  std::shared_ptr<PinnedPool> pool(new PinnedPool(driver, window, base, file.take(), host));
   unmap.dismiss();
   return pool;
 }
@@ -144,9 +147,13 @@ CUresult PinnedPool::with_place(uint64_t bytes, const Fill& fill, const Keep& ke
     ++working_;
   }
   const ScopeGuard worked([this] { finish_work(); });
-  CUresult error = populate(address, bytes);
+  const bool fits = take_host(host_, HostUse::kPinned, bytes);
+  CUresult error = fits ? populate(address, bytes) : CUDA_ERROR_OUT_OF_MEMORY;
   if (error == CUDA_SUCCESS && fill) error = fill(address);
-  if (error != CUDA_SUCCESS) (void)punch(address, bytes);
+  if (error != CUDA_SUCCESS && fits) {
+    (void)punch(address, bytes);
+    give_host(host_, HostUse::kPinned, bytes);
+  }
   std::lock_guard lock(mutex_);
   if (error != CUDA_SUCCESS) {
     space_.free(address, bytes);
@@ -303,18 +310,20 @@ void PinnedPool::unregister(uint64_t address) {
 void PinnedPool::close() {
   settle();
   std::vector<PinnedBlocks::Block> blocks;
-  uint64_t slot = 0;
+  uint64_t slot = 0, pages = 0;
   {
     std::lock_guard lock(mutex_);
     slot = std::exchange(base_, 0);
     if (slot == 0) return;
     blocks = blocks_.all();
+    pages = held_bytes() + leaving_bytes();
     blocks_ = {};
     touched_.clear();
     publish();
   }
   for (const auto& [base, bytes] : blocks) unregister(base);
   reserve_slot(slot);
+  give_host(host_, HostUse::kPinned, pages);
 }
 
 void PinnedPool::unregister_idle(uint64_t bytes) {
@@ -354,6 +363,7 @@ void PinnedPool::release_unregistered() {
   for (const auto& [base, bytes] : gone) {
     space_.free(base, bytes);
     leaving_bytes_ -= bytes;
+    give_host(host_, HostUse::kPinned, bytes);
   }
 }
 

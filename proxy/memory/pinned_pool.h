@@ -37,12 +37,13 @@
 namespace tube::proxy {
 
 struct Driver;
+class HostBudget;
 
 class PinnedPool {
  public:
-  // Makes the file and maps it over the window's reservation.
+  // Makes the file and maps it over the window's reservation. `host` counts its pages.
   static Result<std::shared_ptr<PinnedPool>> open(const Driver& driver, uint32_t window,
-                                                  uint32_t client_slot);
+                                                  uint32_t client_slot, HostBudget* host = nullptr);
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -111,7 +112,7 @@ class PinnedPool {
  private:
   enum class Use : uint32_t { kClient, kLeft, kReady, kEnding };
 
-  PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd);
+  PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd, HostBudget* host);
   using Fill = std::function<CUresult(uint64_t address)>;
   using Keep = std::function<void(uint64_t address)>;
   CUresult with_place(uint64_t bytes, const Fill& fill, const Keep& keep);
@@ -125,6 +126,7 @@ class PinnedPool {
   void finish_work();
 
   const Driver& driver_;
+  HostBudget* const host_;
   const uint32_t window_;
   mutable std::mutex mutex_;  // rank 16: the members below, up to the atomics
   std::condition_variable worked_;

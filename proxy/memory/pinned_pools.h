@@ -24,6 +24,7 @@ namespace tube::proxy {
 
 struct Driver;
 class Gpus;
+class HostBudget;
 
 class PinnedPools {
  public:
@@ -39,6 +40,9 @@ class PinnedPools {
   // Whether registering memory of this session would disturb nobody else; without it, it never
   // does. Before start(); any thread.
   void when_alone(std::function<bool(uint64_t owner)> alone) { alone_ = std::move(alone); }
+  // What counts the pages of all pools; before any.
+  void count_in(HostBudget* host) { host_ = host; }
+  HostBudget* host() const { return host_; }
   void start();
   // Ends the thread.
   void close();
@@ -94,6 +98,7 @@ class PinnedPools {
   const policies::PinnedBudget budget_;
   const std::function<bool(bool now)> surplus_;
   std::function<bool(uint64_t owner)> alone_;
+  HostBudget* host_ = nullptr;
   mutable std::mutex mutex_;  // rank 15: the members below
   std::condition_variable wanted_;
   std::vector<std::shared_ptr<PinnedPool>> pools_;

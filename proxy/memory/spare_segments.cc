@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/scope_guard.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/contained.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/host_budget.h"
 
 namespace tube::proxy {
 
@@ -123,7 +125,17 @@ Result<PreparedSegment> SpareSegments::take(uint64_t session_id) {
     return spare;
   }
   driver_.cuCtxSetCurrent(gpus_[0].context);
-  return make(driver_, session_id);
+  return make_counted(session_id);
+}
+
+Result<PreparedSegment> SpareSegments::make_counted(uint64_t session_id) {
+  if (!take_host(host_, HostUse::kSegments, abi::kFirstBytes))
+    return errorf("the proxy has no memory left for its %lu MiB of shared memory",
+                  abi::kFirstBytes >> 20);
+  ScopeGuard give([this] { give_host(host_, HostUse::kSegments, abi::kFirstBytes); });
+  Result<PreparedSegment> made = make(driver_, session_id);
+  if (made.ok()) give.dismiss();
+  return made;
 }
 
 SpareSegments::Counts SpareSegments::counts() const {
@@ -200,6 +212,7 @@ void SpareSegments::drop_old() {
   for (PreparedSegment& each : old) {
     driver_.cuMemHostUnregister(each.segment.registered());
     if (each.more_chunks) unregister_more_chunks(driver_, each.segment);
+    give_host(host_, HostUse::kSegments, bytes_of(each));
   }
   old.clear();
   std::lock_guard lock(mutex_);
@@ -228,7 +241,7 @@ void SpareSegments::make_one(std::unique_lock<std::mutex>& lock) {
   ++unsettled_;
   lock.unlock();
   Result<PreparedSegment> made = errorf("no memory");
-  (void)contained("a spare segment", [&] { made = make(driver_, 0); });
+  (void)contained("a spare segment", [&] { made = make_counted(0); });
   lock.lock();
   --unsettled_;
   failed_ = !made.ok() || !contained("a spare segment", [&] { ready_.push_back(made.take()); });

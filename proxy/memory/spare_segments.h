@@ -36,6 +36,7 @@ namespace tube::proxy {
 
 struct Driver;
 class Gpus;
+class HostBudget;
 
 // A segment whose first part is registered; its new owner unregisters it.
 struct PreparedSegment {
@@ -65,6 +66,9 @@ class SpareSegments {
   SpareSegments(const SpareSegments&) = delete;
   SpareSegments& operator=(const SpareSegments&) = delete;
 
+  // What counts the segments' pages; before any.
+  void count_in(HostBudget* host) { host_ = host; }
+  HostBudget* host() const { return host_; }
   void start();
   // A spare, or one made now on this thread, in the first GPU's context; an error when too much is
   // old. Any thread.
@@ -97,6 +101,7 @@ class SpareSegments {
   void make_one(std::unique_lock<std::mutex>& lock);
   void bound();
   bool too_many_old() const;
+  Result<PreparedSegment> make_counted(uint64_t session_id);
   bool clean_one(std::unique_lock<std::mutex>& lock);
 
   const Driver& driver_;
@@ -104,6 +109,7 @@ class SpareSegments {
   const uint32_t fewest_;
   const std::function<void(bool too_many)> something_old_;
   const uint64_t most_old_bytes_;
+  HostBudget* host_ = nullptr;
   mutable std::mutex mutex_;  // rank 15: the members below
   std::condition_variable wanted_;
   std::deque<PreparedSegment> ready_;

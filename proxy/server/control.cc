@@ -160,82 +160,6 @@ json refusal(const std::string& text) { return {{"ok", false}, {"error", text}};
 
 }  // namespace
 
-// When all places are taken, a connection waits in the socket's queue until another one ends or has
-// been silent for too long.
-void Server::listen_for_control(bool on) {
-  control_waits_ = !on;
-  const uint32_t events = on ? EPOLLIN : 0u;
-  if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, events, EPOLL_CTL_MOD);
-      !s.ok())
-    log_error("%s", s.error().message.c_str());
-}
-
-void Server::accept_control() {
-  while (true) {
-    if (control_.size() >= limits::kControlClients) return listen_for_control(false);
-    Result<UniqueFd> fd = shared::accept_unix(control_fd_.get());
-    if (!fd.ok()) return;
-    Result<shared::PeerCredentials> peer = shared::peer_credentials(fd->get());
-    if (!peer.ok() || peer->uid != geteuid()) continue;
-    const uint64_t id = next_id_++;
-    if (!watch(fd->get(), Source::kControl, id, EPOLLIN | EPOLLRDHUP).ok()) continue;
-    control_[id] = {fd.take(), {}, now_ns(), peer->pid};
-  }
-}
-
-// A connection that sends single bytes now and then makes no request, and counts as silent.
-void Server::drop_silent() {
-  pollfd comes{control_fd_.get(), POLLIN, 0};
-  if (!control_waits_ || poll(&comes, 1, 0) != 1) return;
-  const auto oldest = [this] {
-    return std::min_element(
-               control_.begin(), control_.end(),
-               [](const auto& a, const auto& b) { return a.second.heard_ns < b.second.heard_ns; })
-        ->first;
-  };
-  const uint64_t id = oldest();
-  if (now_ns() - control_[id].heard_ns < uint64_t{limits::kControlSilentMs} * 1'000'000) return;
-  control_ready(id, 0);  // its request may be there already
-  if (!control_waits_ || oldest() != id) return;
-  log_info("a connection to the control socket that asks nothing is dropped for another one");
-  control_.erase(id);
-  listen_for_control(true);
-}
-
-void Server::control_ready(uint64_t id, uint32_t) {
-  auto it = control_.find(id);
-  if (it == control_.end()) return;
-  ControlClient& client = it->second;
-  char buffer[4096];
-  const ssize_t got = recv(client.fd.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  bool close = got <= 0;
-  if (got > 0) client.input.append(buffer, static_cast<size_t>(got));
-  for (size_t end; !close && (end = client.input.find('\n')) != std::string::npos;) {
-    client.heard_ns = now_ns();
-    const std::string reply = answer(client.input.substr(0, end), client.pid) + "\n";
-    client.input.erase(0, end + 1);
-    // A client that does not read its answers loses the connection instead of holding up the
-    // server.
-    size_t sent = 0;
-    timeval patience{1, 0};
-    setsockopt(client.fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    while (sent < reply.size() && !close) {
-      const ssize_t put =
-          send(client.fd.get(), reply.data() + sent, reply.size() - sent, MSG_NOSIGNAL);
-      if (put < 0 && errno != EINTR) close = true;
-      if (put > 0) sent += static_cast<size_t>(put);
-    }
-  }
-  if (client.input.size() > limits::kControlLineBytes) close = true;
-  if (close) end_control(id);
-}
-
-void Server::end_control(uint64_t id) {
-  if (control_.size() == limits::kControlClients) listen_for_control(true);
-  control_.erase(id);
-}
-
 json Server::ping() {
   return {{"ok", true},
           {"version", kVersion},
@@ -363,6 +287,8 @@ json Server::status() {
           {"places", place_status()},
           {"janitor", janitor_text(janitor_.state())},
           {"gate", gate_status()},
+          {"stalls", stalls_status()},
+          {"budgets", budget_status()},
           {"objects",
            {{"streams", sums[0]},
             {"events", sums[1]},

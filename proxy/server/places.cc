@@ -67,8 +67,10 @@ bool Server::place_to_come(uint64_t greeting) {
 void Server::greet_waiting() {
   if (waiting_.empty() || restarting_) return;
   retire_pinned(limits::kPinnedReuseBytes, limits::kSparePlaces);
-  for (uint64_t id : std::exchange(waiting_, {}))
-    greet(id);  // a function that must wait on stays in line
+  for (uint64_t id : std::exchange(waiting_, {})) {
+    // A function that must wait on stays in line.
+    if (!contained("the start of a function", [&] { greet(id); })) greeting_.erase(id);
+  }
 }
 
 // The largest of the pools that functions left in this window and that are wiped; nullptr: there is

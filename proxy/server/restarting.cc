@@ -41,9 +41,11 @@ bool Server::only_unfinished() {
 }
 
 Inheritance Server::hand_over() {
-  Inheritance heir{
-      listen_fd_.release(), control_fd_.release(), options_.inherited.restarts + 1, {}};
-  for (auto& [id, socket] : greeting_) heir.greeting.push_back(socket.release());
+  Inheritance heir{-1, -1, options_.inherited.restarts + 1, {}};
+  heir.greeting.reserve(greeting_.size());  // from here on nothing fails
+  heir.data = listen_fd_.release();
+  heir.control = control_fd_.release();
+  for (auto& [id, greeting] : greeting_) heir.greeting.push_back(greeting.fd.release());
   greeting_.clear();
   return heir;
 }
@@ -57,11 +59,11 @@ void Server::gpu_failed(uint32_t gpu, CUresult error, uint64_t reporter) {
       gpu, result_text(driver_, error).c_str());
   std::lock_guard lock(mutex_);
   for (const auto& [id, session] : sessions_) {
-    const std::string* kernel = session->last_kernel();
+    const std::string kernel = session->last_kernel().name();
     if (session->current_gpu() == gpu) {
       log_error("  %s'%s' (pid %d): %s", id == reporter ? "reported by " : "",
                 session->client().name.c_str(), session->client().pid,
-                kernel != nullptr ? kernel->c_str() : "none");
+                kernel.empty() ? "none" : kernel.c_str());
     }
     session->store_sticky(gpu, error);
   }

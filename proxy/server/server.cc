@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory_room.h"
 #include "base/runtime_dir.h"
 #include "base/scope_guard.h"
 #include "protocol/device_info.h"
@@ -59,7 +60,8 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
     : driver_(driver),
       gpus_(gpus),
       options_(std::move(options)),
-      arena_(driver, options_.evict.host_bytes),
+      host_(options_.host, available_memory_bytes),
+      arena_(driver, options_.evict.host_bytes, &host_),
       memory_(driver, gpus),
       blocks_(memory_, gpus, options_.pool_bytes),
       evictor_(driver, memory_, blocks_, arena_, options_.evict),
@@ -99,8 +101,11 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
               &janitor_,
               options_.output},
       stopped_(uint64_t{options_.stopped_s} * 1'000'000'000),
+      silent_(uint64_t{options_.hang_s} * 1'000'000'000),
       started_ns_(now_ns()),
       slots_(limits::kClients, Place::kFree),
+      watchdog_(uint64_t{options_.stall_s} * 1'000'000'000,
+                [this](std::vector<Watchdog::Subject>& subjects) { return gather(subjects); }),
       janitor_(driver, gpus,
                {[this] { (void)contained("the janitor", [this] { collect_remains(); }); },
                 [this] { clean_up(); },
@@ -115,6 +120,14 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
 
 // What sessions share that is there only now.
 void Server::share_the_rest() {
+  // What tells of an end must find room when memory has run out.
+  done_.reserve(limits::kClients);
+  doubtful_.reserve(size_t{4} * limits::kClients);
+  dying_.reserve(size_t{2} * limits::kClients);
+  shared_.host = &host_;
+  images_.count_in(&host_);
+  spares_.count_in(&host_);
+  pinned_.count_in(&host_);
   shared_.pinned = &pinned_;
   pinned_.when_alone([this](uint64_t owner) { return shared_.activity.alone(owner, now_ns()); });
   shared_.blocks = &blocks_;
@@ -185,7 +198,13 @@ Status Server::listen() {
   if (Status s = watch(listen_fd_.get(), Source::kListen, 0, EPOLLIN); !s.ok()) return s;
   if (Status s = watch(control_fd_.get(), Source::kControlListen, 0, EPOLLIN); !s.ok()) return s;
   if (Status s = watch(signal_fd_.get(), Source::kSignal, 0, EPOLLIN); !s.ok()) return s;
-  for (int fd : old.greeting) expect_greeting(UniqueFd(fd));
+  open_door(Source::kListen, listen_fd_.get());
+  open_door(Source::kControlListen, control_fd_.get());
+  open_doors();
+  for (int fd : old.greeting) {
+    const Result<shared::PeerCredentials> peer = shared::peer_credentials(fd);
+    expect_greeting(UniqueFd(fd), peer.ok() ? peer->pid : 0);
+  }
   return watch(ended_fd_.get(), Source::kEnded, 0, EPOLLIN);
 }
 
@@ -193,7 +212,10 @@ Status Server::listen() {
 int Server::timeout_ms() const {
   if (!doubtful_.empty()) return kDoubtMs;
   if (!dying_.empty()) return kDyingMs;
-  if (!waiting_.empty() || control_waits_) return kPlaceMs;
+  if (reap_again_) return kDyingMs;
+  if (!waiting_.empty() || control_waits_ || !greeting_.empty() || any_door_shut() ||
+      any_answer_owed() || any_question_due())
+    return kPlaceMs;
   if (gate_stands_) return kGateMs;
   if (alone_since_ns_ == 0) return -1;
   const uint64_t passed_ns = now_ns() - alone_since_ns_;
@@ -211,13 +233,26 @@ void Server::rest() {
   janitor_.wake();
 }
 
+// What clients owe the server's thread.
+void Server::keep_deadlines() {
+  if (reap_again_) reap();
+  reap_again_ = false;
+  drop_silent();
+  drop_late_greetings();
+  drop_late_questions();
+  open_doors();
+}
+
 Status Server::run() {
   spares_.start();
   pinned_.start();
   blocks_.start();
+  log_within(&log_budgets().server);
   while (!stopping_ && !restarting_) {
     epoll_event events[32];
+    watchdog_.round_ends();
     const int count = epoll_wait(epoll_fd_.get(), events, 32, timeout_ms());
+    watchdog_.round_begins(now_ns());
     if (count < 0 && errno != EINTR) return errno_error(errno, "epoll_wait");
     rest();
     for (int i = 0; i < count; ++i) {
@@ -230,9 +265,11 @@ Status Server::run() {
       help_the_dying();
       watch_gate();
       greet_waiting();
-      drop_silent();
+      keep_deadlines();
     });
   }
+  watchdog_.round_ends();
+  log_within(nullptr);
   if (restarting_ && !stopping_) return {};
   restarting_ = false;
   // Nobody new may come while the old ones leave.
@@ -266,67 +303,14 @@ void Server::drop_event(uint64_t tag) {
     case Source::kGreeting: greeting_.erase(id); break;
     case Source::kControl: end_control(id); break;
     case Source::kBroker: brokered_.erase(id); break;
+    case Source::kEnded: reap_again_ = true; break;
     case Source::kListen:
     case Source::kControlListen:
     case Source::kSignal:
-    case Source::kEnded:
     case Source::kFunction:
     case Source::kProcess:
     case Source::kBrokerListen: break;
   }
-}
-
-void Server::accept_function() {
-  while (true) {
-    Result<UniqueFd> socket = shared::accept_unix(listen_fd_.get());
-    if (!socket.ok()) {
-      if (socket.error().code != EAGAIN)
-        log_warn("a function could not connect: %s", socket.error().message.c_str());
-      return;
-    }
-    // A connection that never greets costs one fd; more than a few of them are turned away.
-    if (greeting_.size() >= limits::kClients) continue;
-    expect_greeting(socket.take());
-  }
-}
-
-void Server::expect_greeting(UniqueFd socket) {
-  const uint64_t id = next_id_++;
-  if (watch(socket.get(), Source::kGreeting, id, EPOLLIN | EPOLLRDHUP).ok())
-    greeting_.emplace(id, std::move(socket));
-}
-
-void Server::greet(uint64_t id) {
-  auto it = greeting_.find(id);
-  if (it == greeting_.end()) return;
-  if (about_to_restart() || only_unfinished() ||
-      place_to_come(id)) {  // unread: we greet it later, or the next proxy does
-    epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, it->second.get(), nullptr);
-    waiting_.push_back(id);
-    return;
-  }
-  UniqueFd socket = std::move(it->second);
-  greeting_.erase(it);
-  epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, socket.get(), nullptr);
-  const int fd = socket.get();
-  Result<handshake::Hello> hello = shared::receive_hello(fd);
-  if (!hello.ok()) {
-    log_info("a connection ended before it said what it is: %s", hello.error().message.c_str());
-    return;
-  }
-  handshake::Refusal refusal = handshake::Refusal::kNone;
-  UniqueFd spare(fcntl(fd, F_DUPFD_CLOEXEC, 0));  // admit may consume the socket before it fails
-  Status admitted;
-  if (!contained("the start of a function",
-                 [&] { admitted = admit(std::move(socket), *hello, &refusal); })) {
-    admitted = errorf("the proxy lacks memory, mappings or threads for one more function");
-    refusal = handshake::Refusal::kOutOfMemory;
-  }
-  if (admitted.ok()) return;
-  log_warn("function '%s' (pid %d) is turned away: %s", hello->function_name, hello->pid,
-           admitted.error().message.c_str());
-  (void)shared::send_refusal(spare.get(), wire::kProtocolHash, kVersion, refusal,
-                             admitted.error().message);
 }
 
 Result<uint32_t> Server::choose_window(uint32_t free_windows) {
@@ -412,6 +396,7 @@ Status Server::welcome(const Client& client, UniqueFd socket, std::shared_ptr<Pi
   log_info("function '%s' (pid %d) joined as session %lu", client.name.c_str(), client.pid,
            client.id);
   alone_since_ns_ = 0;
+  watchdog_.wake();
   std::lock_guard lock(mutex_);
   resting_ = false;
   auto& place = sessions_[client.id];

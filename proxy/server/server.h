@@ -14,6 +14,7 @@
 
 #include <sys/epoll.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -39,9 +40,11 @@
 #include "proxy/launch/launch_turns.h"
 #include "proxy/memory/broker.h"
 #include "proxy/memory/host_arena.h"
+#include "proxy/memory/host_budget.h"
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/pinned_pools.h"
 #include "proxy/memory/spare_segments.h"
+#include "proxy/server/watchdog.h"
 #include "proxy/session/session.h"
 #include "proxy/store/store.h"
 #include "sharedmem/handshake.h"
@@ -63,7 +66,9 @@ struct ServerOptions {
   // A function that is stopped for so long, and whose stream keeps others from a context-wide call,
   // is ended; 0: none is.
   uint32_t stopped_s = 60;
-  std::string gpus;                            // as asked for, empty: all
+  uint32_t hang_s = 0;    // the same for one that runs and sends nothing
+  uint32_t stall_s = 10;  // after which what makes no progress is told; 0: never
+  std::string gpus;       // as asked for, empty: all
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   CopyEngine::Options copies;
   LaunchTurns::Options launches;
@@ -73,6 +78,7 @@ struct ServerOptions {
   std::vector<uint64_t> memory;  // limits of the workflow: one for all GPUs, or one for each
   uint64_t function_memory = policies::kNoMemoryLimit;  // what each function may take of each GPU
   Evictor::Options evict;
+  policies::HostBudget host;
 };
 
 class Server {
@@ -101,34 +107,63 @@ class Server {
   struct ControlClient {
     UniqueFd fd;
     std::string input;
+    std::string output;     // of its last answer, what it has not taken
     uint64_t heard_ns = 0;  // of its last request; of its coming when there was none
+    uint64_t owed_ns = 0;   // since when there is output
+    uint32_t watched = 0;   // epoll's events
+    bool ends = false;      // it sends no more
     pid_t pid = 0;
+  };
+  struct Greeting {  // accepted, Hello not yet here, or not yet read
+    UniqueFd fd;
+    pid_t pid = 0;
+    uint64_t came_ns = 0;
+    bool waits = false;  // for a place, or for the next proxy
   };
   struct Brokered {  // another proxy's connection: about one allocation (broker.h)
     UniqueFd fd;
     ShareToken token;
     bool lent = false;
+    pid_t pid = 0;
+    uint64_t came_ns = 0;
   };
   enum class Source : uint32_t {
-    kListen,
+    kListen,  // the three listening ones first: they index doors_
     kControlListen,
+    kBrokerListen,
     kSignal,
     kEnded,
     kGreeting,
     kFunction,
     kProcess,
     kControl,
-    kBrokerListen,
     kBroker
+  };
+  // A listening socket, and until when it is not asked (greetings.cc).
+  struct Door {
+    int fd = -1;
+    uint64_t shut_until_ns = 0;  // 0: it is open
   };
 
   Status watch(int fd, Source source, uint64_t id, uint32_t events, int operation = EPOLL_CTL_ADD);
   void on_event(uint64_t tag, uint32_t events);
   // What on_event() could not go through with is dropped, or it would be asked for for ever.
   void drop_event(uint64_t tag);
+
+  // greetings.cc
+  void open_door(Source source, int fd);
+  void shut_door(Source source, bool until_told);
+  void open_doors();
+  bool any_door_shut() const;
+  Result<UniqueFd> accept(Source source);
+  void turn_away(Source source, int fd);
+  bool has_enough(pid_t pid) const;
+  bool place_to_greet();
   void accept_function();
-  void expect_greeting(UniqueFd socket);
+  void expect_greeting(UniqueFd socket, pid_t pid);
+  void drop_late_greetings();
   void greet(uint64_t id);
+
   Status admit(UniqueFd socket, const handshake::Hello& hello, handshake::Refusal* refusal);
   // The rest of admit(): a session for a client that has been checked.
   Status welcome(const Client& client, UniqueFd socket, std::shared_ptr<PinnedPool> ready);
@@ -156,6 +191,7 @@ class Server {
   void reap();
   void gpu_failed(uint32_t gpu, CUresult error, uint64_t session);
   int timeout_ms() const;
+  void keep_deadlines();
   void rest();
   void ring();
   bool stop_sessions();
@@ -174,8 +210,10 @@ class Server {
   // gate_watch.cc
   void mind_the_gate();
   void watch_gate();
-  void end_stopped(uint64_t session);
+  void end_function(uint64_t session, const char* why, uint32_t seconds);
   nlohmann::json gate_status();
+  bool gather(std::vector<Watchdog::Subject>& subjects);
+  nlohmann::json stalls_status();
 
   // budgets.cc
   nlohmann::json limit(const nlohmann::json& request);
@@ -197,15 +235,23 @@ class Server {
   Status listen_for_proxies();
   void accept_proxy();
   void proxy_ready(uint64_t id);
+  bool place_to_ask(pid_t pid) const;
+  void drop_late_questions();
+  bool any_question_due() const;
   CUresult lend(Brokered& client, const ShareToken& untrusted_token, BrokerAnswer* answer,
                 UniqueFd* fd);
 
-  // control.cc
+  // control_clients.cc
   void accept_control();
-  void listen_for_control(bool on);
-  void drop_silent();
+  bool send_answers(ControlClient& client);
+  bool answer_next(ControlClient& client);
+  bool read_requests(ControlClient& client);
   void control_ready(uint64_t id, uint32_t events);
   void end_control(uint64_t id);
+  void drop_silent();
+  bool any_answer_owed() const;
+
+  // control.cc
   std::string answer(const std::string& line, pid_t pid);
   nlohmann::json ping();
   nlohmann::json status();
@@ -215,12 +261,14 @@ class Server {
   nlohmann::json copies();
   nlohmann::json topo();
   nlohmann::json store_status();
+  nlohmann::json budget_status();  // budget_table.cc
   nlohmann::json copies_of(const Session& session);
   nlohmann::json uuids();
 
   const Driver& driver_;
   Gpus& gpus_;
   ServerOptions options_;
+  HostBudget host_;
   HostArena arena_;  // outlives the blocks whose bytes it holds
   MemoryMap memory_;
   BlockPool blocks_;
@@ -244,7 +292,9 @@ class Server {
   UniqueFd epoll_fd_;
   std::string socket_path_;
   std::string control_path_;
-  std::map<uint64_t, UniqueFd> greeting_;  // accepted, Hello not yet here
+  std::array<Door, 3> doors_;
+  UniqueFd spare_fd_;  // gives way to a connection that is turned away
+  std::map<uint64_t, Greeting> greeting_;
   std::map<uint64_t, ControlClient> control_;
   bool control_waits_ = false;  // all places of control_ are taken: who connects now waits
   struct Doubt {
@@ -262,13 +312,15 @@ class Server {
   std::atomic<bool> gate_told_{false};  // somebody stands at the context gate
   bool gate_stands_ = false;            // and still did at the last look
   uint64_t next_gate_look_ns_ = 0;
-  policies::StoppedLimit stopped_;
-  std::vector<Doubt> doubtful_;    // hung up or ended, not yet known to be dead
+  policies::StoppedLimit stopped_, silent_;
+  std::map<uint64_t, uint64_t> records_seen_;  // of those in others' way, at the last look
+  std::vector<Doubt> doubtful_;                // hung up or ended, not yet known to be dead
   std::vector<uint64_t> waiting_;  // of greeting_, for a place that the janitor is about to free
   std::map<uint64_t, uint64_t> waiting_since_ns_;  // by greeting
   std::map<uint64_t, Brokered> brokered_;
   uint64_t next_id_ = 1;
   bool stopping_ = false;
+  bool reap_again_ = false;  // it could not go through with it
   bool restarting_ = false;
   bool work_is_left_ =
       false;  // of a function that is gone: for all we know the context never comes idle again
@@ -282,7 +334,7 @@ class Server {
 
   mutable std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;
-  std::vector<uint64_t> done_;  // sessions whose thread is at its end
+  std::vector<uint64_t> done_;  // sessions whose thread is at its end; never grows
   std::vector<Place> slots_;    // of pinned memory, one for each function
   struct RetiredPinned {
     uint32_t slot;
@@ -302,6 +354,7 @@ class Server {
     std::deque<RetiredPinned> pinned;
   } remains_;
 
+  Watchdog watchdog_;
   Janitor janitor_;  // last, because its work needs everything above
 };
 

@@ -2,12 +2,17 @@
 // proxies' connections and hands out the fd of a block to a proxy that has its token.
 #include <sys/epoll.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <span>
 
+#include "base/clock.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/descriptors.h"
 #include "proxy/server/server.h"
 #include "sharedmem/socket.h"
 
@@ -17,18 +22,43 @@ Status Server::listen_for_proxies() {
   Result<UniqueFd> broker = listen_broker(memory_.shares().proxy_id());
   if (!broker.ok()) return broker.error();
   broker_fd_ = broker.take();
+  open_door(Source::kBrokerListen, broker_fd_.get());
   return watch(broker_fd_.get(), Source::kBrokerListen, 0, EPOLLIN);
 }
 
 void Server::accept_proxy() {
   while (true) {
-    Result<UniqueFd> fd = shared::accept_unix(broker_fd_.get());
+    Result<UniqueFd> fd = accept(Source::kBrokerListen);
     if (!fd.ok()) return;
-    if (!same_user(fd->get()) || brokered_.size() >= limits::kBrokerClients) continue;
+    const Result<shared::PeerCredentials> peer = shared::peer_credentials(fd->get());
+    if (!peer.ok() || peer->uid != geteuid() || !place_to_ask(peer->pid)) continue;
     const uint64_t id = next_id_++;
-    if (watch(fd->get(), Source::kBroker, id, EPOLLIN | EPOLLRDHUP).ok())
-      brokered_[id].fd = fd.take();
+    const int raw = fd->get();
+    brokered_[id] = {fd.take(), {}, false, peer->pid, now_ns()};
+    if (!watch(raw, Source::kBroker, id, EPOLLIN | EPOLLRDHUP).ok()) brokered_.erase(id);
   }
+}
+
+// A proxy asks right behind its connection, one question for each of its sessions at a time. All
+// together may not take the descriptors that functions need.
+bool Server::place_to_ask(pid_t pid) const {
+  const auto asks = [pid](const auto& entry) {
+    return entry.second.pid == pid && !entry.second.lent;
+  };
+  return brokered_.size() < std::min(limits::kBrokerClients, descriptor_limit() / 2) &&
+         std::count_if(brokered_.begin(), brokered_.end(), asks) < int{limits::kClients};
+}
+
+void Server::drop_late_questions() {
+  std::erase_if(brokered_, [now = now_ns()](const auto& entry) {
+    return !entry.second.lent &&
+           now - entry.second.came_ns >= uint64_t{limits::kBrokerMs} * 1'000'000;
+  });
+}
+
+bool Server::any_question_due() const {
+  return std::any_of(brokered_.begin(), brokered_.end(),
+                     [](const auto& entry) { return !entry.second.lent; });
 }
 
 CUresult Server::lend(Brokered& client, const ShareToken& untrusted_token, BrokerAnswer* answer,

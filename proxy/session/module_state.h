@@ -11,6 +11,7 @@
 #include "proxy/code/image_scan.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/launch/launch_watch.h"
+#include "proxy/session/last_kernel.h"
 #include "proxy/session/objects.h"
 
 namespace tube::proxy {
@@ -37,6 +38,13 @@ struct ModuleState final : ObjectState {
 };
 
 struct KernelState final : ObjectState {
+  KernelState() = default;
+  KernelState(const KernelState&) = default;
+  KernelState& operator=(const KernelState&) = delete;
+  ~KernelState() override {
+    if (launches != nullptr) launches->forget(name.get());
+  }
+
   CUfunction function = nullptr;  // a CUkernel cast, or a module's function: both launch
   CUfunction former =
       nullptr;  // before its module became the client's own, if nodes of graphs may have it
@@ -46,7 +54,8 @@ struct KernelState final : ObjectState {
   int32_t dynamic_limit = std::numeric_limits<int32_t>::max();  // shared: of dynamic shared memory,
                                                                 // as the client knows it
   LoadedKernel* loaded = nullptr;                               // lives as long as its module
-  const std::string* name = nullptr;                            // interned
+  std::shared_ptr<const std::string> name;
+  LastKernel* launches = nullptr;  // of its session; nullptr: unit tests
   uint32_t parameter_count = 0;
   uint32_t parameter_bytes = 0;  // end of the last parameter
   uint32_t local_bytes = 0;      // of local memory per thread

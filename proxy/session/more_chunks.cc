@@ -8,6 +8,7 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/contained.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/host_budget.h"
 #include "proxy/memory/spare_segments.h"
 
 namespace tube::proxy {
@@ -38,17 +39,19 @@ void MoreChunks::finish() {
 
 void MoreChunks::make() {
   CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
-  const bool done = contained("the making of staging chunks", [&] {
-    if (Status status = segment_.allocate_more_chunks(); !status.ok()) {
-      why_ = status.error().message;
-      return;
-    }
-    error = driver_.cuCtxSetCurrent(gpus_[0].context);
-    if (error == CUDA_SUCCESS) error = register_more_chunks(driver_, segment_);
-    if (error != CUDA_SUCCESS)
-      why_ = "the driver refuses the memory: " + result_text(driver_, error);
-  });
+  const bool fits = take_host(host_, HostUse::kSegments, abi::kMoreChunksBytes);
+  const bool done = fits && contained("the making of staging chunks", [&] {
+                      if (Status status = segment_.allocate_more_chunks(); !status.ok()) {
+                        why_ = status.error().message;
+                        return;
+                      }
+                      error = driver_.cuCtxSetCurrent(gpus_[0].context);
+                      if (error == CUDA_SUCCESS) error = register_more_chunks(driver_, segment_);
+                      if (error != CUDA_SUCCESS)
+                        why_ = "the driver refuses the memory: " + result_text(driver_, error);
+                    });
   error_ = done ? error : CUDA_ERROR_OUT_OF_MEMORY;
+  if (fits && error_ != CUDA_SUCCESS) give_host(host_, HostUse::kSegments, abi::kMoreChunksBytes);
   state_.store(error_ == CUDA_SUCCESS ? State::kThere : State::kRefused, std::memory_order_release);
 }
 

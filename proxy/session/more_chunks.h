@@ -19,6 +19,7 @@ namespace tube::proxy {
 
 struct Driver;
 class Gpus;
+class HostBudget;
 
 class MoreChunks {
  public:
@@ -30,6 +31,8 @@ class MoreChunks {
   MoreChunks(const MoreChunks&) = delete;
   MoreChunks& operator=(const MoreChunks&) = delete;
 
+  // What counts their pages; before ask().
+  void count_in(HostBudget* host) { host_ = host; }
   // The segment has them already.
   void there() { state_.store(State::kThere, std::memory_order_relaxed); }
   bool are_there() const { return state_.load(std::memory_order_acquire) == State::kThere; }
@@ -46,6 +49,7 @@ class MoreChunks {
   const Driver& driver_;
   Gpus& gpus_;
   shared::Segment& segment_;
+  HostBudget* host_ = nullptr;
   std::atomic<State> state_{State::kNone};
   CUresult error_ = CUDA_SUCCESS;  // kRefused; written before the state
   std::string why_;                // the same

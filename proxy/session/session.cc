@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <csignal>
 #include <cstring>
 #include <system_error>
 #include <thread>
@@ -19,6 +18,7 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
+#include "proxy/common/descriptors.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/spare_segments.h"
@@ -36,6 +36,14 @@ namespace {
 constexpr uint64_t kNextCallNs = 2'000;  // within which a program goes on from one call to the next
 // Between looks at the turns of long launches, by whose is next and by the others.
 constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
+
+// The GPU may still write to it. Without a request for memory, which may be what ended the session;
+// each of these has taken one of the places for good.
+void leave_for_good(shared::Segment segment) {
+  alignas(shared::Segment) static std::byte kept[limits::kClients][sizeof(shared::Segment)];
+  static std::atomic<uint32_t> count{0};
+  new (kept[count++ % limits::kClients]) shared::Segment(std::move(segment));
+}
 }  // namespace
 
 struct Session::Thread {
@@ -70,7 +78,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_, shared.pinned, stats_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
-      host_pages_(shared.driver, ranges_),
+      host_pages_(shared.driver, ranges_, shared.host),
       trace_(RecordTrace::from_environment()),
       started_ns_(now_ns()) {
   waiter_.count_into(&stats_.waits);
@@ -86,9 +94,7 @@ Session::~Session() {
   copies_.more_chunks().finish();  // had it thrown
   shared_.gpus.gate().left(client_.id);
   user_object_ends_.close();  // the driver tells of the last references whenever it likes
-  // The GPU may still write to it: without memory for that the proxy has to end.
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
-  if (abandoned()) new shared::Segment(std::move(segment_));
+  if (abandoned()) leave_for_good(std::move(segment_));
   if (!segment_goes_back_) return;
   // Nobody asks this session anything any more: now the segment may go to the next one.
   PreparedSegment segment{std::move(segment_), registered_, copies_.more_chunks().are_there()};
@@ -108,6 +114,7 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
   if (!prepared.ok()) return prepared.error();
   segment_ = std::move(prepared->segment);
   registered_ = prepared->registered;
+  copies_.more_chunks().count_in(shared_.host);
   copies_.open(registered_, prepared->more_chunks);
   copies_.use_lanes(shared_.copies, &lanes_, client_.id, client_.needs, [this] {
     return [this, gpu = contexts_.gpu(), call = record_->call, sequence = record_->sequence](
@@ -185,6 +192,7 @@ bool Session::ends_within(uint64_t timeout_ns) {
 }
 
 void Session::run() {
+  log_within(&log_);
   contexts_.begin_thread();
   this_caller().owner = client_.id;
   (void)contexts_.make_current(0u);
@@ -237,6 +245,7 @@ void Session::run() {
   stop_.store(true, std::memory_order_relaxed);
   shared_.activity.awake.fetch_sub(1, std::memory_order_relaxed);
   teardown();
+  log_within(nullptr);
   if (shared_.ended) shared_.ended(client_.id);
   shared::atomic(over_).store(1, std::memory_order_release);
   futex_wake(&over_, 1);
@@ -400,6 +409,7 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
   record_ = &header;
   again_ = false;
   const uint64_t seen_ns = trace_ != nullptr ? now_ns() : 0;
+  call_.store(header.call, std::memory_order_relaxed);
   Stats::add(stats_.records);
   Stats::add(stats_.record_bytes, header.size_bytes);
   if (header.call < wire::kCallCount) Stats::add(stats_.calls[header.call]);
@@ -566,6 +576,12 @@ UniqueFd Session::take_fd(uint64_t token) {
     if (waiting_fds_.size() >= limits::kWaitingFds) return UniqueFd();
     Result<shared::TokenFd> next = shared::receive_fd(socket_.get(), 0);
     if (!next.ok()) return UniqueFd();
+    if (is_scarce(next->fd.get())) {
+      log_warn(
+          "a file of function '%s' (pid %d) is refused: the proxy has no file descriptors left",
+          client_.name.c_str(), client_.pid);
+      continue;
+    }
     waiting_fds_.emplace_back(next->token, std::move(next->fd));
   }
 }
@@ -591,7 +607,7 @@ void Session::store_sticky(uint32_t gpu, CUresult error) {
 void Session::launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name) {
   stream.last_launch = record_->sequence;
   stream.last_kernel = kernel_id;
-  last_kernel_.store(kernel_name, std::memory_order_relaxed);
+  last_kernel_.launched(kernel_name);
 }
 
 }  // namespace tube::proxy

@@ -28,6 +28,7 @@
 #include "protocol/handle_id.h"
 #include "proxy/common/activity.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/log_budgets.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
 #include "proxy/evict/residency.h"
@@ -44,6 +45,7 @@
 #include "proxy/session/external_waits.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/lane_copies.h"
+#include "proxy/session/last_kernel.h"
 #include "proxy/session/long_launches.h"
 #include "proxy/session/objects.h"
 #include "proxy/session/output.h"
@@ -68,6 +70,7 @@ class CopyEngine;
 class DeviceOutput;
 class GpuSlices;
 class Gpus;
+class HostBudget;
 class ImageStore;
 class ModuleCache;
 class Janitor;
@@ -108,6 +111,7 @@ struct Shared {
   Store* store = nullptr;                      // nullptr: there is none (unit tests)
   PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)
   Evictor* evictor = nullptr;     // nullptr: no memory leaves a GPU (unit tests)
+  HostBudget* host = nullptr;     // nullptr: host memory is not counted (unit tests)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
@@ -204,8 +208,17 @@ class Session {
   uint32_t current_gpu() const { return contexts_.gpu(); }
   // After the end: pinned memory that is still registered; the slot is taken as long as it lives.
   std::shared_ptr<PinnedPool> take_pinned_remains();
-  // Interned name of the kernel launched last, or nullptr: it may have broken a context.
-  const std::string* last_kernel() const { return last_kernel_.load(std::memory_order_relaxed); }
+  LastKernel& last_kernel() { return last_kernel_; }
+  // What its thread does, as of a moment ago (server/watchdog.h).
+  struct Doing {
+    bool executing = false;  // a record, which may stand in a driver call
+    uint32_t call = 0;       // of the last record
+    uint64_t records = 0;    // that it has begun
+  };
+  Doing doing() const {
+    return {executing_.load(std::memory_order_relaxed), call_.load(std::memory_order_relaxed),
+            stats_.records.load(std::memory_order_relaxed)};
+  }
 
   // ---- HANDLER ----
   const Driver& driver() const { return shared_.driver; }
@@ -448,12 +461,14 @@ class Session {
   std::atomic<bool> stop_{false};
   std::atomic<bool> idle_{false};
   std::atomic<bool> executing_{false};  // may stand in a driver call for a record
+  std::atomic<uint32_t> call_{0};       // the record's
   std::atomic<bool> poisoned_{false};
   std::atomic<bool> work_is_over_{false};
   std::atomic<bool> unfinished_{false};
   std::atomic<bool> abandoned_{
       false};  // GPU work did not end: memory, slot and segment stay for good
-  std::atomic<const std::string*> last_kernel_{nullptr};
+  LastKernel last_kernel_;
+  LogBudget log_{kClientLogBurst, kClientLogPerSecond, &log_budgets().clients};
   uint64_t started_ns_ = 0;
   bool torn_down_ = false;
   std::mutex passing_;  // leaf: let_waits_pass() and the member below

@@ -138,10 +138,11 @@ class Proxy:
     behind."""
 
     def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus="0",
-                 arguments=()):
+                 arguments=(), log=None, before=None):
         self.layout, self.backend, self.workflow, self.driver, self.gpus = layout, backend, workflow, driver, gpus
         self.extra_env = extra_env or {}
         self.arguments = arguments  # of tubed, more of them
+        self.log, self.before = log, before  # another descriptor than the log file's; in the child
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tube-test-"))
         self.log_path = self.dir / "tubed.log"
         self.process = None
@@ -178,8 +179,10 @@ class Proxy:
         elif self.driver is not None:
             command += ["--driver", str(self.driver)]
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, pass_fds=[write_end])
+            output = log if self.log is None else self.log
+            self.process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL,
+                                            stdout=output, stderr=output, pass_fds=[write_end],
+                                            preexec_fn=self.before)
         os.close(write_end)
         ready, _, _ = select.select([read_end], [], [], timeout_s)
         byte = os.read(read_end, 1) if ready else b""

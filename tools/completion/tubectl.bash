@@ -24,11 +24,11 @@ _tubectl() {
   local words=
   case $verb in
     '') words="$verbs --help --version" ;;
-    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --sm-percent --priority --slices --no-start --json --help --" ;;
+    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --sm-percent --priority --slices --hang-timeout --no-start --json --help --" ;;
     proxy)
       case $sub in
         '') words="start stop list --help" ;;
-        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --slices --json --help" ;;
+        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --slices --hang-timeout --json --help" ;;
         stop) words="--workflow --all --json --help" ;;
         list) words="--names --json --help" ;;
       esac ;;

@@ -151,6 +151,10 @@ void add_proxy(Verb& root) {
               "for each GPU, with commas between them (default: none)")
       .memory("--function-memory", options->proxy.function_memory, false,
               "how much memory of each GPU one function may take at most (default: none)")
+      .number(
+          "--hang-timeout", options->proxy.hang_timeout,
+          "end a function that sends nothing for so many seconds while a stream of it waits for "
+          "a value and keeps others waiting (0: never)")
       .flag("--slices", options->proxy.slices,
             "split the GPUs at once for functions with --sm-percent, not when the first one comes")
       .backend(options->proxy.backend,

@@ -15,6 +15,7 @@
 #include "base/driver_file.h"
 #include "base/env.h"
 #include "tools/tubectl/control_client.h"
+#include "tools/tubectl/detach.h"
 #include "tools/tubectl/launcher.h"
 #include "tools/tubectl/verbs.h"
 
@@ -80,6 +81,9 @@ void say_started(const RunOptions& options, const Started& started) {
   } else {
     fmt::print(stderr, "tubectl: started proxy `{}` (pid {}, log {})\n", options.proxy.workflow,
                started.pid, started.log_path);
+    for (const std::string& kept : limits_that_stay())
+      fmt::print(stderr, "tubectl: proxy `{}` keeps of where it was started: {}\n",
+                 options.proxy.workflow, kept);
   }
 }
 
@@ -174,6 +178,9 @@ void add_run(Verb& root) {
               "how urgent its kernels are beside those of others that wait (default: normal)")
       .flag("--slices", options->proxy.slices,
             "a proxy that is started now splits its GPUs at once, not when --sm-percent first asks")
+      .number("--hang-timeout", options->proxy.hang_timeout,
+              "a proxy that is started now ends a function that sends nothing for so many seconds "
+              "while a stream of it waits for a value and keeps others waiting (0: never)")
       .flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one")
       .json(options->json)
       .action([options, verb] {

@@ -58,6 +58,30 @@ void print_gate(const Json& gate) {
   }
 }
 
+std::string amount(const Json& budget, const char* key) {
+  if (!budget.contains(key) || !budget[key].is_number()) return "-";
+  const uint64_t value = number(budget, key);
+  return text(budget, "unit") == "bytes" ? human_bytes(value) : std::to_string(value);
+}
+
+// What all functions share of the proxy, as use against limit.
+void print_budgets(const Json& budgets) {
+  if (budgets.empty()) return;
+  Table table({"BUDGET", "USED", "LIMIT", "EACH", "BEYOND IT"}, "lrrrl");
+  for (const Json& budget : budgets) {
+    table.add({text(budget, "name"), amount(budget, "used"), amount(budget, "limit"),
+               amount(budget, "client_limit"), text(budget, "refused")});
+  }
+  fmt::print("\n{}", table.str());
+}
+
+// Who makes no progress.
+void print_stalls(const Json& stalls) {
+  for (const Json& one : stalls)
+    fmt::print("stalls     {} for {:.1f} s: {}\n", text(one, "who"), one.value("for_s", 0.0),
+               text(one, "what"));
+}
+
 int status(const std::string& workflow, bool json) {
   Answer answer = ask(workflow, "status");
   if (!answer.ok()) return report_unusable(workflow, answer);
@@ -76,6 +100,8 @@ int status(const std::string& workflow, bool json) {
   print_counts("", body.value("totals", Json::object()));
   print_counts("objects  ", body.value("objects", Json::object()));
   print_gate(body.value("gate", Json::array()));
+  print_stalls(body.value("stalls", Json::array()));
+  print_budgets(body.value("budgets", Json::array()));
   return kExitOk;
 }
 

@@ -19,6 +19,7 @@
 #include "base/runtime_dir.h"
 #include "base/unique_fd.h"
 #include "tools/tubectl/control_client.h"
+#include "tools/tubectl/detach.h"
 
 namespace tube::ctl {
 namespace {
@@ -38,6 +39,7 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   add("--memory", options.memory);
   add("--function-memory", options.function_memory);
   if (options.slices) arguments.emplace_back("--slices");
+  if (options.hang_timeout != 0) add("--hang-timeout", std::to_string(options.hang_timeout));
   const DriverSearch driver = search_driver();
   add("--driver", driver.found.empty() ? "" : driver.found.front());
   add("--sim", layout.sim_lib);
@@ -48,9 +50,7 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
 // proxy. Does not return.
 [[noreturn]] void become_proxy(char* const* argv, int log_fd, int ready_fd) {
   if (setsid() < 0 || fork() != 0) _exit(0);
-  // The hook must not be preloaded into the proxy, whose driver is the real one.
-  unsetenv("LD_PRELOAD");
-  unsetenv("CUDA_INJECTION64_PATH");
+  leave_limits_behind();
   int null_fd = open("/dev/null", O_RDWR);
   // Above the target numbers first: dup2 onto one of the sources would lose it.
   int log_high = fcntl(log_fd, F_DUPFD, 16), ready_high = fcntl(ready_fd, F_DUPFD, 16);

@@ -22,7 +22,8 @@ struct ProxyOptions {
   std::string copy_policy;       // empty: the proxy's own default
   std::string memory;            // of all functions together, and of each; empty: no limit
   std::string function_memory;
-  bool slices = false;  // GPUs are split at the start
+  bool slices = false;      // GPUs are split at the start
+  size_t hang_timeout = 0;  // seconds; 0: the proxy's own default
 };
 
 struct Started {

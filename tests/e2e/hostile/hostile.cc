@@ -1,5 +1,7 @@
 // A driver-API program beside a proxy that is stopped or has nothing left to give, one scene per
 // argument; hostile_test.py says what must come of it. It knows nothing of Tube.
+#include <poll.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <thread>
@@ -66,13 +68,111 @@ void fork_beside_a_registration() {
   CU(cuMemHostUnregister(memory));
 }
 
+// Works on until its standard input ends; every value must be right.
+void keep_computing() {
+  Gpu gpu;
+  for (uint32_t round = 0;; ++round) {
+    DeviceArray<uint32_t> data(std::vector<uint32_t>(64, round));
+    EXPECT(data.read()[63] == round);
+    if (round == 0) {
+      printf("computes\n");
+      fflush(stdout);
+    }
+    pollfd end{0, POLLIN, 0};
+    if (poll(&end, 1, 0) != 0) break;
+  }
+  printf("was right\n");
+}
+
+// Is there, and does nothing, until its standard input ends.
+void stay() {
+  Gpu gpu;
+  printf("here\n");
+  fflush(stdout);
+  while (getchar() != EOF) {
+  }
+  _exit(0);
+}
+
+// Pinned memory in pieces, until the first refusal or `bytes`.
+void pin(uint64_t bytes) {
+  Gpu gpu;
+  constexpr uint64_t kPiece = 16 << 20;
+  uint64_t held = 0;
+  CUresult error = CUDA_SUCCESS;
+  for (void* at = nullptr; held < bytes && error == CUDA_SUCCESS; held += kPiece) {
+    error = cuMemHostAlloc(&at, kPiece, 0);
+    if (error != CUDA_SUCCESS) break;
+    memset(at, 1, kPiece);
+  }
+  printf("pinned %lu MiB, then %s\n", held >> 20, code_name(error));
+}
+
+// A file that is registered, cut short, and copied from by the GPU.
+void cut_a_registered_file() {
+  constexpr size_t kBytes = 1 << 20;
+  Gpu gpu;
+  const int file = memfd_create("cut", 0);
+  EXPECT(file >= 0 && ftruncate(file, kBytes) == 0);
+  void* at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  EXPECT(at != MAP_FAILED);
+  memset(at, 7, kBytes);
+  CU(cuMemHostRegister(at, kBytes, 0));
+  CUdeviceptr device = 0;
+  CU(cuMemAlloc(&device, kBytes));
+  EXPECT(ftruncate(file, 0) == 0);
+  CU(cuMemcpyHtoDAsync(device, at, kBytes, nullptr));
+  CU(cuCtxSynchronize());
+  uint32_t first = 1;
+  CU(cuMemcpyDtoH(&first, device, sizeof first));
+  printf("copied %u\n", first);
+}
+
+// Its stream waits for a value that it never writes; it neither ends nor sends anything.
+void wait_for_ever() {
+  Gpu gpu;
+  void* flag = nullptr;
+  CU(cuMemHostAlloc(&flag, 4096, CU_MEMHOSTALLOC_DEVICEMAP));
+  memset(flag, 0, 4096);
+  CUdeviceptr address = 0;
+  CU(cuMemHostGetDevicePointer(&address, flag, 0));
+  CUstream stream = nullptr;
+  CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+  CU(cuStreamWaitValue32(stream, address, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  CUevent behind = nullptr;
+  CU(cuEventCreate(&behind, 0));
+  CU(cuEventRecord(behind, stream));
+  EXPECT(cuEventQuery(behind) == CUDA_ERROR_NOT_READY);
+  wait_for_the_test("waits");
+}
+
+// Loads code, which needs an idle context.
+void load() {
+  Gpu gpu;
+  static const char kImage[] =
+      ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry none()\n{\nret;\n}\n";
+  CUmodule module = nullptr;
+  CU(cuModuleLoadData(&module, kImage));
+  CUfunction function = nullptr;
+  CU(cuModuleGetFunction(&function, module, "none"));
+  CU(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr));
+  CU(cuCtxSynchronize());
+  printf("loaded\n");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  EXPECT(argc == 2);
+  EXPECT(argc >= 2);
   const std::string scene = argv[1];
   if (scene == "compute") compute();
   else if (scene == "fork_beside_a_registration") fork_beside_a_registration();
+  else if (scene == "keep_computing") keep_computing();
+  else if (scene == "stay") stay();
+  else if (scene == "pin" && argc == 3) pin(strtoull(argv[2], nullptr, 0));
+  else if (scene == "cut_a_registered_file") cut_a_registered_file();
+  else if (scene == "wait_for_ever") wait_for_ever();
+  else if (scene == "load") load();
   else return 2;
   return 0;
 }

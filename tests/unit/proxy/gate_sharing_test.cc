@@ -40,7 +40,7 @@ class SharingTest : public ContextGateTest {
   LoadedKernel* kernel(LoadedModule& module, const char* name) {
     LoadedKernel* found = nullptr;
     bool fresh = false;
-    EXPECT_EQ(module.kernel(driver(), images_, gpus_, 0, name, &found, &fresh), CUDA_SUCCESS);
+    EXPECT_EQ(module.kernel(driver(), gpus_, 0, name, &found, &fresh), CUDA_SUCCESS);
     return found;
   }
   // Does `what` in another program, and comes back when that stands behind this one's wait.

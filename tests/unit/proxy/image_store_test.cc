@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "proxy/memory/host_budget.h"
 
 namespace tube::proxy {
 namespace {
@@ -80,6 +81,35 @@ TEST_F(ImageStoreTest, MachineCodeForOtherGenerationsIsNotRead) {
   EXPECT_EQ(load(), first);
   bytes[16 + 64 + kPayload + 64 + 1000] = 'b';
   EXPECT_NE(load(), first);
+}
+
+// A file with holes may be as large as it likes.
+TEST_F(ImageStoreTest, WhatTheDriverDidNotTakeIsNotKept) {
+  HostBudget host({2 * kBytes, 0}, [] { return UINT64_MAX; });
+  store.count_in(&host);
+  for (int i = 0; i < 5; ++i) {
+    bytes[0] = static_cast<char>('a' + i);
+    ASSERT_NE(load(), nullptr);
+    EXPECT_EQ(host.held_bytes(HostUse::kImages), 0u);
+  }
+  store.keep(load());
+  EXPECT_EQ(host.held_bytes(HostUse::kImages), kBytes);
+  EXPECT_EQ(load(), load());
+}
+
+TEST_F(ImageStoreTest, BeyondTheBudgetWhatIsKeptForOthersGoes) {
+  HostBudget host({2 * kBytes, 0}, [] { return UINT64_MAX; });
+  store.count_in(&host);
+  store.keep(load());
+  bytes[0] = 'b';
+  const auto second = load();
+  bytes[0] = 'c';
+  const auto third = load();
+  ASSERT_NE(third, nullptr);
+  bytes[0] = 'd';
+  EXPECT_EQ(load(), nullptr);
+  EXPECT_EQ(host.held_bytes(), 2 * kBytes);
+  EXPECT_EQ(host.refusals(), 2u);
 }
 
 TEST_F(ImageStoreTest, AFileCutShortIsRefused) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -58,6 +59,18 @@ TEST_F(JanitorTest, CollectsBeforeItsTurnAndTellsBehindIt) {
                   {[&] { order += 'c'; }, [&] { order += 'w'; }, [&] { order += 't'; }});
   EXPECT_TRUE(janitor.finish(kLong));
   EXPECT_EQ(order, "cwt");
+}
+
+TEST_F(JanitorTest, GoesOnWhenADutyThrows) {
+  int left = 3;
+  Janitor janitor(driver, gpus,
+                  {[&] {
+                     if (left-- > 0) throw std::bad_alloc();
+                   },
+                   [this] { ++worked; }, [this] { ++told; }});
+  EXPECT_TRUE(janitor.finish(kLong, Janitor::Refused::kWaitOn));
+  EXPECT_GE(worked.load(), 1);
+  EXPECT_GE(told.load(), 1);
 }
 
 TEST_F(JanitorTest, StandsBehindWorkThatIsLeft) {

@@ -57,7 +57,7 @@ class ModuleCacheTest : public ::testing::Test {
   }
   LoadedKernel* kernel(LoadedModule& module, const char* name, bool* fresh) {
     LoadedKernel* found = nullptr;
-    EXPECT_EQ(module.kernel(driver, images, gpus, 0, name, &found, fresh), CUDA_SUCCESS);
+    EXPECT_EQ(module.kernel(driver, gpus, 0, name, &found, fresh), CUDA_SUCCESS);
     return found;
   }
 
