@@ -162,7 +162,7 @@ class OnTwoGpus : public ModuleCacheTest {
         LoadedKernel* found = nullptr;
         bool fresh = false;
         EXPECT_EQ(
-            module->kernel(driver, images, both, static_cast<uint32_t>(gpu), "k", &found, &fresh),
+            module->kernel(driver, both, static_cast<uint32_t>(gpu), "k", &found, &fresh),
             CUDA_SUCCESS);
       }
       two.give_back(1, std::move(module));

@@ -2,8 +2,8 @@
 """A proxy for the tests of tubectl: speaks the control protocol and nothing else; what it says
 comes from the environment.
 
-FAKE_VERSION, FAKE_FAIL (dies at start with this line), FAKE_STATUS (the JSON answer to status and
-ps); every start is a line in FAKE_STARTS.
+TUBE_FAKE_VERSION, TUBE_FAKE_FAIL (dies at start with this line), TUBE_FAKE_STATUS (the JSON answer to status and
+ps); every start is a line in TUBE_FAKE_STARTS.
 """
 import argparse
 import json
@@ -18,10 +18,10 @@ for flag in ("--workflow", "--backend", "--gpus", "--driver", "--sim"):
 parser.add_argument("--copy-policy", default="deadlines")
 parser.add_argument("--ready-fd", type=int)
 args = parser.parse_args()
-with open(os.environ["FAKE_STARTS"], "a") as starts:
+with open(os.environ["TUBE_FAKE_STARTS"], "a") as starts:
     starts.write(f"{os.getpid()} {os.getsid(0)} {args.workflow}\n")
-if os.environ.get("FAKE_FAIL"):
-    sys.exit(os.environ["FAKE_FAIL"])
+if os.environ.get("TUBE_FAKE_FAIL"):
+    sys.exit(os.environ["TUBE_FAKE_FAIL"])
 path = pathlib.Path(os.environ["TUBE_DIR"], args.workflow + ".ctl")
 path.unlink(missing_ok=True)
 server = socket.socket(socket.AF_UNIX)
@@ -37,15 +37,15 @@ while not stopping:
         verb = json.loads(line)["verb"] if line else ""
         answer = {
             "ok": True,
-            "version": os.environ.get("FAKE_VERSION", "0.2.0"),
+            "version": os.environ.get("TUBE_FAKE_VERSION", "0.2.0"),
             "pid": os.getpid(),
-            "backend": os.environ.get("FAKE_BACKEND") or
+            "backend": os.environ.get("TUBE_FAKE_BACKEND") or
                        (args.backend if args.backend != "auto" else "driver"),
             "gpus_asked": args.gpus or "",
             "copy_policy": args.copy_policy
         }
         if verb in ("status", "ps"):
-            answer.update(json.loads(os.environ.get("FAKE_STATUS", "{}")))
+            answer.update(json.loads(os.environ.get("TUBE_FAKE_STATUS", "{}")))
         elif verb == "stop":
             stopping = True
         elif verb != "ping":

@@ -76,8 +76,8 @@ class Tubectl(unittest.TestCase):
             k: v for k, v in os.environ.items() if not k.startswith("TUBE_") and k not in drop
         }
         self.env.update(TUBE_DIR=str(self.dir / "run"), TUBE_TUBED=str(HERE / "fake_tubed.py"),
-                        TUBE_HOOK_LIB=str(hook), FAKE_STARTS=str(self.starts),
-                        FAKE_STATUS=json.dumps(STATUS))
+                        TUBE_HOOK_LIB=str(hook), TUBE_FAKE_STARTS=str(self.starts),
+                        TUBE_FAKE_STATUS=json.dumps(STATUS))
 
     def tearDown(self):
         self.call("proxy", "stop", "--all")
@@ -145,10 +145,10 @@ class Tubectl(unittest.TestCase):
         self.assertEqual(self.call("run", "--", "/etc/passwd", TUBE_OFF="1").returncode, 126)
 
     def test_proxy_that_dies_at_start(self):
-        done = self.call("run", "--", "true", FAKE_FAIL="tubed: no GPU 9 here")
+        done = self.call("run", "--", "true", TUBE_FAKE_FAIL="tubed: no GPU 9 here")
         self.assertEqual(done.returncode, 125)
         self.assert_one_line(done.stderr, "no GPU 9 here", "default.log")
-        self.assertEqual(self.call("proxy", "start", FAKE_FAIL="tubed: no").returncode, 4)
+        self.assertEqual(self.call("proxy", "start", TUBE_FAKE_FAIL="tubed: no").returncode, 4)
 
     def test_no_start(self):
         done = self.call("run", "--no-start", "--", "true")
@@ -156,7 +156,7 @@ class Tubectl(unittest.TestCase):
         self.assert_one_line(done.stderr, "no proxy runs", "tubectl proxy start")
 
     def test_version_mismatch(self):
-        self.call("proxy", "start", FAKE_VERSION="9.9.9")
+        self.call("proxy", "start", TUBE_FAKE_VERSION="9.9.9")
         done = self.call("run", "--", "true")
         self.assertEqual(done.returncode, 125)
         self.assert_one_line(done.stderr, "9.9.9", "0.2.0", "tubectl proxy stop")
@@ -222,7 +222,7 @@ class Tubectl(unittest.TestCase):
         self.assertEqual(self.call("run", "--backend", "driver", "--", "true").returncode, 0)
 
     def test_a_simulated_gpu_is_announced_unless_asked_for(self):
-        self.call("proxy", "start", FAKE_BACKEND="sim")
+        self.call("proxy", "start", TUBE_FAKE_BACKEND="sim")
         for words in (["run"], ["run", "--no-start"]):
             done = self.call(*words, "--", "true")
             self.assertEqual(done.returncode, 0)
