@@ -107,6 +107,12 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_EVICT_POLICY", "queue",
      "Whose memory moves first: `queue` of the function whose next turn is furthest away, as far "
      "as is known, `lru` of the one that was at work least recently."},
+    {"TUBE_STORE_POLICY", "queue",
+     "Which objects of the store leave a GPU whose memory is short: `queue` those that are taken "
+     "last, as far as is known, `lru` those that were used least recently, `off` none."},
+    {"TUBE_STORE_GPU", "what is free",
+     "How many bytes of each GPU's memory the store takes before it moves objects elsewhere: "
+     "bytes, or a number followed by K, M, G or T."},
     {"TUBE_MEMORY_WAIT_MS", "2000",
      "How many milliseconds at most an allocation waits for memory of other functions to move "
      "before it is out of memory."},

@@ -43,6 +43,8 @@ enum class Env : uint8_t {
   kPool,
   kEvictHost,
   kEvictPolicy,
+  kStorePolicy,
+  kStoreGpu,
   kMemoryWaitMs,
   kHookLib,
   kSimLib,

@@ -183,6 +183,10 @@ class Values(unittest.TestCase):
                          {"to the GPU": 156, "from the GPU": 64})
         self.assertEqual(workflow_values.crossings(moved, "ipc"),
                          {"to the GPU": 100, "from the GPU": 8})
+        self.assertEqual(workflow_values.crossings(moved, "store"),
+                         workflow_values.crossings(moved, "ipc"))
+        self.assertEqual(workflow_values.crossings(moved, "store-host"),
+                         workflow_values.crossings(moved, "host"))
 
     def test_the_split_sums_to_the_latency(self):
         split = workflow_values.split_of(small(), [record(0), record(1)])
@@ -244,13 +248,13 @@ class OnTheSimulatedGpu(unittest.TestCase):
 
     def test_arms_compute_the_same_and_one_that_fails_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
-            arms = ["native+host", "mps+host", "tube+host", "tube+ipc"]
+            arms = ["native+host", "mps+host", "tube+host", "tube+ipc", "tube+store"]
             done, result = self.run_bench(folder, "--workflows", f"nonesuch,{self.small(folder)}",
                                           "--arms", ",".join(arms), "--rate", "50")
         lost, row = result["rows"]
         self.assertEqual(lost["arms"], {})
         self.assertIn("no workflow 'nonesuch'", lost["wrong"][0])
-        self.assertEqual(set(row["arms"]), {"native+host", "tube+host", "tube+ipc"}, done.stderr)
+        self.assertEqual(set(row["arms"]), {"native+host", "tube+host", "tube+ipc", "tube+store"}, done.stderr)
         self.assertEqual(row["wrong"], [
             "mps+host: does not run: the simulated GPU has no MPS"
         ])

@@ -358,6 +358,18 @@ int tube_list(int (*visit)(void* data, const tube_object* object), void* data) {
   });
 }
 
+int tube_queue(const char* const* names, size_t count) {
+  return guarded([&] {
+    for (size_t i = 0; i < count; ++i) {
+      if (names == nullptr || names[i] == nullptr)
+        return fail(TUBE_INVALID, "turn %zu of the queue has no name", i);
+    }
+    const Tube* tube = tube_in_process();
+    return tube == nullptr ? static_cast<int>(TUBE_OK)
+                           : said(tube->table->queue(names, count), "the queue");
+  });
+}
+
 int tube_store(const char* name, const void* data, uint64_t bytes, tube_stream stream) {
   tube_spec spec{};
   spec.name = name;

@@ -142,6 +142,14 @@ TUBE_API int tube_delete_group(const char* group, uint32_t* count);
 /* Calls visit(data, object) with each object until it answers 0. */
 TUBE_API int tube_list(int (*visit)(void* data, const tube_object* object), void* data);
 
+/* ---- who comes next ---- */
+
+/* The names of objects in the order in which they will be taken, by whoever runs the functions; it
+ * replaces what was told before. Objects that are not there yet may be named. Under memory pressure
+ * the last of them leave the GPU first, and come back before their turn. At most 4,096 names. A
+ * round trip. */
+TUBE_API int tube_queue(const char* const* names, size_t count);
+
 /* ---- FaaSTube's names ---- */
 
 /* unique_id(): tube_unique_id. store(): an object of `bytes` bytes at `data` under that name, on

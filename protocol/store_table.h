@@ -12,7 +12,7 @@ namespace tube {
 
 inline constexpr unsigned char kStoreTableId[16] = {0x54, 0x55, 0x42, 0x45, 0x53, 0x54, 0x4f, 0x52,
                                                     0x45, 0x2d, 0x74, 0x61, 0x62, 0x6c, 0x65, 0x31};
-inline constexpr uint32_t kStoreTableVersion = 2;
+inline constexpr uint32_t kStoreTableVersion = 3;
 inline constexpr int kStoreCuda = 1000;
 
 struct StoreObject {
@@ -20,13 +20,13 @@ struct StoreObject {
   uint64_t bytes = 0;
   uint64_t generation = 0;
   uint32_t slot = 0;
-  uint32_t place = 0;   // wire::StorePlace
+  uint32_t place = 0;   // wire::StorePlace; of `address`
   int32_t device = -1;  // as the program counts; -1: host memory
   uint32_t dtype = 0;
   uint32_t ndim = 0;
   uint32_t sealed = 0;
   uint32_t ready = 0;  // of a get: no stream has to be waited for
-  uint32_t reserved = 0;
+  uint32_t home = 0;   // wire::StorePlace; where it was put
   int64_t shape[8] = {};
   int64_t strides[8] = {};
   uint64_t created_ns = 0, expires_ns = 0;
@@ -69,6 +69,8 @@ struct StoreTable {
   int (*remove)(const char* name, int group, uint32_t* count);
   // Calls visit with each object until it answers 0.
   int (*list)(int (*visit)(void* data, const StoreObject* object), void* data);
+  // The names of objects in the order in which they will be taken.
+  int (*queue)(const char* const* names, uint64_t count);
 };
 
 }  // namespace tube

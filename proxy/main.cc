@@ -113,6 +113,23 @@ policies::PinnedBudget pinned_budget(const Options& options) {
 
 uint64_t pool_bytes() { return env_number(Env::kPool).value_or(policies::kDefaultPoolBytes); }
 
+StoreOptions store_options() {
+  StoreOptions options;
+  if (const char* text = env_text(Env::kStoreGpu)) {
+    const auto bytes = parse_byte_size(text);
+    if (bytes.ok()) options.gpu_bytes = *bytes;
+    else log_warn("TUBE_STORE_GPU: %s; it has no limit", bytes.error().message.c_str());
+  }
+  if (const char* text = env_text(Env::kStorePolicy)) {
+    const auto order = policies::parse_migration_order(text);
+    options.moves = std::string_view(text) != "off";
+    if (!order && options.moves)
+      log_warn("TUBE_STORE_POLICY=%s: expected queue, lru or off; queue is used", text);
+    options.order = order.value_or(policies::MigrationOrder::kQueue);
+  }
+  return options;
+}
+
 Evictor::Options evict_options() {
   Evictor::Options options;
   options.host_bytes = usable_memory_bytes() / 2;
@@ -330,7 +347,8 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
           .memory = *parse_byte_limits(options.memory),
           .function_memory = *parse_byte_limit(options.function_memory),
           .evict = evict_options(),
-          .host = policies::default_host_budget(usable_memory_bytes())};
+          .host = policies::default_host_budget(usable_memory_bytes()),
+          .store = store_options()};
 }
 
 Status serve(const Options& options) {

@@ -12,9 +12,10 @@
 //   pins    one for each client: kStoreSlots x u32, written by that client and by the proxy
 //
 // An entry's `state` is its generation << 2 | StoreState. Everything else of an entry is written
-// while the state says kFree, and stays as it is until the state says kFree again; `ready`, `other`
-// and `other_device` alone change in between. A reader loads the state, copies the body, loads the
-// state again: when both are equal the copy is of that generation.
+// while the state says kFree, and stays as it is until the state says kFree again; `ready` and
+// `others` alone change in between. A reader loads the state, copies the body, loads the state
+// again: when both are equal the copy is of that generation. An object that moves gets another
+// generation in the same entry, and keeps its name.
 //
 // Buckets are an open-addressed table by hash of the name, probed upwards; only reserved and sealed
 // objects are in it. A reader that finds its name needs no more. One that does not looks whether
@@ -22,8 +23,9 @@
 //
 // Pins. pins[slot] counts what a client holds of the object in that slot. To take an object a
 // client adds 1, fences, and loads the state again; it has the object when that is still sealed and
-// of the same generation. Who ends or moves an object stores the state kDoomed, fences, and reads
-// the pins of all clients. Both fences are sequentially consistent: either the client sees that the
+// of the same generation. Who ends or moves an object, or drops a copy of it, stores the state
+// kDoomed, fences, and reads the pins of all clients; a move that finds one stores the old state
+// again. Both fences are sequentially consistent: either the client sees that the
 // object is doomed, or the proxy sees the pin, and the object's bytes stay where they are. The
 // client that has seen kDoomed takes its 1 back, fences, and, as long as the state is kDoomed, asks
 // the proxy to look again (tubeStoreLook).
@@ -43,7 +45,7 @@
 
 namespace tube::abi {
 
-inline constexpr uint64_t kStoreMagic = 0x31524f5453425554ull;  // "TUBSTOR1"
+inline constexpr uint64_t kStoreMagic = 0x32524f5453425554ull;  // "TUBSTOR2"
 inline constexpr uint32_t kStoreSlots = 16384;
 inline constexpr uint32_t kStoreBuckets = 32768;
 inline constexpr uint32_t kStoreNameBytes = 96;  // with the NUL
@@ -75,8 +77,8 @@ struct StoreBody {
   uint64_t address;     // in `window`
   uint64_t created_ns;  // CLOCK_MONOTONIC, as is the next one
   uint64_t expires_ns;  // 0: never
-  uint32_t place;       // wire::StorePlace
-  int32_t device;       // the proxy's ordinal; -1: host memory
+  uint32_t place;       // wire::StorePlace: where it was put; it may have moved since
+  int32_t device;       // where it is: the proxy's ordinal; -1: host memory
   uint32_t window;
   uint32_t dtype;  // DLPack: code | bits << 8 | lanes << 16
   uint32_t ndim;
@@ -88,14 +90,21 @@ struct StoreBody {
 };
 static_assert(sizeof(StoreBody) == 352 && offsetof(StoreBody, name) == 64);
 
-struct StoreEntry {
-  uint64_t state;         // atomic
-  uint64_t ready;         // atomic; 1: the bytes are written, no stream has to wait
-  uint64_t other;         // atomic; the address of a copy in the other place; 0: none
-  uint64_t other_device;  // atomic
-  StoreBody body;
+// A copy in another place: all of it is there.
+struct StoreOther {
+  uint64_t address;  // atomic; 0: none
+  uint64_t device;   // atomic; as in StoreBody, in its low half
 };
-static_assert(sizeof(StoreEntry) == 384 && offsetof(StoreEntry, body) == 32);
+inline constexpr uint32_t kStoreOthers = 8;
+
+struct StoreEntry {
+  uint64_t state;  // atomic
+  uint64_t ready;  // atomic; 1: the bytes are written, no stream has to wait
+  StoreOther others[kStoreOthers];
+  StoreBody body;
+  uint8_t pad[16];
+};
+static_assert(sizeof(StoreEntry) == 512 && offsetof(StoreEntry, body) == 144);
 
 inline constexpr uint64_t kStoreEntriesOffset = 4096;
 inline constexpr uint64_t kStoreBucketsOffset =

@@ -21,8 +21,8 @@ T load_index(const T& field, std::memory_order order) {
 inline void proxy_stores_store_state(abi::StoreEntry& e, uint64_t word) {
   atomic(e.state).store(word, std::memory_order_release);
 }
-// Proxy: the object is doomed. Fenced: either a client's pin is seen by the reads behind this, or
-// that client sees the state. Partner: client_pins.
+// Proxy: the object is doomed, or about to move. Fenced: either a client's pin is seen by the reads
+// behind this, or that client sees the state. Partner: client_pins.
 inline void proxy_dooms(abi::StoreEntry& e, uint64_t word) {
   atomic(e.state).store(word, std::memory_order_relaxed);
   full_fence();
@@ -41,9 +41,11 @@ inline void client_copies_body(const abi::StoreEntry& e, abi::StoreBody* copy) {
   std::memcpy(copy, words, sizeof words);
   std::atomic_thread_fence(std::memory_order_acquire);
 }
-// Proxy, while the state says kFree. Partner: client_copies_body.
+// Proxy, while the state says kFree. Fenced: whoever reads anything of this body finds that state,
+// or a later one, at its next look. Partner: client_copies_body.
 inline void proxy_writes_body(abi::StoreEntry& e, const abi::StoreBody& body) {
   uint64_t words[sizeof(abi::StoreBody) / 8];
+  std::atomic_thread_fence(std::memory_order_release);
   std::memcpy(words, &body, sizeof words);
   auto* to = reinterpret_cast<uint64_t*>(&e.body);
   for (size_t i = 0; i < sizeof(words) / 8; ++i)
@@ -58,14 +60,16 @@ inline void proxy_stores_ready(abi::StoreEntry& e, bool ready) {
 inline bool client_sees_ready(const abi::StoreEntry& e) {
   return load_index(e.ready, std::memory_order_acquire) != 0;
 }
-// Proxy: there is a copy in the other place; the device first. Partner: client_reads_other.
-inline void proxy_stores_other(abi::StoreEntry& e, uint64_t address, uint64_t device) {
-  atomic(e.other_device).store(device, std::memory_order_relaxed);
-  atomic(e.other).store(address, std::memory_order_release);
+// Proxy: there is a copy in another place, the device first; address 0: it is gone, and no client
+// has pinned the object. Partner: client_reads_other.
+inline void proxy_stores_other(abi::StoreOther& other, uint64_t address, int32_t device) {
+  atomic(other.device).store(static_cast<uint32_t>(device), std::memory_order_relaxed);
+  atomic(other.address).store(address, std::memory_order_release);
 }
-inline uint64_t client_reads_other(const abi::StoreEntry& e, uint64_t* device) {
-  const uint64_t address = load_index(e.other, std::memory_order_acquire);
-  *device = load_index(e.other_device, std::memory_order_relaxed);
+// The device is that of the address as long as the caller has the object pinned.
+inline uint64_t client_reads_other(const abi::StoreOther& other, int32_t* device) {
+  const uint64_t address = load_index(other.address, std::memory_order_acquire);
+  *device = static_cast<int32_t>(load_index(other.device, std::memory_order_relaxed));
   return address;
 }
 

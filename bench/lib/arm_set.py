@@ -143,7 +143,7 @@ class TubeArm(Arm):
         else:
             env = tubetest.environment(self.layout, "native", "driver", driver=self.set.driver)
             env.update(TUBE_DIR=str(self.proxy.dir), TUBE_REAL_DRIVER=str(self.set.driver))
-        return dict(env, **self.extra)
+        return dict(env, TUBE_LIBRARY=str(self.layout.libtube), **self.extra)
 
     def started_by(self, command, function):
         """On a GPU as a user would. tubectl becomes the program: the process is the same."""

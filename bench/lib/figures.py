@@ -93,6 +93,18 @@ FIGURES = (
     ("simulated DGX-V100: pairs without NVLink against the direct way", "paths",
      "simulated dgx-v100: pairs without NVLink", "rates", "speed", 5, ("of bound", 1.0)),
     ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
+    ("125 MB from function to function on one GPU, reserve and seal", "pass", "125 MB", "store",
+     "us", 50, 5),
+    ("put + get of a small object, same GPU", "pass", "4 KiB", "put", "us", 10, 2),
+    ("index operations per second, 16 processes", "store", "16 processes", "get_release", "per s",
+     500_000, 2_000_000),
+    ("125 MB to another GPU, first use", "pass", "125 MB", "store-peer", "GB/s first", 356, 384),
+    ("host function to GPU function, 100 MB, against pageable copy natively", "pass", "100 MB",
+     "store-host", "speed", 3, None),
+    ("queue-aware against LRU with a store of 1 GB, tail", "store", "store of half the objects",
+     "queue against lru", "p99", 0.86, 0.6),
+    ("memory pressure: filler holds 90%, passing against none", "store", "others hold 90%",
+     "against none", "ratio", 1.5, 1.1),
 )
 
 
@@ -152,6 +164,8 @@ KINDS = {
     "speed": (speed, "x", True),  # native's median over Tube's
     "over one": (of_tube("over_one"), "x", True),
     "GB/s": (of_tube("bytes_per_s", 1e9), " GB/s", True),
+    "GB/s first": (of_tube("first_bytes_per_s", 1e9), " GB/s", True),
+    "per s": (of_tube("per_s"), " /s", True),
     "of bound": (of_tube("of_bound"), " of the maximum flow", True),
     "cpu": (lambda row: cpu_per_gb(row["arms"].get("tube")), " s", False),
 }
@@ -165,6 +179,8 @@ SIDES = {
     "speed": ("bytes_per_s", 1e9, "GB/s"),
     "over one": ("bytes_per_s", 1e9, "GB/s"),
     "GB/s": ("bytes_per_s", 1e9, "GB/s"),
+    "GB/s first": ("first_bytes_per_s", 1e9, "GB/s"),
+    "per s": ("per_s", 1e3, "k/s"),
 }
 
 

@@ -22,10 +22,11 @@ def options(made):
 
 
 class Bench:
-    """The arms native and tube. `status`: what the script exits with."""
+    """The arms native and tube, and more. `status`: what the script exits with."""
 
-    def __init__(self, name, options):
+    def __init__(self, name, options, gpus=(0,), more_arms=()):
         self.name, self.options, self.status, self.lines = name, options, 0, []
+        self.gpus, self.names = gpus, ["native", "tube", *more_arms]
         self.driver, reason = arm_set.find_backend(options.backend)
         if reason:
             print(f"SKIPPED: {reason}")
@@ -36,7 +37,7 @@ class Bench:
 
     def __enter__(self):
         self.arms = arm_set.ArmSet(self.layout, self.options.backend, self.driver,
-                                   ["native", "tube"]).__enter__()
+                                   self.names, gpus=self.gpus).__enter__()
         chosen = {k: v for k, v in vars(self.options).items() if k not in ("build", "out")}
         self.result = result_file.header(self.name, self.layout, self.options.backend, self.driver,
                                          self.arms, chosen, arm_set.words)
@@ -100,6 +101,21 @@ class Bench:
             self.wrong(f"{arm} {kind}, {size} bytes: {values[1]['wrong']} words are wrong")
             return None
         return values[1]
+
+    def queue(self, arm, count, bytes_, filler):
+        """Nanoseconds of each reservation and of each taking, and what the proxy counted meanwhile;
+        None when it failed."""
+        proxy = self.arms.arms[arm].proxy
+        before = proxy.request("store")["counts"]
+        values = self.together(arm, [("queue", None, count, bytes_, filler)], 0)
+        if values is None:
+            return None
+        if values[0]["wrong"] != 0:
+            self.wrong(f"{arm}, {count} objects of {bytes_} bytes: {values[0]['wrong']} words")
+            return None
+        after = proxy.request("store")["counts"]
+        counted = {key: after[key] - before[key] for key in ("left", "returned", "fetched")}
+        return dict(values[0], counted=counted)
 
     def ask(self, count, seconds):
         """Operations a second of all programs, by kind."""

@@ -2,7 +2,7 @@
 them costs.
 
 An arm is called `ARM+PASSING`: an arm of arm_set.py (native, mps, tube, tube:NAME=VALUE) and how
-data goes from one GPU function to the next (host, pinned, ipc, files). Each has processes and
+data goes from one GPU function to the next (host, pinned, ipc, files, store). Each has processes and
 servers of its own, so that what the GPU holds for it can be told: all arms are started at once, as
 a start is mostly the import of libraries, and ended one after the other. What an arm held is by how
 much the memory in use shrinks when it is ended; what it held before follows from what each of its
@@ -52,7 +52,10 @@ def words(name):
         "pinned": "through pinned host memory",
         "ipc": "by CUDA IPC",
         "ipc+pinned": "by CUDA IPC, to and from the host pinned",
-        "files": "through files"
+        "files": "through files",
+        "store": "by the store, to and from the host, too",
+        "store+host": "by the store, to and from the host through shared memory",
+        "store-host": "by the store's host memory, nothing kept on the GPU"
     }
     return f"{arm_set.words(arm)}; between GPU functions {ways.get(passing, passing)}"
 

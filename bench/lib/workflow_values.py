@@ -47,7 +47,8 @@ def crossings(moved, passing):
     """Bytes of a request that cross the bus, by direction: what lies in host memory between two
     GPU functions crosses it twice."""
     size = {kind: one["bytes"] for kind, one in moved.items()}
-    between = 0 if passing.startswith("ipc") else size.get("function to function", 0)
+    stays = passing.partition("+")[0] in ("ipc", "store")
+    between = 0 if stays else size.get("function to function", 0)
     return {
         "to the GPU": size.get("host to function", 0) + between,
         "from the GPU": size.get("function to host", 0) + between

@@ -8,8 +8,13 @@
 //             store       reserved, written in place, sealed; taken
 //             put         tube_put of a buffer; taken
 //             store-host  reserved in host memory, written by the host; taken in GPU memory
+//             host-up     written by the host in shared memory; copied to the GPU from there
+//             store-peer  as store, taken on the second GPU, until all of it is there
 //     FILE    the mailbox of both, in shared memory, made by the script
 //   pass_client ask FILE PROCESSES SECONDS
+//   pass_client queue FILE COUNT BYTES FILLER   COUNT objects are put, and told to be taken in that
+//             order, which then happens. FILLER: percent of the GPU's free memory that the program
+//             holds all the while
 //
 // Every object is checked by a kernel that reads all of it. Times are JSON on the last line. The
 // natively measured kinds know nothing of Tube.
@@ -105,11 +110,11 @@ Mailbox& open_mailbox(const char* path, size_t bytes) {
 }
 void* data_of(Mailbox& box) { return reinterpret_cast<char*>(&box) + kDataOffset; }
 
-CUstream begin_gpu() {
+CUstream begin_gpu(CUdevice device = 0) {
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   CU(cuInit(0));
-  CU(cuDevicePrimaryCtxRetain(&context, 0));
+  CU(cuDevicePrimaryCtxRetain(&context, device));
   CU(cuCtxSetCurrent(context));
   CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   return stream;
@@ -120,7 +125,8 @@ struct Case {
   size_t bytes = 0;
   uint64_t count = 0;
   bool is(const char* name) const { return kind == name; }
-  bool in_store() const { return is("store") || is("put") || is("store-host"); }
+  bool in_store() const { return is("store") || is("put") || is("store-host") || is("store-peer"); }
+  bool in_place() const { return is("store") || is("store-peer"); }
 };
 
 tube_spec spec_of(const Case& c, Mailbox& box, uint64_t round) {
@@ -136,7 +142,7 @@ tube_spec spec_of(const Case& c, Mailbox& box, uint64_t round) {
 void make(const Case& c, Mailbox& box) {
   CUstream stream = begin_gpu();
   CUdeviceptr own = 0;
-  if (!c.is("store") && !c.is("store-host") && !c.is("ipc-new")) CU(cuMemAlloc(&own, c.bytes));
+  if (c.is("host") || c.is("put") || c.is("ipc-kept")) CU(cuMemAlloc(&own, c.bytes));
   box.ready.fetch_add(1);
   await(box.ready, 2);
   for (uint64_t round = 0; round < c.count; ++round) {
@@ -144,15 +150,16 @@ void make(const Case& c, Mailbox& box) {
     tube_object object{};
     box.reserve_ns = 0;
     if (c.is("ipc-new")) CU(cuMemAlloc(&own, c.bytes));
-    if (c.is("store") || c.is("store-host")) {
+    if (c.in_place() || c.is("store-host")) {
       const tube_spec spec = spec_of(c, box, round);
       const int64_t begin = now_ns();
       TUBE(tube_reserve(&spec, &object));
       box.reserve_ns = now_ns() - begin;
       own = reinterpret_cast<CUdeviceptr>(object.data);
     }
-    if (c.is("store-host")) {
-      for (size_t i = 0; i < c.bytes / 4; ++i) static_cast<unsigned*>(object.data)[i] = value;
+    if (c.is("store-host") || c.is("host-up")) {
+      auto* words = static_cast<unsigned*>(c.is("host-up") ? data_of(box) : object.data);
+      for (size_t i = 0; i < c.bytes / 4; ++i) words[i] = value;
     } else {
       CU(cuMemsetD32Async(own, value, c.bytes / 4, stream));
       CU(cuStreamSynchronize(stream));
@@ -163,7 +170,7 @@ void make(const Case& c, Mailbox& box) {
       CU(cuStreamSynchronize(stream));
     } else if (c.is("ipc-new") || (c.is("ipc-kept") && round == 0)) {
       CU(cuIpcGetMemHandle(&box.handle, own));
-    } else if (c.is("store")) {
+    } else if (c.in_place()) {
       TUBE(tube_seal(&object, stream));
     } else if (c.is("store-host")) {
       TUBE(tube_seal(&object, TUBE_NOW));
@@ -213,16 +220,16 @@ void print(const char* name, const std::vector<int64_t>& values, const char* end
 }
 
 void take(const Case& c, Mailbox& box) {
-  CUstream stream = begin_gpu();
+  CUstream stream = begin_gpu(c.is("store-peer") ? 1 : 0);
   Check check(stream);
   CUdeviceptr own = 0;
-  if (c.is("host")) CU(cuMemAlloc(&own, c.bytes));
+  if (c.is("host") || c.is("host-up")) CU(cuMemAlloc(&own, c.bytes));
   std::vector<int64_t> hand, use, reserve;
   box.ready.fetch_add(1);
   for (uint64_t round = 0; round < c.count; ++round) {
     tube_object object{};
     await(box.made, round + 1);
-    if (c.is("host")) {
+    if (c.is("host") || c.is("host-up")) {
       CU(cuMemcpyHtoDAsync(own, data_of(box), c.bytes, stream));
       CU(cuStreamSynchronize(stream));
     } else if (c.is("ipc-new") || (c.is("ipc-kept") && round == 0)) {
@@ -230,6 +237,7 @@ void take(const Case& c, Mailbox& box) {
     } else if (c.in_store()) {
       TUBE(tube_wait(box.name, TUBE_GPU, stream, 10'000, &object));
       own = reinterpret_cast<CUdeviceptr>(object.data);
+      if (c.is("store-peer") || c.is("store-host")) CU(cuStreamSynchronize(stream));
     }
     const int64_t there = now_ns();
     check.run(own, c.bytes, static_cast<unsigned>(round + 1));
@@ -249,6 +257,51 @@ void take(const Case& c, Mailbox& box) {
 }
 
 // ---- bench/store ----
+
+// As functions in a queue: all is put, then taken in that order, and a kernel reads each object.
+void take_in_order(uint64_t count, size_t bytes, uint64_t filler) {
+  CUstream stream = begin_gpu();
+  Check check(stream);
+  size_t free_bytes = 0, total_bytes = 0;
+  CU(cuMemGetInfo(&free_bytes, &total_bytes));
+  CUdeviceptr held = 0;
+  if (filler != 0) CU(cuMemAlloc(&held, free_bytes / 100 * filler));
+  std::vector<std::string> names;
+  std::vector<const char*> turns;
+  for (uint64_t i = 0; i < count; ++i) names.push_back("turn/" + std::to_string(i));
+  for (const std::string& name : names) turns.push_back(name.c_str());
+  TUBE(tube_queue(turns.data(), turns.size()));
+  std::vector<int64_t> put, taken;
+  for (uint64_t i = 0; i < count; ++i) {
+    tube_spec spec{};
+    spec.name = turns[i];
+    spec.bytes = bytes;
+    spec.place = TUBE_GPU;
+    spec.consumers = 1;
+    tube_object object{};
+    const int64_t begin = now_ns();
+    TUBE(tube_reserve(&spec, &object));
+    put.push_back(now_ns() - begin);
+    CU(cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(object.data), static_cast<unsigned>(i + 1),
+                        bytes / 4, stream));
+    CU(cuStreamSynchronize(stream));
+    TUBE(tube_seal(&object, stream));
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    tube_object object{};
+    const int64_t begin = now_ns();
+    TUBE(tube_wait(turns[i], TUBE_GPU, stream, 10'000, &object));
+    CU(cuStreamSynchronize(stream));
+    taken.push_back(now_ns() - begin);
+    for (int reads = 0; reads < 8; ++reads)
+      check.run(reinterpret_cast<CUdeviceptr>(object.data), bytes, static_cast<unsigned>(i + 1));
+    CU(cuStreamSynchronize(stream));
+    TUBE(tube_release(&object, stream));
+  }
+  printf("{\"wrong\": %u, ", check.wrong());
+  print("put_ns", put, ", ");
+  print("take_ns", taken, "}\n");
+}
 
 struct Rate {
   const char* name;
@@ -316,9 +369,13 @@ int main(int argc, char** argv) {
     ask(open_mailbox(words[1].c_str(), 0), std::stoull(words[2]), std::stod(words[3]));
     return 0;
   }
+  if (words.size() == 5 && words[0] == "queue") {
+    take_in_order(std::stoull(words[2]), std::stoull(words[3]), std::stoull(words[4]));
+    return 0;
+  }
   if (words.size() != 5) return 2;
   const Case c{words[1], std::stoull(words[3]), std::stoull(words[4])};
-  Mailbox& box = open_mailbox(words[2].c_str(), c.is("host") ? c.bytes : 0);
+  Mailbox& box = open_mailbox(words[2].c_str(), c.is("host") || c.is("host-up") ? c.bytes : 0);
   if (words[0] == "make") make(c, box);
   else take(c, box);
   return 0;

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "base/log.h"
 #include "hook/memory/memory_map.h"
@@ -12,15 +13,6 @@
 
 namespace tube::hook {
 namespace {
-
-// The device as the program counts; -1: it does not see it.
-int32_t visible_device(uint32_t device) {
-  const Process& p = process();
-  for (uint32_t i = 0; i < p.device_count; ++i) {
-    if (p.devices[i] == device) return static_cast<int32_t>(i);
-  }
-  return -1;
-}
 
 Context* context_of(int32_t visible) {
   const Process& p = process();
@@ -73,6 +65,14 @@ void settle_at_exit() {
 
 }  // namespace
 
+int32_t visible_device(int32_t device) {
+  const Process& p = process();
+  for (uint32_t i = 0; i < p.device_count && device >= 0; ++i) {
+    if (p.devices[i] == static_cast<uint32_t>(device)) return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
 Store& store() {
   static Store* s = new Store;
   return *s;
@@ -111,8 +111,10 @@ void describe(const shared::StoreSight& sight, StoreObject* object) {
   object->bytes = body.bytes;
   object->generation = sight.generation();
   object->slot = sight.slot;
-  object->place = body.place;
-  object->device = body.device < 0 ? -1 : visible_device(static_cast<uint32_t>(body.device));
+  object->home = body.place;
+  object->place =
+      static_cast<uint32_t>(body.device < 0 ? wire::StorePlace::kHost : wire::StorePlace::kGpu);
+  object->device = visible_device(body.device);
   object->dtype = body.dtype;
   object->ndim = body.ndim;
   object->sealed = sight.state() == abi::StoreState::kSealed;
@@ -134,6 +136,7 @@ MemoryKind kind_of(const StoreObject& object) {
 }  // namespace
 
 void show_memory(const StoreObject& object) {
+  if (object.device < 0 && kind_of(object) == MemoryKind::kOpened) return;  // of a GPU not seen
   Context* context = context_of(object.device);
   if (context == nullptr) return;
   memory_map().insert({object.address, object.bytes, next_unique(), context, kind_of(object), 0});
@@ -190,7 +193,7 @@ int reserve(const StoreSpec* spec, StoreObject* object) {
   object->bytes = spec->bytes;
   object->generation = reply.generation;
   object->slot = reply.slot;
-  object->place = spec->place;
+  object->place = object->home = spec->place;
   object->device = gpu ? device : -1;
   object->dtype = spec->dtype;
   object->ndim = spec->ndim;
@@ -267,12 +270,30 @@ int list(int (*visit)(void* data, const StoreObject* object), void* data) {
   return 0;
 }
 
+constexpr size_t kQueueBytes = 48 * 1024;
+
+// What does not fit into one record has no turn.
+int queue(const char* const* names, uint64_t count) {
+  if (const int error = open_store(); error != 0) return error;
+  std::string all;
+  for (uint64_t i = 0; i < count; ++i) {
+    const size_t bytes = strnlen(names[i], abi::kStoreNameBytes);
+    if (bytes == 0 || bytes == abi::kStoreNameBytes)
+      return static_cast<int>(wire::StoreAnswer::kInvalid);
+    if (all.size() + bytes + 1 > kQueueBytes) break;
+    all.append(names[i], bytes + 1);
+  }
+  Request<wire::tubeStoreQueue> r(blob_room(all.size()));
+  r.put(&wire::tubeStoreQueue::names, all.data(), static_cast<uint32_t>(all.size()));
+  return store_error(r.call());
+}
+
 uint64_t store_id() { return store().index.header().store_id; }
 uint64_t session_id() { return connection().welcome.session_id; }
 
 constinit const StoreTable kTable = {
     sizeof(StoreTable), kStoreTableVersion, 0,    open_store, store_id, session_id, reserve, seal,
-    get_object,         release_object,     peek, remove,     list};
+    get_object,         release_object,     peek, remove,     list,     queue};
 
 }  // namespace
 

@@ -16,11 +16,17 @@
 
 namespace tube::hook {
 
+// A copy of an object in another place.
+struct StoreCopy {
+  uint64_t address = 0;
+  int32_t device = -1;  // as the proxy counts; -1: host memory
+};
+
 struct StoreHeld {
   uint64_t generation = 0;
   uint32_t gets = 0;
-  uint64_t sealing = 0;  // the generation that this process has sealed here last
-  uint64_t copy = 0;     // the address in the other place, which the claim covers; 0: none
+  uint64_t sealing = 0;           // the generation that this process has sealed here last
+  std::vector<StoreCopy> copies;  // those that the claim covers
 };
 
 struct Store {
@@ -46,6 +52,8 @@ inline int store_error(CUresult result) {
   return result == CUDA_SUCCESS ? 0 : kStoreCuda + static_cast<int>(result);
 }
 void describe(const shared::StoreSight& sight, StoreObject* object);
+// The GPU as the program counts; -1: it does not see it.
+int32_t visible_device(int32_t device);
 // The object's memory as the program's copies and pointer queries know it.
 void show_memory(const StoreObject& object);
 void hide_memory(const StoreObject& object);

@@ -2,6 +2,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/clock.h"
@@ -58,15 +59,13 @@ int sleep_for_news(uint32_t changes, uint64_t most_ns) {
   return peer == shared::WaitResult::kDone ? 0 : store_error(transport_failed(peer));
 }
 
-// The same object as it is in the other place.
-StoreObject in_other_place(const StoreObject& object, uint64_t address) {
+// The same object as it is in the copy's place.
+StoreObject at_copy(const StoreObject& object, const StoreCopy& copy) {
   StoreObject other = object;
-  const bool host = object.place == static_cast<uint32_t>(wire::StorePlace::kHost);
-  other.address = address;
-  other.place = static_cast<uint32_t>(host ? wire::StorePlace::kGpu : wire::StorePlace::kHost);
-  other.device = host ? 0 : -1;
-  if (host && current_context() != nullptr)
-    other.device = static_cast<int32_t>(current_context()->visible_device);
+  other.address = copy.address;
+  other.place =
+      static_cast<uint32_t>(copy.device < 0 ? wire::StorePlace::kHost : wire::StorePlace::kGpu);
+  other.device = visible_device(copy.device);
   return other;
 }
 
@@ -90,12 +89,17 @@ int take(const shared::StoreSight& sight, const StoreObject& object) {
     if (look_again) ask_to_look(sight.slot);
     return kBusy;
   }
-  uint64_t device = 0;
   held.generation = sight.generation();
   held.gets = 1;
-  held.copy = shared::client_reads_other(s.index.entry(sight.slot), &device);
+  held.copies.clear();
   show_memory(object);
-  if (held.copy != 0) show_memory(in_other_place(object, held.copy));
+  for (const abi::StoreOther& other : s.index.entry(sight.slot).others) {
+    StoreCopy copy;
+    copy.address = shared::client_reads_other(other, &copy.device);
+    if (copy.address == 0) continue;
+    held.copies.push_back(copy);
+    show_memory(at_copy(object, copy));
+  }
   Request<wire::tubeStoreClaim> r;
   r->slot = sight.slot;
   r->generation = sight.generation();
@@ -136,24 +140,40 @@ int wait_ready(const StoreObject& object) {
   return 0;
 }
 
-// The object's bytes in the other place: found in the index, else the proxy has them copied there,
-// once for all. On a stream they come in its order; without one this waits for them.
-int fetch(const StoreObject& object, Stream* stream, uint64_t* address) {
+bool is_there(const abi::StoreEntry& entry, int32_t device) {
+  return std::any_of(std::begin(entry.others), std::end(entry.others), [&](const auto& other) {
+    int32_t on = -1;
+    return shared::client_reads_other(other, &on) != 0 && on == device;
+  });
+}
+
+// The copy on that device that the claim covers; nullptr: there is none. The store's lock is held.
+const StoreCopy* covered(const StoreHeld& held, int32_t device) {
+  for (const StoreCopy& copy : held.copies) {
+    if (copy.device == device) return &copy;
+  }
+  return nullptr;
+}
+
+// The object's bytes on that device: found in the index, else the proxy has them copied there, once
+// for all. On a stream they come in its order; without one this waits for them.
+int fetch(const StoreObject& object, Stream* stream, StoreCopy* copy) {
   Store& s = store();
+  copy->device = stream == nullptr ? -1 : static_cast<int32_t>(stream->context->device);
   for (uint32_t asks = 0;; ++asks) {
-    uint64_t device = 0;
-    const bool there = shared::client_reads_other(s.index.entry(object.slot), &device) != 0;
+    const bool there = is_there(s.index.entry(object.slot), copy->device);
     {
       Locked locked(s.lock);
-      *address = s.held[object.slot].copy;
+      const StoreCopy* known = covered(s.held[object.slot], copy->device);
+      if (known != nullptr) *copy = *known;
     }
-    if (there && *address != 0) return 0;
+    if (there && copy->address != 0) return 0;
     wire::tubeStoreFetch_reply reply{};
     CUresult result;
     {
       Request<wire::tubeStoreFetch> r(stream);
       r->stream = stream == nullptr ? 0 : stream->id;
-      r->device = stream == nullptr ? ~0u : stream->context->device;
+      r->device = static_cast<uint32_t>(copy->device);
       r->slot = object.slot;
       r->generation = object.generation;
       result = r.call(&reply);
@@ -162,10 +182,12 @@ int fetch(const StoreObject& object, Stream* stream, uint64_t* address) {
     const bool busy = reply.answer == static_cast<uint32_t>(wire::StoreAnswer::kBusy);
     if (!busy && reply.answer != 0) return static_cast<int>(reply.answer);
     if (!busy) {
-      *address = reply.address;
+      copy->address = reply.address;
       Locked locked(s.lock);
-      if (std::exchange(s.held[object.slot].copy, reply.address) == 0)
-        show_memory(in_other_place(object, reply.address));
+      if (covered(s.held[object.slot], copy->device) == nullptr) {
+        s.held[object.slot].copies.push_back(*copy);
+        show_memory(at_copy(object, *copy));
+      }
       if (reply.ready != 0 || stream != nullptr) return 0;
     }
     nap(asks);
@@ -183,15 +205,15 @@ int stream_for(uint32_t place, void* handle, Stream** stream) {
 }
 
 // What the program no longer may name; `object`: in whichever place it was got last.
-void hide_both(const StoreObject& object, uint64_t copy) {
+void hide_all(const StoreObject& object, const std::vector<StoreCopy>& copies) {
   hide_memory(object);
-  if (copy == 0) return;
+  if (copies.empty()) return;
   shared::StoreSight sight;
   StoreObject own;
   if (!store().index.look(object.slot, &sight)) return;
   describe(sight, &own);
   hide_memory(own);
-  hide_memory(in_other_place(own, copy));
+  for (const StoreCopy& copy : copies) hide_memory(at_copy(own, copy));
 }
 
 }  // namespace
@@ -225,6 +247,7 @@ int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t
                StoreObject* object) {
   if (const int error = open_store(); error != 0) return error;
   Stream* stream = nullptr;
+  bool as_it_is = true;
   int answer = kBusy;
   while (answer == kBusy) {
     shared::StoreSight sight;
@@ -233,21 +256,22 @@ int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t
     describe(sight, object);
     if (sight.body.window != connection().welcome.window)
       return static_cast<int>(wire::StoreAnswer::kInvalid);
-    const uint32_t wanted = place == kAnyPlace ? object->place : place;
+    const uint32_t wanted = place == kAnyPlace ? object->home : place;
     if (const int error = stream_for(wanted, handle, &stream); error != 0) return error;
+    const int32_t device = stream == nullptr ? -1 : static_cast<int32_t>(stream->context->device);
+    as_it_is = sight.body.device == device;
     answer = take(sight, *object);
   }
   if (answer != 0) return answer;
-  const bool as_it_is = place == kAnyPlace || object->place == place;
   object->ready = shared::client_sees_ready(store().index.entry(object->slot)) ? 1 : 0;
   if (as_it_is && object->ready != 0) return 0;
   if (as_it_is) return stream != nullptr ? order(*object, stream) : wait_ready(*object);
-  uint64_t address = 0;
-  if (const int error = fetch(*object, stream, &address); error != 0) {
+  StoreCopy copy;
+  if (const int error = fetch(*object, stream, &copy); error != 0) {
     (void)release_object(object, nullptr, 0);
     return error;
   }
-  *object = in_other_place(*object, address);
+  *object = at_copy(*object, copy);
   object->ready = 0;
   return 0;
 }
@@ -263,15 +287,15 @@ int release_object(const StoreObject* object, void* handle, int behind) {
   if (stream != nullptr) s.told_behind.store(true, std::memory_order_relaxed);
   Locked locked(s.lock);
   bool last = true;
-  uint64_t copy = 0;
+  std::vector<StoreCopy> copies;
   if (object->sealed != 0) {
     StoreHeld& held = s.held[object->slot];
     if (held.gets == 0 || held.generation != object->generation)
       return static_cast<int>(wire::StoreAnswer::kInvalid);
     last = --held.gets == 0;
-    copy = held.copy;
+    if (last) copies.swap(held.copies);
   }
-  if (last) hide_both(*object, copy);
+  if (last) hide_all(*object, copies);
   if (stream != nullptr) {
     Request<wire::tubeStoreReleaseBehind> r(stream);
     r->stream = stream->id;

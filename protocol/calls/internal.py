@@ -319,11 +319,13 @@ message("tubeStoreReleaseBehind", "post", orders="stream", stream="stream", slot
         generation="u64", last="u32")
 # The client gave up a pin while the object was doomed.
 message("tubeStoreLook", "post", orders="none", slot="u32")
-# An object that the client has claimed, in the other place: its bytes there, in the order of
-# `stream`; on `device`, when that is a GPU. ready: they are there by now. kBusy: another client has
+# An object that the client has claimed, in another place: its bytes there, in the order of
+# `stream`; on `device`, ~0: in host memory. ready: they are there by now. kBusy: another client has
 # it made just now.
 message("tubeStoreFetch", "reply", orders="stream", stream="stream", device="u32", slot="u32",
         generation="u64", reply=dict(answer="u32", ready="u32", address="u64"))
+# Names of objects, each with a NUL behind it, in the order in which they will be taken.
+message("tubeStoreQueue", "reply", orders="none", names="blob")
 # By name (group 0), or all of a group (group 1). count: of objects.
 message("tubeStoreDelete", "reply", orders="none", group="u32", name="blob",
         reply=dict(answer="u32", count="u32"))

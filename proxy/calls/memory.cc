@@ -23,13 +23,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
   const auto limited = [&] {
     return session.account().room(share->gpu) < std::max<uint64_t>(call->bytes, kBlockBytes);
   };
-  CUresult error = session.take_memory(share->gpu, take);
+  const uint64_t bytes = std::max<uint64_t>(call->bytes, kBlockBytes);
+  CUresult error = session.take_memory_once(share->gpu, bytes, take);
   if (error == CUDA_ERROR_OUT_OF_MEMORY && !limited() &&
       session.shared().modules.make_room(share->gpu))  // code that was kept for the next function
     error = take();
   if (error == CUDA_ERROR_OUT_OF_MEMORY && session.residency().on())
-    error = session.make_room(share->gpu, std::max<uint64_t>(call->bytes, kBlockBytes),
-                              [&] { return session.take_memory(share->gpu, take); });
+    error = session.make_room(share->gpu, bytes,
+                              [&] { return session.take_memory_once(share->gpu, bytes, take); });
   reply->dptr = address;
   return error;
 }

@@ -2,6 +2,8 @@
 // proxy knows that it holds; a record that lies ends the client.
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
@@ -115,10 +117,13 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreReserve>& call,
     request.most_bytes = session.account().now(request.gpu).limit_bytes;
   }
   StoreGrant grant;
-  (void)session.or_without_pool(request.gpu, [&] {
+  const auto take = [&] {
     grant = client->reserve(request);
     return grant.answer == wire::StoreAnswer::kNoMemory ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-  });
+  };
+  if (request.place == wire::StorePlace::kGpu && request.bytes <= request.most_bytes)
+    (void)session.take_memory(request.gpu, request.bytes, take);
+  else (void)take();
   reply->answer = static_cast<uint32_t>(grant.answer);
   reply->slot = grant.slot;
   reply->generation = grant.generation;
@@ -224,21 +229,61 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreLook>& call,
 
 namespace {
 
-// The object's bytes to `copy.piece`, on the stream, behind the object's own; an event behind them.
-CUresult make_copy(Session& session, const Decoded<wire::tubeStoreFetch>& call, CUstream stream,
-                   const Store::Copy& copy, CUevent* written) {
-  Store& store = session.store()->store();
-  const Driver& driver = session.driver();
-  if (const CUevent made = store.written(call->slot, call->generation); made != nullptr) {
-    if (CUresult error = driver.cuStreamWaitEvent(stream, made, 0); error != CUDA_SUCCESS)
-      return error;
-  }
-  const CUresult error = driver.cuMemcpyAsync(copy.piece.address, copy.from, copy.bytes, stream);
-  if (error != CUDA_SUCCESS) return error;
-  const CUevent event = store.event_for(call->slot, call->generation, {});
+// A copy that this client makes is on the stream: an event stands behind it. An error: there is
+// none, and the copy is nobody's.
+CUresult copy_is_made(Session& session, uint32_t slot, uint64_t generation, int device,
+                      CUstream stream) {
+  StoreClient* client = session.store();
+  const CUevent event = client->store().event_for(slot, generation, {});
   if (event == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  *written = event;
-  return driver.cuEventRecord(event, stream);
+  const CUresult error = session.driver().cuEventRecord(event, stream);
+  if (error == CUDA_SUCCESS) client->made(slot, generation, device, event);
+  return error;
+}
+
+// The object's bytes to `copy.piece`, behind those of the object and in the order of the stream, as
+// a copy of the client's would go.
+CUresult make_copy(Session& session, const Decoded<wire::tubeStoreFetch>& call, const StreamOp& op,
+                   const Store::Copy& copy) {
+  StoreClient* client = session.store();
+  const uint32_t slot = call->slot;
+  const uint64_t generation = call->generation;
+  const int device = copy.piece.device;
+  client->making(slot, generation, copy.piece);
+  const Range *from = nullptr, *to = nullptr;
+  CUresult error = CUDA_ERROR_MAP_FAILED;
+  if (client->show_copy(slot, copy.piece.address, copy.bytes, device)) {
+    from = session.ranges().covering(copy.from.address, copy.bytes);
+    to = session.ranges().covering(copy.piece.address, copy.bytes);
+    error = from == nullptr || to == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  }
+  const CUevent written = client->store().written(slot, generation);
+  if (error == CUDA_SUCCESS && written != nullptr)
+    error = session.driver().cuStreamWaitEvent(op.stream, written, 0);
+  bool in_lane = false;
+  if (error == CUDA_SUCCESS)
+    error = session.copies().issue({.kind = Copies::kind_of(*to, *from),
+                                    .stream = op.stream,
+                                    .state = op.state,
+                                    .dst = {.address = copy.piece.address, .range = to},
+                                    .src = {.address = copy.from.address, .range = from},
+                                    .bytes = copy.bytes,
+                                    // After a failure the client, which has the address by now,
+                                    // keeps the memory until it ends.
+                                    .behind =
+                                        [&session, slot, generation, device](StreamState* s) {
+                                          if (s != nullptr)
+                                            (void)copy_is_made(session, slot, generation, device,
+                                                               s->stream);
+                                        }},
+                                   &in_lane);
+  if (error == CUDA_SUCCESS && in_lane) return CUDA_SUCCESS;
+  if (error == CUDA_SUCCESS) error = copy_is_made(session, slot, generation, device, op.stream);
+  if (error == CUDA_SUCCESS) return CUDA_SUCCESS;
+  (void)session.driver().cuStreamSynchronize(op.stream);  // its memory may be in use
+  client->hide_copy(slot, copy.piece.address);
+  client->made(slot, generation, device, nullptr);
+  return error;
 }
 
 }  // namespace
@@ -251,20 +296,17 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreFetch>& call,
     return believe(session, false, "it fetched an object that it does not hold");
   const bool to_host = call->device == ~0u;
   if (!to_host && call->device >= session.shared().gpus.count()) return CUDA_ERROR_INVALID_DEVICE;
+  const int device = to_host ? -1 : static_cast<int>(call->device);
   const StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   Store& store = client->store();
-  Store::Copy copy =
-      store.copy_in(call->slot, call->generation, to_host ? -1 : static_cast<int>(call->device));
+  Store::Copy copy = store.copy_in(call->slot, call->generation, device);
   if (copy.answer == wire::StoreAnswer::kNotFound) {
-    CUevent written = nullptr;
-    const CUresult error = make_copy(session, call, op.stream, copy, &written);
-    if (error != CUDA_SUCCESS && written == nullptr)  // its memory may be in use
-      (void)session.driver().cuStreamSynchronize(op.stream);
-    store.copied(call->slot, call->generation, copy.piece, written);
+    const CUresult error = make_copy(session, call, op, copy);
     if (error != CUDA_SUCCESS) return error;
-    copy.answer = wire::StoreAnswer::kOk;
-    copy.written = written;
+    reply->answer = static_cast<uint32_t>(wire::StoreAnswer::kOk);
+    reply->address = copy.piece.address;
+    return CUDA_SUCCESS;
   }
   reply->answer = static_cast<uint32_t>(copy.answer);
   if (copy.answer != wire::StoreAnswer::kOk) return CUDA_SUCCESS;
@@ -274,13 +316,32 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreFetch>& call,
   const CUresult state =
       copy.written == nullptr ? CUDA_SUCCESS : session.driver().cuEventQuery(copy.written);
   if (state == CUDA_SUCCESS) {
-    store.copy_is_ready(call->slot, call->generation);
+    store.copy_is_ready(call->slot, call->generation, device);
     reply->ready = 1;
     return CUDA_SUCCESS;
   }
   return state == CUDA_ERROR_NOT_READY
              ? session.driver().cuStreamWaitEvent(op.stream, copy.written, 0)
              : state;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreQueue>& call,
+                Reply<wire::tubeStoreQueue>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  std::vector<std::string> names;
+  std::string name;
+  for (const std::byte c : call.blob(call->names)) {
+    if (c != std::byte{0}) {
+      name.push_back(static_cast<char>(c));
+      continue;
+    }
+    if (name.size() < abi::kStoreNameBytes && names.size() < limits::kStoreQueue)
+      names.push_back(std::exchange(name, {}));
+    else name.clear();
+  }
+  client->store().queue(names);
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeStoreDelete>& call,

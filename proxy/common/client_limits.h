@@ -74,6 +74,7 @@ inline constexpr uint64_t kOutputBytes = 64ull << 20;  // of kernels' text that 
 inline constexpr uint32_t kOutputMs =
     5000;  // how long another client's printing kernels are waited for
 inline constexpr uint32_t kStoreObjects = 8192;  // made by one client, of abi::kStoreSlots in all
+inline constexpr uint32_t kStoreQueue = 4096;    // turns that are told at a time
 inline constexpr uint32_t kStoreUses = 256;      // streams that one object was released behind
 inline constexpr uint64_t kStoreHostBytes = 32ull << 30;  // of objects in pinned memory, in all
 inline constexpr uint64_t kStoreLifeMs = 1ull << 40;      // a time to live, as a client may say

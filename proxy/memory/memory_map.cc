@@ -191,6 +191,17 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
 
 void MemoryMap::enter_context(uint32_t device) { driver_.cuCtxSetCurrent(gpus_[device].context); }
 
+CUcontext MemoryMap::context(uint32_t device) const { return gpus_[device].context; }
+
+uint32_t MemoryMap::gpus() const { return gpus_.count(); }
+
+bool MemoryMap::peers(uint32_t one, uint32_t other) const {
+  int can = 0;
+  return driver_.cuDeviceCanAccessPeer(&can, gpus_[one].device, gpus_[other].device) ==
+             CUDA_SUCCESS &&
+         can != 0;
+}
+
 CUresult MemoryMap::allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
                                    MemoryAccount& account, Placed* placed) {
   bytes = in_blocks(device, bytes);

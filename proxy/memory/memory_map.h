@@ -86,6 +86,10 @@ class MemoryMap {
 
   // What a thread without sessions does first: the driver wants some context to be current.
   void enter_context(uint32_t device);
+  CUcontext context(uint32_t device) const;
+  uint32_t gpus() const;
+  // Whether one GPU reaches the other's memory.
+  bool peers(uint32_t one, uint32_t other) const;
 
   // ---- making a block; the caller holds its first reference ----
 

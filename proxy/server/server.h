@@ -79,6 +79,7 @@ struct ServerOptions {
   uint64_t function_memory = policies::kNoMemoryLimit;  // what each function may take of each GPU
   Evictor::Options evict;
   policies::HostBudget host;
+  StoreOptions store;
 };
 
 class Server {

@@ -34,7 +34,12 @@ nlohmann::json Server::store_status() {
                        {"holders", seen.claims},
                        {"consumers", seen.consumers},
                        {"consumed", seen.consumed},
+                       {"copies", seen.copies},
+                       {"put_on", body.place == 0 ? "host" : "gpu"},
+                       {"moves", seen.moves},
+                       {"why", seen.why},
                        {"age_ns", now - body.created_ns}});
+    if (seen.turn != policies::kNoTurn) objects.back()["turn"] = seen.turn;
   }
   return {{"ok", true},
           {"objects", std::move(objects)},
@@ -53,7 +58,13 @@ nlohmann::json Server::store_status() {
             {"deleted", c.deleted},
             {"consumed", c.consumed},
             {"expired", c.expired},
-            {"aborted", c.aborted}}}};
+            {"aborted", c.aborted},
+            {"left", c.left},
+            {"left_bytes", c.left_bytes},
+            {"returned", c.returned},
+            {"returned_bytes", c.returned_bytes},
+            {"fetched", c.fetched},
+            {"fetched_bytes", c.fetched_bytes}}}};
 }
 
 }  // namespace tube::proxy

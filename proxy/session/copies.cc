@@ -174,13 +174,15 @@ CUresult Copies::send_by_lane(CopyLink& link, const CopyRequest& request, bool* 
   if (request.holds != 0) keys.add(request.holds, true);
   LaneCopies::Ends ends;
   if (completion.call_returned) keys.add(ParkKeys::order(ParkKeys::Order::kUploads, 0), true);
-  ends.waits = [this, completion,
+  ends.waits = [this, completion, behind = request.behind,
                 up = crossing_of(request.kind) == Crossing::kUp](StreamState& stream) {
+    if (behind) behind(&stream);
     if (completion.call_returned) uploaded(stream);
     if (timer_ != nullptr && up) timer_->uploaded(stream.stream);
   };
-  ends.failed = [this, completion, failed = failed_()](CUresult error) {
+  ends.failed = [this, completion, behind = request.behind, failed = failed_()](CUresult error) {
     failed(error);
+    if (behind) behind(nullptr);
     if (completion.chunk != CopyCompletion::kNoChunk)
       shared::store_word(segment_.chunk_state(completion.chunk), completion.chunk_state);
   };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "base/cuda_api.h"
 
@@ -62,6 +63,9 @@ struct CopyRequest {
   uint64_t holds = 0;  // a key (ParkKeys) beside the stream's that is held while the copy waits
   // The client's call returns the driver's answer to this copy: it is asked now.
   bool awaited = false;
+  // Of a copy that waits in a lane: the stream waits for it now; nullptr: it failed, and nothing of
+  // it is in flight.
+  std::function<void(StreamState*)> behind{};
 };
 
 }  // namespace tube::proxy

@@ -285,15 +285,21 @@ class Session {
   void sweep_context(uint32_t number, bool forget);
   bool captures() const { return contexts_.captures(); }
 
-  // Asks the driver for GPU memory with `take`; when there is none, or a limit is in the way, once
-  // more without what the client's session keeps of it, and then without what the pool holds.
+  // Asks the driver for GPU memory with `take`; when there is none, or a limit is in the way, again
+  // without objects of the store that can be elsewhere, without what the client's session keeps of
+  // it, and then without what the pool holds.
   template <class Take>
   CUresult take_memory(uint32_t gpu, Take take) {
+    return take_memory_once(gpu, kBlockBytes, take);
+  }
+  template <class Take>
+  CUresult take_memory_once(uint32_t gpu, uint64_t bytes, Take take) {
     deferred_.collect();
     return or_without_pool(gpu, [&] {
       CUresult error = take();
-      if (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.store != nullptr &&
-          shared_.store->make_room(static_cast<int>(gpu)))
+      while (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.store != nullptr &&
+             account_->own_fits(gpu, bytes) &&
+             shared_.store->make_room(static_cast<int>(gpu), bytes))
         error = take();
       if (error == CUDA_ERROR_OUT_OF_MEMORY && memory_.free_empty_slabs()) error = take();
       return error;
@@ -303,9 +309,10 @@ class Session {
   // asks for.
   template <class Take>
   CUresult take_memory(uint32_t gpu, uint64_t bytes, Take take) {
-    const CUresult error = take_memory(gpu, take);
+    const auto once = [&] { return take_memory_once(gpu, bytes, take); };
+    const CUresult error = once();
     if (error != CUDA_ERROR_OUT_OF_MEMORY || !residency_.on()) return error;
-    return make_room(gpu, bytes, [&] { return take_memory(gpu, take); });
+    return make_room(gpu, bytes, once);
   }
   CUresult make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take);
   // A driver call that may need GPU memory; when there is none, once more without what the pool

@@ -21,14 +21,21 @@ std::string name_of(const abi::StoreBody& body) { return {body.name, body.name_b
 
 }  // namespace
 
-Store::Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes)
-    : driver_(driver), memory_(driver, map, std::move(idle_bytes)) {}
+Store::Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes,
+             const StoreOptions& options)
+    : driver_(driver),
+      map_(map),
+      options_(options),
+      memory_(driver, map, std::move(idle_bytes)),
+      transfer_(driver, map),
+      mover_([this] { return tend_all(); }) {}
 
 Store::~Store() { close(); }
 
 void Store::close() {
+  stop_moving();
   std::vector<StorePiece> gone;
-  std::vector<CUevent> events;
+  std::unordered_map<CUevent, CUcontext> events;
   {
     std::lock_guard lock(mutex_);
     for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
@@ -36,9 +43,10 @@ void Store::close() {
     }
     by_name_.clear();
     doomed_.clear();
-    events.swap(events_);
+    spare_events_.clear();
+    events.swap(event_contexts_);
   }
-  for (const CUevent event : events) driver_.cuEventDestroy_v2(event);
+  for (const auto& [event, context] : events) driver_.cuEventDestroy_v2(event);
   for (const StorePiece& piece : gone) memory_.give(piece);
   (void)memory_.give_idle_back(StoreMemory::kAllGpus);
 }
@@ -112,6 +120,7 @@ void Store::enter(StoreMember& member, const StoreRequest& request, StoreGrant* 
   object.claims = 1;
   object.consumers = request.consumers;
   object.body = request.body;
+  object.used_ns = now_ns();
   abi::StoreBody& body = object.body;
   body.hash = abi::store_hash(body.name, body.name_bytes);
   body.bytes = request.bytes;
@@ -119,14 +128,15 @@ void Store::enter(StoreMember& member, const StoreRequest& request, StoreGrant* 
   body.place = static_cast<uint32_t>(request.place);
   body.device = grant->piece.device;
   body.window = request.window;
-  body.created_ns = now_ns();
+  body.created_ns = object.used_ns;
   body.expires_ns = request.ttl_ms == 0 ? 0 : body.created_ns + request.ttl_ms * 1'000'000;
   if (body.expires_ns != 0) next_expiry_ns_ = std::min(next_expiry_ns_, body.expires_ns);
   by_name_.emplace(name_of(body), grant->slot);
   index_.enter(grant->slot, grant->generation, body);
   ++member.made;
-  bytes_of(object.piece) += object.piece.bytes;
-  if (object.piece.device >= 0) member.made_bytes += object.piece.bytes;
+  count(object.piece, true);
+  object.home = object.piece.device;
+  if (object.home >= 0) member.made_bytes += object.charged = object.piece.bytes;
   ++counts_.reserved;
   ++counts_.objects;
 }
@@ -139,10 +149,9 @@ StoreGrant Store::reserve(StoreMember& member, const StoreRequest& request) {
     grant.answer = admit(member, request);
   }
   if (grant.answer != wire::StoreAnswer::kOk) return grant;
+  const bool gpu = request.place == wire::StorePlace::kGpu;
   const CUresult taken =
-      request.place == wire::StorePlace::kGpu
-          ? memory_.take(request.window, static_cast<int>(request.gpu), request.bytes, &grant.piece)
-          : memory_.take_host(request.window, request.bytes, &grant.piece);
+      take(request.window, gpu ? static_cast<int>(request.gpu) : -1, request.bytes, &grant.piece);
   if (taken != CUDA_SUCCESS) {
     grant.answer = wire::StoreAnswer::kNoMemory;
     return grant;
@@ -178,6 +187,8 @@ bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUeven
   if (object->state == abi::StoreState::kReserved) {
     object->state = abi::StoreState::kSealed;
     object->ready = written == nullptr;
+    object->used_ns = now_ns();
+    ++object->touched;
     index_.seal(slot, generation, object->ready);
     ++counts_.sealed;
     tell();
@@ -195,13 +206,16 @@ bool Store::claim(uint32_t slot, uint64_t generation, StorePlaceOf* place) {
   if (object == nullptr || object->state == abi::StoreState::kReserved || object->reaping)
     return false;
   ++object->claims;
+  ++object->touched;
   ++counts_.claimed;
-  *place = {object->piece.address,
-            object->body.bytes,
-            object->piece.device,
-            object->piece.window,
-            object->copy_ready ? object->copy.address : 0,
-            object->copy.device};
+  object->used_ns = now_ns();
+  if (!std::exchange(object->taken, true) && object->maker != nullptr)
+    object->maker->waits.note(object->used_ns - object->body.created_ns);
+  *place = {
+      object->piece.address, object->body.bytes, object->piece.device, object->piece.window, {}, 0};
+  for (const Held& copy : object->copies) {
+    if (copy.ready) place->copies[place->copies_count++] = {copy.piece.address, copy.piece.device};
+  }
   return true;
 }
 
@@ -219,77 +233,36 @@ void Store::set_ready(uint32_t slot, uint64_t generation) {
   index_.set_ready(slot);
 }
 
-Store::Copy Store::copy_in(uint32_t slot, uint64_t generation, int device) {
-  Copy copy;
-  uint32_t window = 0;
-  {
-    std::lock_guard lock(mutex_);
-    Object* object = live(slot, generation);
-    // One copy: of GPU memory in host memory, or the other way round.
-    if (object == nullptr || (object->piece.device < 0) == (device < 0) ||
-        (object->copy.address != 0 && object->copy.device != device)) {
-      copy.answer = wire::StoreAnswer::kInvalid;
-      return copy;
-    }
-    copy.from = object->piece.address;
-    copy.bytes = object->body.bytes;
-    copy.piece = object->copy;
-    copy.written = object->copy_ready ? nullptr : object->copy_written;
-    if (object->copying) copy.answer = wire::StoreAnswer::kBusy;
-    if (object->copying || object->copy.address != 0) return copy;
-    object->copying = true;
-    window = object->piece.window;
-  }
-  const CUresult taken = device < 0 ? memory_.take_host(window, copy.bytes, &copy.piece)
-                                    : memory_.take(window, device, copy.bytes, &copy.piece);
-  copy.answer = wire::StoreAnswer::kNotFound;
-  if (taken == CUDA_SUCCESS) return copy;
-  copied(slot, generation, {}, nullptr);
-  copy.answer = wire::StoreAnswer::kNoMemory;
-  return copy;
-}
-
-void Store::copied(uint32_t slot, uint64_t generation, const StorePiece& piece, CUevent written) {
-  {
-    std::lock_guard lock(mutex_);
-    Object* object = live(slot, generation);
-    if (object != nullptr) object->copying = false;
-    if (object != nullptr && written != nullptr) {
-      object->copy = piece;
-      object->copy_written = written;
-      bytes_of(piece) += piece.bytes;
-      return;
-    }
-  }
-  memory_.give(piece);
-}
-
-void Store::copy_is_ready(uint32_t slot, uint64_t generation) {
-  std::lock_guard lock(mutex_);
-  Object* object = live(slot, generation);
-  if (object == nullptr || object->copy_ready || object->copy.address == 0) return;
-  object->copy_ready = true;
-  index_.set_other(slot, object->copy.address, static_cast<uint32_t>(object->copy.device));
-}
-
+// Of the current context, in which it is recorded.
 CUevent Store::new_event() {
+  CUcontext context = nullptr;
+  if (driver_.cuCtxGetCurrent(&context) != CUDA_SUCCESS) return nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (!events_.empty()) {
-      const CUevent event = events_.back();
-      events_.pop_back();
+    std::vector<CUevent>& spare = spare_events_[context];
+    if (!spare.empty()) {
+      const CUevent event = spare.back();
+      spare.pop_back();
       return event;
     }
   }
   CUevent event = nullptr;
-  return driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : nullptr;
+  if (driver_.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return nullptr;
+  std::lock_guard lock(mutex_);
+  event_contexts_[event] = context;
+  return event;
+}
+
+void Store::give(CUevent event) {
+  if (event != nullptr) spare_events_[event_contexts_.at(event)].push_back(event);
 }
 
 CUevent Store::event_for(uint32_t slot, uint64_t generation, const StoreStream& stream) {
   if (stream.session != 0) {
     std::lock_guard lock(mutex_);
-    const Object* object = live(slot, generation);
+    Object* object = live(slot, generation);
     if (object == nullptr) return nullptr;
+    ++object->touched;
     for (const Use& use : object->uses) {
       if (use.stream == stream) return use.event;
     }
@@ -298,8 +271,10 @@ CUevent Store::event_for(uint32_t slot, uint64_t generation, const StoreStream& 
   const CUevent event = new_event();
   if (event == nullptr || stream.session == 0) return event;
   std::lock_guard lock(mutex_);
-  if (Object* object = live(slot, generation); object != nullptr)
+  if (Object* object = live(slot, generation); object != nullptr) {
     object->uses.push_back({stream, event});
+    ++object->touched;
+  }
   return event;
 }
 
@@ -311,6 +286,7 @@ void Store::release(StoreMember& member, uint32_t slot, uint64_t generation, uin
     Object* object = live(slot, generation);
     if (object == nullptr) return;
     object->claims -= std::min(object->claims, claims);
+    object->used_ns = now_ns();
     if (object->state == abi::StoreState::kReserved && object->maker == &member) {
       ++counts_.aborted;
       doom(slot);
@@ -407,7 +383,9 @@ bool Store::work_is_over(const Object& object) const {
     return driver_.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
   };
   if (!object.ready && object.written != nullptr && !over(object.written)) return false;
-  if (object.copy_written != nullptr && !over(object.copy_written)) return false;
+  for (const Held& copy : object.copies) {
+    if (copy.making || (copy.written != nullptr && !over(copy.written))) return false;
+  }
   return std::all_of(object.uses.begin(), object.uses.end(),
                      [&](const Use& use) { return over(use.event); });
 }
@@ -416,20 +394,25 @@ void Store::end_object(uint32_t slot, std::vector<StorePiece>* gone) {
   Object& object = objects_[slot];
   if (object.maker != nullptr) {
     --object.maker->made;
-    if (object.piece.device >= 0) object.maker->made_bytes -= object.piece.bytes;
+    object.maker->made_bytes -= object.charged;
   }
-  for (const StorePiece* piece : {&object.piece, &object.copy}) {
-    if (piece->address == 0) continue;
-    bytes_of(*piece) -= piece->bytes;
-    gone->push_back(*piece);
+  const auto lose = [&](const StorePiece& piece) {
+    if (piece.address == 0) return;
+    count(piece, false);
+    gone->push_back(piece);
+  };
+  lose(object.piece);
+  for (Held& copy : object.copies) {
+    lose(copy.piece);
+    give(copy.written);
+    copy = {};
   }
   --counts_.objects;
-  if (object.copy_written != nullptr) events_.push_back(object.copy_written);
-  if (object.written != nullptr) events_.push_back(object.written);
-  for (const Use& use : object.uses) events_.push_back(use.event);
+  give(object.written);
+  for (const Use& use : object.uses) give(use.event);
   object.uses.clear();
-  object.written = object.copy_written = nullptr;
-  object.piece = object.copy = {};
+  object.written = nullptr;
+  object.piece = {};
   object.state = abi::StoreState::kFree;
   object.reaping = false;
   index_.free(slot, object.generation);
@@ -449,7 +432,7 @@ void Store::reap() {
     std::lock_guard lock(mutex_);
     if (next_expiry_ns_ != ~uint64_t{0}) find_expired(now_ns());
     for (const uint32_t slot : doomed_) {
-      if (objects_[slot].reaping || held(slot)) continue;
+      if (objects_[slot].reaping || objects_[slot].moving || held(slot)) continue;
       objects_[slot].reaping = true;
       asked.push_back({slot, &objects_[slot]});
     }
@@ -468,22 +451,39 @@ void Store::reap() {
     }
   }
   for (const StorePiece& piece : gone) memory_.give(piece);
-}
-
-bool Store::make_room(int gpu) {
-  reap();
-  return memory_.give_idle_back(gpu);
+  if (!gone.empty() && away_.load(std::memory_order_relaxed)) mover_.poke();
 }
 
 // ---- statistics --------------------------------------------------------------------------------
+
+void Store::count(const StorePiece& piece, bool more) {
+  uint64_t& bytes = piece.device < 0 ? counts_.host_bytes : counts_.gpu_bytes;
+  bytes += more ? piece.bytes : 0 - piece.bytes;
+  if (piece.device < 0) return;
+  uint64_t& of_gpu = gpu_bytes_[static_cast<size_t>(piece.device)];
+  of_gpu += more ? piece.bytes : 0 - piece.bytes;
+}
 
 std::vector<Store::Seen> Store::objects() {
   std::lock_guard lock(mutex_);
   std::vector<Seen> list;
   for (const Object& object : objects_) {
     if (object.state == abi::StoreState::kFree) continue;
-    list.push_back({object.body, object.state, object.maker_session, object.claims,
-                    object.consumers, object.consumed});
+    Seen& seen = list.emplace_back(Seen{object.body,
+                                        object.state,
+                                        object.maker_session,
+                                        object.claims,
+                                        object.consumers,
+                                        object.consumed,
+                                        policies::kNoTurn,
+                                        object.moves,
+                                        object.why,
+                                        {}});
+    if (const auto turn = turns_.find(name_of(object.body)); turn != turns_.end())
+      seen.turn = turn->second;
+    for (const Held& copy : object.copies) {
+      if (copy.ready) seen.copies.push_back(copy.piece.device);
+    }
   }
   return list;
 }
@@ -494,7 +494,9 @@ Store::Counts Store::counts() {
     std::lock_guard lock(mutex_);
     counts = counts_;
     counts.members = static_cast<uint32_t>(members_.size());
-    counts.events = static_cast<uint32_t>(events_.size());
+    counts.events = 0;
+    for (const auto& [context, spare] : spare_events_)
+      counts.events += static_cast<uint32_t>(spare.size());
   }
   counts.idle_bytes = memory_.idle_bytes();
   counts.host_held_bytes = memory_.host_held_bytes();

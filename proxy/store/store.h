@@ -14,11 +14,17 @@
 // the last claim, and each later request that makes an object, which is also when objects whose
 // time is over are found.
 //
+// An object is in one place, and may have copies in others, which live as long as it does or until
+// its memory is wanted. It moves (store_moves.cc) by getting a copy and losing its own place; both
+// happen only to what is sealed, written, and in nobody's hands: claims, pins and uses are gone.
+// Which object and where to says policies/migration.h; who asks is a session that found no GPU
+// memory, or the mover (store_mover.h), which also brings objects back.
+//
 // Events are the store's own, one for each stream that an object was released behind.
 //
 // Any thread. `mutex_` (rank 19) guards everything, and is not held across driver calls: what the
 // driver has to be asked about is taken out of the lists before. The memory's lock (rank 19) is
-// never taken together with it.
+// never taken together with it. `moving_` (rank 18) is held while bytes move.
 #pragma once
 
 #include <array>
@@ -35,21 +41,34 @@
 #include "base/mapping.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "policies/migration.h"
+#include "protocol/device_info.h"
 #include "protocol/wire.gen.h"
 #include "proxy/store/store_index.h"
 #include "proxy/store/store_memory.h"
+#include "proxy/store/store_mover.h"
+#include "proxy/store/store_transfer.h"
 
 namespace tube::proxy {
 
+class CopyEngine;
 struct Driver;
+
+struct StoreOptions {
+  policies::MigrationOrder order = policies::MigrationOrder::kQueue;
+  bool moves = true;       // objects leave a GPU whose memory is short
+  uint64_t gpu_bytes = 0;  // of each GPU, that it takes without moving objects; 0: all there is
+};
 
 // One client that has opened the store. The pins are the client's to write at any time.
 struct StoreMember {
   uint64_t session = 0;
   UniqueFd fd;
   Mapping pins;
-  uint32_t made = 0;        // by it, and alive; the store's lock
-  uint64_t made_bytes = 0;  // GPU memory of these
+  // The store's lock:
+  uint32_t made = 0;         // by it, and alive
+  uint64_t made_bytes = 0;   // GPU memory of these
+  policies::WaitTime waits;  // of these for their consumers
 };
 
 struct StoreRequest {
@@ -75,8 +94,12 @@ struct StorePlaceOf {
   uint64_t address = 0, bytes = 0;
   int device = -1;
   uint32_t window = 0;
-  uint64_t copy = 0;  // its address in the other place; 0: there is none, or not yet
-  int copy_device = -1;
+  struct Copy {
+    uint64_t address = 0;
+    int device = -1;
+  };
+  std::array<Copy, abi::kStoreOthers> copies;  // those that are there
+  uint32_t copies_count = 0;
 };
 
 // A stream of a client, for as long as that is the same stream.
@@ -88,10 +111,15 @@ struct StoreStream {
 
 class Store {
  public:
-  Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes);
+  Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes,
+        const StoreOptions& options = {});
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
+  // Bytes that move go through its lanes. Before any session; until stop_moving().
+  void use_lanes(CopyEngine* engine) { transfer_.use(engine); }
+  // Nothing moves any more when it returns.
+  void stop_moving();
   // Gives all memory back. No session uses the store any more.
   void close();
 
@@ -111,20 +139,22 @@ class Store {
   // keeps it.
   CUevent written(uint32_t slot, uint64_t generation);
   void set_ready(uint32_t slot, uint64_t generation);
-  // The object's copy in the other place, on `device` (-1: host memory). kBusy: it is being made.
-  // kNotFound: there is none, and the caller makes it: copied() has to follow.
+  // The object on `device` (-1: host memory). kBusy: a copy is being made there. kNotFound: there
+  // is none, and the caller makes it: copied() has to follow.
   struct Copy {
     wire::StoreAnswer answer = wire::StoreAnswer::kOk;
-    StorePiece piece;   // of the copy; where the caller makes it to
-    uint64_t from = 0;  // the object's own address
+    StorePiece piece;  // of the copy; where the caller makes it to
+    StorePiece from;   // the object's own
     uint64_t bytes = 0;
     CUevent written = nullptr;  // nullptr: the copy is there
   };
   Copy copy_in(uint32_t slot, uint64_t generation, int device);
-  // nullptr: it could not be made.
-  void copied(uint32_t slot, uint64_t generation, const StorePiece& piece, CUevent written);
+  // It is on its way, complete when `written` is. False: the object is gone, and the piece with it.
+  bool copied(uint32_t slot, uint64_t generation, const StorePiece& piece, CUevent written);
+  // It could not be made.
+  void not_copied(uint32_t slot, uint64_t generation, const StorePiece& piece);
   // The copy is there: every client finds it in the index.
-  void copy_is_ready(uint32_t slot, uint64_t generation);
+  void copy_is_ready(uint32_t slot, uint64_t generation, int device);
   // The event to record behind the work of that stream on an object that the caller has claimed.
   // nullptr: there is none to be had, and the claim has to stay. For nobody's stream (session 0): a
   // new one, for seal().
@@ -140,8 +170,12 @@ class Store {
   // Clients that sleep for news: a change then wakes them.
   void waiting(int change) { waiting_.fetch_add(static_cast<uint32_t>(change)); }
 
-  // Memory is short: what the store holds without need goes back to the driver. False: nothing.
-  bool make_room(int gpu);
+  // ---- moving (store_moves.cc); the GPU's context is current
+  // Memory is short: what the store holds without need goes back to the driver, then objects move
+  // elsewhere, until about `bytes` are free. Waits for the bytes that move. False: nothing came.
+  bool make_room(int gpu, uint64_t bytes);
+  // The order in which objects are taken next; those that are not there yet count, too.
+  void queue(const std::vector<std::string>& names);
 
   // ---- statistics; any thread
   struct Seen {
@@ -149,6 +183,10 @@ class Store {
     abi::StoreState state = abi::StoreState::kFree;
     uint64_t maker = 0;
     uint32_t claims = 0, consumers = 0, consumed = 0;
+    uint32_t turn = policies::kNoTurn;
+    uint32_t moves = 0;
+    const char* why = "";     // of the last move
+    std::vector<int> copies;  // devices
   };
   std::vector<Seen> objects();
   struct Counts {
@@ -156,6 +194,9 @@ class Store {
              consumed = 0;
     uint32_t objects = 0, doomed = 0, members = 0, events = 0;
     uint64_t gpu_bytes = 0, host_bytes = 0, idle_bytes = 0, host_held_bytes = 0;
+    uint64_t left = 0, left_bytes = 0;          // a GPU, for want of memory
+    uint64_t returned = 0, returned_bytes = 0;  // before their turn
+    uint64_t fetched = 0, fetched_bytes = 0;    // to where a consumer was that waited for it
   };
   Counts counts();
 
@@ -163,6 +204,13 @@ class Store {
   struct Use {
     StoreStream stream;
     CUevent event;
+  };
+  struct Held {  // a copy
+    StorePiece piece;
+    CUevent written = nullptr;
+    bool making = false;  // nothing of it is there yet
+    bool ready = false;   // the index says so
+    bool empty() const { return piece.address == 0 && !making; }
   };
   struct Object {
     abi::StoreState state = abi::StoreState::kFree;
@@ -175,18 +223,27 @@ class Store {
     uint32_t consumers = 0, consumed = 0;
     CUevent written = nullptr;
     bool ready = false;
-    StorePiece copy;  // in the other place
-    CUevent copy_written = nullptr;
-    bool copying = false, copy_ready = false;
+    std::array<Held, abi::kStoreOthers> copies;
     bool reaping = false;  // somebody asks the driver about it
+    bool moving = false;   // somebody moves it
     std::vector<Use> uses;
+    int home = -1;         // where it was put
+    uint64_t charged = 0;  // to its maker
+    uint64_t used_ns = 0, left_ns = 0;
+    uint64_t touched = 0;  // grows with every claim and use
+    uint32_t moves = 0;
+    bool taken = false;
+    const char* why = "";
   };
+
+  static constexpr uint64_t kUnexplained = 32ull << 20;  // the driver refuses what seems to fit
 
   // The lock is held.
   Object* live(uint32_t untrusted_slot, uint64_t untrusted_generation);
-  uint64_t& bytes_of(const StorePiece& piece) {
-    return piece.device < 0 ? counts_.host_bytes : counts_.gpu_bytes;
-  }
+  void count(const StorePiece& piece, bool more);
+  static Held* copy_on(Object& object, int device);
+  static Held* begin_copy(Object& object, int device);
+  void publish(uint32_t slot, Held& copy);
   wire::StoreAnswer admit(const StoreMember& member, const StoreRequest& request) const;
   void enter(StoreMember& member, const StoreRequest& request, StoreGrant* grant);
   void doom(uint32_t slot);
@@ -194,13 +251,43 @@ class Store {
   void find_expired(uint64_t now_ns);
   void tell();
 
+  // store_moves.cc
+  struct Candidate {
+    uint32_t slot;
+    uint64_t generation;
+    policies::StoredObject seen;
+  };
+  bool in_nobodys_hands(uint32_t slot) const;
+  void keep_within(int gpu, uint64_t bytes);
+  CUresult take(uint32_t window, int device, uint64_t bytes, StorePiece* piece);
+  policies::StoredObject seen(uint32_t slot, int gpu) const;
+  std::vector<Candidate> candidates(int gpu, bool returning);
+  bool leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* why);
+  bool bring_back(int gpu, uint64_t room);
+  StorePiece lose_place(uint32_t slot, int gpu);
+  uint64_t leave_one(const Candidate& one, int gpu, const char* why);
+  uint64_t drop(const Candidate& one, int gpu, const char* why);
+  bool settle(const Candidate& one);
+  bool copy_to(const Candidate& one, int device);
+  int place_for(int from, uint64_t bytes) const;
+  // The mover's: what there is to do now. True: something may be left for later.
+  bool tend(int gpu);
+  bool tend_all();
+  policies::GpuSpace space(int gpu) const;
+
   void reap();
   bool work_is_over(const Object& object) const;
   CUevent new_event();
+  void give(CUevent event);
   void end_object(uint32_t slot, std::vector<StorePiece>* gone);
 
   const Driver& driver_;
+  MemoryMap& map_;
+  const StoreOptions options_;
   StoreMemory memory_;
+  std::mutex moving_;  // the next two, and leave()
+  StoreTransfer transfer_;
+  std::array<policies::MemoryGrowth, info::kMaxDevices> growth_;
   std::atomic<uint32_t> waiting_{0};
   mutable std::mutex mutex_;
   StoreIndexWriter index_;
@@ -209,9 +296,14 @@ class Store {
   std::unordered_map<std::string, uint32_t> by_name_;
   std::vector<uint32_t> doomed_;
   std::vector<std::shared_ptr<StoreMember>> members_;
-  std::vector<CUevent> events_;  // spare ones
+  std::unordered_map<CUevent, CUcontext> event_contexts_;  // of all of them
+  std::unordered_map<CUcontext, std::vector<CUevent>> spare_events_;
   uint64_t next_expiry_ns_ = ~uint64_t{0};
+  std::array<uint64_t, info::kMaxDevices> gpu_bytes_{};
+  std::atomic<bool> away_{false};                    // some may have to come back
+  std::unordered_map<std::string, uint32_t> turns_;  // as they were told
   Counts counts_;
+  StoreMover mover_;
 };
 
 }  // namespace tube::proxy

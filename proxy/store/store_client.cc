@@ -1,5 +1,6 @@
 #include "proxy/store/store_client.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sharedmem/store_accessors.h"
@@ -28,23 +29,42 @@ bool StoreClient::add_range(uint64_t address, uint64_t bytes, int device) {
 
 bool StoreClient::enter(uint32_t slot, uint64_t generation, const StorePlaceOf& place) {
   if (!add_range(place.address, place.bytes, place.device)) return false;
-  held_[slot] = Held{generation, place.address, 0, 1, false, false};
-  return place.copy == 0 || show_copy(slot, place.copy, place.bytes, place.copy_device);
+  held_[slot] = Held{generation, place.address, {}, 1, false, false};
+  for (uint32_t i = 0; i < place.copies_count; ++i) {
+    if (!show_copy(slot, place.copies[i].address, place.bytes, place.copies[i].device))
+      return false;
+  }
+  return true;
 }
 
 bool StoreClient::show_copy(uint32_t slot, uint64_t address, uint64_t bytes, int device) {
   Held& held = held_.at(slot);
-  if (held.copy != 0) return held.copy == address;
+  if (std::find(held.copies.begin(), held.copies.end(), address) != held.copies.end()) return true;
   if (!add_range(address, bytes, device)) return false;
-  held.copy = address;
+  held.copies.push_back(address);
   return true;
+}
+
+void StoreClient::hide_copy(uint32_t slot, uint64_t address) {
+  if (std::erase(held_.at(slot).copies, address) != 0) ranges_.erase(address);
+}
+
+void StoreClient::made(uint32_t slot, uint64_t generation, int device, CUevent written) {
+  const auto found = std::find_if(making_.begin(), making_.end(), [&](const Making& making) {
+    return making.slot == slot && making.generation == generation && making.piece.device == device;
+  });
+  if (found == making_.end()) return;
+  const StorePiece piece = found->piece;
+  making_.erase(found);
+  if (written == nullptr) store_.not_copied(slot, generation, piece);
+  else (void)store_.copied(slot, generation, piece, written);
 }
 
 StoreGrant StoreClient::reserve(StoreRequest request) {
   request.window = window_;
   StoreGrant grant = store_.reserve(*member_, request);
   if (grant.answer != wire::StoreAnswer::kOk) return grant;
-  const StorePlaceOf place{grant.piece.address, request.bytes, grant.piece.device, window_};
+  const StorePlaceOf place{grant.piece.address, request.bytes, grant.piece.device, window_, {}, 0};
   if (!enter(grant.slot, grant.generation, place)) {
     store_.release(*member_, grant.slot, grant.generation, 1, 0);
     grant.answer = wire::StoreAnswer::kNoMemory;
@@ -56,7 +76,7 @@ StoreGrant StoreClient::reserve(StoreRequest request) {
 
 void StoreClient::drop(std::map<uint32_t, Held>::iterator held) {
   ranges_.erase(held->second.address);
-  if (held->second.copy != 0) ranges_.erase(held->second.copy);
+  for (const uint64_t copy : held->second.copies) ranges_.erase(copy);
   held_.erase(held);
 }
 
@@ -107,6 +127,10 @@ void StoreClient::set_waiting(bool on) {
 void StoreClient::leave(bool idle) {
   if (member_ == nullptr) return;
   while (waiting_ != 0) set_waiting(false);
+  while (idle && !making_.empty()) {
+    const Making last = making_.back();
+    made(last.slot, last.generation, last.piece.device, nullptr);
+  }
   while (!held_.empty()) {
     const auto first = held_.begin();
     const auto [slot, held] = *first;

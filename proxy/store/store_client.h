@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "base/cuda_api.h"
 #include "base/result.h"
@@ -41,8 +42,15 @@ class StoreClient {
     const auto found = held_.find(slot);
     return found != held_.end() && found->second.generation == generation;
   }
-  // A copy of an object that the client holds, in the other place: it may name that, too.
+  // A copy of an object that the client holds, in another place: it may name that, too.
   [[nodiscard]] bool show_copy(uint32_t slot, uint64_t address, uint64_t bytes, int device);
+  void hide_copy(uint32_t slot, uint64_t address);
+  // The client makes the copy (Store::copy_in): it is its own until one of the two calls.
+  void making(uint32_t slot, uint64_t generation, const StorePiece& piece) {
+    making_.push_back({slot, generation, piece});
+  }
+  // Complete when `written` is. nullptr: it could not be made, and nothing of it is in flight.
+  void made(uint32_t slot, uint64_t generation, int device, CUevent written);
   bool makes(uint32_t slot, uint64_t generation) const {
     return holds(slot, generation) && held_.at(slot).makes;
   }
@@ -60,10 +68,15 @@ class StoreClient {
   struct Held {
     uint64_t generation = 0;
     uint64_t address = 0;
-    uint64_t copy = 0;
+    std::vector<uint64_t> copies;  // their addresses
     uint32_t claims = 0;
     bool makes = false;  // one of the claims is the maker's
     bool kept = false;
+  };
+  struct Making {
+    uint32_t slot;
+    uint64_t generation;
+    StorePiece piece;
   };
   bool add_range(uint64_t address, uint64_t bytes, int device);
   bool enter(uint32_t slot, uint64_t generation, const StorePlaceOf& place);
@@ -75,6 +88,7 @@ class StoreClient {
   const uint32_t window_;
   std::shared_ptr<StoreMember> member_;
   std::map<uint32_t, Held> held_;  // by slot
+  std::vector<Making> making_;
   uint32_t waiting_ = 0;
 };
 

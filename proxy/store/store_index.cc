@@ -71,7 +71,7 @@ void StoreIndexWriter::enter(uint32_t slot, uint64_t generation, const abi::Stor
   abi::StoreEntry& e = entry(slot);
   shared::proxy_writes_body(e, body);
   shared::proxy_stores_ready(e, false);
-  shared::proxy_stores_other(e, 0, 0);
+  for (abi::StoreOther& other : e.others) shared::proxy_stores_other(other, 0, 0);
   shared::proxy_stores_store_state(e, abi::store_word(generation, abi::StoreState::kReserved));
   shared::proxy_begins_table(header());
   insert(slot, body.hash);
@@ -87,8 +87,28 @@ void StoreIndexWriter::seal(uint32_t slot, uint64_t generation, bool ready) {
 
 void StoreIndexWriter::set_ready(uint32_t slot) { shared::proxy_stores_ready(entry(slot), true); }
 
-void StoreIndexWriter::set_other(uint32_t slot, uint64_t address, uint32_t device) {
-  shared::proxy_stores_other(entry(slot), address, device);
+void StoreIndexWriter::set_other(uint32_t slot, uint32_t other, uint64_t address, int32_t device) {
+  shared::proxy_stores_other(entry(slot).others[other], address, device);
+}
+
+void StoreIndexWriter::begin_move(uint32_t slot, uint64_t generation) {
+  shared::proxy_dooms(entry(slot), abi::store_word(generation, abi::StoreState::kDoomed));
+}
+
+void StoreIndexWriter::stay(uint32_t slot, uint64_t generation) {
+  shared::proxy_stores_store_state(entry(slot),
+                                   abi::store_word(generation, abi::StoreState::kSealed));
+  shared::proxy_counts_change(header());
+}
+
+void StoreIndexWriter::moved(uint32_t slot, uint64_t generation, const abi::StoreBody& body) {
+  abi::StoreEntry& e = entry(slot);
+  shared::proxy_stores_store_state(e, abi::store_word(generation, abi::StoreState::kFree));
+  shared::proxy_writes_body(e, body);
+  for (abi::StoreOther& other : e.others) shared::proxy_stores_other(other, 0, 0);
+  shared::proxy_stores_ready(e, true);
+  shared::proxy_stores_store_state(e, abi::store_word(generation, abi::StoreState::kSealed));
+  shared::proxy_counts_change(header());
 }
 
 void StoreIndexWriter::doom(uint32_t slot, uint64_t generation, uint64_t hash) {

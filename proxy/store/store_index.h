@@ -23,10 +23,17 @@ class StoreIndexWriter {
   void enter(uint32_t slot, uint64_t generation, const abi::StoreBody& body);
   void seal(uint32_t slot, uint64_t generation, bool ready);
   void set_ready(uint32_t slot);
-  void set_other(uint32_t slot, uint64_t address, uint32_t device);
+  // Copy number `other` of the object is at `address`; 0: it is gone.
+  void set_other(uint32_t slot, uint32_t other, uint64_t address, int32_t device);
   // The name goes, the object is doomed: who pins it from now on sees that. Then the pins may be
   // looked at.
   void doom(uint32_t slot, uint64_t generation, uint64_t hash);
+  // A sealed object is about to move: as doom(), but it keeps its name. One of the next two
+  // follows.
+  void begin_move(uint32_t slot, uint64_t generation);
+  void stay(uint32_t slot, uint64_t generation);
+  // It is of that generation now, sealed, its bytes are there, and it has no copies.
+  void moved(uint32_t slot, uint64_t generation, const abi::StoreBody& body);
   // Nobody has it any more.
   void free(uint32_t slot, uint64_t generation);
   // Wakes clients that wait for news.

@@ -24,7 +24,8 @@ from ._library import (ANY, FOREVER, GPU, HOST, VISIT, Error, Exists, Gone, Inva
 
 __all__ = ["ANY", "Error", "Exists", "GPU", "Gone", "HOST", "Invalid", "NoGpu", "NoMemory",
            "NotFound", "Object", "Reserved", "TooMany", "connected", "delete", "delete_group",
-           "exists", "fetch", "get", "objects", "peek", "put", "reserve", "store", "unique_id"]
+           "exists", "fetch", "get", "objects", "peek", "put", "queue", "reserve", "store",
+           "unique_id"]
 
 
 def connected() -> bool:
@@ -98,11 +99,17 @@ class _Memory(_Described):
 class Object(_Memory):
     """An object that this process holds. Read it, never write to it: others read the same memory."""
 
-    def release(self, stream=0):
-        """Gives it back, behind the work on `stream`. Once; arrays made of it end before."""
+    def __init__(self, shown, stream=None):
+        super().__init__(shown)
+        self._stream = 0 if stream is None else stream
+
+    def release(self, stream=None):
+        """Gives it back, behind the work on `stream`: that of its get() unless another one is
+        named. Once; arrays made of it end before."""
         if self._shown.data is None:
             return
-        handle = stream_handle(None if self.place == HOST else stream)
+        behind = self._stream if stream is None else stream
+        handle = stream_handle(None if self.place == HOST else behind)
         result = library.tube_release(ctypes.byref(self._shown), handle)
         self._shown.data = None
         must(result)
@@ -208,7 +215,7 @@ def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
     wait_ms = FOREVER if timeout is None else math.ceil(timeout * 1000)
     must(library.tube_wait(name.encode(), place, stream_handle(stream), wait_ms,
                            ctypes.byref(shown)))
-    return Object(shown)
+    return Object(shown, stream)
 
 
 def peek(name) -> _Described:
@@ -249,6 +256,14 @@ def objects() -> list:
 
     must(library.tube_list(visit, None))
     return found
+
+
+def queue(names) -> None:
+    """The names of objects in the order in which they will be taken, for whoever runs the functions
+    to tell; it replaces what was told before. When GPU memory is short the last of them leave the
+    GPU first, and they come back before their turn."""
+    encoded = [name.encode() for name in names]
+    must(library.tube_queue((ctypes.c_char_p * len(encoded))(*encoded), len(encoded)))
 
 
 def store(name, array, **how) -> None:

@@ -114,13 +114,13 @@ def _from_dlpack(owner, stream):
 def array_of(owner, stream):
     """What is in `owner`'s memory, which stays as it is until the end. `stream`: a number, on which
     the caller is about to read it."""
-    if hasattr(owner, "__cuda_array_interface__"):
-        yield _from_interface(owner, True)
-    elif hasattr(owner, "__array_interface__"):
+    if hasattr(owner, "__array_interface__"):  # NumPy, which gives no read-only array by DLPack
         yield _from_interface(owner, False)
-    elif hasattr(owner, "__dlpack__"):
+    elif hasattr(owner, "__dlpack__"):  # before CUDA's interface, which has no bfloat16
         with _from_dlpack(owner, stream) as array:
             yield array
+    elif hasattr(owner, "__cuda_array_interface__"):
+        yield _from_interface(owner, True)
     else:
         view = memoryview(owner).cast("B")
         bytes_ = bytes(view) if view.readonly else view

@@ -87,7 +87,8 @@ def _declare(library):
             "wait": [text, ctypes.c_int, stream, number, shown], "peek": [text, shown],
             "release": [shown, stream], "delete": [text],
             "delete_group": [text, ctypes.POINTER(ctypes.c_uint32)],
-            "list": [VISIT, ctypes.c_void_p]}.items():
+            "list": [VISIT, ctypes.c_void_p],
+            "queue": [ctypes.POINTER(text), ctypes.c_size_t]}.items():
         function = getattr(library, "tube_" + name)
         function.argtypes, function.restype = arguments, ctypes.c_int
     library.tube_error.restype = text

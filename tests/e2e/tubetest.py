@@ -34,9 +34,11 @@ class Layout:
         if (self.build / "bin" / "tubed").exists():
             self.tubed, self.tubectl = self.build / "bin" / "tubed", self.build / "bin" / "tubectl"
             self.hook, self.sim = self.build / "lib/tube/hook", self.build / "lib/tube/sim"
+            self.libtube = self.build / "lib/tube/libtube.so.1"
         else:
             self.tubed, self.tubectl = self.build / "proxy/tubed", self.build / "tools/tubectl/tubectl"
             self.hook, self.sim = self.build / "hook/lib", self.build / "sim/lib"
+            self.libtube = self.build / "libtube/libtube.so.1"
 
     def preload(self, *libraries):
         """LD_PRELOAD for a program in this build: a sanitizer's runtime comes before everything

@@ -31,22 +31,39 @@ std::string consumed_text(const Json& object) {
   return consumers == 0 ? "-" : fmt::format("{}/{}", number(object, "consumed"), consumers);
 }
 
+// Where it is, and where else.
+std::string places_text(const Json& object) {
+  std::string places = text(object, "place");
+  for (const Json& copy : object.value("copies", Json::array())) {
+    const int device = copy.is_number_integer() ? copy.get<int>() : -1;
+    places += device < 0 ? ", host" : fmt::format(", gpu {}", device);
+  }
+  return places;
+}
+
 std::string table(const Json& answer) {
-  Table table({"NAME", "GROUP", "SIZE", "PLACE", "STATE", "HOLDERS", "CONSUMED", "AGE"},
-              "llrllrrr");
+  Table table({"NAME", "GROUP", "SIZE", "PLACE", "STATE", "HOLDERS", "CONSUMED", "AGE", "MOVES",
+               "LAST MOVE"},
+              "llrllrrrrl");
   for (const Json& object : answer["objects"]) {
     const std::string group = text(object, "group");
     table.add({text(object, "name"), group.empty() ? "-" : group,
-               human_bytes(number(object, "bytes")), text(object, "place"), text(object, "state"),
+               human_bytes(number(object, "bytes")), places_text(object), text(object, "state"),
                std::to_string(number(object, "holders")), consumed_text(object),
-               human_age(number(object, "age_ns") / 1'000'000'000)});
+               human_age(number(object, "age_ns") / 1'000'000'000),
+               std::to_string(number(object, "moves")),
+               text(object, "why").empty() ? "-" : text(object, "why")});
   }
   const Json counts = answer.value("counts", Json::object());
   return table.str() +
-         fmt::format("{} objects, {} of GPU memory and {} of host memory; {} kept idle\n",
-                     number(counts, "objects"), human_bytes(number(counts, "gpu_bytes")),
-                     human_bytes(number(counts, "host_bytes")),
-                     human_bytes(number(counts, "idle_bytes")));
+         fmt::format(
+             "{} objects, {} of GPU memory and {} of host memory; {} kept idle\n"
+             "{} left a GPU ({}), {} came back before their turn ({}), {} were fetched\n",
+             number(counts, "objects"), human_bytes(number(counts, "gpu_bytes")),
+             human_bytes(number(counts, "host_bytes")), human_bytes(number(counts, "idle_bytes")),
+             number(counts, "left"), human_bytes(number(counts, "left_bytes")),
+             number(counts, "returned"), human_bytes(number(counts, "returned_bytes")),
+             number(counts, "fetched"));
 }
 
 int show_store(const StoreOptions& options) {
@@ -78,7 +95,9 @@ void add_store(Verb& root) {
       .json(options->json)
       .footer(
           "STATE: reserved (its maker writes it), sealed, or deleted (held all the same). HOLDERS "
-          "counts claims.\nCONSUMED: gets that are over, of those expected.\n\n"
+          "counts claims.\nCONSUMED: gets that are over, of those expected. PLACE: where it is, "
+          "and "
+          "where copies are.\nLAST MOVE: why it left a GPU, or came back.\n\n"
           "Examples:\n  tubectl store\n  tubectl store -w shop --watch 1\n  tubectl store --json")
       .action([options] { return show_store(*options); });
 }

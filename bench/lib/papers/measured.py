@@ -101,6 +101,26 @@ def passing_change(results, base, arm, kind="split_ns", only=None):
     return at(f"{words} against {base} ({each})", *[entry[0] for entry in found])
 
 
+def best_of(figure, results, base, arms, *rest):
+    """The figure of the first of these arms that was measured."""
+    found = (figure(results, base, arm, *rest) for arm in arms)
+    return next((words for words in found if words), None)
+
+
+MECHANISMS = {"tube+store-host": "objects on the GPU", "tube+store+host": "host functions' objects",
+              "tube:TUBE_POOL=0+store": "the pool", "tube:TUBE_COPY_LANE=never+store": "the lanes"}
+
+
+def switched_off(results, arm):
+    """P99 with one mechanism of the store off, against all of them."""
+    found = []
+    for other, what in MECHANISMS.items():
+        changed = change_over(results, arm, other, "p99_ns")
+        if changed:
+            found.append(f"without {what} {changed}")
+    return both(*found)
+
+
 def passing_share(results, arm, kind="solo_split_ns"):
     """Share of the latency that is passing data."""
     found = []

@@ -66,3 +66,12 @@ class Side:
     def synchronise(self):
         if self.on_gpu:
             torch.cuda.current_stream(self.device).synchronize()
+
+    def stream(self):
+        return torch.cuda.current_stream(self.device) if self.on_gpu else None
+
+    def stored(self, tensor):
+        return tensor.contiguous()
+
+    def taken(self, held):
+        return torch.from_dlpack(held)

@@ -4,6 +4,8 @@
     pinned   the same with every mapping of a GPU stage registered with CUDA, once
     ipc      the producer keeps the tensor on its GPU and hands out a CUDA IPC handle
     files    the same bytes in a file
+    store    an object in Tube's store, on the producer's GPU (by_store.py); store-host: the same in
+             host memory
 
 A handle is what the consumer needs, in plain JSON: {"way", "key", "dtype", "shape", ..}. What its
 key names stays as it is until the producer is told to release the key, which its runner does when
@@ -27,7 +29,9 @@ import tempfile
 
 import numpy
 
-WAYS = ("host", "pinned", "ipc", "files")
+import by_store
+
+WAYS = ("host", "pinned", "ipc", "files", "store", "store-host")
 SMALLEST = 64 * 1024
 
 
@@ -75,6 +79,17 @@ class HostSide:
 
     def synchronise(self):
         """Returns when all work given to the device is done."""
+
+    def stream(self):
+        """What puts and gets of the store are ordered with; None: the host."""
+
+    def stored(self, output):
+        """An output as the store takes it: DLPack, an array interface."""
+        return contiguous(output)
+
+    def taken(self, held):
+        """An object of the store as run() gets it; it is held as long as that lives."""
+        return numpy.asarray(held)
 
 
 class Segment:
@@ -162,11 +177,18 @@ class Passing:
     def __init__(self, side):
         self.side = side
         self.pool, self.mappings, self.files = Pool(), Mappings(), Files()
-        self.shared, self.count = {}, 0
+        self.shared, self.count, self.known_store = {}, 0, None
+
+    @property
+    def store(self):
+        """Made when the first handle of it comes or goes."""
+        if self.known_store is None:
+            self.known_store = by_store.Store(self.side)
+        return self.known_store
 
     def take(self, handle):
         """The input that a handle names. It is on the device after the side's synchronise()."""
-        return getattr(self, f"take_{handle['way']}")(handle)
+        return getattr(self, f"take_{handle['way'].partition('-')[0]}")(handle)
 
     def give(self, output, way):
         """A handle of an output. Its bytes are there after the side's synchronise()."""
@@ -176,7 +198,7 @@ class Passing:
             way = "host"  # The rehearsal on a CPU.
         dtype, shape = self.side.describe(output)
         handle = {"way": way, "dtype": dtype, "shape": shape}
-        getattr(self, f"give_{way}")(output, handle)
+        getattr(self, f"give_{way.partition('-')[0]}")(output, handle)
         return handle
 
     def release(self, keys):
@@ -184,12 +206,16 @@ class Passing:
         for key in keys:
             self.pool.put(key)
             self.shared.pop(key, None)
+            if self.known_store is not None:
+                self.known_store.release(key)
             if self.files.folder and key.startswith(self.files.folder + os.sep):
                 pathlib.Path(key).unlink(missing_ok=True)
 
     def close(self):
         self.shared.clear()
         self.files.close()
+        if self.known_store is not None:
+            self.known_store.close()
 
     def take_host(self, handle):
         return self.side.upload(shaped(self.mappings.get(handle["key"]), handle))
@@ -206,6 +232,12 @@ class Passing:
 
     def take_files(self, handle):
         return self.side.upload(shaped(numpy.fromfile(handle["key"], numpy.uint8), handle))
+
+    def take_store(self, handle):
+        return self.store.take(handle["key"])
+
+    def give_store(self, output, handle):
+        handle["key"] = self.store.give(output, on_host=handle["way"] == "store-host")
 
     def give_host(self, output, handle, pinned=False):
         segment = self.pool.get(size_of(handle))

@@ -133,15 +133,18 @@ class Workflow:
 
     def ways(self, stage, passing):
         """How each output of a stage goes on. Between two GPU functions as `passing` says; where a
-        host function is on either side, through host memory, pinned if `passing` says so."""
-        through_host = "pinned" if "pinned" in passing else "host"
-        between = passing.split("+")[0]
+        host function is on either side, through host memory, pinned if `passing` says so. The store
+        has all of them, what is for host functions alone in host memory; "store+host" only those
+        between GPU functions."""
+        between, _, rest = passing.partition("+")
+        stored = between.startswith("store") and not rest
+        through_host = "store-host" if stored else "pinned" if "pinned" in passing else "host"
         found = {}
         for output in stage.outputs:
             kinds = {self.stages[name].kind for name in self.consumers(stage.name, output)}
-            alone = stage.kind == "gpu" and kinds == {"gpu"}
-            found[output] = between if alone else through_host if "gpu" in (
-                stage.kind, *kinds) else "host"
+            alone = stage.kind == "gpu" and (kinds == {"gpu"} or stored and "gpu" in kinds)
+            on_gpu = "gpu" in (stage.kind, *kinds)
+            found[output] = between if alone else through_host if on_gpu or stored else "host"
         return found
 
 

@@ -100,6 +100,11 @@ class Array:
     def nbytes(self):
         return int(numpy.prod(self.shape)) * numpy.dtype(self.dtype).itemsize
 
+    @property
+    def __cuda_array_interface__(self):
+        return {"version": 3, "shape": tuple(self.shape), "typestr": numpy.dtype(self.dtype).str,
+                "data": (self.pointer.value, False), "strides": None}
+
     def __del__(self):
         self.free(self.pointer)
 
@@ -175,6 +180,17 @@ class Side:
 
     def synchronise(self):
         self.driver("cuCtxSynchronize")
+
+    def stream(self):
+        return 0
+
+    def stored(self, made):
+        return made
+
+    def taken(self, held):
+        pointer = ctypes.c_uint64(held.data)
+        return Array(pointer, numpy.dtype(held.typestr).name, held.shape,
+                     lambda _: held.release(self.stream()))
 
     def launch(self, kernel, *arguments):
         slots = (ctypes.c_void_p * len(arguments))(*[ctypes.addressof(a) for a in arguments])

@@ -11,10 +11,12 @@
 //   chain NAME KIB ROUNDS       a producer's and a consumer's streams in one process, in turns
 //   churn SEED STEPS MODEL      random puts, gets, deletes among a few names; "equal"
 //   endless SEED                the same until it is killed; a line for each hundred steps
+//   press SEED STEPS MIB        the same, and up to MIB of GPU memory allocated and freed in
+//   between alloc MIB                   cuMemAlloc's answer; what it got is kept until stdin ends
+//   queue NAME..                tube_queue's answer
 //   ids COUNT                   that many unique names, one a line
 //   vandal SEED                 writes nonsense over its pins, over and over, until stdin ends;
-//   prints
-//                               whether the index could be written to
+//                               prints whether the index could be written to
 //   pace COUNT                  COUNT puts, gets, releases and deletes of small objects
 #include <sys/mman.h>
 #include <sys/types.h>
@@ -119,9 +121,10 @@ void make(const std::string& name, uint64_t bytes, unsigned value, const tube_sp
 int run_take(const std::string& name, unsigned value, tube_place place, CUstream stream) {
   tube_object object;
   TUBE(tube_wait(name.c_str(), place, stream, TUBE_FOREVER, &object));
+  printf("%p\n", object.data);
+  fflush(stdout);
   if (!holds(object, value, stream)) return 1;
   if (object.ndim != 1 || object.shape[0] != static_cast<int64_t>(object.bytes / 4)) return 1;
-  printf("%p\n", object.data);
   TUBE(tube_release(&object, stream));
   say("equal");
   return 0;
@@ -315,6 +318,7 @@ void run_make(const Words& w, const std::string& name, CUstream stream) {
   // The test may kill this program now: the seal has arrived.
   tube_object seen{};
   while (tube_peek(name.c_str(), &seen) == TUBE_OK && seen.sealed == 0) sched_yield();
+  if (stream != nullptr) CU(cuStreamSynchronize(stream));
   say("here");
   until_told();
 }
@@ -347,6 +351,45 @@ void run_churn(const Words& w, bool endless) {
   say("equal");
 }
 
+// Memory of the program's own in the way of the store's, of all sizes, and objects all the while.
+void run_press(const Words& w) {
+  Churn churn(static_cast<unsigned>(w.number(1, "1")));
+  std::mt19937 chance(static_cast<unsigned>(w.number(1, "1")));
+  const uint64_t most = w.number(3, "1") << 20;
+  std::vector<std::pair<CUdeviceptr, uint64_t>> own;
+  uint64_t held = 0;
+  for (uint64_t i = 1; i <= w.number(2, "100"); ++i) {
+    churn.step();
+    if (i % 8 != 0) continue;
+    const uint64_t bytes = uint64_t{1 + chance() % 12} << 20;
+    CUdeviceptr at = 0;
+    if (held + bytes <= most && cuMemAlloc(&at, bytes) == CUDA_SUCCESS) {
+      own.emplace_back(at, bytes);
+      held += bytes;
+    } else if (!own.empty()) {
+      CU(cuMemFree(own.back().first));
+      held -= own.back().second;
+      own.pop_back();
+    }
+  }
+  churn.end();
+  for (const auto& [at, bytes] : own) CU(cuMemFree(at));
+  say("equal");
+}
+
+void run_alloc(const Words& w) {
+  CUdeviceptr at = 0;
+  printf("%d\n", static_cast<int>(cuMemAlloc(&at, w.number(1, "1") << 20)));
+  say("here");
+  until_told();
+}
+
+void run_queue(const Words& w) {
+  std::vector<const char*> names;
+  for (size_t i = 1; i < w.words.size(); ++i) names.push_back(w.words[i].c_str());
+  printf("%d\n", tube_queue(names.data(), names.size()));
+}
+
 void run_ids(const Words& w) {
   for (uint64_t i = 0; i < w.number(1, "1"); ++i) {
     char id[TUBE_NAME_BYTES];
@@ -367,7 +410,8 @@ int main(int argc, char** argv) {
   const Words w{std::vector<std::string>(argv + 1, argv + argc)};
   const std::string scene = w.at(0, ""), name = w.at(1, "");
   const bool host_only = scene == "wait" || scene == "delete" || scene == "ids" ||
-                         scene == "vandal" || (argc > 1 && w.words.back() == "host");
+                         scene == "queue" || scene == "vandal" ||
+                         (argc > 1 && w.words.back() == "host");
   CUstream stream = nullptr;
   if (!host_only) {
     begin_gpu();
@@ -386,6 +430,9 @@ int main(int argc, char** argv) {
   else if (scene == "reserve") run_reserve(w, name);
   else if (scene == "delete") printf("%d\n", tube_delete(name.c_str()));
   else if (scene == "churn" || scene == "endless") run_churn(w, scene == "endless");
+  else if (scene == "press") run_press(w);
+  else if (scene == "alloc") run_alloc(w);
+  else if (scene == "queue") run_queue(w);
   else if (scene == "ids") run_ids(w);
   else return 2;
   return 0;

@@ -6,6 +6,7 @@ store_test.py --build DIR --program FILE [StoreTest.test_NAME...]
 """
 import argparse
 import json
+import os
 import pathlib
 import random
 import socket
@@ -17,7 +18,8 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tubetest  # noqa: E402
 
-TIMEOUT_S = 120
+STEPS = int(os.environ.get("STORE_STEPS", "0"))  # of random programs; 0: as many as are quick
+TIMEOUT_S = 120 if STEPS == 0 else 3000
 NOT_FOUND = "2\n"
 OPTIONS = argparse.Namespace()
 LAYOUT = None
@@ -25,7 +27,8 @@ LAYOUT = None
 
 class StoreTest(unittest.TestCase):
     def proxy(self, *arguments, memory="2G", **env):
-        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments,
+        gpus = env.pop("gpus", "0")
+        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments, gpus=gpus,
                                extra_env={"TUBE_SIM_MEMORY": memory, **env})
         proxy.__enter__()
         self.addCleanup(proxy.__exit__, None, None, None)
@@ -213,7 +216,7 @@ class StoreTest(unittest.TestCase):
     def test_random_programs_read_no_garbage(self):
         for mode in ({}, {"TUBE_COPY_LANE": "always"}):
             proxy = self.proxy(memory="256M", **mode)
-            programs = [self.start(proxy, "churn", seed, 2500) for seed in range(4)]
+            programs = [self.start(proxy, "churn", seed, STEPS or 2500) for seed in range(4)]
             for program in programs:
                 self.assertEqual(self.finish(proxy, program), "equal\n")
             counts = self.store(proxy)["counts"]
@@ -259,8 +262,10 @@ class StoreTest(unittest.TestCase):
         failed = self.start(proxy, "make", "large", 40 << 10, 1, TUBE_MEMORY="32M")
         self.finish(proxy, failed, status=1)
         self.kill(self.started(proxy, "make", "large", 40 << 10, 1))
+        holder = self.started(proxy, "hold", "large")
         failed = self.start(proxy, "make", "more", 40 << 10, 1)
         self.finish(proxy, failed, status=1)
+        self.kill(holder)
         self.run_scene(proxy, "delete", "large")
         # What the store keeps idle is in nobody's way.
         keeper = self.started(proxy, "make", "small", 1, 1)
@@ -268,6 +273,105 @@ class StoreTest(unittest.TestCase):
         self.kill(keeper)
         self.run_scene(proxy, "delete", "again")
         self.run_scene(proxy, "delete", "small")
+        self.wait_empty(proxy)
+
+    def places(self, proxy):
+        """{name: place} of all objects; "copied" behind it where there is a copy on a GPU."""
+        return {each["name"]: each["place"] + (" copied" if any(d >= 0 for d in each["copies"])
+                                                else "")
+                for each in self.store(proxy)["objects"]}
+
+    def test_objects_leave_when_memory_is_short(self):
+        for mode in ({}, {"TUBE_COPY_LANE": "never"}, {"TUBE_STORE_POLICY": "lru"}):
+            proxy = self.proxy(memory="256M", **mode)
+            names = [f"o{n}" for n in range(5)]
+            for n, name in enumerate(names):
+                self.kill(self.started(proxy, "make", name, 40 << 10, n))
+            # What somebody holds never moves, whatever the others ask for.
+            holders = [self.started(proxy, "hold", name) for name in names]
+            self.assertEqual(self.alloc(proxy, 120), 2)
+            self.assertEqual(set(self.places(proxy).values()), {"gpu 0"})
+            for holder in holders:
+                self.kill(holder)
+            self.until(proxy, "holders", lambda s: not any(o["holders"] for o in s["objects"]))
+            self.assertEqual(self.alloc(proxy, 120), 0)
+            counts = self.store(proxy)["counts"]
+            self.assertGreaterEqual(counts["left"], 2, counts)
+            self.assertGreater(counts["host_bytes"], 60 << 20)
+            for n, name in enumerate(names):
+                self.assertIn("equal", self.run_scene(proxy, "take", name, n))
+                self.run_scene(proxy, "delete", name)
+            self.wait_empty(proxy)
+
+    def alloc(self, proxy, mib):
+        """What cuMemAlloc answers; the memory is free again."""
+        program = self.start(proxy, "alloc", mib)
+        answer = int(program.stdout.readline())
+        self.until_here(proxy, program)
+        self.kill(program)
+        self.until(proxy, "freed", lambda _: all(
+            f["state"] == "dead" for f in proxy.status()["functions"] if f["pid"] == program.pid))
+        return answer
+
+    def test_the_last_in_the_queue_leaves_and_comes_back_before_its_turn(self):
+        order = {"queue": {"a", "b"}, "lru": {"c", "d"}}
+        for policy, stay in order.items():
+            proxy = self.proxy(memory="1G", TUBE_STORE_GPU="100M", TUBE_STORE_POLICY=policy)
+            keeper = self.started(proxy, "make", "keeper", 1, 1, "host")
+            self.assertEqual(self.run_scene(proxy, "queue", *"abcd"), "0\n")
+            for n, name in enumerate("abcd"):
+                self.kill(self.started(proxy, "make", name, 40 << 10, n))
+            on_gpu = {name for name, place in self.places(proxy).items() if "gpu" in place}
+            # The newest needs its place when it is made: the others go for it.
+            self.assertEqual(on_gpu, {"a", "d"} if policy == "queue" else stay)
+            for n, name in enumerate("abcd"):
+                self.assertIn("equal", self.run_scene(proxy, "take", name, n))
+                self.run_scene(proxy, "delete", name)
+                if policy == "queue" and name == "a":
+                    self.until(proxy, "b does not come back",
+                               lambda s: any(o["name"] == "b" and 0 in o["copies"]
+                                             for o in s["objects"]))
+            counts = self.store(proxy)["counts"]
+            self.assertEqual(counts["returned"] > 0, policy == "queue", counts)
+            self.kill(keeper)
+            self.run_scene(proxy, "delete", "keeper")
+            self.wait_empty(proxy)
+
+    def test_under_pressure_nobody_reads_garbage(self):
+        for mode in ({}, {"TUBE_COPY_LANE": "always", "TUBE_STORE_POLICY": "lru"}):
+            proxy = self.proxy(memory="64M", TUBE_STORE_GPU="6M", **mode)
+            programs = [self.start(proxy, "press", seed, STEPS or 250, 12) for seed in range(3)]
+            victim = self.start(proxy, "endless", 9)
+            self.until_here(proxy, victim)
+            self.kill(victim)
+            for program in programs:
+                self.assertEqual(self.finish(proxy, program), "equal\n")
+            counts = self.store(proxy)["counts"]
+            self.assertGreater(counts["left"], 0, counts)
+            for name in "abcdefghijkl":
+                self.run_scene(proxy, "delete", f"churn/{name}")
+            self.wait_empty(proxy)
+
+    def test_another_gpu_gets_its_own(self):
+        proxy = self.proxy(gpus="0,1", TUBE_SIM_COUNT="2", memory="256M")
+        self.kill(self.started(proxy, "make", "x", 20 << 10, 5))
+        here = self.run_scene(proxy, "take", "x", 5)
+        there = {self.run_scene(proxy, "take", "x", 5, CUDA_VISIBLE_DEVICES="1") for _ in range(2)}
+        self.assertEqual(len(there), 1)
+        self.assertNotIn(here, there)
+        self.assertEqual(self.store(proxy)["objects"][0]["copies"], [1])
+        self.assertEqual(self.store(proxy)["counts"]["fetched"], 1)
+        self.assertIn("equal", self.run_scene(proxy, "take", "x", 5, "host"))
+        self.assertEqual(self.run_scene(proxy, "take", "x", 5), here)
+        # Short of memory the first GPU drops what the second has.
+        self.kill(self.started(proxy, "make", "y", 200 << 10, 6))
+        self.assertEqual(self.alloc(proxy, 60), 0)
+        self.assertEqual({each["name"]: each["place"] for each in self.store(proxy)["objects"]}["x"],
+                         "gpu 1")
+        for name, value in (("x", 5), ("y", 6)):
+            for env in ({}, {"CUDA_VISIBLE_DEVICES": "1"}):
+                self.assertIn("equal", self.run_scene(proxy, "take", name, value, **env))
+            self.run_scene(proxy, "delete", name)
         self.wait_empty(proxy)
 
     def test_without_a_proxy_it_is_the_process_own(self):

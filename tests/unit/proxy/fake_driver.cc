@@ -55,6 +55,7 @@ void fill_streams(Driver& d) {
   };
   d.cuStreamWaitValue64_v2 = [](CUstream, CUdeviceptr, cuuint64_t, unsigned int) { return CUDA_SUCCESS; };
   d.cuEventCreate = [](CUevent* e, unsigned int) { *e = make_handle<CUevent>(); ++state.live_events; return CUDA_SUCCESS; };
+  d.cuCtxGetCurrent = [](CUcontext* context) { *context = nullptr; return CUDA_SUCCESS; };
   d.cuEventDestroy_v2 = [](CUevent) { --state.live_events; return CUDA_SUCCESS; };
   d.cuEventRecord = [](CUevent e, CUstream s) { state.recorded.push_back(e); state.calls.push_back("record s" + number(s)); return CUDA_SUCCESS; };
   d.cuEventQuery = [](CUevent e) {
