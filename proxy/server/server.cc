@@ -65,9 +65,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       memory_(driver, gpus),
       blocks_(memory_, gpus, options_.pool_bytes),
       evictor_(driver, memory_, blocks_, arena_, options_.evict),
-      store_(
-          driver, memory_, [this](uint32_t gpu) { return blocks_.budget_bytes(gpu); },
-          options_.store),
+      store_(driver, memory_, [this](uint32_t gpu) { return blocks_.budget_bytes(gpu); }),
       modules_(driver, gpus, options_.share_modules,
                [this](uint32_t wait_ms) {
                  janitor_.wake(Janitor::Need::kNow);
@@ -135,7 +133,7 @@ void Server::share_the_rest() {
   shared_.blocks = &blocks_;
   shared_.store = &store_;
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
-  store_.use_lanes(shared_.copies);
+  store_.set_up(options_.store, shared_.copies);
   shared_.launches = &turns_;
   if (evictor_.on()) shared_.evictor = &evictor_;
   shared_.slices = &slices_;

@@ -21,11 +21,9 @@ std::string name_of(const abi::StoreBody& body) { return {body.name, body.name_b
 
 }  // namespace
 
-Store::Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes,
-             const StoreOptions& options)
+Store::Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes)
     : driver_(driver),
       map_(map),
-      options_(options),
       memory_(driver, map, std::move(idle_bytes)),
       transfer_(driver, map),
       mover_([this] { return tend_all(); }) {}

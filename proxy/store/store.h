@@ -111,13 +111,16 @@ struct StoreStream {
 
 class Store {
  public:
-  Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes,
-        const StoreOptions& options = {});
+  Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32_t gpu)> idle_bytes);
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
-  // Bytes that move go through its lanes. Before any session; until stop_moving().
-  void use_lanes(CopyEngine* engine) { transfer_.use(engine); }
+  // Before any session. Bytes that move go through the engine's lanes, until stop_moving();
+  // nullptr: there are none.
+  void set_up(const StoreOptions& options, CopyEngine* engine) {
+    options_ = options;
+    transfer_.use(engine);
+  }
   // Nothing moves any more when it returns.
   void stop_moving();
   // Gives all memory back. No session uses the store any more.
@@ -283,7 +286,7 @@ class Store {
 
   const Driver& driver_;
   MemoryMap& map_;
-  const StoreOptions options_;
+  StoreOptions options_;
   StoreMemory memory_;
   std::mutex moving_;  // the next two, and leave()
   StoreTransfer transfer_;

@@ -110,7 +110,7 @@ class Object(_Memory):
             return
         behind = self._stream if stream is None else stream
         handle = stream_handle(None if self.place == HOST else behind)
-        result = library.tube_release(ctypes.byref(self._shown), handle)
+        result = library.tube_release(self._shown, handle)
         self._shown.data = None
         must(result)
 
@@ -164,12 +164,9 @@ class Reserved(_Memory):
 def _spec(name, bytes_, dtype, shape, place, group, consumers, ttl, device=None):
     if len(shape) > len(Spec().shape):
         raise Invalid(f"'{name}' has {len(shape)} dimensions, {len(Spec().shape)} are possible")
-    spec = Spec(name=name.encode(), group=group.encode(), bytes=bytes_, place=place,
-                device=0 if device is None else device + 1, dtype=dtype, ndim=len(shape),
-                consumers=consumers, ttl_ms=math.ceil((ttl or 0) * 1000))
-    spec.shape[:len(shape)] = shape
-    spec.strides[:len(shape)] = _arrays.packed(shape)
-    return spec
+    return Spec(name.encode(), group.encode(), bytes_, place, 0 if device is None else device + 1,
+                dtype, len(shape), consumers, math.ceil((ttl or 0) * 1000), shape,
+                _arrays.packed(shape))
 
 
 def reserve(name, shape, dtype="|u1", *, place=ANY, group="", consumers=0, ttl=None,
@@ -192,18 +189,25 @@ def put(name, array, *, place=None, group="", consumers=0, ttl=None, stream=None
     put where the array is, unless `place` says otherwise; without a proxy on the host.
 
     Raises Exists, NoMemory, TooMany, NoGpu, Invalid (an array with gaps)."""
+    given = _arrays.numpy_array(array)
+    if given is not None:
+        _put(name, given, place, group, consumers, ttl, stream)
+        return
     number = None if stream is None else stream_handle(stream).value
     with _arrays.array_of(array, number) as given:
-        if given.strides != _arrays.packed(given.shape) and 0 not in given.shape:
-            raise Invalid(f"'{name}' is to be put from an array with gaps: make it contiguous")
-        where = place if place is not None else GPU if given.gpu else HOST
-        bytes_ = math.prod(given.shape) * _arrays.item_bytes(given.dtype)
-        spec = _spec(name, bytes_, given.dtype, given.shape, where, group, consumers, ttl)
-        gpu = given.gpu or where != HOST
-        if stream is None and gpu:
-            stream = given.stream or 0
-        handle = stream_handle(stream if gpu else None)
-        must(library.tube_put(ctypes.byref(spec), given.address, handle))
+        _put(name, given, place, group, consumers, ttl, stream)
+
+
+def _put(name, given, place, group, consumers, ttl, stream):
+    if given.strides != _arrays.packed(given.shape) and 0 not in given.shape:
+        raise Invalid(f"'{name}' is to be put from an array with gaps: make it contiguous")
+    where = place if place is not None else GPU if given.gpu else HOST
+    bytes_ = math.prod(given.shape) * _arrays.item_bytes(given.dtype)
+    spec = _spec(name, bytes_, given.dtype, given.shape, where, group, consumers, ttl)
+    gpu = given.gpu or where != HOST
+    if stream is None and gpu:
+        stream = given.stream or 0
+    must(library.tube_put(spec, given.address, stream_handle(stream if gpu else None)))
 
 
 def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
@@ -213,8 +217,7 @@ def get(name, *, timeout=0, place=ANY, stream=None) -> Object:
     Raises NotFound, NoGpu, NoMemory, Gone."""
     shown = Shown()
     wait_ms = FOREVER if timeout is None else math.ceil(timeout * 1000)
-    must(library.tube_wait(name.encode(), place, stream_handle(stream), wait_ms,
-                           ctypes.byref(shown)))
+    must(library.tube_wait(name.encode(), place, stream_handle(stream), wait_ms, shown))
     return Object(shown, stream)
 
 

@@ -2,6 +2,7 @@
 DLPack, the array interfaces of NumPy and CUDA, buffers. Nothing is imported for it."""
 import contextlib
 import ctypes
+import functools
 from typing import NamedTuple
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3
@@ -52,11 +53,13 @@ _dying = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
 _given = {}  # address of a managed tensor -> what must live as long
 
 
+@functools.lru_cache(None)
 def item_bytes(dtype):
     """Of one element, lanes included."""
     return ((dtype >> 8 & 0xff) * (dtype >> 16) + 7) // 8
 
 
+@functools.lru_cache(None)
 def dtype_of(typestr):
     """DLPack's number for NumPy's type string."""
     if typestr[0] == ">":
@@ -67,6 +70,7 @@ def dtype_of(typestr):
     return CODES[kind] | size * 8 << 8 | 1 << 16
 
 
+@functools.lru_cache(None)
 def typestr_of(dtype):
     """NumPy's type string, or None where it has none (bfloat16)."""
     kind = KINDS.get(dtype & 0xff)
@@ -74,6 +78,7 @@ def typestr_of(dtype):
         str(item_bytes(dtype))
 
 
+@functools.lru_cache(1024)
 def packed(shape):
     """Strides, in elements, of an array without gaps."""
     strides, step = [], 1
@@ -110,12 +115,18 @@ def _from_dlpack(owner, stream):
             managed.contents.deleter(managed)
 
 
+def numpy_array(owner):
+    """The same as array_of() for what stays without being held; None: it is nothing like that."""
+    return _from_interface(owner, False) if hasattr(owner, "__array_interface__") else None
+
+
 @contextlib.contextmanager
 def array_of(owner, stream):
     """What is in `owner`'s memory, which stays as it is until the end. `stream`: a number, on which
     the caller is about to read it."""
-    if hasattr(owner, "__array_interface__"):  # NumPy, which gives no read-only array by DLPack
-        yield _from_interface(owner, False)
+    # NumPy gives no read-only array by DLPack.
+    if (array := numpy_array(owner)) is not None:
+        yield array
     elif hasattr(owner, "__dlpack__"):  # before CUDA's interface, which has no bfloat16
         with _from_dlpack(owner, stream) as array:
             yield array

@@ -109,6 +109,8 @@ def stream_handle(stream):
     the host has done, or waits for, what there is."""
     if stream is None:
         return NOW
+    if stream == 0:
+        return None
     for attribute in ("cuda_stream", "ptr", "handle"):
         stream = getattr(stream, attribute, stream)
     return ctypes.c_void_p(int(getattr(stream, "value", stream) or 0))
