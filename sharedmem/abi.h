@@ -56,7 +56,9 @@
 // client that frees the block posts tubeMemFree and then makes the offer ready again by itself, so
 // that the next request need not wait until the proxy has seen the record: the ring keeps them in
 // order. The generation in the word changes with the block, so that a client which has read the
-// offer of one block never takes another one by it.
+// offer of one block never takes another one by it. It grows with each time that the client takes
+// the block, too: the proxy, which counts the records that say so, never takes back an offer that
+// was taken and made ready again while these records are still in the ring.
 //
 // Trust.  The client may write any byte of segment and pinned at any time. The proxy copies a
 // record out once, checks every field of the copy, and uses its own `head`; what it reads back from

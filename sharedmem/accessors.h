@@ -177,12 +177,11 @@ inline uint32_t client_loads_offers_used(abi::SegmentHeader& h) {
 inline uint64_t client_reads_offer(abi::MemoryOffer& o) {
   return atomic(o.state).load(std::memory_order_acquire);
 }
-// One of several threads, and not the proxy: the block is this client's. Partner:
-// proxy_changes_offer.
+// One of several threads, and not the proxy: the block is this client's, with the next generation.
+// Partner: proxy_changes_offer.
 inline bool client_takes_offer(abi::MemoryOffer& o, uint64_t seen) {
   return atomic(o.state).compare_exchange_strong(
-      seen, (seen & ~uint64_t{3}) | static_cast<uint64_t>(abi::OfferState::kTaken),
-      std::memory_order_acq_rel);
+      seen, offer_word((seen >> 2) + 1, abi::OfferState::kTaken), std::memory_order_acq_rel);
 }
 // Client, behind the record that frees the block. Nothing, when that is no longer the offer's.
 inline void client_returns_offer(abi::MemoryOffer& o, uint64_t generation) {

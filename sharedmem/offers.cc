@@ -16,7 +16,7 @@ bool Offers::try_take(uint32_t index, uint32_t device, uint64_t bytes, OfferedBl
   if (atomic(offer.device).load(std::memory_order_relaxed) != device ||
       !abi::offer_serves(block_bytes, bytes) || !client_takes_offer(offer, seen))
     return false;
-  *block = {index + 1, address, seen >> 2};
+  *block = {index + 1, address, (seen >> 2) + 1};
   return true;
 }
 

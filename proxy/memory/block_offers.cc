@@ -14,6 +14,9 @@ using abi::OfferState;
 namespace {
 // Some offers are left to blocks that are idle, however many the client holds.
 constexpr uint32_t kMostHeld = abi::kOffers - 32;
+
+// The generation in a word: the block's, and below that how often the client has taken it.
+constexpr uint64_t next_block(uint64_t generation) { return (generation | 0xffffffffu) + 1; }
 }  // namespace
 
 BlockOffers::BlockOffers(BlockPool& pool, MemoryMap& map, Client client,
@@ -38,7 +41,7 @@ uint32_t BlockOffers::enter(BlockId block, State state, uint32_t most) {
   Entry& entry = entries_[index];
   entry = {state,
            static_cast<uint32_t>(place->device),
-           entry.generation + 1,
+           next_block(entry.generation),
            block,
            place->address,
            place->bytes,
@@ -58,11 +61,12 @@ void BlockOffers::clear(uint32_t index) {
   Entry& entry = entries_[index];
   entry.state = State::kFree;
   entry.block = BlockId::kNone;
-  shared::proxy_stores_offer(segment_.offer(index), ++entry.generation, OfferState::kEmpty);
+  entry.generation = next_block(entry.generation);
+  shared::proxy_stores_offer(segment_.offer(index), entry.generation, OfferState::kEmpty);
 }
 
-// False: the client has taken it, and a record that says so is on its way; or it is about to make
-// the offer ready.
+// False: the client has taken it, and a record that says so is on its way, whether or not it has
+// made the offer ready again since; or it is about to make it ready.
 bool BlockOffers::withdraw(uint32_t index, std::vector<BlockId>* gone) {
   Entry& entry = entries_[index];
   if (!shared::proxy_changes_offer(segment_.offer(index), entry.generation, OfferState::kReady,
@@ -137,6 +141,7 @@ std::optional<BlockOffers::Held> BlockOffers::take(uint32_t untrusted_offer, uin
         !abi::offer_serves(entry.bytes, untrusted_bytes))
       return std::nullopt;
     held = {untrusted_offer, entry.block, entry.address, entry.state == State::kIdle};
+    ++entry.generation;
     if (held.was_idle) set_idle(entry, false);
     const uint64_t now = now_ns();
     demand_.found(gpu, entry.bytes, now);

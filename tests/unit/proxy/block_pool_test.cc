@@ -218,6 +218,24 @@ TEST_F(BlockPoolTest, TheBoundHolds) {
   EXPECT_GT(session->offers()->counts().given_back.load(), 0u);
 }
 
+// The client has taken and returned the block again when the proxy sees that it was freed, and
+// would take it back because it is too large to be kept.
+TEST_F(BlockPoolTest, AClientAheadOfItsRecordsKeepsItsBlock) {
+  Memory memory = allocated(100 * kMiB);
+  drains = false;
+  for (int i = 0; i < 3; ++i) {
+    free(memory);
+    memory = allocated(100 * kMiB);
+    EXPECT_TRUE(memory.posted);
+  }
+  drains = true;
+  session->drain_for_test();
+  EXPECT_FALSE(session->poisoned());
+  EXPECT_TRUE(covers(memory));
+  EXPECT_EQ(posted(), 3u);
+  free(memory);
+}
+
 TEST_F(BlockPoolTest, MemoryOfAContextThatEndsIsNotKept) {
   const Memory memory = allocated(4 * kMiB);
   session->sweep_context(1, false);
