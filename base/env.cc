@@ -116,6 +116,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_MEMORY_WAIT_MS", "2000",
      "How many milliseconds at most an allocation waits for memory of other functions to move "
      "before it is out of memory."},
+    {"TUBE_LAZY_BACKING", "1",
+     "0: a proxy has the driver make each allocation's memory at once, not before its function's "
+     "next work on the GPU."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

@@ -46,6 +46,7 @@ enum class Env : uint8_t {
   kStorePolicy,
   kStoreGpu,
   kMemoryWaitMs,
+  kLazyBacking,
   kHookLib,
   kSimLib,
   kTubed,

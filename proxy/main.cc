@@ -348,7 +348,8 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
           .function_memory = *parse_byte_limit(options.function_memory),
           .evict = evict_options(),
           .host = policies::default_host_budget(usable_memory_bytes()),
-          .store = store_options()};
+          .store = store_options(),
+          .lazy_backing = env_text(Env::kLazyBacking) == nullptr || env_flag(Env::kLazyBacking)};
 }
 
 Status serve(const Options& options) {

@@ -100,13 +100,15 @@ CUresult handle(Session& session, const Decoded<wire::tubeHostUnregister>& call,
 CUresult handle(Session& session, const Decoded<wire::tubeMemGetInfo>& call,
                 Reply<wire::tubeMemGetInfo>& reply) {
   session.deferred_frees().collect();
+  const uint32_t gpu = session.context()->gpu;
+  const PromisedMemory& memory = session.shared().memory.promised();
   CUresult error = CUDA_SUCCESS;
   const auto look = [&] {
     size_t free_bytes = 0;
     size_t total_bytes = 0;
     error = session.driver().cuMemGetInfo_v2(&free_bytes, &total_bytes);
-    const policies::GpuMemory seen =
-        session.account().visible(session.context()->gpu, call->kept, {free_bytes, total_bytes});
+    const policies::GpuMemory seen = session.account().visible(
+        gpu, call->kept, {memory.unpromised(gpu, free_bytes), total_bytes});
     reply->free = seen.free_bytes;
     reply->total = seen.total_bytes;
   };

@@ -137,7 +137,7 @@ uint64_t Evictor::room(uint32_t gpu, bool anew) {
   if (anew || last.asked_ns == 0 || now_ns() - last.asked_ns >= kAskAgainNs) {
     size_t free_bytes = 0, total_bytes = 0;
     if (driver_.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS) return 0;
-    last = {now_ns(), free_bytes, now.held_bytes};
+    last = {now_ns(), map_.promised().unpromised(gpu, free_bytes), now.held_bytes};
     std::lock_guard lock(mutex_);
     free_[gpu] = last;
   }

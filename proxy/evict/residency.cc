@@ -53,13 +53,44 @@ bool works_away(wire::Call call) {
   }
 }
 
-void Residency::open(Evictor* evictor, CopyEngine* engine, Client client, BlockOffers* offers,
-                     uint32_t gpus) {
+bool works_promised(wire::Call call) {
+  switch (call) {
+    case wire::Call::tubeMemAlloc:
+    case wire::Call::tubeHostRegister:
+    case wire::Call::tubeHostUnregister:
+    case wire::Call::tubeMoreChunks:
+    case wire::Call::tubeLoadImage:
+    case wire::Call::tubeGetKernel:
+    case wire::Call::tubeGetGlobal:
+    case wire::Call::tubeListKernels:
+    case wire::Call::tubeKernelSetAttribute:
+    case wire::Call::tubeKernelGetAttribute:
+    case wire::Call::tubeKernelSetCacheConfig:
+    case wire::Call::tubeOccupancy:
+    case wire::Call::tubeLink:
+    case wire::Call::tubeContextCreate:
+    case wire::Call::tubeContextLimit:
+    case wire::Call::tubeGpcTable: return true;
+    default: return works_away(call);
+  }
+}
+
+CUresult Residency::before(wire::Call call) {
+  if (away_ && !works_away(call)) {
+    if (const CUresult error = come_back(); error != CUDA_SUCCESS) return error;
+  }
+  if (!lazy_.waits() || works_promised(call)) return CUDA_SUCCESS;
+  return lost_ != CUDA_SUCCESS ? lost_ : back_promises();
+}
+
+void Residency::open(Evictor* evictor, BlockPool* pool, CopyEngine* engine, Client client,
+                     BlockOffers* offers, uint32_t gpus) {
   client_ = std::move(client);
+  gpus_ = gpus;
+  pool_ = pool;
   if (evictor == nullptr) return;
   evictor_ = evictor;
   offers_ = offers;
-  gpus_ = gpus;
   member_ =
       evictor->join(client_.session, client_.pid, client_.name, client_.account, client_.wake);
   if (member_ != nullptr) moves_ = std::make_unique<BlockMoves>(driver_, engine, client_.session);
@@ -143,7 +174,8 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   const uint64_t begin = now_ns();
   evictor_->moving(gpu, true);
   const ScopeGuard moved_all([&] { evictor_->moving(gpu, false); });
-  const auto blocks = evictor_->map().movable(client_.session, static_cast<int>(gpu));
+  MemoryMap& map = evictor_->map();
+  const auto blocks = map.movable(client_.session, static_cast<int>(gpu));
   std::vector<uint64_t> sizes;
   sizes.reserve(blocks.size());
   for (const auto& block : blocks) sizes.push_back(block.bytes);
@@ -151,6 +183,13 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   uint64_t moved = 0;
   for (const size_t which : policies::choose_blocks(sizes, bytes)) {
     if (hooks_.stop()) break;
+    if (map.is_promised(blocks[which].block)) {  // it takes no room but in the count
+      if (!map.send_away(blocks[which].block, nullptr)) continue;
+      away_ = true;
+      moved += blocks[which].bytes;
+      evictor_->progress();
+      continue;
+    }
     auto copy = evictor_->arena().take(blocks[which].bytes);
     if (copy == nullptr || moves_->begin(gpu, blocks[which], *copy, false) != CUDA_SUCCESS) break;
     leaving.push_back({blocks[which].block, std::move(copy)});
@@ -290,6 +329,50 @@ CUresult Residency::come_back() {
   counts_.stalled_ns.fetch_add(took, std::memory_order_relaxed);
   if (took > counts_.longest_ns.load(std::memory_order_relaxed))
     counts_.longest_ns.store(took, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+// ---- promises ----------------------------------------------------------------------------------
+
+CUresult Residency::back_promises(uint32_t gpu) {
+  CUresult error = hooks_.make_current(gpu);
+  if (error != CUDA_SUCCESS) return error;
+  const auto again = [&] {
+    error = lazy_.back(gpu);
+    return error != CUDA_ERROR_OUT_OF_MEMORY;
+  };
+  const uint64_t seen = client_.account->times_given_back();
+  if (again() || (pool_ != nullptr && pool_->make_room(gpu, nullptr, seen, again)) ||
+      (hooks_.drop_code(gpu) && again()) || member_ == nullptr)
+    return error;
+  waits_ = true;
+  // Its work has been accepted: it waits its turn like memory that is away, but not for ever.
+  const uint64_t end = now_ns() + evictor_->options().wait_ns;
+  (void)evictor_->request(*member_, gpu, false,
+                          {.bytes = [&] { return away_bytes(gpu) + lazy_.bytes(gpu); },
+                           .again =
+                               [&] {
+                                 // What was taken from it meanwhile comes first, as everywhere.
+                                 bool all = false;
+                                 const CUresult back = bring(gpu, &all);
+                                 finish_coming();
+                                 if (!all) return back != CUDA_ERROR_OUT_OF_MEMORY;
+                                 return again();
+                               },
+                           .serve = [&] { (void)serve(); },
+                           .stop = [&] { return hooks_.stop() || now_ns() >= end; }});
+  waits_ = false;
+  return error;
+}
+
+CUresult Residency::back_promises() {
+  for (const uint32_t gpu : lazy_.places(gpus_)) {
+    const CUresult error = back_promises(gpu);
+    if (error == CUDA_SUCCESS) continue;
+    if (!hooks_.stop()) hooks_.fail(gpu, error);
+    return lost_ = error;
+  }
+  lazy_.settled();
   return CUDA_SUCCESS;
 }
 

@@ -10,10 +10,15 @@
 //   a record   that may reach GPU memory, while some is away: first all blocks come back. Records
 //              that only ask, mark a stream, or end something need none (works_away()).
 //   an allocation that finds no memory waits here, and so may be asked itself meanwhile.
+//   promises    (lazy_blocks.h) are backed before a record that may reach memory, too: all of them,
+//               so that no pointer has to be found. The driver may refuse what was promised (other
+//               processes on the GPU, fragments): then idle memory, kept code and others' memory
+//               make room, for as long as an allocation waits; in the end this client alone is told
+//               the driver's code, and gets it from every call from then on.
 //
 // A block is on the GPU with its bytes, or away with them in host memory, at every moment in which
 // anybody looks, so whatever fails half-way leaves nothing to undo. Costs while nothing is short: a
-// test of asked() and of away() with each record.
+// test of asked() and of lacks() with each record.
 #pragma once
 
 #include <atomic>
@@ -28,6 +33,7 @@
 #include "protocol/wire.gen.h"
 #include "proxy/evict/block_moves.h"
 #include "proxy/evict/evictor.h"
+#include "proxy/evict/lazy_blocks.h"
 
 namespace tube::proxy {
 
@@ -35,6 +41,9 @@ class BlockOffers;
 
 // Whether the record can be executed while memory of the client is away.
 bool works_away(wire::Call call);
+// Whether it can be while memory is promised: it begins nothing on the GPU that reaches any, and
+// tells nobody else of it.
+bool works_promised(wire::Call call);
 
 class Residency {
  public:
@@ -48,6 +57,9 @@ class Residency {
     std::function<bool()> stop;      // the client is gone
     std::function<bool()> has_record;
     std::function<CUresult(uint32_t gpu)> make_current;
+    std::function<bool(uint32_t gpu)> drop_code;  // kept code goes; false: there was none
+    // The client's context on the GPU is over: each of its calls answers so.
+    std::function<void(uint32_t gpu, CUresult error)> fail;
   };
   struct Client {
     uint64_t session = 0;
@@ -62,16 +74,24 @@ class Residency {
     std::atomic<uint64_t> stalled_ns{0}, longest_ns{0};  // before records, until memory was back
   };
 
-  Residency(const Driver& driver, Hooks hooks) : driver_(driver), hooks_(std::move(hooks)) {}
+  Residency(const Driver& driver, MemoryMap& map, Hooks hooks)
+      : driver_(driver), hooks_(std::move(hooks)), lazy_(map, hooks_.at_rest) {}
   // `evictor` nullptr, or one that is off: nothing ever moves. `gpus`: how many there are.
-  void open(Evictor* evictor, CopyEngine* engine, Client client, BlockOffers* offers,
-            uint32_t gpus);
+  // `pool` nullptr: there is none.
+  void open(Evictor* evictor, BlockPool* pool, CopyEngine* engine, Client client,
+            BlockOffers* offers, uint32_t gpus);
   // Nobody asks any more.
   void close();
 
   bool on() const { return member_ != nullptr; }
   bool asked() const { return member_ != nullptr && member_->asked(); }
   bool away() const { return away_; }
+  // Whether records may have to wait: before().
+  bool lacks() const { return away_ || lazy_.waits(); }
+  LazyBlocks& lazy() { return lazy_; }
+  const LazyBlocks& lazy() const { return lazy_; }
+  // All that the record may reach is on its GPU afterwards. Another GPU's context may be current.
+  CUresult before(wire::Call call);
 
   // The session is about to sleep for want of records, or woke.
   void sleeps(uint64_t now_ns);
@@ -102,10 +122,14 @@ class Residency {
   void finish_coming();
   CUresult come_back(uint32_t gpu);
   uint64_t away_bytes(uint32_t gpu) const;
+  CUresult back_promises();
+  CUresult back_promises(uint32_t gpu);
 
   const Driver& driver_;
   const Hooks hooks_;
+  LazyBlocks lazy_;
   Evictor* evictor_ = nullptr;
+  BlockPool* pool_ = nullptr;
   Client client_;
   BlockOffers* offers_ = nullptr;
   uint32_t gpus_ = 0;
@@ -118,6 +142,7 @@ class Residency {
   uint64_t took_ns_ = 0;
   uint64_t pause_ns_ = 0;           // until it may be asked again
   CUresult failed_ = CUDA_SUCCESS;  // of a copy back
+  CUresult lost_ = CUDA_SUCCESS;    // what was promised is not to be had
   Counts counts_;
 };
 

@@ -11,6 +11,16 @@ constexpr uint64_t kSlabBytes = 2u << 20;
 constexpr uint64_t kAlignment = 512;
 }  // namespace
 
+CUresult DeviceMemory::make_block(int device, uint64_t bytes, Placed* placed) {
+  return source_ != nullptr ? source_->make(window_, device, bytes, account_, placed)
+                            : map_.allocate(window_, session_, device, bytes, account_, placed);
+}
+
+void DeviceMemory::release_block(BlockId block) {
+  if (source_ != nullptr) source_->ended(block);
+  map_.release(block);
+}
+
 uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_base,
                                      CUresult* error) {
   for (auto& [base, slab] : slabs_) {
@@ -21,7 +31,7 @@ uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_
     }
   }
   Placed placed;
-  *error = map_.allocate(window_, session_, device, kSlabBytes, account_, &placed);
+  *error = make_block(device, kSlabBytes, &placed);
   if (*error != CUDA_SUCCESS) return 0;
   Slab& slab = slabs_[placed.address];
   slab = Slab{placed.block, device, AddressSpace(placed.address, kSlabBytes, kAlignment)};
@@ -59,14 +69,14 @@ CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted
 CUresult DeviceMemory::allocate_block(Range& range, uint32_t* offer) {
   const auto gpu = static_cast<uint32_t>(range.device);
   if (const auto idle = offers_ != nullptr ? offers_->reuse(gpu, range.bytes) : std::nullopt) {
+    if (source_ != nullptr) source_->taken();
     range.base = idle->address;
     *offer = idle->offer;
     blocks_[range.base] = {idle->block, *offer};
     return CUDA_SUCCESS;
   }
   Placed placed;
-  const CUresult error =
-      map_.allocate(window_, session_, range.device, range.bytes, account_, &placed);
+  const CUresult error = make_block(range.device, range.bytes, &placed);
   if (error != CUDA_SUCCESS) return error;
   range.base = placed.address;
   if (offers_ != nullptr) *offer = offers_->bind(placed.block);
@@ -101,6 +111,7 @@ bool DeviceMemory::take(uint32_t untrusted_offer, int device, uint32_t context,
   range.device = device;
   range.context = context;
   blocks_[range.base] = {held->block, held->offer};
+  if (source_ != nullptr) source_->taken();
   enter(range);
   return true;
 }
@@ -112,7 +123,7 @@ void DeviceMemory::leave_slab(const Range& range) {
   if (!it->second.space.empty()) return;
   for (const auto& [base, other] : slabs_) {
     if (base == it->first || other.device != it->second.device || !other.space.empty()) continue;
-    map_.release(it->second.block);
+    release_block(it->second.block);
     slabs_.erase(it);
     return;
   }
@@ -121,7 +132,7 @@ void DeviceMemory::leave_slab(const Range& range) {
 bool DeviceMemory::free_empty_slabs() {
   return std::erase_if(slabs_, [this](const auto& entry) {
            if (!entry.second.space.empty()) return false;
-           map_.release(entry.second.block);
+           release_block(entry.second.block);
            return true;
          }) != 0;
 }
@@ -185,9 +196,10 @@ CUresult DeviceMemory::free(CUdeviceptr untrusted_address, bool untrusted_return
 }
 
 void DeviceMemory::end_block(const Own& own, AtEnd end) {
-  if (map_.is_away(own.block)) {
+  if (!map_.has_memory(own.block)) {
     // Nobody needs its bytes. Where the client makes the offer ready, and may have done so, the
-    // block stays: what it is taken for then comes back like all that is away.
+    // block stays: what it is taken for then comes back like all that is away, or is backed like
+    // all that is promised.
     map_.drop_host_copy(own.block);
     if (end == AtEnd::kKept) end = AtEnd::kReleased;
   }
@@ -197,7 +209,7 @@ void DeviceMemory::end_block(const Own& own, AtEnd end) {
     if (end != AtEnd::kReleased && offers_->give_back(own.offer, end == AtEnd::kReturned)) return;
     offers_->unbind(own.offer);
   }
-  map_.release(own.block);
+  release_block(own.block);
 }
 
 CUresult DeviceMemory::free(CUdeviceptr untrusted_address, RangeKind kind, AtEnd end) {
@@ -234,7 +246,7 @@ void DeviceMemory::free_all(uint32_t context) {
     (void)free(base, ranges_.at(base)->kind, AtEnd::kReleased);
   }
   if (context != kAllContexts) return;
-  for (const auto& [base, slab] : slabs_) map_.release(slab.block);
+  for (const auto& [base, slab] : slabs_) release_block(slab.block);
   slabs_.clear();
 }
 

@@ -28,12 +28,27 @@ namespace tube::proxy {
 
 class BlockOffers;
 
+// Where a client's blocks come from.
+class BlockSource {
+ public:
+  virtual ~BlockSource() = default;
+  // A new block, mapped or promised (MemoryMap::allocate, promise), charged to `account`.
+  virtual CUresult make(uint32_t window, int device, uint64_t bytes, MemoryAccount& account,
+                        Placed* placed) = 0;
+  // The client has got a block that it held before.
+  virtual void taken() = 0;
+  // The client gives one back for good, which is released next.
+  virtual void ended(BlockId block) = 0;
+};
+
 class DeviceMemory {
  public:
   DeviceMemory(MemoryMap& map, Ranges& ranges, uint64_t session, MemoryAccount& account);
   ~DeviceMemory();
 
   void set_window(uint32_t window) { window_ = window; }
+  // nullptr: the memory map makes them at once. Outlives this.
+  void set_source(BlockSource* source) { source_ = source; }
   // nullptr: nothing is kept or offered. Outlives this.
   void set_offers(BlockOffers* offers) { offers_ = offers; }
   // *offer: of the block, 0 when it has none.
@@ -71,6 +86,8 @@ class DeviceMemory {
     uint32_t offer = 0;  // 0: none
   };
   void end_block(const Own& own, AtEnd end);
+  CUresult make_block(int device, uint64_t bytes, Placed* placed);
+  void release_block(BlockId block);
   CUresult allocate_block(Range& range, uint32_t* offer);
   void enter(const Range& range);
   struct Slab {
@@ -89,6 +106,7 @@ class DeviceMemory {
   uint64_t session_;
   MemoryAccount& account_;  // to which its blocks are charged
   uint32_t window_ = 0;
+  BlockSource* source_ = nullptr;
   BlockOffers* offers_ = nullptr;
   std::map<uint64_t, Slab> slabs_;            // by base
   std::map<uint64_t, Own> blocks_;            // by address

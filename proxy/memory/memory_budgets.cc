@@ -78,12 +78,12 @@ MemoryAccount::MemoryAccount(MemoryBudgets& budgets, std::string name, int pid,
   for (BudgetCount& gpu : gpus_) gpu.set_limit(limit_bytes);
 }
 
-CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge) {
+CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge, bool counted) {
   const auto index = static_cast<uint32_t>(gpu);
   *charge = {};
   if (gpu < 0 || index >= gpus_.size()) return CUDA_ERROR_OUT_OF_MEMORY;
   bytes = std::min(bytes, kMostBytes);
-  const auto again = [&] { return take(index, bytes, false); };
+  const auto again = [&] { return take(index, bytes, false, counted); };
   const uint64_t seen = budgets_.times_given_back();
   bool taken = again();
   // First what this function keeps itself, if its own limit is in the way, then everybody's.
@@ -93,8 +93,10 @@ CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge) {
     taken = budgets_.make_room_(index, nullptr, seen, again);
   if (!taken) {
     const bool own = bytes > gpus_[index].now().room();
-    refused(index, bytes, own ? "its" : "its workflow's",
-            own ? gpus_[index].now() : budgets_.now(index));
+    // Otherwise the GPU's memory is promised to others: the caller makes room as for the driver.
+    if (own || bytes > budgets_.now(index).room())
+      refused(index, bytes, own ? "its" : "its workflow's",
+              own ? gpus_[index].now() : budgets_.now(index));
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *charge = MemoryCharge(shared_from_this(), index, bytes);
@@ -103,14 +105,17 @@ CUresult MemoryAccount::charge(int gpu, uint64_t bytes, MemoryCharge* charge) {
 
 bool MemoryAccount::charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge) {
   const auto index = static_cast<uint32_t>(gpu);
-  if (gpu < 0 || index >= gpus_.size() || !take(index, bytes, true)) return false;
+  if (gpu < 0 || index >= gpus_.size() || !take(index, bytes, true, true)) return false;
   *charge = MemoryCharge(shared_from_this(), index, bytes, true);
   return true;
 }
 
-bool MemoryAccount::take(uint32_t gpu, uint64_t bytes, bool idle) {
+bool MemoryAccount::take(uint32_t gpu, uint64_t bytes, bool idle, bool counted) {
   if (!gpus_[gpu].take(bytes, idle)) return false;
-  if (budgets_.gpus_[gpu].take(bytes, idle)) return true;
+  if (budgets_.gpus_[gpu].take(bytes, idle)) {
+    if (!budgets_.has_room_ || budgets_.has_room_(gpu, counted ? 0 : bytes)) return true;
+    budgets_.gpus_[gpu].give_back(bytes, idle);
+  }
   gpus_[gpu].give_back(bytes, idle);
   return false;
 }
@@ -153,6 +158,8 @@ void MemoryAccount::refused(uint32_t gpu, uint64_t bytes, const char* whose,
   log_info("function '%s' asks for %lu bytes of GPU %u: %s limit of %lu leaves %lu", name_.c_str(),
            bytes, gpu, whose, limit.limit_bytes, limit.room());
 }
+
+uint64_t MemoryAccount::times_given_back() const { return budgets_.times_given_back(); }
 
 policies::MemoryBudget MemoryAccount::now(uint32_t gpu) const {
   return gpu < gpus_.size() ? gpus_[gpu].now() : policies::MemoryBudget{0, 0};

@@ -42,6 +42,8 @@ class BudgetCount {
     return {used_.load(std::memory_order_relaxed), limit_.load(std::memory_order_relaxed)};
   }
   uint64_t idle_bytes() const { return idle_.load(std::memory_order_relaxed); }
+  // Both.
+  uint64_t charged_bytes() const { return held_.load(); }
   void set_limit(uint64_t bytes) { limit_.store(bytes, std::memory_order_relaxed); }
   // False: it does not fit, nothing was taken.
   [[nodiscard]] bool take(uint64_t bytes, bool idle);
@@ -83,9 +85,10 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   MemoryAccount(MemoryBudgets& budgets, std::string name, int pid, uint64_t limit_bytes);
 
   // What *charge stood for is given back first. CUDA_ERROR_OUT_OF_MEMORY when a limit is in the
-  // way, which the log says the first time. A GPU that no client can see (info::kMaxDevices) has no
-  // memory for it.
-  CUresult charge(int gpu, uint64_t bytes, MemoryCharge* charge);
+  // way, which the log says the first time, or what others were promised. A GPU that no client can
+  // see (info::kMaxDevices) has no memory for it. `counted`: as in the making
+  // (PromisedMemory::Making).
+  CUresult charge(int gpu, uint64_t bytes, MemoryCharge* charge, bool counted = false);
   // For memory that nobody has asked for yet, idle at once: nobody gives way to it, and no refusal
   // is counted.
   bool charge_ahead(int gpu, uint64_t bytes, MemoryCharge* charge);
@@ -103,6 +106,7 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
   // Of the function, for the log and the list of events; pid 0: the proxy's own.
   const std::string& name() const { return name_; }
   int pid() const { return pid_; }
+  uint64_t times_given_back() const;
   // Requests that a limit refused.
   uint64_t refusals() const { return refusals_.load(std::memory_order_relaxed); }
   // Whether the function's own limit allows so much more.
@@ -120,7 +124,7 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
 
  private:
   friend class MemoryCharge;
-  bool take(uint32_t gpu, uint64_t bytes, bool idle);
+  bool take(uint32_t gpu, uint64_t bytes, bool idle, bool counted);
   void give_back(uint32_t gpu, uint64_t bytes, bool idle, bool away);
   void set_idle(uint32_t gpu, uint64_t bytes, bool idle, bool away);
   void leave_gpu(uint32_t gpu, uint64_t bytes, bool idle);
@@ -187,6 +191,8 @@ class MemoryBudgets {
                                      const policies::GpuMemory& gpu_memory) const;
   // What became of memory lately.
   MemoryEvents& events() { return events_; }
+  // With what is idle; without what is away.
+  uint64_t charged_bytes(uint32_t gpu) const { return gpus_[gpu].charged_bytes(); }
   // How often idle memory was given back.
   uint64_t times_given_back() const { return given_back_.load(); }
   void idle_given_back() { given_back_.fetch_add(1); }
@@ -195,6 +201,10 @@ class MemoryBudgets {
   using MakeRoom = std::function<bool(uint32_t gpu, const MemoryAccount* of, uint64_t seen,
                                       const std::function<bool()>& again)>;
   void on_shortage(MakeRoom make_room) { make_room_ = std::move(make_room); }
+  // Whether all that is charged leaves what others were promised of the GPU (promised_memory.h),
+  // where so many bytes are charged and neither counted there nor taken. Before any session.
+  using HasRoom = std::function<bool(uint32_t gpu, uint64_t uncounted)>;
+  void ask_room(HasRoom has_room) { has_room_ = std::move(has_room); }
   void set_limit(uint32_t gpu, uint64_t bytes) { gpus_[gpu].set_limit(bytes); }
   // One for all GPUs, or one for each; what is missing has none.
   void set_limits(std::span<const uint64_t> limits_bytes);
@@ -214,6 +224,7 @@ class MemoryBudgets {
   std::atomic<uint64_t> given_back_{0};
   MemoryEvents events_;
   MakeRoom make_room_;
+  HasRoom has_room_;
 };
 
 }  // namespace tube::proxy

@@ -82,7 +82,7 @@ BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& 
     free_slots_.pop_back();
   }
   Block& block = blocks_[slot];
-  block = Block{handle, place, 1, block.generation + 1, std::move(charge), false, nullptr};
+  block = Block{handle, place, 1, block.generation + 1, std::move(charge), false, false, nullptr};
   return BlockId{uint64_t{block.generation} << 32 | (slot + 1)};
 }
 
@@ -109,8 +109,10 @@ void MemoryMap::release(BlockId id) {
     free_slots_.push_back(slot_of(id));
     if (gone.place.address != 0) regions_.erase(gone.place.address);
   }
-  const bool unmapped = gone.away || (gone.place.address != 0 && unmap_own(gone.place));
-  if (!gone.away) driver_.cuMemRelease(gone.handle);
+  const bool there = !gone.away && !gone.promised;
+  const bool unmapped = !there || (gone.place.address != 0 && unmap_own(gone.place));
+  if (there) driver_.cuMemRelease(gone.handle);
+  if (gone.promised) promised_.remove(gone.place.device, gone.place.bytes);
   gone.charge = {};  // who asks next may have it
   if (!unmapped) return;
   std::lock_guard lock(mutex_);
@@ -132,7 +134,7 @@ CUresult MemoryMap::take_handle(BlockId id, CUmemGenericAllocationHandle* handle
                                 BlockPlace* place) {
   std::lock_guard lock(mutex_);
   Block* block = live(id);
-  if (block == nullptr || block->away) return CUDA_ERROR_INVALID_VALUE;
+  if (block == nullptr || block->away || block->promised) return CUDA_ERROR_INVALID_VALUE;
   ++block->references;
   *handle = block->handle;
   if (place != nullptr) *place = block->place;
@@ -145,6 +147,15 @@ CUresult MemoryMap::map_at(CUmemGenericAllocationHandle handle, const BlockPlace
   const auto& access = gpus_[static_cast<uint32_t>(place.device)].access;
   error = driver_.cuMemSetAccess(place.address, place.bytes, access.data(), access.size());
   if (error != CUDA_SUCCESS) driver_.cuMemUnmap(place.address, place.bytes);
+  return error;
+}
+
+// New memory at an address that is taken.
+CUresult MemoryMap::make_at(const BlockPlace& place, CUmemGenericAllocationHandle* handle) {
+  CUresult error = create_handle(place.device, place.bytes, handle);
+  if (error != CUDA_SUCCESS) return error;
+  error = map_at(*handle, place);
+  if (error != CUDA_SUCCESS) (void)driver_.cuMemRelease(*handle);
   return error;
 }
 
@@ -184,8 +195,10 @@ CUresult MemoryMap::allocate(uint32_t window, uint64_t session, int device, uint
   if (bytes == 0 || bytes > windows::kDeviceBytes)
     return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
   bytes = in_blocks(device, bytes);
+  const PromisedMemory::Making making(promised_, device, bytes);
   MemoryCharge charge;
-  if (CUresult error = account.charge(device, bytes, &charge); error != CUDA_SUCCESS) return error;
+  if (CUresult error = account.charge(device, bytes, &charge, true); error != CUDA_SUCCESS)
+    return error;
   return allocate_charged(window, session, device, bytes, std::move(charge), placed);
 }
 
@@ -205,6 +218,7 @@ bool MemoryMap::peers(uint32_t one, uint32_t other) const {
 CUresult MemoryMap::allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
                                    MemoryAccount& account, Placed* placed) {
   bytes = in_blocks(device, bytes);
+  const PromisedMemory::Making making(promised_, device, bytes);
   MemoryCharge charge;
   if (!account.charge_ahead(device, bytes, &charge)) return CUDA_ERROR_OUT_OF_MEMORY;
   return allocate_charged(window, session, device, bytes, std::move(charge), placed);
@@ -234,8 +248,10 @@ CUresult MemoryMap::allocate_charged(uint32_t window, uint64_t session, int devi
 
 CUresult MemoryMap::create(const CUmemAllocationProp& prop, uint64_t bytes, uint64_t flags,
                            MemoryAccount& account, BlockId* block) {
+  const PromisedMemory::Making making(promised_, prop.location.id, bytes);
   MemoryCharge charge;
-  if (CUresult error = account.charge(prop.location.id, bytes, &charge); error != CUDA_SUCCESS)
+  if (CUresult error = account.charge(prop.location.id, bytes, &charge, true);
+      error != CUDA_SUCCESS)
     return error;
   CUmemGenericAllocationHandle handle = 0;
   if (CUresult error = driver_.cuMemCreate(&handle, bytes, &prop, flags); error != CUDA_SUCCESS)

@@ -42,6 +42,7 @@
 #include "base/cuda_api.h"
 #include "base/mapping.h"
 #include "base/unique_fd.h"
+#include "proxy/gpu/promised_memory.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/block.h"
 #include "proxy/memory/host_arena.h"
@@ -73,7 +74,13 @@ struct Placed {
 class MemoryMap {
  public:
   MemoryMap(const Driver& driver, const Gpus& gpus)
-      : driver_(driver), gpus_(gpus), shares_(*this) {}
+      : driver_(driver),
+        gpus_(gpus),
+        promised_(driver, gpus, [this](uint32_t gpu) { return budgets_.charged_bytes(gpu); }),
+        shares_(*this) {
+    budgets_.ask_room(
+        [this](uint32_t gpu, uint64_t uncounted) { return promised_.has_room(gpu, uncounted); });
+  }
   ~MemoryMap();
 
   // Reserves the window if it is not ours yet. False: something is in the way in this process.
@@ -100,6 +107,10 @@ class MemoryMap {
   // The same for memory that nobody has asked for yet (MemoryAccount::charge_ahead).
   CUresult allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
                           MemoryAccount& account, Placed* placed);
+  // The same, but with nothing behind the address before back(): *promised. Where that could not be
+  // promised, the block is made at once. The caller sees to it that nothing reaches the memory.
+  CUresult promise(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                   MemoryAccount& account, Placed* placed, bool* promised);
   // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's;
   // the memory is charged to nobody, its maker has it on his account.
   CUresult import_placed(uint32_t window, uint64_t session, int device, int fd, uint64_t bytes,
@@ -148,13 +159,13 @@ class MemoryMap {
     uint64_t bytes = 0;
   };
   // Of a session's blocks on a GPU those that can go: at an address of their own, used by nobody
-  // else, on the GPU, and not idle. *stay: the bytes of what is there and cannot go.
+  // else, on the GPU or promised, and not idle. *stay: the bytes of what is there and cannot go.
   std::vector<Movable> movable(uint64_t session, int device, uint64_t* stay = nullptr) const;
   // Those that are away and have to come back before the function works again.
   std::vector<Movable> away(uint64_t session, int device) const;
   // The memory behind the block goes back to the driver; `copy` has its bytes;
-  // nullptr: its host copy still has them. False: the block cannot go, or the driver refuses, and
-  // stays as it was.
+  // nullptr: its host copy still has them, or it is a promised block, which has none. False: the
+  // block cannot go, or the driver refuses, and stays as it was.
   bool send_away(BlockId block, std::unique_ptr<HostCopy> copy);
   // Memory behind the block again, whose content the caller brings from host_copy().
   // CUDA_ERROR_OUT_OF_MEMORY: neither the driver nor, unless `beyond_limit`, the workflow's limit
@@ -164,6 +175,20 @@ class MemoryMap {
   const HostCopy* host_copy(BlockId block) const;
   void drop_host_copy(BlockId block);
   bool is_away(BlockId block) const;
+  // Neither away nor promised.
+  bool has_memory(BlockId block) const;
+
+  // ---- blocks that are promised (memory_moves.cc) ----
+
+  enum class Backing : uint8_t { kDone, kIdle, kGone, kFailed };
+  // Memory behind a promised block. kIdle: its client has no use for it now, and it stays promised.
+  // *error: the driver's; the block is as it was. Of its session's thread.
+  Backing back(BlockId block, CUresult* error);
+  bool is_promised(BlockId block) const;
+  PromisedMemory& promised() { return promised_; }
+  const PromisedMemory& promised() const { return promised_; }
+  // Of a session's blocks on a GPU.
+  uint64_t promised_bytes(uint64_t session, int device) const;
 
   // ---- questions ----
 
@@ -197,7 +222,8 @@ class MemoryMap {
     uint32_t references = 0;  // 0: the slot is free
     uint32_t generation = 0;
     MemoryCharge charge;  // empty: another process made the memory
-    bool away = false;    // without a handle
+    bool away = false;    // without a handle, as one that is
+    bool promised = false;
     std::unique_ptr<HostCopy> copy;
   };
   struct Second {  // a mapping that is not the block's own
@@ -220,6 +246,7 @@ class MemoryMap {
   CUresult take_handle(BlockId block, CUmemGenericAllocationHandle* handle, BlockPlace* place);
   CUresult place_handle(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace* place);
   CUresult map_at(CUmemGenericAllocationHandle handle, const BlockPlace& place);
+  CUresult make_at(const BlockPlace& place, CUmemGenericAllocationHandle* handle);
   CUresult adopt(CUmemGenericAllocationHandle handle, uint64_t session, BlockPlace place,
                  MemoryCharge charge, Placed* placed);
   bool unmap_own(const BlockPlace& place);
@@ -228,6 +255,7 @@ class MemoryMap {
   const Driver& driver_;
   const Gpus& gpus_;
   MemoryBudgets budgets_;  // outlives the blocks
+  PromisedMemory promised_;
   mutable std::mutex mutex_;
   std::array<Window, windows::kCandidates> windows_;
   std::map<uint64_t, Owner> regions_;

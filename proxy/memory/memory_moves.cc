@@ -50,6 +50,13 @@ bool MemoryMap::send_away(BlockId id, std::unique_ptr<HostCopy> copy) {
     std::lock_guard lock(mutex_);
     Block* block = live(id);
     if (block == nullptr || block->away || block->references != 1) return false;
+    if (block->promised) {
+      block->promised = false;
+      block->away = true;
+      promised_.remove(block->place.device, block->place.bytes);
+      block->charge.leave_gpu();
+      return true;
+    }
     handle = block->handle;
     place = block->place;
   }
@@ -71,14 +78,16 @@ CUresult MemoryMap::bring_back(BlockId id, bool beyond_limit) {
     Block* block = live(id);
     if (block == nullptr || !block->away) return CUDA_ERROR_INVALID_VALUE;
     place = block->place;
-    if (!block->charge.return_to_gpu(beyond_limit)) return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  const PromisedMemory::Making making(promised_, place.device, place.bytes);
+  {
+    std::lock_guard lock(mutex_);
+    if (!live(id)->charge.return_to_gpu(beyond_limit)) return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUmemGenericAllocationHandle handle = 0;
-  CUresult error = create_handle(place.device, place.bytes, &handle);
-  if (error == CUDA_SUCCESS) {
-    error = map_at(handle, place);
-    if (error != CUDA_SUCCESS) (void)driver_.cuMemRelease(handle);
-  }
+  const CUresult error = promised_.has_room(static_cast<uint32_t>(place.device), 0)
+                             ? make_at(place, &handle)
+                             : CUDA_ERROR_OUT_OF_MEMORY;
   std::lock_guard lock(mutex_);
   Block* block = live(id);
   if (error == CUDA_SUCCESS) {
@@ -89,6 +98,81 @@ CUresult MemoryMap::bring_back(BlockId id, bool beyond_limit) {
   }
   return error;
 }
+
+bool MemoryMap::has_memory(BlockId id) const {
+  std::lock_guard lock(mutex_);
+  const Block* block = live(id);
+  return block != nullptr && !block->away && !block->promised;
+}
+
+// ---- promised ----------------------------------------------------------------------------------
+
+CUresult MemoryMap::promise(uint32_t window, uint64_t session, int device, uint64_t bytes,
+                            MemoryAccount& account, Placed* placed, bool* promised) {
+  *promised = false;
+  if (bytes == 0 || bytes > windows::kDeviceBytes)
+    return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+  BlockPlace place{0, in_blocks(device, bytes), device, window};
+  {
+    const PromisedMemory::Making making(promised_, device, place.bytes);
+    MemoryCharge charge;
+    if (CUresult error = account.charge(device, place.bytes, &charge, true); error != CUDA_SUCCESS)
+      return error;
+    if (!promised_.may_promise(device))
+      return allocate_charged(window, session, device, place.bytes, std::move(charge), placed);
+    promised_.add(device, place.bytes);
+    std::lock_guard lock(mutex_);
+    place.address = windows_[window].device.allocate(place.bytes);
+    if (place.address != 0) {
+      regions_[place.address] = Owner{session, place.address, place.bytes, device};
+      *placed = Placed{enter(0, place, std::move(charge)), place.address};
+      live(placed->block)->promised = *promised = true;
+      return CUDA_SUCCESS;
+    }
+  }
+  promised_.remove(device, place.bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+MemoryMap::Backing MemoryMap::back(BlockId id, CUresult* error) {
+  BlockPlace place;
+  {
+    std::lock_guard lock(mutex_);
+    Block* block = live(id);
+    if (block == nullptr || !block->promised) return Backing::kGone;
+    if (block->charge.idle()) return Backing::kIdle;
+    place = block->place;
+    ++block->references;
+  }
+  CUmemGenericAllocationHandle handle = 0;
+  *error = make_at(place, &handle);
+  if (*error == CUDA_SUCCESS) {
+    std::lock_guard lock(mutex_);
+    Block* block = live(id);
+    block->handle = handle;
+    block->promised = false;
+    promised_.remove(place.device, place.bytes);
+  }
+  release(id);
+  return *error == CUDA_SUCCESS ? Backing::kDone : Backing::kFailed;
+}
+
+bool MemoryMap::is_promised(BlockId id) const {
+  std::lock_guard lock(mutex_);
+  const Block* block = live(id);
+  return block != nullptr && block->promised;
+}
+
+uint64_t MemoryMap::promised_bytes(uint64_t session, int device) const {
+  uint64_t bytes = 0;
+  std::lock_guard lock(mutex_);
+  each_of(session, device, [&](BlockId, const Block& block) {
+    if (block.promised && !block.charge.idle()) bytes += block.place.bytes;
+  });
+  return bytes;
+}
+
+// ---- the copies on the host --------------------------------------------------------------------
 
 const HostCopy* MemoryMap::host_copy(BlockId id) const {
   std::lock_guard lock(mutex_);

@@ -66,12 +66,14 @@ json place_json(const MemoryMap& memory, const Session& session, uint32_t gpu,
   const MemoryAccount& account = session.account();
   const policies::MemoryBudget budget = account.now(gpu);
   const uint64_t away = account.away_bytes(gpu);
+  const uint64_t promised = memory.promised_bytes(session.client().id, static_cast<int>(gpu));
   uint64_t stay = 0;
   (void)memory.movable(session.client().id, static_cast<int>(gpu), &stay);
   const auto its_code = code.by_session.find(session.client().id);
   json place = budget_json(budget);
   place.update({{"gpu", gpu},
-                {"backed_bytes", budget.held_bytes - std::min(budget.held_bytes, away)},
+                {"backed_bytes", budget.held_bytes - std::min(budget.held_bytes, away + promised)},
+                {"promised_bytes", promised},
                 {"evicted_bytes", away},
                 {"stays_bytes", stay},
                 {"pool_bytes", account.idle_bytes(gpu)},

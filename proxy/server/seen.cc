@@ -52,6 +52,7 @@ json Server::seen(const json& request, pid_t pid) {
   if (!read_bytes(request, "free_bytes", &memory.free_bytes) ||
       !read_bytes(request, "total_bytes", &memory.total_bytes))
     return refusal("\"free_bytes\" and \"total_bytes\" are missing");
+  memory.free_bytes = memory_.promised().unpromised(gpu, memory.free_bytes);
   uint64_t wished = policies::kNoMemoryLimit;
   (void)read_bytes(request, "memory_bytes", &wished);
   memory = [&] {

@@ -136,6 +136,7 @@ void Server::share_the_rest() {
   store_.set_up(options_.store, shared_.copies);
   shared_.launches = &turns_;
   if (evictor_.on()) shared_.evictor = &evictor_;
+  shared_.lazy_backing = options_.lazy_backing;
   shared_.slices = &slices_;
   if (options_.slices_at_start) slices_.make_all();
   shared_.teardown_ms = options_.teardown_ms;

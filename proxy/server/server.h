@@ -80,6 +80,7 @@ struct ServerOptions {
   Evictor::Options evict;
   policies::HostBudget host;
   StoreOptions store;
+  bool lazy_backing = true;
 };
 
 class Server {

@@ -16,6 +16,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/properties.gen.h"
 #include "protocol/proxy_decls.gen.h"
+#include "proxy/code/module_cache.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
 #include "proxy/common/descriptors.h"
@@ -67,13 +68,15 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
       launches_(shared.driver, contexts_, parked_),
-      residency_(shared.driver,
+      residency_(shared.driver, shared.memory,
                  {.at_rest = [this] { return at_rest(); },
                   .go_on = [this] { return go_on_parked(); },
                   .captures = [this] { return captures(); },
                   .stop = [this] { return stopping(); },
                   .has_record = [this] { return reader_->has_record(); },
-                  .make_current = [this](uint32_t gpu) { return contexts_.make_current(gpu); }}),
+                  .make_current = [this](uint32_t gpu) { return contexts_.make_current(gpu); },
+                  .drop_code = [this](uint32_t gpu) { return shared_.modules.make_room(gpu); },
+                  .fail = [this](uint32_t gpu, CUresult error) { lose_promises(gpu, error); }}),
       memory_(shared.memory, ranges_, client_.id, *account_),
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_, shared.pinned, stats_),
@@ -132,9 +135,11 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
   if (shared_.blocks != nullptr)
     offers_ = shared_.blocks->join({client_.id, client_.window, account_}, segment_);
   memory_.set_offers(offers_.get());
-  residency_.open(shared_.evictor, shared_.copies,
+  residency_.open(shared_.evictor, shared_.blocks, shared_.copies,
                   {client_.id, client_.pid, client_.name, account_, [this] { lanes_.nudge(); }},
                   offers_.get(), shared_.gpus.count());
+  residency_.lazy().open(client_.id, shared_.lazy_backing);
+  memory_.set_source(&residency_.lazy());
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
   return {};
@@ -428,8 +433,8 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
     if (contexts_.comes_home(header.context, *share))
       this_caller().works_on(shared_.gpus[share->gpu].device);
     result = contexts_.make_current(*share);
-    if (residency_.away() && result == CUDA_SUCCESS && !works_away(wire::Call{header.call})) {
-      result = residency_.come_back();
+    if (residency_.lacks() && result == CUDA_SUCCESS) {
+      result = residency_.before(wire::Call{header.call});
       if (result == CUDA_SUCCESS) result = contexts_.make_current(*share);
     }
     if (result == CUDA_SUCCESS && !contained(wire::call_name(header.call), [&] {
@@ -458,6 +463,13 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
     }
   }
   if (trace_ != nullptr) trace_->add(header.call, seen_ns, now_ns());
+}
+
+// Memory that the client was promised is not to be had: what it launches would fault.
+void Session::lose_promises(uint32_t gpu, CUresult error) {
+  log_error("function '%s' (pid %d): GPU %u has no memory for what it was promised (%s)",
+            client_.name.c_str(), client_.pid, gpu, result_text(driver(), error).c_str());
+  shared::proxy_store_sticky_error(segment_.header(), static_cast<uint32_t>(error));
 }
 
 // Every session of that GPU gets to see it. This session stores it before anything tells its

@@ -112,6 +112,7 @@ struct Shared {
   PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)
   Evictor* evictor = nullptr;     // nullptr: no memory leaves a GPU (unit tests)
   HostBudget* host = nullptr;     // nullptr: host memory is not counted (unit tests)
+  bool lazy_backing = false;      // allocations begin as promises (lazy_blocks.h)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
@@ -384,6 +385,7 @@ class Session {
 
  private:
   void run();
+  void lose_promises(uint32_t gpu, CUresult error);
   void share_spinning();
   void expect_a_record(shared::Peer& peer);
   bool soon_a_record(uint64_t within_ns);

@@ -68,9 +68,16 @@ void fill_streams(Driver& d) {
 void fill_memory(Driver& d) {
   d.cuMemAddressReserve = [](CUdeviceptr* p, size_t, size_t, CUdeviceptr hint, unsigned long long) { *p = hint; return CUDA_SUCCESS; };
   d.cuMemAddressFree = [](CUdeviceptr, size_t) { return CUDA_SUCCESS; };
-  d.cuMemCreate = [](CUmemGenericAllocationHandle* h, size_t, const CUmemAllocationProp*, unsigned long long) {
+  d.cuMemCreate = [](CUmemGenericAllocationHandle* h, size_t bytes, const CUmemAllocationProp*, unsigned long long) {
     if (state.next_memory != CUDA_SUCCESS) return state.next_memory;
+    if (bytes > state.memory_bytes - state.taken()) return CUDA_ERROR_OUT_OF_MEMORY;
     *h = new_memory();
+    state.sizes[*h] = bytes;
+    return CUDA_SUCCESS;
+  };
+  d.cuMemGetInfo_v2 = [](size_t* free, size_t* total) {
+    *total = state.memory_bytes;
+    *free = state.memory_bytes - state.taken();
     return CUDA_SUCCESS;
   };
   d.cuMemImportFromShareableHandle = [](CUmemGenericAllocationHandle* h, void*, CUmemAllocationHandleType) { *h = new_memory(); return CUDA_SUCCESS; };
@@ -86,6 +93,7 @@ void fill_memory(Driver& d) {
   d.cuMemRelease = [](CUmemGenericAllocationHandle h) {
     if (state.memory.erase(h) == 0) return CUDA_ERROR_INVALID_VALUE;
     --state.live_memory;
+    state.sizes.erase(h);
     return CUDA_SUCCESS;
   };
   d.cuMemMap = [](CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle h, unsigned long long) {
@@ -164,6 +172,12 @@ void fill_arrays(Driver& d) {
 }  // namespace
 
 FakeState& fake() { return state; }
+
+uint64_t FakeState::taken() const {
+  uint64_t bytes = 0;
+  for (const auto& [handle, size] : sizes) bytes += size;
+  return bytes;
+}
 
 Driver make_fake_driver() {
   state = FakeState();

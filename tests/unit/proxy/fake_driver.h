@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct FakeState {
   CUresult next_map = CUDA_SUCCESS;
   CUresult next_memory = CUDA_SUCCESS;  // of cuMemCreate and arrays
   CUresult next_access = CUDA_SUCCESS;  // of cuMemSetAccess
+  uint64_t memory_bytes = 1ull << 30;   // of which cuMemCreate takes, and cuMemGetInfo tells
+  std::map<uint64_t, uint64_t> sizes;   // of what cuMemCreate made, by handle
+  uint64_t taken() const;
   int event_queries = 0;
   std::vector<CUevent> recorded;
   std::set<CUevent> reached;  // events that are over; all of them unless `events_wait`
