@@ -76,8 +76,12 @@ class TinyRuns(unittest.TestCase):
     def test_neighbours(self):
         rows = self.run_bench("neighbours", "--arms", "native,tube,tube:TUBE_LAUNCH_POLICY=native")
         self.assertEqual([row["name"] for row in rows],
-                         ["alone", "2 launch-bound", "1 heavy", "2 heavy"])
-        for row in rows:
+                         ["alone", "2 launch-bound", "1 heavy", "2 heavy", "a second", "2 heavy",
+                          "2 light", "1 against 2", "alone", "one that holds 4 streams",
+                          "one with 8 long blocks"])
+        for row in rows[4:]:
+            self.assertEqual(set(row["arms"]), {"native", "tube", "tube:TUBE_LAUNCH_POLICY=native"})
+        for row in rows[:4]:
             for arm in row["arms"].values():
                 self.assertEqual(row["name"] != "alone", "others_per_s" in arm)
 

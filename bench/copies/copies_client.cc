@@ -60,6 +60,7 @@ std::unique_ptr<Task> make_task(Client& client, const std::string& command, std:
   if (command == "take") return make_take_memory(client, words);
   if (command == "steps") return make_steps(client, words);
   if (command == "turn") return make_turn(client, words);
+  if (command == "stand") return make_stand(client, words);
   if (command == "busy") return make_busy(client, words);
   fprintf(stderr, "cannot do: %s\n", command.c_str());
   exit(2);

@@ -41,6 +41,10 @@ class Kernel {
     for (unsigned i = 0; i < launches; ++i) launch();
     CU(cuEventRecord(end, stream_));
   }
+  // What comes next waits for the value to be 1.
+  void wait(CUdeviceptr value) {
+    CU(cuStreamWaitValue32(stream_, value, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  }
   void sync() { CU(cuStreamSynchronize(stream_)); }
   size_t words() const { return size_t{blocks_} * kThreads; }
 
@@ -164,7 +168,49 @@ class Busy : public Task {
   CUevent ends_[2] = {};
 };
 
+// Streams that wait for a value until the line "stop", and have a kernel behind that.
+class Stand : public Task {
+ public:
+  Stand(Client& client, size_t streams) : client_(client) {
+    for (size_t i = 0; i < streams; ++i)
+      kernels_.push_back(std::make_unique<Kernel>(client.kernel(), 1, 1));
+    CU(cuMemHostAlloc(reinterpret_cast<void**>(&value_), sizeof(uint32_t), 0));
+    __atomic_store_n(value_, 0, __ATOMIC_RELAXED);
+  }
+  ~Stand() override { CU(cuMemFreeHost(value_)); }
+
+  void measure(Block& block) override {
+    block.begin_ns = now_ns();
+    for (const auto& kernel : kernels_) {
+      kernel->wait(reinterpret_cast<CUdeviceptr>(value_));
+      kernel->launch();
+    }
+    client_.lines.await("stop");
+    __atomic_store_n(value_, 1, __ATOMIC_RELEASE);
+    for (const auto& kernel : kernels_) kernel->sync();
+    block.ended_ns.push_back(now_ns());
+    block.end_ns = now_ns();
+  }
+
+  std::string verify() override {
+    std::string wrong;
+    for (const auto& kernel : kernels_) wrong += kernel->wrong();
+    return wrong;
+  }
+
+ private:
+  Client& client_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  uint32_t* value_ = nullptr;
+};
+
 }  // namespace
+
+std::unique_ptr<Task> make_stand(Client& client, std::istream& words) {
+  size_t streams = 1;
+  words >> streams;
+  return std::make_unique<Stand>(client, streams);
+}
 
 std::unique_ptr<Task> make_steps(Client& client, std::istream& words) {
   unsigned kernels = 1, blocks = 1, rounds = 1;

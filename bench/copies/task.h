@@ -91,6 +91,7 @@ class Task {
 //   turn BYTES BLOCKS                 a first call and a wait on memory that stays from turn to
 //   turn busy KERNELS BLOCKS ROUNDS        so many kernels a round, without pause, until the line
 //   "stop"
+//   stand STREAMS                     so many streams wait for a value until the line "stop"
 std::unique_ptr<Task> make_copy(Client& client, std::istream& words);
 std::unique_ptr<Task> make_victim(Client& client, std::istream& words);
 std::unique_ptr<Task> make_function(Client& client, std::istream& words);
@@ -99,6 +100,7 @@ std::unique_ptr<Task> make_allocate(Client& client, std::istream& words);
 std::unique_ptr<Task> make_deliver(Client& client, std::istream& words);
 std::unique_ptr<Task> make_take_memory(Client& client, std::istream& words);
 std::unique_ptr<Task> make_steps(Client& client, std::istream& words);
+std::unique_ptr<Task> make_stand(Client& client, std::istream& words);
 std::unique_ptr<Task> make_busy(Client& client, std::istream& words);
 std::unique_ptr<Task> make_turn(Client& client, std::istream& words);
 

@@ -1,4 +1,4 @@
-"""torchvision's ResNet-50 (batch 1, random weights), a step at every mark of a clock: what
+"""torchvision's ResNet-50, or the model that is named (batch 1, random weights), a step at every mark of a clock: what
 copies_client's `steps` is for short kernels, under the same commands.
 
 `steps PERIOD_US RUN_MS LEAD_MS`, then `go`: waits for LEAD, then takes a step (an image up, the
@@ -43,7 +43,7 @@ def main():
     torch.set_grad_enabled(False)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    model = torchvision.models.resnet50(weights=None).eval().cuda()
+    model = getattr(torchvision.models, sys.argv[1] if len(sys.argv) > 1 else "resnet50")(weights=None).eval().cuda()
     image = torch.randn(1, 3, 224, 224).pin_memory()
     first, wrong = model(image.cuda()).cpu(), []
 

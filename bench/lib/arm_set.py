@@ -75,6 +75,10 @@ class Arm:
         """The command that starts `command` in this arm."""
         return command
 
+    def first_settings(self):
+        """What the measured program has for itself."""
+        return {}
+
     def servers(self):
         """Pids whose CPU time is spent for the functions."""
         return []
@@ -177,6 +181,9 @@ def with_settings(kind, text):
     class Chosen(kind):
         def __init__(self, name, bench_set):
             super().__init__(name, bench_set, *([everybody] if kind is TubeArm else []))
+
+        def first_settings(self):
+            return first
 
         def spawn(self, command, extra_env=None):
             more = {**everybody, **(first if self.started == 0 else {})}

@@ -60,6 +60,31 @@ FIGURES = (
      "ResNet-50, a step every 10 ms", "4 launch-bound", "p99", 1.0, 0.5),
     ("the same step beside 4 launch-bound functions, p99 over native", "neighbours",
      "light function, a step every 10 ms", "4 launch-bound", "p99", 1.0, 0.5),
+    ("the same with a deadline, by a slice that makes itself, p99 over alone", "neighbours",
+     "ResNet-50, a step every 10 ms", "4 heavy", "p99 alone, deadline", None, 1.5),
+    ("step of short kernels with a deadline, by a slice that makes itself, p99 over alone",
+     "neighbours", "light function, a step every 10 ms", "4 heavy", "p99 alone, deadline", None,
+     1.5),
+    *((f"first result of a ResNet-50 function that starts beside 4 {kind} functions", "neighbours",
+       "a function that starts", f"4 {kind}", "ratio", 1.0, 0.3) for kind in ("heavy", "light")),
+    *((f"the {kind} neighbours' p99 meanwhile, against before", "neighbours",
+       "a function that starts", f"4 {kind}", "over before", 2, 1.2)
+      for kind in ("heavy", "light")),
+    ("ten functions of equal weight, use of the GPU over 1 s: largest against smallest",
+     "neighbours", "10 functions with long kernels", "a second", "spread", 1.3, 1.1),
+    *((f"47 functions' p99 beside {name}", "neighbours", "47 functions with short steps", name,
+       "p99 alone", 1.5, 1.1) for name in ("one that holds 20 streams", "one with 8 long blocks")),
+    ("deadlines kept at 80% load, six models, over native and MPS", "neighbours",
+     "six models with deadlines", "80% load", "steps kept over others", 1.0,
+     ("steps kept", 0.99)),
+    ("a workflow with 1 against one with 10 heavy functions, off its half", "neighbours",
+     "two workflows with long kernels", "1 against 10", "off half", 0.1, 0.02),
+    ("partition: ResNet-50 in half of the GPU, against MPS at 50%", "partition",
+     "ResNet-50, a step every 10 ms", "alone", "half over MPS", 1.03, 1.0),
+    ("step in an eighth of the GPU beside 4 functions with kernels of 20 ms, p99 over alone there",
+     "partition", "light function, a step every 10 ms", "4 heavy", "p99 alone, eighth", 1.3, 1.1),
+    ("ResNet-50 in an eighth of the GPU beside the same, p99 over alone there", "partition",
+     "ResNet-50, a step every 10 ms", "4 heavy", "p99 alone, eighth", 1.3, 1.1),
     ("pinned copies alone, slowest size of 4 KiB to 1 GiB", "pinned_copies", "slowest size",
      "all sizes but 16 to 64 MiB", "speed", 0.98, 1.0),
     ("pinned copies alone, slowest size of 16 to 64 MiB", "pinned_copies", "slowest size",
@@ -119,6 +144,32 @@ def others_over_mps(row):
     return tube / mps if tube is not None and mps else None
 
 
+def of_arm(arm, key):
+    def found(row):
+        return row["arms"].get(arm, {}).get(key)
+
+    return found
+
+
+def off_half(row):
+    share = of_tube("share")(row)
+    return abs(share - 0.5) if share is not None else None
+
+
+def kept_over_others(row):
+    """More than one: more deadlines than in the better of the other arms."""
+    kept = {arm: row["arms"].get(arm, {}).get("kept") for arm in ("native", "mps", "tube")}
+    others = max(kept["native"] or 0, kept["mps"] or 0)
+    return kept["tube"] / others if kept["tube"] is not None and others else None
+
+
+def half_over_mps(row):
+    """In half of the GPU, median over median."""
+    tube = row["arms"].get("tube:TUBE_SLICES=1:1.TUBE_SM_PERCENT=50", {}).get("p50_ns")
+    half = row["arms"].get("mps:1.CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=50", {}).get("p50_ns")
+    return tube / half if tube and half else None
+
+
 def speed(row):
     over = ratio(row, "tube")
     return 1 / over if over else None
@@ -167,6 +218,15 @@ KINDS = {
     "GB/s first": (of_tube("first_bytes_per_s", 1e9), " GB/s", True),
     "per s": (of_tube("per_s"), " /s", True),
     "of bound": (of_tube("of_bound"), " of the maximum flow", True),
+    "p99 alone, deadline": (of_arm("tube:1.TUBE_SLO_MS=2", "p99_over_alone"), "x", False),
+    "p99 alone, eighth": (of_arm("tube:TUBE_SLICES=1:1.TUBE_SM_PERCENT=12", "p99_over_alone"), "x",
+                          False),
+    "over before": (of_tube("neighbours_over_before"), "x", False),
+    "spread": (of_tube("spread"), "x", False),  # of what functions got, largest over smallest
+    "steps kept": (of_tube("kept"), "", True),
+    "steps kept over others": (kept_over_others, "x", True),
+    "off half": (off_half, "", False),
+    "half over MPS": (half_over_mps, "x", False),
     "cpu": (lambda row: cpu_per_gb(row["arms"].get("tube")), " s", False),
 }
 # What both sides of a figure are, where it is not the medians: key, scale, unit.
@@ -175,6 +235,11 @@ SIDES = {
     "p99 us": ("p99_ns", 1e3, "us"),
     "p99": ("p99_ns", 1e3, "us"),
     "kept": ("all_per_s", 1e9, "GB/s"),
+    "over before": ("neighbours_over_before", 1, "x"),
+    "spread": ("spread", 1, "x"),
+    "steps kept": ("kept", 1, ""),
+    "steps kept over others": ("kept", 1, ""),
+    "off half": ("share", 1, ""),
     "others over MPS": ("others_per_s", 1, "kernels/s"),
     "speed": ("bytes_per_s", 1e9, "GB/s"),
     "over one": ("bytes_per_s", 1e9, "GB/s"),

@@ -28,6 +28,9 @@ Shape = collections.namedtuple("Shape", "step period_us light short long_blocks 
 WHOLE = Shape(150, 10_000, (64, 100), (200, 8, 20), 8448, 20_000)
 TINY = Shape(10, 10_000, (2, 1), (10, 2, 1), 160, 20)
 STARVED_S = 7
+# Of the rows of crowd_runs.py.
+EXTRA = {"spread": "spread", "neighbours_over_before": "others' p99/before", "kept": "kept",
+         "share": "share"}
 RESNET = pathlib.Path(__file__).resolve().parent.parent / "items" / "paced_resnet50.py"
 
 
@@ -67,14 +70,17 @@ class Neighbours:
         self.alone = {}
         self.models = {}  # arm -> its ResNet-50
 
+    def has_models(self):
+        return importlib.util.find_spec("torchvision") is not None
+
     def start_models(self, others):
         """A ResNet-50 in each arm, beside `others` programs; says when there can be none."""
-        if importlib.util.find_spec("torchvision") is None:
+        if not self.has_models():
             return self.runner.note("no ResNet-50: there is no torchvision")
         for name in list(self.runner.clients):
             arm = self.runner.arms.arms[name]
             try:
-                worker = arm.spawn([sys.executable, str(RESNET)])
+                worker = arm.spawn([sys.executable, str(RESNET)], arm.first_settings())
                 worker.ready(time.monotonic() + copy_runs.START_LIMIT_S)
                 arm.confirm(others + 1)
                 self.models[name] = worker
@@ -139,6 +145,17 @@ class Neighbours:
                     mine[f"{part}_over_alone"] = mine[f"{part}_ns"] / alone[f"{part}_ns"]
 
 
+def extra_table(result):
+    """What the rows of crowds have besides: a line for each of these and arm."""
+    table = [["", *result["arms"]]]
+    for row in result["rows"]:
+        for key, words in EXTRA.items():
+            if any(key in values for values in row["arms"].values()):
+                shown = [short((row["arms"].get(arm) or {}).get(key)) for arm in result["arms"]]
+                table.append([f"{row['group']}, {row['name']}: {words}", *shown])
+    return ["", *result_file.layout_table(table)] if len(table) > 1 else []
+
+
 def text(result):
     arms = list(result["arms"])
     table = [["", *[f"{a} {what}" for what in ("p50 us", "p99 us", "p99/alone", "others/s",
@@ -158,7 +175,9 @@ def text(result):
         *result_file.head(result),
         "Arms in turns. p50 and p99 of the light function's steps in microseconds, the p99 in times of",
         "that alone in the same arm; others/s: kernels of all the others in a second meanwhile;",
-        "starved: rounds whose step ended only when the others were stopped.", "",
-        *result_file.layout_table(table), ""
+        "starved: rounds whose step ended only when the others were stopped. spread: of what functions got",
+        "in a second, the largest over the smallest; kept: steps within their deadline; share: of the",
+        "workflow of one function.", "",
+        *result_file.layout_table(table), *extra_table(result), ""
     ]
     return "\n".join(lines + result_file.tail(result)) + "\n"
