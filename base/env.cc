@@ -72,6 +72,14 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_SLICES", "off",
      "Makes the proxy split each GPU at its start for functions that want multiprocessors of their "
      "own (`tubed --slices`), instead of when the first one comes."},
+    {"TUBE_AUTO_SLICE_MS", "2000",
+     "A function with an SLO that misses it beside others' long kernels gets multiprocessors of "
+     "its "
+     "own by itself; so many milliseconds after it needed them last it gives them back. 0: it gets "
+     "none."},
+    {"TUBE_WEIGHT", "100",
+     "A proxy's share of a GPU's time among those of all proxies that use it (`tubed --weight`, "
+     "`tubectl proxy start --weight`)."},
     {"TUBE_SM_PERCENT", "none",
      "How many percent of a GPU's multiprocessors are this function's alone while it runs. Set by "
      "`tubectl run --sm-percent`."},

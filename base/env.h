@@ -33,6 +33,8 @@ enum class Env : uint8_t {
   kLaunchLongUs,
   kSlowCallUs,
   kSlices,
+  kAutoSliceMs,
+  kWeight,
   kSmPercent,
   kPriority,
   kSloMs,

@@ -21,6 +21,15 @@ void SmSlices::ask(uint64_t function, uint32_t percent) {
   if (!before && percent != 0) asked_.push_back({function, std::min(percent, 100u)});
 }
 
+void SmSlices::want(uint64_t function, std::optional<uint32_t> split) {
+  const auto mine = std::find_if(asked_.begin(), asked_.end(),
+                                 [&](const Asked& each) { return each.function == function; });
+  if (mine != asked_.end() && mine->percent != 0) return;
+  if (mine == asked_.end() && split) asked_.push_back({function, 0, *split});
+  else if (mine != asked_.end() && split) mine->split = *split;
+  else if (mine != asked_.end()) asked_.erase(mine);
+}
+
 void SmSlices::exchanges(uint64_t function) { exchanging_.insert(function); }
 
 void SmSlices::forget(uint64_t function) {
@@ -34,8 +43,10 @@ uint32_t SmSlices::multiprocessors_of(const SmPart& part) const {
 }
 
 // The smallest part that is large enough; none: that would be all of it.
-std::optional<SmPart> SmSlices::part_for(uint32_t percent) const {
-  const uint64_t wanted = (uint64_t{multiprocessors_} * percent + 99) / 100;
+std::optional<SmPart> SmSlices::part_for(const Asked& asked) const {
+  if (asked.percent == 0)
+    return asked.split < splits_.size() ? std::optional(SmPart{asked.split, false}) : std::nullopt;
+  const uint64_t wanted = (uint64_t{multiprocessors_} * asked.percent + 99) / 100;
   std::optional<SmPart> best;
   for (uint32_t split = 0; split < splits_.size(); ++split) {
     for (const bool large : {false, true}) {
@@ -49,9 +60,11 @@ std::optional<SmPart> SmSlices::part_for(uint32_t percent) const {
 }
 
 std::optional<SmSlices::Held> SmSlices::held() const {
-  for (const Asked& each : asked_) {
-    if (exchanging_.contains(each.function)) continue;
-    if (const auto part = part_for(each.percent)) return Held{each.function, *part};
+  for (const bool automatic : {false, true}) {
+    for (const Asked& each : asked_) {
+      if ((each.percent == 0) != automatic || exchanging_.contains(each.function)) continue;
+      if (const auto part = part_for(each)) return Held{each.function, *part};
+    }
   }
   return std::nullopt;
 }

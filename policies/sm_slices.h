@@ -3,8 +3,9 @@
 // A GPU can be split in a few ways, each into a small part and the rest of it (on 132
 // multiprocessors 16/116, 32/100 and 64/68). At most one split is in use, because parts of two
 // splits have multiprocessors in common. Its holder is the function that asked first among those
-// that may hold one: it gets the smallest part that is as large as it asked for, and everybody else
-// runs on the other part. When it leaves, who asked next holds, with the split that fits it.
+// that may hold one, and of functions that never asked the first to which auto_slice.h gives one:
+// it gets the smallest part that is as large as it asked for, and everybody else runs on the other
+// part. When it leaves, who asked next holds, with the split that fits it.
 //
 // Who exchanges memory or events with other functions holds nothing and never will: kernels of two
 // functions may wait for each other, and nothing promises that both of two disjoint parts go on.
@@ -45,6 +46,9 @@ class SmSlices {
   // The function came to the GPU and wants so many percent of it, 1 to 100, rounded up to whole
   // multiprocessors. Nothing when it asked before.
   void ask(uint64_t function, uint32_t percent);
+  // A function that asked for no percentage wants the small part of this split as long as nobody
+  // holds who did; none: nothing any more (auto_slice.h).
+  void want(uint64_t function, std::optional<uint32_t> split);
   // It exchanges memory with others: gives up what it holds, and asks in vain.
   void exchanges(uint64_t function);
   // The function has ended.
@@ -64,9 +68,10 @@ class SmSlices {
  private:
   struct Asked {
     uint64_t function;
-    uint32_t percent;
+    uint32_t percent;  // 0: the small part of `split`, by itself
+    uint32_t split = 0;
   };
-  std::optional<SmPart> part_for(uint32_t percent) const;
+  std::optional<SmPart> part_for(const Asked& asked) const;
 
   uint32_t multiprocessors_ = 0;
   std::vector<uint32_t> splits_;

@@ -64,6 +64,7 @@ struct Options {
   bool moved = false;
   bool slices = false;
   uint32_t hang_timeout = 0;  // seconds
+  uint32_t weight = policies::kProxyWeight;
 };
 
 constexpr int kDescriptors = 1023;  // six for each function, and the driver's own
@@ -149,6 +150,13 @@ Evictor::Options evict_options() {
   return options;
 }
 
+// Half of the hardware queues (prepare_process).
+uint32_t waits_at_once() {
+  const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  const int queues = text != nullptr ? std::atoi(text) : 0;
+  return static_cast<uint32_t>(std::clamp(queues, 2, 32)) / 2;
+}
+
 bool share_modules() {
   return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules);
 }
@@ -188,6 +196,8 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
                                      options.copy_policy,
                                      "--launch-policy",
                                      options.launch_policy,
+                                     "--weight",
+                                     std::to_string(options.weight),
                                      "--memory",
                                      byte_limits_text(server.memory_limits()),
                                      "--function-memory",
@@ -306,6 +316,7 @@ CopyEngine::Options copy_options(const Options& options, const std::string& fold
           policies::parse_link_order(options.copy_policy).value_or(policies::LinkOrder::kDeadlines),
       .links_path = folder + "/links",
       .workflow = options.workflow,
+      .weight = options.weight,
       .paths = static_cast<uint32_t>(
           std::min<uint64_t>(env_number(Env::kCopyPaths).value_or(0), policies::kMaxHostPaths))};
 }
@@ -318,38 +329,43 @@ LaunchTurns::Options launch_options(const Options& options) {
       .longest_hold_ns =
           std::clamp<uint64_t>(env_number(Env::kLaunchHoldMs).value_or(100), 1, kMostMs) *
           1'000'000,
-      .long_ns = std::min<uint64_t>(env_number(Env::kLaunchLongUs).value_or(1000), kMostUs) * 1000};
+      .long_ns = std::min<uint64_t>(env_number(Env::kLaunchLongUs).value_or(1000), kMostUs) * 1000,
+      .weight = options.weight};
 }
 
 ServerOptions server_options(const Options& options, const std::string& folder, bool is_sim,
                              const Inheritance& inherited, DeviceOutput* output) {
-  return {.workflow = options.workflow,
-          .runtime_dir = folder,
-          .is_sim = is_sim,
-          .spin_us = default_spin_us(),
-          .cores_to_share = cores_to_share(),
-          .rhythm = env_number(Env::kRhythm).value_or(1) != 0,
-          .coalesce_us = coalesce_us(),
-          .spares = spares(),
-          .share_modules = share_modules(),
-          .inherited = inherited,
-          .output = output,
-          .stopped_s = seconds_or(Env::kStoppedSeconds, 60),
-          .hang_s = options.hang_timeout,
-          .stall_s = seconds_or(Env::kStallSeconds, 10),
-          .gpus = options.gpus,
-          .teardown_ms = teardown_ms(),
-          .copies = copy_options(options, folder),
-          .launches = launch_options(options),
-          .slices_at_start = options.slices,
-          .pinned = pinned_budget(options),
-          .pool_bytes = pool_bytes(),
-          .memory = *parse_byte_limits(options.memory),
-          .function_memory = *parse_byte_limit(options.function_memory),
-          .evict = evict_options(),
-          .host = policies::default_host_budget(usable_memory_bytes()),
-          .store = store_options(),
-          .lazy_backing = env_text(Env::kLazyBacking) == nullptr || env_flag(Env::kLazyBacking)};
+  return {
+      .workflow = options.workflow,
+      .runtime_dir = folder,
+      .is_sim = is_sim,
+      .spin_us = default_spin_us(),
+      .cores_to_share = cores_to_share(),
+      .rhythm = env_number(Env::kRhythm).value_or(1) != 0,
+      .coalesce_us = coalesce_us(),
+      .spares = spares(),
+      .share_modules = share_modules(),
+      .inherited = inherited,
+      .output = output,
+      .stopped_s = seconds_or(Env::kStoppedSeconds, 60),
+      .hang_s = options.hang_timeout,
+      .stall_s = seconds_or(Env::kStallSeconds, 10),
+      .gpus = options.gpus,
+      .teardown_ms = teardown_ms(),
+      .copies = copy_options(options, folder),
+      .launches = launch_options(options),
+      .slices_at_start = options.slices,
+      .keep_slices_ns =
+          std::min<uint64_t>(env_number(Env::kAutoSliceMs).value_or(2000), 3'600'000) * 1'000'000,
+      .waits_at_once = waits_at_once(),
+      .pinned = pinned_budget(options),
+      .pool_bytes = pool_bytes(),
+      .memory = *parse_byte_limits(options.memory),
+      .function_memory = *parse_byte_limit(options.function_memory),
+      .evict = evict_options(),
+      .host = policies::default_host_budget(usable_memory_bytes()),
+      .store = store_options(),
+      .lazy_backing = env_text(Env::kLazyBacking) == nullptr || env_flag(Env::kLazyBacking)};
 }
 
 Status serve(const Options& options) {
@@ -444,6 +460,12 @@ void add_launch_policy(CLI::App& app, Options& options) {
                  "for a value and keeps others waiting (default 0: never)")
       ->check(CLI::Range(0u, 86'400u))
       ->envname(env_entry(Env::kHangTimeout).name);
+  app.add_option("--weight", options.weight,
+                 "this proxy's share of a GPU's time among all that use it: 200 gets twice as much "
+                 "as 100")
+      ->check(CLI::Range(1u, policies::kMostProxyWeight))
+      ->envname(env_entry(Env::kWeight).name)
+      ->capture_default_str();
   app.add_flag("--slices", options.slices,
                "split each GPU at the start for functions with --sm-percent, instead of when the "
                "first one comes, beside whatever runs then")

@@ -193,13 +193,17 @@ LaunchPass look_at(Session& session, const Decoded<wire::tubeLaunch>& call, Laun
     watch.most_blocks = UINT64_MAX;
     return {};
   }
-  watch.look_in(1);
+  const auto not_now = [&watch] {
+    watch.look_in(1);
+    return LaunchPass();
+  };
   const auto attributes = call.array<wire::LaunchAttribute>(call->attributes);
-  if (has_attribute(attributes, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)) return {};
+  if (has_attribute(attributes, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION))
+    return not_now();
   CUresult error = CUDA_SUCCESS;
   StreamState* stream = session.contexts().stream(call->stream, session.record().context, &error);
   if (stream == nullptr || (session.captures() && is_capturing(session.driver(), stream->stream)))
-    return {};
+    return not_now();
   const uint64_t shape[] = {call->kernel, uint64_t{call->grid[0]} << 32 | call->grid[1],
                             uint64_t{call->grid[2]} << 32 | call->block[0],
                             uint64_t{call->block[1]} << 32 | call->block[2]};

@@ -39,11 +39,12 @@ LaunchPass look_at_graph(Session& session, const Decoded<wire::cuGraphLaunch>& c
   if (!launches.on()) return {};
   LaunchWatch& watch = launches.of_graph(call->hGraph);
   if (!watch.due(0)) return {};
-  watch.look_in(1);
   CUresult error = CUDA_SUCCESS;
   StreamState* stream = session.contexts().stream(call->hStream, session.record().context, &error);
-  if (stream == nullptr || (session.captures() && is_capturing(session.driver(), stream->stream)))
+  if (stream == nullptr || (session.captures() && is_capturing(session.driver(), stream->stream))) {
+    watch.look_in(1);
     return {};
+  }
   return launches.look({.key = call->hGraph << 1 | uint64_t{1} << 63,
                         .blocks = kFills,
                         .stream = stream,

@@ -2,6 +2,8 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/capture.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/gpu/placement.h"
 #include "proxy/session/session.h"
 #include "sharedmem/words.h"
@@ -43,17 +45,49 @@ CUresult handle(Session& session, const Decoded<wire::tubeSignal>& call, Reply<w
   return error;
 }
 
+namespace {
+
+// Whether the record's wait is kept back, and the record must come again. In a capture, and where
+// somebody waits for the answer, it is not.
+bool stays(Session& session, const StreamOp& op, const ParkedWaits::Wait& wait) {
+  const ContextShare* share = session.context(op.state->context);
+  if (share == nullptr || session.record().reply_slot != abi::kNoReply ||
+      (session.captures() && is_capturing(session.driver(), op.stream)))
+    return false;
+  return session.parked_waits().stays(wait, *op.state, session.shared().gpus[share->gpu].device,
+                                      session.record().sequence);
+}
+
+// A value in the client's pinned memory can be looked at here.
+bool stays(Session& session, const StreamOp& op, const PendingWait& wait) {
+  const Range* range = session.ranges().find(wait.address);
+  if (range == nullptr || range->kind != RangeKind::kPinned || wait.address % wait.bytes != 0)
+    return false;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): pinned memory has its address in both processes
+  return stays(session, op,
+               {reinterpret_cast<const void*>(wait.address), wait.value, wait.flags, wait.bytes});
+}
+
+}  // namespace
+
 CUresult handle(Session& session, const Decoded<wire::tubeHostFunc>& call,
                 Reply<wire::tubeHostFunc>&) {
   if (!shared::valid_word(call->reached) || !shared::valid_word(call->done) ||
       call->value >= limits::kWordValue) {
     return CUDA_ERROR_INVALID_VALUE;
   }
+  const uint64_t sequence = session.record().sequence;
+  const bool reached = session.parked_waits().came_before(sequence);
   StreamOp op = session.stream_op(call->stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   const Driver& driver = session.driver();
-  CUresult error = session.copies().write_word(*op.state, call->reached, call->value);
+  CUresult error = CUDA_SUCCESS;
+  if (!reached) error = session.copies().write_word(*op.state, call->reached, call->value);
   if (error != CUDA_SUCCESS) return error;
+  if (stays(session, op, {&session.word(call->done), call->value, CU_STREAM_WAIT_VALUE_GEQ, 8})) {
+    session.come_again();
+    return CUDA_SUCCESS;
+  }
   return driver.cuStreamWaitValue64_v2(op.stream, session.word_address(call->done), call->value,
                                        CU_STREAM_WAIT_VALUE_GEQ);
 }
@@ -66,6 +100,10 @@ CUresult wait_value(Session& session, uint64_t stream, const PendingWait& wait, 
   StreamOp op = session.stream_op(stream);
   if (op.error != CUDA_SUCCESS) return op.error;
   if (CUresult r = session.check_device_range(wait.address, wait.bytes)) return r;
+  if (stays(session, op, wait)) {
+    session.come_again();
+    return CUDA_SUCCESS;
+  }
   const CUresult error = wait_call(op.stream);
   if (error == CUDA_SUCCESS) session.remember_wait(wait);
   return error;

@@ -60,7 +60,7 @@ void CopyEngine::meet(const Options& options) {
   if (options.links_path.empty()) return;
   std::vector<CUuuid> uuids;
   for (uint32_t i = 0; i < gpus_.count(); ++i) uuids.push_back(gpus_[i].uuid);
-  auto machine = MachineLinks::open(options.links_path, options.workflow, uuids);
+  auto machine = MachineLinks::open(options.links_path, options.workflow, uuids, options.weight);
   if (machine.ok()) machine_ = machine.take();
   else
     log_info("copies of other proxies are not taken into account: %s",

@@ -32,7 +32,8 @@ class CopyEngine {
     policies::LinkOrder order = policies::LinkOrder::kDeadlines;
     std::string links_path;  // where the proxies of this user count for each other; empty: nowhere
     std::string workflow;
-    uint32_t paths = 0;  // over how many links a copy goes: 1 one, 0 as many as pay, else so many
+    uint32_t weight = 0;  // of this proxy, for others to know
+    uint32_t paths = 0;   // over how many links a copy goes: 1 one, 0 as many as pay, else so many
   };
   // After the GPUs are open; all outlive this. `memory`: for relay buffers; nullptr: each copy goes
   // over one link. The first GPU's context is current afterwards.
@@ -41,6 +42,8 @@ class CopyEngine {
   std::vector<MachineLinks::Other> others() const {
     return machine_ != nullptr ? machine_->others() : std::vector<MachineLinks::Other>{};
   }
+  // What the proxies of the machine tell each other; nullptr: nobody else is known. Any thread.
+  MachineLinks* machine() { return machine_.get(); }
   // After the last session ended.
   ~CopyEngine();
   CopyEngine(const CopyEngine&) = delete;

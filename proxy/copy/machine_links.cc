@@ -16,7 +16,7 @@ namespace {
 
 namespace ipc = boost::interprocess;
 
-constexpr uint64_t kLayout = 0x0001'6b6e'696c'6275;  // "ublnk" and a number that grows
+constexpr uint64_t kLayout = 0x0002'6b6e'696c'6275;  // "ublnk" and a number that grows
 constexpr size_t kNameBytes = 64;
 using Word = std::atomic<uint64_t>;
 static_assert(Word::is_always_lock_free);
@@ -60,9 +60,11 @@ struct MachineLinks::Slot {
   Word pid;  // 0: nothing of this slot is valid
   Word workflow[kNameBytes / sizeof(uint64_t)];
   Word gpus;
+  Word weight;
   struct Gpu {
     Word uuid[2];
     LinkCell up, down;
+    TimeCell time;
   } gpu[kGpus];
 };
 
@@ -88,7 +90,8 @@ constexpr uint32_t slot_byte(uint32_t slot) { return 1 + slot; }
 
 Result<std::unique_ptr<MachineLinks>> MachineLinks::open(const std::string& path,
                                                          const std::string& workflow,
-                                                         const std::vector<CUuuid>& gpus) {
+                                                         const std::vector<CUuuid>& gpus,
+                                                         uint32_t weight) {
   auto mapped = std::make_unique<Mapped>();
   mapped->fd = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   const int fd = mapped->fd.get();
@@ -119,8 +122,11 @@ Result<std::unique_ptr<MachineLinks>> MachineLinks::open(const std::string& path
   store_bytes(slot.workflow, workflow.c_str(), std::min(workflow.size() + 1, kNameBytes - 1));
   slot.workflow[kNameBytes / sizeof(uint64_t) - 1].store(0, std::memory_order_relaxed);
   slot.gpus.store(count, std::memory_order_relaxed);
+  slot.weight.store(weight, std::memory_order_relaxed);
   for (uint32_t i = 0; i < count; ++i) {
     store_bytes(slot.gpu[i].uuid, &gpus[i], sizeof(CUuuid));
+    slot.gpu[i].time.used_ns.store(0, std::memory_order_relaxed);
+    slot.gpu[i].time.wants_ns.store(0, std::memory_order_relaxed);
     for (LinkCell* cell : {&slot.gpu[i].up, &slot.gpu[i].down}) {
       cell->bytes.store(0, std::memory_order_relaxed);
       cell->needed_bytes_per_s.store(0, std::memory_order_relaxed);
@@ -128,6 +134,13 @@ Result<std::unique_ptr<MachineLinks>> MachineLinks::open(const std::string& path
   }
   slot.pid.store(static_cast<uint64_t>(::getpid()), std::memory_order_release);
   return std::unique_ptr<MachineLinks>(new MachineLinks(std::move(mapped), index));
+}
+
+std::string MachineLinks::workflow_of(const Slot& slot) {
+  char name[kNameBytes];
+  load_bytes(slot.workflow, name, sizeof(name));
+  name[kNameBytes - 1] = '\0';
+  return name;
 }
 
 MachineLinks::MachineLinks(std::unique_ptr<Mapped> mapped, uint32_t slot)
@@ -146,18 +159,43 @@ LinkCell& MachineLinks::mine(uint32_t gpu, bool to_gpu) {
   return to_gpu ? link.up : link.down;
 }
 
+TimeCell& MachineLinks::my_time(uint32_t gpu) { return mapped_->file().slots[slot_].gpu[gpu].time; }
+
+// Whether another proxy has the slot.
+bool MachineLinks::lives(uint32_t index) const {
+  if (index == slot_ || slot(index).pid.load(std::memory_order_acquire) == 0) return false;
+  struct flock lock = byte_lock(F_WRLCK, slot_byte(index));
+  return fcntl(mapped_->fd.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+std::vector<MachineLinks::OtherTime> MachineLinks::others_time(const CUuuid& gpu) const {
+  std::vector<OtherTime> found;
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    if (!lives(i)) continue;
+    const Slot& slot = this->slot(i);
+    const uint64_t gpus = std::min<uint64_t>(slot.gpus.load(std::memory_order_relaxed), kGpus);
+    for (uint64_t at = 0; at < gpus; ++at) {
+      CUuuid uuid{};
+      load_bytes(slot.gpu[at].uuid, &uuid, sizeof(uuid));
+      if (std::memcmp(&uuid, &gpu, sizeof(uuid)) != 0) continue;
+      const TimeCell& cell = slot.gpu[at].time;
+      found.push_back({static_cast<int32_t>(slot.pid.load(std::memory_order_relaxed)),
+                       workflow_of(slot),
+                       static_cast<uint32_t>(slot.weight.load(std::memory_order_relaxed)),
+                       cell.used_ns.load(std::memory_order_relaxed),
+                       cell.wants_ns.load(std::memory_order_relaxed)});
+    }
+  }
+  return found;
+}
+
 std::vector<MachineLinks::Other> MachineLinks::others() const {
   std::vector<Other> found;
   for (uint32_t i = 0; i < kSlots; ++i) {
+    if (!lives(i)) continue;  // it died
     const Slot& slot = this->slot(i);
     const uint64_t pid = slot.pid.load(std::memory_order_acquire);
-    if (i == slot_ || pid == 0) continue;
-    struct flock lock = byte_lock(F_WRLCK, slot_byte(i));
-    if (fcntl(mapped_->fd.get(), F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
-      continue;  // it died
-    char name[kNameBytes];
-    load_bytes(slot.workflow, name, sizeof(name));
-    name[kNameBytes - 1] = '\0';
+    const std::string name = workflow_of(slot);
     const uint64_t gpus = std::min<uint64_t>(slot.gpus.load(std::memory_order_relaxed), kGpus);
     for (uint64_t gpu = 0; gpu < gpus; ++gpu) {
       for (const bool up : {true, false}) {

@@ -1,5 +1,5 @@
-// What the proxies of one user do on the links of a machine's GPUs: a file in the runtime folder
-// that all of them map.
+// What the proxies of one user do on the links of a machine's GPUs, and with the GPUs' time: a file
+// in the runtime folder that all of them map.
 //
 // Each proxy has a slot in it and writes nothing else: for each of its GPUs (told by UUID, since
 // proxies count them differently) and direction the bytes that went over the link, and what its
@@ -32,6 +32,12 @@ struct LinkCell {
   std::atomic<uint64_t> needed_bytes_per_s{0};  // what SLOs ask for; 0: nothing
 };
 
+// The time of one GPU, as its proxy counts it. Written through MachineLinks::my_time().
+struct TimeCell {
+  std::atomic<uint64_t> used_ns{0};   // by long launches, since the proxy began; never falls
+  std::atomic<uint64_t> wants_ns{0};  // when one ran or waited last (CLOCK_MONOTONIC)
+};
+
 class MachineLinks {
  public:
   static constexpr uint32_t kSlots = 64;  // proxies of a user at once; later ones are not counted
@@ -41,7 +47,8 @@ class MachineLinks {
   // proxy is not counted and counts nobody: another layout, no slot, no space.
   static Result<std::unique_ptr<MachineLinks>> open(const std::string& path,
                                                     const std::string& workflow,
-                                                    const std::vector<CUuuid>& gpus);
+                                                    const std::vector<CUuuid>& gpus,
+                                                    uint32_t weight = 0);
   ~MachineLinks();
   MachineLinks(const MachineLinks&) = delete;
   MachineLinks& operator=(const MachineLinks&) = delete;
@@ -60,12 +67,26 @@ class MachineLinks {
   // One lock question for each slot that was ever used: microseconds. Any thread.
   std::vector<Other> others() const;
 
+  // As mine().
+  TimeCell& my_time(uint32_t gpu);
+  // What another proxy that lives does with a GPU's time; `weight`: as it was opened.
+  struct OtherTime {
+    int32_t pid = 0;
+    std::string workflow;
+    uint32_t weight = 0;
+    uint64_t used_ns = 0, wants_ns = 0;
+  };
+  // As others().
+  std::vector<OtherTime> others_time(const CUuuid& gpu) const;
+
  private:
   struct File;
   struct Slot;
   struct Mapped;
   MachineLinks(std::unique_ptr<Mapped> mapped, uint32_t slot);
   const Slot& slot(uint32_t index) const;
+  bool lives(uint32_t index) const;
+  static std::string workflow_of(const Slot& slot);
 
   const std::unique_ptr<Mapped> mapped_;
   const uint32_t slot_;

@@ -116,7 +116,7 @@ GateGpus ContextGate::all_gpus() const {
 class ContextGate::Pass {
  public:
   Pass(ContextGate& gate, GateCaller& caller, const char* what, When when,
-       GateSpan span = GateSpan::kItsGpus)
+       GateSpan span = GateSpan::kItsGpus, WaitsFor waits = WaitsFor::kAllThatRuns)
       : gate_(gate), caller_(caller) {
     const std::optional<CUdevice> device = gate.current_device();
     if (!device) return;
@@ -136,10 +136,15 @@ class ContextGate::Pass {
     else gate.begin(entry_);
     if (refused_) return;
     passed_ = missing;
+    const bool outermost = caller.inside_ == 0;
     caller.inside_ |= missing;
     if (when == When::kWait) caller.patient_ |= missing;
+    if (!patient || waits != WaitsFor::kAllThatRuns || !outermost) return;
+    quiet_lock_ = std::shared_lock(gate.quiet_mutex_);
+    if (gate.quiet_ != nullptr) quiet_ = gate.quiet_->quiet(caller.owner, *device);
   }
   ~Pass() {
+    quiet_ = nullptr;
     if (passed_ == 0) return;
     caller_.inside_ &= ~passed_;
     caller_.patient_ &= ~passed_;
@@ -153,13 +158,15 @@ class ContextGate::Pass {
   ContextGate& gate_;
   GateCaller& caller_;
   Entry entry_;
+  std::shared_lock<std::shared_mutex> quiet_lock_;
+  std::unique_ptr<QuietMoments::Moment> quiet_;
   GateGpus passed_ = 0;  // by this and no other of the thread
   bool refused_ = false;
 };
 
 CUresult ContextGate::context_wide(GateCaller& caller, const char* what, const Call& call,
-                                   GateSpan span) {
-  const Pass pass(*this, caller, what, When::kWait, span);
+                                   GateSpan span, WaitsFor waits) {
+  const Pass pass(*this, caller, what, When::kWait, span, waits);
   return call();
 }
 
@@ -398,6 +405,16 @@ void ContextGate::begin_wait(const GateCaller& caller, CUdevice device) {
     --traffic.waits_standing;
   }
   ++traffic.waits_submitting;
+}
+
+bool ContextGate::waits_are_many(CUdevice device, uint32_t many) {
+  std::lock_guard lock(mutex_);
+  if (waits_.size() < many) return false;
+  forget_ended();
+  const auto there = std::count_if(waits_.begin(), waits_.end(), [&](const GateWait& wait) {
+    return (wait.gpus & only(device)) != 0;
+  });
+  return static_cast<size_t>(there) >= many;
 }
 
 // `event`: nullptr when nothing waits after all.

@@ -32,6 +32,9 @@
 // call stays out of the driver, where everybody would stand with it, until the program goes on or
 // is ended (server/gate_watch.cc).
 //
+// Inside the gate a call that waits in the driver first has a quiet moment (quiet_moments.h): a
+// long kernel that runs ends outside of the driver, while short launches of others go on.
+//
 // Any thread, by the GateCaller of that thread (driver_wrappers.h). Costs a call an uncontended
 // lock, a wait an event.
 #pragma once
@@ -46,12 +49,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
 #include "base/cuda_api.h"
 #include "policies/gate_admission.h"
 #include "proxy/gpu/deferred_setup.h"
+#include "proxy/gpu/quiet_moments.h"
 #include "proxy/gpu/stream_reserve.h"
 
 namespace tube::proxy {
@@ -82,6 +87,9 @@ enum class GateSpan : uint32_t { kItsGpus, kAllGpus };
 enum class LaunchGate : uint32_t { kNone, kFirstUse, kContextWide };
 // What lets a waiting stream go on: its program, or the end of work that has been submitted.
 enum class WaitOwner : uint32_t { kProgram, kProxy };
+// Whether a call waits in the driver for all that runs, as most do, or only if the driver lacks
+// something (instances of graphs).
+enum class WaitsFor : uint32_t { kAllThatRuns, kNothingMostly };
 
 // A session that stands at the gate, or in the driver beside waits.
 struct GateStanding {
@@ -111,6 +119,11 @@ class ContextGate {
   // Before any client, for each GPU's context, which is current. An error: what follows works, but
   // a launch of one client may hold others up.
   CUresult prepare(CUdevice device, CUcontext context);
+  // nullptr: nobody keeps anything back; then returns when no moment of the former one lasts.
+  void set_quiet_moments(QuietMoments* moments) {
+    std::unique_lock lock(quiet_mutex_);
+    quiet_ = moments;
+  }
   // A session and its program, for messages and to see whether it is stopped. Any thread.
   void joined(uint64_t owner, std::string name, int pid);
   void left(uint64_t owner);
@@ -128,7 +141,8 @@ class ContextGate {
   // may be held (above). `what` names it and lives for ever. Straight away when the thread is
   // inside, and when no context is current.
   CUresult context_wide(GateCaller& caller, const char* what, const Call& call,
-                        GateSpan span = GateSpan::kItsGpus);
+                        GateSpan span = GateSpan::kItsGpus,
+                        WaitsFor waits = WaitsFor::kAllThatRuns);
   // The same for a call that brings code or changes what all kernels need: what it deferred is done
   // before the gate opens (deferred_setup.h).
   CUresult context_wide_deferring(GateCaller& caller, const char* what, const Call& call);
@@ -152,6 +166,9 @@ class ContextGate {
   CUresult submit_wait(GateCaller& caller, WaitOwner owner, CUstream stream, const Call& submit);
   // The context is about to end, and its events with it.
   void forget_context(CUcontext context);
+
+  // Whether so many streams of this GPU, or more, wait for their programs.
+  bool waits_are_many(CUdevice device, uint32_t many);
 
   // ---- looking
   // The sessions that stand now. Asks the driver about events, which never waits.
@@ -194,6 +211,8 @@ class ContextGate {
 
   const Driver* driver_;
   std::unique_ptr<const Driver> kept_;
+  std::shared_mutex quiet_mutex_;  // shared as long as a moment lasts
+  QuietMoments* quiet_ = nullptr;
   DeferredSetup deferred_;
   StreamReserve reserve_;
   std::atomic<uint32_t> patience_ms_;

@@ -94,8 +94,9 @@ CUresult destroy_stream(CUstream stream) {
 // a context-wide call.
 template <class Make>
 CUresult make_instance(CUgraphExec* exec, Make make) {
-  return g_gate->context_wide(t_caller, "cuGraphInstantiate",
-                              [&] { return make_counted(exec, make); });
+  return g_gate->context_wide(
+      t_caller, "cuGraphInstantiate", [&] { return make_counted(exec, make); }, GateSpan::kItsGpus,
+      WaitsFor::kNothingMostly);
 }
 
 CUresult instantiate(CUgraphExec* exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* params) {

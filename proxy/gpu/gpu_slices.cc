@@ -109,13 +109,23 @@ void GpuSlices::comes_to(uint32_t gpu, uint64_t session) {
       if (each.session == session) percent = each.percent;
   }
   if (percent == 0) return;
+  change(gpu, [&](policies::SmSlices& policy) { policy.ask(session, percent); });
+}
+
+void GpuSlices::want(uint32_t gpu, uint64_t session, std::optional<uint32_t> split) {
+  change(gpu, [&](policies::SmSlices& policy) { policy.want(session, split); });
+}
+
+// Who holds what afterwards, with the split that it needs.
+template <class Change>
+void GpuSlices::change(uint32_t gpu, Change change) {
   OneGpu& one = *gpus_of_[gpu];
   Split* wanted = nullptr;
   std::optional<policies::SmSlices::Held> before;
   {
     std::lock_guard lock(one.mutex);
     before = in_use(one);
-    one.policy.ask(session, percent);
+    change(one.policy);
     const auto held = one.policy.held();
     if (held && one.splits[held->part.split].state == Split::State::kNotMade) {
       wanted = &one.splits[held->part.split];
@@ -130,7 +140,11 @@ void GpuSlices::comes_to(uint32_t gpu, uint64_t session) {
   const auto held = in_use(one);
   if (held == before) return;
   one.version.fetch_add(1, std::memory_order_release);
-  if (!held) return;
+  if (!held) {
+    log_info("GPU %d: session %lu gives its multiprocessors back", gpus_[gpu].ordinal,
+             before->function);
+    return;
+  }
   log_info("GPU %d: session %lu runs on %u multiprocessors of its own, the others on %u",
            gpus_[gpu].ordinal, held->function, one.policy.multiprocessors_of(held->part),
            one.policy.multiprocessors_of({held->part.split, !held->part.large}));

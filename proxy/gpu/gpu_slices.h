@@ -56,6 +56,11 @@ class GpuSlices {
   // each change: it may be its turn. May make a split, and wait for the whole context then. On the
   // session's thread, the GPU's context is current.
   void comes_to(uint32_t gpu, uint64_t session);
+  // The function did not ask, but wants the small part of this split now; none: no part any more
+  // (policies/auto_slice.h). As comes_to().
+  void want(uint32_t gpu, uint64_t session, std::optional<uint32_t> split);
+  // Into how many ways the GPU can be split.
+  uint32_t ways(uint32_t gpu) const { return static_cast<uint32_t>(gpus_of_[gpu]->splits.size()); }
   // It opened memory or an event of another process, or gave it some: holds no slice any more.
   void exchanges(uint64_t session, const char* what);
   // The session holds and asks for nothing any more; its streams may still run.
@@ -94,6 +99,8 @@ class GpuSlices {
     uint32_t percent;
   };
 
+  template <class Change>
+  void change(uint32_t gpu, Change change);
   void describe(uint32_t gpu, OneGpu& one);
   bool make(uint32_t gpu, Split& split);
   std::optional<policies::SmSlices::Held> in_use(const OneGpu& one) const;

@@ -18,7 +18,7 @@ void Placement::use(GpuSlices* slices, const Client& client,
 GpuPlace Placement::place_on(uint32_t gpu) {
   slices_->comes_to(gpu, client_.session);
   const GpuPlace place = slices_->place(gpu, client_.session);
-  if (client_.sm_percent != 0) apart_(gpu, place.slice);
+  apart_(gpu, place.slice);
   return place;
 }
 

@@ -1,11 +1,15 @@
 #include "proxy/launch/launch_turns.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "base/clock.h"
+#include "policies/gate_admission.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/copy/machine_links.h"
 #include "proxy/gpu/gpus.h"
 
 namespace tube::proxy {
@@ -13,6 +17,12 @@ namespace {
 
 constexpr uint64_t kActiveNs = 1'000'000'000;  // so long after its last record a function counts
 constexpr uint64_t kCountNs = 100'000;         // between looks at the counters
+constexpr uint64_t kProxiesNs = 1'000'000;     // between looks at other proxies
+// So long behind its last long launch another proxy wants the GPU still: it may be about to look.
+constexpr uint64_t kWantsNs = 10'000'000;
+// What a quiet moment is taken to last: a load of code takes one or two milliseconds, and after
+// four times as long it keeps nobody back.
+constexpr uint64_t kQuietNs = 5'000'000;
 
 }  // namespace
 
@@ -29,6 +39,7 @@ LaunchTurns::LaunchTurns(const Driver& driver, Gpus& gpus, const Options& option
         sms > 0)
       gpu->sms = static_cast<uint64_t>(sms);
     gpu->bit = uint64_t{1} << (i & 63);
+    gpu->index = i;
     gpus_of_.push_back(std::move(gpu));
   }
   note_threshold();
@@ -52,16 +63,15 @@ void LaunchTurns::note_threshold() {
   long_ns_.store(gpus_of_[0]->admission.long_ns(), std::memory_order_relaxed);
 }
 
-void LaunchTurns::join(uint64_t session, const std::atomic<uint64_t>& records,
-                       const AskedWord& word, uint64_t slo_ns) {
+void LaunchTurns::join(const LaunchUser& user) {
   {
     std::lock_guard lock(users_mutex_);
-    users_.push_back({session, &records, &word, records.load(std::memory_order_relaxed), 0, 0});
+    users_.push_back({user, user.records->load(std::memory_order_relaxed)});
   }
-  if (slo_ns == 0) return;
+  if (user.slo_ns == 0) return;
   for (auto& gpu : gpus_of_) {
     std::lock_guard lock(gpu->mutex);
-    gpu->admission.needs(session, slo_ns);
+    gpu->admission.needs(user.session, user.slo_ns);
   }
   note_threshold();
 }
@@ -83,7 +93,7 @@ void LaunchTurns::leave(uint64_t session) {
     gpu->admission.forget(session);
     // What is in flight goes on, and its end is seen as ever; nobody is told of its own turns.
     std::erase_if(gpu->turns, [&](const auto& turn) {
-      const bool gone = turn->function_ == session && turn->work_ == nullptr;
+      const bool gone = turn->function_ == session && turn->work_ == nullptr && !turn->quiet_;
       if (gone) gpu->admission.remove(turn->number_);
       return gone;
     });
@@ -110,34 +120,93 @@ bool LaunchTurns::shared(uint64_t session, uint32_t gpu, uint64_t now) {
   return others;
 }
 
-// Of functions that have nothing long on the GPU. With its lock.
-bool LaunchTurns::short_work(const OneGpu& gpu) {
+bool LaunchTurns::knows(uint64_t session) {
   std::lock_guard lock(users_mutex_);
-  return std::any_of(users_.begin(), users_.end(), [&](const User& user) {
-    return (user.apart & gpu.bit) == 0 && user.word->outstanding() &&
-           !gpu.admission.has(user.session);
-  });
+  return std::any_of(users_.begin(), users_.end(),
+                     [&](const User& user) { return user.session == session; });
 }
 
-std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, uint64_t session, uint64_t stream,
-                                             uint64_t expected_ns, std::function<void()> told) {
+// Of functions that have nothing long on the GPU. With its lock.
+policies::ShortWork LaunchTurns::short_work(const OneGpu& gpu, uint64_t now) {
+  std::lock_guard lock(users_mutex_);
+  policies::ShortWork work;
+  for (const User& user : users_) {
+    if ((user.apart & gpu.bit) != 0 || gpu.admission.has(user.session)) continue;
+    work.outstanding = work.outstanding || user.word->outstanding() || user.steps->begins(now);
+    uint64_t next_ns = 0, until_ns = 0;
+    if (!user.steps->next(now, &next_ns, &until_ns)) continue;
+    if (work.next_ns != 0 && work.next_ns <= next_ns) continue;
+    work.next_ns = next_ns;
+    work.until_ns = until_ns;
+  }
+  return work;
+}
+
+std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, const policies::LongLaunch& launch,
+                                             std::function<void()> told) {
   auto turn = std::make_shared<LaunchTurn>();
   turn->gpu_ = gpu;
   turn->number_ = made_.fetch_add(1, std::memory_order_relaxed) + 1;
-  turn->function_ = session;
+  turn->function_ = launch.function;
+  turn->quiet_ = launch.quiet;
+  turn->expected_ns_ = launch.expected_ns;
   turn->told_ = std::move(told);
   const uint64_t now = now_ns();
-  bool shared = this->shared(session, gpu, now);
+  bool shared = this->shared(launch.function, gpu, now);
   OneGpu& one = *gpus_of_[gpu];
   std::lock_guard lock(one.mutex);
-  shared = shared || one.admission.others(session);
+  look_at_proxies(one, now);
+  shared = shared || one.admission.others(launch.function) || one.others_want;
   go_on(one, now, shared);
-  if (shared) one.admission.short_work(short_work(one));
+  if (shared) one.admission.short_work(short_work(one, now));
   one.turns.push_back(turn);
-  turn->granted_.store(
-      one.admission.ask({turn->number_, session, stream, expected_ns}, now, shared),
-      std::memory_order_release);
+  policies::LongLaunch asked = launch;
+  asked.number = turn->number_;
+  turn->granted_.store(one.admission.ask(asked, now, shared), std::memory_order_release);
   return turn;
+}
+
+// One quiet moment: a turn that is waited for, and given back at the end.
+class LaunchTurns::QuietTurn final : public Moment {
+ public:
+  QuietTurn(LaunchTurns& turns, std::shared_ptr<LaunchTurn> turn)
+      : turns_(turns), turn_(std::move(turn)) {}
+  ~QuietTurn() override {
+    OneGpu& gpu = *turns_.gpus_of_[turn_->gpu_];
+    std::lock_guard lock(gpu.mutex);
+    gpu.admission.quiet_ended(turn_->number_, now_ns());
+    std::erase(gpu.turns, turn_);
+    turns_.go_on(gpu, now_ns(), true);
+  }
+  void wait() {
+    constexpr timespec kPause{0, 50'000};
+    while (!turn_->granted()) {
+      (void)turns_.look(*turn_);
+      if (!turn_->granted()) nanosleep(&kPause, nullptr);
+    }
+  }
+
+ private:
+  LaunchTurns& turns_;
+  const std::shared_ptr<LaunchTurn> turn_;
+};
+
+std::unique_ptr<QuietMoments::Moment> LaunchTurns::quiet(uint64_t owner, CUdevice device) {
+  if (order() == policies::LaunchOrder::kNative) return nullptr;
+  for (uint32_t gpu = 0; gpu < gpus_of_.size(); ++gpu) {
+    if (gpus_[gpu].device != device) continue;
+    const uint64_t function = knows(owner) ? owner : policies::kGateProxy;
+    auto turn = std::make_unique<QuietTurn>(
+        *this, ask(gpu, {.function = function, .expected_ns = kQuietNs, .quiet = true}, nullptr));
+    turn->wait();
+    return turn;
+  }
+  return nullptr;
+}
+
+std::vector<policies::LaunchSeen> LaunchTurns::seen(uint32_t gpu) {
+  std::lock_guard lock(gpus_of_[gpu]->mutex);
+  return gpus_of_[gpu]->admission.seen();
 }
 
 void LaunchTurns::started(LaunchTurn& turn, std::shared_ptr<TimedWork> work) {
@@ -158,7 +227,8 @@ bool LaunchTurns::look(LaunchTurn& turn) {
   const bool shared = this->shared(turn.function_, turn.gpu_, now);
   OneGpu& gpu = *gpus_of_[turn.gpu_];
   std::lock_guard lock(gpu.mutex);
-  go_on(gpu, now, shared || gpu.admission.others(turn.function_));
+  look_at_proxies(gpu, now);
+  go_on(gpu, now, shared || gpu.admission.others(turn.function_) || gpu.others_want);
   return gpu.admission.first() == turn.number_;
 }
 
@@ -167,14 +237,41 @@ bool LaunchTurns::beside(uint32_t gpu, uint64_t session) {
   return gpus_of_[gpu]->admission.beside(session);
 }
 
+bool LaunchTurns::others(uint32_t gpu, uint64_t session) {
+  std::lock_guard lock(gpus_of_[gpu]->mutex);
+  return gpus_of_[gpu]->admission.others(session);
+}
+
+// With the GPU's lock, for a long launch that is there: what this proxy used, and whether it is
+// ahead of others that want the GPU, too. What a launch is expected to take counts: beside another
+// context's work it takes longer.
+void LaunchTurns::look_at_proxies(OneGpu& gpu, uint64_t now) {
+  if (machine_ == nullptr || gpu.index >= MachineLinks::kGpus || now - gpu.looked_ns < kProxiesNs)
+    return;
+  gpu.looked_ns = now;
+  TimeCell& mine = machine_->my_time(gpu.index);
+  mine.used_ns.store(gpu.used_ns, std::memory_order_relaxed);
+  mine.wants_ns.store(now, std::memory_order_relaxed);
+  std::vector<policies::ProxyUse> others;
+  gpu.others_want = false;
+  for (const MachineLinks::OtherTime& other : machine_->others_time(gpus_[gpu.index].uuid)) {
+    const bool wants = now - std::min(now, other.wants_ns) < kWantsNs;
+    gpu.others_want = gpu.others_want || wants;
+    others.push_back({static_cast<uint64_t>(other.pid), other.weight, other.used_ns, wants});
+  }
+  const policies::ProxyUse own{0, options_.weight, gpu.used_ns, true};
+  gpu.admission.hold_until(gpu.shares.ahead(own, others, now) ? now + 2 * kProxiesNs : 0);
+}
+
 // With the GPU's lock.
 void LaunchTurns::go_on(OneGpu& gpu, uint64_t now, bool shared) {
   std::erase_if(gpu.turns, [&](const auto& turn) {
     if (turn->work_ == nullptr || !ended(*turn->work_)) return false;
     gpu.admission.ended(turn->number_, took_ns(*turn->work_));
+    gpu.used_ns += turn->expected_ns_;
     return true;
   });
-  if (gpu.admission.waits()) gpu.admission.short_work(short_work(gpu));
+  if (gpu.admission.waits()) gpu.admission.short_work(short_work(gpu, now));
   const uint64_t before = gpu.admission.first();
   while (const auto next = gpu.admission.next(now, shared)) {
     for (const auto& turn : gpu.turns) {
@@ -238,6 +335,9 @@ policies::LaunchUse LaunchTurns::use(uint64_t session) {
     sum.held_ns += use.held_ns;
     sum.longest_ns = std::max(sum.longest_ns, use.longest_ns);
     sum.ran_out += use.ran_out;
+    sum.quiet += use.quiet;
+    sum.quiet_ns += use.quiet_ns;
+    for (size_t i = 0; i < std::size(sum.held_for); ++i) sum.held_for[i] += use.held_for[i];
   }
   return sum;
 }

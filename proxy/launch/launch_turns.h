@@ -19,12 +19,16 @@
 
 #include "base/cuda_api.h"
 #include "policies/launch_admission.h"
+#include "policies/proxy_shares.h"
+#include "proxy/gpu/quiet_moments.h"
 #include "proxy/launch/asked_word.h"
+#include "proxy/launch/step_times.h"
 
 namespace tube::proxy {
 
 struct Driver;
 class Gpus;
+class MachineLinks;
 
 // Two events of a GPU's shared context, around work on one stream.
 struct TimedWork {
@@ -41,17 +45,29 @@ class LaunchTurn {
   uint32_t gpu_ = 0;
   uint64_t number_ = 0;
   uint64_t function_ = 0;
+  bool quiet_ = false;
+  uint64_t expected_ns_ = 0;
   std::atomic<bool> granted_{false};
   std::shared_ptr<TimedWork> work_;  // once it is submitted
   std::function<void()> told_;
 };
 
-class LaunchTurns {
+// A session, as the turns know it. What it points at stays until leave().
+struct LaunchUser {
+  uint64_t session = 0;
+  const std::atomic<uint64_t>* records = nullptr;  // it executed: whether it uses the GPUs
+  const AskedWord* word = nullptr;                 // whether work of it is outstanding
+  const StepTimes* steps = nullptr;
+  uint64_t slo_ns = 0;  // 0: none
+};
+
+class LaunchTurns final : public QuietMoments {
  public:
   struct Options {
     policies::LaunchOrder order = policies::LaunchOrder::kFeedback;
     uint64_t longest_hold_ns = 100'000'000;
-    uint64_t long_ns = 1'000'000;  // 0: every launch is long
+    uint64_t long_ns = 1'000'000;              // 0: every launch is long
+    uint32_t weight = policies::kProxyWeight;  // of this proxy among those of its GPUs
   };
   // All outlive it.
   LaunchTurns(const Driver& driver, Gpus& gpus, const Options& options);
@@ -61,11 +77,12 @@ class LaunchTurns {
   LaunchTurns& operator=(const LaunchTurns&) = delete;
 
   policies::LaunchOrder order() const { return options_.order; }
-  // A session came: `records` counts what it executes, which tells whether it uses the GPUs; `word`
-  // tells whether work of it is outstanding. `slo_ns` 0: none. Both stay until leave(), behind
-  // which none of its launches waits. Any thread.
-  void join(uint64_t session, const std::atomic<uint64_t>& records, const AskedWord& word,
-            uint64_t slo_ns);
+  uint32_t weight() const { return options_.weight; }
+  // Where the proxies of the machine tell each other what they use; nullptr: nowhere. Before the
+  // first session.
+  void meet(MachineLinks* machine) { machine_ = machine; }
+  // A session came. Behind leave() none of its launches waits. Any thread.
+  void join(const LaunchUser& user);
   void leave(uint64_t session);
   // The session's kernels run on multiprocessors of this GPU that are its alone, or no more: it is
   // in nobody's way there, and nobody in its. Any thread.
@@ -79,9 +96,10 @@ class LaunchTurns {
   bool fills(uint32_t gpu, uint64_t blocks) const {
     return blocks * 2 > gpus_of_[gpu]->sms || options_.long_ns == 0;
   }
-  // `told`: the turn came, on another session's thread and under the lock: must not call back.
-  std::shared_ptr<LaunchTurn> ask(uint32_t gpu, uint64_t session, uint64_t stream,
-                                  uint64_t expected_ns, std::function<void()> told);
+  // Its number is given here. `told`: the turn came, on another session's thread and under the
+  // lock: must not call back.
+  std::shared_ptr<LaunchTurn> ask(uint32_t gpu, const policies::LongLaunch& launch,
+                                  std::function<void()> told);
   // The launch is submitted, with these events around it.
   void started(LaunchTurn& turn, std::shared_ptr<TimedWork> work);
   // It is not made, or nobody can see its end.
@@ -91,6 +109,8 @@ class LaunchTurns {
   bool look(LaunchTurn& turn);
   // Whether a long launch of another function is in flight.
   bool beside(uint32_t gpu, uint64_t session);
+  // The same, or waits.
+  bool others(uint32_t gpu, uint64_t session);
 
   // Two events to record, back to the pool with the last reference. nullptr: the driver has none.
   // The GPU's context is current.
@@ -99,6 +119,12 @@ class LaunchTurns {
   // 0: unknown. It has ended.
   uint64_t took_ns(const TimedWork& work) const;
 
+  // A moment without long launches, for a call that needs the whole context idle. Stands for it as
+  // long as a hold may last. Any thread.
+  std::unique_ptr<Moment> quiet(uint64_t owner, CUdevice device) override;
+
+  // What is in flight on a GPU, then what waits. Any thread.
+  std::vector<policies::LaunchSeen> seen(uint32_t gpu);
   // What a function got on all GPUs. Any thread.
   policies::LaunchUse use(uint64_t session);
 
@@ -107,30 +133,36 @@ class LaunchTurns {
     explicit OneGpu(const policies::LaunchAdmission::Options& options) : admission(options) {}
     uint64_t sms = 1;
     uint64_t bit = 1;  // User::apart
-    std::mutex mutex;  // leaf: the next two
+    uint32_t index = 0;
+    std::mutex mutex;  // leaf: until `spare_mutex`
     policies::LaunchAdmission admission;
+    policies::ProxyShares shares{{}};
+    uint64_t used_ns = 0;                            // by long launches, as they were expected
+    uint64_t looked_ns = 0;                          // at other proxies
+    bool others_want = false;                        // some of them did then
     std::vector<std::shared_ptr<LaunchTurn>> turns;  // that wait or are in flight
     std::mutex spare_mutex;                          // leaf: the next one
     std::vector<TimedWork> spare;
   };
+  class QuietTurn;
   // A session, and when it last did something.
-  struct User {
-    uint64_t session;
-    const std::atomic<uint64_t>* records;
-    const AskedWord* word;
-    uint64_t seen;
-    uint64_t active_ns;
-    uint64_t apart;  // bit per GPU
+  struct User : LaunchUser {
+    uint64_t seen = 0;
+    uint64_t active_ns = 0;
+    uint64_t apart = 0;  // bit per GPU
   };
 
   bool shared(uint64_t session, uint32_t gpu, uint64_t now);
-  bool short_work(const OneGpu& gpu);
+  bool knows(uint64_t session);
+  policies::ShortWork short_work(const OneGpu& gpu, uint64_t now);
   void go_on(OneGpu& gpu, uint64_t now, bool shared);
+  void look_at_proxies(OneGpu& gpu, uint64_t now);
   void note_threshold();
 
   const Driver& driver_;
   Gpus& gpus_;
   const Options options_;
+  MachineLinks* machine_ = nullptr;
   std::vector<std::unique_ptr<OneGpu>> gpus_of_;
   std::atomic<uint64_t> long_ns_{0};
   std::atomic<uint64_t> made_{0};

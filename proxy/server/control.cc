@@ -80,16 +80,7 @@ json offers_json(const BlockOffers* offers) {
           {"given_back", counts.given_back.load(std::memory_order_relaxed)}};
 }
 
-json launches_json(const Session& session, const policies::LaunchUse& use) {
-  return {{"gpu_ms", double(session.long_launches().gpu_ns()) / 1e6},
-          {"long", use.launches},
-          {"held", use.held},
-          {"held_us", use.held_ns / 1000},
-          {"longest_hold_us", use.longest_ns / 1000},
-          {"holds_ran_out", use.ran_out}};
-}
-
-json function_json(Session& session, json memory, const policies::LaunchUse& launches) {
+json function_json(Session& session, json memory) {
   const Stats& stats = session.stats();
   const uint64_t records = stats.records.load(std::memory_order_relaxed);
   const uint64_t round_trips = stats.round_trips.load(std::memory_order_relaxed);
@@ -110,7 +101,6 @@ json function_json(Session& session, json memory, const policies::LaunchUse& lau
           {"copy_bytes", stats.copy_bytes.load(std::memory_order_relaxed)},
           {"coalesced_runs", stats.runs.load(std::memory_order_relaxed)},
           {"coalesced_launches", stats.run_launches.load(std::memory_order_relaxed)},
-          {"launches", launches_json(session, launches)},
           {"errors", stats.errors.load(std::memory_order_relaxed)},
           {"images_loaded", stats.images_loaded.load(std::memory_order_relaxed)},
           {"images_shared", stats.images_shared.load(std::memory_order_relaxed)},
@@ -184,6 +174,7 @@ std::string Server::answer(const std::string& line, pid_t pid) {
     if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
     if (verb == "status") return status();
     if (verb == "copies") return copies();
+    if (verb == "gpu") return gpu_time();
     if (verb == "mem") return mem();
     if (verb == "topo") return topo();
     if (verb == "store") return store_status();
@@ -196,7 +187,7 @@ std::string Server::answer(const std::string& line, pid_t pid) {
     }
     return refusal(
         "unknown verb \"" + verb +
-        "\"; known are ping, ps, status, copies, mem, topo, store, limit, seen, held, stop");
+        "\"; known are ping, ps, status, copies, gpu, mem, topo, store, limit, seen, held, stop");
   }();
   return reply.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -210,10 +201,10 @@ json Server::uuids() {
 json Server::functions() {
   json list = json::array();
   std::lock_guard lock(mutex_);
+  meter_.look(now_ns());
   for (const auto& [id, session] : sessions_) {
-    list.push_back(function_json(*session, memory_of(*session), turns_.use(id)));
-    list.back()["slices"] = function_slices_json(slices_, id);
-    list.back()["priority"] = policies::launch_priority_name(session->client().priority);
+    list.push_back(function_json(*session, memory_of(*session)));
+    list.back().update(time_of(*session));
   }
   return list;
 }

@@ -135,9 +135,13 @@ void Server::share_the_rest() {
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
   store_.set_up(options_.store, shared_.copies);
   shared_.launches = &turns_;
+  gpus_.gate().set_quiet_moments(&turns_);
+  turns_.meet(copies_.machine());
   if (evictor_.on()) shared_.evictor = &evictor_;
   shared_.lazy_backing = options_.lazy_backing;
   shared_.slices = &slices_;
+  shared_.keep_slices_ns = options_.keep_slices_ns;
+  shared_.waits_at_once = options_.waits_at_once;
   if (options_.slices_at_start) slices_.make_all();
   shared_.teardown_ms = options_.teardown_ms;
   memory_.budgets().set_limits(options_.memory);
@@ -152,6 +156,7 @@ bool Server::give_back_pinned(bool now) {
 
 Server::~Server() {
   (void)close();
+  gpus_.gate().set_quiet_moments(nullptr);
   gpus_.gate().on_standing({});
 }
 

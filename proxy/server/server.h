@@ -44,6 +44,7 @@
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/pinned_pools.h"
 #include "proxy/memory/spare_segments.h"
+#include "proxy/server/use_meter.h"
 #include "proxy/server/watchdog.h"
 #include "proxy/session/session.h"
 #include "proxy/store/store.h"
@@ -73,6 +74,8 @@ struct ServerOptions {
   CopyEngine::Options copies;
   LaunchTurns::Options launches;
   bool slices_at_start = false;  // all parts of GPUs are made before the first function comes
+  uint64_t keep_slices_ns = 0;   // Shared::keep_slices_ns
+  uint32_t waits_at_once = 16;   // Shared::waits_at_once
   policies::PinnedBudget pinned;
   uint64_t pool_bytes = 0;       // idle GPU memory to hold, of each GPU (block_pool.h)
   std::vector<uint64_t> memory;  // limits of the workflow: one for all GPUs, or one for each
@@ -265,6 +268,10 @@ class Server {
   nlohmann::json store_status();
   nlohmann::json budget_status();  // budget_table.cc
   nlohmann::json copies_of(const Session& session);
+
+  // gpu_time.cc
+  nlohmann::json gpu_time();
+  nlohmann::json time_of(const Session& session);
   nlohmann::json uuids();
 
   const Driver& driver_;
@@ -320,6 +327,7 @@ class Server {
   std::vector<uint64_t> waiting_;  // of greeting_, for a place that the janitor is about to free
   std::map<uint64_t, uint64_t> waiting_since_ns_;  // by greeting
   std::map<uint64_t, Brokered> brokered_;
+  UseMeter meter_;  // under mutex_
   uint64_t next_id_ = 1;
   bool stopping_ = false;
   bool reap_again_ = false;  // it could not go through with it

@@ -21,11 +21,11 @@
 
 #include "base/cuda_api.h"
 #include "policies/link_share.h"
+#include "proxy/copy/inference_timer.h"
 #include "proxy/launch/asked_word.h"
 #include "proxy/session/copy_counts.h"
 #include "proxy/session/copy_request.h"
 #include "proxy/session/direct_copies.h"
-#include "proxy/session/inference_timer.h"
 #include "proxy/session/more_chunks.h"
 #include "proxy/session/stream_state.h"
 #include "sharedmem/abi.h"

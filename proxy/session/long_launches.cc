@@ -54,13 +54,12 @@ void LaunchPass::after(CUstream stream, CUresult result) {
   if (turn_ != nullptr) owner_->turns_->started(*std::exchange(turn_, nullptr), work);
 }
 
-void LongLaunches::use(LaunchTurns* turns, uint64_t session, const std::atomic<uint64_t>& records,
-                       const AskedWord& word, uint64_t slo_ns, std::function<void()> told) {
+void LongLaunches::use(LaunchTurns* turns, const LaunchUser& user, std::function<void()> told) {
   if (turns == nullptr || turns->order() == policies::LaunchOrder::kNative) return;
   turns_ = turns;
-  session_ = session;
+  session_ = user.session;
   told_ = std::move(told);
-  turns->join(session, records, word, slo_ns);
+  turns->join(user);
 }
 
 LongLaunches::Time& LongLaunches::time_of(uint64_t unit) {
@@ -154,8 +153,11 @@ LaunchPass LongLaunches::look(const Unit& unit, LaunchWatch& watch) {
   const bool is_long =
       unit.may_wait && time.least_ns >= turns_->long_ns() && turns_->fills(share->gpu, unit.blocks);
   if (pass.turn_ == nullptr && is_long) {
-    auto turn = turns_->ask(share->gpu, session_, reinterpret_cast<uint64_t>(unit.stream),
-                            time.least_ns, told_);
+    auto turn = turns_->ask(share->gpu,
+                            {.function = session_,
+                             .stream = reinterpret_cast<uint64_t>(unit.stream),
+                             .expected_ns = time.least_ns},
+                            told_);
     if (!turn->granted()) {
       hold(unit, std::move(turn));
       pass.held_ = true;

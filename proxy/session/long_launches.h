@@ -87,8 +87,7 @@ class LongLaunches {
 
   // nullptr: nothing is measured or held. `told`: makes a session that sleeps look at settle(); any
   // thread.
-  void use(LaunchTurns* turns, uint64_t session, const std::atomic<uint64_t>& records,
-           const AskedWord& word, uint64_t slo_ns, std::function<void()> told);
+  void use(LaunchTurns* turns, const LaunchUser& user, std::function<void()> told);
   bool on() const { return turns_ != nullptr; }
   // Its kernels on this GPU run beside those of others, on multiprocessors of its own, or no more.
   void set_apart(uint32_t gpu, bool apart) {

@@ -35,9 +35,6 @@ namespace tube::proxy {
 
 namespace {
 constexpr uint64_t kNextCallNs = 2'000;  // within which a program goes on from one call to the next
-// Between looks at the turns of long launches, by whose is next and by the others.
-constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
-
 // The GPU may still write to it. Without a request for memory, which may be what ended the session;
 // each of these has taken one of the places for good.
 void leave_for_good(shared::Segment segment) {
@@ -67,6 +64,9 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       copies_(shared.driver, shared.gpus, contexts_, segment_, stats_),
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
+      parked_waits_(shared.gpus.gate(), parked_, shared.waits_at_once),
+      steps_(copies_.asked()),
+      deadlines_(contexts_, copies_.asked()),
       launches_(shared.driver, contexts_, parked_),
       residency_(shared.driver, shared.memory,
                  {.at_rest = [this] { return at_rest(); },
@@ -123,8 +123,12 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
     return [this, gpu = contexts_.gpu(), call = record_->call, sequence = record_->sequence](
                CUresult error) { late_error(gpu, error, call, sequence); };
   });
-  launches_.use(shared_.launches, client_.id, stats_.records, copies_.asked(), client_.needs.slo_ns,
+  launches_.use(shared_.launches,
+                {client_.id, &stats_.records, &copies_.asked(), &steps_, client_.needs.slo_ns},
                 [this] { lanes_.nudge(); });
+  deadlines_.use(
+      shared_.slices, shared_.launches,
+      {client_.id, client_.needs.slo_ns, client_.sm_percent == 0, shared_.keep_slices_ns});
   contexts_.placement().use(shared_.slices, {client_.id, client_.sm_percent, client_.priority},
                             [this](uint32_t gpu, bool apart) { launches_.set_apart(gpu, apart); });
   segment_registered_ = true;
@@ -242,10 +246,7 @@ void Session::run() {
     if (residency_.on()) residency_.sleeps(now_ns());
     if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
     idle_.store(false, std::memory_order_relaxed);
-    const uint64_t now = now_ns();
-    if (reader_->next() != shared::RingReader::Next::kEmpty) rhythm_.works(now);
-    shared_.activity.woke(client_.id, now);
-    if (residency_.on()) residency_.woke(now);
+    woke();
   }
   stop_.store(true, std::memory_order_relaxed);
   shared_.activity.awake.fetch_sub(1, std::memory_order_relaxed);
@@ -254,48 +255,6 @@ void Session::run() {
   if (shared_.ended) shared_.ended(client_.id);
   shared::atomic(over_).store(1, std::memory_order_release);
   futex_wake(&over_, 1);
-}
-
-// While launches are held this session looks at their turns: without a pause when one of its own is
-// the next and it may spin. False: it does not sleep.
-bool Session::sleep_beside_holds(shared::Peer& peer) {
-  peer.at_most_ns = 0;
-  if (!launches_.holding()) return true;
-  if (launches_.is_next() && waiter_.spin_us() != 0) {
-    sched_yield();
-    return false;
-  }
-  peer.at_most_ns = launches_.is_next() ? kNextLooksNs : kOthersLookNs;
-  return true;
-}
-
-// A function that works in a rhythm is waited for without sleeping when its time comes, while it
-// can have the cores.
-void Session::expect_a_record(shared::Peer& peer) {
-  rhythm_.rests(now_ns());
-  const bool may_spin =
-      shared_.rhythm && waiter_.spin_us() != 0 && waiter_.spin_us() >= shared_.spin_us;
-  const policies::Rhythm::Watch watch = may_spin ? rhythm_.next() : policies::Rhythm::Watch{};
-  peer.watch_from_ns = watch.from_ns;
-  peer.watch_until_ns = watch.until_ns;
-}
-
-bool Session::soon_a_record(uint64_t within_ns) {
-  const uint64_t end = now_ns() + within_ns;
-  while (now_ns() < end)
-    if (reader_->next() != shared::RingReader::Next::kEmpty) return true;
-  return false;
-}
-
-// How long this session and its client may spin, now that so many are awake.
-void Session::share_spinning() {
-  if (shared_.cores == 0) return;
-  const uint32_t share =
-      policies::spin_share(shared_.cores, shared_.activity.awake.load(std::memory_order_relaxed));
-  const uint32_t spin_us =
-      policies::spin_limit_us(shared_.spin_us, share, client_.needs.slo_ns != 0);
-  waiter_.set_spin_us(spin_us);
-  shared::proxy_store_spin(segment_.header(), spin_us);
 }
 
 void Session::drain_for_test() {
@@ -366,6 +325,7 @@ bool Session::wait_for_room() {
   constexpr int kLookMs = 1;
   while (!parked_.has_room(reader_->payload().size())) {
     if (stop_.load(std::memory_order_relaxed)) return false;
+    parked_waits_.give_up();
     if (!go_on_parked()) poll(nullptr, 0, kLookMs);
   }
   return true;
@@ -374,14 +334,17 @@ bool Session::wait_for_room() {
 // Something was submitted for which streams were held: what may go now goes.
 bool Session::go_on_parked() {
   if (launches_.holding()) launches_.watch();
+  if (parked_waits_.any() && parked_waits_.look()) lanes_.nudge();
   if (!lanes_.nudged().load(std::memory_order_relaxed) || !lanes_.settle()) return false;
   launches_.settle();
+  parked_waits_.settle();
   parked_.release([this](const abi::RecordHeader& header, std::span<const std::byte> payload) {
     again_ = false;
     if (!stop_.load(std::memory_order_relaxed)) execute(header, payload);
     return !again_;
   });
   launches_.settled();
+  parked_waits_.settled();
   record_ = &reader_->header();  // what was kept is gone
   return true;
 }

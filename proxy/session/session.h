@@ -41,8 +41,8 @@
 #include "proxy/memory/ranges.h"
 #include "proxy/session/context_shares.h"
 #include "proxy/session/copies.h"
+#include "proxy/session/deadline_watch.h"
 #include "proxy/session/event_shares.h"
-#include "proxy/session/external_waits.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/lane_copies.h"
 #include "proxy/session/last_kernel.h"
@@ -50,11 +50,13 @@
 #include "proxy/session/objects.h"
 #include "proxy/session/output.h"
 #include "proxy/session/parked_records.h"
-#include "proxy/session/pending_waits.h"
+#include "proxy/session/parked_waits.h"
 #include "proxy/session/runs.h"
 #include "proxy/session/stream_state.h"
 #include "proxy/session/user_objects.h"
 #include "proxy/store/store_client.h"
+#include "proxy/waits/external_waits.h"
+#include "proxy/waits/pending_waits.h"
 #include "sharedmem/life_lock.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/wait.h"
@@ -113,6 +115,8 @@ struct Shared {
   Evictor* evictor = nullptr;     // nullptr: no memory leaves a GPU (unit tests)
   HostBudget* host = nullptr;     // nullptr: host memory is not counted (unit tests)
   bool lazy_backing = false;      // allocations begin as promises (lazy_blocks.h)
+  uint64_t keep_slices_ns = 0;    // DeadlineWatch::Client::keep_ns
+  uint32_t waits_at_once = 16;    // of programs, on a GPU (parked_waits.h)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
@@ -255,8 +259,10 @@ class Session {
   const Copies& copies() const { return copies_; }
   Output& output() { return output_; }
   ParkedRecords& parked() { return parked_; }
+  ParkedWaits& parked_waits() { return parked_waits_; }
   LongLaunches& long_launches() { return launches_; }
   const LongLaunches& long_launches() const { return launches_; }
+  const DeadlineWatch& deadlines() const { return deadlines_; }
   Residency& residency() { return residency_; }
   const Residency& residency() const { return residency_; }
 
@@ -395,6 +401,7 @@ class Session {
   bool at_rest();
   bool go_on_parked();
   bool sleep_beside_holds(shared::Peer& peer);
+  void woke();
   bool wait_for_room();
   ParkKeys keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload);
   void report_if_sticky(uint32_t gpu, CUresult error);
@@ -425,6 +432,7 @@ class Session {
   std::unique_ptr<shared::RingReader> reader_;
   shared::Waiter waiter_;
   policies::Rhythm rhythm_;  // of its records, seen by this thread
+  bool resting_ = false;     // since its last record
   shared::LifeWatch life_;
   struct Thread;
   std::unique_ptr<Thread> thread_;
@@ -437,6 +445,9 @@ class Session {
   Output output_;
   ParkedRecords parked_{{limits::kParkedRecords, limits::kParkedBytes}};
   LaneCopies lanes_;
+  ParkedWaits parked_waits_;
+  StepTimes steps_;
+  DeadlineWatch deadlines_;
   LongLaunches launches_;
   Residency residency_;
   PendingWaits waits_;  // outlives the ranges: hears of their ends

@@ -351,6 +351,7 @@ void Session::take_copies_back() {
   copies_.mark();
   lanes_.take_all_back();
   launches_.take_all_back();
+  parked_waits_.clear();
   contexts_.placement().leave();
   if (shared_.copies == nullptr) return;
   shared_.copies->forget(client_.id);

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "sim/machine/copy_engines.h"
+#include "sim/machine/hardware_queues.h"
 #include "sim/machine/state.h"
 
 namespace tube::sim {
@@ -50,6 +51,8 @@ uint64_t time_of_completion() {
 void complete(Lock& lock, const LanePtr& lane) {
   FencePtr fence = std::move(lane->queue.front().fence);
   lane->queue.pop_front();
+  if (HardwareQueues* const queues = state().hardware_queues.get(); queues && lane->queue.empty())
+    queues->is_idle(*lane);
   fence->done = true;
   fence->time_ns = time_of_completion();
   Workers& p = pool();
@@ -219,6 +222,7 @@ FencePtr submit(Lock& lock, const LanePtr& lane, Op op) {
   if (!op.fence) op.fence = std::make_shared<Fence>();
   FencePtr fence = op.fence;
   lane->tail = fence;
+  if (HardwareQueues* const queues = state().hardware_queues.get()) queues->submits(*lane, op);
   if (op.transfer) {
     lane->copied = op.transfer;
     lane->copied->bytes = 0;

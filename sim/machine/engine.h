@@ -74,6 +74,7 @@ struct Lane : std::enable_shared_from_this<Lane> {
   std::deque<Op> queue;
   bool busy = false;               // head is with a worker, the poller or a copy engine
   uint64_t stream = 0;             // the stream's id; of a graph's node: that of the launch
+  size_t hardware_queue = 0;       // hardware_queues.h
   std::optional<Transfer> copied;  // the engine's queue, if the newest operation is a copy
   FencePtr tail;  // fence of the newest operation; null when nothing was ever submitted
 };

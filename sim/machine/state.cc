@@ -15,6 +15,7 @@
 #include "sim/machine/copy_engines.h"
 #include "sim/machine/devices.h"
 #include "sim/machine/fault.h"
+#include "sim/machine/hardware_queues.h"
 #include "sim/machine/heap.h"
 
 TUBE_IDENTITY_NOTE();
@@ -60,6 +61,7 @@ CUresult initialize() {
   std::string error;
   TopologySpec spec = load_topology(&error);
   s->fabric = std::make_unique<Fabric>(spec);
+  s->hardware_queues = HardwareQueues::load();
   s->copy_engines = CopyEngines::load(spec, s->fabric.get(), &error);
   make_devices(*s, spec, &error);
   load_faults(std::getenv("TUBE_SIM_FAULT"), s->fabric.get(), &error);

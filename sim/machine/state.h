@@ -21,6 +21,7 @@
 namespace tube::sim {
 
 class CopyEngines;
+class HardwareQueues;
 
 enum class Kind : uint8_t {
   kContext,
@@ -50,8 +51,9 @@ struct State {
   std::mutex mutex;  // rank 1: guards everything below but `map`
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<Fabric> fabric;
-  std::unique_ptr<CopyEngines> copy_engines;  // null: copies do not wait for each other
-  AddressMap map;                             // own lock, rank 2
+  std::unique_ptr<HardwareQueues> hardware_queues;  // null: as many as streams
+  std::unique_ptr<CopyEngines> copy_engines;        // null: copies do not wait for each other
+  AddressMap map;                                   // own lock, rank 2
   std::unordered_map<const void*, Kind> live;
   uint64_t next_id = 1;
   std::vector<CapturePtr> captures;

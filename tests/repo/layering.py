@@ -24,8 +24,8 @@ ALLOWED = {
 ALSO = {"tools": {'"sim/machine/topology.h"'}}
 # The rooms of a part, lowest first. Files that stand in none (main.cc) may include all of them.
 ROOMS = {
-    "proxy": ["common", "gpu", "memory", "code", "copy", "store", "evict", "launch", "session", "calls",
-              "server"],
+    "proxy": ["common", "gpu", "memory", "code", "copy", "store", "evict", "launch", "waits", "session",
+              "calls", "server"],
     "hook": ["process", "objects", "memory", "store", "code", "graphs", "calls"],
     "sim": ["ptx", "machine", "graphs", "calls"],
 }

@@ -1,10 +1,10 @@
 # bash completion for tubectl. Install as /usr/share/bash-completion/completions/tubectl, or: source <(tubectl completion bash)
 _tubectl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= sub= i
-  local verbs="run proxy ps status stat copies mem store topo limit doctor placement completion"
+  local verbs="run proxy ps status stat copies gpu mem store topo limit doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
+      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
       --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -19,7 +19,7 @@ _tubectl() {
     --topology) COMPREPLY=($(compgen -W "1x dgx-v100 hgx-h200 4xa10" -- "$cur") $(compgen -f -- "$cur")); return ;;
     --score) COMPREPLY=($(compgen -W "time aggregated preserved" -- "$cur")); return ;;
     --links) COMPREPLY=($(compgen -W "direct paths" -- "$cur")); return ;;
-    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--watch|--last|-n|--top|--pass|--share|--busy) return ;;
+    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--pass|--share|--busy) return ;;
   esac
   local words=
   case $verb in
@@ -28,7 +28,7 @@ _tubectl() {
     proxy)
       case $sub in
         '') words="start stop list --help" ;;
-        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --slices --hang-timeout --json --help" ;;
+        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --weight --slices --hang-timeout --json --help" ;;
         stop) words="--workflow --all --json --help" ;;
         list) words="--names --json --help" ;;
       esac ;;
@@ -36,6 +36,7 @@ _tubectl() {
     status) words="--workflow --json --help" ;;
     stat) words="--workflow --function --top --json --help" ;;
     copies) words="--workflow --function --watch --json --help" ;;
+    gpu) words="--workflow --watch --json --help" ;;
     mem) words="--workflow --function --watch --last --json --help" ;;
     store) words="--workflow --group --watch --json --help" ;;
     topo) words="--workflow --topology --svg --json --help" ;;

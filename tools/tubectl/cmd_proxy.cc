@@ -155,6 +155,8 @@ void add_proxy(Verb& root) {
           "--hang-timeout", options->proxy.hang_timeout,
           "end a function that sends nothing for so many seconds while a stream of it waits for "
           "a value and keeps others waiting (0: never)")
+      .number("--weight", options->proxy.weight,
+              "its share of a GPU's time among all proxies that use it (default: 100)")
       .flag("--slices", options->proxy.slices,
             "split the GPUs at once for functions with --sm-percent, not when the first one comes")
       .backend(options->proxy.backend,

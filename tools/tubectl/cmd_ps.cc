@@ -57,14 +57,16 @@ int ps(const PsOptions& options) {
     fmt::print("no proxy runs\n");
     return kExitOk;
   }
-  Table table({"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "STATE", "AGE", "DEVICE", "HELD",
-               "LIMIT", "EVICTED", "POOL", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
-              "lrrlrlrrrrrrrrrrr");
+  Table table(
+      {"WORKFLOW", "ID", "PID", "FUNCTION", "GPU", "SHARE", "STATE", "AGE", "DEVICE", "HELD",
+       "LIMIT", "EVICTED", "POOL", "PINNED", "STREAMS", "RECORDS", "TRIPS", "ERRORS"},
+      "lrrlrrlrrrrrrrrrrr");
   for (const Json& f : functions) {
     auto count = [&](const char* key) { return std::to_string(number(f, key)); };
     table.add(
         {text(f, "workflow"), count("id"), count("pid"), text(f, "name"), count("gpu"),
-         text(f, "state"), human_age(number(f, "age_s")), human_bytes(number(f, "device_bytes")),
+         fmt::format("{:.0f}%", f.value("gpu_share", 0.0) * 100), text(f, "state"),
+         human_age(number(f, "age_s")), human_bytes(number(f, "device_bytes")),
          on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "held_bytes")); }),
          on_gpus(f, [](const Json& gpu) { return limit_text(gpu, "limit_bytes"); }),
          on_gpus(f, [](const Json& gpu) { return human_bytes(number(gpu, "evicted_bytes")); }),
@@ -84,7 +86,9 @@ void add_ps(Verb& root) {
   verb.workflow(options->workflow)
       .json(options->json)
       .footer(
-          "Without -w the functions of all proxies of this user are shown. DEVICE is what a "
+          "Without -w the functions of all proxies of this user are shown. SHARE is the part of "
+          "its "
+          "GPU's time that a function had since the last look. DEVICE is what a "
           "function "
           "has allocated, HELD\n"
           "what it takes of each GPU, LIMIT how much it may, EVICTED how much of HELD is in host "

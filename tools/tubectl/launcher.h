@@ -8,6 +8,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <string>
 
 #include "base/result.h"
@@ -22,6 +23,7 @@ struct ProxyOptions {
   std::string copy_policy;       // empty: the proxy's own default
   std::string memory;            // of all functions together, and of each; empty: no limit
   std::string function_memory;
+  size_t weight = 0;        // of its share of the GPUs' time; 0: the proxy's own default
   bool slices = false;      // GPUs are split at the start
   size_t hang_timeout = 0;  // seconds; 0: the proxy's own default
 };

@@ -75,6 +75,7 @@ void add_ps(Verb& root);
 void add_status(Verb& root);
 void add_stat(Verb& root);
 void add_copies(Verb& root);
+void add_gpu(Verb& root);
 void add_store(Verb& root);
 void add_topo(Verb& root);
 void add_limit(Verb& root);

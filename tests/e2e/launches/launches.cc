@@ -5,11 +5,21 @@
 //                              BLOCKS, and "took" with the milliseconds that the GPU's clock says;
 //                              as a graph that was captured, or whose nodes were added, or begun
 //                              when all are submitted
-//   launches heavy BLOCKS      kernels of so many blocks, two of them in flight, until a line
-//   comes;
-//                              then "done", if the blocks that ran are as many as were launched
+//   launches heavy BLOCKS [ex|graph|cooperative]
+//                              kernels of so many blocks without pause until a line comes, then
+//                              "done", if the blocks that ran are as many as were launched
+//   launches spin              a kernel that never ends; "spinning"
+//   launches fill STREAMS LAUNCHES
+//                              as stand, with so many launches behind the last wait; another
+//                              stream lets it go
+//   launches stand STREAMS [host]
+//                              so many streams that wait for a value in pinned memory, or for a
+//                              host function: "standing", and for a line lets them go, the last one
+//                              first; then "done", if what is behind each wait has run
+//   launches loads             for each line so many modules, with a kernel of each; then "loaded"
 //   launches meet              kernels that wait for those of another such program: says the handle
 //                              of its memory or reads it, and "met" when both have seen each other
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -100,6 +110,19 @@ struct Kernels {
   void launch(unsigned blocks) {
     void* params[] = {&words};
     CU(cuLaunchKernel(count, blocks, 1, 1, 1, 1, 1, 0, stream, params, nullptr));
+  }
+  void launch_with(unsigned blocks, bool cooperative) {
+    void* params[] = {&words};
+    CUlaunchAttribute attribute{};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+    attribute.value.cooperative = 1;
+    CUlaunchConfig config{};
+    config.gridDimX = blocks;
+    config.gridDimY = config.gridDimZ = config.blockDimX = config.blockDimY = config.blockDimZ = 1;
+    config.hStream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = cooperative ? 1 : 0;
+    CU(cuLaunchKernelEx(&config, count, params, nullptr));
   }
   void launch_meet(unsigned mine) {
     constexpr unsigned kBlocks = 300;
@@ -242,12 +265,15 @@ int light(Kernels& kernels, int count, unsigned blocks, const std::string& way) 
   return 0;
 }
 
-int heavy(Kernels& kernels, unsigned blocks) {
+int heavy(Kernels& kernels, unsigned blocks, const std::string& way) {
+  const CUgraphExec graph = way == "graph" ? capture(kernels, 1, blocks) : nullptr;
   CUevent ends[kInFlight] = {};
   for (CUevent& end : ends) CU(cuEventCreate(&end, CU_EVENT_DISABLE_TIMING));
   uint32_t launched = 0;
   const auto launch = [&](CUevent end) {
-    kernels.launch(blocks);
+    if (graph != nullptr) CU(cuGraphLaunch(graph, kernels.stream));
+    else if (way.empty()) kernels.launch(blocks);
+    else kernels.launch_with(blocks, way == "cooperative");
     launched += blocks;
     CU(cuEventRecord(end, kernels.stream));
   };
@@ -259,6 +285,79 @@ int heavy(Kernels& kernels, unsigned blocks) {
   }
   kernels.sync();
   say(kernels.counted() == launched ? "done" : "other blocks");
+  return 0;
+}
+
+volatile uint32_t host_may_go = 0;
+
+void CUDA_CB until_told(void*) {
+  while (host_may_go == 0) usleep(100);
+}
+
+int stand(Kernels& kernels, size_t count, bool host) {
+  uint32_t* words = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&words), count * sizeof(uint32_t), 0));
+  std::fill_n(words, count, 0);
+  std::vector<CUstream> streams(count);
+  void* params[] = {&kernels.words};
+  for (size_t i = 0; i < count; ++i) {
+    CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    if (host) CU(cuLaunchHostFunc(streams[i], until_told, nullptr));
+    else
+      CU(cuStreamWaitValue32(streams[i], reinterpret_cast<CUdeviceptr>(words + i), 1,
+                             CU_STREAM_WAIT_VALUE_GEQ));
+    CU(cuLaunchKernel(kernels.count, 1, 1, 1, 1, 1, 1, 0, streams[i], params, nullptr));
+  }
+  say("standing");
+  if (!told()) return 1;
+  host_may_go = 1;
+  for (size_t i = count; i-- > 0;) {
+    __atomic_store_n(words + i, 1, __ATOMIC_RELEASE);
+    CU(cuStreamSynchronize(streams[i]));
+  }
+  say(kernels.counted() == count ? "done" : "other blocks");
+  return 0;
+}
+
+int fill(Kernels& kernels, size_t count, unsigned launches) {
+  uint32_t* words = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&words), count * sizeof(uint32_t), 0));
+  std::fill_n(words, count, 0);
+  std::vector<CUstream> streams(count);
+  for (size_t i = 0; i < count; ++i) {
+    CU(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    CU(cuStreamWaitValue32(streams[i], reinterpret_cast<CUdeviceptr>(words + i), 1,
+                           CU_STREAM_WAIT_VALUE_GEQ));
+  }
+  void* params[] = {&kernels.words};
+  for (unsigned i = 0; i < launches; ++i)
+    CU(cuLaunchKernel(kernels.count, 1, 1, 1, 1, 1, 1, 0, streams.back(), params, nullptr));
+  for (size_t i = 0; i < count; ++i)
+    CU(cuStreamWriteValue32(kernels.stream, reinterpret_cast<CUdeviceptr>(words + i), 1, 0));
+  for (CUstream each : streams) CU(cuStreamSynchronize(each));
+  say(kernels.counted() == launches ? "done" : "other blocks");
+  return 0;
+}
+
+int spin(Kernels& kernels) {
+  kernels.launch_meet(0);
+  say("spinning");
+  (void)told();
+  return 0;
+}
+
+int loads(Kernels& kernels) {
+  say("ready");
+  for (int image = 0; told();) {
+    for (int end = image + std::atoi(line); image < end; ++image) {
+      const std::string text = kImage + ("// " + std::to_string(image) + "\n");
+      CU(cuModuleLoadData(&kernels.module, text.c_str()));
+      CU(cuModuleGetFunction(&kernels.count, kernels.module, "count"));
+      kernels.launch(1);
+    }
+    kernels.sync();
+    say("loaded");
+  }
   return 0;
 }
 
@@ -303,9 +402,15 @@ int main(int argc, char** argv) {
   Kernels kernels;
   const std::string what = argv[1];
   if (what == "meet") return meet(kernels);
+  if (what == "loads") return loads(kernels);
+  if (what == "spin") return spin(kernels);
   if (argc < 3) return 2;
   const int number = std::atoi(argv[2]);
   const unsigned blocks = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 1;
-  return what == "light" ? light(kernels, number, blocks, argc > 4 ? argv[4] : "")
-                         : heavy(kernels, static_cast<unsigned>(number));
+  if (what == "stand")
+    return stand(kernels, static_cast<size_t>(number), argc > 3 && argv[3] == std::string("host"));
+  if (what == "fill") return fill(kernels, static_cast<size_t>(number), blocks);
+  const std::string way = argc > 3 && what == "heavy" ? argv[3] : argc > 4 ? argv[4] : "";
+  return what == "light" ? light(kernels, number, blocks, way)
+                         : heavy(kernels, static_cast<unsigned>(number), way);
 }

@@ -63,8 +63,8 @@ class Launches(unittest.TestCase):
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
 
-    def heavy(self, proxy, count):
-        clients = [Client(self, proxy, "heavy", HEAVY_BLOCKS) for _ in range(count)]
+    def heavy(self, proxy, count, *way):
+        clients = [Client(self, proxy, "heavy", HEAVY_BLOCKS, *way) for _ in range(count)]
         for client in clients:
             self.assertEqual(client.hear(), "ready")
         return clients
@@ -97,6 +97,8 @@ class Launches(unittest.TestCase):
         self.assertEqual(word, "took")
         if policy != "native":
             self.assertEqual(self.launches(proxy, light)["long"], 0)
+            # Each of its kernels counts, not only those that were measured.
+            self.assertGreaterEqual(self.launches(proxy, light)["gpu_ms"], LIGHT_KERNELS * 50 / 2)
             self.assertGreater(self.launches(proxy, heavy[0])["gpu_ms"], HEAVY_MS)
         self.finish(heavy)
         return float(took)
@@ -140,6 +142,102 @@ class Launches(unittest.TestCase):
             self.assertEqual(client.hear(), "met")
         used = [self.launches(proxy, client) for client in (first, second)]
         self.assertGreaterEqual(sum(each["long"] for each in used), 2)
+
+    def stand(self, proxy, *words):
+        """Twenty streams that wait for their program, of eight hardware queues."""
+        client = Client(self, proxy, "stand", 20, *words)
+        self.assertEqual(client.hear(), "standing")
+        return client
+
+    def test_streams_that_wait_for_their_program_stop_nobody(self):
+        for words in ((), ("host",)):
+            proxy = self.proxy(TUBE_SIM_QUEUES="8", CUDA_DEVICE_MAX_CONNECTIONS="8")
+            stands = [self.stand(proxy, *words) for _ in range(2)]
+            others = [Client(self, proxy, "light", LIGHT_KERNELS) for _ in range(6)]
+            for client in others:
+                self.assertEqual(client.hear(), "ready")
+            for client in others:
+                client.say("go")
+            for client in others:
+                self.assertEqual(client.hear().split()[0], "took")
+            os.kill(stands[0].process.pid, signal.SIGKILL)
+            stands[0].process.wait(60)
+            stands[1].say("go")
+            self.assertEqual(stands[1].hear(), "done")
+            for client in (*others, stands[1]):
+                client.end()
+            proxy.wait_empty()
+
+    def test_a_stream_that_is_full_behind_a_wait_stops_nobody(self):
+        """More launches than are kept back, and behind them what lets them go."""
+        proxy = self.proxy(CUDA_DEVICE_MAX_CONNECTIONS="8")
+        full = Client(self, proxy, "fill", 20, 20000)
+        other = Client(self, proxy, "light", LIGHT_KERNELS)
+        self.assertEqual(other.hear(), "ready")
+        other.say("go")
+        self.assertEqual(other.hear().split()[0], "took")
+        self.assertEqual(full.hear(), "done")
+
+    def test_every_way_to_launch_takes_turns_but_the_cooperative_one(self):
+        proxy = self.proxy(**CLOCK)
+        plain = self.heavy(proxy, 1)
+        for way in ("ex", "graph"):
+            other = self.heavy(proxy, 1, way)
+            self.wait_for(proxy, plain + other, "held", 2)
+            self.finish(other)
+        other = Client(self, proxy, "heavy", 8, "cooperative")  # all at once on the GPU
+        self.assertEqual(other.hear(), "ready")
+        self.wait_for(proxy, [other], "gpu_ms", 1000)
+        self.assertEqual(self.launches(proxy, other)["held"], 0)
+        self.finish([other])
+        self.finish(plain)
+
+    def test_a_kernel_that_never_ends_keeps_nobody_back_for_long(self):
+        proxy = self.proxy(TUBE_LAUNCH_HOLD_MS="20", TUBE_LAUNCH_LONG_US="0")
+        spin = Client(self, proxy, "spin")
+        self.assertEqual(spin.hear(), "spinning")
+        heavy = self.heavy(proxy, 2)
+        self.wait_for(proxy, heavy, "long", 20)
+        self.finish(heavy)
+        os.kill(spin.process.pid, signal.SIGKILL)
+
+    def test_a_proxy_of_little_weight_holds_its_launches_beside_another_one(self):
+        little = self.proxy(TUBE_WEIGHT="1", **CLOCK)
+        usual = tubetest.Proxy(LAYOUT, "sim", workflow="other", extra_env=CLOCK)
+        usual.dir.rmdir()
+        usual.log_path = little.dir / "other.log"
+        usual.dir = little.dir  # where proxies of a machine meet
+        usual.start()
+        self.addCleanup(usual.stop)
+        light, heavy = self.heavy(little, 2), self.heavy(usual, 2)
+        reason = "another proxy's share"
+        while reason not in self.launches(little, light[0])["held_for"]:
+            self.assertIsNone(light[0].process.poll())
+        self.wait_for(usual, heavy, "long", 3)
+        usual.process.kill()  # what it wanted counts for nobody
+        usual.process.wait(60)
+        self.wait_for(little, light, "long", 5)
+        self.finish(light)
+
+    def test_loads_of_code_wait_for_a_quiet_moment(self):
+        """And long kernels go on beside a program that loads without end."""
+        proxy = self.proxy(**CLOCK)
+        loads = Client(self, proxy, "loads")
+        self.assertEqual(loads.hear(), "ready")
+        heavy = self.heavy(proxy, 2)
+        self.wait_for(proxy, heavy, "held", 2)
+        before = self.launches(proxy, loads)["quiet_moments"]
+        loads.say("5")
+        self.assertEqual(loads.hear(), "loaded")
+        self.assertGreaterEqual(self.launches(proxy, loads)["quiet_moments"], before + 5)
+        loads.say("1000000")
+        self.wait_for(proxy, heavy, "long", 5)
+        os.kill(loads.process.pid, signal.SIGKILL)
+        loads.process.wait(60)
+        self.finish(heavy)
+        for client in heavy:
+            client.end()
+        proxy.wait_empty()
 
     def test_what_programs_compute_is_the_same_when_every_launch_takes_its_turn(self):
         """Beside two functions that always want one, too."""

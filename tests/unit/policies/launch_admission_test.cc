@@ -116,14 +116,14 @@ TEST(LaunchAdmission, TheGpuRestsForShortWork) {
   LaunchAdmission admission({});
   EXPECT_TRUE(admission.ask({1, 1, 1, 20 * kMs}, 0, true));
   EXPECT_FALSE(admission.ask({2, 2, 2, 20 * kMs}, 0, true));
-  admission.short_work(true);
+  admission.short_work({.outstanding = true});
   EXPECT_FALSE(admission.ask({3, 1, 1, 20 * kMs}, 0, true)) << "no lead over short work";
   admission.ended(1, 24 * kMs);  // two milliseconds of rest
   EXPECT_FALSE(admission.next(24 * kMs, true).has_value());
   EXPECT_FALSE(admission.next(25 * kMs, true).has_value());
-  admission.short_work(false);
+  admission.short_work({});
   EXPECT_EQ(admission.next(25 * kMs, true)->number, 2u) << "it is done";
-  admission.short_work(true);
+  admission.short_work({.outstanding = true});
   admission.ended(2, 12 * kMs);  // and what was left: two again
   EXPECT_FALSE(admission.next(40 * kMs, true).has_value());
   EXPECT_FALSE(admission.next(43 * kMs, true).has_value()) << "on credit";
@@ -138,9 +138,9 @@ TEST(LaunchAdmission, TheGpuRestsForShortWork) {
 TEST(LaunchAdmission, NoLeadSoonAfterShortWork) {
   LaunchAdmission admission({});
   EXPECT_TRUE(admission.ask({1, 1, 1, 20 * kMs}, 0, true));
-  admission.short_work(true);
+  admission.short_work({.outstanding = true});
   EXPECT_FALSE(admission.ask({2, 1, 1, 20 * kMs}, 1 * kMs, true));
-  admission.short_work(false);
+  admission.short_work({});
   EXPECT_FALSE(admission.next(2 * kMs, true).has_value());
   admission.ended(1, 20 * kMs);
   EXPECT_EQ(admission.next(20 * kMs, true)->number, 2u);
@@ -161,7 +161,7 @@ TEST(LaunchAdmission, HoldsDoNotRunOutInALongQueue) {
 // Work that never ends takes a twelfth of the long launches' time, four milliseconds at a time.
 TEST(LaunchAdmission, RestsAreBounded) {
   LaunchAdmission admission({});
-  admission.short_work(true);
+  admission.short_work({.outstanding = true});
   uint64_t now = 0, rested = 0;
   for (uint64_t number = 1; number <= 1000; ++number) {
     const uint64_t came = now;

@@ -1,6 +1,6 @@
 // The values that let a dead client's waits pass: which comes when, and where nothing is written
 // any more.
-#include "proxy/session/pending_waits.h"
+#include "proxy/waits/pending_waits.h"
 
 #include <gtest/gtest.h>
 

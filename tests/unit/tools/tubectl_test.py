@@ -163,7 +163,7 @@ class Tubectl(unittest.TestCase):
         self.assertIn("9.9.9", self.call("doctor").stdout)
 
     def test_not_running(self):
-        for verb in ("status", "stat", "copies", "mem", "store", "topo"):
+        for verb in ("status", "stat", "copies", "gpu", "mem", "store", "topo"):
             done = self.call(verb)
             self.assertEqual(done.returncode, 3)
             self.assert_one_line(done.stderr, "no proxy runs for workflow `default`")

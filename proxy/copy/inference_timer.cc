@@ -1,4 +1,4 @@
-#include "proxy/session/inference_timer.h"
+#include "proxy/copy/inference_timer.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "proxy/session/pending_waits.h"
+#include "proxy/waits/pending_waits.h"
 
 #include <poll.h>
 

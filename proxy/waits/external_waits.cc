@@ -1,4 +1,4 @@
-#include "proxy/session/external_waits.h"
+#include "proxy/waits/external_waits.h"
 
 #include <set>
 

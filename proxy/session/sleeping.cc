@@ -1,0 +1,82 @@
+// How a session goes to sleep for want of records, and what it looks at when it wakes.
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "policies/spin.h"
+#include "proxy/session/session.h"
+#include "sharedmem/accessors.h"
+#include "sharedmem/ring.h"
+
+namespace tube::proxy {
+
+namespace {
+// Between looks at the turns of long launches, by whose is next and by the others.
+constexpr uint64_t kNextLooksNs = 50'000, kOthersLookNs = 500'000;
+constexpr uint64_t kWaitsLookNs = 100'000;  // at the values of waits that are kept back
+}  // namespace
+
+void Session::woke() {
+  const uint64_t now = now_ns();
+  if (reader_->has_record()) {
+    rhythm_.works(now);
+    resting_ = false;
+    if (steps_.woke(now) && deadlines_.on()) deadlines_.began(now);
+  }
+  shared_.activity.woke(client_.id, now);
+  if (residency_.on()) residency_.woke(now);
+}
+
+// While launches are held this session looks at their turns: without a pause when one of its own is
+// the next and it may spin. False: it does not sleep.
+bool Session::sleep_beside_holds(shared::Peer& peer) {
+  peer.at_most_ns = 0;
+  if (deadlines_.on()) {
+    const uint64_t now = now_ns();
+    if (deadlines_.wants_look(now)) deadlines_.look(now, parked_.any());
+    peer.at_most_ns = deadlines_.sleeps_ns(now);
+  }
+  if (parked_waits_.any())
+    peer.at_most_ns = peer.at_most_ns == 0 ? kWaitsLookNs : std::min(peer.at_most_ns, kWaitsLookNs);
+  if (!launches_.holding()) return true;
+  if (launches_.is_next() && waiter_.spin_us() != 0) {
+    sched_yield();
+    return false;
+  }
+  const uint64_t look_ns = launches_.is_next() ? kNextLooksNs : kOthersLookNs;
+  peer.at_most_ns = peer.at_most_ns == 0 ? look_ns : std::min(peer.at_most_ns, look_ns);
+  return true;
+}
+
+// A function that works in a rhythm is waited for without sleeping when its time comes, while it
+// can have the cores.
+void Session::expect_a_record(shared::Peer& peer) {
+  if (!std::exchange(resting_, true)) rhythm_.rests(now_ns());  // else it woke to look at something
+  const bool may_spin =
+      shared_.rhythm && waiter_.spin_us() != 0 && waiter_.spin_us() >= shared_.spin_us;
+  const policies::Rhythm::Watch watch = may_spin ? rhythm_.next() : policies::Rhythm::Watch{};
+  peer.watch_from_ns = watch.from_ns;
+  peer.watch_until_ns = watch.until_ns;
+}
+
+bool Session::soon_a_record(uint64_t within_ns) {
+  const uint64_t end = now_ns() + within_ns;
+  while (now_ns() < end)
+    if (reader_->next() != shared::RingReader::Next::kEmpty) return true;
+  return false;
+}
+
+// How long this session and its client may spin, now that so many are awake.
+void Session::share_spinning() {
+  if (shared_.cores == 0) return;
+  const uint32_t share =
+      policies::spin_share(shared_.cores, shared_.activity.awake.load(std::memory_order_relaxed));
+  const uint32_t spin_us =
+      policies::spin_limit_us(shared_.spin_us, share, client_.needs.slo_ns != 0);
+  waiter_.set_spin_us(spin_us);
+  shared::proxy_store_spin(segment_.header(), spin_us);
+}
+
+}  // namespace tube::proxy
