@@ -1,5 +1,6 @@
 // Registered host memory in the proxy, with files and addresses as a hostile client would choose
 // them.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 
 #include "base/unique_fd.h"
 #include "proxy/memory/device_memory.h"
+#include "proxy/memory/host_budget.h"
 #include "proxy/memory/host_pages.h"
 #include "sharedmem/windows.h"
 #include "tests/unit/proxy/fake_driver.h"
@@ -123,6 +125,24 @@ TEST_F(HostPagesTest, AFileCutShortReadsAsEmptyInsteadOfEndingTheProxy) {
   bytes[10] = 1;
   EXPECT_EQ(bytes[10], 1);
   EXPECT_EQ(pages.remove(base), CUDA_SUCCESS);
+}
+
+// Registering makes them, and they are charged to the proxy.
+TEST_F(HostPagesTest, PagesThatTheFileLacksAreCounted) {
+  HostBudget host({10 * kPage, 0}, [] { return UINT64_MAX; });
+  HostPages counted(driver, ranges, &host);
+  const auto add = [&](uint64_t count) {
+    return counted.add(1, base, count * kPage, 0, {segment(0, count)});
+  };
+  ASSERT_EQ(add(8), CUDA_SUCCESS);
+  EXPECT_EQ(host.held_bytes(HostUse::kFiles), 8 * kPage);
+  EXPECT_EQ(counted.remove(base), CUDA_SUCCESS);
+  EXPECT_EQ(host.held_bytes(), 0u);
+  EXPECT_EQ(add(11), CUDA_ERROR_OUT_OF_MEMORY);
+  EXPECT_EQ(host.held_bytes(), 0u);
+  ASSERT_EQ(fallocate(file.get(), 0, 0, 64 * kPage), 0);
+  ASSERT_EQ(add(32), CUDA_SUCCESS);
+  EXPECT_EQ(host.held_bytes(), 0u);
 }
 
 TEST_F(HostPagesTest, AContextsRegistrationsGoWithIt) {

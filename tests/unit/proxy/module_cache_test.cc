@@ -9,6 +9,7 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/known_kernel.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/session/module_state.h"
 #include "tests/unit/proxy/fake_driver.h"
 
 namespace tube::proxy {
@@ -99,6 +100,25 @@ TEST_F(ModuleCacheTest, AModuleOutlivesItsUsers) {
   EXPECT_EQ(cache.counts().idle, 0u);
 }
 
+TEST_F(ModuleCacheTest, ANameEndsWithItsModuleAndTheKernelsThatHaveIt) {
+  std::weak_ptr<const std::string> name;
+  LastKernel last;
+  {
+    auto module = get(1, kStateless);
+    bool fresh = false;
+    KernelState state;
+    state.launches = &last;
+    state.name = kernel(*module, "k", &fresh)->name;
+    name = state.name;
+    last.launched(state.name.get());
+    cache.give_back(1, std::move(module));
+    cache.unload_idle();
+    EXPECT_EQ(last.name(), "k") << "the client has it still";
+  }
+  EXPECT_TRUE(name.expired());
+  EXPECT_EQ(last.name(), "");
+}
+
 TEST_F(ModuleCacheTest, OnlySoManyStayWithoutUsers) {
   for (int i = 0; i < 1100; ++i) cache.give_back(1, get(1, kStateless + "// " + std::to_string(i)));
   EXPECT_GT(unloads, 50);
@@ -161,9 +181,8 @@ class OnTwoGpus : public ModuleCacheTest {
         current = gpu;
         LoadedKernel* found = nullptr;
         bool fresh = false;
-        EXPECT_EQ(
-            module->kernel(driver, both, static_cast<uint32_t>(gpu), "k", &found, &fresh),
-            CUDA_SUCCESS);
+        EXPECT_EQ(module->kernel(driver, both, static_cast<uint32_t>(gpu), "k", &found, &fresh),
+                  CUDA_SUCCESS);
       }
       two.give_back(1, std::move(module));
     }
