@@ -14,6 +14,9 @@ namespace {
 // The parent of the default folder may be missing (/run/tube needs only /run), so only the last
 // part is made.
 Status check(const std::string& path) {
+  // The proxy, its functions and tubectl would each look below a folder of their own.
+  if (path.empty() || path[0] != '/')
+    return Error{EINVAL, "TUBE_DIR=" + path + " is no whole path: begin it with a /"};
   struct stat info;
   if (::lstat(path.c_str(), &info) != 0) return errno_error(errno, "runtime folder " + path);
   if (!S_ISDIR(info.st_mode))
@@ -50,7 +53,7 @@ Result<std::string> find_runtime_dir() {
 
 Result<std::string> make_runtime_dir() {
   std::string path = runtime_dir_path();
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (path[0] == '/' && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_error(
         errno, "cannot make the runtime folder " + path + " (set TUBE_DIR to another place)");
   }

@@ -12,8 +12,9 @@ namespace tube {
 
 // Where the folder is or would be; touches nothing.
 std::string runtime_dir_path();
-// The folder, checked: a folder (not a link), owned by this user, mode 0700. Error code: errno
-// (ENOENT: no proxy was ever started here).
+// The folder, checked: a whole path of a folder (not a link), owned by this user, mode 0700. Error
+// code: errno (EINVAL: TUBE_DIR is a relative path, which only tubectl completes; ENOENT: no proxy
+// was ever started here).
 Result<std::string> find_runtime_dir();
 // The same, making it first when it is missing.
 Result<std::string> make_runtime_dir();

@@ -36,7 +36,7 @@ void make_printable(char (&field)[N]) {
 }
 
 Error version_error(std::string_view ours, std::string_view theirs) {
-  std::string message = "function and proxy speak different protocols (function ";
+  std::string message = "function and proxy are of different versions (function ";
   message += ours;
   message += ", proxy ";
   message += theirs;
@@ -78,7 +78,8 @@ Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_
   }
   make_printable(welcome.message);
   make_printable(welcome.version);
-  if (welcome.abi_version != abi::kAbiVersion || welcome.protocol_hash != hello.protocol_hash) {
+  if (welcome.abi_version != abi::kAbiVersion || welcome.protocol_hash != hello.protocol_hash ||
+      std::string_view(welcome.version) != std::string_view(hello.version)) {
     return version_error(hello.version, welcome.version);
   }
   if (welcome.refusal != 0) {
@@ -111,7 +112,8 @@ Result<handshake::Hello> receive_hello(int socket_fd) {
 
 handshake::Refusal check_versions(const handshake::Hello& hello, uint64_t protocol_hash,
                                   std::string_view version, std::string* message) {
-  if (hello.abi_version == abi::kAbiVersion && hello.protocol_hash == protocol_hash)
+  if (hello.abi_version == abi::kAbiVersion && hello.protocol_hash == protocol_hash &&
+      version == std::string_view(hello.version))
     return handshake::Refusal::kNone;
   *message = version_error(hello.version, version).message;
   return handshake::Refusal::kVersion;

@@ -35,7 +35,8 @@ Result<Greeted> greet(int socket_fd, const handshake::Hello& hello, int timeout_
 // It checks magic and size only: ABI and hash are the caller's question, because the answer is a
 // Welcome that says so (check_versions).
 Result<handshake::Hello> receive_hello(int socket_fd);
-// kNone, or kVersion with `message` worded.
+// kNone, or kVersion with `message` worded: one rule, here and in tubectl, that versions must be
+// the same. The hash finds what has one version and was built differently.
 handshake::Refusal check_versions(const handshake::Hello& hello, uint64_t protocol_hash,
                                   std::string_view version, std::string* message);
 handshake::Welcome make_welcome(uint64_t protocol_hash, std::string_view version);

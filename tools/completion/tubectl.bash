@@ -1,10 +1,10 @@
 # bash completion for tubectl. Install as /usr/share/bash-completion/completions/tubectl, or: source <(tubectl completion bash)
 _tubectl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= sub= i
-  local verbs="run proxy ps status stat copies gpu mem store topo limit doctor placement completion"
+  local verbs="run proxy ping ps status stat copies gpu mem store topo limit doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
+      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--on-fault|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
       --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -13,6 +13,7 @@ _tubectl() {
   case $prev in
     -w|--workflow) COMPREPLY=($(compgen -W "$(tubectl proxy list --names 2>/dev/null)" -- "$cur")); return ;;
     --backend) COMPREPLY=($(compgen -W "auto driver sim" -- "$cur")); return ;;
+    --on-fault) COMPREPLY=($(compgen -W "wait end" -- "$cur")); return ;;
     --priority) COMPREPLY=($(compgen -W "high normal low" -- "$cur")); return ;;
     --copy-policy) COMPREPLY=($(compgen -W "arrival round-robin rates deadlines" -- "$cur")); return ;;
     --program|--pattern|--svg) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -24,15 +25,16 @@ _tubectl() {
   local words=
   case $verb in
     '') words="$verbs --help --version" ;;
-    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --sm-percent --priority --slices --hang-timeout --no-start --json --help --" ;;
+    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --sm-percent --priority --slices --hang-timeout --on-fault --no-start --json --help --" ;;
     proxy)
       case $sub in
         '') words="start stop list --help" ;;
-        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --weight --slices --hang-timeout --json --help" ;;
+        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --weight --slices --hang-timeout --on-fault --json --help" ;;
         stop) words="--workflow --all --json --help" ;;
         list) words="--names --json --help" ;;
       esac ;;
-    ps) words="--workflow --json --help" ;;
+    ping) words="--workflow --json --help" ;;
+    ps) words="--workflow --wide --json --help" ;;
     status) words="--workflow --json --help" ;;
     stat) words="--workflow --function --top --json --help" ;;
     copies) words="--workflow --function --watch --json --help" ;;

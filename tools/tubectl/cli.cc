@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
+#include <sstream>
 #include <utility>
 
 #include "base/byte_size.h"
 #include "base/env.h"
 #include "base/runtime_dir.h"
+#include "tools/tubectl/format.h"
 #include "tools/tubectl/verbs.h"
 
 namespace tube::ctl {
@@ -23,9 +26,7 @@ constexpr const char* kFooter = R"(Examples:
   tubectl ps                              which functions share the GPU now
   tubectl doctor                          what is found on this machine, and what to do about it
 
-Exit codes: 0 done, 1 a problem was found or a request refused, 2 usage, 3 no such proxy, 4 the proxy did not start;
-`run` passes the program's own exit code or signal on, and gives 125 when Tube failed before the program started,
-126 when the program cannot be executed and 127 when it was not found.)";
+Exit codes: 0 done, 1 a problem was found or a request refused, 2 usage, 3 no such proxy, 4 the proxy did not start, 5 the proxy's context is dead (ping). `run` passes the program's own exit code or signal on, and gives 125 when Tube failed before the program started, 126 when the program cannot be executed and 127 when it was not found.)";
 
 std::string workflow_problem(const std::string& name) {
   return valid_workflow_name(name)
@@ -88,6 +89,21 @@ std::string not_understood(const CLI::App& app, const Command& command) {
                        verb->get_name(), rest[0]);
   }
   return "";
+}
+
+int print_help(const CLI::App& app, const CLI::ParseError& error) {
+  constexpr size_t kIndent = 30;  // where CLI11 begins what an option is for
+  std::ostringstream text;
+  const int code = app.exit(error, text, text);
+  // What follows the table of options is prose and examples.
+  const std::string all = text.str();
+  const size_t prose =
+      std::min(all.find("\n\n", std::min(all.find("Options:"), all.size())), all.size());
+  const size_t table = std::min(all.find("Subcommands:"), all.size());
+  const size_t end = table == all.size() ? prose : std::min(all.find("\n\n", table), all.size());
+  fmt::print("{}{}", wrapped(all.substr(0, end), kColumns, kIndent),
+             wrapped(all.substr(end), kColumns, 4));
+  return code;
 }
 
 }  // namespace
@@ -197,15 +213,28 @@ void Verb::action(std::function<int()> run) {
   app_->callback([command = command_, run = std::move(run)] { command->run = run; });
 }
 
+namespace {
+
+// The proxy and its functions have working folders of their own: they are told a whole path.
+void complete_runtime_dir() {
+  const char* dir = std::getenv("TUBE_DIR");
+  if (dir == nullptr || *dir == '\0' || *dir == '/') return;
+  setenv("TUBE_DIR", std::filesystem::absolute(dir).lexically_normal().c_str(), 1);
+}
+
+}  // namespace
+
 int parse_and_run(int argc, char** argv) {
+  complete_runtime_dir();
   CLI::App app{"Tube: many unmodified CUDA programs in one context per GPU", "tubectl"};
   app.footer(kFooter);
   app.set_version_flag("--version", "tubectl " TUBE_VERSION);
   app.require_subcommand(1);
   Command command;
   Verb root(&app, &command);
-  for (auto add : {add_run, add_proxy, add_ps, add_status, add_stat, add_copies, add_gpu, add_mem,
-                   add_store, add_topo, add_limit, add_doctor, add_placement, add_completion})
+  for (auto add :
+       {add_run, add_proxy, add_ping, add_ps, add_status, add_stat, add_copies, add_gpu, add_mem,
+        add_store, add_topo, add_limit, add_doctor, add_placement, add_completion})
     add(root);
   // CLI11 would look for options behind `--` too; they are the program's.
   int own = 1;
@@ -215,7 +244,7 @@ int parse_and_run(int argc, char** argv) {
   try {
     app.parse(own, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) return print_help(app, error);  // or --version
     fmt::print(stderr, "tubectl: {}; see: tubectl --help\n", error.what());
     return kExitUsage;
   }

@@ -5,6 +5,7 @@
 
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/doctor.h"
+#include "tools/tubectl/format.h"
 #include "tools/tubectl/verbs.h"
 
 namespace tube::ctl {
@@ -37,8 +38,13 @@ int doctor(const std::string& program, bool json) {
                     {"detail", finding.detail},
                     {"remedy", finding.remedy}});
     if (json) continue;
-    fmt::print("{:<8} {:<15} {}\n", word(finding.severity), finding.subject, finding.detail);
-    if (!finding.remedy.empty()) fmt::print("{:<24} -> {}\n", "", finding.remedy);
+    constexpr size_t kDetail = 25;  // where it begins
+    fmt::print("{}", wrapped(fmt::format("{:<8} {:<15} {}", word(finding.severity), finding.subject,
+                                         finding.detail),
+                             kColumns, kDetail));
+    if (!finding.remedy.empty())
+      fmt::print("{}",
+                 wrapped(fmt::format("{:<24} -> {}", "", finding.remedy), kColumns, kDetail + 3));
   }
   if (json)
     fmt::print("{}\n",

@@ -80,9 +80,17 @@ int stop_one(const std::string& workflow, Json& report) {
   return kExitOk;
 }
 
+// False: that was said on standard error.
+bool every_workflow(std::vector<std::string>* workflows) {
+  Result<std::vector<std::string>> known = known_workflows();
+  if (!known.ok()) fmt::print(stderr, "tubectl: {}\n", known.error().message);
+  if (known.ok()) *workflows = known.take();
+  return known.ok();
+}
+
 int stop(const ProxyVerb& options) {
   std::vector<std::string> workflows = {options.proxy.workflow};
-  if (options.all) workflows = known_workflows();
+  if (options.all && !every_workflow(&workflows)) return kExitProblem;
   Json stopped = Json::array();
   int code = kExitOk;
   for (const std::string& workflow : workflows) {
@@ -100,14 +108,19 @@ int stop(const ProxyVerb& options) {
 
 int list(const ProxyVerb& options) {
   Json proxies = Json::array();
-  for (const std::string& workflow : known_workflows()) {
-    Answer answer = ask(workflow, "status");
+  std::vector<std::string> workflows;
+  if (!every_workflow(&workflows)) return kExitProblem;
+  const std::vector<Answer> answers = ask_all(workflows, "status");
+  for (size_t i = 0; i < workflows.size(); ++i) {
+    const std::string& workflow = workflows[i];
+    const Answer& answer = answers[i];
     if (answer.reach == Reach::kNotRunning) continue;
     Json entry = {{"workflow", workflow}, {"pid", answer.pid}, {"answers", answer.ok()}};
     if (answer.ok()) {
       for (const char* key : {"version", "backend"}) entry[key] = text(answer.body, key);
       entry["uptime_s"] = number(answer.body, "uptime_s");
       entry["gpus"] = answer.body.value("gpus", Json::array()).size();
+      entry["faults"] = answer.body.value("faults", Json::array());
       entry["functions"] = answer.body.value("functions", Json::array()).size();
     }
     proxies.push_back(std::move(entry));
@@ -123,7 +136,8 @@ int list(const ProxyVerb& options) {
     Table table({"WORKFLOW", "PID", "VERSION", "BACKEND", "GPUS", "FUNCTIONS", "UP"}, "lrllrrr");
     for (const Json& entry : proxies) {
       table.add({text(entry, "workflow"), std::to_string(number(entry, "pid")),
-                 text(entry, "version", "does not answer"), text(entry, "backend"),
+                 text(entry, "version", "does not answer"),
+                 entry.value("faults", Json::array()).empty() ? text(entry, "backend") : "faulted",
                  std::to_string(number(entry, "gpus")), std::to_string(number(entry, "functions")),
                  human_age(number(entry, "uptime_s"))});
     }
@@ -159,6 +173,10 @@ void add_proxy(Verb& root) {
               "its share of a GPU's time among all proxies that use it (default: 100)")
       .flag("--slices", options->proxy.slices,
             "split the GPUs at once for functions with --sm-percent, not when the first one comes")
+      .choice(
+          "--on-fault", options->proxy.on_fault, {"wait", "end"},
+          "what becomes of a proxy's functions when a kernel ends the context: it waits until they "
+          "have left (default), or ends them; then it starts anew")
       .backend(options->proxy.backend,
                "auto, driver or sim ($TUBE_BACKEND, else auto: sim only where no GPU is)")
       .footer(

@@ -51,11 +51,11 @@ void prepend(const char* variable, const std::string& entry) {
   setenv(variable, value.c_str(), 1);
 }
 
-void set_environment(const RunOptions& options, const Layout& layout) {
+void set_environment(const RunOptions& options, const std::string& hook_lib) {
   if (const DriverSearch driver = search_driver(); !driver.found.empty())
     setenv("TUBE_REAL_DRIVER", driver.found.front().c_str(), 1);
-  prepend("LD_PRELOAD", layout.hook_lib);
-  prepend("LD_LIBRARY_PATH", folder_of(layout.hook_lib));
+  prepend("LD_PRELOAD", hook_lib);
+  prepend("LD_LIBRARY_PATH", folder_of(hook_lib));
   setenv("TUBE_WORKFLOW", options.proxy.workflow.c_str(), 1);
   if (!options.function.empty()) setenv("TUBE_FUNCTION", options.function.c_str(), 1);
   if (options.slo_ms != 0) setenv("TUBE_SLO_MS", std::to_string(options.slo_ms).c_str(), 1);
@@ -101,19 +101,13 @@ void say_simulated(const RunOptions& options, const std::string& backend) {
 // The program's proxy: found, or started unless the user said not to. 0 or an exit code.
 int reach_proxy(const RunOptions& options, const Layout& layout) {
   if (options.no_start) {
-    Answer answer = ask(options.proxy.workflow, "ping");
-    if (!answer.ok()) return report_unusable(options.proxy.workflow, answer);
-    say_simulated(options, text(answer.body, "backend"));
+    const Result<Started> proxy = find_proxy(options.proxy);
+    if (!proxy.ok()) return fail(proxy.error().message);
+    say_simulated(options, proxy->backend);
     return kExitOk;
   }
   Result<Started> proxy = ensure_proxy(options.proxy, layout);
   if (!proxy.ok()) return fail(proxy.error().message);
-  if (proxy->version != TUBE_VERSION) {
-    return fail(
-        fmt::format("the proxy of workflow `{0}` is version {1}, this is {2}; end it with: tubectl "
-                    "proxy stop -w {0}",
-                    options.proxy.workflow, proxy->version, TUBE_VERSION));
-  }
   if (!proxy->already_running) say_started(options, *proxy);
   say_simulated(options, proxy->backend);
   return kExitOk;
@@ -141,9 +135,10 @@ int run(const RunOptions& options) {
   if (layout.hook_lib.empty())
     return fail(
         "the hook (libcuda.so.1) was not found beside tubectl; point at it with TUBE_HOOK_LIB");
-  if (int code = reach_proxy(options, layout); code != kExitOk)
-    return options.no_start ? kExitRunFailed : code;
-  set_environment(options, layout);
+  const Result<std::string> hook_lib = preload_path(layout.hook_lib);
+  if (!hook_lib.ok()) return fail(hook_lib.error().message);
+  if (int code = reach_proxy(options, layout); code != kExitOk) return code;
+  set_environment(options, *hook_lib);
   return become(words);
 }
 
@@ -181,6 +176,10 @@ void add_run(Verb& root) {
       .number("--hang-timeout", options->proxy.hang_timeout,
               "a proxy that is started now ends a function that sends nothing for so many seconds "
               "while a stream of it waits for a value and keeps others waiting (0: never)")
+      .choice(
+          "--on-fault", options->proxy.on_fault, {"wait", "end"},
+          "what becomes of a proxy's functions when a kernel ends the context: it waits until they "
+          "have left (default), or ends them; then it starts anew")
       .flag("--no-start", options->no_start, "fail when no proxy runs instead of starting one")
       .json(options->json)
       .action([options, verb] {

@@ -1,6 +1,7 @@
 // tubectl status: the whole state of one proxy.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tools/tubectl/control_client.h"
@@ -10,6 +11,9 @@
 namespace tube::ctl {
 namespace {
 
+constexpr size_t kLongestGpuName = 20;
+constexpr size_t kIndent = 11;
+
 // 13000 is CUDA 13.0.
 std::string cuda_version(uint64_t version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -17,27 +21,28 @@ std::string cuda_version(uint64_t version) {
 
 void print_gpus(const Json& gpus) {
   if (gpus.empty()) return;
-  Table table(
-      {"GPU", "NAME", "MEMORY", "USED BY FUNCTIONS", "HELD", "LIMIT", "POOL", "CONTEXTS", "UUID"},
-      "rlrrrrrrl");
+  Table table({"GPU", "NAME", "MEMORY", "USED", "HELD", "LIMIT", "POOL"}, "rlrrrrr");
   for (const Json& gpu : gpus) {
-    table.add({std::to_string(number(gpu, "index")), text(gpu, "name"),
+    table.add({std::to_string(number(gpu, "index")), shortened(text(gpu, "name"), kLongestGpuName),
                human_bytes(number(gpu, "memory_total")),
                human_bytes(number(gpu, "memory_used_by_clients")),
                human_bytes(number(gpu.value("memory", Json()), "held_bytes")),
                limit_text(gpu.value("memory", Json()), "limit_bytes"),
-               human_bytes(number(gpu, "pool_bytes")), std::to_string(number(gpu, "contexts")),
-               text(gpu, "uuid")});
+               human_bytes(number(gpu, "pool_bytes"))});
   }
   fmt::print("\n{}", table.str());
+  for (const Json& gpu : gpus) fmt::print("GPU {}: {}\n", number(gpu, "index"), text(gpu, "uuid"));
 }
 
 void print_counts(const char* title, const Json& counts) {
   std::string line;
   for (const auto& [name, value] : counts.items()) {
-    if (value.is_number()) line += fmt::format("  {} {}", name, value.dump());
+    // No line ends between a name and its number.
+    if (value.is_number()) line += fmt::format("  {}\1{}", name, value.dump());
   }
-  if (!line.empty()) fmt::print("{}{}\n", title, line);
+  std::string out = wrapped(title + line, kColumns, kIndent);
+  std::replace(out.begin(), out.end(), '\1', ' ');
+  if (!line.empty()) fmt::print("{}", out);
 }
 
 // Who stands at the context gate, and for whom.
@@ -51,10 +56,12 @@ void print_gate(const Json& gate) {
                     ? ", whose stream waits for its program"
                     : fmt::format(", in the driver with {}", text(one, "behind_call"));
     }
-    fmt::print("stands     {} (pid {}) for {:.1f} s {} with {}: behind {}\n", text(one, "function"),
-               number(one, "pid"), one.value("for_s", 0.0),
-               one.value("in_driver", false) ? "in the driver" : "at the gate", text(one, "call"),
-               behind);
+    fmt::print("{}", wrapped(fmt::format(
+                                 "stands     {} (pid {}) for {:.1f} s {} with {}: behind {}",
+                                 text(one, "function"), number(one, "pid"), one.value("for_s", 0.0),
+                                 one.value("in_driver", false) ? "in the driver" : "at the gate",
+                                 text(one, "call"), behind),
+                             kColumns, kIndent));
   }
 }
 
@@ -90,15 +97,20 @@ int status(const std::string& workflow, bool json) {
     fmt::print("{}\n", body.dump(2));
     return kExitOk;
   }
-  fmt::print("proxy `{}`  pid {}  version {}  backend {}  CUDA {}  up {}\n",
-             text(body, "workflow", workflow), number(body, "pid"), text(body, "version"),
-             text(body, "backend"), cuda_version(number(body, "driver_version")),
-             human_age(number(body, "uptime_s")));
+  fmt::print("{}", wrapped(fmt::format("proxy `{}`  pid {}  version {}  backend {}  CUDA {}  up {}",
+                                       text(body, "workflow", workflow), number(body, "pid"),
+                                       text(body, "version"), text(body, "backend"),
+                                       cuda_version(number(body, "driver_version")),
+                                       human_age(number(body, "uptime_s"))),
+                           kColumns, kIndent));
   print_gpus(body.value("gpus", Json::array()));
   Json functions = body.value("functions", Json::array());
-  fmt::print("\nfunctions  {} now", functions.size());
-  print_counts("", body.value("totals", Json::object()));
-  print_counts("objects  ", body.value("objects", Json::object()));
+  fmt::print("\n");
+  for (const Json& fault : body.value("faults", Json::array()))
+    fmt::print("{}", wrapped("fault      " + text(fault, "text"), kColumns, kIndent));
+  print_counts(fmt::format("functions  {} now", functions.size()).c_str(),
+               body.value("totals", Json::object()));
+  print_counts("objects    ", body.value("objects", Json::object()));
   print_gate(body.value("gate", Json::array()));
   print_stalls(body.value("stalls", Json::array()));
   print_budgets(body.value("budgets", Json::array()));

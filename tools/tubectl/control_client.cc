@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <thread>
 
 #include "base/runtime_dir.h"
 #include "base/unique_fd.h"
@@ -18,7 +21,8 @@
 namespace tube::ctl {
 namespace {
 
-constexpr time_t kAnswerTimeoutSeconds = 10;
+constexpr time_t kPatienceSeconds = 10;
+constexpr time_t kPatienceOfManySeconds = 3;
 constexpr size_t kLongestAnswer = 64u << 20;
 
 Answer failed(std::string error) { return {Reach::kFailed, {}, std::move(error), 0}; }
@@ -32,12 +36,12 @@ Answer not_running(const std::string& workflow) {
 }
 
 // Connects to `path`; the errno of the failure in `error_number`.
-UniqueFd connect_to(const std::string& path, int& error_number) {
+UniqueFd connect_to(const std::string& path, time_t patience_s, int& error_number) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   memcpy(address.sun_path, path.c_str(), path.size() + 1);
   UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  timeval timeout{kAnswerTimeoutSeconds, 0};
+  timeval timeout{patience_s, 0};
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   error_number = 0;
@@ -62,11 +66,28 @@ bool read_line(int fd, std::string& line) {
   return false;
 }
 
-Answer exchange(const UniqueFd& fd, const std::string& workflow, const Json& question) {
+// Whether /proc says that the process is stopped by a signal, or by a debugger.
+bool is_stopped(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  const size_t end = line.rfind(')');  // the name before it may hold anything
+  return end != line.npos && end + 2 < line.size() &&
+         (line[end + 2] == 'T' || line[end + 2] == 't');
+}
+
+Answer exchange(const UniqueFd& fd, const std::string& workflow, const Json& question,
+                time_t patience_s) {
   Answer answer;
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0) answer.pid = peer.pid;
+  if (answer.pid != 0 && is_stopped(answer.pid)) {
+    answer.error = fmt::format(
+        "the proxy of workflow `{}` (pid {}) is stopped by a signal and so are its functions' CUDA "
+        "calls; it goes on with: kill -CONT {}",
+        workflow, answer.pid, answer.pid);
+    return answer;
+  }
   std::string request = question.dump() + "\n", line;
   bool sent = send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) ==
               static_cast<ssize_t>(request.size());
@@ -74,8 +95,7 @@ Answer exchange(const UniqueFd& fd, const std::string& workflow, const Json& que
     answer.error = fmt::format(
         "the proxy of workflow `{}` (pid {}) gave no answer to `{}` within {} s; its log: "
         "{}/{}.log",
-        workflow, answer.pid, text(question, "verb"), kAnswerTimeoutSeconds, runtime_dir_path(),
-        workflow);
+        workflow, answer.pid, text(question, "verb"), patience_s, runtime_dir_path(), workflow);
     return answer;
   }
   answer.body = Json::parse(line, nullptr, false);
@@ -89,13 +109,7 @@ Answer exchange(const UniqueFd& fd, const std::string& workflow, const Json& que
   return answer;
 }
 
-}  // namespace
-
-Answer ask(const std::string& workflow, const std::string& verb) {
-  return ask_with(workflow, Json{{"verb", verb}});
-}
-
-Answer ask_with(const std::string& workflow, const Json& request) {
+Answer ask_within(const std::string& workflow, const Json& request, time_t patience_s) {
   Result<std::string> folder = find_runtime_dir();
   if (!folder.ok())
     return folder.error().code == ENOENT ? not_running(workflow) : failed(folder.error().message);
@@ -106,11 +120,33 @@ Answer ask_with(const std::string& workflow, const Json& request) {
         path.size(), sizeof(sockaddr_un::sun_path) - 1, path));
   }
   int error_number = 0;
-  UniqueFd fd = connect_to(path, error_number);
+  UniqueFd fd = connect_to(path, patience_s, error_number);
   if (error_number == ENOENT || error_number == ECONNREFUSED) return not_running(workflow);
   if (error_number != 0)
     return failed(fmt::format("cannot connect to {}: {}", path, strerror(error_number)));
-  return exchange(fd, workflow, request);
+  return exchange(fd, workflow, request, patience_s);
+}
+
+}  // namespace
+
+Answer ask(const std::string& workflow, const std::string& verb) {
+  return ask_with(workflow, Json{{"verb", verb}});
+}
+
+Answer ask_with(const std::string& workflow, const Json& request) {
+  return ask_within(workflow, request, kPatienceSeconds);
+}
+
+std::vector<Answer> ask_all(const std::vector<std::string>& workflows, const std::string& verb) {
+  std::vector<Answer> answers(workflows.size());
+  std::vector<std::jthread> askers;
+  askers.reserve(workflows.size());
+  for (size_t i = 0; i < workflows.size(); ++i)
+    askers.emplace_back([&, i] {
+      answers[i] = ask_within(workflows[i], Json{{"verb", verb}}, kPatienceOfManySeconds);
+    });
+  askers.clear();  // joins
+  return answers;
 }
 
 int report_unusable(const std::string& workflow, const Answer& answer) {
@@ -123,11 +159,13 @@ int report_unusable(const std::string& workflow, const Answer& answer) {
   return answer.reach == Reach::kNotRunning ? kExitNotRunning : kExitProblem;
 }
 
-std::vector<std::string> known_workflows() {
+Result<std::vector<std::string>> known_workflows() {
   std::vector<std::string> names;
   Result<std::string> folder = find_runtime_dir();
-  DIR* dir = folder.ok() ? opendir(folder->c_str()) : nullptr;
-  if (dir == nullptr) return names;
+  if (!folder.ok() && folder.error().code == ENOENT) return names;
+  if (!folder.ok()) return folder.error();
+  DIR* dir = opendir(folder->c_str());
+  if (dir == nullptr) return errno_error(errno, *folder);
   while (const dirent* entry = readdir(dir)) {
     std::string name = entry->d_name;
     if (name.size() > 4 && name.ends_with(".ctl")) names.push_back(name.substr(0, name.size() - 4));

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace tube::ctl {
 
 using Json = nlohmann::json;
@@ -31,18 +33,21 @@ struct Answer {
   }
 };
 
-// Sends {"verb": verb} to the proxy of `workflow` and waits at most ten seconds for its line. Never
-// throws.
+// Sends {"verb": verb} to the proxy of `workflow` and waits at most ten seconds for its line; not
+// at all when the proxy is stopped by a signal. Never throws.
 Answer ask(const std::string& workflow, const std::string& verb);
 // The same for a verb with more to say: `request` has it as "verb".
 Answer ask_with(const std::string& workflow, const Json& request);
+// The same of many proxies at once, each with three seconds of its own: one that hangs hides no
+// other. The answers are in the order of `workflows`.
+std::vector<Answer> ask_all(const std::vector<std::string>& workflows, const std::string& verb);
 
 // Prints why there is no usable answer, in one line on stderr, and gives the verb's exit code.
 int report_unusable(const std::string& workflow, const Answer& answer);
 
 // The workflows that have a control socket in the runtime folder, sorted; their proxies may be
-// dead.
-std::vector<std::string> known_workflows();
+// dead. None when there is no runtime folder; an error when it is not this user's alone.
+Result<std::vector<std::string>> known_workflows();
 
 // Fields of an untyped answer, with a default when they are missing or of another type.
 std::string text(const Json& object, const char* key, const std::string& otherwise = "");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/driver_file.h"
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/doctor.h"
 #include "tools/tubectl/elf_file.h"
@@ -57,8 +58,12 @@ void check_install(Findings& findings, const Layout& layout) {
 
 void check_proxies(Findings& findings) {
   size_t before = findings.size();
-  for (const std::string& workflow : known_workflows()) {
-    Answer answer = ask(workflow, "ping");
+  const Result<std::vector<std::string>> known = known_workflows();
+  if (!known.ok()) return;  // check_runtime_dir() says why
+  const std::vector<Answer> answers = ask_all(*known, "ping");
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const std::string& workflow = (*known)[i];
+    const Answer& answer = answers[i];
     if (answer.reach == Reach::kNotRunning) {
       findings.push_back(
           {Severity::kNote, "proxy",
@@ -74,6 +79,14 @@ void check_proxies(Findings& findings) {
            fmt::format("`{}` (pid {}) is version {}, this is {}", workflow, answer.pid, version,
                        TUBE_VERSION),
            fmt::format("tubectl proxy stop -w {0}; tubectl proxy start -w {0}", workflow)});
+    } else if (const Json faults = answer.body.value("faults", Json::array()); !faults.empty()) {
+      for (const Json& fault : faults)
+        findings.push_back(
+            {Severity::kProblem, "proxy", text(fault, "text"),
+             fmt::format(
+                 "end the functions that are left: then it starts anew by itself; or tubectl "
+                 "proxy stop -w {}",
+                 workflow)});
     } else {
       findings.push_back(
           {Severity::kFine, "proxy",
@@ -108,6 +121,14 @@ void check_program(Findings& findings, const std::string& program) {
     findings.push_back({Severity::kProblem, "program",
                         program + " is setuid or setgid: the loader ignores LD_PRELOAD for it",
                         "run it without the bit"});
+  }
+  if (elf->cuda_runtime && search_driver().found.empty()) {
+    findings.push_back({Severity::kProblem, "program",
+                        program +
+                            " uses the CUDA runtime, which starts with a genuine NVIDIA driver "
+                            "alone, and none is here: it cannot run",
+                        "run it on a machine with the driver; the simulated GPU is for programs of "
+                        "the driver API"});
   }
   if (!elf->rpath.empty()) {
     findings.push_back(

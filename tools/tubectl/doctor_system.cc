@@ -27,9 +27,21 @@ constexpr rlim_t kEnoughFiles =
 void check_runtime_dir(Findings& findings) {
   std::string path = runtime_dir_path();
   Result<std::string> folder = find_runtime_dir();
-  if (folder.ok()) {
+  const int reachable = folder.ok() ? access(path.c_str(), W_OK | X_OK) : 0;
+  if (reachable != 0) {
+    findings.push_back(
+        {Severity::kProblem, "runtime folder",
+         fmt::format("{}: nothing can be written there: {}", path, strerror(errno)),
+         "a proxy can make no socket in it: make it writable (chmod 700, no read-only "
+         "mount), or set TUBE_DIR to another folder"});
+  } else if (folder.ok()) {
     findings.push_back({Severity::kFine, "runtime folder",
                         fmt::format("{}, owned by user {}, closed to others", path, getuid()), ""});
+  } else if (folder.error().code == ENOENT && access(folder_of(path).c_str(), W_OK | X_OK) != 0) {
+    findings.push_back(
+        {Severity::kProblem, "runtime folder",
+         fmt::format("{} cannot be made: {}: {}", path, folder_of(path), strerror(errno)),
+         "set TUBE_DIR to a folder that this user may make"});
   } else if (folder.error().code == ENOENT) {
     findings.push_back({Severity::kFine, "runtime folder",
                         fmt::format("{} (made when the first proxy starts)", path), ""});

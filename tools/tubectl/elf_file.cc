@@ -105,6 +105,12 @@ Result<ElfFile> read_elf(const std::string& path) {
     if (section.sh_type == SHT_DYNAMIC) read_dynamic(reader, section, all[section.sh_link], out);
     if (section.sh_type == SHT_DYNSYM) read_symbols(reader, section, all[section.sh_link], out);
   }
+  constexpr std::string_view kRuntimeSays =
+      "CUDA driver version is insufficient for CUDA runtime version";
+  out.cuda_runtime = memmem(mapping->data(), static_cast<size_t>(info.st_size), kRuntimeSays.data(),
+                            kRuntimeSays.size()) != nullptr;
+  for (const std::string& needed : out.needed)
+    out.cuda_runtime = out.cuda_runtime || needed.starts_with("libcudart.so");
   return out;
 }
 

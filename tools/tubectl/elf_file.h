@@ -14,6 +14,7 @@ struct ElfFile {
   std::string rpath;  // DT_RPATH: comes before LD_LIBRARY_PATH, unlike DT_RUNPATH
   std::vector<std::string> needed;
   std::vector<std::string> exported;  // defined global functions and objects of .dynsym
+  bool cuda_runtime = false;          // has libcudart in it, or needs it
 };
 
 // Reads a 64-bit little-endian ELF file. Fails on anything else; sizes and offsets in the file are

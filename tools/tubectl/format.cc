@@ -32,6 +32,40 @@ std::string Table::str() const {
   return out;
 }
 
+std::string shortened(const std::string& text, size_t most) {
+  return text.size() <= most ? text : text.substr(0, most - 2) + "..";
+}
+
+namespace {
+
+std::string wrapped_line(std::string line, size_t columns, size_t indent) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  std::string out;
+  size_t begin = 0;  // of the words: never broken in front of them
+  while (line.size() > columns) {
+    begin = std::max(begin, line.find_first_not_of(' '));
+    size_t space = line.rfind(' ', columns);
+    if (space == line.npos || space <= begin) space = line.find(' ', columns);
+    if (space == line.npos) break;
+    out += line.substr(0, space) + "\n";
+    line = std::string(indent, ' ') + line.substr(line.find_first_not_of(' ', space));
+    begin = indent;
+  }
+  return out + line + "\n";
+}
+
+}  // namespace
+
+std::string wrapped(const std::string& text, size_t columns, size_t indent) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += wrapped_line(text.substr(at, end - at), columns, indent);
+    at = end + 1;
+  }
+  return out;
+}
+
 std::string human_bytes(uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   const char* units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -39,6 +39,7 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   add("--memory", options.memory);
   add("--function-memory", options.function_memory);
   if (options.weight != 0) add("--weight", std::to_string(options.weight));
+  add("--on-fault", options.on_fault);
   if (options.slices) arguments.emplace_back("--slices");
   if (options.hang_timeout != 0) add("--hang-timeout", std::to_string(options.hang_timeout));
   const DriverSearch driver = search_driver();
@@ -89,6 +90,7 @@ Status wait_ready(int fd, const std::string& log_path, off_t log_start) {
                                         kReadyTimeoutMs / 1000, log_path)};
   if (read(fd, &byte, 1) == 1) return {};
   std::string reason = last_line(log_path, log_start);
+  if (const size_t mark = reason.find("Z tube: "); mark != reason.npos) reason.erase(0, mark + 2);
   return Error{ECHILD, fmt::format("the proxy ended at start: {} (log: {})",
                                    reason.empty() ? "it said nothing" : reason, log_path)};
 }
@@ -130,9 +132,13 @@ bool same_limits(const std::string& asked, const std::string& has) {
   return true;
 }
 
-// Code 0 when the proxy that runs is what was asked for. A proxy of another version may not say
-// what it has; that is for the caller to judge.
+// Code 0 when the proxy that runs is of this version and what was asked for. The version comes
+// first, since another one may not say what it has.
 Error not_as_asked(const ProxyOptions& options, const Json& ping) {
+  if (const std::string version = text(ping, "version"); version != TUBE_VERSION)
+    return {1, fmt::format("the proxy of workflow `{0}` is version {1}, this is {2}; end it with: "
+                           "tubectl proxy stop -w {0}",
+                           options.workflow, version, TUBE_VERSION)};
   const std::string backend = text(ping, "backend", options.backend);
   const std::string gpus = text(ping, "gpus_asked", options.gpus);
   const std::string copy_policy = text(ping, "copy_policy", options.copy_policy);
@@ -145,6 +151,11 @@ Error not_as_asked(const ProxyOptions& options, const Json& ping) {
                           gpus.empty() ? "all GPUs" : "--gpus " + gpus, options.gpus);
   else if (!options.copy_policy.empty() && options.copy_policy != copy_policy)
     differs = fmt::format("runs with --copy-policy {}, not {}", copy_policy, options.copy_policy);
+  else if (!options.on_fault.empty() &&
+           options.on_fault != text(ping, "on_fault", options.on_fault))
+    differs =
+        fmt::format("runs with --on-fault {}, not {}", text(ping, "on_fault"), options.on_fault);
+  else if (options.slices && !ping.value("slices", true)) differs = "was started without --slices";
   else if (!same_limits(options.memory, text(ping, "memory")) ||
            !same_limits(options.function_memory, text(ping, "function_memory")))
     return {1,
@@ -157,27 +168,26 @@ Error not_as_asked(const ProxyOptions& options, const Json& ping) {
                          options.workflow, differs)};
 }
 
-bool running(const ProxyOptions& options, const std::string& log_path, Started& started,
-             Error& error) {
-  Answer answer = ask(options.workflow, "ping");
-  if (answer.ok())
-    started = {true, answer.pid, text(answer.body, "version"), text(answer.body, "backend"),
-               log_path};
-  if (answer.reach == Reach::kFailed) error = {1, answer.error};
-  if (answer.ok()) error = not_as_asked(options, answer.body);
-  return answer.ok() && error.code == 0;
-}
-
 }  // namespace
+
+Result<Started> find_proxy(const ProxyOptions& options) {
+  const Answer answer = ask(options.workflow, "ping");
+  if (answer.reach == Reach::kNotRunning) return Error{ENOENT, answer.error};
+  if (answer.reach == Reach::kFailed) return Error{1, answer.error};
+  if (!answer.ok())
+    return errorf("the proxy of workflow `%s` refused: %s", options.workflow.c_str(),
+                  text(answer.body, "error", "no reason given").c_str());
+  if (Error differs = not_as_asked(options, answer.body); differs.code != 0) return differs;
+  return Started{true, answer.pid, text(answer.body, "version"), text(answer.body, "backend"),
+                 fmt::format("{}/{}.log", runtime_dir_path(), options.workflow)};
+}
 
 Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout) {
   Result<std::string> folder = make_runtime_dir();
   if (!folder.ok()) return folder.error();
   std::string log_path = fmt::format("{}/{}.log", *folder, options.workflow);
-  Started started;
-  Error error{0, ""};
-  if (running(options, log_path, started, error)) return started;
-  if (error.code != 0) return error;
+  Result<Started> started = find_proxy(options);
+  if (started.ok() || started.error().code != ENOENT) return started;
   if (layout.tubed.empty())
     return errorf(
         "the proxy's program `tubed` was not found beside tubectl; point at it with TUBE_TUBED");
@@ -188,13 +198,14 @@ Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout) 
   while (flock(lock.get(), LOCK_EX) != 0) {
     if (errno != EINTR) return errno_error(errno, lock_path);
   }
-  if (running(options, log_path, started, error)) return started;
-  if (error.code != 0) return error;
+  started = find_proxy(options);
+  if (started.ok() || started.error().code != ENOENT) return started;
   if (Status spawned = spawn_and_wait(options, layout, log_path); !spawned.ok())
     return spawned.error();
-  if (!running(options, log_path, started, error))
+  started = find_proxy(options);
+  if (!started.ok() && started.error().code == ENOENT)
     return errorf("the proxy said it was ready but does not answer; its log: %s", log_path.c_str());
-  started.already_running = false;
+  if (started.ok()) started->already_running = false;
   return started;
 }
 

@@ -26,6 +26,7 @@ struct ProxyOptions {
   size_t weight = 0;        // of its share of the GPUs' time; 0: the proxy's own default
   bool slices = false;      // GPUs are split at the start
   size_t hang_timeout = 0;  // seconds; 0: the proxy's own default
+  std::string on_fault;     // wait | end; empty: the proxy's own default
 };
 
 struct Started {
@@ -36,7 +37,10 @@ struct Started {
   std::string log_path;
 };
 
-// An error when a proxy runs that has other GPUs or another backend than `options` ask for. Blocks
+// The proxy that runs. An error when it is of another version than this program, or has other
+// settings than `options` ask for; error code ENOENT when none runs.
+Result<Started> find_proxy(const ProxyOptions& options);
+// The same, after starting one where none runs. Blocks
 // until the proxy accepts (loading a driver and making contexts takes a second or two), at
 // most two minutes.
 Result<Started> ensure_proxy(const ProxyOptions& options, const Layout& layout);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/result.h"
+
 namespace tube::ctl {
 
 struct Layout {
@@ -16,6 +18,10 @@ struct Layout {
 };
 
 Layout find_layout();
+
+// The same file by a path that LD_PRELOAD can hold, which takes a space, a colon or a semicolon for
+// the end of a path: then by a link in the runtime folder, which is made now.
+Result<std::string> preload_path(const std::string& hook_lib);
 
 // The folder part of a path ("." when it has none).
 std::string folder_of(const std::string& path);

@@ -22,6 +22,7 @@ enum ExitCode : int {
   kExitUsage = 2,         // the command line was not understood
   kExitNotRunning = 3,    // no proxy runs for that workflow
   kExitStartFailed = 4,   // the proxy could not be started
+  kExitFault = 5,         // the proxy runs, but a GPU's context is dead
   kExitRunFailed = 125,   // run: something of Tube failed before the program started
   kExitCannotExec = 126,  // run: the program was found but cannot be executed
   kExitNotFound = 127,    // run: the program was not found
@@ -71,6 +72,7 @@ class Verb {
 
 void add_run(Verb& root);
 void add_proxy(Verb& root);
+void add_ping(Verb& root);
 void add_ps(Verb& root);
 void add_status(Verb& root);
 void add_stat(Verb& root);

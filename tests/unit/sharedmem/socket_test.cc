@@ -232,6 +232,8 @@ TEST_F(Greeting, AnotherProtocolIsRefusedByBothSidesWithBothVersions) {
   std::string why;
   EXPECT_EQ(check_versions(make_hello(kHash + 1, "f", "0.2.0", nullptr, 1), kHash, "0.1.0", &why),
             handshake::Refusal::kVersion);
+  EXPECT_EQ(check_versions(make_hello(kHash, "f", "0.2.0", nullptr, 1), kHash, "0.1.0", &why),
+            handshake::Refusal::kVersion);
   EXPECT_NE(why.find("0.2.0"), std::string::npos);
   EXPECT_NE(why.find("0.1.0"), std::string::npos);
   EXPECT_LT(why.size(), sizeof(handshake::Welcome::message));

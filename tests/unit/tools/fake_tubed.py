@@ -2,8 +2,8 @@
 """A proxy for the tests of tubectl: speaks the control protocol and nothing else; what it says
 comes from the environment.
 
-TUBE_FAKE_VERSION, TUBE_FAKE_FAIL (dies at start with this line), TUBE_FAKE_STATUS (the JSON answer to status and
-ps); every start is a line in TUBE_FAKE_STARTS.
+TUBE_FAKE_VERSION, TUBE_FAKE_FAULT (text of the fault that ended its context), TUBE_FAKE_FAIL (dies
+at start with this line), TUBE_FAKE_STATUS (the JSON answer to status and ps); every start is a line in TUBE_FAKE_STARTS.
 """
 import argparse
 import json
@@ -42,7 +42,8 @@ while not stopping:
             "backend": os.environ.get("TUBE_FAKE_BACKEND") or
                        (args.backend if args.backend != "auto" else "driver"),
             "gpus_asked": args.gpus or "",
-            "copy_policy": args.copy_policy
+            "copy_policy": args.copy_policy,
+            "faults": [{"gpu": 0, "text": os.environ["TUBE_FAKE_FAULT"]}] if os.environ.get("TUBE_FAKE_FAULT") else []
         }
         if verb in ("status", "ps"):
             answer.update(json.loads(os.environ.get("TUBE_FAKE_STATUS", "{}")))

@@ -15,7 +15,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
-TUBECTL = sys.argv.pop(1)
+TUBECTL = os.path.abspath(sys.argv.pop(1))
 HERE = pathlib.Path(__file__).resolve().parent
 STATUS = {
     "workflow": "shop",
@@ -161,6 +161,116 @@ class Tubectl(unittest.TestCase):
         self.assertEqual(done.returncode, 125)
         self.assert_one_line(done.stderr, "9.9.9", "0.2.0", "tubectl proxy stop")
         self.assertIn("9.9.9", self.call("doctor").stdout)
+        for verb, code in ((["run", "--no-start", "--", "true"], 125), (["proxy", "start"], 4)):
+            done = self.call(*verb)
+            self.assertEqual(done.returncode, code, verb)
+            self.assert_one_line(done.stderr, "9.9.9", "0.2.0", "tubectl proxy stop")
+
+    def test_a_proxy_that_hangs_hides_no_other(self):
+        for workflow in ("shop", "stuck"):
+            self.call("proxy", "start", "-w", workflow)
+        stuck = int(self.started()[1].split()[0])
+        os.kill(stuck, signal.SIGSTOP)
+        try:
+            while pathlib.Path("/proc", str(stuck), "stat").read_text().rsplit(")")[-1].split()[0] != "T":
+                pass
+            done = self.call("ps")
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("resize", done.stdout)
+            self.assert_one_line(done.stderr, "`stuck`", "stopped", f"kill -CONT {stuck}")
+            said = json.loads(self.call("ps", "--json").stdout)
+            self.assertEqual([one["workflow"] for one in said["unreachable"]], ["stuck"])
+            self.assertEqual(self.call("ping", "-w", "stuck").returncode, 1)
+            self.assertIn("kill -CONT", self.call("doctor").stdout.replace("\n" + 25 * " ", " "))
+            self.assertIn("does not answer", self.call("proxy", "list").stdout)
+        finally:
+            os.kill(stuck, signal.SIGCONT)
+
+    def test_a_dead_context_is_told(self):
+        fault = "GPU 0 of workflow `default`: broken by `kernel` of `f` (pid 7)"
+        self.assertEqual(self.call("ping").returncode, 3)
+        self.call("proxy", "start", TUBE_FAKE_FAULT=fault)
+        done = self.call("ping")
+        self.assertEqual(done.returncode, 5)
+        self.assert_one_line(done.stderr, fault)
+        for verb in ("ps", "status", "doctor"):
+            self.assertIn(fault, " ".join(self.call(verb).stdout.split()), verb)
+        self.assertEqual(self.call("doctor", "--json").returncode, 1)
+        self.assertIn("faulted", self.call("proxy", "list").stdout)
+
+    def test_a_well_proxy(self):
+        self.call("proxy", "start")
+        self.assertEqual(self.call("ping").returncode, 0)
+
+    def test_a_relative_runtime_folder(self):
+        """tubectl completes it for the proxy and for the program, which have folders of their own."""
+        done = subprocess.run([TUBECTL, "run", "--", "sh", "-c", "echo $TUBE_DIR"], cwd=self.dir,
+                              env=dict(self.env, TUBE_DIR="run"), capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=60)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, str(self.dir / "run")), done.stderr)
+        self.assertEqual(self.call("ping").returncode, 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "needs root, to give a folder away")
+    def test_a_runtime_folder_of_another_user(self):
+        (self.dir / "run").mkdir(mode=0o700)
+        os.chown(self.dir / "run", 65534, 65534)
+        for verb in (["ps"], ["proxy", "list"], ["proxy", "stop", "--all"], ["status"]):
+            done = self.call(*verb)
+            self.assertEqual(done.returncode, 1, verb)
+            self.assert_one_line(done.stderr, "belongs to user 65534")
+        os.chown(self.dir / "run", os.geteuid(), os.getegid())
+
+    def test_a_runtime_folder_that_cannot_be_made(self):
+        done = self.call("doctor", "--json", TUBE_DIR=str(self.dir / "no" / "run"))
+        self.assertEqual(done.returncode, 1)
+        mine = [f for f in json.loads(done.stdout)["findings"] if f["subject"] == "runtime folder"]
+        self.assertEqual([(f["state"], "cannot be made" in f["detail"]) for f in mine], [("problem", True)])
+
+    def test_a_hook_in_a_folder_with_a_space(self):
+        hook = self.dir / "a b" / "libcuda.so.1"
+        hook.parent.mkdir()
+        shutil.copy(self.env["TUBE_HOOK_LIB"], hook)
+        done = self.call("run", "--", "sh", "-c", "echo $LD_PRELOAD; echo $LD_LIBRARY_PATH",
+                         TUBE_HOOK_LIB=str(hook))
+        self.assertEqual(done.returncode, 0)
+        self.assert_one_line(done.stderr, "started proxy")  # and nothing of the loader's
+        preload, library = done.stdout.splitlines()
+        self.assertEqual(pathlib.Path(preload).resolve(), hook.resolve())
+        self.assertEqual(pathlib.Path(library).resolve(), hook.parent.resolve())
+        done = self.call("run", "--", "true", TUBE_HOOK_LIB=str(hook), TUBE_DIR=str(self.dir / "r r"))
+        self.assertEqual(done.returncode, 125)
+        self.assert_one_line(done.stderr, "set TUBE_DIR")
+
+    def test_a_program_of_the_cuda_runtime_where_no_driver_is(self):
+        program = self.dir / "program"
+        shutil.copy("/bin/true", program)
+        for said, code in (("", 0), ("CUDA driver version is insufficient for CUDA runtime version", 1)):
+            with program.open("ab") as file:
+                file.write(said.encode())
+            done = self.call("doctor", "--program", str(program), "--json",
+                             TUBE_REAL_DRIVER="/no/such/libcuda.so.1")
+            mine = [f["state"] for f in json.loads(done.stdout)["findings"] if f["subject"] == "program"]
+            self.assertEqual(mine, [["ok"], ["problem"]][code], done.stdout)
+
+    def test_80_columns(self):
+        status = json.loads(self.env["TUBE_FAKE_STATUS"])
+        status["functions"][0].update(name="a_function_with_quite_a_long_name" * 2, pid=4194304,
+                                      age_s=9 * 86400, errors=123456)
+        status["gpus"][0]["name"] = "NVIDIA H200 NVL with a long name"
+        status["gpus"][0]["uuid"] = "GPU-7aec2f74-9d3c-11ee-8c90-0242ac120002"
+        status["totals"] = {f"sessions_of_kind_{n}": 123456789 for n in range(9)}
+        workflow = "w" * 20
+        self.call("proxy", "start", "-w", workflow, TUBE_FAKE_STATUS=json.dumps(status),
+                  TUBE_FAKE_FAULT="the context is dead " * 9)
+        verbs = [["ps"], ["status", "-w", workflow], ["proxy", "list"], ["--help"]]
+        verbs += [[verb, "--help"] for verb in ("run", "ps", "status", "doctor", "limit", "ping")]
+        verbs += [["proxy", verb, "--help"] for verb in ("start", "stop", "list")]
+        for verb in verbs:
+            done = self.call(*verb)
+            self.assertEqual([line for line in done.stdout.splitlines() if len(line) > 80], [], verb)
+            self.assertGreater(len(done.stdout), 80, verb)
+        lines = self.call("doctor").stdout.splitlines()  # a path has no place to break it at
+        self.assertEqual([l for l in lines if len(l) > 80 and " " in l[25:].strip().removeprefix("-> ")], [])
 
     def test_not_running(self):
         for verb in ("status", "stat", "copies", "gpu", "mem", "store", "topo"):
@@ -214,7 +324,8 @@ class Tubectl(unittest.TestCase):
         self.call("proxy", "start", "--gpus", "0,1")
         for args, said in ((["--gpus", "7"], "--gpus 0,1"), (["--backend", "sim"], "NVIDIA driver"),
                            (["--copy-policy", "arrival"], "--copy-policy deadlines")):
-            for verb in (["proxy", "start", *args], ["run", *args, "--", "true"]):
+            for verb in (["proxy", "start", *args], ["run", *args, "--", "true"],
+                         ["run", "--no-start", *args, "--", "true"]):
                 done = self.call(*verb)
                 self.assertEqual(done.returncode, 4 if verb[0] == "proxy" else 125, verb)
                 self.assert_one_line(done.stderr, said, "tubectl proxy stop -w default")
