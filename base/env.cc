@@ -165,6 +165,14 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_TEARDOWN_MS", "5000",
      "How long the GPU work of a function that is gone may still run, in milliseconds, 5000 at "
      "most; the memory of work that does not end until then stays taken."},
+    {"TUBE_COMPILE", "inline",
+     "Where a proxy has clients' PTX compiled first (`tubed --compile`): `inline`, in the proxy, "
+     "or "
+     "`child`, in a process of its own, so that a compiler that crashes or hangs costs that client "
+     "alone."},
+    {"TUBE_COMPILE_S", "60",
+     "How many seconds of a core such a child may take for one image, 1 to 3600; then the image is "
+     "refused with CUDA_ERROR_INVALID_PTX."},
 };
 
 // Constant-initialised and never destroyed: a program may ask from its exit handlers.

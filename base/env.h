@@ -62,6 +62,8 @@ enum class Env : uint8_t {
   kHangTimeout,
   kStallSeconds,
   kTeardownMs,
+  kCompile,
+  kCompileSeconds,
   kCount,
 };
 

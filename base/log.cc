@@ -7,9 +7,11 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 
 #include "base/env.h"
 #include "base/log_limits.h"
+#include "base/log_stamps.h"
 
 namespace tube {
 namespace {
@@ -45,6 +47,18 @@ int output() {
   return expected;
 }
 
+bool stamps = false;
+
+int write_stamp(char* line, size_t room) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  tm utc{};
+  ::gmtime_r(&now.tv_sec, &utc);
+  return std::snprintf(line, room, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ ", utc.tm_year + 1900,
+                       utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+                       now.tv_nsec / 1'000'000);
+}
+
 void write_line(LogLevel level, const char* format, va_list arguments) {
   const int saved = errno;
   uint64_t left_out = 0;
@@ -53,7 +67,9 @@ void write_line(LogLevel level, const char* format, va_list arguments) {
     return;
   }
   char line[1024];
-  int start = std::snprintf(line, sizeof(line), "tube: %s: ", kNames[static_cast<int>(level)]);
+  int start = stamps ? write_stamp(line, sizeof(line)) : 0;
+  start += std::snprintf(line + start, sizeof(line) - static_cast<size_t>(start),
+                         "tube: %s: ", kNames[static_cast<int>(level)]);
   if (left_out != 0)
     start += std::snprintf(line + start, sizeof(line) - static_cast<size_t>(start),
                            "(%lu lines left out) ", left_out);
@@ -81,6 +97,7 @@ void reset_log_for_test() {
 }
 int log_internal::output() { return tube::output(); }
 void log_internal::replace_output(int fd) { log_fd.store(fd, std::memory_order_release); }
+void stamp_log_lines() { stamps = true; }
 void set_log_level(LogLevel level) { level_limit.store(static_cast<int>(level)); }
 
 bool parse_log_level(const char* word, LogLevel* level) {

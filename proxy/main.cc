@@ -22,14 +22,17 @@
 #include "base/cores.h"
 #include "base/env.h"
 #include "base/log.h"
+#include "base/log_stamps.h"
 #include "base/runtime_dir.h"
 #include "base/scope_guard.h"
 #include "base/unique_fd.h"
 #include "policies/spin.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/code/image_trials.h"
 #include "proxy/common/backend.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
+#include "proxy/common/crash_trace.h"
 #include "proxy/common/layout.h"
 #include "proxy/common/process_output.h"
 #include "proxy/common/restart.h"
@@ -65,6 +68,9 @@ struct Options {
   bool slices = false;
   uint32_t hang_timeout = 0;  // seconds
   uint32_t weight = policies::kProxyWeight;
+  std::string on_fault = "wait";
+  std::string compile = "inline";
+  int trial_fd = -1;  // this process is a child that tries an image
 };
 
 constexpr int kDescriptors = 1023;  // six for each function, and the driver's own
@@ -178,6 +184,9 @@ void prepare_process(const Options& options) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  struct sigaction hangup {};  // nohup's word stands
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+    sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   // Enlarging the descriptor table costs a process with threads an RCU grace period (some 10 ms),
@@ -201,7 +210,11 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
                                      "--memory",
                                      byte_limits_text(server.memory_limits()),
                                      "--function-memory",
-                                     byte_limit_text(server.function_memory_limit())};
+                                     byte_limit_text(server.function_memory_limit()),
+                                     "--on-fault",
+                                     options.on_fault,
+                                     "--compile",
+                                     options.compile};
   const std::pair<const char*, const std::string&> optional[] = {{"--gpus", options.gpus},
                                                                  {"--driver", options.driver},
                                                                  {"--sim", options.sim},
@@ -365,7 +378,8 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .evict = evict_options(),
       .host = policies::default_host_budget(usable_memory_bytes()),
       .store = store_options(),
-      .lazy_backing = env_text(Env::kLazyBacking) == nullptr || env_flag(Env::kLazyBacking)};
+      .lazy_backing = env_text(Env::kLazyBacking) == nullptr || env_flag(Env::kLazyBacking),
+      .end_on_fault = options.on_fault == "end"};
 }
 
 Status serve(const Options& options) {
@@ -391,6 +405,11 @@ Status serve(const Options& options) {
   Result<Backend> backend = load_backend(backend_options, driver);
   if (!backend.ok()) return backend.error();
   if (const auto least_us = env_number(Env::kSlowCallUs)) watch_slow_calls(driver, *least_us);
+  if (options.compile == "child")
+    use_image_trials({.driver = backend->path,
+                      .takes_no_code = backend->is_sim,
+                      .seconds = static_cast<uint32_t>(std::clamp<uint64_t>(
+                          env_number(Env::kCompileSeconds).value_or(60), 1, 3600))});
   Gpus gpus(driver);
   wrap_driver(driver, gpus.gate());
   if (Status status = gpus.open(); !status.ok()) return status;
@@ -472,6 +491,24 @@ void add_launch_policy(CLI::App& app, Options& options) {
       ->envname(env_entry(Env::kSlices).name);
 }
 
+// What one function may do to the others.
+void add_containment(CLI::App& app, Options& options) {
+  app.add_option(
+         "--on-fault", options.on_fault,
+         "what becomes of the functions when a kernel ends a GPU's context: wait until they "
+         "have left, or end them; then the proxy starts anew")
+      ->check(CLI::IsMember({"wait", "end"}))
+      ->capture_default_str();
+  app.add_option(
+         "--compile", options.compile,
+         "where clients' PTX is compiled first: inline, or in a child of its own, whose crash "
+         "costs one client alone")
+      ->check(CLI::IsMember({"inline", "child"}))
+      ->envname(env_entry(Env::kCompile).name)
+      ->capture_default_str();
+  app.add_option("--try-image", options.trial_fd)->group("");  // image_trials.h
+}
+
 int run(int argc, char** argv) {
   Options options;
   if (const char* workflow = env_text(Env::kWorkflow)) options.workflow = workflow;
@@ -503,6 +540,7 @@ int run(int argc, char** argv) {
       ->transform(CLI::AsSizeValue(false))
       ->envname(env_entry(Env::kPinned).name);
   add_memory_options(app, options);
+  add_containment(app, options);
   app.add_option("--inherit", options.inherit)->group("");  // restart.h
   app.add_flag("--moved", options.moved)->group("");        // layout.h
   app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");
@@ -521,7 +559,10 @@ int run(int argc, char** argv) {
     return 2;
   }
   if (!options.log.empty() || env_text(Env::kLog) == nullptr) set_log_level(level);
+  if (options.trial_fd >= 0) std::_Exit(run_trial(options.trial_fd, options.driver));
+  stamp_log_lines();
   if (!options.moved) move_out_of_the_way(argc, argv);
+  trace_crashes();
   prepare_process(options);
   defend_process();
   const Status status = serve(options);

@@ -157,6 +157,12 @@ struct WaitCounters {
 static_assert(sizeof(WaitCounters) == 128);
 inline constexpr uint64_t kWaitCountersOffset = 2048;
 static_assert(sizeof(SegmentHeader) <= kWaitCountersOffset);
+// Why sticky_error was stored, in one line, NUL-terminated; empty: not known. Written by the proxy
+// before it, once.
+inline constexpr uint64_t kFaultTextOffset = 2560;
+inline constexpr uint32_t kFaultTextBytes = 512;
+static_assert(kWaitCountersOffset + sizeof(WaitCounters) <= kFaultTextOffset);
+static_assert(kFaultTextOffset + kFaultTextBytes <= 4096);
 
 // A block of GPU memory. The proxy writes the other fields while the offer is empty.
 enum class OfferState : uint32_t { kEmpty = 0, kReady = 1, kTaken = 2 };

@@ -5,7 +5,10 @@
 // (the two sleep protocols of abi.h).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
+#include <string_view>
 
 #include "base/sanitizer.h"
 #include "sharedmem/abi.h"
@@ -244,6 +247,17 @@ inline AsyncError client_takes_async_error(abi::SegmentHeader& h) {
   e.sequence = atomic(h.async_error_sequence).load(std::memory_order_relaxed);
   e.error = atomic(h.async_error).exchange(0, std::memory_order_acq_rel);
   return e;
+}
+// Before proxy_store_sticky_error, which publishes it; of two calls the second does nothing. What
+// is longer than the field is cut off. The proxy's callers exclude each other.
+inline void proxy_store_fault(char* field, std::string_view why) {
+  if (field[0] != '\0') return;
+  const size_t bytes = std::min<size_t>(why.size(), abi::kFaultTextBytes - 1);
+  std::memcpy(field, why.data(), bytes);
+}
+// Behind client_load_sticky_error: what was stored before it.
+inline std::string_view client_load_fault(const char* field) {
+  return {field, strnlen(field, abi::kFaultTextBytes)};
 }
 // Never cleared. Any proxy thread. Partner: client_load_sticky_error.
 inline void proxy_store_sticky_error(abi::SegmentHeader& h, uint32_t error) {

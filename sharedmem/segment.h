@@ -56,6 +56,9 @@ class Segment {
   abi::WaitCounters& wait_counters() const {
     return *reinterpret_cast<abi::WaitCounters*>(memory_.data() + abi::kWaitCountersOffset);
   }
+  char* fault_text() const {
+    return reinterpret_cast<char*>(memory_.data() + abi::kFaultTextOffset);
+  }
   // Precondition: index < abi::kOffers.
   abi::MemoryOffer& offer(uint32_t index) const {
     return reinterpret_cast<abi::MemoryOffer*>(memory_.data() + abi::kOffersOffset)[index];

@@ -37,9 +37,7 @@ bool valid_flags(unsigned flags) {
          (schedule & (schedule - 1)) == 0;  // at most one kind of waiting
 }
 
-CUresult broken() {
-  return static_cast<CUresult>(shared::client_load_sticky_error(connection().header()));
-}
+CUresult broken() { return sticky_error(); }
 
 // Forgets what was made in the context, before the record that ends it is posted. Memory that other
 // threads give back, or get at the same addresses in other contexts, is then either named before

@@ -93,8 +93,8 @@ CUresult guard(Needs needs) {
   if (p.state() != State::kReady) return not_ready(p);
   if (this_thread().in_callback) return CUDA_ERROR_NOT_PERMITTED;
   if (needs == Needs::kInit) return CUDA_SUCCESS;
-  const auto sticky =
-      static_cast<CUresult>(shared::client_load_sticky_error(p.connection->header()));
+  const bool broken = shared::client_load_sticky_error(p.connection->header()) != 0;
+  const CUresult sticky = broken ? sticky_error() : CUDA_SUCCESS;
   const Context* context = current_context();
   if (context == nullptr) return needs == Needs::kHandle ? sticky : CUDA_ERROR_INVALID_CONTEXT;
   const std::atomic<bool>& usable = context->primary ? context->live : context->alive;

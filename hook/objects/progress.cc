@@ -125,8 +125,7 @@ CUresult take_error() {
     for (const Listener& listener : listeners())
       if (listener.posted_call_failed != nullptr) listener.posted_call_failed();
   }
-  if (const uint32_t sticky = shared::client_load_sticky_error(c.header()); sticky != 0)
-    return static_cast<CUresult>(sticky);
+  if (const CUresult sticky = sticky_error(); sticky != CUDA_SUCCESS) return sticky;
   return static_cast<CUresult>(posted.error);
 }
 
@@ -143,7 +142,7 @@ CUresult alive_while_polling(Stream* stream) {
   const shared::WaitResult alive = shared::check_peer(connection().peer, true);
   if (alive != shared::WaitResult::kDone) return transport_failed(alive);
   probe_stream(stream);
-  return static_cast<CUresult>(shared::client_load_sticky_error(connection().header()));
+  return sticky_error();
 }
 
 CUresult wait_mark(const Mark& mark, Stream* stream) {

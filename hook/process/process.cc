@@ -98,14 +98,27 @@ bool is_forked_child() {
   return pid != 0 && pid != getpid();
 }
 
+CUresult sticky_error() {
+  Connection& c = *g_process.connection;
+  const uint32_t sticky = shared::client_load_sticky_error(c.header());
+  static Once said;
+  if (sticky == 0 || !said.first()) return static_cast<CUresult>(sticky);
+  char why[abi::kFaultTextBytes] = {};
+  const std::string_view told = shared::client_load_fault(c.segment.fault_text());
+  for (size_t i = 0; i < told.size() && i + 1 < sizeof(why); ++i)
+    why[i] = told[i] >= ' ' && told[i] != 127 ? told[i] : '?';
+  log_error("%s; every CUDA call of this program now fails (%u): start it again",
+            why[0] != '\0' ? why : "the GPU's context that all functions share is dead", sticky);
+  return static_cast<CUresult>(sticky);
+}
+
 CUresult transport_failed(shared::WaitResult why) {
   Process& p = g_process;
   Connection& c = *p.connection;
   if (p.exiting.load(std::memory_order_acquire)) return CUDA_ERROR_DEINITIALIZED;
-  const uint32_t sticky = shared::client_load_sticky_error(c.header());
+  const CUresult sticky = sticky_error();
   const bool poisoned = shared::client_load_proxy_state(c.header()) == abi::ProxyState::kPoisoned;
-  if (why == shared::WaitResult::kSticky && !poisoned && sticky != 0)
-    return static_cast<CUresult>(sticky);
+  if (why == shared::WaitResult::kSticky && !poisoned && sticky != CUDA_SUCCESS) return sticky;
 
   CUresult code = kProxyDied;
   if (why == shared::WaitResult::kStopping) code = CUDA_ERROR_DEINITIALIZED;

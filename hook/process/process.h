@@ -83,6 +83,8 @@ void poison_connection(const char* condition, const char* file, int line);
 bool make_state_page();
 // The code for calls in the process's state; 0 when it is ready.
 CUresult not_ready(Process& process);
+// SUCCESS, or the error that ended the GPU's context; the first time it is one, logs who ended it.
+CUresult sticky_error();
 // The transport failed: logs once what died, moves to kDead, answers the code.
 CUresult transport_failed(shared::WaitResult why);
 // The calling thread belongs to a forked child of the process that called cuInit.

@@ -40,7 +40,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeEventRecord>& call,
   if (signals) {
     const CUresult error = session.copies().write_word(*op.state, call->word, call->value);
     if (error != CUDA_SUCCESS) return error;
-    op.state->mark(session.record().sequence, call->word, call->value);
+    session.marked(*op.state, call->word, call->value);
   }
   return call->flags == 0 ? driver.cuEventRecord(event.handle, op.stream)
                           : driver.cuEventRecordWithFlags(event.handle, op.stream, call->flags);

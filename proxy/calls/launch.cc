@@ -273,7 +273,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLaunch>& call, Reply<w
   StreamOp op = session.launch_op(call->stream, plain);
   if (op.error != CUDA_SUCCESS) return op.error;
   PackedParameters packed(parameters);
-  session.launched(*op.state, call->kernel, kernel.name.get());
+  session.launched(*op.state, kernel.name.get());
   if (op.in_run) return launch_in_run(session, call, kernel, op, pass);
   const auto launch = [&] {
     return pass.around(

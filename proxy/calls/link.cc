@@ -10,8 +10,10 @@
 #include "protocol/driver_table.gen.h"
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/code/image_store.h"
+#include "proxy/code/image_trials.h"
 #include "proxy/code/jit_options.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/gpus.h"
 #include "proxy/session/session.h"
 #include "sharedmem/segment.h"
 
@@ -68,6 +70,16 @@ CUresult handle(Session& session, const Decoded<wire::tubeLink>& call,
   CUresult error =
       jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values),
                 call->info_log_bytes, call->error_log_bytes);
+  if (error != CUDA_SUCCESS) return error;
+  const Gpu& gpu = session.shared().gpus[session.context()->gpu];
+  error = try_image({.image = *inputs,
+                     .ordinal = gpu.ordinal,
+                     .jit_options = call.array<uint32_t>(call->jit_options),
+                     .jit_values = call.array<uint64_t>(call->jit_values),
+                     .links = true,
+                     .inputs = call.array<wire::LinkInput>(call->inputs),
+                     .names = call.blob(call->names)},
+                    session.client().name, [&session] { return session.stopping(); });
   if (error != CUDA_SUCCESS) return error;
   CUlinkState link = nullptr;
   error = session.driver().cuLinkCreate_v2(jit.count(), jit.options(), jit.values(), &link);

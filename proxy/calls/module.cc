@@ -16,6 +16,7 @@
 #include "protocol/proxy_decls.gen.h"
 #include "proxy/calls/managed_variables.h"
 #include "proxy/calls/modules.h"
+#include "proxy/code/image_trials.h"
 #include "proxy/code/jit_options.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/gpu/gpus.h"
@@ -63,6 +64,18 @@ CUresult load_as(Session& session, const Decoded<wire::tubeLoadImage>& call, con
 // answer; then it gets the PTX.
 CUresult load_fresh(Session& session, const Decoded<wire::tubeLoadImage>& call, JitOptions& jit,
                     PlacedVariables* managed, std::shared_ptr<const Image>* image, uint64_t* raw) {
+  const Client& client = session.client();
+  const Gpu& gpu = session.shared().gpus[session.context()->gpu];
+  if (CUresult error = try_image({.image = *image,
+                                  .ordinal = gpu.ordinal,
+                                  .capability = gpu.capability,
+                                  .jit_options = call.array<uint32_t>(call->jit_options),
+                                  .jit_values = call.array<uint64_t>(call->jit_values),
+                                  .inputs = {},
+                                  .names = {}},
+                                 client.name, [&session] { return session.stopping(); });
+      error != CUDA_SUCCESS)
+    return error;
   Stats::add(session.stats().images_loaded);
   for (const Form form : {Form::kMachineCode, Form::kPtx}) {
     PlacedImage placed;
@@ -207,7 +220,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeGetKernel>& call,
   if (error != CUDA_SUCCESS) return error;
   Stats::add(fresh ? session.stats().kernels_loaded : session.stats().kernels_shared);
   auto kernel = std::make_unique<KernelState>();
-  kernel->launches = &session.last_kernel();
+  kernel->launches = &session.notes();
   describe(*kernel, module, *loaded, gpu);
   const ImageFacts& facts = module.image()->facts(session.shared().gpus.capabilities());
   kernel->writes = facts.writes(name);

@@ -55,6 +55,8 @@ LaunchPass look_at_graph(Session& session, const Decoded<wire::cuGraphLaunch>& c
 
 CUresult launch_graph(Session& session, const Decoded<wire::cuGraphLaunch>& call, CUgraphExec exec,
                       const StreamOp& op, LaunchPass& pass) {
+  static const std::string kGraph = "a kernel of a graph";
+  session.launched(*op.state, &kGraph);
   // Its allocation nodes take their memory now.
   const auto launch = [&] {
     return pass.around(op.stream, [&] {

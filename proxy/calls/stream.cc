@@ -41,7 +41,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeSignal>& call, Reply<w
   StreamOp op = session.stream_op(call->stream, StreamUse::kMarker);
   if (op.error != CUDA_SUCCESS) return op.error;
   const CUresult error = session.copies().write_word(*op.state, call->word, call->value);
-  if (error == CUDA_SUCCESS) op.state->mark(session.record().sequence, call->word, call->value);
+  if (error == CUDA_SUCCESS) session.marked(*op.state, call->word, call->value);
   return error;
 }
 

@@ -13,12 +13,12 @@ namespace tube::proxy {
 
 struct Stats {
   std::atomic<uint64_t> records{0};
-  std::atomic<uint64_t> round_trips{0};    // records that somebody waited for
-  std::atomic<uint64_t> record_bytes{0};   // of whole records, as they lay in the ring
-  std::atomic<uint64_t> reply_bytes{0};    // of what replies carried beside their result
-  std::atomic<uint64_t> copy_bytes{0};     // that copies were told to move, however they travelled
-  std::atomic<uint64_t> errors{0};         // records that answered or left an error
-  std::atomic<uint64_t> runs{0};           // runs of launches that went out as one graph
+  std::atomic<uint64_t> round_trips{0};   // records that somebody waited for
+  std::atomic<uint64_t> record_bytes{0};  // of whole records, as they lay in the ring
+  std::atomic<uint64_t> reply_bytes{0};   // of what replies carried beside their result
+  std::atomic<uint64_t> copy_bytes{0};    // that copies were told to move, however they travelled
+  std::atomic<uint64_t> errors{0};  // records that answered or left an error; NOT_READY is none
+  std::atomic<uint64_t> runs{0};    // runs of launches that went out as one graph
   std::atomic<uint64_t> run_launches{0};   // launches in them
   std::atomic<uint64_t> images_loaded{0};  // asked of the driver
   std::atomic<uint64_t> images_shared{0};  // that were loaded for another function already

@@ -80,18 +80,15 @@ json offers_json(const BlockOffers* offers) {
           {"given_back", counts.given_back.load(std::memory_order_relaxed)}};
 }
 
-json function_json(Session& session, json memory) {
+json function_json(Session& session, const char* state, json memory) {
   const Stats& stats = session.stats();
   const uint64_t records = stats.records.load(std::memory_order_relaxed);
   const uint64_t round_trips = stats.round_trips.load(std::memory_order_relaxed);
-  const bool idle = !session.stopping() && session.idle();
   return {{"id", session.client().id},
           {"pid", session.client().pid},
           {"name", session.client().name},
           {"gpu", session.current_gpu()},
-          {"state", session.stopping() ? "dead"
-                    : idle             ? "idle"
-                                       : "running"},
+          {"state", state},
           {"age_s", seconds_since(session.started_ns())},
           {"records", records},
           {"round_trips", round_trips},
@@ -160,6 +157,9 @@ json Server::ping() {
           {"launch_policy", policies::launch_order_name(options_.launches.order)},
           {"memory", byte_limits_text(memory_limits())},
           {"function_memory", byte_limit_text(function_memory_limit())},
+          {"slices", options_.slices_at_start},
+          {"on_fault", options_.end_on_fault ? "end" : "wait"},
+          {"faults", faults()},
           {"gpus", uuids()}};
 }
 
@@ -171,7 +171,7 @@ std::string Server::answer(const std::string& line, pid_t pid) {
     }
     const std::string& verb = request["verb"].get_ref<const std::string&>();
     if (verb == "ping") return ping();
-    if (verb == "ps") return {{"ok", true}, {"functions", functions()}};
+    if (verb == "ps") return {{"ok", true}, {"functions", functions()}, {"faults", faults()}};
     if (verb == "status") return status();
     if (verb == "copies") return copies();
     if (verb == "gpu") return gpu_time();
@@ -200,10 +200,12 @@ json Server::uuids() {
 
 json Server::functions() {
   json list = json::array();
+  const std::set<uint64_t> idle = idle_functions();
   std::lock_guard lock(mutex_);
   meter_.look(now_ns());
   for (const auto& [id, session] : sessions_) {
-    list.push_back(function_json(*session, memory_of(*session)));
+    list.push_back(
+        function_json(*session, state_of(*session, idle.contains(id)), memory_of(*session)));
     list.back().update(time_of(*session));
   }
   return list;
@@ -260,6 +262,7 @@ json Server::status() {
           {"driver_version", gpus_.driver_version()},
           {"uptime_s", seconds_since(started_ns_)},
           {"gpus", gpu_status()},
+          {"faults", faults()},
           {"functions", std::move(list)},
           {"totals",
            {{"sessions_started", sessions_started_},

@@ -110,11 +110,11 @@ bool Server::gather(std::vector<Watchdog::Subject>& subjects) {
          who,
          std::string("its thread in the proxy is in ") + wire::call_name(doing.call)});
     const AskedWord& asked = session->copies().asked();
-    const std::string kernel = session->last_kernel().name();
+    const std::vector<std::string> kernels = session->in_flight();
     subjects.push_back({{2 * id + 1, asked.outstanding(), asked.seen()},
                         who,
                         "the GPU does not get on with its work" +
-                            (kernel.empty() ? "" : "; its last kernel is " + kernel)});
+                            (kernels.empty() ? "" : "; its last kernel is " + kernels.front())});
   }
   return true;
 }

@@ -1,7 +1,14 @@
 // When a proxy must start anew: a GPU's context is dead, or work that nobody waits for does not
 // end. What it hands to its successor.
-#include <algorithm>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/server/server.h"
@@ -50,23 +57,71 @@ Inheritance Server::hand_over() {
   return heir;
 }
 
-// From a session's thread, once per GPU: later reports of the same death say nothing new.
+// From a session's thread. The first report of a death counts, later ones say nothing new; all come
+// back when every function can read it.
 void Server::gpu_failed(uint32_t gpu, CUresult error, uint64_t reporter) {
-  uint32_t none = 0;
-  if (!gpus_[gpu].failed.compare_exchange_strong(none, static_cast<uint32_t>(error))) return;
-  log_error(
-      "GPU %u: the shared context is dead: %s; all functions on it end. Last launched kernels:",
-      gpu, result_text(driver_, error).c_str());
   std::lock_guard lock(mutex_);
+  if (gpus_[gpu].failed.load() != 0) return;
+  Fault fault{.gpu = gpu,
+              .workflow = options_.workflow,
+              .error = result_text(driver_, error),
+              .reporter = "no function",
+              .suspects = {}};
   for (const auto& [id, session] : sessions_) {
-    const std::string kernel = session->last_kernel().name();
-    if (session->current_gpu() == gpu) {
-      log_error("  %s'%s' (pid %d): %s", id == reporter ? "reported by " : "",
-                session->client().name.c_str(), session->client().pid,
-                kernel.empty() ? "none" : kernel.c_str());
-    }
-    session->store_sticky(gpu, error);
+    const Client& client = session->client();
+    if (id == reporter)
+      fault.reporter = "function `" + client.name + "` (pid " + std::to_string(client.pid) + ")";
+    if (!session->has_used(gpu)) continue;
+    if (std::vector<std::string> kernels = session->in_flight(); !kernels.empty())
+      fault.suspects.push_back({client.name, client.pid, std::move(kernels), id == reporter});
   }
+  std::stable_partition(fault.suspects.begin(), fault.suspects.end(),
+                        [](const Suspect& suspect) { return suspect.reported; });
+  const std::string text = fault_text(fault);
+  log_error("%s", text.c_str());
+  for (const auto& [id, session] : sessions_) {
+    if (session->has_used(gpu)) session->store_sticky(error, text);
+  }
+  gpus_[gpu].failed.store(static_cast<uint32_t>(error));
+  faults_.push_back(std::move(fault));
+  ring();
+}
+
+// `--on-fault end`: nobody waits until the functions on a dead context have noticed and left. Their
+// calls fail anyway, those on other GPUs of this proxy end with them.
+void Server::end_faulted() {
+  if (!options_.end_on_fault || restarting_ || !has_failed_gpu()) return;
+  constexpr uint64_t kEnd_ns = 2'000'000'000;
+  log_warn("the functions on the dead context are ended (--on-fault end): the proxy starts anew");
+  std::vector<Session*> all;  // this thread alone takes them out
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, session] : sessions_) all.push_back(session.get());
+  }
+  for (Session* session : all) session->request_stop(abi::ProxyState::kStopping);
+  const uint64_t begin_ns = now_ns();
+  for (Session* session : all) {
+    const uint64_t gone_ns = now_ns() - begin_ns;
+    (void)session->ends_within(gone_ns < kEnd_ns ? kEnd_ns - gone_ns : 0);
+  }
+  restarting_ = true;
+}
+
+nlohmann::json Server::faults() {
+  nlohmann::json list = nlohmann::json::array();
+  std::lock_guard lock(mutex_);
+  for (const Fault& fault : faults_) list.push_back(fault_json(fault));
+  return list;
+}
+
+// SIGHUP is what a closed terminal sends; a daemon's would reload its settings, of which there are
+// none.
+void Server::told_to_stop() {
+  signalfd_siginfo signal{};
+  if (read(signal_fd_.get(), &signal, sizeof(signal)) != sizeof(signal)) return;
+  log_warn("told to end by signal %u (%s) of process %u", signal.ssi_signo,
+           sigabbrev_np(static_cast<int>(signal.ssi_signo)), signal.ssi_pid);
+  stopping_ = true;
 }
 
 }  // namespace tube::proxy

@@ -187,6 +187,7 @@ Status Server::listen() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   signal_fd_.reset(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!epoll_fd_.valid() || !ended_fd_.valid() || !signal_fd_.valid())
     return errno_error(errno, "epoll, eventfd or signalfd");
@@ -271,6 +272,7 @@ Status Server::run() {
       settle_doubts();
       help_the_dying();
       watch_gate();
+      end_faulted();
       greet_waiting();
       keep_deadlines();
     });
@@ -290,10 +292,7 @@ void Server::on_event(uint64_t tag, uint32_t events) {
   switch (static_cast<Source>(tag >> kSourceShift)) {
     case Source::kListen: accept_function(); break;
     case Source::kControlListen: accept_control(); break;
-    case Source::kSignal:
-      drain(signal_fd_.get());
-      stopping_ = true;
-      break;
+    case Source::kSignal: told_to_stop(); break;
     case Source::kEnded: reap(); break;
     case Source::kGreeting: greet(id); break;
     case Source::kFunction: function_hung_up(id); break;

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,7 @@
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/pinned_pools.h"
 #include "proxy/memory/spare_segments.h"
+#include "proxy/server/fault_report.h"
 #include "proxy/server/use_meter.h"
 #include "proxy/server/watchdog.h"
 #include "proxy/session/session.h"
@@ -84,6 +86,7 @@ struct ServerOptions {
   policies::HostBudget host;
   StoreOptions store;
   bool lazy_backing = true;
+  bool end_on_fault = false;  // functions on a dead context are ended, not waited for
 };
 
 class Server {
@@ -195,6 +198,9 @@ class Server {
   void look_for_stuck();
   void reap();
   void gpu_failed(uint32_t gpu, CUresult error, uint64_t session);
+  void end_faulted();
+  nlohmann::json faults();
+  void told_to_stop();
   int timeout_ms() const;
   void keep_deadlines();
   void rest();
@@ -263,6 +269,11 @@ class Server {
   nlohmann::json gpu_status();
   nlohmann::json place_status();
   nlohmann::json functions();
+
+  // function_states.cc
+  std::set<uint64_t> idle_functions();
+  const char* state_of(const Session& session, bool idle) const;
+
   nlohmann::json copies();
   nlohmann::json topo();
   nlohmann::json store_status();
@@ -344,6 +355,7 @@ class Server {
 
   mutable std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Session>> sessions_;
+  std::vector<Fault> faults_;   // contexts that died, in their order
   std::vector<uint64_t> done_;  // sessions whose thread is at its end; never grows
   std::vector<Place> slots_;    // of pinned memory, one for each function
   struct RetiredPinned {

@@ -10,8 +10,8 @@
 #include "base/cuda_api.h"
 #include "proxy/code/image_scan.h"
 #include "proxy/code/module_cache.h"
+#include "proxy/launch/launch_notes.h"
 #include "proxy/launch/launch_watch.h"
-#include "proxy/session/last_kernel.h"
 #include "proxy/session/objects.h"
 
 namespace tube::proxy {
@@ -55,7 +55,7 @@ struct KernelState final : ObjectState {
                                                                 // as the client knows it
   LoadedKernel* loaded = nullptr;                               // lives as long as its module
   std::shared_ptr<const std::string> name;
-  LastKernel* launches = nullptr;  // of its session; nullptr: unit tests
+  LaunchNotes* launches = nullptr;  // of its session; nullptr: unit tests
   uint32_t parameter_count = 0;
   uint32_t parameter_bytes = 0;  // end of the last parameter
   uint32_t local_bytes = 0;      // of local memory per thread

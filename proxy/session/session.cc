@@ -245,6 +245,8 @@ void Session::run() {
     expect_a_record(peer);
     if (residency_.on()) residency_.sleeps(now_ns());
     if (reader_->wait(waiter_, peer, &shared_.activity.awake) != shared::WaitResult::kDone) break;
+    // Not work: who looks changes nothing about who was at work lately.
+    if (look_.answer([this] { return has_work(); }) && !reader_->has_record()) continue;
     idle_.store(false, std::memory_order_relaxed);
     woke();
   }
@@ -263,6 +265,11 @@ void Session::drain_for_test() {
   while (!stopping() && (go_on_parked() || step() || lanes_.any() || launches_.holding())) {
   }
   runs_.end();
+}
+
+// What is held here and what the driver has; as it is, nothing is hurried on.
+bool Session::has_work() {
+  return runs_.holding() || parked_.any() || lanes_.any() || launches_.holding() || !wait_idle(0);
 }
 
 // Whether no work of the client is outstanding, in the driver or here.
@@ -408,7 +415,7 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
     }
     if (result != CUDA_SUCCESS) report_if_sticky(share->gpu, result);
   }
-  if (result != CUDA_SUCCESS) Stats::add(stats_.errors);
+  if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) Stats::add(stats_.errors);
   if (!poisoned() && !again_) {
     if (header.reply_slot != abi::kNoReply) {
       Stats::add(stats_.round_trips);
@@ -574,15 +581,20 @@ void Session::poison(abi::PoisonReason reason, const char* text) {
   stop_.store(true, std::memory_order_release);
 }
 
-void Session::store_sticky(uint32_t gpu, CUresult error) {
-  if (!contexts_.has_used(gpu)) return;
+void Session::store_sticky(CUresult error, const std::string& why) {
+  if (!segment_.valid()) return;
+  shared::proxy_store_fault(segment_.fault_text(), why);
   shared::proxy_store_sticky_error(segment_.header(), static_cast<uint32_t>(error));
 }
 
-void Session::launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name) {
-  stream.last_launch = record_->sequence;
-  stream.last_kernel = kernel_id;
-  last_kernel_.launched(kernel_name);
+void Session::launched(StreamState& stream, const std::string* kernel) {
+  if (stream.note == nullptr) stream.note = notes_.add();
+  stream.note->launched(kernel);
+}
+
+void Session::marked(StreamState& stream, uint32_t word, uint64_t value) {
+  stream.mark(record_->sequence, word, value);
+  if (stream.note != nullptr) stream.note->marked(&segment_.word(word), value);
 }
 
 }  // namespace tube::proxy

@@ -32,6 +32,7 @@
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
 #include "proxy/evict/residency.h"
+#include "proxy/launch/launch_notes.h"
 #include "proxy/memory/block_pool.h"
 #include "proxy/memory/deferred_frees.h"
 #include "proxy/memory/device_memory.h"
@@ -45,7 +46,6 @@
 #include "proxy/session/event_shares.h"
 #include "proxy/session/graph_objects.h"
 #include "proxy/session/lane_copies.h"
-#include "proxy/session/last_kernel.h"
 #include "proxy/session/long_launches.h"
 #include "proxy/session/objects.h"
 #include "proxy/session/output.h"
@@ -54,6 +54,7 @@
 #include "proxy/session/runs.h"
 #include "proxy/session/stream_state.h"
 #include "proxy/session/user_objects.h"
+#include "proxy/session/work_look.h"
 #include "proxy/store/store_client.h"
 #include "proxy/waits/external_waits.h"
 #include "proxy/waits/pending_waits.h"
@@ -181,8 +182,9 @@ class Session {
   void teardown_for_test() { teardown(); }
   // Whether the client still lives, whatever its socket says (sharedmem/life_lock.h).
   bool client_alive(bool socket_says) { return life_.alive(segment_.fd(), socket_says); }
-  // The GPU's context is dead: the client reads the error, calls fail.
-  void store_sticky(uint32_t gpu, CUresult error);
+  // The GPU's context is dead: the client reads why, and the error; its calls fail.
+  void store_sticky(CUresult error, const std::string& why);
+  bool has_used(uint32_t gpu) const { return contexts_.has_used(gpu); }
 
   const Client& client() const { return client_; }
   const Stats& stats() const { return stats_; }
@@ -199,6 +201,13 @@ class Session {
   uint64_t pinned_bytes() const { return pinned_.bytes() + host_pages_.bytes(); }
   uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
   uint64_t started_ns() const { return started_ns_; }
+  // Asks a session that sleeps whether work of its client is outstanding (work_look.h). Another
+  // thread than its own.
+  void ask_for_work() {
+    look_.ask();
+    lanes_.nudge();
+  }
+  const WorkLook& look() const { return look_; }
   // Asleep for want of records.
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
@@ -213,7 +222,9 @@ class Session {
   uint32_t current_gpu() const { return contexts_.gpu(); }
   // After the end: pinned memory that is still registered; the slot is taken as long as it lives.
   std::shared_ptr<PinnedPool> take_pinned_remains();
-  LastKernel& last_kernel() { return last_kernel_; }
+  // Names of the kernels that may not be over. Any thread.
+  std::vector<std::string> in_flight() const { return notes_.in_flight(); }
+  LaunchNotes& notes() { return notes_; }
   // What its thread does, as of a moment ago (server/watchdog.h).
   struct Doing {
     bool executing = false;  // a record, which may stand in a driver call
@@ -352,7 +363,10 @@ class Session {
   // stream_op() for a launch. `plain`: it may be held; then `in_run` says that it goes through
   // runs().launch().
   StreamOp launch_op(uint64_t untrusted_stream, bool plain);
-  void launched(StreamState& stream, uint64_t kernel_id, const std::string* kernel_name);
+  // A kernel goes to the stream; `kernel` names it and outlives the session.
+  void launched(StreamState& stream, const std::string* kernel);
+  // The GPU writes `value` to the word behind all work of the stream so far.
+  void marked(StreamState& stream, uint32_t word, uint64_t value);
   // What the kernels of the client's graphs need of a GPU: an instance brings them there
   // (calls/modules.h).
   struct GraphNeeds {
@@ -399,6 +413,7 @@ class Session {
   void execute(const abi::RecordHeader& header, std::span<const std::byte> payload);
   bool keep_back();
   bool at_rest();
+  bool has_work();
   bool go_on_parked();
   bool sleep_beside_holds(shared::Peer& peer);
   void woke();
@@ -487,8 +502,9 @@ class Session {
   std::atomic<bool> unfinished_{false};
   std::atomic<bool> abandoned_{
       false};  // GPU work did not end: memory, slot and segment stay for good
-  LastKernel last_kernel_;
   LogBudget log_{kClientLogBurst, kClientLogPerSecond, &log_budgets().clients};
+  LaunchNotes notes_;
+  WorkLook look_;
   uint64_t started_ns_ = 0;
   bool torn_down_ = false;
   std::mutex passing_;  // leaf: let_waits_pass() and the member below

@@ -1,6 +1,7 @@
 #include "proxy/session/stream_state.h"
 
 #include "proxy/launch/coalescer.h"
+#include "proxy/launch/launch_notes.h"
 #include "proxy/session/parked_records.h"
 
 namespace tube::proxy {

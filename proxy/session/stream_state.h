@@ -13,6 +13,7 @@ namespace tube::proxy {
 
 class Coalescer;
 class CopyLink;
+class LaunchNote;
 class ParkKeys;
 
 // What an operation means for the order. A marker (progress word, query) on a blocking stream
@@ -54,9 +55,7 @@ struct StreamState final : ObjectState, PlacedStream {
   uint64_t seen_epoch = 0;
   CUevent join = nullptr;  // made when first needed
 
-  // the last launch, for the log when the context dies
-  uint64_t last_launch = 0;  // sequence
-  uint64_t last_kernel = 0;  // id
+  std::shared_ptr<LaunchNote> note;  // of its launches; made with the first one
 
   CUevent printed = nullptr;  // device_output.h; made when first needed
   // The last record that may make an assertion fail, and the last one behind whose work the GPU

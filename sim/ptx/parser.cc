@@ -1,6 +1,8 @@
 // Module-level PTX: directives, linkage, variables with initialisers, function headers.
 #include "sim/ptx/parser.h"
 
+#include <signal.h>
+
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -105,6 +107,18 @@ void Parser::target(Unit& unit) {
   } while (accept(','));
 }
 
+namespace {
+
+// A driver's compiler has bugs that nobody knows beforehand: text that makes it crash, or run for
+// good. These two texts do.
+void stand_in_for_bugs(std::string_view pragma) {
+  if (pragma == "tube.crash") raise(SIGSEGV);
+  for (volatile bool for_ever = pragma == "tube.hang"; for_ever;) {
+  }
+}
+
+}  // namespace
+
 bool Parser::debug_directive() const {
   return is_dot("file") || is_dot("loc") || is_dot("section") || is_dot("pragma");
 }
@@ -116,6 +130,7 @@ void Parser::skip_debug() {
     while (!is('}') && peek().kind != Tok::kEnd) take();
     expect('}');
   } else if (accept_dot("pragma")) {
+    stand_in_for_bugs(peek().text);
     while (!is(';') && peek().kind != Tok::kEnd) take();
     expect(';');
   } else {  // .file and .loc end with their line

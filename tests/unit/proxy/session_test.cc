@@ -355,7 +355,7 @@ TEST_F(SessionTest, ADeadContextAnswersItsErrorForGood) {
   wire::tubeMemFree free{};
   post(free);
   EXPECT_EQ(async_error(), static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
-  session->store_sticky(0, CUDA_ERROR_ILLEGAL_ADDRESS);
+  session->store_sticky(CUDA_ERROR_ILLEGAL_ADDRESS, "why");
   EXPECT_EQ(shared::client_load_sticky_error(client_segment.header()),
             static_cast<uint32_t>(CUDA_ERROR_ILLEGAL_ADDRESS));
 }
