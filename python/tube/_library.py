@@ -5,7 +5,7 @@ import pathlib
 
 DIMS = 8
 HOST, GPU, ANY = 0, 1, 2
-NOW = ctypes.c_void_p(-1)
+NOW, DEFAULT = ctypes.c_void_p(-1), ctypes.c_void_p(0)
 FOREVER = 2**64 - 1
 
 
@@ -110,7 +110,7 @@ def stream_handle(stream):
     if stream is None:
         return NOW
     if stream == 0:
-        return None
+        return DEFAULT
     for attribute in ("cuda_stream", "ptr", "handle"):
         stream = getattr(stream, attribute, stream)
     return ctypes.c_void_p(int(getattr(stream, "value", stream) or 0))
