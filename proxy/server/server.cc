@@ -114,7 +114,6 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
   shared_.rhythm = options_.rhythm;
   modules_.note_to(&memory_.budgets().events());
   mind_the_gate();
-  done_.reserve(limits::kClients);  // a session that ends must not need memory to say so
   share_the_rest();
 }
 
