@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -35,6 +36,8 @@ namespace {
 constexpr int kTrialFd = 3;
 constexpr int kCameBack = 0, kCouldNotTry = 3;  // exit statuses
 constexpr size_t kMostVerdicts = 4096;
+constexpr size_t kMostHeld = 64;
+constexpr uint64_t kMostHeldBytes = 1u << 20;  // of each
 constexpr rlim_t kChildBytes = rlim_t{16} << 30;
 constexpr int kLookMs = 50;  // between looks whether anybody waits
 
@@ -153,8 +156,17 @@ CUresult verdict_of(int status, const std::string& who, bool nobody_waits) {
   return CUDA_ERROR_INVALID_PTX;
 }
 
+// Nobody else holds an image that was refused: the last ones are, so that they are known again.
+void hold(const std::shared_ptr<const Image>& refused) {
+  static auto& held = *new std::deque<std::shared_ptr<const Image>>;
+  if (refused->size() > kMostHeldBytes) return;
+  held.push_back(refused);
+  if (held.size() > kMostHeld) held.pop_front();
+}
+
 void remember(const Trial& trial, std::string asked, CUresult result) {
   std::lock_guard lock(g_mutex);
+  if (result != CUDA_SUCCESS) hold(trial.image);
   if (verdicts().size() >= kMostVerdicts)
     std::erase_if(verdicts(), [](const auto& entry) { return entry.second.image.expired(); });
   if (verdicts().size() >= kMostVerdicts) verdicts().clear();
