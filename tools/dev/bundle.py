@@ -51,9 +51,20 @@ def copy_fixed(build, dest):
             sys.exit(f"bundle: {build / source} was not built")
         (dest / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(build / source, dest / target)
-        subprocess.run(["strip", "--strip-unneeded", dest / target], check=True)
+        # The proxy keeps its symbols, for the trace of a crash.
+        strip = "--strip-debug" if target == "bin/tubed" else "--strip-unneeded"
+        subprocess.run(["strip", strip, dest / target], check=True)
     for part in ("hook", "sim"):
         (dest / "lib/tube" / part / "libcuda.so").symlink_to("libcuda.so.1")
+
+
+def copy_unwinder(dest):
+    """What tubed loads for the trace of a crash (proxy/common/crash_trace.cc), where this machine has it."""
+    for name in ("libunwind.so.8", "liblzma.so.5"):
+        for folder in ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu"):
+            if (library := pathlib.Path(folder, name)).exists():
+                shutil.copy2(library.resolve(), dest / "lib/tube" / name)
+                break
 
 
 def copy_mixed(build, dest):
@@ -121,6 +132,7 @@ def main():
     build, dest = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     shutil.rmtree(dest, ignore_errors=True)
     copy_fixed(build, dest)
+    copy_unwinder(dest)
     copy_mixed(build, dest)
     write_identity(build, dest)
     problems, total, count = check(dest)
