@@ -382,6 +382,14 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .end_on_fault = options.on_fault == "end"};
 }
 
+void try_images_first(const Options& options, const Backend& backend) {
+  if (options.compile == "child")
+    use_image_trials({.driver = backend.path,
+                      .takes_no_code = backend.is_sim,
+                      .seconds = static_cast<uint32_t>(std::clamp<uint64_t>(
+                          env_number(Env::kCompileSeconds).value_or(60), 1, 3600))});
+}
+
 Status serve(const Options& options) {
   if (!valid_workflow_name(options.workflow)) {
     return errorf("'%s' is no workflow name: letters, digits, '_', '.' and '-', at most 64",
@@ -405,11 +413,7 @@ Status serve(const Options& options) {
   Result<Backend> backend = load_backend(backend_options, driver);
   if (!backend.ok()) return backend.error();
   if (const auto least_us = env_number(Env::kSlowCallUs)) watch_slow_calls(driver, *least_us);
-  if (options.compile == "child")
-    use_image_trials({.driver = backend->path,
-                      .takes_no_code = backend->is_sim,
-                      .seconds = static_cast<uint32_t>(std::clamp<uint64_t>(
-                          env_number(Env::kCompileSeconds).value_or(60), 1, 3600))});
+  try_images_first(options, *backend);
   Gpus gpus(driver);
   wrap_driver(driver, gpus.gate());
   if (Status status = gpus.open(); !status.ok()) return status;
@@ -546,8 +550,7 @@ int run(int argc, char** argv) {
   app.add_option("--ready-fd", options.ready_fd, "write one byte to this fd when ready");
   app.add_option("--log", options.log,
                  "error, warn, info, debug or trace (default: TUBE_LOG, else info)");
-  app.add_flag("--foreground", options.foreground,
-               "stay in the foreground (the default and only way)");
+  app.add_flag("--foreground", options.foreground, "stay in the foreground (the only way)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
