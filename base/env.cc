@@ -108,6 +108,10 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "How many bytes of each GPU's memory a proxy may hold ready for its functions' next "
      "allocations, at most a twentieth of the GPU's: freed and kept mapped, or made ahead. They "
      "count as free. 0: none, and every allocation asks the proxy."},
+    {"TUBE_POOL_POLICY", "keep",
+     "How long freed memory is held ready: `keep` until nobody has wanted it for ten seconds, "
+     "`demand` as long as its function is expected to want it again soon, `static` until memory is "
+     "short."},
     {"TUBE_EVICT_HOST", "half of the memory",
      "How much pinned host memory a proxy may use for GPU memory of functions that wait, when "
      "others need the room: bytes, or a number followed by K, M, G or T. 0: none, and no memory "

@@ -43,6 +43,7 @@ enum class Env : uint8_t {
   kCopyThreads,
   kPinned,
   kPool,
+  kPoolPolicy,
   kEvictHost,
   kEvictPolicy,
   kStorePolicy,

@@ -137,6 +137,14 @@ StoreOptions store_options() {
   return options;
 }
 
+policies::PoolPolicy pool_policy() {
+  const char* text = env_text(Env::kPoolPolicy);
+  if (text == nullptr) return policies::PoolPolicy::kKeep;
+  const auto policy = policies::parse_pool_policy(text);
+  if (!policy) log_warn("TUBE_POOL_POLICY=%s: expected demand, keep or static; keep is used", text);
+  return policy.value_or(policies::PoolPolicy::kKeep);
+}
+
 Evictor::Options evict_options() {
   Evictor::Options options;
   options.host_bytes = usable_memory_bytes() / 2;
@@ -379,7 +387,8 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .host = policies::default_host_budget(usable_memory_bytes()),
       .store = store_options(),
       .lazy_backing = env_text(Env::kLazyBacking) == nullptr || env_flag(Env::kLazyBacking),
-      .end_on_fault = options.on_fault == "end"};
+      .end_on_fault = options.on_fault == "end",
+      .pool_policy = pool_policy()};
 }
 
 void try_images_first(const Options& options, const Backend& backend) {

@@ -161,6 +161,7 @@ bool BlockOffers::give_back(uint32_t offer, bool client_returns) {
     if (entry.state != State::kHeld) return false;
     set_idle(entry, true);
     gpu = entry.gpu;
+    demand_.freed(gpu, entry.bytes);
     if (!client_returns && !shared::proxy_changes_offer(segment_.offer(offer - 1), entry.generation,
                                                         OfferState::kTaken, OfferState::kReady)) {
       set_idle(entry, false);
@@ -176,7 +177,9 @@ bool BlockOffers::keep(BlockId block) {
   const std::optional<BlockPlace> place = map_.find(block);
   {
     std::lock_guard lock(mutex_);
-    if (!place || enter(block, State::kIdle) == 0) return false;
+    if (!place) return false;
+    demand_.freed(static_cast<uint32_t>(place->device), place->bytes);
+    if (enter(block, State::kIdle) == 0) return false;
   }
   pool_.has_grown(static_cast<uint32_t>(place->device));
   return true;
@@ -184,7 +187,9 @@ bool BlockOffers::keep(BlockId block) {
 
 void BlockOffers::unbind(uint32_t offer) {
   std::lock_guard lock(mutex_);
-  if (offer != 0 && offer <= used_ && entries_[offer - 1].state == State::kHeld) clear(offer - 1);
+  if (offer == 0 || offer > used_ || entries_[offer - 1].state != State::kHeld) return;
+  demand_.freed(entries_[offer - 1].gpu, entries_[offer - 1].bytes);
+  clear(offer - 1);
 }
 
 void BlockOffers::withdraw_away(std::vector<BlockId>* gone) {
@@ -247,7 +252,22 @@ bool BlockOffers::withdraw_oldest(uint32_t gpu, std::vector<BlockId>* gone) {
   }
 }
 
+void BlockOffers::withdraw_beyond_worth(uint64_t now_ns, std::vector<BlockId>* gone) {
+  std::lock_guard lock(mutex_);
+  for (uint32_t i = 0; i < used_; ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.state == State::kIdle && idle_count(entry.gpu, entry.bytes) >
+                                           demand_.worth(entry.gpu, entry.bytes, now_ns))
+      (void)withdraw(i, gone);
+  }
+}
+
 void BlockOffers::withdraw_expired(uint64_t now_ns, std::vector<BlockId>* gone) {
+  switch (pool_.policy()) {
+    case policies::PoolPolicy::kStatic: return;
+    case policies::PoolPolicy::kDemand: return withdraw_beyond_worth(now_ns, gone);
+    case policies::PoolPolicy::kKeep: break;
+  }
   std::lock_guard lock(mutex_);
   for (uint32_t i = 0; i < used_; ++i) {
     const Entry& entry = entries_[i];

@@ -94,7 +94,10 @@ class BlockOffers {
   void withdraw_all(uint32_t gpu, std::vector<BlockId>* gone);
   // The one that has been idle the longest. False: there is none that could go.
   bool withdraw_oldest(uint32_t gpu, std::vector<BlockId>* gone);
+  // What the pool's policy does not hold any longer.
   void withdraw_expired(uint64_t now_ns, std::vector<BlockId>* gone);
+  // What is not expected to be wanted soon.
+  void withdraw_beyond_worth(uint64_t now_ns, std::vector<BlockId>* gone);
 
   // ---- the pool's thread
   struct Wish {

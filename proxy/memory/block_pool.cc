@@ -15,11 +15,16 @@
 namespace tube::proxy {
 
 namespace {
-constexpr std::chrono::seconds kLook{1};  // between two looks for blocks that nobody wants
+using std::chrono::nanoseconds;
+// Between two looks for blocks that nobody wants. By demand they follow each other closely, until
+// there is nothing more to give back.
+constexpr nanoseconds kLook = std::chrono::seconds(1);
+constexpr nanoseconds kNearLook{policies::kPoolLookNs}, kFarLook = std::chrono::milliseconds(8);
 }
 
-BlockPool::BlockPool(MemoryMap& map, const Gpus& gpus, uint64_t allowed_bytes)
-    : map_(map), gpus_(gpus), allowed_bytes_(allowed_bytes) {
+BlockPool::BlockPool(MemoryMap& map, const Gpus& gpus, uint64_t allowed_bytes,
+                     policies::PoolPolicy policy)
+    : map_(map), gpus_(gpus), allowed_bytes_(allowed_bytes), policy_(policy) {
   if (allowed_bytes_ == 0) return;
   map_.budgets().on_shortage(
       [this](uint32_t gpu, const MemoryAccount* of, uint64_t seen,
@@ -186,7 +191,9 @@ bool BlockPool::make_one_ahead(const std::shared_ptr<BlockOffers>& offers, uint6
   return false;
 }
 
-void BlockPool::go_round() {
+// Whether a block went back.
+bool BlockPool::go_round() {
+  bool gave = false;
   for (const auto& member : members()) {
     while (make_one_ahead(member, now_ns())) {
     }
@@ -194,6 +201,7 @@ void BlockPool::go_round() {
                     [&](std::vector<BlockId>* gone) { member->withdraw_expired(now_ns(), gone); });
   }
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) bound(gpu);
+  return gave;
 }
 
 bool BlockPool::any_idle() const {
@@ -204,17 +212,20 @@ bool BlockPool::any_idle() const {
 
 void BlockPool::run() {
   map_.enter_context(0);
+  nanoseconds pause = kLook;
   std::unique_lock lock(mutex_);
   while (!stop_) {
     news_ = false;
     watching_ = true;
     lock.unlock();
-    go_round();
+    const bool gave = go_round();
     const bool watch = any_idle();
+    if (policy_ == policies::PoolPolicy::kDemand)
+      pause = gave || pause > kFarLook ? kNearLook : std::min(2 * pause, kFarLook);
     lock.lock();
     const auto called = [this] { return stop_ || news_; };
     watching_ = watch;
-    if (watch) (void)wanted_.wait_for(lock, kLook, called);
+    if (watch) (void)wanted_.wait_for(lock, pause, called);
     else wanted_.wait(lock, called);
   }
 }

@@ -36,7 +36,8 @@ class MemoryMap;
 class BlockPool {
  public:
   // `allowed_bytes`: of each GPU; 0: no pool.
-  BlockPool(MemoryMap& map, const Gpus& gpus, uint64_t allowed_bytes);
+  BlockPool(MemoryMap& map, const Gpus& gpus, uint64_t allowed_bytes,
+            policies::PoolPolicy policy = policies::PoolPolicy::kKeep);
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
@@ -44,6 +45,7 @@ class BlockPool {
   // The thread. Without it blocks are kept, but none is made ahead or given back for age.
   void start();
   void close();
+  policies::PoolPolicy policy() const { return policy_; }
 
   // nullptr: there is no pool. Until BlockOffers::close().
   std::shared_ptr<BlockOffers> join(BlockOffers::Client client, const shared::Segment& segment);
@@ -76,12 +78,13 @@ class BlockPool {
   bool shrink_one(uint32_t gpu);
   bool make_one_ahead(const std::shared_ptr<BlockOffers>& offers, uint64_t now_ns);
   void run();
-  void go_round();
+  bool go_round();
   bool any_idle() const;
 
   MemoryMap& map_;
   const Gpus& gpus_;
   const uint64_t allowed_bytes_;
+  const policies::PoolPolicy policy_;
   std::mutex making_, giving_;
   std::atomic<uint32_t> short_{0};  // requests that wait for room: nothing is made ahead
   mutable std::mutex mutex_;        // the members below

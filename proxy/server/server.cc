@@ -63,7 +63,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       host_(options_.host, available_memory_bytes),
       arena_(driver, options_.evict.host_bytes, &host_),
       memory_(driver, gpus),
-      blocks_(memory_, gpus, options_.pool_bytes),
+      blocks_(memory_, gpus, options_.pool_bytes, options_.pool_policy),
       evictor_(driver, memory_, blocks_, arena_, options_.evict),
       store_(driver, memory_, [this](uint32_t gpu) { return blocks_.budget_bytes(gpu); }),
       modules_(driver, gpus, options_.share_modules,

@@ -87,6 +87,7 @@ struct ServerOptions {
   StoreOptions store;
   bool lazy_backing = true;
   bool end_on_fault = false;  // functions on a dead context are ended, not waited for
+  policies::PoolPolicy pool_policy = policies::PoolPolicy::kKeep;
 };
 
 class Server {

@@ -61,5 +61,64 @@ TEST(PoolSize, TheSizeThatWasAskedForTheLongestAgoIsForgotten) {
   for (uint64_t i = 2; i <= 17; ++i) EXPECT_EQ(demand.ahead(0, i * 2 * kMiB, 17), 1u);
 }
 
+// Requests each `distance_ns`, each freed before the next.
+PoolDemand steady(uint64_t bytes, uint64_t distance_ns, int count, uint64_t* now_ns) {
+  PoolDemand demand;
+  for (int i = 0; i < count; ++i, *now_ns += distance_ns) {
+    demand.found(0, bytes, *now_ns);
+    demand.freed(0, bytes);
+  }
+  return demand;
+}
+
+TEST(PoolDemandTest, ABlockIsWorthItsMemoryWhenItIsWantedBeforeItCouldBeRemade) {
+  constexpr uint64_t kUs = 1000;
+  for (const uint64_t bytes : {2 * kMiB, 1024 * kMiB}) {
+    uint64_t now = kSecond;
+    const PoolDemand often = steady(bytes, remake_ns(bytes), 50, &now);
+    EXPECT_EQ(often.worth(0, bytes, now), 1u) << "one at a time is enough";
+    EXPECT_EQ(often.worth(1, bytes, now), 0u);
+    EXPECT_EQ(often.worth(0, bytes + 2 * kMiB, now), 0u);
+    EXPECT_EQ(often.worth(0, bytes, now + kPoolQuietNs), 0u) << "its window is over";
+    const PoolDemand seldom = steady(bytes, 10 * remake_ns(bytes), 50, &now);
+    EXPECT_EQ(seldom.worth(0, bytes, now - 10 * remake_ns(bytes) + kUs), 0u);
+  }
+}
+
+TEST(PoolDemandTest, WhatIsHeldNowIsNotReserved) {
+  PoolDemand demand;
+  uint64_t now = kSecond;
+  for (int i = 0; i < 40; ++i, now += 1000) demand.found(0, 2 * kMiB, now);
+  EXPECT_EQ(demand.worth(0, 2 * kMiB, now), 0u) << "so many were never held at once";
+  for (int i = 0; i < 30; ++i) demand.freed(0, 2 * kMiB);
+  EXPECT_GT(demand.worth(0, 2 * kMiB, now), 8u);
+  demand.forget();
+  EXPECT_GT(demand.worth(0, 2 * kMiB, now), 8u) << "what was learnt stays";
+}
+
+TEST(PoolDemandTest, TheFirstBlockOfASizeIsKept) {
+  PoolDemand demand;
+  demand.missed(0, 2 * kMiB, kSecond);
+  demand.freed(0, 2 * kMiB);
+  EXPECT_EQ(demand.worth(0, 2 * kMiB, 2 * kSecond), 1u);
+}
+
+TEST(PoolDemandTest, OldRequestsCountLess) {
+  SizeProfile profile;
+  for (int i = 0; i < 10'000; ++i) profile.add_held(20);
+  EXPECT_EQ(profile.most_held(), 20u);
+  for (int i = 0; i < 20'000; ++i) profile.add_held(2);
+  EXPECT_EQ(profile.most_held(), 2u);
+  profile.add_held(UINT32_MAX);
+  profile.add_interval(UINT64_MAX);
+  EXPECT_LE(profile.window_ns(), kPoolQuietNs);
+}
+
+TEST(PoolDemandTest, PoliciesHaveNames) {
+  for (const PoolPolicy policy : {PoolPolicy::kDemand, PoolPolicy::kKeep, PoolPolicy::kStatic})
+    EXPECT_EQ(parse_pool_policy(pool_policy_name(policy)), policy);
+  EXPECT_FALSE(parse_pool_policy("most"));
+}
+
 }  // namespace
 }  // namespace tube::policies
