@@ -31,10 +31,19 @@ uint64_t Turns::next_ns(uint64_t now_ns) const {
 
 std::vector<EvictionShare> choose_evictions(EvictionOrder order,
                                             std::span<const EvictionCandidate> candidates,
-                                            uint64_t bytes, uint64_t now_ns) {
+                                            uint64_t bytes, uint64_t largest, uint64_t now_ns) {
+  const auto small = [&](const EvictionCandidate& each) {
+    return each.bytes < largest / kSmallPart;
+  };
+  uint64_t of_large = 0;
+  for (const EvictionCandidate& each : candidates)
+    if (!small(each)) of_large += each.bytes;
   std::vector<EvictionCandidate> able;
   std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(able),
-               [&](const auto& each) { return each.bytes != 0 && each.not_before_ns <= now_ns; });
+               [&](const auto& each) {
+                 return each.bytes != 0 && each.not_before_ns <= now_ns &&
+                        (of_large < bytes || !small(each));
+               });
   std::stable_sort(able.begin(), able.end(), [&](const auto& a, const auto& b) {
     return order == EvictionOrder::kQueue ? a.next_turn_ns > b.next_turn_ns : a.used_ns < b.used_ns;
   });

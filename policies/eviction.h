@@ -78,7 +78,8 @@ struct EvictionCandidate {
   uint64_t bytes = 0;  // that can move
   uint64_t next_turn_ns = 0;
   uint64_t used_ns = 0;
-  uint64_t not_before_ns = 0;  // it is left alone until then
+  uint64_t not_before_ns = 0;                      // it is left alone until then
+  static constexpr uint64_t kNotNow = UINT64_MAX;  // it is asked already, or waits itself
 };
 
 struct EvictionShare {
@@ -86,11 +87,17 @@ struct EvictionShare {
   uint64_t bytes = 0;
 };
 
+// A function that holds less than this part of what the largest one does is left alone while larger
+// ones, asked already or not, have what is missing: its memory is soon moved, but its way back is
+// behind theirs.
+inline constexpr uint64_t kSmallPart = 16;
+
 // Who is asked for how much so that `bytes` become free: in that order, the last one for what is
-// still missing. Fewer bytes than asked for when there are not enough.
+// still missing. Fewer bytes than asked for when there are not enough. `largest`: what the largest
+// function holds; 0: nobody is small.
 std::vector<EvictionShare> choose_evictions(EvictionOrder order,
                                             std::span<const EvictionCandidate> candidates,
-                                            uint64_t bytes, uint64_t now_ns);
+                                            uint64_t bytes, uint64_t largest, uint64_t now_ns);
 
 // Which of a function's blocks go so that at least `bytes` do, if they hold so much: the fewest,
 // and of these the smallest last one. Indices into `sizes`.

@@ -12,9 +12,9 @@
 //                 The interval is twice what making and giving back a block of the size takes.
 //
 // The lesser of both stays (policy `demand`); the rest goes back at the next look, every
-// kPoolLookNs while blocks come and go. A size that was asked for in vain twice is made ahead: one block, and twice as many
-// with each further request in vain. `keep` holds what was freed until nobody has wanted it for
-// kPoolQuietNs, without resizing, `static` until memory is short.
+// kPoolLookNs while blocks come and go. A size that was asked for in vain twice is made ahead: one
+// block, and twice as many with each further request in vain. `keep` holds what was freed until
+// nobody has wanted it for kPoolQuietNs, without resizing, `static` until memory is short.
 //
 // What is held is idle memory: it belongs to nobody, counts as free, and goes back at once when any
 // request would fail without it; first what is worth least by the same numbers. The bound is for
@@ -71,8 +71,8 @@ struct SizeProfile {
 
   void add_interval(uint64_t ns);
   void add_held(uint32_t blocks);
-  uint64_t window_ns() const;     // p99 of the distances, in [kPoolLookNs, kPoolQuietNs]
-  uint32_t most_held() const;     // p99
+  uint64_t window_ns() const;  // p99 of the distances, in [kPoolLookNs, kPoolQuietNs]
+  uint32_t most_held() const;  // p99
 };
 
 // Which sizes one function asks for, on each GPU. Remembers sixteen.

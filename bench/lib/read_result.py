@@ -132,6 +132,8 @@ def merge(several):
     merged = {}
     for results in several:
         for bench, result in results.items():
+            if any("group" not in row for row in result["rows"]):
+                continue  # bench/pass and bench/store have tables of their own
             kept = merged.setdefault(bench, dict(result, rows={}))["rows"]
             for group in dict.fromkeys(row["group"] for row in result["rows"]):
                 new = {

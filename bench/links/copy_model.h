@@ -4,7 +4,7 @@
 // besides its bytes, then the bytes at the link's rate. A relay stores a piece before it sends it
 // on; a path has one piece more in flight than it has hops. Through host memory a piece crosses the
 // sender's PCIe link and its switch's uplink at once, then the receiver's. Paths come from
-// policies/gpu_paths.h and change as transfers begin and end; pieces are pulled (pieces.h).
+// policies/paths/gpu_paths.h and change as transfers begin and end; pieces are pulled (pieces.h).
 //
 // The direct way, to compare with: the pair's own link, or host memory, in the same pieces, but
 // the cost besides the bytes is paid once.
@@ -16,8 +16,8 @@
 #include <queue>
 #include <vector>
 
-#include "policies/gpu_paths.h"
-#include "policies/pieces.h"
+#include "policies/paths/gpu_paths.h"
+#include "policies/paths/pieces.h"
 #include "tools/tubectl/machine.h"
 
 namespace tube::bench {

@@ -1,6 +1,6 @@
 // What several NVLink paths carry against the direct way, without a GPU: a machine's topology, the
-// paths that policies/gpu_paths.h chooses, and virtual time; and how long a choice takes, in real
-// time. One JSON object on standard output.
+// paths that policies/paths/gpu_paths.h chooses, and virtual time; and how long a choice takes, in
+// real time. One JSON object on standard output.
 //
 //   paths_model TOPOLOGY [SECONDS]   a preset or a file; virtual seconds of the part with company
 #include <algorithm>

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/cuda_api.h"
-#include "policies/pieces.h"
+#include "policies/paths/pieces.h"
 #include "proxy/copy/copy_link.h"
 #include "proxy/copy/relay_buffers.h"
 

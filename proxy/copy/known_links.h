@@ -1,7 +1,7 @@
-// What a proxy knows of its machine's links before it has used them (policies/multipath.h).
+// What a proxy knows of its machine's links before it has used them (policies/paths/multipath.h).
 #pragma once
 
-#include "policies/multipath.h"
+#include "policies/paths/multipath.h"
 
 namespace tube::proxy {
 

@@ -2,9 +2,9 @@
 // way (docs/decisions/0016-paths.md).
 //
 // A copy that comes to a link (copy_link.h), has its bytes in a row and is not small is planned
-// (policies/multipath.h): over its own link alone, or over those of neighbours, too. In the latter
-// case it is no claim of its link, but a wide copy (wide_copy.h), whose pieces are. For its session
-// it is a LaneJob like any other.
+// (policies/paths/multipath.h): over its own link alone, or over those of neighbours, too. In the
+// latter case it is no claim of its link, but a wide copy (wide_copy.h), whose pieces are. For its
+// session it is a LaneJob like any other.
 //
 // On a neighbour's link its pieces count as those of a guest of that link: a function without needs
 // there, beside which those who have them come first.
@@ -20,7 +20,7 @@
 #include <mutex>
 
 #include "base/cuda_api.h"
-#include "policies/multipath.h"
+#include "policies/paths/multipath.h"
 #include "proxy/copy/copy_link.h"
 #include "proxy/copy/copy_path.h"
 #include "proxy/copy/relay_buffers.h"

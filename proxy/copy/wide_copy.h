@@ -1,9 +1,9 @@
 // One copy between the host and a GPU that goes over several links at once (wide_copies.h).
 //
-// Each path pulls its next piece when it has room (policies/pieces.h). A path over a neighbour that
-// fails, or whose link is wanted by its owners, hands its pieces back, and the others carry them;
-// what fails on the copy's own link is the copy's error. The copy is over when no byte of it moves
-// any more, on whichever path.
+// Each path pulls its next piece when it has room (policies/paths/pieces.h). A path over a
+// neighbour that fails, or whose link is wanted by its owners, hands its pieces back, and the
+// others carry them; what fails on the copy's own link is the copy's error. The copy is over when
+// no byte of it moves any more, on whichever path.
 //
 // The pacing thread only, but for cancel(). Nothing waits.
 #pragma once
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/cuda_api.h"
-#include "policies/multipath.h"
-#include "policies/pieces.h"
+#include "policies/paths/multipath.h"
+#include "policies/paths/pieces.h"
 #include "proxy/copy/copy_path.h"
 
 namespace tube::proxy {

@@ -117,8 +117,9 @@ Evictor::Others Evictor::others(const Member& who, uint32_t gpu) const {
       candidate.used_ns = member->turns_.used_ns(now);
     }
     std::lock_guard lock(mutex_);
-    if (member->first_of_ != 0 || member->wanted_.contains(gpu)) continue;
-    candidate.not_before_ns = member->not_before_ns_;
+    const bool not_now = member->first_of_ != 0 || member->wanted_.contains(gpu);
+    candidate.not_before_ns =
+        not_now ? policies::EvictionCandidate::kNotNow : member->not_before_ns_;
     others.able.push_back(candidate);
   }
   return others;
@@ -167,7 +168,7 @@ bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes) {
   }
   if (missing == 0) return true;
   for (const auto& share :
-       policies::choose_evictions(options_.order, all.able, missing, now_ns())) {
+       policies::choose_evictions(options_.order, all.able, missing, all.largest, now_ns())) {
     for (const auto& member : members_) {
       if (member->session_ != share.function) continue;
       member->wanted_[gpu] = share.bytes;

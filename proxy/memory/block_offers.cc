@@ -256,8 +256,8 @@ void BlockOffers::withdraw_beyond_worth(uint64_t now_ns, std::vector<BlockId>* g
   std::lock_guard lock(mutex_);
   for (uint32_t i = 0; i < used_; ++i) {
     const Entry& entry = entries_[i];
-    if (entry.state == State::kIdle && idle_count(entry.gpu, entry.bytes) >
-                                           demand_.worth(entry.gpu, entry.bytes, now_ns))
+    if (entry.state == State::kIdle &&
+        idle_count(entry.gpu, entry.bytes) > demand_.worth(entry.gpu, entry.bytes, now_ns))
       (void)withdraw(i, gone);
   }
 }

@@ -20,7 +20,7 @@ using std::chrono::nanoseconds;
 // there is nothing more to give back.
 constexpr nanoseconds kLook = std::chrono::seconds(1);
 constexpr nanoseconds kNearLook{policies::kPoolLookNs}, kFarLook = std::chrono::milliseconds(8);
-}
+}  // namespace
 
 BlockPool::BlockPool(MemoryMap& map, const Gpus& gpus, uint64_t allowed_bytes,
                      policies::PoolPolicy policy)

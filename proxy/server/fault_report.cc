@@ -15,11 +15,13 @@ namespace {
 
 constexpr size_t kMostSuspects = 3, kMostName = 72;
 
-// As its author wrote it, without what its parameters are.
+// As its author wrote it, without what its parameters are. (A name that is not mangled may be a
+// type's: `b` is a bool's.)
 std::string kernel_name(const std::string& mangled) {
-  int status = 0;
+  int status = mangled.starts_with("_Z") ? 0 : -1;
   const std::unique_ptr<char, decltype(&std::free)> plain(
-      ::abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status), &std::free);
+      status == 0 ? ::abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status) : nullptr,
+      &std::free);
   std::string name = status == 0 ? plain.get() : mangled;
   if (status == 0) name = name.substr(0, name.rfind('('));
   return name.size() <= kMostName ? name : name.substr(0, kMostName - 2) + "..";

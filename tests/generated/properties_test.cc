@@ -41,8 +41,8 @@ TEST(Properties, TheseRecordsEndNoRuns) {
       calls_with(Orders::kNone),
       (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy", "tubeMemTake", "tubeMoreChunks",
                              "tubeStoreClaim", "tubeStoreDelete", "tubeStoreLook", "tubeStoreOpen",
-                             "tubeStoreReady", "tubeStoreRelease", "tubeStoreReserve",
-                             "tubeStoreSeal", "tubeStoreWaiting"}));
+                             "tubeStoreQueue", "tubeStoreReady", "tubeStoreRelease",
+                             "tubeStoreReserve", "tubeStoreSeal", "tubeStoreWaiting"}));
 }
 
 TEST(Properties, EveryOtherRecordAndEveryUnknownNumberEndsAllRuns) {

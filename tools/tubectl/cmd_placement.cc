@@ -1,5 +1,5 @@
 // tubectl placement: on which GPUs the functions of a workflow would go, so that the data between
-// them goes over fast links (policies/placement.h).
+// them goes over fast links (policies/paths/placement.h).
 #include <fmt/core.h>
 
 #include <cstdlib>

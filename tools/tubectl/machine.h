@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/result.h"
-#include "policies/gpu_paths.h"
-#include "policies/multipath.h"
-#include "policies/placement.h"
+#include "policies/paths/gpu_paths.h"
+#include "policies/paths/multipath.h"
+#include "policies/paths/placement.h"
 #include "sim/machine/topology.h"
 
 namespace tube::ctl {

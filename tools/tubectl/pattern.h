@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "policies/placement.h"
+#include "policies/paths/placement.h"
 
 namespace tube::ctl {
 

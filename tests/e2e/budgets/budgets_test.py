@@ -178,7 +178,8 @@ class Budgets(unittest.TestCase):
         machine.write_text(f"gpu * {4096 * MIB} {3500 * MIB},{3200 * MIB} 0\n")
         nvml = {
             "TUBE_REAL_NVML": str(LAYOUT.build / "sim/nvml/libnvidia-ml.so.1"),
-            "TUBE_SIM_NVML": str(machine)
+            "TUBE_SIM_NVML": str(machine),
+            "TUBE_LAZY_BACKING": "0"  # what is held is there
         }
         proxy = self.proxy("--memory", "512M", extra_env=nvml)
         function, neighbour = Function(self, proxy, "128M"), Function(self, proxy)

@@ -121,13 +121,13 @@ class Nvml(unittest.TestCase):
         self.assertEqual(function.numbers("memory2"),
                          [TOTAL, RESERVED, FREE, TOTAL - FREE - RESERVED])
         self.assertEqual(function.ask("take", 64), "0")
-        self.describe(FREE - 64 * MIB)
-        self.assertEqual(function.numbers("memory")[1], FREE - 64 * MIB)
+        self.assertEqual(function.numbers("memory")[1], FREE - 64 * MIB, "what is promised is taken")
         self.assertEqual(function.ask("drop"), "0")
         self.assertEqual(function.numbers("info")[0] > 0, True)  # the free has been heard of
         self.assertEqual(function.numbers("memory"), real, "what is held ready is free")
         off = self.client("256M", cuda=False, TUBE_OFF="1")
         self.assertEqual(off.numbers("memory")[0], TOTAL)
+        self.describe(FREE - 64 * MIB)
         self.proxy.stop()
         self.assertEqual(function.numbers("memory"), [TOTAL, FREE - 64 * MIB, TOTAL - FREE + 64 * MIB])
 

@@ -30,9 +30,9 @@ TEST(Eviction, OrdersHaveNames) {
 TEST(Eviction, TheFurthestTurnGoesFirstOrTheLeastRecentlyUsed) {
   const std::vector<EvictionCandidate> all{candidate(1, 10, 500, 30), candidate(2, 10, 900, 40),
                                            candidate(3, 10, 700, 10)};
-  EXPECT_EQ(functions(choose_evictions(EvictionOrder::kQueue, all, 25, 0)),
+  EXPECT_EQ(functions(choose_evictions(EvictionOrder::kQueue, all, 25, 0, 0)),
             (std::vector<uint64_t>{2, 3, 1}));
-  const auto lru = choose_evictions(EvictionOrder::kLru, all, 15, 0);
+  const auto lru = choose_evictions(EvictionOrder::kLru, all, 15, 0, 0);
   EXPECT_EQ(functions(lru), (std::vector<uint64_t>{3, 1}));
   EXPECT_EQ(lru[0].bytes, 10u);
   EXPECT_EQ(lru[1].bytes, 5u);
@@ -41,8 +41,8 @@ TEST(Eviction, TheFurthestTurnGoesFirstOrTheLeastRecentlyUsed) {
 TEST(Eviction, WhoIsLeftAloneIsNotAsked) {
   std::vector<EvictionCandidate> all{candidate(1, 10, 500, 0), candidate(2, 0, 900, 0)};
   all[0].not_before_ns = 7;
-  EXPECT_TRUE(choose_evictions(EvictionOrder::kQueue, all, 5, 6).empty());
-  EXPECT_EQ(choose_evictions(EvictionOrder::kQueue, all, 50, 7).size(), 1u);
+  EXPECT_TRUE(choose_evictions(EvictionOrder::kQueue, all, 5, 0, 6).empty());
+  EXPECT_EQ(choose_evictions(EvictionOrder::kQueue, all, 50, 0, 7).size(), 1u);
 }
 
 TEST(Eviction, TurnsAreExpectedAtTheirDistance) {
@@ -57,6 +57,20 @@ TEST(Eviction, TurnsAreExpectedAtTheirDistance) {
   EXPECT_EQ(turns.next_ns(550 * kMs), 550 * kMs) << "overdue: at any time";
   EXPECT_EQ(turns.next_ns(1010 * kMs), 1610 * kMs) << "it does not come any more";
   EXPECT_EQ(turns.used_ns(1010 * kMs), 410 * kMs);
+}
+
+TEST(Eviction, WhoHoldsLittleIsLeftAloneWhileLargerOnesSuffice) {
+  // The small one's next turn is the furthest away.
+  std::vector<EvictionCandidate> all{candidate(1, 4, 900, 0), candidate(2, 700, 100, 0)};
+  const auto asked = [&](uint64_t bytes) {
+    return functions(choose_evictions(EvictionOrder::kQueue, all, bytes, 700, 0));
+  };
+  EXPECT_EQ(asked(400), std::vector<uint64_t>{2});
+  EXPECT_EQ(asked(702), (std::vector<uint64_t>{1, 2})) << "all of it is needed";
+  all[1].not_before_ns = EvictionCandidate::kNotNow;
+  EXPECT_TRUE(asked(32).empty()) << "the larger one is asked already";
+  all[1].bytes = 0;
+  EXPECT_EQ(asked(32), std::vector<uint64_t>{1}) << "it has nothing left";
 }
 
 TEST(Eviction, APauseWithinATurnBeginsNone) {
@@ -89,7 +103,8 @@ unsigned reloads(EvictionOrder order, unsigned count, unsigned fit) {
         if (here[i]) able.push_back(candidate(i, 1, turns[i].next_ns(now), turns[i].used_ns(now)));
       }
       if (held == fit)
-        here[static_cast<unsigned>(choose_evictions(order, able, 1, now).at(0).function)] = false;
+        here[static_cast<unsigned>(choose_evictions(order, able, 1, 0, now).at(0).function)] =
+            false;
       here[who] = true;
     }
     turns[who].ended(now + 5 * kMs);

@@ -1,11 +1,11 @@
-#include "policies/multipath.h"
+#include "policies/paths/multipath.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "policies/pieces.h"
+#include "policies/paths/pieces.h"
 #include "tests/unit/policies/allocations.h"
 
 namespace tube::policies {

@@ -1,4 +1,4 @@
-#include "policies/placement.h"
+#include "policies/paths/placement.h"
 
 #include <gtest/gtest.h>
 

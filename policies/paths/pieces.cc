@@ -1,4 +1,4 @@
-#include "policies/pieces.h"
+#include "policies/paths/pieces.h"
 
 #include <algorithm>
 

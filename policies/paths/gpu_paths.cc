@@ -1,4 +1,4 @@
-#include "policies/gpu_paths.h"
+#include "policies/paths/gpu_paths.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "policies/multipath.h"
+#include "policies/paths/multipath.h"
 
 #include <algorithm>
 
