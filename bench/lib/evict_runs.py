@@ -108,6 +108,7 @@ class Evictions:
         tiny = self.runner.options.tiny
         shape = neighbour_runs.TINY if tiny else neighbour_runs.WHOLE
         run_ms = 100 if tiny else 1500
+        alone_ns = {}
         for name, busy in (("alone", False), ("while they take turns", True)):
             def once(arm, busy=busy):
                 workers = self.fresh(arm, 3, self.size * 10 // 7 + self.size // 8)
@@ -128,6 +129,10 @@ class Evictions:
                 wrong += [w for w in [light.expect("verified", deadline)["wrong"]] if w]
                 out = latency.summary(block["latency_ns"])
                 out["moved_bytes"] = moves(arm)["evicted"]["evicted_bytes"] - before
+                if not busy:
+                    alone_ns[arm.name] = out["p99_ns"]
+                elif arm.name in alone_ns:
+                    out["p99_over_alone"] = out["p99_ns"] / alone_ns[arm.name]
                 return out, wrong
 
             self.row("a neighbour's steps", name, once)

@@ -118,6 +118,8 @@ FIGURES = (
     ("simulated DGX-V100: pairs without NVLink against the direct way", "paths",
      "simulated dgx-v100: pairs without NVLink", "rates", "speed", 5, ("of bound", 1.0)),
     ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
+    ("a neighbour's steady p99 while 10 GiB are evicted and restored, against alone", "evict",
+     "a neighbour's steps", "while they take turns", "p99 alone", 1.1, 1.02),
     ("125 MB from function to function on one GPU, reserve and seal", "pass", "125 MB", "store",
      "us", 50, 5),
     ("put + get of a small object, same GPU", "pass", "4 KiB", "put", "us", 10, 2),
