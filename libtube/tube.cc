@@ -183,7 +183,7 @@ int put(const tube_spec& spec, const void* data, tube_stream stream) {
   const bool by_cpu = object.place == TUBE_HOST && !behind(stream);
   int error = TUBE_OK;
   if (by_cpu || tube == nullptr) {
-    std::memcpy(object.data, data, spec.bytes);
+    if (object.data != nullptr) std::memcpy(object.data, data, spec.bytes);
   } else {
     error = cuda(tube->memcpy_async(reinterpret_cast<CUdeviceptr>(object.data),
                                     reinterpret_cast<CUdeviceptr>(data), spec.bytes,

@@ -268,6 +268,7 @@ void take_in_order(uint64_t count, size_t bytes, uint64_t filler) {
   if (filler != 0) CU(cuMemAlloc(&held, free_bytes / 100 * filler));
   std::vector<std::string> names;
   std::vector<const char*> turns;
+  turns.reserve(count);
   for (uint64_t i = 0; i < count; ++i) names.push_back("turn/" + std::to_string(i));
   for (const std::string& name : names) turns.push_back(name.c_str());
   TUBE(tube_queue(turns.data(), turns.size()));

@@ -81,6 +81,7 @@ bool Watchdog::look() {
   for (const policies::Stall& stall : server_.look({&server.progress, 1}, now)) note(stall, server);
   const bool seen = gather_(subjects);
   std::vector<policies::Progress> progress;
+  progress.reserve(subjects.size());
   for (const Subject& subject : subjects) progress.push_back(subject.progress);
   if (seen) {
     for (const policies::Stall& stall : functions_.look(progress, now)) {
