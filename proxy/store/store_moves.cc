@@ -348,6 +348,7 @@ bool Store::leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* wh
   if (least_age_ns != 0)
     std::erase_if(able, [&](const auto& one) { return one.seen.used_ns + least_age_ns > now; });
   std::vector<policies::StoredObject> seen;
+  seen.reserve(able.size());
   for (const Candidate& one : able) seen.push_back(one.seen);
   uint64_t freed = 0;
   for (const size_t index : policies::choose_leaving(options_.order, seen, ~uint64_t{0}, now)) {
@@ -409,6 +410,7 @@ void Store::queue(const std::vector<std::string>& names) {
 bool Store::bring_back(int gpu, uint64_t room) {
   std::vector<Candidate> away = candidates(gpu, true);
   std::vector<policies::StoredObject> seen;
+  seen.reserve(away.size());
   for (const Candidate& one : away) seen.push_back(one.seen);
   for (const size_t index : policies::choose_returning(options_.order, seen, room, now_ns())) {
     std::lock_guard moving(moving_);
