@@ -15,7 +15,6 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kTick = kMs / 50;
-constexpr uint64_t kLightId = 100;
 
 struct Light {
   uint64_t step_ns = kMs / 2;              // on a GPU that is free
