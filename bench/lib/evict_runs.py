@@ -1,7 +1,8 @@
 """Functions that hold more GPU memory together than their workflow may, in turns.
 
 Rows have further, in each arm that is Tube: away_bytes_per_s and back_bytes_per_s (as the proxy
-moved memory, the median of its moves), stalls_ns (of each turn's first call), moved_bytes.
+moved memory, the median of its moves), of_link (the slower of the two, against what the pinned link
+carries that way in the same arm), stalls_ns (of each turn's first call), moved_bytes.
 """
 import statistics
 import time
@@ -14,6 +15,7 @@ from copy_runs import size_words
 from result_file import us
 
 BLOCK_LIMIT_S = 60
+LINK = "the pinned link"
 
 
 def moves(arm):
@@ -65,11 +67,21 @@ class Evictions:
                     stalls.append(stall)
         return stalls, wrong
 
+    def of_link(self, arm, rates_now):
+        """The slower way, as a part of what the link carries alone."""
+        link = {row["name"].split()[0]: row["arms"].get(arm.name, {}).get("bytes_per_s")
+                for row in self.runner.result["rows"] if row["group"] == LINK}
+        parts = [rates_now[key] / link[way] for key, way in (("away_bytes_per_s", "down"),
+                                                             ("back_bytes_per_s", "up"))
+                 if key in rates_now and link.get(way)]
+        return {"of_link": min(parts)} if len(parts) == 2 else {}
+
     def values(self, arm, stalls, size):
         status = moves(arm)
         out = latency.summary(stalls)
-        out.update(stalls_ns=stalls, moved_bytes=status["evicted"]["evicted_bytes"],
-                   **rates(status["moves"], size))
+        now = rates(status["moves"], size)
+        out.update(stalls_ns=stalls, moved_bytes=status["evicted"]["evicted_bytes"], **now,
+                   **self.of_link(arm, now))
         return out
 
     def moved(self, arm):

@@ -118,6 +118,8 @@ FIGURES = (
     ("simulated DGX-V100: pairs without NVLink against the direct way", "paths",
      "simulated dgx-v100: pairs without NVLink", "rates", "speed", 5, ("of bound", 1.0)),
     ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
+    ("evict and restore 1 GiB, of the pinned link's rate", "evict", "two functions of 70%",
+     "1 GiB in 16", "of link", 0.9, 0.97),
     ("a neighbour's steady p99 while 10 GiB are evicted and restored, against alone", "evict",
      "a neighbour's steps", "while they take turns", "p99 alone", 1.1, 1.02),
     ("125 MB from function to function on one GPU, reserve and seal", "pass", "125 MB", "store",
@@ -209,6 +211,7 @@ KINDS = {
     "us": (of_tube("p50_ns", 1e3), " us", False),
     "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
     "memory": (over_native("gpu_bytes"), "x", False),
+    "of link": (of_tube("of_link"), "x", True),  # the slower of both ways
     "p99 alone": (of_tube("p99_over_alone"), "x", False),  # of the same arm's p99 alone
     "p99 us": (of_tube("p99_ns", 1e3), " us", False),
     "p99": (over_native("p99_ns"), "x", False),
@@ -233,6 +236,7 @@ KINDS = {
 }
 # What both sides of a figure are, where it is not the medians: key, scale, unit.
 SIDES = {
+    "of link": ("back_bytes_per_s", 1e9, "GB/s"),
     "p99 alone": ("p99_ns", 1e3, "us"),
     "p99 us": ("p99_ns", 1e3, "us"),
     "p99": ("p99_ns", 1e3, "us"),
