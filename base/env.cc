@@ -201,9 +201,9 @@ const char* env_text(Env variable) {
   return values[static_cast<size_t>(variable)];
 }
 
-bool env_flag(Env variable) {
+bool env_flag(Env variable, bool unset) {
   const char* value = env_text(variable);
-  if (value == nullptr) return false;
+  if (value == nullptr) return unset;
   for (const char* off : {"0", "false", "no", "off"}) {
     if (::strcasecmp(value, off) == 0) return false;
   }

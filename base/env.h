@@ -77,8 +77,8 @@ struct EnvEntry {
 const EnvEntry& env_entry(Env variable);
 // The value, or nullptr when it is unset or empty. Valid for the life of the process.
 const char* env_text(Env variable);
-// Set, and neither "0" nor "false" nor "no" nor "off".
-bool env_flag(Env variable);
+// Whether it is neither "0" nor "false" nor "no" nor "off"; `unset` when it is unset or empty.
+bool env_flag(Env variable, bool unset = false);
 // Empty when unset; a value that is not a decimal number is reported once and ignored.
 std::optional<uint64_t> env_number(Env variable);
 // The same for a limit as byte_size.h reads it; `none` is UINT64_MAX.

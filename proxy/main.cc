@@ -171,10 +171,6 @@ uint32_t waits_at_once() {
   return static_cast<uint32_t>(std::clamp(queues, 2, 32)) / 2;
 }
 
-bool share_modules() {
-  return env_text(Env::kShareModules) == nullptr || env_flag(Env::kShareModules);
-}
-
 // Before any thread, because the driver reads the environment; the signals go to the server's
 // signalfd.
 void prepare_process(const Options& options) {
@@ -362,10 +358,10 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .is_sim = is_sim,
       .spin_us = default_spin_us(),
       .cores_to_share = cores_to_share(),
-      .rhythm = env_number(Env::kRhythm).value_or(1) != 0,
+      .rhythm = env_flag(Env::kRhythm, true),
       .coalesce_us = coalesce_us(),
       .spares = spares(),
-      .share_modules = share_modules(),
+      .share_modules = env_flag(Env::kShareModules, true),
       .inherited = inherited,
       .output = output,
       .stopped_s = seconds_or(Env::kStoppedSeconds, 60),
@@ -386,7 +382,7 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .evict = evict_options(),
       .host = policies::default_host_budget(usable_memory_bytes()),
       .store = store_options(),
-      .lazy_backing = env_text(Env::kLazyBacking) == nullptr || env_flag(Env::kLazyBacking),
+      .lazy_backing = env_flag(Env::kLazyBacking, true),
       .end_on_fault = options.on_fault == "end",
       .pool_policy = pool_policy()};
 }

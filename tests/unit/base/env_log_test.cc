@@ -223,6 +223,7 @@ TEST(Env, FlagsAreOffForTheUsualWords) {
   for (const char* off : {"0", "false", "No", "OFF", ""}) {
     set("TUBE_OFF", off);
     EXPECT_FALSE(env_flag(Env::kOff)) << off;
+    EXPECT_EQ(env_flag(Env::kOff, true), *off == '\0') << "only what is said counts";
   }
   set("TUBE_OFF", "1");
   EXPECT_TRUE(env_flag(Env::kOff));
