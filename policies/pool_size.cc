@@ -110,7 +110,7 @@ uint32_t PoolDemand::ahead(uint32_t gpu, uint64_t bytes, uint64_t now_ns) const 
 
 uint32_t PoolDemand::worth(uint32_t gpu, uint64_t bytes, uint64_t now_ns) const {
   const Size* size = find(gpu, bytes);
-  if (size == nullptr || now_ns - size->last_ns > size->profile.window_ns()) return 0;
+  if (size == nullptr || now_ns > size->last_ns + size->profile.window_ns()) return 0;
   const uint32_t most = size->profile.most_held();
   const uint32_t reserved = most > size->held ? most - size->held : 0;
   const uint64_t distance = size->profile.distance_ns;

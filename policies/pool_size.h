@@ -55,9 +55,10 @@ constexpr PoolBudget pool_budget(uint64_t allowed_bytes, uint64_t gpu_bytes) {
 }
 inline constexpr uint64_t kDefaultPoolBytes = 2ull << 30;
 
-// Whether a block that was put by then is held for nothing.
+// Whether a block that was put by then is held for nothing. `now_ns` may be earlier: another thread
+// has just put it by.
 constexpr bool pool_expired(uint64_t idle_since_ns, uint64_t now_ns) {
-  return now_ns - idle_since_ns >= kPoolQuietNs;
+  return now_ns >= idle_since_ns + kPoolQuietNs;
 }
 
 // What is known of a function's requests for one size.

@@ -52,6 +52,17 @@ TEST(PoolSize, NothingIsAheadOfWhoHasGoneQuiet) {
   EXPECT_EQ(demand.ahead(0, 4 * kMiB, kSecond + 2 * kPoolQuietNs), 0u) << "it begins anew";
 }
 
+// The proxy's thread looks at the clock before it has the lock.
+TEST(PoolSize, WhatCameAfterTheLookIsNotOld) {
+  EXPECT_FALSE(pool_expired(kSecond + 1, kSecond));
+  PoolDemand demand;
+  demand.missed(0, 4 * kMiB, kSecond + 1);
+  demand.missed(0, 4 * kMiB, kSecond + 1);
+  demand.freed(0, 4 * kMiB);
+  EXPECT_EQ(demand.ahead(0, 4 * kMiB, kSecond), 1u);
+  EXPECT_EQ(demand.worth(0, 4 * kMiB, kSecond), 1u);
+}
+
 TEST(PoolSize, TheSizeThatWasAskedForTheLongestAgoIsForgotten) {
   PoolDemand demand;
   for (uint64_t i = 1; i <= 17; ++i) {
