@@ -73,7 +73,6 @@ PoolDemand::Size& PoolDemand::enter(uint32_t gpu, uint64_t bytes) {
   // In place of the one that was asked for the longest ago.
   Size& size = *std::ranges::min_element(sizes_, {}, &Size::last_ns);
   size = {bytes, gpu, 0, 0, 0, {}};
-  size.profile.bytes = bytes;
   return size;
 }
 

@@ -17,9 +17,8 @@
 // nobody has wanted it for kPoolQuietNs, without resizing, `static` until memory is short.
 //
 // What is held is idle memory: it belongs to nobody, counts as free, and goes back at once when any
-// request would fail without it; first what is worth least by the same numbers. The bound is for
-// each GPU and for all functions together; beyond it the function with the most idle memory gives
-// up what it has not used for longest.
+// request would fail without it. The bound is for each GPU and for all functions together; beyond
+// it the function with the most idle memory gives up what it has not used for longest.
 //
 // Plain values in, decisions out; who holds which block is in proxy/memory/block_pool.h.
 #pragma once
@@ -65,8 +64,7 @@ constexpr bool pool_expired(uint64_t idle_since_ns, uint64_t now_ns) {
 struct SizeProfile {
   static constexpr uint32_t kIntervals = 32;  // bucket i: below 2^i us
   static constexpr uint32_t kMostHeld = 32;   // and more
-  uint64_t bytes = 0;
-  uint64_t distance_ns = 0;  // between requests, lately; 0: unknown
+  uint64_t distance_ns = 0;                   // between requests, lately; 0: unknown
   std::array<uint32_t, kIntervals> intervals{};
   std::array<uint32_t, kMostHeld + 1> held{};  // at once, by request
 
