@@ -197,8 +197,9 @@ bool BlockPool::go_round() {
   for (const auto& member : members()) {
     while (make_one_ahead(member, now_ns())) {
     }
-    (void)give_back(*member, "nobody wanted it",
-                    [&](std::vector<BlockId>* gone) { member->withdraw_expired(now_ns(), gone); });
+    gave |= give_back(*member, "nobody wanted it", [&](std::vector<BlockId>* gone) {
+      member->withdraw_expired(now_ns(), gone);
+    });
   }
   for (uint32_t gpu = 0; gpu < gpus_.count(); ++gpu) bound(gpu);
   return gave;
