@@ -25,27 +25,6 @@ void take_smaller(uint32_t* least, uint32_t cores) {
   if (cores != 0) *least = std::min(*least, cores);
 }
 
-// As quota_cores() below. "max", and the huge number of v1, are no limit.
-uint64_t quota_bytes() {
-  uint64_t least = UINT64_MAX;
-  const auto take = [&least](const std::string& text) {
-    uint64_t bytes = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), bytes).ec == std::errc())
-      least = std::min(least, bytes);
-  };
-  const std::string groups = read_small("/proc/self/cgroup");
-  std::string path;
-  if (const size_t at = groups.find("0::"); at != std::string::npos)
-    path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
-  while (path.size() > 1) {
-    take(read_small("/sys/fs/cgroup" + path + "/memory.max"));
-    path.resize(path.rfind('/'));
-  }
-  take(read_small("/sys/fs/cgroup/memory.max"));
-  take(read_small("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-  return least;
-}
-
 bool take_number(std::string_view* text, uint64_t* number) {
   while (!text->empty() && (text->front() == ' ' || text->front() == '\n')) text->remove_prefix(1);
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
@@ -93,7 +72,7 @@ uint64_t machine_memory_bytes() {
 }
 
 uint64_t usable_memory_bytes() {
-  return std::min({machine_memory_bytes(), quota_bytes(), memory_group_limit().bytes});
+  return std::min(machine_memory_bytes(), memory_group_limit().bytes);
 }
 
 uint32_t affinity_cores() {

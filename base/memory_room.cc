@@ -54,14 +54,14 @@ bool path_in(const std::string& groups, bool v2, std::string* path) {
 }
 
 // Every group from the process's own to the root, as a folder. Inside a container the path is
-// relative to what is mounted, so that some are not there.
+// relative to what is mounted, so that some are not there; the root is visited without any path.
 template <class Visit>
 void each_group(const Visit& visit) {
   const std::string groups = read_file("/proc/self/cgroup");
   for (const bool v2 : {true, false}) {
     const Names& names = v2 ? kV2 : kV1;
     std::string path;
-    if (!path_in(groups, v2, &path)) continue;
+    (void)path_in(groups, v2, &path);
     while (path.size() > 1) {
       visit(names, names.root + path);
       path.resize(path.rfind('/'));
