@@ -147,4 +147,13 @@ DriverSearch search_library(const char* file, const char* named) {
   return search;
 }
 
+std::vector<std::string> beside_driver(const char* file) {
+  std::vector<std::string> paths;
+  for (const std::string& driver : search_driver().found) {
+    const std::string beside = driver.substr(0, driver.rfind('/') + 1) + file;
+    if (!is_no_foreign_library(beside)) paths.push_back(beside);
+  }
+  return paths;
+}
+
 }  // namespace tube

@@ -21,6 +21,8 @@ DriverSearch search_driver();
 DriverSearch search_driver(const char* named);
 // The same places for another library of the driver's ("libnvidia-ml.so.1").
 DriverSearch search_library(const char* file, const char* named);
+// Paths of such a library in the real driver's folders.
+std::vector<std::string> beside_driver(const char* file);
 
 // True for a file that carries Tube's note, and for what is no readable 64-bit ELF file at all.
 bool is_no_foreign_library(const std::string& path);

@@ -21,11 +21,7 @@ constexpr char kFile[] = "libnvidia-ml.so.1";
 std::vector<std::string> candidates() {
   const char* named = env_text(Env::kRealNvml);
   if (named != nullptr) return search_library(kFile, named).found;
-  std::vector<std::string> paths;
-  for (const std::string& driver : search_driver().found) {
-    const std::string beside = driver.substr(0, driver.rfind('/') + 1) + kFile;
-    if (!is_no_foreign_library(beside)) paths.push_back(beside);
-  }
+  std::vector<std::string> paths = beside_driver(kFile);
   for (std::string& path : search_library(kFile, nullptr).found) paths.push_back(std::move(path));
   return paths;
 }

@@ -16,13 +16,8 @@ namespace {
 constexpr char kFile[] = "libnvidia-ml.so.1";
 
 std::vector<std::string> candidates() {
-  if (const char* named = env_text(Env::kRealNvml)) return search_library(kFile, named).found;
-  std::vector<std::string> paths;
-  for (const std::string& driver : search_driver().found) {
-    const std::string beside = driver.substr(0, driver.rfind('/') + 1) + kFile;
-    if (!is_no_foreign_library(beside)) paths.push_back(beside);
-  }
-  return paths;
+  const char* named = env_text(Env::kRealNvml);
+  return named != nullptr ? search_library(kFile, named).found : beside_driver(kFile);
 }
 
 template <class F>
