@@ -39,7 +39,7 @@ def source(names):
     lines += ['asm(".popsection\\n");', '', 'namespace tube::nvml {',
               'const char* const kForwarded[] = {']
     lines += [f'    "{name}",' for name in names]
-    lines += ['};', f'const uint64_t kForwardedCount = {len(names)};', '}  // namespace tube::nvml', '']
+    lines += ['};', '}  // namespace tube::nvml', '']
     return "\n".join(lines)
 
 

@@ -15,10 +15,6 @@ bool read_uuid(nvmlDevice_t device, char uuid[kUuidBytes]) {
 
 namespace {
 
-nvmlReturn_t missing() {
-  return has_real() ? NVML_ERROR_FUNCTION_NOT_FOUND : NVML_ERROR_LIBRARY_NOT_FOUND;
-}
-
 // False: nothing to change. What the driver keeps for itself counts as used, as in the real answer.
 bool see(nvmlDevice_t device, unsigned long long* total, unsigned long long* free) {
   char uuid[kUuidBytes];

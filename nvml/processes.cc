@@ -2,7 +2,6 @@
 // the one that the real library knows, is replaced by its functions with what they hold; what
 // remains (the context, code, memory that is held ready) stays the proxy's.
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "nvml/memory.h"
@@ -59,8 +58,7 @@ void show_functions(const Holders& holders, std::vector<Info>* list) {
 template <class Info>
 nvmlReturn_t running(const char* name, nvmlDevice_t device, unsigned* count, Info* infos) {
   auto* get = real<Call<Info>>(name);
-  if (get == nullptr)
-    return has_real() ? NVML_ERROR_FUNCTION_NOT_FOUND : NVML_ERROR_LIBRARY_NOT_FOUND;
+  if (get == nullptr) return missing();
   if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   char uuid[kUuidBytes];
   Holders holders;

@@ -9,7 +9,6 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "base/tube_note.h"
-#include "nvml/nvml_abi.h"
 
 TUBE_IDENTITY_NOTE();
 
@@ -47,6 +46,10 @@ void* library() {
 }  // namespace
 
 bool has_real() { return library() != nullptr; }
+
+nvmlReturn_t missing() {
+  return has_real() ? NVML_ERROR_FUNCTION_NOT_FOUND : NVML_ERROR_LIBRARY_NOT_FOUND;
+}
 
 void* real_function(const char* name) {
   return library() == nullptr ? nullptr : dlsym(library(), name);

@@ -5,9 +5,13 @@
 // Any thread; the first caller loads, others wait for it.
 #pragma once
 
+#include "nvml/nvml_abi.h"
+
 namespace tube::nvml {
 
 bool has_real();
+// The answer of a call whose function is nullptr.
+nvmlReturn_t missing();
 // nullptr: there is no such library, or it lacks this name.
 void* real_function(const char* name);
 

@@ -8,7 +8,6 @@ namespace tube::nvml {
 
 // The names of the entries that are passed on, in the order of their slots.
 extern const char* const kForwarded[];
-extern const uint64_t kForwardedCount;
 
 }  // namespace tube::nvml
 
