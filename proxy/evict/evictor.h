@@ -106,7 +106,6 @@ class Evictor {
 
   bool on() const { return options_.host_bytes != 0; }
   const Options& options() const { return options_; }
-  MemoryMap& map() { return map_; }
   BlockPool& pool() { return pool_; }
   HostArena& arena() { return arena_; }
 

@@ -15,7 +15,7 @@ CUresult LazyBlocks::make(uint32_t window, int device, uint64_t bytes, MemoryAcc
   waits_ = true;
   counts_.promised.fetch_add(1, std::memory_order_relaxed);
   if (blocks_.size() >= look_at_) forget_gone();
-  blocks_.push_back({placed->block, static_cast<uint32_t>(device), bytes});
+  blocks_.push_back({placed->block, static_cast<uint32_t>(device)});
   return CUDA_SUCCESS;
 }
 
@@ -42,13 +42,6 @@ std::vector<uint32_t> LazyBlocks::places(uint32_t gpus) const {
       found.push_back(gpu);
   }
   return found;
-}
-
-uint64_t LazyBlocks::bytes(uint32_t gpu) const {
-  uint64_t bytes = 0;
-  for (const Promised& each : blocks_)
-    if (each.gpu == gpu) bytes += each.bytes;
-  return bytes;
 }
 
 CUresult LazyBlocks::back(uint32_t gpu) {

@@ -53,7 +53,6 @@ class LazyBlocks final : public BlockSource {
   bool waits() const { return waits_; }
   // On these GPUs; `gpus`: how many there are.
   std::vector<uint32_t> places(uint32_t gpus) const;
-  uint64_t bytes(uint32_t gpu) const;
   // Memory behind every promised block on the GPU that is not idle. The GPU's context is current.
   // An error leaves the rest promised.
   CUresult back(uint32_t gpu);
@@ -66,7 +65,6 @@ class LazyBlocks final : public BlockSource {
   struct Promised {
     BlockId block;
     uint32_t gpu;
-    uint64_t bytes;
   };
   void forget_gone();
 

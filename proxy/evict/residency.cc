@@ -160,9 +160,7 @@ void Residency::finish_leaving(std::vector<Leaving>& leaving, uint64_t* moved) {
   const BlockMoves::Finished finished = moves_->finish_oldest();
   Leaving first = std::move(leaving.front());
   leaving.erase(leaving.begin());
-  if (finished.error != CUDA_SUCCESS ||
-      !evictor_->map().send_away(first.block, std::move(first.copy)))
-    return;
+  if (finished.error != CUDA_SUCCESS || !map_.send_away(first.block, std::move(first.copy))) return;
   away_ = true;
   *moved += finished.block.bytes;
   evictor_->progress();
@@ -174,8 +172,7 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   const uint64_t begin = now_ns();
   evictor_->moving(gpu, true);
   const ScopeGuard moved_all([&] { evictor_->moving(gpu, false); });
-  MemoryMap& map = evictor_->map();
-  const auto blocks = map.movable(client_.session, static_cast<int>(gpu));
+  const auto blocks = map_.movable(client_.session, static_cast<int>(gpu));
   std::vector<uint64_t> sizes;
   sizes.reserve(blocks.size());
   for (const auto& block : blocks) sizes.push_back(block.bytes);
@@ -183,8 +180,8 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   uint64_t moved = 0;
   for (const size_t which : policies::choose_blocks(sizes, bytes)) {
     if (hooks_.stop()) break;
-    if (map.is_promised(blocks[which].block)) {  // it takes no room but in the count
-      if (!map.send_away(blocks[which].block, nullptr)) continue;
+    if (map_.is_promised(blocks[which].block)) {  // it takes no room but in the count
+      if (!map_.send_away(blocks[which].block, nullptr)) continue;
       away_ = true;
       moved += blocks[which].bytes;
       evictor_->progress();
@@ -207,8 +204,7 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
 
 uint64_t Residency::away_bytes(uint32_t gpu) const {
   uint64_t bytes = 0;
-  for (const auto& block : evictor_->map().away(client_.session, static_cast<int>(gpu)))
-    bytes += block.bytes;
+  for (const auto& block : map_.away(client_.session, static_cast<int>(gpu))) bytes += block.bytes;
   return bytes;
 }
 
@@ -217,40 +213,39 @@ void Residency::withdraw_idle() {
   if (offers_ == nullptr) return;
   std::vector<BlockId> gone;
   offers_->withdraw_away(&gone);
-  for (const BlockId block : gone) evictor_->map().release(block);
+  for (const BlockId block : gone) map_.release(block);
 }
 
 void Residency::finish_coming() {
   while (moves_->under_way() != 0) {
     const BlockMoves::Finished finished = moves_->finish_oldest();
     if (finished.error == CUDA_SUCCESS) {
-      evictor_->map().drop_host_copy(finished.block.block);
+      map_.drop_host_copy(finished.block.block);
       continue;
     }
     failed_ = finished.error;  // its bytes are still on the host
-    (void)evictor_->map().send_away(finished.block.block, nullptr);
+    (void)map_.send_away(finished.block.block, nullptr);
   }
 }
 
 CUresult Residency::bring_block(const MemoryMap::Movable& block, uint32_t gpu) {
-  MemoryMap& map = evictor_->map();
-  const uint64_t seen = map.budgets().times_given_back();
-  CUresult error = map.bring_back(block.block, false);
+  const uint64_t seen = map_.budgets().times_given_back();
+  CUresult error = map_.bring_back(block.block, false);
   if (error == CUDA_ERROR_OUT_OF_MEMORY) {
     (void)evictor_->pool().make_room(gpu, nullptr, seen, [&] {
-      error = map.bring_back(block.block, false);
+      error = map_.bring_back(block.block, false);
       return error != CUDA_ERROR_OUT_OF_MEMORY;
     });
   }
   // A limit that was lowered meanwhile takes nothing away from whom it held before.
-  if (error == CUDA_ERROR_OUT_OF_MEMORY && !map.budgets().now(gpu).fits(block.bytes) &&
+  if (error == CUDA_ERROR_OUT_OF_MEMORY && !map_.budgets().now(gpu).fits(block.bytes) &&
       evictor_->alone(*member_, gpu))
-    error = map.bring_back(block.block, true);
+    error = map_.bring_back(block.block, true);
   if (error != CUDA_SUCCESS) return error;
-  const HostCopy* copy = map.host_copy(block.block);
+  const HostCopy* copy = map_.host_copy(block.block);
   if (copy == nullptr) return CUDA_SUCCESS;
   error = moves_->begin(gpu, block, *copy, true);
-  if (error != CUDA_SUCCESS) (void)map.send_away(block.block, nullptr);
+  if (error != CUDA_SUCCESS) (void)map_.send_away(block.block, nullptr);
   return error;
 }
 
@@ -260,14 +255,14 @@ CUresult Residency::bring(uint32_t gpu, bool* all) {
   // Another GPU's memory may have been moved meanwhile.
   if (const CUresult error = hooks_.make_current(gpu); error != CUDA_SUCCESS) return error;
   withdraw_idle();
-  for (const auto& block : evictor_->map().away(client_.session, static_cast<int>(gpu))) {
+  for (const auto& block : map_.away(client_.session, static_cast<int>(gpu))) {
     if (const CUresult error = bring_block(block, gpu); error != CUDA_SUCCESS) return error;
     while (moves_->under_way() >= kAtOnce) {
       const BlockMoves::Finished finished = moves_->finish_oldest();
-      if (finished.error == CUDA_SUCCESS) evictor_->map().drop_host_copy(finished.block.block);
+      if (finished.error == CUDA_SUCCESS) map_.drop_host_copy(finished.block.block);
       else failed_ = finished.error;
       if (failed_ == CUDA_SUCCESS) continue;
-      (void)evictor_->map().send_away(finished.block.block, nullptr);
+      (void)map_.send_away(finished.block.block, nullptr);
       return failed_;
     }
   }
@@ -345,23 +340,11 @@ CUresult Residency::back_promises(uint32_t gpu) {
   if (again() || (pool_ != nullptr && pool_->make_room(gpu, nullptr, seen, again)) ||
       (hooks_.drop_code(gpu) && again()) || member_ == nullptr)
     return error;
-  waits_ = true;
   // Its work has been accepted: it waits its turn like memory that is away, but not for ever.
   const uint64_t end = now_ns() + evictor_->options().wait_ns;
-  (void)evictor_->request(*member_, gpu, false,
-                          {.bytes = [&] { return away_bytes(gpu) + lazy_.bytes(gpu); },
-                           .again =
-                               [&] {
-                                 // What was taken from it meanwhile comes first, as everywhere.
-                                 bool all = false;
-                                 const CUresult back = bring(gpu, &all);
-                                 finish_coming();
-                                 if (!all) return back != CUDA_ERROR_OUT_OF_MEMORY;
-                                 return again();
-                               },
-                           .serve = [&] { (void)serve(); },
-                           .stop = [&] { return hooks_.stop() || now_ns() >= end; }});
-  waits_ = false;
+  wait_for_room(
+      gpu, false, [&] { return map_.promised_bytes(client_.session, static_cast<int>(gpu)); },
+      again, [&] { return hooks_.stop() || now_ns() >= end; });
   return error;
 }
 
@@ -379,28 +362,37 @@ CUresult Residency::back_promises() {
 CUresult Residency::make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take) {
   CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
   if (member_ == nullptr || !client_.account->own_fits(gpu, bytes)) return error;
+  wait_for_room(
+      gpu, true,
+      [&] {
+        (void)hooks_.make_current(gpu);  // take() has its own
+        return bytes;
+      },
+      [&] {
+        error = take();
+        return error != CUDA_ERROR_OUT_OF_MEMORY;
+      },
+      hooks_.stop);
+  return error;
+}
+
+// Until `take` is true, which finds `bytes` missing still; what was taken from the client meanwhile
+// comes first: all of it must fit at once.
+void Residency::wait_for_room(uint32_t gpu, bool allocation, const std::function<uint64_t()>& bytes,
+                              const std::function<bool()>& take, std::function<bool()> stop) {
   waits_ = true;
-  (void)evictor_->request(*member_, gpu, true,
-                          {.bytes =
-                               [&] {
-                                 (void)hooks_.make_current(gpu);  // take() has its own
-                                 return away_bytes(gpu) + bytes;
-                               },
+  (void)evictor_->request(*member_, gpu, allocation,
+                          {.bytes = [&] { return away_bytes(gpu) + bytes(); },
                            .again =
                                [&] {
-                                 // What was taken from it meanwhile comes first: all of it must
-                                 // fit at once.
                                  bool all = false;
                                  const CUresult back = bring(gpu, &all);
                                  finish_coming();
-                                 if (!all) return back != CUDA_ERROR_OUT_OF_MEMORY;
-                                 error = take();
-                                 return error != CUDA_ERROR_OUT_OF_MEMORY;
+                                 return all ? take() : back != CUDA_ERROR_OUT_OF_MEMORY;
                                },
                            .serve = [&] { (void)serve(); },
-                           .stop = hooks_.stop});
+                           .stop = std::move(stop)});
   waits_ = false;
-  return error;
 }
 
 }  // namespace tube::proxy

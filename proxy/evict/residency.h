@@ -75,7 +75,7 @@ class Residency {
   };
 
   Residency(const Driver& driver, MemoryMap& map, Hooks hooks)
-      : driver_(driver), hooks_(std::move(hooks)), lazy_(map, hooks_.at_rest) {}
+      : driver_(driver), map_(map), hooks_(std::move(hooks)), lazy_(map, hooks_.at_rest) {}
   // `evictor` nullptr, or one that is off: nothing ever moves. `gpus`: how many there are.
   // `pool` nullptr: there is none.
   void open(Evictor* evictor, BlockPool* pool, CopyEngine* engine, Client client,
@@ -124,8 +124,11 @@ class Residency {
   uint64_t away_bytes(uint32_t gpu) const;
   CUresult back_promises();
   CUresult back_promises(uint32_t gpu);
+  void wait_for_room(uint32_t gpu, bool allocation, const std::function<uint64_t()>& bytes,
+                     const std::function<bool()>& take, std::function<bool()> stop);
 
   const Driver& driver_;
+  MemoryMap& map_;
   const Hooks hooks_;
   LazyBlocks lazy_;
   Evictor* evictor_ = nullptr;
