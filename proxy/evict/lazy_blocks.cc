@@ -53,7 +53,6 @@ CUresult LazyBlocks::back(uint32_t gpu) {
         counts_.backed.fetch_add(1, std::memory_order_relaxed);
         return true;
       case MemoryMap::Backing::kGone: return true;
-      case MemoryMap::Backing::kIdle:
       case MemoryMap::Backing::kFailed: return false;
     }
     return false;

@@ -9,7 +9,8 @@
 //   ended()    the block is freed: it costs nothing but its address.
 //
 // An idle block (block_offers.h) may be promised, too: the client frees and takes it again without
-// asking. It stays in the list and is looked at with the next work behind taken().
+// asking. Before work it is withdrawn (residency.cc); if the client has just taken it, so that the
+// work may learn its address, it is backed like the others.
 //
 // The session's thread. Costs without promises: a test with each record.
 #pragma once
@@ -46,17 +47,16 @@ class LazyBlocks final : public BlockSource {
   // ---- BlockSource
   CUresult make(uint32_t window, int device, uint64_t bytes, MemoryAccount& account,
                 Placed* placed) override;
-  void taken() override { waits_ = waits_ || !blocks_.empty(); }
   void ended(BlockId block) override;
 
   // Some of the client's memory is promised.
   bool waits() const { return waits_; }
   // On these GPUs; `gpus`: how many there are.
   std::vector<uint32_t> places(uint32_t gpus) const;
-  // Memory behind every promised block on the GPU that is not idle. The GPU's context is current.
-  // An error leaves the rest promised.
+  // Memory behind every promised block on the GPU, whose context is current. An error leaves the
+  // rest promised.
   CUresult back(uint32_t gpu);
-  // Nothing but idle blocks is promised any more.
+  // Nothing is promised any more.
   void settled() { waits_ = false; }
 
   const Counts& counts() const { return counts_; }

@@ -88,9 +88,9 @@ void Residency::open(Evictor* evictor, BlockPool* pool, CopyEngine* engine, Clie
   client_ = std::move(client);
   gpus_ = gpus;
   pool_ = pool;
+  offers_ = offers;
   if (evictor == nullptr) return;
   evictor_ = evictor;
-  offers_ = offers;
   member_ =
       evictor->join(client_.session, client_.pid, client_.name, client_.account, client_.wake);
   if (member_ != nullptr) moves_ = std::make_unique<BlockMoves>(driver_, engine, client_.session);
@@ -212,7 +212,7 @@ uint64_t Residency::away_bytes(uint32_t gpu) const {
 void Residency::withdraw_idle() {
   if (offers_ == nullptr) return;
   std::vector<BlockId> gone;
-  offers_->withdraw_away(&gone);
+  offers_->withdraw_without_memory(&gone);
   for (const BlockId block : gone) map_.release(block);
 }
 
@@ -349,6 +349,7 @@ CUresult Residency::back_promises(uint32_t gpu) {
 }
 
 CUresult Residency::back_promises() {
+  withdraw_idle();
   for (const uint32_t gpu : lazy_.places(gpus_)) {
     const CUresult error = back_promises(gpu);
     if (error == CUDA_SUCCESS) continue;

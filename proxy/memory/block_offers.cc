@@ -192,10 +192,10 @@ void BlockOffers::unbind(uint32_t offer) {
   clear(offer - 1);
 }
 
-void BlockOffers::withdraw_away(std::vector<BlockId>* gone) {
+void BlockOffers::withdraw_without_memory(std::vector<BlockId>* gone) {
   std::lock_guard lock(mutex_);
   for (uint32_t i = 0; i < used_; ++i) {
-    if (entries_[i].state == State::kIdle && map_.is_away(entries_[i].block))
+    if (entries_[i].state == State::kIdle && !map_.has_memory(entries_[i].block))
       (void)withdraw(i, gone);
   }
 }

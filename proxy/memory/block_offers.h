@@ -82,9 +82,9 @@ class BlockOffers {
   bool keep(BlockId block);
   // The block goes its own way.
   void unbind(uint32_t offer);
-  // Idle blocks without memory (MemoryMap::is_away) are the caller's to release, if the client has
-  // not taken them meanwhile.
-  void withdraw_away(std::vector<BlockId>* gone);
+  // Idle blocks without memory (MemoryMap::has_memory) are the caller's to release, if the client
+  // has not taken them meanwhile.
+  void withdraw_without_memory(std::vector<BlockId>* gone);
   // The client is gone. `release`: its idle blocks go back to the driver; otherwise its work may
   // still use them, and they stay.
   void close(bool release);

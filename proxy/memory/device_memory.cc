@@ -69,7 +69,6 @@ CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted
 CUresult DeviceMemory::allocate_block(Range& range, uint32_t* offer) {
   const auto gpu = static_cast<uint32_t>(range.device);
   if (const auto idle = offers_ != nullptr ? offers_->reuse(gpu, range.bytes) : std::nullopt) {
-    if (source_ != nullptr) source_->taken();
     range.base = idle->address;
     *offer = idle->offer;
     blocks_[range.base] = {idle->block, *offer};
@@ -111,7 +110,6 @@ bool DeviceMemory::take(uint32_t untrusted_offer, int device, uint32_t context,
   range.device = device;
   range.context = context;
   blocks_[range.base] = {held->block, held->offer};
-  if (source_ != nullptr) source_->taken();
   enter(range);
   return true;
 }

@@ -35,8 +35,6 @@ class BlockSource {
   // A new block, mapped or promised (MemoryMap::allocate, promise), charged to `account`.
   virtual CUresult make(uint32_t window, int device, uint64_t bytes, MemoryAccount& account,
                         Placed* placed) = 0;
-  // The client has got a block that it held before.
-  virtual void taken() = 0;
   // The client gives one back for good, which is released next.
   virtual void ended(BlockId block) = 0;
 };

@@ -174,15 +174,14 @@ class MemoryMap {
   // nullptr: nobody needs its bytes. Until drop_host_copy().
   const HostCopy* host_copy(BlockId block) const;
   void drop_host_copy(BlockId block);
-  bool is_away(BlockId block) const;
   // Neither away nor promised.
   bool has_memory(BlockId block) const;
 
   // ---- blocks that are promised (memory_moves.cc) ----
 
-  enum class Backing : uint8_t { kDone, kIdle, kGone, kFailed };
-  // Memory behind a promised block. kIdle: its client has no use for it now, and it stays promised.
-  // *error: the driver's; the block is as it was. Of its session's thread.
+  enum class Backing : uint8_t { kDone, kGone, kFailed };
+  // Memory behind a promised block. *error: the driver's; the block is as it was. Of its session's
+  // thread.
   Backing back(BlockId block, CUresult* error);
   bool is_promised(BlockId block) const;
   PromisedMemory& promised() { return promised_; }

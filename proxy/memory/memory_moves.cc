@@ -140,7 +140,6 @@ MemoryMap::Backing MemoryMap::back(BlockId id, CUresult* error) {
     std::lock_guard lock(mutex_);
     Block* block = live(id);
     if (block == nullptr || !block->promised) return Backing::kGone;
-    if (block->charge.idle()) return Backing::kIdle;
     place = block->place;
     ++block->references;
   }
@@ -184,12 +183,6 @@ void MemoryMap::drop_host_copy(BlockId id) {
   std::unique_ptr<HostCopy> gone;
   std::lock_guard lock(mutex_);
   if (Block* block = live(id)) gone = std::move(block->copy);
-}
-
-bool MemoryMap::is_away(BlockId id) const {
-  std::lock_guard lock(mutex_);
-  const Block* block = live(id);
-  return block != nullptr && block->away;
 }
 
 }  // namespace tube::proxy

@@ -135,13 +135,16 @@ class Function {
     found->second();
     return right();
   }
-  // A kernel runs already, and waits for the address of a block that is still to come.
+  // A kernel runs already, and waits for the address of a block that is still to come. Nothing else
+  // is asked of the GPU before it has ended.
   bool polls() {
     ++value_;
     *pinned_ = 0;
     launch("polls", pinned_address_, value_);
     CU(take(4));
     *static_cast<volatile CUdeviceptr*>(pinned_) = block_;
+    while (cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY) {
+    }
     const bool was_right = right();
     *pinned_ = 0;
     return was_right;

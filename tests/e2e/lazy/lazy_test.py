@@ -99,6 +99,14 @@ class Lazy(unittest.TestCase):
         for _ in range(3):
             self.assertEqual(function.ask("polls"), "right")
 
+    def test_a_kernel_that_waits_for_the_address_of_a_block_that_was_freed(self):
+        """Which the function takes again without asking."""
+        function = Function(self, self.proxy())
+        for _ in range(3):
+            self.assertEqual(function.ask("take", 4), "0")
+            self.assertEqual(function.ask("drop"), "freed")
+            self.assertEqual(function.ask("polls"), "right", function.proxy.log_tail())
+
     def test_what_is_freed_before_work_costs_nothing(self):
         """Also where the driver has no memory to give."""
         proxy = self.proxy(TUBE_SIM_FAULT="call=cuMemCreate:error=2:after=1")  # of the constructor
