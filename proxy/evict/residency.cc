@@ -76,11 +76,15 @@ bool works_promised(wire::Call call) {
 }
 
 CUresult Residency::before(wire::Call call) {
-  if (away_ && !works_away(call)) {
-    if (const CUresult error = come_back(); error != CUDA_SUCCESS) return error;
-  }
-  if (!lazy_.waits() || works_promised(call)) return CUDA_SUCCESS;
-  return lost_ != CUDA_SUCCESS ? lost_ : back_promises();
+  do {
+    if (away_ && !works_away(call)) {
+      if (const CUresult error = come_back(); error != CUDA_SUCCESS) return error;
+    }
+    if (!lazy_.waits() || works_promised(call)) return CUDA_SUCCESS;
+    if (lost_ != CUDA_SUCCESS) return lost_;
+    if (const CUresult error = back_promises(); error != CUDA_SUCCESS) return error;
+  } while (away_);  // while it waited for one GPU's, what it has on another one may have been moved
+  return CUDA_SUCCESS;
 }
 
 void Residency::open(Evictor* evictor, BlockPool* pool, CopyEngine* engine, Client client,
