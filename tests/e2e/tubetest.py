@@ -278,6 +278,20 @@ class Proxy:
                     f"functions still there after {timeout_s} s: {status['functions']}")
             select.select([], [], [], 0.01)
 
+    def wait_holds_nothing(self, timeout_s=120):
+        """Returns once no memory of functions is held, on the GPU or beside it."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            status = self.status()
+            gpu = status["gpus"][0]
+            left = (status["objects"]["blocks"], status["objects"]["regions"],
+                    gpu["memory"]["held_bytes"], gpu["pool_bytes"], status["evicted"]["used_bytes"])
+            if left == (0, 0, 0, 0, 0):
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{left} is left after {timeout_s} s\n{self.log_tail()}")
+            select.select([], [], [], 0.01)
+
     def wait_unmapped(self, name, timeout_s=30):
         """Returns once no session of the proxy maps a memory file of this name: a session leaves
         the status before its segment goes."""
@@ -331,6 +345,46 @@ class Proxy:
             if now == start or time.monotonic() > deadline:
                 return now
             select.select([], [], [], 0.02)
+
+
+class ToldProgram:
+    """A program of a test that says "ready" and then does as it is told, a line an answer."""
+
+    def __init__(self, test, command, env, proxy=None):
+        self.test, self.proxy = test, proxy
+        self.program = subprocess.Popen(command, env=env, text=True, bufsize=1,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+        self.pid = self.program.pid
+        test.addCleanup(self.end)
+        self.hear("ready")
+
+    def kill(self):
+        self.program.kill()
+        self.program.wait()
+
+    def end(self):
+        self.kill()
+        for pipe in (self.program.stdin, self.program.stdout, self.program.stderr):
+            pipe.close()
+
+    def log_tail(self):
+        return self.proxy.log_tail() if self.proxy else ""
+
+    def hear(self, wanted=None):
+        line = self.program.stdout.readline().rstrip("\n")
+        if not line:
+            self.test.fail(f"the program ended: {self.program.stderr.read()}{self.log_tail()}")
+        if wanted is not None:
+            self.test.assertEqual(line, wanted, self.log_tail())
+        return line
+
+    def tell(self, *words):
+        print(*words, file=self.program.stdin, flush=True)
+
+    def ask(self, *words):
+        self.tell(*words)
+        return self.hear()
 
 
 class Outcome:

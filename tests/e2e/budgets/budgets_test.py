@@ -26,45 +26,12 @@ OPTIONS = argparse.Namespace()
 LAYOUT = None
 
 
-class Function:
-    """A program that does as it is told."""
-
+class Function(tubetest.ToldProgram):
     def __init__(self, test, proxy, memory=None, arm="preload"):
         env = tubetest.environment(LAYOUT, arm, "sim", proxy)
         if memory is not None:
             env["TUBE_MEMORY"] = str(memory)
-        self.test, self.proxy = test, proxy
-        self.program = subprocess.Popen([OPTIONS.program], env=env, text=True, bufsize=1,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
-        test.addCleanup(self.end)
-        self.hear("ready")
-
-    @property
-    def pid(self):
-        return self.program.pid
-
-    def end(self):
-        self.program.kill()
-        self.program.wait()
-        for pipe in (self.program.stdin, self.program.stdout, self.program.stderr):
-            pipe.close()
-
-    def hear(self, wanted=None):
-        line = self.program.stdout.readline().rstrip("\n")
-        if not line:
-            self.test.fail(f"the program ended: {self.program.stderr.read()}"
-                           f"{self.proxy.log_tail() if self.proxy else ''}")
-        if wanted is not None:
-            self.test.assertEqual(line, wanted)
-        return line
-
-    def tell(self, *words):
-        print(*words, file=self.program.stdin, flush=True)
-
-    def ask(self, *words):
-        self.tell(*words)
-        return self.hear()
+        super().__init__(test, [OPTIONS.program], env, proxy)
 
     def take(self, way, mebibytes):
         return self.ask("take", way, mebibytes)

@@ -5,7 +5,6 @@ nvml_test.py --build DIR [Nvml.test_NAME...]
 """
 import argparse
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -21,33 +20,7 @@ OTHER = 4_000_000  # a process elsewhere on the machine
 LAYOUT = None
 
 
-class Client:
-
-    def __init__(self, test, command, env):
-        self.test = test
-        self.program = subprocess.Popen(command, env=env, text=True, bufsize=1,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
-        test.addCleanup(self.end)
-        test.assertEqual(self.hear(), "ready")
-        self.pid = self.program.pid
-
-    def end(self):
-        self.program.kill()
-        self.program.wait()
-        for pipe in (self.program.stdin, self.program.stdout, self.program.stderr):
-            pipe.close()
-
-    def hear(self):
-        line = self.program.stdout.readline().rstrip("\n")
-        if not line:
-            self.test.fail(f"the program ended: {self.program.stderr.read()}")
-        return line
-
-    def ask(self, *words):
-        print(*words, file=self.program.stdin, flush=True)
-        return self.hear()
-
+class Client(tubetest.ToldProgram):
     def numbers(self, *words):
         return [int(word) for word in self.ask(*words).split()]
 

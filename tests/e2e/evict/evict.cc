@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/programs/common.h"
+#include "tests/programs/told.h"
 
 namespace {
 
@@ -269,15 +269,7 @@ void answer(Function& function, const char* verb, unsigned long a, unsigned long
 
 int main() {
   auto* const function = left_behind<Function>();
-  setvbuf(stdout, nullptr, _IOLBF, 0);
-  puts("ready");
-  char line[256];
-  while (fgets(line, sizeof line, stdin) != nullptr) {
-    char verb[32] = "";
-    unsigned long a = 0, b = 0;
-    (void)sscanf(line, "%31s %lu %lu", verb, &a, &b);
-    if (strcmp(verb, "exit") == 0) break;
-    answer(*function, verb, a, b);
-  }
+  do_as_told(
+      [&](const char* verb, unsigned long a, unsigned long b) { answer(*function, verb, a, b); });
   return 0;
 }

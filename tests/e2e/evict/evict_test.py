@@ -7,10 +7,8 @@ import argparse
 import pathlib
 import random
 import socket
-import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -24,47 +22,10 @@ OPTIONS = argparse.Namespace()
 LAYOUT = None
 
 
-class Function:
-    """A program that does as it is told."""
-
+class Function(tubetest.ToldProgram):
     def __init__(self, test, proxy, **settings):
-        env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-        env.update(settings)
-        self.test, self.proxy = test, proxy
-        self.program = subprocess.Popen([OPTIONS.program], env=env, text=True, bufsize=1,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
-        test.addCleanup(self.end)
-        self.hear("ready")
-
-    @property
-    def pid(self):
-        return self.program.pid
-
-    def kill(self):
-        self.program.kill()
-        self.program.wait()
-
-    def end(self):
-        self.kill()
-        for pipe in (self.program.stdin, self.program.stdout, self.program.stderr):
-            pipe.close()
-
-    def hear(self, wanted=None):
-        line = self.program.stdout.readline().rstrip("\n")
-        if not line:
-            self.test.fail(f"the program ended: {self.program.stderr.read()}"
-                           f"{self.proxy.log_tail()}")
-        if wanted is not None:
-            self.test.assertEqual(line, wanted, self.proxy.log_tail())
-        return line
-
-    def tell(self, *words):
-        print(*words, file=self.program.stdin, flush=True)
-
-    def ask(self, *words):
-        self.tell(*words)
-        return self.hear()
+        env = dict(tubetest.environment(LAYOUT, "preload", "sim", proxy), **settings)
+        super().__init__(test, [OPTIONS.program], env, proxy)
 
     def take(self, mebibytes, blocks=1):
         return self.ask("take", blocks, mebibytes * KIB_OF_MIB // blocks)
@@ -106,18 +67,6 @@ class Evict(unittest.TestCase):
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
 
-    def wait_empty(self, proxy):
-        """Without functions the proxy holds nothing, on the GPU or beside it."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            status = proxy.status()
-            gpu = status["gpus"][0]
-            left = (status["objects"]["blocks"], status["objects"]["regions"],
-                    gpu["memory"]["held_bytes"], gpu["pool_bytes"], status["evicted"]["used_bytes"])
-            if left == (0, 0, 0, 0, 0):
-                return
-            self.assertLess(time.monotonic(), deadline, f"{left} is left\n{proxy.log_tail()}")
-
     def check_turns(self, proxy, functions, rounds):
         for _ in range(rounds):
             for function in functions:
@@ -135,7 +84,7 @@ class Evict(unittest.TestCase):
             self.assertGreater(proxy.status()["evicted"]["evictions"], 4)
             for function in functions:
                 function.kill()
-            self.wait_empty(proxy)
+            proxy.wait_holds_nothing()
 
     def test_twelve_functions_of_20_percent_take_turns(self):
         for policy in ("queue", "lru"):
@@ -243,7 +192,7 @@ class Evict(unittest.TestCase):
                     self.assertEqual(function.ask("free", 0), "freed")
         for function in (one, two):
             function.kill()
-        self.wait_empty(proxy)
+        proxy.wait_holds_nothing()
 
     def test_full_host_memory_is_out_of_memory(self):
         proxy = self.proxy(TUBE_EVICT_HOST="64M")
@@ -290,7 +239,7 @@ class Evict(unittest.TestCase):
         for program in programs:
             program.hear("equal")
             program.kill()
-        self.wait_empty(proxy)
+        proxy.wait_holds_nothing()
 
     def test_random_programs_are_killed(self):
         proxy = self.proxy(memory="48M")
@@ -305,7 +254,7 @@ class Evict(unittest.TestCase):
             program.kill()
         steady.hear("equal")
         steady.kill()
-        self.wait_empty(proxy)
+        proxy.wait_holds_nothing()
 
     def test_every_driver_call_may_fail(self):
         """Each call of this machinery in turn: nobody finds wrong bytes, nothing is left."""
@@ -331,7 +280,7 @@ class Evict(unittest.TestCase):
                     for program in programs:
                         program.kill()
                     if call != "cuMemUnmap":
-                        self.wait_empty(proxy)
+                        proxy.wait_holds_nothing()
 
     def test_functions_killed_at_any_point_leave_nothing(self):
         """The clock is held, so that copies away and back end one by one: each function is killed
@@ -362,7 +311,7 @@ class Evict(unittest.TestCase):
                     comes.hear("done")
                 self.assertEqual(steady.ask("check"), "equal", proxy.log_tail())
             steady.kill()
-            self.wait_empty(proxy)
+            proxy.wait_holds_nothing()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tests/programs/common.h"
+#include "tests/programs/told.h"
 
 namespace {
 
@@ -304,14 +305,7 @@ void answer(Function& function, const std::string& what, unsigned long a, unsign
 
 int main() {
   auto* const function = left_behind<Function>();
-  setvbuf(stdout, nullptr, _IOLBF, 0);
-  puts("ready");
-  char line[256];
-  while (fgets(line, sizeof line, stdin) != nullptr) {
-    char verb[32] = "";
-    unsigned long a = 0, b = 0;
-    (void)sscanf(line, "%31s %lu %lu", verb, &a, &b);
-    answer(*function, verb, a, b);
-  }
+  do_as_told(
+      [&](const char* verb, unsigned long a, unsigned long b) { answer(*function, verb, a, b); });
   return 0;
 }

@@ -5,9 +5,7 @@ lazy_test.py --build DIR --program FILE [Lazy.test_NAME...]
 """
 import argparse
 import pathlib
-import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -15,51 +13,20 @@ import tubetest  # noqa: E402
 
 MIB = 1 << 20
 OUT_OF_MEMORY = "2"
-TIMEOUT_S = 120
 WAYS = ("direct", "in_struct", "in_array", "encoded", "computed", "constant", "in_pinned", "copied",
         "filled", "graph", "texture", "written")
 OPTIONS = argparse.Namespace()
 LAYOUT = None
 
 
-class Function:
-    """A program that does as it is told."""
-
+class Function(tubetest.ToldProgram):
     def __init__(self, test, proxy):
         env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-        self.test, self.proxy = test, proxy
-        self.program = subprocess.Popen([OPTIONS.program], env=env, text=True, bufsize=1,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE)
-        test.addCleanup(self.end)
-        test.assertEqual(self.hear(), "ready")
-
-    def kill(self):
-        self.program.kill()
-        self.program.wait()
-
-    def end(self):
-        self.kill()
-        for pipe in (self.program.stdin, self.program.stdout, self.program.stderr):
-            pipe.close()
-
-    def hear(self):
-        line = self.program.stdout.readline().rstrip("\n")
-        if not line:
-            self.test.fail(f"the program ended: {self.program.stderr.read()}"
-                           f"{self.proxy.log_tail()}")
-        return line
-
-    def tell(self, *words):
-        print(*words, file=self.program.stdin, flush=True)
-
-    def ask(self, *words):
-        self.tell(*words)
-        return self.hear()
+        super().__init__(test, [OPTIONS.program], env, proxy)
 
     def memory(self):
         return next(f for f in self.proxy.request("mem")["functions"]
-                    if f["pid"] == self.program.pid)["gpus"][0]
+                    if f["pid"] == self.pid)["gpus"][0]
 
 
 class Lazy(unittest.TestCase):
@@ -71,17 +38,6 @@ class Lazy(unittest.TestCase):
         proxy.__enter__()
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
-
-    def wait_empty(self, proxy):
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            status = proxy.status()
-            gpu = status["gpus"][0]
-            left = (status["objects"]["blocks"], status["objects"]["regions"],
-                    gpu["memory"]["held_bytes"], gpu["pool_bytes"], status["evicted"]["used_bytes"])
-            if left == (0, 0, 0, 0, 0):
-                return
-            self.assertLess(time.monotonic(), deadline, f"{left} is left\n{proxy.log_tail()}")
 
     def test_every_way_of_a_pointer(self):
         proxy = self.proxy(TUBE_POOL="0")
@@ -153,7 +109,7 @@ class Lazy(unittest.TestCase):
                 self.assertEqual(two.ask("take", 8), "0")
                 self.assertEqual(two.ask("direct"), "right", proxy.log_tail())
                 two.kill()
-                self.wait_empty(proxy)
+                proxy.wait_holds_nothing()
 
     def test_random_programs_keep_their_bytes(self):
         proxy = self.proxy(memory="256M")
@@ -163,7 +119,7 @@ class Lazy(unittest.TestCase):
         for program in programs:
             self.assertEqual(program.hear(), "equal", proxy.log_tail())
             program.kill()
-        self.wait_empty(proxy)
+        proxy.wait_holds_nothing()
 
     def test_functions_killed_at_any_point_leave_nothing(self):
         proxy = self.proxy(memory="256M")
@@ -177,7 +133,7 @@ class Lazy(unittest.TestCase):
             program.kill()
         self.assertEqual(steady.hear(), "equal", proxy.log_tail())
         steady.kill()
-        self.wait_empty(proxy)
+        proxy.wait_holds_nothing()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import pathlib
 import random
 import subprocess
 import sys
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -53,25 +52,13 @@ class Pool(unittest.TestCase):
     def run_scene(self, proxy, *words, **settings):
         return self.finish(proxy, self.start(proxy, *words, **settings))
 
-    def wait_empty(self, proxy):
-        """Without functions the proxy holds nothing."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while True:
-            status = proxy.status()
-            gpu = status["gpus"][0]
-            left = (status["objects"]["blocks"], status["objects"]["regions"],
-                    gpu["memory"]["held_bytes"], gpu["pool_bytes"])
-            if left == (0, 0, 0, 0):
-                return
-            self.assertLess(time.monotonic(), deadline, f"{left} is left\n{proxy.log_tail()}")
-
     def test_random_programs_keep_their_bytes(self):
         for pool in (None, 8 * MIB):
             proxy = self.proxy(pool=pool)
             programs = [self.start(proxy, "churn", seed, 400) for seed in range(3)]
             for program in programs:
                 self.assertEqual(self.finish(proxy, program), "equal\n")
-            self.wait_empty(proxy)
+            proxy.wait_holds_nothing()
 
     def test_a_loop_over_one_size_asks_once(self):
         proxy = self.proxy()
@@ -99,7 +86,7 @@ class Pool(unittest.TestCase):
             proxy = self.proxy("--memory", "128M", pool=pool)
             outputs.add(self.run_scene(proxy, "fill", 6, TUBE_MEMORY="64M") +
                         self.run_scene(proxy, "fill", 6))
-            self.wait_empty(proxy)
+            proxy.wait_holds_nothing()
         self.assertEqual(len(outputs), 1, outputs)
 
     def test_what_one_keeps_another_gets(self):
@@ -111,7 +98,7 @@ class Pool(unittest.TestCase):
         for program in others:
             program.kill()
             program.wait()
-        self.wait_empty(proxy)
+        proxy.wait_holds_nothing()
         self.assertEqual(self.run_scene(proxy, "fill", 16), expected)
 
     def test_killed_functions_give_everything_back(self):
@@ -125,7 +112,7 @@ class Pool(unittest.TestCase):
             program.kill()
             program.wait()
         self.assertEqual(self.finish(proxy, steady), "equal\n")
-        self.wait_empty(proxy)
+        proxy.wait_holds_nothing()
 
     def test_every_driver_call_may_fail(self):
         """Each call of this machinery in turn, at several places: the program is told, or is right
@@ -139,7 +126,7 @@ class Pool(unittest.TestCase):
                     self.assertIn(program.returncode, (0, 1), out + proxy.log_tail())
                     if program.returncode == 0:
                         self.assertEqual(out, "equal\n")
-                self.wait_empty(proxy)
+                proxy.wait_holds_nothing()
 
 
 if __name__ == "__main__":
