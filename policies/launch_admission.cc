@@ -93,10 +93,13 @@ std::optional<HoldReason> LaunchAdmission::rests(const LongLaunch& launch, uint6
     return HoldReason::kExpectedStep;
   }
   if (rest_since_ns_ == 0) {
-    if (rest_ns_ <= 0) return std::nullopt;
+    if (rest_ns_ + static_cast<int64_t>(waited_ns_) <= 0) return std::nullopt;
     rest_since_ns_ = now_ns;
   }
-  if (serves_since_ns_ == 0) serves_since_ns_ = now_ns;
+  if (serves_since_ns_ == 0) {
+    serves_since_ns_ = now_ns;
+    waited_ns_ = now_ns - rest_since_ns_;
+  }
   if (now_ns - serves_since_ns_ >= options_.rest_most_ns) return std::nullopt;
   return HoldReason::kShortWork;
 }

@@ -21,6 +21,8 @@
 // spent in advance: when the next step of a function that is asked at marks of a clock is expected
 // before the long launch would end, and soon enough to be paid for, the launch goes behind that
 // step. Otherwise a step that comes right behind the beginning of a launch waits for all of it.
+// What was so spent refuses nobody a rest: a step that leaves a debt behind a wait would let the
+// next one wait for two long launches.
 //
 // Some calls need the whole context idle, and every launch stands meanwhile: loads of code, splits
 // of the GPU. They ask for a quiet moment here. It comes when what is in flight has ended, before
@@ -209,6 +211,7 @@ class LaunchAdmission {
   int64_t rest_ns_ = 0;           // that may be rested; below zero: owed
   uint64_t rest_since_ns_ = 0;    // 0: it does not rest
   uint64_t serves_since_ns_ = 0;  // of this rest, the short work that is outstanding
+  uint64_t waited_ns_ = 0;        // from the beginning of the last rest that served some until then
   uint64_t quiet_until_ns_ = 0;   // another quiet moment is awaited
   uint64_t quiet_ns_ = 0;         // of quiet moments since a long launch went
   std::vector<Function> functions_;

@@ -133,6 +133,25 @@ TEST(LaunchRests, ALaunchThatEndsBeforeTheStepGoes) {
   EXPECT_TRUE(admission.ask({4, 2, 2, 20 * kMs}, 65 * kMs, true)) << "so much is not saved";
 }
 
+// It lasts for longer than was left, and the next one comes before that is earned.
+TEST(LaunchRests, AStepBehindOneThatWasAwaitedFindsARest) {
+  LaunchAdmission admission({});
+  EXPECT_TRUE(admission.ask({1, 1, 1, 40 * kMs}, 0, true));
+  admission.ended(1, 40 * kMs);  // three milliseconds are saved
+  admission.short_work({false, 43 * kMs, 43 * kMs});
+  EXPECT_FALSE(admission.ask({2, 2, 2, 20 * kMs}, 40 * kMs, true));
+  admission.short_work({true, 0, 0});
+  EXPECT_FALSE(admission.next(43 * kMs, true).has_value());
+  admission.short_work({});
+  EXPECT_EQ(admission.next(46 * kMs, true)->number, 2u);
+  admission.ended(2, 20 * kMs);  // one is owed still
+  admission.short_work({true, 0, 0});
+  EXPECT_FALSE(admission.ask({3, 2, 2, 20 * kMs}, 66 * kMs, true));
+  EXPECT_EQ(admission.next(70 * kMs, true)->number, 3u) << "no longer than any";
+  admission.ended(3, 20 * kMs);  // this time none was waited for
+  EXPECT_TRUE(admission.ask({4, 2, 2, 20 * kMs}, 90 * kMs, true));
+}
+
 // ---- quiet moments
 
 LongLaunch quiet(uint64_t number, uint64_t function) {
