@@ -6,79 +6,25 @@ deadlines_test.py --build FOLDER [unittest arguments]. The program is launches.c
 import argparse
 import json
 import pathlib
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import tubetest  # noqa: E402
+from launch_clients import Clock, finish, ready  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--build")
 options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
-PROGRAM = LAYOUT.build / "tests/e2e/launches/launches"
 SMS = 16
 BLOCK_MS = 50
 HEAVY_BLOCKS = 641
 LIGHT_KERNELS = 10
 ALONE_MS = LIGHT_KERNELS * BLOCK_MS
 SLO_MS = 1000
-
-
-class Client:
-    def __init__(self, test, proxy, *words, **settings):
-        env = {**tubetest.environment(LAYOUT, "preload", "sim", proxy), **settings}
-        self.process = subprocess.Popen([PROGRAM, *map(str, words)], env=env, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        test.addCleanup(self.end)
-        test.assertEqual(self.hear(), "ready")
-
-    def hear(self):
-        said = self.process.stdout.readline().rstrip("\n")
-        while said.startswith("cu"):
-            assert "CUDA_SUCCESS" in said, said
-            said = self.process.stdout.readline().rstrip("\n")
-        return said
-
-    def say(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def took_ms(self):
-        word, took = self.hear().split()
-        assert word == "took", word
-        return float(took)
-
-    def step_ms(self):
-        self.say("go")
-        return self.took_ms()
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.stdin.close()
-        self.process.stdout.close()
-        return self.process.wait(60)
-
-
-class Clock:
-    """Of the simulated GPU."""
-
-    def __init__(self, test, path):
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(str(path))
-        self.lines = self.socket.makefile("rw")
-        test.addCleanup(self.socket.close)
-        test.addCleanup(self.lines.close)
-
-    def ask(self, line):
-        self.lines.write(line + "\n")
-        self.lines.flush()
-        return self.lines.readline()
 
 
 class Deadlines(unittest.TestCase):
@@ -117,20 +63,14 @@ class Deadlines(unittest.TestCase):
             light.took_ms()
 
     def heavy(self, count):
-        clients = [Client(self, self.proxy, "heavy", HEAVY_BLOCKS) for _ in range(count)]
+        clients = [ready(self, self.proxy, "heavy", HEAVY_BLOCKS) for _ in range(count)]
         for client in clients:
             while self.of(client)["launches"]["held"] < 3:
                 self.assertIsNone(client.process.poll())
         return clients
 
     def light(self, slo_ms=SLO_MS):
-        return Client(self, self.proxy, "light", LIGHT_KERNELS, 1, "queued", TUBE_SLO_MS=str(slo_ms))
-
-    def finish(self, clients):
-        for client in clients:
-            client.say("stop")
-        for client in clients:
-            self.assertEqual(client.hear(), "done")
+        return ready(self, self.proxy, "light", LIGHT_KERNELS, 1, "queued", TUBE_SLO_MS=str(slo_ms))
 
     def test_who_misses_its_deadline_beside_long_kernels_gets_multiprocessors_of_its_own(self):
         self.start(TUBE_AUTO_SLICE_MS="60000")
@@ -147,7 +87,7 @@ class Deadlines(unittest.TestCase):
             while self.of(client)["launches"]["long"] < wanted:
                 self.assertIsNone(client.process.poll())
         self.assertEqual(light.step_ms(), ALONE_MS)
-        self.finish(heavy)
+        finish(self, heavy)
         seen = json.loads(
             subprocess.run([LAYOUT.tubectl, "gpu", "--json", "-w", self.proxy.workflow],
                            env={**tubetest.base_environment(), "TUBE_DIR": str(self.proxy.dir)},
@@ -163,7 +103,7 @@ class Deadlines(unittest.TestCase):
         self.miss(light, 3)
         while "gives its multiprocessors back" not in self.proxy.log_tail(100000):
             self.assertTrue(self.proxy.alive())
-        self.finish(heavy)
+        finish(self, heavy)
         while self.holder() is not None:
             self.assertTrue(self.proxy.alive())
 
@@ -178,7 +118,7 @@ class Deadlines(unittest.TestCase):
         heavy = self.heavy(2)
         self.miss(light, 5)
         self.assertIsNone(self.holder())
-        self.finish(heavy)
+        finish(self, heavy)
 
 
 if __name__ == "__main__":

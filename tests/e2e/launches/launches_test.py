@@ -13,12 +13,12 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import tubetest  # noqa: E402
+from launch_clients import Client, finish, ready  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--build")
 options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
-PROGRAM = LAYOUT.build / "tests/e2e/launches/launches"
 # A heavy kernel takes 41 waves of 50 ms, so that a hold's bound is out of reach.
 CLOCK = {
     "TUBE_SIM_TIME": "virtual",
@@ -28,32 +28,6 @@ CLOCK = {
 }
 HEAVY_BLOCKS, HEAVY_MS = 161, 41 * 50
 LIGHT_KERNELS = 10
-
-
-class Client:
-    def __init__(self, test, proxy, *words):
-        env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-        self.process = subprocess.Popen([PROGRAM, *map(str, words)], env=env, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        test.addCleanup(self.end)
-
-    def hear(self):
-        said = self.process.stdout.readline().rstrip("\n")
-        while said.startswith("cu"):
-            assert "CUDA_SUCCESS" in said, said
-            said = self.process.stdout.readline().rstrip("\n")
-        return said
-
-    def say(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.stdin.close()
-        self.process.stdout.close()
-        return self.process.wait(60)
 
 
 class Launches(unittest.TestCase):
@@ -79,16 +53,9 @@ class Launches(unittest.TestCase):
             while self.launches(proxy, client)[what] < wanted:
                 self.assertIsNone(client.process.poll())
 
-    def finish(self, clients):
-        for client in clients:
-            client.say("stop")
-        for client in clients:
-            self.assertEqual(client.hear(), "done")
-
     def step_ms(self, policy):
         proxy = self.proxy(TUBE_LAUNCH_POLICY=policy, **CLOCK)
-        light = Client(self, proxy, "light", LIGHT_KERNELS)
-        self.assertEqual(light.hear(), "ready")
+        light = ready(self, proxy, "light", LIGHT_KERNELS)
         heavy = self.heavy(proxy, 4)
         if policy != "native":
             self.wait_for(proxy, heavy, "held", 3)
@@ -100,7 +67,7 @@ class Launches(unittest.TestCase):
             # Each of its kernels counts, not only those that were measured.
             self.assertGreaterEqual(self.launches(proxy, light)["gpu_ms"], LIGHT_KERNELS * 50 / 2)
             self.assertGreater(self.launches(proxy, heavy[0])["gpu_ms"], HEAVY_MS)
-        self.finish(heavy)
+        finish(self, heavy)
         return float(took)
 
     def test_short_kernels_starve_beside_long_ones_in_the_order_of_the_hardware(self):
@@ -120,7 +87,7 @@ class Launches(unittest.TestCase):
                 client.process.wait(60)
             self.wait_for(proxy, stays, "long", 5)
         self.assertEqual(self.launches(proxy, stays[0])["holds_ran_out"], 0)
-        self.finish(stays)
+        finish(self, stays)
         for client in stays:
             client.end()
         proxy.wait_empty()
@@ -172,8 +139,7 @@ class Launches(unittest.TestCase):
         """More launches than are kept back, and behind them what lets them go."""
         proxy = self.proxy(CUDA_DEVICE_MAX_CONNECTIONS="8")
         full = Client(self, proxy, "fill", 20, 20000)
-        other = Client(self, proxy, "light", LIGHT_KERNELS)
-        self.assertEqual(other.hear(), "ready")
+        other = ready(self, proxy, "light", LIGHT_KERNELS)
         other.say("go")
         self.assertEqual(other.hear().split()[0], "took")
         self.assertEqual(full.hear(), "done")
@@ -184,13 +150,12 @@ class Launches(unittest.TestCase):
         for way in ("ex", "graph"):
             other = self.heavy(proxy, 1, way)
             self.wait_for(proxy, plain + other, "held", 2)
-            self.finish(other)
-        other = Client(self, proxy, "heavy", 8, "cooperative")  # all at once on the GPU
-        self.assertEqual(other.hear(), "ready")
+            finish(self, other)
+        other = ready(self, proxy, "heavy", 8, "cooperative")  # all at once on the GPU
         self.wait_for(proxy, [other], "gpu_ms", 1000)
         self.assertEqual(self.launches(proxy, other)["held"], 0)
-        self.finish([other])
-        self.finish(plain)
+        finish(self, [other])
+        finish(self, plain)
 
     def test_a_kernel_that_never_ends_keeps_nobody_back_for_long(self):
         proxy = self.proxy(TUBE_LAUNCH_HOLD_MS="20", TUBE_LAUNCH_LONG_US="0")
@@ -198,7 +163,7 @@ class Launches(unittest.TestCase):
         self.assertEqual(spin.hear(), "spinning")
         heavy = self.heavy(proxy, 2)
         self.wait_for(proxy, heavy, "long", 20)
-        self.finish(heavy)
+        finish(self, heavy)
         os.kill(spin.process.pid, signal.SIGKILL)
 
     def test_a_proxy_of_little_weight_holds_its_launches_beside_another_one(self):
@@ -217,13 +182,12 @@ class Launches(unittest.TestCase):
         usual.process.kill()  # what it wanted counts for nobody
         usual.process.wait(60)
         self.wait_for(little, light, "long", 5)
-        self.finish(light)
+        finish(self, light)
 
     def test_loads_of_code_wait_for_a_quiet_moment(self):
         """And long kernels go on beside a program that loads without end."""
         proxy = self.proxy(**CLOCK)
-        loads = Client(self, proxy, "loads")
-        self.assertEqual(loads.hear(), "ready")
+        loads = ready(self, proxy, "loads")
         heavy = self.heavy(proxy, 2)
         self.wait_for(proxy, heavy, "held", 2)
         before = self.launches(proxy, loads)["quiet_moments"]
@@ -234,7 +198,7 @@ class Launches(unittest.TestCase):
         self.wait_for(proxy, heavy, "long", 5)
         os.kill(loads.process.pid, signal.SIGKILL)
         loads.process.wait(60)
-        self.finish(heavy)
+        finish(self, heavy)
         for client in heavy:
             client.end()
         proxy.wait_empty()
@@ -253,7 +217,7 @@ class Launches(unittest.TestCase):
                              name + tube.stderr)
         held = sum(self.launches(proxy, client)["held"] for client in heavy)
         self.assertGreater(held, 0)
-        self.finish(heavy)
+        finish(self, heavy)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import tubetest  # noqa: E402
+from launch_clients import Client, finish, ready  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--build")
 options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
-PROGRAM = LAYOUT.build / "tests/e2e/launches/launches"
 SMS = 16
 BLOCK_MS = 50
 CLOCK = {
@@ -32,38 +32,6 @@ LIGHT_KERNELS = 10
 ALONE_MS = LIGHT_KERNELS * BLOCK_MS
 
 
-class Client:
-    def __init__(self, test, proxy, *words, **settings):
-        env = {**tubetest.environment(LAYOUT, "preload", "sim", proxy), **settings}
-        self.process = subprocess.Popen([PROGRAM, *map(str, words)], env=env, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        test.addCleanup(self.end)
-
-    def hear(self):
-        said = self.process.stdout.readline().rstrip("\n")
-        while said.startswith("cu"):
-            assert "CUDA_SUCCESS" in said, said
-            said = self.process.stdout.readline().rstrip("\n")
-        return said
-
-    def say(self, line):
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def step_ms(self):
-        self.say("go")
-        word, took = self.hear().split()
-        assert word == "took", word
-        return float(took)
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.stdin.close()
-        self.process.stdout.close()
-        return self.process.wait(60)
-
-
 class Slices(unittest.TestCase):
     def proxy(self, *arguments, **settings):
         proxy = tubetest.Proxy(LAYOUT, "sim", extra_env={**CLOCK, **settings}, arguments=arguments)
@@ -71,16 +39,11 @@ class Slices(unittest.TestCase):
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
 
-    def ready(self, proxy, *words, **settings):
-        client = Client(self, proxy, *words, **settings)
-        self.assertEqual(client.hear(), "ready")
-        return client
-
     def heavy(self, proxy, count):
-        return [self.ready(proxy, "heavy", HEAVY_BLOCKS) for _ in range(count)]
+        return [ready(self, proxy, "heavy", HEAVY_BLOCKS) for _ in range(count)]
 
     def light(self, proxy, **settings):
-        return self.ready(proxy, "light", LIGHT_KERNELS, 1, "queued", **settings)
+        return ready(self, proxy, "light", LIGHT_KERNELS, 1, "queued", **settings)
 
     def slice_of(self, proxy, client):
         return proxy.function(client.process.pid)["slices"]
@@ -96,12 +59,6 @@ class Slices(unittest.TestCase):
             while proxy.function(client.process.pid)["records"] < wanted:
                 self.assertIsNone(client.process.poll())
 
-    def finish(self, clients):
-        for client in clients:
-            client.say("stop")
-        for client in clients:
-            self.assertEqual(client.hear(), "done")
-
     def test_short_kernels_on_multiprocessors_of_their_own_are_as_fast_as_alone(self):
         """Though nobody's long kernels take turns."""
         proxy = self.proxy("--slices", TUBE_LAUNCH_POLICY="native")
@@ -114,7 +71,7 @@ class Slices(unittest.TestCase):
                           "others": SMS - 8, "made": [8]})
         for _ in range(3):
             self.assertEqual(light.step_ms(), ALONE_MS)
-        self.finish(heavy)
+        finish(self, heavy)
 
     def test_neighbours_that_run_already_make_room(self):
         """Their streams move: the split is made beside them."""
@@ -123,13 +80,13 @@ class Slices(unittest.TestCase):
         light = self.light(proxy, TUBE_SM_PERCENT="40")
         self.wait_moved(proxy, heavy)
         self.assertEqual(light.step_ms(), ALONE_MS)
-        self.finish(heavy)
+        finish(self, heavy)
 
     def test_the_rest_is_whole_again_when_the_holder_is_killed(self):
         proxy = self.proxy("--slices", TUBE_LAUNCH_POLICY="native")
         for _ in range(3):
             light = self.light(proxy, TUBE_SM_PERCENT="40")
-            other = self.ready(proxy, "light", 1, SMS, "queued")
+            other = ready(self, proxy, "light", 1, SMS, "queued")
             self.assertEqual(other.step_ms(), 2 * BLOCK_MS)
             light.say("go")
             os.kill(light.process.pid, signal.SIGKILL)
@@ -154,7 +111,7 @@ class Slices(unittest.TestCase):
         proxy = self.proxy("--slices", TUBE_LAUNCH_POLICY="native", TUBE_COALESCE_US="1000000")
         light = self.light(proxy, TUBE_SM_PERCENT="40")
         for way in ([], ["graph"], ["nodes"], ["update"]):
-            other = self.ready(proxy, "light", LIGHT_KERNELS, SMS, *way)
+            other = ready(self, proxy, "light", LIGHT_KERNELS, SMS, *way)
             for _ in range(12):
                 self.assertEqual(other.step_ms(), 2 * ALONE_MS, way)
             if not way:
@@ -165,11 +122,11 @@ class Slices(unittest.TestCase):
     def test_instances_are_changed_and_updated_when_parts_come_and_go(self):
         """An instance stays where it was made; its changes and updates are as ever."""
         proxy = self.proxy(TUBE_LAUNCH_POLICY="native")
-        before = self.ready(proxy, "light", 2, SMS, "update")
+        before = ready(self, proxy, "light", 2, SMS, "update")
         self.assertEqual(before.step_ms(), 2 * BLOCK_MS)
         light = self.light(proxy, TUBE_SM_PERCENT="40")
-        during = self.ready(proxy, "light", 2, SMS, "update")
-        holder = self.ready(proxy, "light", 2, SMS, "update", TUBE_SM_PERCENT="40")
+        during = ready(self, proxy, "light", 2, SMS, "update")
+        holder = ready(self, proxy, "light", 2, SMS, "update", TUBE_SM_PERCENT="40")
         for _ in range(2):
             self.assertEqual(before.step_ms(), 2 * BLOCK_MS)
             self.assertEqual(during.step_ms(), 4 * BLOCK_MS)
@@ -225,7 +182,7 @@ class Slices(unittest.TestCase):
             light = self.light(proxy, TUBE_PRIORITY=priority)
             heavy = self.heavy(proxy, 4)
             steps[priority] = light.step_ms()
-            self.finish(heavy)
+            finish(self, heavy)
         self.assertLessEqual(steps["high"], 2 * ALONE_MS)
         self.assertGreater(steps["normal"], 10 * ALONE_MS)
 
