@@ -16,14 +16,14 @@ class AskedWord {
   // The GPU writes `value` to `word`, which never falls and outlives every reader.
   void asked(uint64_t* word, uint64_t value) {
     value_.store(value, std::memory_order_relaxed);
-    asks_.store(asks_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     word_.store(word, std::memory_order_release);
+    asks_.store(asks_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   // The GPU writes kChunkFilled to `state`, which is kChunkClaimed until then; the client uses the
   // chunk again afterwards. Outlives every reader.
   void asked_chunk(uint64_t* state) { asked(state, kChunk); }
-  // How often it was asked for one.
-  uint64_t asks() const { return asks_.load(std::memory_order_relaxed); }
+  // How often it was asked for one. Who sees a new number sees what was asked, too.
+  uint64_t asks() const { return asks_.load(std::memory_order_acquire); }
   bool outstanding() const {
     uint64_t* const word = word_.load(std::memory_order_acquire);
     if (word == nullptr) return false;

@@ -132,9 +132,12 @@ policies::ShortWork LaunchTurns::short_work(const OneGpu& gpu, uint64_t now) {
   policies::ShortWork work;
   for (const User& user : users_) {
     if ((user.apart & gpu.bit) != 0 || gpu.admission.has(user.session)) continue;
-    work.outstanding = work.outstanding || user.word->outstanding() || user.steps->begins(now);
+    // In the order in which a step is expected, begins and asks for its end: one that does so
+    // meanwhile is seen by the next look.
     uint64_t next_ns = 0, until_ns = 0;
-    if (!user.steps->next(now, &next_ns, &until_ns)) continue;
+    const bool expected = user.steps->next(now, &next_ns, &until_ns);
+    work.outstanding = work.outstanding || user.steps->begins(now) || user.word->outstanding();
+    if (!expected) continue;
     if (work.next_ns != 0 && work.next_ns <= next_ns) continue;
     work.next_ns = next_ns;
     work.until_ns = until_ns;

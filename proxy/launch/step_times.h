@@ -26,27 +26,28 @@ class StepTimes {
     if (asks == asks_ || word_.outstanding()) return false;
     asks_ = asks;
     period_.began(now_ns);
-    anchor_ns_.store(period_.anchor_ns(), std::memory_order_relaxed);
-    period_ns_.store(period_.period_ns(), std::memory_order_relaxed);
     began_asks_.store(asks, std::memory_order_relaxed);
-    began_ns_.store(now_ns, std::memory_order_relaxed);
+    began_ns_.store(now_ns, std::memory_order_release);
+    period_ns_.store(period_.period_ns(), std::memory_order_relaxed);
+    anchor_ns_.store(period_.anchor_ns(), std::memory_order_release);
     return true;
   }
 
-  // Whether a step has begun that was expected, and its end is not asked for yet.
+  // Whether a step has begun that was expected, and its end is not asked for yet. It may have begun
+  // since it was `now_ns`. Behind next(), which no longer expects it then.
   bool begins(uint64_t now_ns) const {
     return period_ns_.load(std::memory_order_relaxed) != 0 &&
-           now_ns - began_ns_.load(std::memory_order_relaxed) < kSubmitNs &&
+           now_ns < began_ns_.load(std::memory_order_acquire) + kSubmitNs &&
            began_asks_.load(std::memory_order_relaxed) == word_.asks();
   }
   // When the next one should begin, and until when it is awaited. False: nobody knows.
   bool next(uint64_t now_ns, uint64_t* at_ns, uint64_t* until_ns) const {
+    const uint64_t anchor_ns = anchor_ns_.load(std::memory_order_acquire);
     const uint64_t period_ns = period_ns_.load(std::memory_order_relaxed);
     if (period_ns == 0) return false;
-    const uint64_t anchor_ns = anchor_ns_.load(std::memory_order_relaxed);
     *at_ns = policies::ArrivalPeriod::next_ns(anchor_ns, period_ns, now_ns);
     *until_ns = *at_ns + policies::ArrivalPeriod::slack_ns(period_ns);
-    return now_ns - anchor_ns < kForgetPeriods * period_ns;
+    return now_ns < anchor_ns + kForgetPeriods * period_ns;
   }
 
  private:
