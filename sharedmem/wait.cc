@@ -193,7 +193,9 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
     if (peer.at_most_ns != 0) return peer.at_most_ns;
     return peer.socket_fd >= 0 && !connected(peer) ? kUnconnectedNapNs : kSessionNapNs;
   };
-  uint64_t watch_ns = peer.watch_from_ns;  // 0: not, or no longer
+  // 0: not, or no longer.
+  uint64_t watch_ns =
+      peer.watch_until_ns != 0 && now_ns() < peer.watch_until_ns ? peer.watch_from_ns : 0;
   WaitResult result = WaitResult::kDone;
   while (true) {
     const bool announced = sleep.announce(sleep.context);
@@ -211,6 +213,7 @@ WaitResult Waiter::sleep_on_futex(WaitReason reason, const Peer& peer, const Sle
       watch_ns = 0;
       if (sleep.withdraw != nullptr) sleep.withdraw(sleep.context);
       if (watch(peer.watch_until_ns, ready)) break;
+      continue;  // the word says awake because of that
     }
     // Woken for something that is to come (rouse_reader), or to look at a flag.
     const bool roused = reason == WaitReason::kRecord && announced &&

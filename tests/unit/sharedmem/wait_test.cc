@@ -106,6 +106,27 @@ TEST(Wait, AnnouncementThatFindsItDoneDoesNotSleep) {
             WaitResult::kDone);
 }
 
+TEST(Wait, TimeToWatchThatIsPastIsSleptThrough) {
+  struct Sleeper {
+    int announced = 0, withdrawn = 0, looks = 0;
+  } sleeper;
+  Waiter waiter(0);
+  uint32_t word = 0;
+  Sleep sleep;
+  sleep.word = &word;
+  sleep.asleep_value = 1;  // never so: each sleep ends at once
+  sleep.announce = [](void* s) { return ++static_cast<Sleeper*>(s)->announced > 0; };
+  sleep.withdraw = [](void* s) { ++static_cast<Sleeper*>(s)->withdrawn; };
+  sleep.context = &sleeper;
+  Peer peer{};
+  peer.watch_from_ns = 1;
+  peer.watch_until_ns = 2;
+  EXPECT_EQ(waiter.until(WaitReason::kRecord, peer, sleep,
+                         [&] { return sleeper.announced > 0 && ++sleeper.looks > 2; }),
+            WaitResult::kDone);
+  EXPECT_EQ(sleeper.withdrawn, 1);
+}
+
 TEST(Wait, StopFlagEndsEveryKindOfWait) {
   Waiter waiter(0);
   std::atomic<bool> stop{true};
