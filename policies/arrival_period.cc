@@ -10,8 +10,6 @@ uint64_t ArrivalPeriod::periods_in(uint64_t distance_ns, uint64_t period_ns) {
   return off_ns <= slack_ns(period_ns) ? periods : 0;
 }
 
-// (policies/rhythm.h is for the session that waits for its own next record: to the tenth of a
-// millisecond, and only while steps come at equal distances.)
 // A mean over all that fit is better than the shortest, which is short by chance.
 void ArrivalPeriod::learn() {
   period_ns_ = 0;

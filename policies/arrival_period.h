@@ -5,8 +5,11 @@
 // Each new distance between two beginnings is held against the last few: the period is the shortest
 // of them of which nearly all others are small multiples. There is none while they do not agree.
 //
-// Plain values: no clock, no lock. A step costs some 64 divisions; one that begins within
-// `least_ns` of the last beginning counts as a part of that and costs a compare.
+// (policies/rhythm.h learns from pauses instead of questions, and less: when a session should look
+// for its own next record, after three equal distances, to a tenth of a millisecond.)
+//
+// Plain values: no clock, no lock. A step costs some 64 divisions; one that begins within kLeastNs
+// of the last beginning counts as a part of that and costs a compare.
 #pragma once
 
 #include <array>

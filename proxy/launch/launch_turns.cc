@@ -161,7 +161,7 @@ std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, const policies::LongL
   look_at_proxies(one, now);
   shared = shared || one.admission.others(launch.function) || one.others_want;
   go_on(one, now, shared);
-  if (shared) one.admission.short_work(short_work(one, now));
+  if (shared && !one.admission.waits()) one.admission.short_work(short_work(one, now));
   one.turns.push_back(turn);
   policies::LongLaunch asked = launch;
   asked.number = turn->number_;

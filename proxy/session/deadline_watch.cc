@@ -27,7 +27,7 @@ void DeadlineWatch::began(uint64_t now_ns) {
 void DeadlineWatch::look(uint64_t now_ns, bool kept_back) {
   if (due_ns_ != 0 && now_ns >= due_ns_) ended(kept_back || word_.outstanding(), now_ns);
   if (policy_) policy_->look(now_ns);
-  apply(now_ns);
+  apply();
   plan(now_ns);
 }
 
@@ -45,7 +45,7 @@ void DeadlineWatch::ended(bool missed, uint64_t now_ns) {
                 held && held->session == client_.session, now_ns);
 }
 
-void DeadlineWatch::apply(uint64_t) {
+void DeadlineWatch::apply() {
   if (!policy_ || policy_->wanted() == applied_) return;
   applied_ = policy_->wanted();
   const ContextShares::Current before = shares_.current();

@@ -54,7 +54,7 @@ class DeadlineWatch {
 
  private:
   void ended(bool missed, uint64_t now_ns);
-  void apply(uint64_t now_ns);
+  void apply();
   void plan(uint64_t now_ns);
 
   ContextShares& shares_;

@@ -212,10 +212,10 @@ class Session {
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
   bool poisoned() const { return poisoned_.load(std::memory_order_relaxed); }
-  // True after the end when the client left before its work was done (killed, or it did not wait).
   // The client is gone and none of its work runs any more: what is left of the teardown waits for
   // others only.
   bool work_is_over() const { return work_is_over_.load(std::memory_order_acquire); }
+  // True after the end when the client left before its work was done (killed, or it did not wait).
   bool unfinished() const { return unfinished_.load(std::memory_order_relaxed); }
   // True after the end when GPU work is left: the pinned slot must not be given out again.
   bool abandoned() const { return abandoned_.load(std::memory_order_relaxed); }
