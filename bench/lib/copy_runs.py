@@ -96,6 +96,14 @@ def go(workers, starved_s, deadline):
     return [block, *(worker.expect("block", deadline) for worker in others)], starved
 
 
+def verify(workers, deadline):
+    """What is wrong with what they did."""
+    for worker in workers:
+        worker.send("verify")
+    wrong = [worker.expect("verified", deadline)["wrong"] for worker in workers]
+    return [words for words in wrong if words]
+
+
 def measure(jobs, servers, starved_s=BLOCK_LIMIT_S, apart=()):
     """jobs: (worker, command) of programs that begin together, the measured one first; those of
     `apart` begin when they are told to. Returns (blocks, CPU time of the servers, what was wrong, whether the first was starved)."""
@@ -105,10 +113,7 @@ def measure(jobs, servers, starved_s=BLOCK_LIMIT_S, apart=()):
     cpu = sum(map(arm_set.cpu_ns, servers))
     blocks, starved = go(workers, starved_s, deadline)
     cpu = sum(map(arm_set.cpu_ns, servers)) - cpu
-    for worker in workers:
-        worker.send("verify")
-    wrong = [worker.expect("verified", deadline)["wrong"] for worker in workers]
-    return blocks, cpu, [words for words in wrong if words], starved
+    return blocks, cpu, verify(workers, deadline), starved
 
 
 class Runner:

@@ -63,7 +63,7 @@ class Crowd:
 
     def measured(self, group, name, once):
         """once(number, arm) -> values of a round; a row with the median of each."""
-        rounds, wrong = {}, []
+        rounds = {}
 
         def turn(number, arm):
             values, problems = once(number, arm)
@@ -157,9 +157,7 @@ class Crowd:
             for worker in workers:
                 worker.send("stop")
             blocks = [worker.expect("block", deadline) for worker in workers]
-            for worker in workers:
-                worker.send("verify")
-            wrong = [worker.expect("verified", deadline)["wrong"] for worker in workers]
+            wrong = copy_runs.verify(workers, deadline)
             all_times = [each for block in blocks for each in durations(block)]
             before = [took for ended, took in all_times if ended < begin]
             during = [took for ended, took in all_times if begin <= ended and ended - took <= end]
@@ -167,7 +165,7 @@ class Crowd:
             if before and during:
                 values["neighbours_over_before"] = (latency.percentile(sorted(during), 0.99) /
                                                     latency.percentile(sorted(before), 0.99))
-            return values, [words for words in wrong if words]
+            return values, wrong
 
         return self.measured("a function that starts", f"{count} {kind}", once)
 
@@ -263,11 +261,9 @@ class Crowd:
             blocks = [worker.expect("block", deadline) for worker in (one, *many)]
             begin = max(block["begin_ns"] for block in blocks)
             end = min(block["end_ns"] for block in blocks)
-            for worker in (one, *many):
-                worker.send("verify")
-            wrong = [worker.expect("verified", deadline)["wrong"] for worker in (one, *many)]
+            wrong = copy_runs.verify((one, *many), deadline)
             parts = [moved(block, begin, end) for block in blocks]
-            return {"share": parts[0] / max(sum(parts), 1e-9)}, [words for words in wrong if words]
+            return {"share": parts[0] / max(sum(parts), 1e-9)}, wrong
 
         row = self.measured("two workflows with long kernels", f"1 against {count}", once)
         for proxy in others:
