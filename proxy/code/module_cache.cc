@@ -275,10 +275,10 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   bool surplus = false;
   {
     std::lock_guard lock(mutex_);
-    std::shared_ptr<Slot>& place =
-        slots_[Key{image.get(), wanted.library, wanted.library ? kNoGpu : wanted.gpu}];
-    if (place == nullptr) place = std::make_shared<Slot>();
-    slot = place;
+    const Key key{image.get(), wanted.library, wanted.library ? kNoGpu : wanted.gpu};
+    auto place = slots_.find(key);
+    if (place == slots_.end()) place = slots_.emplace(key, std::make_shared<Slot>()).first;
+    slot = place->second;
     *out = pick(*slot, wanted.session);
     *fresh = *out == nullptr;
     if (!*fresh) return CUDA_SUCCESS;

@@ -9,13 +9,17 @@ CUresult LazyBlocks::make(uint32_t window, int device, uint64_t bytes, MemoryAcc
   // While some of its memory is promised, the function has begun no work that could use any.
   if (!on_ || !(waits_ || at_rest_()))
     return map_.allocate(window, session_, device, bytes, account, placed);
+  if (blocks_.size() >= look_at_) forget_gone();
+  blocks_.emplace_back();  // room for it, before there is a promise that must not be forgotten
   bool promised = false;
   const CUresult error = map_.promise(window, session_, device, bytes, account, placed, &promised);
-  if (error != CUDA_SUCCESS || !promised) return error;
+  if (error != CUDA_SUCCESS || !promised) {
+    blocks_.pop_back();
+    return error;
+  }
   waits_ = true;
   counts_.promised.fetch_add(1, std::memory_order_relaxed);
-  if (blocks_.size() >= look_at_) forget_gone();
-  blocks_.push_back({placed->block, static_cast<uint32_t>(device)});
+  blocks_.back() = {placed->block, static_cast<uint32_t>(device)};
   return CUDA_SUCCESS;
 }
 

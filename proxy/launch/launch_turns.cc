@@ -301,6 +301,11 @@ std::shared_ptr<TimedWork> LaunchTurns::work(uint32_t gpu) {
     }
   }
   if (work.begin == nullptr) {
+    {
+      std::lock_guard lock(one.spare_mutex);
+      one.spare.reserve(one.made + 1);  // so that giving one back needs no memory
+      ++one.made;
+    }
     if (driver_.cuEventCreate(&work.begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return nullptr;
     if (driver_.cuEventCreate(&work.end, CU_EVENT_DEFAULT) != CUDA_SUCCESS) {
       (void)driver_.cuEventDestroy_v2(work.begin);

@@ -143,6 +143,7 @@ class LaunchTurns final : public QuietMoments {
     std::vector<std::shared_ptr<LaunchTurn>> turns;  // that wait or are in flight
     std::mutex spare_mutex;                          // leaf: the next one
     std::vector<TimedWork> spare;
+    size_t made = 0;  // at most so many can be given back
   };
   class QuietTurn;
   // A session, and when it last did something.

@@ -13,9 +13,10 @@ void AddressSpace::take(std::map<uint64_t, uint64_t>::iterator piece, uint64_t a
                         uint64_t bytes) {
   const uint64_t start = piece->first;
   const uint64_t end = start + piece->second;
-  free_.erase(piece);
-  if (address > start) free_.emplace(start, address - start);
+  // First what may be refused: a request that fails here takes nothing.
   if (address + bytes < end) free_.emplace(address + bytes, end - address - bytes);
+  if (address > start) piece->second = address - start;
+  else free_.erase(piece);
   used_ += bytes;
 }
 
@@ -47,8 +48,8 @@ bool AddressSpace::allocate_at(uint64_t address, uint64_t bytes) {
 
 void AddressSpace::free(uint64_t address, uint64_t bytes) {
   bytes = round_up(bytes);
-  used_ -= bytes;
   auto [piece, inserted] = free_.emplace(address, bytes);
+  used_ -= bytes;
   if (!inserted) return;
   if (auto next = std::next(piece);
       next != free_.end() && piece->first + piece->second == next->first) {

@@ -120,18 +120,15 @@ CUresult MemoryMap::promise(uint32_t window, uint64_t session, int device, uint6
       return error;
     if (!promised_.may_promise(device))
       return allocate_charged(window, session, device, place.bytes, std::move(charge), placed);
-    promised_.add(device, place.bytes);
     std::lock_guard lock(mutex_);
     place.address = windows_[window].device.allocate(place.bytes);
-    if (place.address != 0) {
-      regions_[place.address] = Owner{session, place.address, place.bytes, device};
-      *placed = Placed{enter(0, place, std::move(charge)), place.address};
-      live(placed->block)->promised = *promised = true;
-      return CUDA_SUCCESS;
-    }
+    if (place.address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    regions_[place.address] = Owner{session, place.address, place.bytes, device};
+    *placed = Placed{enter(0, place, std::move(charge)), place.address};
+    live(placed->block)->promised = *promised = true;
+    promised_.add(device, place.bytes);  // while it still counts as being made
   }
-  promised_.remove(device, place.bytes);
-  return CUDA_ERROR_OUT_OF_MEMORY;
+  return CUDA_SUCCESS;
 }
 
 MemoryMap::Backing MemoryMap::back(BlockId id, CUresult* error) {

@@ -23,7 +23,7 @@ uint64_t bytes_of(const PreparedSegment& segment) {
   return abi::kFirstBytes + (segment.more_chunks ? abi::kMoreChunksBytes : 0);
 }
 
-uint64_t bytes_of(const std::deque<PreparedSegment>& segments) {
+uint64_t bytes_of(const std::list<PreparedSegment>& segments) {
   uint64_t bytes = 0;
   for (const PreparedSegment& segment : segments) bytes += bytes_of(segment);
   return bytes;
@@ -53,10 +53,7 @@ void SpareSegments::close() {
   wanted_.notify_all();
   if (thread_.joinable()) thread_.join();
   std::lock_guard lock(mutex_);
-  for (auto* kept : {&ready_, &used_}) {
-    std::move(kept->begin(), kept->end(), std::back_inserter(old_));
-    kept->clear();
-  }
+  for (auto* kept : {&ready_, &used_}) old_.splice(old_.end(), *kept);
 }
 
 void SpareSegments::start() {
@@ -145,7 +142,7 @@ SpareSegments::Counts SpareSegments::counts() const {
           unsettled_ == 0 && old_.empty()};
 }
 
-void SpareSegments::give_back(PreparedSegment used) {
+void SpareSegments::give_back(PreparedSegment&& used) {
   if (fewest_ == 0) return retire(std::move(used));
   bool too_many = false;
   {
@@ -159,7 +156,7 @@ void SpareSegments::give_back(PreparedSegment used) {
   if (something_old_) something_old_(too_many);
 }
 
-void SpareSegments::retire(PreparedSegment used) {
+void SpareSegments::retire(PreparedSegment&& used) {
   bool too_many = false;
   {
     std::lock_guard lock(mutex_);
@@ -180,28 +177,23 @@ void SpareSegments::bound() {
   while (bytes > limits::kKeptSegmentBytes && !too_many_old()) {
     const bool grew = std::any_of(ready_.begin(), ready_.end(), large) &&
                       std::none_of(used_.begin(), used_.end(), large);
-    std::deque<PreparedSegment>& from = grew ? ready_ : used_;
+    std::list<PreparedSegment>& from = grew ? ready_ : used_;
     if (from.empty()) return;
     auto first = std::find_if(from.begin(), from.end(), large);
     if (first == from.end()) first = from.begin();
     bytes -= bytes_of(*first);
-    old_.push_back(std::move(*first));
-    from.erase(first);
+    old_.splice(old_.end(), from, first);
   }
 }
 
 void SpareSegments::trim() {
   std::lock_guard lock(mutex_);
-  std::move(used_.begin(), used_.end(), std::back_inserter(old_));
-  used_.clear();
-  while (ready_.size() > target_) {
-    old_.push_back(std::move(ready_.back()));
-    ready_.pop_back();
-  }
+  old_.splice(old_.end(), used_);
+  while (ready_.size() > target_) old_.splice(old_.end(), ready_, std::prev(ready_.end()));
 }
 
 void SpareSegments::drop_old() {
-  std::deque<PreparedSegment> old;
+  std::list<PreparedSegment> old;
   {
     std::lock_guard lock(mutex_);
     if (old_.empty()) return;
@@ -222,8 +214,9 @@ void SpareSegments::drop_old() {
 // Makes a used segment a ready one; false when there is none or no need.
 bool SpareSegments::clean_one(std::unique_lock<std::mutex>& lock) {
   if (used_.empty() || ready_.size() >= kMostSpares) return false;
-  PreparedSegment segment = std::move(used_.front());
-  used_.pop_front();
+  std::list<PreparedSegment> one;
+  one.splice(one.end(), used_, used_.begin());
+  PreparedSegment& segment = one.front();
   ++wiping_;
   wiping_bytes_ += bytes_of(segment);
   lock.unlock();
@@ -232,7 +225,7 @@ bool SpareSegments::clean_one(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   --wiping_;
   wiping_bytes_ -= bytes_of(segment);
-  ready_.push_back(std::move(segment));
+  ready_.splice(ready_.end(), one);
   return true;
 }
 
@@ -240,12 +233,17 @@ bool SpareSegments::clean_one(std::unique_lock<std::mutex>& lock) {
 void SpareSegments::make_one(std::unique_lock<std::mutex>& lock) {
   ++unsettled_;
   lock.unlock();
-  Result<PreparedSegment> made = errorf("no memory");
-  (void)contained("a spare segment", [&] { made = make_counted(0); });
+  std::list<PreparedSegment> one;  // its place first, then what must not be lost
+  (void)contained("a spare segment", [&] {
+    one.emplace_back();
+    Result<PreparedSegment> made = make_counted(0);
+    if (made.ok()) one.front() = made.take();
+    else log_debug("no spare segment: %s", made.error().message.c_str());
+  });
   lock.lock();
   --unsettled_;
-  failed_ = !made.ok() || !contained("a spare segment", [&] { ready_.push_back(made.take()); });
-  if (failed_) log_debug("no spare segment: %s", made.ok() ? "" : made.error().message.c_str());
+  failed_ = one.empty() || !one.front().segment.valid();
+  if (!failed_) ready_.splice(ready_.end(), one);
 }
 
 void SpareSegments::run() {

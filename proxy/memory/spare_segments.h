@@ -22,8 +22,8 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
 
@@ -73,10 +73,10 @@ class SpareSegments {
   // A spare, or one made now on this thread, in the first GPU's context; an error when too much is
   // old. Any thread.
   Result<PreparedSegment> take(uint64_t session_id);
-  // A segment whose function is gone. Any thread.
-  void give_back(PreparedSegment used);
+  // A segment whose function is gone. Still the caller's when this throws. Any thread.
+  void give_back(PreparedSegment&& used);
   // One that must not be used again: somebody may still have it mapped. Any thread.
-  void retire(PreparedSegment used);
+  void retire(PreparedSegment&& used);
   // What is beyond the target is old from now on. When no function is there. Any thread.
   void trim();
   // Ends the thread; all are old. Waits for the segment that is being made.
@@ -112,9 +112,11 @@ class SpareSegments {
   HostBudget* host_ = nullptr;
   mutable std::mutex mutex_;  // rank 15: the members below
   std::condition_variable wanted_;
-  std::deque<PreparedSegment> ready_;
-  std::deque<PreparedSegment> used_;  // not yet wiped
-  std::deque<PreparedSegment> old_;   // wait for drop_old()
+  // From one to another they go with their nodes: no memory is needed for it, and none that is
+  // registered is ever lost.
+  std::list<PreparedSegment> ready_;
+  std::list<PreparedSegment> used_;  // not yet wiped
+  std::list<PreparedSegment> old_;   // wait for drop_old()
   uint64_t wiping_bytes_ = 0;
   uint32_t wiping_ = 0;
   uint32_t unsettled_ = 0;  // of the thread's make() and of drop_old(), which are under way

@@ -105,6 +105,8 @@ Session::~Session() {
     if (segment_used_again_) shared_.spares->give_back(std::move(segment));
     else shared_.spares->retire(std::move(segment));
   });
+  // Nothing unregisters it any more, so nobody may have its address.
+  if (segment.segment.valid()) leave_for_good(std::move(segment.segment));
 }
 
 std::shared_ptr<PinnedPool> Session::take_pinned_remains() { return std::move(pinned_remains_); }
@@ -117,6 +119,7 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
   if (!prepared.ok()) return prepared.error();
   segment_ = std::move(prepared->segment);
   registered_ = prepared->registered;
+  segment_registered_ = true;
   copies_.more_chunks().count_in(shared_.host);
   copies_.open(registered_, prepared->more_chunks);
   copies_.use_lanes(shared_.copies, &lanes_, client_.id, client_.needs, [this] {
@@ -131,7 +134,6 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
       {client_.id, client_.needs.slo_ns, client_.sm_percent == 0, shared_.keep_slices_ns});
   contexts_.placement().use(shared_.slices, {client_.id, client_.sm_percent, client_.priority},
                             [this](uint32_t gpu, bool apart) { launches_.set_apart(gpu, apart); });
-  segment_registered_ = true;
   if (Status status = pinned_.open(client_.id, client_.window, client_.slot, std::move(ready));
       !status.ok())
     return status;
