@@ -11,10 +11,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -34,12 +36,12 @@ namespace tube::proxy {
 namespace {
 
 constexpr int kTrialFd = 3;
-constexpr int kCameBack = 0, kCouldNotTry = 3;  // exit statuses
+constexpr int kCameBack = 0, kCouldNotTry = 3;  // exit statuses; any other is the compiler's own
 constexpr size_t kMostVerdicts = 4096;
 constexpr size_t kMostHeld = 64;
-constexpr uint64_t kMostHeldBytes = 1u << 20;  // of each
-constexpr rlim_t kChildBytes = rlim_t{16} << 30;
-constexpr int kLookMs = 50;  // between looks whether anybody waits
+constexpr uint64_t kMostHeldBytes = 1u << 20;     // of each
+constexpr rlim_t kChildBytes = rlim_t{16} << 30;  // beyond what the child begins with
+constexpr int kLookMs = 50;                       // between looks whether anybody waits
 
 // The file's beginning; then options, values, inputs, names and the image, in this order.
 struct Head {
@@ -137,15 +139,20 @@ int wait_for(pid_t child, const std::function<bool()>& gone) {
 }
 
 CUresult verdict_of(int status, const std::string& who, bool nobody_waits) {
-  if (status != -1 && WIFEXITED(status)) {
-    if (WEXITSTATUS(status) == kCameBack) return CUDA_SUCCESS;
+  const bool exited = status != -1 && WIFEXITED(status);
+  if (exited && WEXITSTATUS(status) == kCameBack) return CUDA_SUCCESS;
+  if (exited && WEXITSTATUS(status) == kCouldNotTry) {
     static Once said;
     if (said.first())
       log_warn("PTX is compiled in the proxy, untried: a child could make no context for it");
     return CUDA_SUCCESS;
   }
   if (nobody_waits) return CUDA_ERROR_INVALID_PTX;
-  if (status != -1 && WTERMSIG(status) != SIGXCPU && WTERMSIG(status) != SIGKILL)
+  if (exited)
+    log_error(
+        "%s: the compiler ended on PTX (exit status %d), in a child of the proxy: it is refused",
+        who.c_str(), WEXITSTATUS(status));
+  else if (status != -1 && WTERMSIG(status) != SIGXCPU && WTERMSIG(status) != SIGKILL)
     log_error("%s: the compiler crashed on PTX (SIG%s), in a child of the proxy: it is refused",
               who.c_str(), sigabbrev_np(WTERMSIG(status)));
   else
@@ -204,6 +211,13 @@ CUresult try_image(const Trial& trial, const std::string& who, const std::functi
 
 namespace {
 
+uint64_t data_bytes() {
+  unsigned long long pages = 0;
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen("/proc/self/statm", "re"), fclose);
+  if (file == nullptr || fscanf(file.get(), "%*u %*u %*u %*u %*u %llu", &pages) != 1) return 0;
+  return pages * static_cast<uint64_t>(getpagesize());
+}
+
 // Ends with the proxy, before it when memory runs out, and within its limits.
 void limit_myself(uint32_t seconds) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -214,7 +228,7 @@ void limit_myself(uint32_t seconds) {
   };
   limit(RLIMIT_CPU, seconds);
   limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_DATA, kChildBytes);
+  limit(RLIMIT_DATA, data_bytes() + kChildBytes);
   const UniqueFd score(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   if (score.valid()) (void)!write(score.get(), "1000", 4);
   setenv("CUDA_MODULE_LOADING", "EAGER", 1);  // all of it is compiled now

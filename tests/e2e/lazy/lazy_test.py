@@ -39,13 +39,22 @@ class Lazy(unittest.TestCase):
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
 
+    def take_promised(self, function, mib):
+        """It is promised once the GPU has nothing of the function's, which a driver may say a
+        little after the function knows it."""
+        for _ in range(100):
+            self.assertEqual(function.ask("take", mib), "0")
+            if function.memory()["promised_bytes"] == mib * MIB:
+                return
+            self.assertEqual(function.ask("drop"), "freed")
+        self.fail("nothing is promised")
+
     def test_every_way_of_a_pointer(self):
         proxy = self.proxy(TUBE_POOL="0")
         function = Function(self, proxy)
         for way in WAYS:
             with self.subTest(way=way):
-                self.assertEqual(function.ask("take", 4), "0")
-                self.assertEqual(function.memory()["promised_bytes"], 4 * MIB)
+                self.take_promised(function, 4)
                 self.assertEqual(function.ask(way), "right", proxy.log_tail())
                 self.assertEqual(function.memory()["promised_bytes"], 0)
                 self.assertEqual(function.ask("drop"), "freed")
@@ -67,6 +76,8 @@ class Lazy(unittest.TestCase):
         """Also where the driver has no memory to give."""
         proxy = self.proxy(TUBE_SIM_FAULT="call=cuMemCreate:error=2:after=1")  # of the constructor
         function = Function(self, proxy)
+        self.assertIn("0", (function.ask("take", 64) for _ in range(100)))  # see take_promised
+        self.assertEqual(function.ask("drop"), "freed")
         for _ in range(200):
             self.assertEqual(function.ask("take", 64), "0", proxy.log_tail())
             self.assertEqual(function.ask("drop"), "freed")
@@ -74,8 +85,7 @@ class Lazy(unittest.TestCase):
     def test_promised_memory_is_nobody_elses(self):
         proxy = self.proxy(TUBE_EVICT_HOST="0")
         one, two = Function(self, proxy), Function(self, proxy)
-        self.assertEqual(one.ask("take", 160), "0")
-        self.assertEqual(one.memory()["promised_bytes"], 160 * MIB)
+        self.take_promised(one, 160)
         self.assertEqual(two.ask("take", 100), OUT_OF_MEMORY)
         self.assertEqual(two.ask("take", 60), "0")
         self.assertEqual(two.ask("direct"), "right")
