@@ -25,6 +25,9 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "The function's name in `tubectl ps` and in messages."},
     {"TUBE_DIR", "$XDG_RUNTIME_DIR/tube, else /run/tube for root, else /tmp/tube-UID",
      "Folder of the proxies' sockets. It must belong to the user and have mode 0700."},
+    {"TUBE_CACHE", "$XDG_CACHE_HOME/tube, else ~/.cache/tube",
+     "Folder of what proxies keep between runs: which kernels of which image were used. `off` keeps "
+     "nothing."},
     {"TUBE_BACKEND", "auto",
      "What a proxy that is started runs on: driver, sim (the simulated GPU), or auto, the driver "
      "where a GPU is."},

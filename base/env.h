@@ -16,6 +16,7 @@ enum class Env : uint8_t {
   kWorkflow,
   kFunction,
   kDir,
+  kCache,
   kBackend,
   kLog,
   kLogFile,

@@ -3,7 +3,7 @@
 // A kernel is loaded when its function is looked up (docs/decisions/0009), not at its first launch,
 // and the look-up's reply carries everything a client needs afterwards: parameter layout and
 // attributes. The reply to a load carries the same for the kernels that other clients looked up
-// before (module_cache.h).
+// before, or functions of earlier runs (module_cache.h).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -187,10 +187,8 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
   session.shared().images.keep(*image);
   if (!fresh) Stats::add(session.stats().images_shared);
   const std::shared_ptr<LoadedModule> module = state->module;
-  if (module->shared()) {
-    reply.put(&wire::tubeLoadImage_reply::kernels,
-              module->table(share.gpu, session.shared().gpus.capabilities(), reply.room()));
-  }
+  reply.put(&wire::tubeLoadImage_reply::kernels,
+            module->table(share.gpu, session.shared().gpus.capabilities(), reply.room()));
   // A library belongs to no context (0): it outlives a context's reset. The id was admitted, so
   // this succeeds.
   return session.objects().insert(kind, call->library, module->raw(),

@@ -104,8 +104,9 @@ bool Image::managed(std::span<const int> capabilities) const {
   return (facts(capabilities).all & kImageManaged) != 0;
 }
 
-std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<const Image> image) {
+std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<Image> image) {
   const Hash128 hash = hash128(image->data(), image->size());
+  image->content_ = hash;
   std::lock_guard lock(mutex_);
   auto& known = by_content_[hash];
   std::shared_ptr<const Image> same = known.lock();

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "policies/early_kernels.h"
 #include "protocol/driver_table.gen.h"
 #include "protocol/known_kernel.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/contained.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/memory_events.h"
@@ -29,13 +32,16 @@ CUkernel as_kernel(const LoadedKernel& kernel) {
 // ---- a module ----
 
 LoadedModule::LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu,
-                           bool shared, uint64_t raw, uint64_t code_bytes)
+                           bool shared, uint64_t raw, uint64_t code_bytes, const Hash128& content,
+                           KernelRecord* record)
     : image_(std::move(image)),
       library_(library),
       gpu_(gpu),
       shared_(shared),
       raw_(raw),
-      code_bytes_(code_bytes) {}
+      code_bytes_(code_bytes),
+      content_(content),
+      record_(content == Hash128{} ? nullptr : record) {}
 LoadedModule::~LoadedModule() = default;
 
 CUresult LoadedModule::ask_variable(const Driver& driver, const Gpus& gpus, uint32_t gpu,
@@ -157,9 +163,34 @@ CUresult LoadedModule::kernel(const Driver& driver, const Gpus& gpus, uint32_t g
                  : first();
     if (error != CUDA_SUCCESS) return error;
   }
-  std::lock_guard lock(mutex_);
-  ++(*out)->lookups;
+  {
+    std::lock_guard lock(mutex_);
+    if ((*out)->lookups++ != 0) return CUDA_SUCCESS;
+  }
+  if (record_ != nullptr)
+    (void)contained("the record of kernels", [&] { record_->wanted(content_, name); });
   return CUDA_SUCCESS;
+}
+
+// One that fails is no loss: whoever asks for it is told.
+uint64_t LoadedModule::load_early(const Driver& driver, const Gpus& gpus, uint32_t gpu) {
+  if (record_ == nullptr) return 0;
+  const std::vector<std::string> names = record_->begin_load(content_);
+  if (names.empty()) return 0;
+  uint64_t count = 0;
+  (void)gpus.gate().context_wide(this_caller(), "the load of kernels", [&] {
+    const uint64_t end = now_ns() + policies::kEarlyNs;
+    for (const std::string& name : names) {
+      if (now_ns() > end) break;
+      LoadedKernel found;
+      LoadedKernel* kernel = nullptr;
+      loaded_on_ |= bit_of(gpu);
+      if (look_up(driver, name, &found) != CUDA_SUCCESS) continue;
+      if (first_use(driver, gpus, gpu, name, found, &kernel) == CUDA_SUCCESS) ++count;
+    }
+    return CUDA_SUCCESS;
+  });
+  return count;
 }
 
 // Whatever is asked first about a kernel of a library makes the driver load it into the context:
@@ -259,12 +290,14 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   *fresh = true;
   const ImageFacts& facts = image->facts(gpus_.capabilities());
   const uint64_t code_bytes = facts.code_bytes;
+  const Hash128 content = image->content();
   const bool shareable = share_ && wanted.may_share && facts.stateless;
   if (!shareable) {
     uint64_t raw = 0;
     if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
     *out = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, false, raw,
-                                          code_bytes);
+                                          code_bytes, content, record_);
+    load_early(**out, wanted.gpu);
     std::lock_guard lock(mutex_);
     ++loaded_;
     owns(wanted.session, *out);
@@ -293,6 +326,13 @@ CUresult ModuleCache::get(const Wanted& wanted, std::shared_ptr<const Image> ima
   });
 }
 
+// The image is there, whatever becomes of this.
+void ModuleCache::load_early(LoadedModule& module, uint32_t gpu) {
+  (void)contained("the load of kernels", [&] {
+    kernels_early_.fetch_add(module.load_early(driver_, gpus_, gpu), std::memory_order_relaxed);
+  });
+}
+
 CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot,
                                   std::shared_ptr<const Image> image, const Load& load,
                                   std::shared_ptr<LoadedModule>* out, bool* fresh) {
@@ -304,10 +344,12 @@ CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot,
     if (!*fresh) return CUDA_SUCCESS;
   }
   uint64_t raw = 0;
+  const Hash128 content = image->content();
   if (CUresult error = load(&image, &raw); error != CUDA_SUCCESS) return error;
   const uint64_t code_bytes = image->facts(gpus_.capabilities()).code_bytes;
   auto module = std::make_shared<LoadedModule>(std::move(image), wanted.library, wanted.gpu, true,
-                                               raw, code_bytes);
+                                               raw, code_bytes, content, record_);
+  load_early(*module, wanted.gpu);
   module->users_.push_back(wanted.session);
   std::lock_guard lock(mutex_);
   ++loaded_;
@@ -507,7 +549,7 @@ bool ModuleCache::make_room(uint32_t gpu) {
 
 ModuleCache::Counts ModuleCache::counts() const {
   std::lock_guard lock(mutex_);
-  Counts counts{loaded_, shared_, 0, retired_.size(), 0};
+  Counts counts{loaded_, shared_, 0, retired_.size(), 0, kernels_early_.load()};
   for (const auto& [key, slot] : slots_) {
     for (const auto& module : slot->modules) {
       if (!module->users_.empty()) continue;

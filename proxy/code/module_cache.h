@@ -16,6 +16,9 @@
 //   a
 //     neighbour raised the module's, gets a module of its own at that moment (take_own_module)
 //
+// Kernels that functions looked up in the same image in earlier runs are loaded with it, in one
+// context-wide call (kernel_record.h).
+//
 // A module with state, or loaded with JIT options, belongs to one session. It is not unloaded when
 // it is given back but when no function is left or too many wait, because others would stand still
 // meanwhile.
@@ -48,6 +51,7 @@
 #include "protocol/device_info.h"
 #include "protocol/wire.gen.h"
 #include "proxy/code/image_store.h"
+#include "proxy/code/kernel_record.h"
 
 namespace tube::proxy {
 
@@ -80,7 +84,8 @@ struct LoadedKernel {
 class LoadedModule {
  public:
   LoadedModule(std::shared_ptr<const Image> image, bool library, uint32_t gpu, bool shared,
-               uint64_t raw, uint64_t code_bytes = 0);
+               uint64_t raw, uint64_t code_bytes = 0, const Hash128& content = {},
+               KernelRecord* record = nullptr);
   ~LoadedModule();
 
   uint64_t raw() const { return raw_; }
@@ -95,6 +100,9 @@ class LoadedModule {
   // module.
   CUresult kernel(const Driver& driver, const Gpus& gpus, uint32_t gpu, const std::string& name,
                   LoadedKernel** out, bool* fresh);
+  // The kernels that functions wanted of this image before, in one context-wide call and as many as
+  // fit into its time (policies/early_kernels.h): how many.
+  uint64_t load_early(const Driver& driver, const Gpus& gpus, uint32_t gpu);
   // The kernels known on `gpu`, as the table of protocol/known_kernel.h, the most wanted first, up
   // to `room` bytes.
   std::vector<std::byte> table(uint32_t gpu, std::span<const int> capabilities, size_t room);
@@ -134,6 +142,8 @@ class LoadedModule {
   const bool shared_;
   const uint64_t raw_;  // CUlibrary or CUmodule
   const uint64_t code_bytes_;
+  const Hash128 content_;
+  KernelRecord* const record_;
   std::mutex mutex_;  // rank 34: kernels_
   std::array<std::mutex, info::kMaxDevices>
       raising_;  // rank 26: by GPU, held while the driver raises a limit there
@@ -186,7 +196,7 @@ class ModuleCache {
   bool make_room(uint32_t gpu);
 
   struct Counts {
-    uint64_t loaded, shared, idle, retired, idle_bytes;
+    uint64_t loaded, shared, idle, retired, idle_bytes, kernels_early;
   };
   Counts counts() const;
   // Whose the code on a GPU is; estimates (code_use.cc).
@@ -198,6 +208,8 @@ class ModuleCache {
   Use use(uint32_t gpu) const;
   // Where unloads are noted. Before any session; outlives this.
   void note_to(MemoryEvents* events) { events_ = events; }
+  // What is known of earlier runs. Likewise.
+  void use_record(KernelRecord* record) { record_ = record; }
 
  private:
   struct Slot {
@@ -220,6 +232,7 @@ class ModuleCache {
   void has_surplus() const {
     if (surplus_) (void)surplus_(0);
   }
+  void load_early(LoadedModule& module, uint32_t gpu);
   CUresult load_shared(const Wanted& wanted, Slot& slot, std::shared_ptr<const Image> image,
                        const Load& load, std::shared_ptr<LoadedModule>* out, bool* fresh);
   // What is in no context: in the current one. `why`: for the list of events.
@@ -231,6 +244,7 @@ class ModuleCache {
   const bool share_;
   const Surplus surplus_;
   MemoryEvents* events_ = nullptr;
+  KernelRecord* record_ = nullptr;
   mutable std::mutex mutex_;  // rank 33: the members below
   std::map<Key, std::shared_ptr<Slot>> slots_;
   std::vector<std::pair<uint64_t, std::weak_ptr<LoadedModule>>> own_;  // by session
@@ -239,6 +253,7 @@ class ModuleCache {
   bool room_wanted_ = false;
   uint64_t loaded_ = 0;
   uint64_t shared_ = 0;
+  std::atomic<uint64_t> kernels_early_{0};
   uint64_t clock_ = 0;
 };
 

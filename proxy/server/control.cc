@@ -143,6 +143,13 @@ const char* janitor_text(Janitor::State state) {
   return "";
 }
 
+json modules_json(const ModuleCache::Counts& modules) {
+  return {{"idle", modules.idle},
+          {"idle_image_bytes", modules.idle_bytes},
+          {"waiting_for_unload", modules.retired},
+          {"kernels_early", modules.kernels_early}};
+}
+
 json refusal(const std::string& text) { return {{"ok", false}, {"error", text}}; }
 
 }  // namespace
@@ -271,10 +278,7 @@ json Server::status() {
             {"restarts", options_.inherited.restarts},
             {"images_loaded", modules.loaded},
             {"images_shared", modules.shared}}},
-          {"modules",
-           {{"idle", modules.idle},
-            {"idle_image_bytes", modules.idle_bytes},
-            {"waiting_for_unload", modules.retired}}},
+          {"modules", modules_json(modules)},
           {"pinned", pinned_json(pinned, pinned_.budget())},
           {"memory", memory_status()},
           {"evicted", evicted_status()},

@@ -193,6 +193,7 @@ void Server::clean_up() {
 }
 
 void Server::cleaned_up() {
+  if (options_.keeps_record) (void)contained("the record of kernels", [this] { kernels_.write(); });
   {
     std::lock_guard lock(mutex_);
     for (const RetiredPinned& retired : remains_.pinned) slots_[retired.slot] = Place::kFree;

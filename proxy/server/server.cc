@@ -66,6 +66,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       blocks_(memory_, gpus, options_.pool_bytes, options_.pool_policy),
       evictor_(driver, memory_, blocks_, arena_, options_.evict),
       store_(driver, memory_, [this](uint32_t gpu) { return blocks_.budget_bytes(gpu); }),
+      kernels_(options_.workflow),
       modules_(driver, gpus, options_.share_modules,
                [this](uint32_t wait_ms) {
                  janitor_.wake(Janitor::Need::kNow);
@@ -112,7 +113,6 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                 [this] { (void)contained("the janitor", [this] { cleaned_up(); }); }}) {
   shared_.cores = options_.cores_to_share;
   shared_.rhythm = options_.rhythm;
-  modules_.note_to(&memory_.budgets().events());
   mind_the_gate();
   share_the_rest();
 }
@@ -123,6 +123,11 @@ void Server::share_the_rest() {
   done_.reserve(limits::kClients);
   doubtful_.reserve(size_t{4} * limits::kClients);
   dying_.reserve(size_t{2} * limits::kClients);
+  modules_.note_to(&memory_.budgets().events());
+  if (options_.keeps_record) {
+    kernels_.read();
+    modules_.use_record(&kernels_);
+  }
   shared_.host = &host_;
   images_.count_in(&host_);
   spares_.count_in(&host_);

@@ -64,6 +64,7 @@ struct ServerOptions {
   uint32_t coalesce_us = 0;
   uint32_t spares = 0;        // segments kept ready (spare_segments.h)
   bool share_modules = true;  // module_cache.h
+  bool keeps_record = false;  // kernel_record.h
   Inheritance inherited;      // of the proxy that this one replaces
   DeviceOutput* output = nullptr;
   // A function that is stopped for so long, and whose stream keeps others from a context-wide call,
@@ -296,6 +297,7 @@ class Server {
   Evictor evictor_;
   Store store_;
   ImageStore images_;
+  KernelRecord kernels_;
   ModuleCache modules_;
   SpareSegments spares_;
   PinnedPools pinned_;

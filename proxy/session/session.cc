@@ -35,13 +35,6 @@ namespace tube::proxy {
 
 namespace {
 constexpr uint64_t kNextCallNs = 2'000;  // within which a program goes on from one call to the next
-// The GPU may still write to it. Without a request for memory, which may be what ended the session;
-// each of these has taken one of the places for good.
-void leave_for_good(shared::Segment segment) {
-  alignas(shared::Segment) static std::byte kept[limits::kClients][sizeof(shared::Segment)];
-  static std::atomic<uint32_t> count{0};
-  new (kept[count++ % limits::kClients]) shared::Segment(std::move(segment));
-}
 }  // namespace
 
 struct Session::Thread {
@@ -97,16 +90,7 @@ Session::~Session() {
   copies_.more_chunks().finish();  // had it thrown
   shared_.gpus.gate().left(client_.id);
   user_object_ends_.close();  // the driver tells of the last references whenever it likes
-  if (abandoned()) leave_for_good(std::move(segment_));
-  if (!segment_goes_back_) return;
-  // Nobody asks this session anything any more: now the segment may go to the next one.
-  PreparedSegment segment{std::move(segment_), registered_, copies_.more_chunks().are_there()};
-  (void)contained("the return of shared memory", [&] {
-    if (segment_used_again_) shared_.spares->give_back(std::move(segment));
-    else shared_.spares->retire(std::move(segment));
-  });
-  // Nothing unregisters it any more, so nobody may have its address.
-  if (segment.segment.valid()) leave_for_good(std::move(segment.segment));
+  pass_segment_on();
 }
 
 std::shared_ptr<PinnedPool> Session::take_pinned_remains() { return std::move(pinned_remains_); }

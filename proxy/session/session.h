@@ -424,6 +424,7 @@ class Session {
   bool held_go_on();
   void late_error(uint32_t gpu, CUresult error, uint32_t call, uint64_t sequence);
   void teardown();
+  void pass_segment_on();
   void take_copies_back();
   void give_everything_back();
   void leave_streams();

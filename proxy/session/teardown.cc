@@ -9,7 +9,11 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <atomic>
+#include <cstddef>
 #include <map>
+#include <new>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -112,6 +116,14 @@ CUresult destroy_raw(const Driver& driver, wire::Kind kind, const Object& object
     case wire::Kind::kCount: break;
   }
   return CUDA_SUCCESS;
+}
+
+// The GPU may still write to it. Without a request for memory, which may be what ended the session;
+// each of these has taken one of the places for good.
+void leave_for_good(shared::Segment segment) {
+  alignas(shared::Segment) static std::byte kept[limits::kClients][sizeof(shared::Segment)];
+  static std::atomic<uint32_t> count{0};
+  new (kept[count++ % limits::kClients]) shared::Segment(std::move(segment));
 }
 
 }  // namespace
@@ -417,6 +429,20 @@ void Session::give_everything_back() {
     host_pages_.abandon();
   }
   if (started_) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+// By the destructor, when give_segment_back() has said so.
+void Session::pass_segment_on() {
+  if (abandoned()) leave_for_good(std::move(segment_));
+  if (!segment_goes_back_) return;
+  // Nobody asks this session anything any more: now the segment may go to the next one.
+  PreparedSegment segment{std::move(segment_), registered_, copies_.more_chunks().are_there()};
+  (void)contained("the return of shared memory", [&] {
+    if (segment_used_again_) shared_.spares->give_back(std::move(segment));
+    else shared_.spares->retire(std::move(segment));
+  });
+  // Nothing unregisters it any more, so nobody may have its address.
+  if (segment.segment.valid()) leave_for_good(std::move(segment.segment));
 }
 
 }  // namespace tube::proxy

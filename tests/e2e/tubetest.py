@@ -84,12 +84,13 @@ def find_driver():
 
 
 def base_environment():
-    """This process's environment without anything of Tube in it."""
-    return {
+    """This process's environment without anything of Tube in it; nothing is kept between runs."""
+    kept = {
         k: v
         for k, v in os.environ.items()
         if not k.startswith("TUBE_") and k not in ("LD_PRELOAD", "LD_LIBRARY_PATH")
     }
+    return {**kept, "TUBE_CACHE": "off"}
 
 
 def for_every_proxy():

@@ -83,6 +83,26 @@ TEST_F(ModuleCacheTest, OneSessionGetsTwoModulesForTwoLoads) {
   EXPECT_EQ(loads, 2);
 }
 
+TEST_F(ModuleCacheTest, KernelsOfEarlierLoadsComeWithTheImage) {
+  KernelRecord record("test");
+  cache.use_record(&record);
+  uint64_t early = 0;
+  for (const std::string& image : {kStateless, kWithVariable}) {
+    bool fresh = false;
+    auto module = get(1, image);
+    kernel(*module, "k", &fresh);
+    EXPECT_TRUE(fresh);
+    EXPECT_EQ(cache.counts().kernels_early, early);
+    cache.give_back(1, std::move(module));
+    cache.unload_idle();
+    cache.unload_retired();
+    module = get(2, image);
+    EXPECT_EQ(cache.counts().kernels_early, ++early);
+    kernel(*module, "k", &fresh);
+    EXPECT_FALSE(fresh);
+  }
+}
+
 TEST_F(ModuleCacheTest, VariablesAndSpecialLoadsAreNotShared) {
   EXPECT_NE(get(1, kWithVariable), get(2, kWithVariable));
   EXPECT_NE(get(1, kStateless, false), get(2, kStateless, false));
