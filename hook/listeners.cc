@@ -4,6 +4,7 @@
 #include "hook/graphs/update_proofs.h"
 #include "hook/memory/pinned_cache.h"
 #include "hook/memory/pool_cache.h"
+#include "hook/memory/slab_leases.h"
 
 namespace tube::hook {
 
@@ -13,6 +14,7 @@ std::span<const Listener> listeners() {
        .context_ends = forget_kept_of,
        .synchronised = pools_synchronised},
       {.context_ends = forget_kept_pinned},
+      {.context_ends = context_ends_leases},
       {.posted_call_failed = forget_all_updates},
   };
   return kListeners;

@@ -182,6 +182,14 @@ inline constexpr uint64_t kOffersOffset = 4096;
 // Smaller allocations share slabs, and are not offered.
 inline constexpr uint64_t kLargestInSlab = 1u << 20;
 inline constexpr uint64_t kBlockUnit = 2u << 20;
+// Slabs of kBlockUnit bytes that a client may cut small allocations out of without asking, in units
+// of kPieceUnit (tubeMemCut).
+inline constexpr uint64_t kPieceUnit = 512;
+inline constexpr uint32_t kMostLeases = 64;
+// In the record that frees such a piece: the client may cut its place again before the record is
+// heard.
+inline constexpr uint32_t kCutAgain = 0xffffffffu;
+inline constexpr uint32_t kMostPieces = kMostLeases * (kBlockUnit / kPieceUnit);
 // A request gets a block of the size that would be made for it.
 constexpr bool offer_serves(uint64_t block_bytes, uint64_t request_bytes) {
   return request_bytes > kLargestInSlab && request_bytes <= block_bytes &&

@@ -8,6 +8,7 @@
 #include "hook/memory/copy.h"
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
+#include "hook/memory/slab_leases.h"
 #include "hook/objects/peers.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -49,6 +50,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
       a.flags == kFromPool)
     return CUDA_ERROR_INVALID_VALUE;
   if (!memory_map().forget_offer(a.base)) return CUDA_ERROR_INVALID_VALUE;
+  end_lease_of(a.base);
   note_memory_shared();
   wire::tubeIpcGetMem_reply reply{};
   Request<wire::tubeIpcGetMem> r;

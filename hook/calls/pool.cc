@@ -11,6 +11,7 @@
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/memory_map.h"
 #include "hook/memory/pool_cache.h"
+#include "hook/memory/slab_leases.h"
 #include "hook/objects/pool.h"
 #include "hook/objects/support.h"
 #include "protocol/hook_decls.gen.h"
@@ -171,6 +172,7 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
   if (!memory_map().remove(dptr, MemoryKind::kDevice, &a)) return CUDA_ERROR_INVALID_VALUE;
   if (a.flags == kFromPool) leave_pool(a.pool, a.size_bytes);
   if (a.flags == kFromPool && keep_in_pool(stream, a)) return CUDA_SUCCESS;
+  end_lease_of(dptr);  // when its place is free again, the proxy knows
   Request<wire::tubeMemFreeAsync> r(stream);
   r->stream = stream->id;
   r->dptr = dptr;

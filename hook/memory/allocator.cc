@@ -4,6 +4,7 @@
 #include "hook/memory/memory_calls.h"
 #include "hook/memory/pinned_cache.h"
 #include "hook/memory/pool_cache.h"
+#include "hook/memory/slab_leases.h"
 #include "hook/objects/support.h"
 
 namespace tube::hook {
@@ -42,19 +43,28 @@ bool take_offered(Context* context, uint64_t bytes, shared::OfferedBlock* block)
   return true;
 }
 
-CUresult ask_for_device(Context* context, uint64_t bytes, shared::OfferedBlock* block) {
+// `leases`: where the piece of a slab may come from, and go back to, without asking.
+CUresult ask_for_device(Context* context, uint64_t bytes, bool leases,
+                        shared::OfferedBlock* block) {
   if (take_offered(context, bytes, block)) return CUDA_SUCCESS;
+  if (leases && (block->address = cut_piece(context, bytes)) != 0) return CUDA_SUCCESS;
   const auto ask = [&] {
     wire::tubeMemAlloc_reply reply{};
-    Request<wire::tubeMemAlloc> r;
-    r.in_context(context);
-    r->bytes = bytes;
-    const CUresult result = r.call(&reply);
+    CUresult result = CUDA_SUCCESS;
+    {
+      Request<wire::tubeMemAlloc> r;
+      r.in_context(context);
+      r->bytes = bytes;
+      r->leases = leases ? 1 : 0;
+      result = r.call(&reply);
+    }
+    if (result == CUDA_SUCCESS && reply.leased != 0) slab_was_leased(context, reply.dptr, bytes);
     *block = connection().offers.granted(reply.offer, reply.dptr);
     return result;
   };
   const auto give_back = [&] {
-    if (!release_kept_memory()) return false;
+    const bool leases_ended = end_empty_leases();
+    if (!release_kept_memory()) return leases_ended;
     (void)sync_device_of(context);  // it goes when its streams get there
     return true;
   };
@@ -77,7 +87,8 @@ CUresult ask_for_pinned(uint64_t bytes, unsigned flags, uint64_t* address) {
 }  // namespace
 
 bool give_kept_back() {
-  if (!release_kept_memory()) return false;
+  const bool leases_ended = end_empty_leases();
+  if (!release_kept_memory()) return leases_ended;
   (void)sync_all_contexts();
   return true;
 }
@@ -86,7 +97,7 @@ CUresult allocate_device(uint64_t bytes, uint64_t* address) {
   if (const CUresult r = forbid_unsafe_call(); r != CUDA_SUCCESS) return r;
   Context* context = current_context();
   shared::OfferedBlock block;
-  if (const CUresult r = ask_for_device(context, bytes, &block); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = ask_for_device(context, bytes, true, &block); r != CUDA_SUCCESS) return r;
   *address = block.address;
   Allocation made{block.address, bytes, next_unique(), context, MemoryKind::kDevice, 0};
   made.offer = block.number;
@@ -99,7 +110,8 @@ CUresult allocate_pooled(const Stream* stream, Context* context, CUmemoryPool po
                          uint64_t* address) {
   if (!take_from_pool(stream, context, pool, bytes, address)) {
     shared::OfferedBlock block;
-    if (const CUresult r = ask_for_device(context, pool_bytes(bytes), &block); r != CUDA_SUCCESS)
+    if (const CUresult r = ask_for_device(context, pool_bytes(bytes), false, &block);
+        r != CUDA_SUCCESS)
       return r;
     *address = block.address;
   }
@@ -123,12 +135,15 @@ CUresult free_device(const Allocation& allocation) {
   if (!memory_map().remove(allocation.base, MemoryKind::kDevice, &removed))
     return CUDA_ERROR_INVALID_VALUE;
   if (removed.flags == kFromPool) leave_pool(removed.pool, removed.size_bytes);
-  Request<wire::tubeMemFree> r;
-  r.in_context(removed.context);
-  r->dptr = removed.base;
-  r->offer = removed.offer;
-  const CUresult freed = r.post();
-  connection().offers.give_back(removed.offer, removed.offer_generation);
+  CUresult freed = CUDA_SUCCESS;
+  if (!free_piece(removed.context, removed.base, removed.size_bytes, &freed)) {
+    Request<wire::tubeMemFree> r;
+    r.in_context(removed.context);
+    r->dptr = removed.base;
+    r->offer = removed.offer;
+    freed = r.post();
+    connection().offers.give_back(removed.offer, removed.offer_generation);
+  }
   return finished != CUDA_SUCCESS ? finished : freed;
 }
 

@@ -88,12 +88,17 @@ message("tubeOccupancy", "reply", kernel="kernel", what="OccupancyQuestion", a="
 
 chapter("memory")
 # offer: the block's number among the offers, from 1; 0: it has none (abi.h)
-message("tubeMemAlloc", "reply", behind="ends", bytes="u64", reply=dict(dptr="u64", offer="u32"))
+# leases: the client may be leased a slab for it; leased: the slab that it lies in has been
+message("tubeMemAlloc", "reply", behind="ends", bytes="u64", leases="u32",
+        reply=dict(dptr="u64", offer="u32", leased="u32"))
 # The client has taken a block that was offered. It never waits behind records that are kept back:
 # what uses the memory does not either.
 message("tubeMemTake", "post", offer="u32", dptr="u64", bytes="u64", orders="none")
+# A piece of a slab that is leased to the client, and the end of the lease. They do not wait either.
+message("tubeMemCut", "post", dptr="u64", bytes="u64", orders="none")
+message("tubeMemLeaseEnd", "post", slab="u64", orders="none")
 # The client has waited for its streams. offer: the client makes this offer ready itself, behind
-# the record; 0: the proxy does what is to be done.
+# the record (abi::kCutAgain: it may cut the place again); 0: the proxy does what is to be done.
 message("tubeMemFree", "post", dptr="u64", offer="u32", behind="all")
 message("tubePinnedAlloc", "reply", behind="ends", bytes="u64", flags="u32", reply=dict(address="u64"))
 message("tubePinnedFree", "post", address="u64", behind="all")

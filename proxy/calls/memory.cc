@@ -16,9 +16,14 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
                 Reply<wire::tubeMemAlloc>& reply) {
   ContextShare* share = session.context();
   CUdeviceptr address = 0;
+  bool leased = false;
   const auto take = [&] {
-    return session.memory().allocate(static_cast<int>(share->gpu), share->number, call->bytes,
-                                     &address, &reply->offer);
+    DeviceMemory& memory = session.memory();
+    const auto gpu = static_cast<int>(share->gpu);
+    return call->leases != 0
+               ? memory.allocate_leasing(gpu, share->number, call->bytes, &address, &reply->offer,
+                                         &leased)
+               : memory.allocate(gpu, share->number, call->bytes, &address, &reply->offer);
   };
   const auto limited = [&] {
     return session.account().room(share->gpu) < std::max<uint64_t>(call->bytes, kBlockBytes);
@@ -32,7 +37,23 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
     error = session.make_room(share->gpu, bytes,
                               [&] { return session.take_memory_once(share->gpu, bytes, take); });
   reply->dptr = address;
+  reply->leased = leased ? 1 : 0;
   return error;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeMemCut>& call, Reply<wire::tubeMemCut>&) {
+  const ContextShare* share = session.context();
+  if (!session.memory().cut(static_cast<int>(share->gpu), share->number, call->dptr, call->bytes,
+                            session.parked().any()))
+    session.poison(abi::PoisonReason::kBadRecord, "it cut memory that is not its own to cut");
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeMemLeaseEnd>& call,
+                Reply<wire::tubeMemLeaseEnd>&) {
+  if (!session.memory().end_lease(call->slab))
+    session.poison(abi::PoisonReason::kBadRecord, "it gave back a lease that it did not have");
+  return CUDA_SUCCESS;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeMemTake>& call,

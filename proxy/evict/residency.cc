@@ -34,6 +34,8 @@ bool works_away(wire::Call call) {
     case wire::Call::tubeMemFree:
     case wire::Call::tubeMemFreeAsync:
     case wire::Call::tubeMemTake:
+    case wire::Call::tubeMemCut:
+    case wire::Call::tubeMemLeaseEnd:
     case wire::Call::tubeMemGetInfo:
     case wire::Call::tubePinnedAlloc:
     case wire::Call::tubePinnedFree:

@@ -7,8 +7,8 @@
 namespace tube::proxy {
 
 namespace {
-constexpr uint64_t kSlabBytes = 2u << 20;
-constexpr uint64_t kAlignment = 512;
+constexpr uint64_t kSlabBytes = abi::kBlockUnit;
+constexpr uint64_t kAlignment = abi::kPieceUnit;
 }  // namespace
 
 CUresult DeviceMemory::make_block(int device, uint64_t bytes, Placed* placed) {
@@ -24,7 +24,7 @@ void DeviceMemory::release_block(BlockId block) {
 uint64_t DeviceMemory::place_in_slab(int device, uint64_t bytes, uint64_t* slab_base,
                                      CUresult* error) {
   for (auto& [base, slab] : slabs_) {
-    if (slab.device != device) continue;
+    if (slab.device != device || slab.leased) continue;
     if (uint64_t address = slab.space.allocate(bytes); address != 0) {
       *slab_base = base;
       return address;
@@ -64,6 +64,19 @@ CUresult DeviceMemory::allocate(int device, uint32_t context, uint64_t untrusted
   *address = range.base;
   if (offer != nullptr) *offer = number;
   return CUDA_SUCCESS;
+}
+
+CUresult DeviceMemory::allocate_leasing(int device, uint32_t context, uint64_t untrusted_bytes,
+                                        CUdeviceptr* address, uint32_t* offer, bool* leased) {
+  const CUresult error = allocate(device, context, untrusted_bytes, address, offer);
+  if (error != CUDA_SUCCESS || untrusted_bytes > abi::kLargestInSlab || !may_lease()) return error;
+  // Only one that has nothing else in it: the client knows of no other piece.
+  Slab& slab = slabs_.at(ranges_.at(*address)->owner);
+  if (slab.space.used_bytes() != rounded(untrusted_bytes) || *address % abi::kBlockUnit != 0)
+    return error;
+  set_leased(slab, true);
+  *leased = true;
+  return error;
 }
 
 CUresult DeviceMemory::allocate_block(Range& range, uint32_t* offer) {
@@ -118,18 +131,23 @@ void DeviceMemory::leave_slab(const Range& range) {
   auto it = slabs_.find(range.owner);
   if (it == slabs_.end()) return;
   it->second.space.free(range.base, range.bytes);
-  if (!it->second.space.empty()) return;
+  release_if_spare(it);
+}
+
+void DeviceMemory::release_if_spare(std::map<uint64_t, Slab>::iterator slab) {
+  if (!slab->second.space.empty() || slab->second.leased) return;
   for (const auto& [base, other] : slabs_) {
-    if (base == it->first || other.device != it->second.device || !other.space.empty()) continue;
-    release_block(it->second.block);
-    slabs_.erase(it);
+    if (base == slab->first || other.device != slab->second.device || !other.space.empty())
+      continue;
+    release_block(slab->second.block);
+    slabs_.erase(slab);
     return;
   }
 }
 
 bool DeviceMemory::free_empty_slabs() {
   return std::erase_if(slabs_, [this](const auto& entry) {
-           if (!entry.second.space.empty()) return false;
+           if (!entry.second.space.empty() || entry.second.leased) return false;
            release_block(entry.second.block);
            return true;
          }) != 0;

@@ -1,7 +1,8 @@
 // One client's device memory: what cuMemAlloc and its relatives give it.
 //
 // A request of up to 1 MiB takes its place in one of the client's 2 MiB slabs (512-byte aligned, as
-// the driver does), a larger one gets a block of its own. Each allocation is a Range of the client,
+// the driver does), a larger one gets a block of its own. Slabs may be leased to the client, which
+// then cuts its pieces by itself (leased_slabs.cc). Each allocation is a Range of the client,
 // with exactly the bytes it asked for, so that a copy past its end is refused as natively. A slab
 // goes back when its last piece does, except one per GPU, which waits for the next small request
 // or until memory runs out.
@@ -23,6 +24,7 @@
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/memory_map.h"
 #include "proxy/memory/ranges.h"
+#include "sharedmem/abi.h"
 
 namespace tube::proxy {
 
@@ -52,6 +54,15 @@ class DeviceMemory {
   // *offer: of the block, 0 when it has none.
   CUresult allocate(int device, uint32_t context, uint64_t untrusted_bytes, CUdeviceptr* address,
                     uint32_t* offer = nullptr);
+  // The same for a client that takes leases: *leased says that the slab of this allocation is its
+  // to cut from now on.
+  CUresult allocate_leasing(int device, uint32_t context, uint64_t untrusted_bytes,
+                            CUdeviceptr* address, uint32_t* offer, bool* leased);
+  // The client has cut a piece out of a leased slab; it gives a lease back. False: it lies.
+  // `frees_wait` as in take().
+  bool cut(int device, uint32_t context, uint64_t untrusted_address, uint64_t untrusted_bytes,
+           bool frees_wait);
+  bool end_lease(uint64_t untrusted_slab);
   // The client has taken an offer. `frees_wait`: records that free memory may be kept back. False:
   // it lies.
   bool take(uint32_t untrusted_offer, int device, uint32_t context, uint64_t untrusted_address,
@@ -92,8 +103,18 @@ class DeviceMemory {
     BlockId block;
     int device;
     AddressSpace space;
+    bool leased = false;
   };
   uint64_t place_in_slab(int device, uint64_t bytes, uint64_t* slab_base, CUresult* error);
+  // leased_slabs.cc
+  bool may_lease() const;
+  void set_leased(Slab& slab, bool leased);
+  bool clear_place(Slab& slab, uint64_t base, uint64_t bytes, bool frees_wait);
+  static uint64_t rounded(uint64_t bytes) {
+    return (bytes + abi::kPieceUnit - 1) / abi::kPieceUnit * abi::kPieceUnit;
+  }
+  // An empty slab goes back when another one of its GPU is empty.
+  void release_if_spare(std::map<uint64_t, Slab>::iterator slab);
   void leave_slab(const Range& range);
   void forget(const Range& range);
   bool keep_for_openers(Range& range);
@@ -107,6 +128,7 @@ class DeviceMemory {
   BlockSource* source_ = nullptr;
   BlockOffers* offers_ = nullptr;
   std::map<uint64_t, Slab> slabs_;            // by base
+  uint32_t leases_ = 0;                       // of these, leased
   std::map<uint64_t, Own> blocks_;            // by address
   std::map<uint64_t, uint32_t> taken_again_;  // by address: so many frees of it are still kept back
   std::vector<uint64_t> lingering_;           // freed pieces of slabs that somebody has open

@@ -39,7 +39,7 @@ TEST(Properties, TheseRecordsEndOnlyTheRunsOfTheStreamThatTheyName) {
 TEST(Properties, TheseRecordsEndNoRuns) {
   EXPECT_EQ(
       calls_with(Orders::kNone),
-      (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy", "tubeMemTake", "tubeMoreChunks",
+      (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy", "tubeMemCut", "tubeMemLeaseEnd", "tubeMemTake", "tubeMoreChunks",
                              "tubeStoreClaim", "tubeStoreDelete", "tubeStoreLook", "tubeStoreOpen",
                              "tubeStoreQueue", "tubeStoreReady", "tubeStoreRelease",
                              "tubeStoreReserve", "tubeStoreSeal", "tubeStoreWaiting"}));

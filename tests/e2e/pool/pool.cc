@@ -6,6 +6,8 @@
 //                        frees every second one and says the same again, five times
 //   order                frees and allocates one size, each use in a stream of its own
 //   endless SEED         churns until it is killed; a line for each hundred steps
+//   small SEED STEPS, endless_small SEED    the same with allocations of 1 MiB at most, many of
+//   them
 #include <map>
 #include <random>
 #include <string>
@@ -62,13 +64,13 @@ constexpr size_t kSizes[] = {4096,     65536,        kMiB,     kMiB + 512, 2 * k
 
 class Churn {
  public:
-  explicit Churn(unsigned seed) : random_(seed), number_(seed << 16) {
+  explicit Churn(unsigned seed, bool small) : small_(small), random_(seed), number_(seed << 16) {
     CU(cuCtxSetCurrent(context));
     CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
   }
   void step() {
-    if (random_() % 2 == 0 && all_.size() < 12) {
-      Memory memory{0, kSizes[random_() % std::size(kSizes)], ++number_};
+    if (random_() % 2 == 0 && all_.size() < (small_ ? 100 : 12)) {
+      Memory memory{0, size(), ++number_};
       const CUresult error = cuMemAlloc(&memory.address, memory.bytes);
       if (error == CUDA_ERROR_OUT_OF_MEMORY) return;
       CU(error);
@@ -77,7 +79,7 @@ class Churn {
     } else if (!all_.empty()) {
       const size_t which = random_() % all_.size();
       compare(all_[which], stream_);
-      if (random_() % 4 == 0) CU(cuMemFreeAsync(all_[which].address, stream_));
+      if (random_() % (small_ ? 64 : 4) == 0) CU(cuMemFreeAsync(all_[which].address, stream_));
       else CU(cuMemFree(all_[which].address));
       all_.erase(all_.begin() + static_cast<std::ptrdiff_t>(which));
     }
@@ -91,17 +93,23 @@ class Churn {
   }
 
  private:
+  size_t size() {
+    if (!small_) return kSizes[random_() % std::size(kSizes)];
+    return 512 + 4 * (random_() % (random_() % 8 == 0 ? (kMiB - 512) / 4 + 1 : 4096));
+  }
+
+  const bool small_;
   std::mt19937 random_;
   unsigned number_;
   CUstream stream_ = nullptr;
   std::vector<Memory> all_;
 };
 
-void churn(unsigned seed, int steps) {
+void churn(unsigned seed, int steps, bool small) {
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < 2; ++i) {
     threads.emplace_back([=] {
-      Churn churn(2 * seed + i + 1);
+      Churn churn(2 * seed + i + 1, small);
       for (int step = 0; step < steps; ++step) churn.step();
       churn.end();
     });
@@ -110,8 +118,8 @@ void churn(unsigned seed, int steps) {
   printf("equal\n");
 }
 
-[[noreturn]] void endless(unsigned seed) {
-  Churn churn(seed);
+[[noreturn]] void endless(unsigned seed, bool small) {
+  Churn churn(seed, small);
   for (;;) {
     for (int step = 0; step < 100; ++step) churn.step();
     printf("here\n");
@@ -183,10 +191,12 @@ int main(int argc, char** argv) {
   CU(cuCtxSetCurrent(context));
   if (words.empty()) return 2;
   const auto number = [&](size_t i) { return static_cast<unsigned>(std::stoul(words.at(i))); };
-  if (words[0] == "churn") churn(number(1), static_cast<int>(number(2)));
+  if (words[0] == "churn") churn(number(1), static_cast<int>(number(2)), false);
+  else if (words[0] == "small") churn(number(1), static_cast<int>(number(2)), true);
   else if (words[0] == "fill") fill(number(1) * kMiB);
   else if (words[0] == "order") order();
-  else if (words[0] == "endless") endless(number(1));
+  else if (words[0] == "endless") endless(number(1), false);
+  else if (words[0] == "endless_small") endless(number(1), true);
   else return 2;
   return 0;
 }

@@ -60,6 +60,22 @@ class Pool(unittest.TestCase):
                 self.assertEqual(self.finish(proxy, program), "equal\n")
             proxy.wait_holds_nothing()
 
+    def test_small_allocations_are_cut_by_the_program(self):
+        """Also while frees are kept back: with every copy in a lane, streams are held at each."""
+        for lane in ({}, {"TUBE_COPY_LANE": "always"}):
+            proxy = self.proxy(**lane)
+            programs = [self.start(proxy, "small", seed, 300) for seed in range(2)]
+            endless = self.start(proxy, "endless_small", 7)
+            for _ in range(3):
+                self.assertEqual(endless.stdout.readline(), "here\n")
+            calls = proxy.function(endless.pid)["calls"]
+            self.assertGreater(calls["tubeMemCut"], calls["tubeMemAlloc"], calls)
+            endless.kill()
+            endless.wait()
+            for program in programs:
+                self.assertEqual(self.finish(proxy, program), "equal\n")
+            proxy.wait_holds_nothing()
+
     def test_a_loop_over_one_size_asks_once(self):
         proxy = self.proxy()
         self.assertEqual(self.run_scene(proxy, "order"), "equal\n")

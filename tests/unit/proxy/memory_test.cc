@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <map>
+#include <random>
+#include <vector>
+
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/device_memory.h"
@@ -112,6 +117,136 @@ TEST_F(DeviceMemoryTest, ZeroAndAbsurdSizesAreRefused) {
   CUdeviceptr address = 0;
   EXPECT_EQ(memory.allocate(0, 1, 0, &address), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(memory.allocate(0, 1, ~uint64_t{0}, &address), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+// ---- slabs that are leased to the client ----
+
+class LeaseTest : public DeviceMemoryTest {
+ protected:
+  // The first piece of a slab that is leased from then on.
+  uint64_t lease(uint64_t bytes) {
+    CUdeviceptr address = 0;
+    uint32_t offer = 0;
+    bool leased = false;
+    EXPECT_EQ(memory.allocate_leasing(0, 1, bytes, &address, &offer, &leased), CUDA_SUCCESS);
+    EXPECT_TRUE(leased);
+    return address;
+  }
+  bool cut(uint64_t address, uint64_t bytes, bool frees_wait = false) {
+    return memory.cut(0, 1, address, bytes, frees_wait);
+  }
+};
+
+TEST_F(LeaseTest, APieceIsWhereTheClientSaysIfThatPlaceIsFree) {
+  const uint64_t slab = lease(1000);
+  EXPECT_TRUE(cut(slab + 1024, 100));
+  EXPECT_TRUE(ranges.covers(slab + 1024, 100));
+  EXPECT_FALSE(ranges.covers(slab + 1024, 101));
+  EXPECT_TRUE(cut(slab + (1 << 20), 1 << 20)) << "up to the end";
+  EXPECT_EQ(map.blocks(), 1u);
+  EXPECT_EQ(memory.free(slab + 1024), CUDA_SUCCESS);
+  EXPECT_TRUE(cut(slab + 1024, 512));
+}
+
+TEST_F(LeaseTest, NoOtherPlaceCanBeCut) {
+  const uint64_t slab = lease(1000);
+  EXPECT_FALSE(cut(slab, 100)) << "taken";
+  EXPECT_FALSE(cut(slab + 512, 100)) << "taken, to the end of its unit";
+  EXPECT_FALSE(cut(slab + 1024 + 8, 100)) << "between units";
+  EXPECT_FALSE(cut(slab + 1024, 0));
+  EXPECT_FALSE(cut(slab + 1024, (1 << 20) + 1));
+  EXPECT_FALSE(cut(slab + (2 << 20) - 512, 513)) << "beyond the slab";
+  EXPECT_FALSE(cut(slab + (2 << 20), 512));
+  EXPECT_FALSE(cut(slab - 512, 512));
+  EXPECT_FALSE(cut(0, 512));
+  EXPECT_FALSE(cut(~uint64_t{0}, 512));
+  EXPECT_FALSE(memory.cut(1, 1, slab + 1024, 512, false)) << "of another GPU";
+  const uint64_t block = allocate(2 << 20);
+  EXPECT_FALSE(cut(block, 512)) << "no slab";
+  EXPECT_TRUE(memory.end_lease(slab));
+  EXPECT_FALSE(cut(slab + 1024, 512)) << "no longer leased";
+  EXPECT_FALSE(memory.end_lease(slab));
+  EXPECT_FALSE(memory.end_lease(block));
+}
+
+TEST_F(LeaseTest, OthersPiecesDoNotComeThere) {
+  const uint64_t slab = lease(1000);
+  const uint64_t other = allocate(1000);
+  EXPECT_NE(other & ~uint64_t{(2 << 20) - 1}, slab);
+  CUdeviceptr address = 0;
+  uint32_t offer = 0;
+  bool leased = false;
+  EXPECT_EQ(memory.allocate_leasing(0, 1, 1000, &address, &offer, &leased), CUDA_SUCCESS);
+  EXPECT_FALSE(leased) << "a slab with pieces that the client does not know of";
+}
+
+TEST_F(LeaseTest, AFreeThatIsKeptBackIsOverWhenItsPlaceIsCutAgain) {
+  const uint64_t slab = lease(4096);
+  ASSERT_TRUE(cut(slab + 4096, 4096));
+  EXPECT_FALSE(cut(slab + 2048, 4096)) << "no free is kept back";
+  ASSERT_TRUE(cut(slab + 2048, 4096, true)) << "over the two of before";
+  EXPECT_FALSE(ranges.covers(slab, 1));
+  EXPECT_EQ(memory.free(slab, true), CUDA_SUCCESS);
+  EXPECT_EQ(memory.free(slab + 4096, true), CUDA_SUCCESS);
+  EXPECT_TRUE(ranges.covers(slab + 2048, 4096)) << "is not what they free";
+  EXPECT_EQ(memory.free(slab + 2048, true), CUDA_SUCCESS);
+  EXPECT_EQ(memory.count(), 0u);
+  EXPECT_EQ(memory.bytes(), 0u);
+}
+
+TEST_F(LeaseTest, ALeasedSlabStaysUntilTheLeaseEnds) {
+  const uint64_t one = lease(1000), two = lease(1000);
+  EXPECT_EQ(memory.free(one), CUDA_SUCCESS);
+  EXPECT_EQ(memory.free(two), CUDA_SUCCESS);
+  EXPECT_FALSE(memory.free_empty_slabs());
+  EXPECT_EQ(map.blocks(), 2u);
+  EXPECT_TRUE(memory.end_lease(one));
+  EXPECT_EQ(map.blocks(), 1u) << "one empty slab waits";
+  EXPECT_TRUE(memory.end_lease(two));
+  EXPECT_EQ(map.blocks(), 1u);
+  EXPECT_TRUE(memory.free_empty_slabs());
+  EXPECT_EQ(map.blocks(), 0u);
+}
+
+TEST_F(LeaseTest, LeasesAreBoundedAndEndWithTheClient) {
+  for (uint32_t i = 0; i < abi::kMostLeases; ++i) lease(1 << 20);
+  CUdeviceptr address = 0;
+  uint32_t offer = 0;
+  bool leased = false;
+  EXPECT_EQ(memory.allocate_leasing(0, 1, 1 << 20, &address, &offer, &leased), CUDA_SUCCESS);
+  EXPECT_FALSE(leased);
+  memory.free_all(DeviceMemory::kAllContexts);
+  EXPECT_EQ(map.blocks(), 0u);
+  EXPECT_EQ(test::fake().live_memory, 0);
+}
+
+// Random cuts, frees and leases against a plain model of taken units.
+TEST_F(LeaseTest, RandomPiecesNeverOverlap) {
+  std::mt19937 random(11);
+  std::map<uint64_t, uint64_t> taken;  // base -> end, in units
+  std::vector<uint64_t> slabs;
+  for (int i = 0; i < 4; ++i) {
+    slabs.push_back(lease(512));
+    taken[slabs.back()] = slabs.back() + 512;
+  }
+  for (int step = 0; step < 20000; ++step) {
+    if (random() % 3 == 0 && !taken.empty()) {
+      auto it = std::next(taken.begin(), static_cast<std::ptrdiff_t>(random() % taken.size()));
+      ASSERT_EQ(memory.free(it->first), CUDA_SUCCESS);
+      taken.erase(it);
+      continue;
+    }
+    const uint64_t base = slabs[random() % slabs.size()] + random() % 4096 * 512;
+    const uint64_t bytes = 1 + random() % (64 << 10);
+    const uint64_t end = base + (bytes + 511) / 512 * 512;
+    const auto next = taken.lower_bound(base);
+    const bool free = (next == taken.end() || next->first >= end) &&
+                      (next == taken.begin() || std::prev(next)->second <= base) &&
+                      (base & ((2 << 20) - 1)) + bytes <= 2 << 20;
+    ASSERT_EQ(cut(base, bytes), free);
+    if (free) taken[base] = end;
+  }
+  EXPECT_EQ(memory.count(), taken.size());
 }
 
 // ---- sharing with other processes ----
