@@ -33,6 +33,7 @@ namespace tube::proxy {
 namespace {
 
 constexpr uint32_t kSourceShift = 56;  // in epoll's 64 bits: above, what it is, below, which one
+constexpr int kStateMs = 1;            // between looks whether functions have said what they do
 constexpr int kDoubtMs = 2;
 constexpr int kDoubtLooks = 50;
 constexpr int kDyingMs = 20;   // between two steps of Session::let_waits_pass
@@ -222,6 +223,7 @@ Status Server::listen() {
 
 // Until something is due that nobody tells.
 int Server::timeout_ms() const {
+  if (any_state_asked()) return kStateMs;
   if (!doubtful_.empty()) return kDoubtMs;
   if (!dying_.empty()) return kDyingMs;
   if (reap_again_) return kDyingMs;
@@ -278,6 +280,7 @@ Status Server::run() {
       watch_gate();
       end_faulted();
       greet_waiting();
+      answer_waiting();
       keep_deadlines();
     });
   }
@@ -451,11 +454,7 @@ void Server::settle_doubts() {
     auto it = sessions_.find(doubt.session);
     if (it == sessions_.end()) return true;
     if (!it->second->client_alive(false)) {
-      it->second->request_stop(abi::ProxyState::kRunning);
-      const bool known = std::any_of(dying_.begin(), dying_.end(), [&](const Dying& dying) {
-        return dying.session == doubt.session;
-      });
-      if (!known) dying_.push_back({doubt.session, now_ns()});
+      tell_to_end(*it->second, abi::ProxyState::kRunning);
       return true;
     }
     if (++doubt.looks < kDoubtLooks) return false;
@@ -466,7 +465,17 @@ void Server::settle_doubts() {
   });
 }
 
-// A session may be in a driver call that waits for a stream which waits for the client.
+// mutex_ is held.
+void Server::tell_to_end(Session& session, abi::ProxyState state) {
+  session.request_stop(state);
+  const uint64_t id = session.client().id;
+  const bool known = std::any_of(dying_.begin(), dying_.end(),
+                                 [id](const Dying& dying) { return dying.session == id; });
+  if (!known) dying_.push_back({id, now_ns()});
+}
+
+// A session may be in a driver call that waits for a stream which waits for the client; and a
+// hostile client may have put its thread to sleep again.
 void Server::help_the_dying() {
   const uint64_t now = now_ns();
   if (dying_.empty() || now < next_help_ns_) return;
@@ -475,6 +484,7 @@ void Server::help_the_dying() {
   std::erase_if(dying_, [this](const Dying& dying) {
     const auto it = sessions_.find(dying.session);
     if (it == sessions_.end()) return true;
+    it->second->look_again();
     it->second->let_waits_pass();
     return false;
   });

@@ -201,11 +201,12 @@ class Session {
   uint64_t pinned_bytes() const { return pinned_.bytes() + host_pages_.bytes(); }
   uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
   uint64_t started_ns() const { return started_ns_; }
-  // Asks a session that sleeps whether work of its client is outstanding (work_look.h). Another
-  // thread than its own.
-  void ask_for_work() {
-    look_.ask();
+  // Asks a session that sleeps whether work of its client is outstanding (work_look.h): the
+  // question's number. Another thread than its own.
+  uint32_t ask_for_work() {
+    const uint32_t question = look_.ask();
     lanes_.nudge();
+    return question;
   }
   const WorkLook& look() const { return look_; }
   // Asleep for want of records.
