@@ -248,48 +248,6 @@ Error start_anew(const Options& options, Server& server) {
   return failed;
 }
 
-// A proxy that starts anew and finds no memory tries again: copies of the sockets that it inherited
-// are kept until it has started, so that who connects meanwhile waits.
-class SecondChance {
- public:
-  void keep(const Inheritance& inherited) {
-    restarts_ = inherited.restarts;
-    data_.reset(fcntl(inherited.data, F_DUPFD_CLOEXEC, 0));
-    control_.reset(fcntl(inherited.control, F_DUPFD_CLOEXEC, 0));
-  }
-  void started() {
-    data_.reset();
-    control_.reset();
-  }
-  // Returns when there is none, or the system refuses.
-  void take(int argc, char** argv) {
-    bool refused = false;
-    while (data_.valid() && control_.valid() && !refused) {
-      poll(nullptr, 0, kPauseMs);
-      (void)contained("the new start of the proxy", [&] {
-        std::vector<std::string> arguments;
-        for (int i = 0; i < argc; ++i) {
-          if (std::string_view(argv[i]) == "--inherit") ++i;
-          else arguments.emplace_back(argv[i]);
-        }
-        const Error error =
-            restart({data_.get(), control_.get(), restarts_, {}}, std::move(arguments));
-        refused = true;
-        log_error("tubed: %s", error.message.c_str());
-      });
-    }
-  }
-
- private:
-  UniqueFd data_, control_;
-  uint32_t restarts_ = 0;
-};
-
-SecondChance& second_chance() {
-  static SecondChance chance;
-  return chance;
-}
-
 Status announce(const Options& options, const Server& server, ProcessOutput& output) {
   output.forward("tubed: ready workflow=" + options.workflow + " socket=" + server.socket_path() +
                  "\n");
@@ -430,13 +388,12 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
-  if (inherited.valid()) second_chance().keep(inherited);
   Server server(driver, gpus,
                 server_options(options, *folder, backend->is_sim, inherited, &device_output));
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
-  second_chance().started();
+  second_start().started();
   if (Status status = server.run(); !status.ok() || !server.restart_wanted()) {
     if (server.close()) return status;
     // Nobody can make the driver give it back; the end of the process does. Destructors, the
@@ -584,7 +541,8 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int code = 1;
+  second_start().keep(argc, argv);
   if (contained("the start of the proxy", [&] { code = run(argc, argv); })) return code;
-  second_chance().take(argc, argv);
+  second_start().begin(argv);
   return 1;
 }

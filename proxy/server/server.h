@@ -336,6 +336,7 @@ class Server {
     uint64_t session;
     int looks;
   };
+  static constexpr int kDyingMs = 20;  // between two steps of Session::let_waits_pass
   struct Dying {
     uint64_t session;
     uint64_t since_ns;
@@ -355,6 +356,7 @@ class Server {
   std::map<uint64_t, Brokered> brokered_;
   UseMeter meter_;  // under mutex_
   uint64_t next_id_ = 1;
+  bool names_are_ours_ = false;  // the sockets': a start that failed leaves the inherited ones
   bool stopping_ = false;
   bool reap_again_ = false;  // it could not go through with it
   bool restarting_ = false;

@@ -427,13 +427,17 @@ class Session {
   void teardown();
   void pass_segment_on();
   void take_copies_back();
+  bool gives_everything_back();
   void give_everything_back();
+  void free_mappings();
   void leave_streams();
   void give_segment_back();
   void release_waiters();
   void release_external_waits();
   bool come_idle();
   void drop_legacy(ContextShare& share);
+  void leave_stream(StreamState& stream);
+  CUresult end_with_driver(wire::Kind kind, Object& object);
   void teardown_objects(bool idle);
   void sweep_kind(wire::Kind kind, uint32_t context);
 

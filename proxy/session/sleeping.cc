@@ -29,6 +29,20 @@ void Session::woke() {
   if (residency_.on()) residency_.woke(now);
 }
 
+// What is held here and what the driver has; as it is, nothing is hurried on.
+bool Session::has_work() {
+  return runs_.holding() || parked_.any() || lanes_.any() || launches_.holding() || !wait_idle(0);
+}
+
+// Whether no work of the client is outstanding, in the driver or here.
+bool Session::at_rest() {
+  if (runs_.on()) runs_.end();
+  copies_.mark();
+  if (parked_.any() || lanes_.any() || launches_.holding() || captures()) return false;
+  deferred_.collect();
+  return wait_idle(0);
+}
+
 // While launches are held this session looks at their turns: without a pause when one of its own is
 // the next and it may spin. False: it does not sleep.
 bool Session::sleep_beside_holds(shared::Peer& peer) {

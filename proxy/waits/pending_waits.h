@@ -55,6 +55,10 @@ class PendingWaits {
   }
 
  private:
+  static void satisfy(const std::deque<PendingWait>& waits, const Driver& driver,
+                      uint32_t timeout_ms, const std::function<bool()>& idle,
+                      const std::function<Reach(const PendingWait&)>& reach);
+
   mutable std::mutex mutex_;  // leaf: waits_
   std::deque<PendingWait> waits_;
   size_t passes_ = 0;

@@ -29,6 +29,7 @@ options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
 PROGRAM = LAYOUT.build / "tests/e2e/hostile/hostile"
 TIMEOUT_S = 100
+LIFE = LAYOUT.build / "tests/e2e/life/life"
 OTHER_USER = 65534
 FAILING_KINDS = ("memory", "mappings", "threads", "files")  # of failing_calls.cc
 
@@ -202,24 +203,30 @@ class Hostile(unittest.TestCase):
         self.calls_that_fail("memory", (1, 2, 3, 5, 7, 11, 17, 29, 53, 101, 211))
 
     def test_allocations_that_fail_while_the_proxy_starts_anew(self):
-        """What a session cannot give back makes the proxy start anew when the last one has left,
-        for which there is no memory either: it tries again."""
+        """It tries again until there is memory, and a function that comes meanwhile waits."""
         proxy, fail, _ = self.failing_proxy()
         self.assert_computes(proxy)
         process = proxy.process.pid
-        for each in (3, 5, 3):
+        for each in (1, 3, 101):
+            there = self.start(proxy, "stay")
+            self.assertEqual(self.line(there), "here\n")
+            fault = subprocess.run([LIFE, "fault"], capture_output=True, timeout=TIMEOUT_S,
+                                   env=tubetest.environment(LAYOUT, "preload", "sim", proxy))
+            self.assertEqual(fault.returncode, 0, fault.stderr)
+            before = proxy.log_tail(10000).count("start of the proxy failed")
             fail("memory", each)
-            programs = [self.start(proxy, scene) for scene in ("compute", "load", "compute", "load")]
-            while any(p.poll() is None for p in programs) and "anew" not in proxy.log_tail(1000):
+            there.stdin.close()
+            while proxy.log_tail(10000).count("start of the proxy failed") == before:
                 self.assertIsNone(proxy.process.poll(), proxy.log_tail())
                 select.select([], [], [], 0.01)
+            meanwhile = self.start(proxy, "compute")
             fail("memory", 0)
-            for program in programs:
-                self.assertGreaterEqual(program.wait(TIMEOUT_S), 0)
-            self.assertIsNone(proxy.process.poll(), proxy.log_tail())
+            self.assertEqual(self.line(meanwhile), "computes 7\n", proxy.log_tail())
+            self.assertEqual(meanwhile.wait(TIMEOUT_S), 0)
+            there.wait(TIMEOUT_S)
             self.assert_computes(proxy)
-        self.assertIn("anew", proxy.log_tail(1000))
         self.assertEqual(proxy.status()["pid"], process)
+        self.assertEqual(proxy.stop(), 0)
 
     def test_mappings_that_fail(self):
         self.calls_that_fail("mappings", (1, 2, 3, 5))
