@@ -33,6 +33,13 @@ uint64_t most_threads() {
 
 }  // namespace
 
+uint64_t Server::session_cpu_ms() const {
+  std::lock_guard lock(mutex_);
+  uint64_t ns = 0;
+  for (const auto& [id, session] : sessions_) ns += session->cpu().used_ns();
+  return ns / 1'000'000;
+}
+
 json Server::budget_status() {
   const auto use = [this](Budget budget) -> Use {
     const auto host = [this](HostUse of, uint64_t client = 0) {
@@ -57,6 +64,7 @@ json Server::budget_status() {
       case Budget::kDescriptors:
         return {open_descriptors(), descriptor_limit() - descriptor_headroom(), 0};
       case Budget::kThreads: return {running_threads(), most_threads(), 2};
+      case Budget::kSessionCpu: return {session_cpu_ms(), 0, 0};
       case Budget::kGreetings:
         return {greeting_.size(), limits::kGreetings, limits::kGreetingsOfOne};
       case Budget::kControlClients: return {control_.size(), limits::kControlClients, 0};

@@ -71,6 +71,13 @@ json offers_json(const BlockOffers* offers) {
           {"given_back", counts.given_back.load(std::memory_order_relaxed)}};
 }
 
+// Of the session's thread.
+json cpu_json(const CpuWatch& cpu) {
+  return {{"used_ms", cpu.used_ns() / 1'000'000},
+          {"share_thousandths", cpu.share() != 0 ? json(cpu.share()) : json()},
+          {"rested_ms", cpu.rested_ns() / 1'000'000}};
+}
+
 json function_json(Session& session, const char* state, json memory) {
   const Stats& stats = session.stats();
   const uint64_t records = stats.records.load(std::memory_order_relaxed);
@@ -110,6 +117,7 @@ json function_json(Session& session, const char* state, json memory) {
           {"kernels", session.object_count(wire::Kind::kKernel)},
           {"graphs",
            session.object_count(wire::Kind::kGraph) + session.object_count(wire::Kind::kGraphExec)},
+          {"cpu", cpu_json(session.cpu())},
           {"waits", waits_json(session)},
           {"round_trip_calls", calls_json(stats.waited_calls)},
           {"calls", calls_json(stats.calls)}};

@@ -270,6 +270,7 @@ class Server {
   void control_ready(uint64_t id, uint32_t events);
   void end_control(uint64_t id);
   void drop_silent();
+  uint64_t session_cpu_ms() const;
   bool any_answer_owed() const;
 
   // control.cc

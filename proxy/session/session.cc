@@ -189,6 +189,7 @@ bool Session::ends_within(uint64_t timeout_ns) {
 
 void Session::run() {
   log_within(&log_);
+  cpu_.begin(client_.pid);
   contexts_.begin_thread();
   this_caller().owner = client_.id;
   (void)contexts_.make_current(0u);
@@ -212,6 +213,7 @@ void Session::run() {
           went_on = (residency_.asked() && residency_.serve()) || go_on_parked() || step() ||
                     held_go_on();
           if (!went_on && copies_.unmarked() && !soon_a_record(kNextCallNs)) copies_.mark();
+          if (went_on) rest_if_due();
         }))
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);

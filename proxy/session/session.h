@@ -28,6 +28,7 @@
 #include "protocol/handle_id.h"
 #include "proxy/common/activity.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/cpu_watch.h"
 #include "proxy/common/log_budgets.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
@@ -209,6 +210,8 @@ class Session {
     return question;
   }
   const WorkLook& look() const { return look_; }
+  // What its thread uses of a core.
+  const CpuWatch& cpu() const { return cpu_; }
   // Asleep for want of records.
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
@@ -418,6 +421,10 @@ class Session {
   bool go_on_parked();
   bool sleep_beside_holds(shared::Peer& peer);
   void woke();
+  void rest_for_others();
+  void rest_if_due() {
+    if (cpu_.due(stats_.records.load(std::memory_order_relaxed))) rest_for_others();
+  }
   bool wait_for_room();
   ParkKeys keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload);
   void report_if_sticky(uint32_t gpu, CUresult error);
@@ -511,6 +518,7 @@ class Session {
   LogBudget log_{kClientLogBurst, kClientLogPerSecond, &log_budgets().clients};
   LaunchNotes notes_;
   WorkLook look_;
+  CpuWatch cpu_;
   uint64_t started_ns_ = 0;
   bool torn_down_ = false;
   std::mutex passing_;  // leaf: let_waits_pass() and the member below

@@ -1,4 +1,4 @@
-"""Small machines: full file systems, control groups with little memory. What is
+"""Small machines: full file systems, control groups with little memory or a part of a core. What is
 refused is refused in words, and whoever is there goes on.
 
 limits_test.py --build FOLDER [unittest arguments]. The programs are scenes of hostile.cc.
@@ -139,6 +139,30 @@ class Limits(HostileCase):
                     self.assertIsNone(proxy.process.poll(), proxy.log_tail())
                 self.assertEqual(proxy.stop(), 0)
                 self.doCleanups()
+
+    def test_a_function_with_a_tenth_of_a_core(self):
+        """Its thread in the proxy rests while others want the cores; everybody computes right."""
+        group = self.group("cpu", ({"cpu.cfs_period_us": 100000, "cpu.cfs_quota_us": 10000},
+                                   {"cpu.max": "10000 100000"}))
+        proxy = self.proxy(before=lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}))
+        was_right = self.bystander(proxy)
+        flood = self.start(proxy, "flood")
+        self.assertEqual(self.line(flood), "floods\n")
+        self.assertIsNone(proxy.function(flood.pid)["cpu"]["share_thousandths"])
+        (group / "cgroup.procs").write_text(str(flood.pid))
+        self.wait_until("it does not rest",
+                        lambda: proxy.function(flood.pid)["cpu"]["rested_ms"] >= 100)
+        self.assertEqual(proxy.function(flood.pid)["cpu"]["share_thousandths"], 100)
+        text = subprocess.run([LAYOUT.tubectl, "status", "-w", "test"],
+                              env=dict(tubetest.base_environment(), TUBE_DIR=str(proxy.dir)),
+                              capture_output=True, text=True).stdout
+        self.assertIn(f"(pid {flood.pid}): 0.10 of a core", text)
+        self.assertRegex(text, r"session_cpu_ms +[1-9]")
+        flood.stdin.close()
+        self.assertEqual(self.line(flood), "was right\n")
+        self.assertEqual(flood.wait(TIMEOUT_S), 0)
+        was_right()
+        self.assertEqual(proxy.stop(), 0)
 
 
 if __name__ == "__main__":
