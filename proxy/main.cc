@@ -541,8 +541,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int code = 1;
-  second_start().keep(argc, argv);
   if (contained("the start of the proxy", [&] { code = run(argc, argv); })) return code;
-  second_start().begin(argv);
+  second_start().begin();
   return 1;
 }

@@ -9,6 +9,8 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <exception>
 #include <span>
 #include <string_view>
 
@@ -48,6 +50,17 @@ bool for_each_number(std::string_view text, F visit) {
 }
 
 constinit SecondStart second;
+constinit std::terminate_handler ends_usually = nullptr;
+
+[[noreturn]] void begin_instead_of_ending() {
+  second.begin();
+  ends_usually();
+  std::abort();
+}
+
+__attribute__((constructor(101))) void keep_what_is_inherited(int argc, char** argv) {
+  second.keep(argc, argv);
+}
 
 }  // namespace
 
@@ -91,6 +104,7 @@ Error restart(const Inheritance& inheritance, std::vector<std::string> arguments
 }
 
 void SecondStart::keep(int argc, char* const* argv) {
+  argv_ = argv;
   uint32_t place = 0;
   const auto keep_one = [&](int number) {
     if (place++ == 2) return;  // that is a count
@@ -101,20 +115,22 @@ void SecondStart::keep(int argc, char* const* argv) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (std::string_view(argv[i]) == "--inherit") (void)for_each_number(argv[i + 1], keep_one);
   }
+  if (count_ != 0) ends_usually = std::set_terminate(begin_instead_of_ending);
 }
 
 void SecondStart::started() {
+  if (count_ != 0) std::set_terminate(ends_usually);
   while (count_ != 0) ::close(kept_[--count_].copy);
 }
 
-void SecondStart::begin(char* const* argv) {
+void SecondStart::begin() {
   constexpr int kPauseMs = 100;
   if (!whole_ || count_ < 2) return;
   ::poll(nullptr, 0, kPauseMs);
   (void)::syscall(SYS_close_range, kFirstInherited, ~0u,
                   static_cast<unsigned>(CLOSE_RANGE_CLOEXEC));
   for (const Kept& kept : std::span(kept_).first(count_)) ::dup2(kept.copy, kept.number);
-  ::execv("/proc/self/exe", argv);
+  ::execv("/proc/self/exe", argv_);
 }
 
 SecondStart& second_start() { return second; }

@@ -37,15 +37,17 @@ Error restart(const Inheritance& inheritance, std::vector<std::string> arguments
 
 // A proxy that replaces another one and finds no memory for its start begins once more: copies of
 // the descriptors that it inherited are kept until it has started, so that functions at the door
-// wait on. Allocates nothing. The main thread.
+// wait on. They are made before the constructors of static objects, which may be what finds no
+// memory: then, and where else an exception ends the process, it begins once more, too. Allocates
+// nothing.
 class SecondStart {
  public:
-  // Keeps what --inherit among the arguments names; nothing without it.
+  // Keeps what --inherit among the arguments names; nothing without it. Before main().
   void keep(int argc, char* const* argv);
   // It has started: the copies are closed.
   void started();
   // Executes itself again, as it was. Returns when nothing is kept, or the system refuses.
-  void begin(char* const* argv);
+  void begin();
 
  private:
   static constexpr uint32_t kMost = limits::kGreetings + 2;
@@ -55,6 +57,7 @@ class SecondStart {
   std::array<Kept, kMost> kept_{};
   uint32_t count_ = 0;
   bool whole_ = true;
+  char* const* argv_ = nullptr;
 };
 
 SecondStart& second_start();
