@@ -340,6 +340,14 @@ bool Session::come_idle() {
   };
   const uint64_t deadline = now_ns() + uint64_t{shared_.teardown_ms} * 1'000'000;
   waits_.release(driver(), shared_.teardown_ms, idle, reach);
+  if (waits_.count() != 0) {
+    // Others may stand in the driver behind these waits for as long as they last, and on a machine
+    // without a free core the streams see a value late: longer than for work that the GPU is at.
+    log_warn(
+        "function '%s' (pid %d) is gone and its GPU work does not end yet: streams wait for values",
+        client_.name.c_str(), client_.pid);
+    waits_.release(driver(), 2 * shared_.teardown_ms, idle, reach);
+  }
   while (external_waits_.count() != 0 && !idle() && now_ns() < deadline) poll(nullptr, 0, 1);
   external_waits_.forget_all(driver());
   const uint64_t now = now_ns();

@@ -91,9 +91,11 @@ void PendingWaits::release(const Driver& driver, uint32_t timeout_ms,
   std::deque<PendingWait> waits;
   {
     std::lock_guard lock(mutex_);
-    waits = waits_;  // which stay until the end: for want of memory this may begin again
+    waits = waits_;  // which stay until all is idle: this may begin again
   }
-  if (!waits.empty() && !idle()) satisfy(waits, driver, timeout_ms, idle, reach);
+  if (waits.empty()) return;
+  if (!idle()) satisfy(waits, driver, timeout_ms, idle, reach);
+  if (!idle()) return;
   std::lock_guard lock(mutex_);
   waits_.clear();
 }
