@@ -21,10 +21,6 @@ std::string read_small(const std::string& path) {
   return got > 0 ? std::string(text, static_cast<size_t>(got)) : std::string();
 }
 
-void take_smaller(uint32_t* least, uint32_t cores) {
-  if (cores != 0) *least = std::min(*least, cores);
-}
-
 bool take_number(std::string_view* text, uint64_t* number) {
   while (!text->empty() && (text->front() == ' ' || text->front() == '\n')) text->remove_prefix(1);
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
@@ -33,14 +29,59 @@ bool take_number(std::string_view* text, uint64_t* number) {
   return true;
 }
 
+// The narrowest of a group and every group above it. Inside a container the path is relative to
+// what is mounted.
+template <class Quota>
+void take_narrowest(std::string path, uint32_t* least, Quota quota) {
+  while (true) {
+    while (path.ends_with('/')) path.pop_back();
+    if (const uint32_t own = thousandths_of_quota(quota(path)); own != 0)
+      *least = std::min(*least, own);
+    if (path.empty()) return;
+    path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+  }
+}
+
+uint32_t quota_of_groups(const std::string& groups) {
+  uint32_t least = UINT32_MAX;
+  take_narrowest(group_path(groups, ""), &least, [](const std::string& path) {
+    return read_small("/sys/fs/cgroup" + path + "/cpu.max");
+  });
+  // v1 has the two numbers in two files; -1 is no limit.
+  take_narrowest(group_path(groups, "cpu"), &least, [](const std::string& path) {
+    const std::string folder = "/sys/fs/cgroup/cpu" + path;
+    const std::string quota = read_small(folder + "/cpu.cfs_quota_us");
+    return quota.empty() || quota[0] == '-'
+               ? std::string()
+               : quota + " " + read_small(folder + "/cpu.cfs_period_us");
+  });
+  return least;
+}
+
 }  // namespace
 
-uint32_t cores_of_quota(std::string_view cpu_max) {
+uint32_t thousandths_of_quota(std::string_view cpu_max) {
   uint64_t quota = 0, period = 0;
   if (!take_number(&cpu_max, &quota) || !take_number(&cpu_max, &period) || quota == 0 ||
       period == 0)
     return 0;
-  return static_cast<uint32_t>(std::min<uint64_t>((quota + period - 1) / period, UINT32_MAX));
+  quota = std::min<uint64_t>(quota, UINT64_MAX / 2000) * 1000;
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(quota / period + (quota % period != 0 ? 1 : 0), UINT32_MAX));
+}
+
+// Lines "number:controllers,of,it:path"; of v2 the list is empty.
+std::string group_path(std::string_view groups, std::string_view controller) {
+  while (!groups.empty()) {
+    const std::string_view line = groups.substr(0, groups.find('\n'));
+    groups.remove_prefix(std::min(line.size() + 1, groups.size()));
+    const size_t list = line.find(':'), path = line.find(':', list + 1);
+    if (list == std::string_view::npos || path == std::string_view::npos) continue;
+    const std::string names = "," + std::string(line.substr(list + 1, path - list - 1)) + ",";
+    if (names.find("," + std::string(controller) + ",") != std::string::npos)
+      return std::string(line.substr(path + 1));
+  }
+  return "/";
 }
 
 uint32_t runnable_of_loadavg(std::string_view loadavg) {
@@ -86,25 +127,13 @@ uint32_t affinity_cores() {
   return static_cast<uint32_t>(std::max(count, 1));
 }
 
-// The process's own group of cgroup v2 and every group above it. Inside a container the path is
-// relative to what is mounted.
 uint32_t quota_cores() {
-  uint32_t least = UINT32_MAX;
-  const std::string groups = read_small("/proc/self/cgroup");
-  std::string path;
-  if (const size_t at = groups.find("0::"); at != std::string::npos)
-    path = groups.substr(at + 3, groups.find('\n', at) - at - 3);
-  while (path.size() > 1) {
-    take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup" + path + "/cpu.max")));
-    path.resize(path.rfind('/'));
-  }
-  take_smaller(&least, cores_of_quota(read_small("/sys/fs/cgroup/cpu.max")));
-  // v1 has the two numbers in two files; -1 is no limit.
-  const std::string quota = read_small("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  if (!quota.empty() && quota[0] != '-')
-    take_smaller(&least,
-                 cores_of_quota(quota + " " + read_small("/sys/fs/cgroup/cpu/cpu.cfs_period_us")));
-  return least;
+  const uint32_t quota = quota_of_groups(read_small("/proc/self/cgroup"));
+  return quota == UINT32_MAX ? quota : quota / 1000 + (quota % 1000 != 0 ? 1 : 0);
+}
+
+uint32_t quota_of_process(int pid) {
+  return quota_of_groups(read_small("/proc/" + std::to_string(pid) + "/cgroup"));
 }
 
 uint32_t usable_cores() { return std::min(affinity_cores(), quota_cores()); }

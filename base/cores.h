@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tube {
@@ -29,8 +30,15 @@ uint64_t machine_memory_bytes();
 // At most what the machine has. Reads the same files.
 uint64_t usable_memory_bytes();
 
-// The cores that a quota stands for, rounded up: cpu.max of cgroup v2 ("max 100000", "250000
-// 100000"). 0: no limit, or not understood.
-uint32_t cores_of_quota(std::string_view cpu_max);
+// What the quotas of another process's control groups give it, in thousandths of a core;
+// UINT32_MAX: no quota, or it is not known. Reads the same files.
+uint32_t quota_of_process(int pid);
+
+// The thousandths of a core that a quota stands for, rounded up: cpu.max of cgroup v2 ("max
+// 100000", "250000 100000"). 0: no limit, or not understood.
+uint32_t thousandths_of_quota(std::string_view cpu_max);
+// A process's path in the groups of a controller, from the text of its /proc/PID/cgroup: of v2 for
+// "", "/" when there is none.
+std::string group_path(std::string_view groups, std::string_view controller);
 
 }  // namespace tube

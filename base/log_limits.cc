@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/same_file.h"
 #include "base/unique_fd.h"
 
 namespace tube {
@@ -76,13 +77,7 @@ bool is_ours(int fd, const std::string& path) {
   return path.size() > folder->size() && path.compare(0, folder->size(), *folder) == 0 &&
          path.find('/', folder->size()) == std::string::npos && ::fstat(fd, &open_file) == 0 &&
          ::lstat(path.c_str(), &named) == 0 && S_ISREG(named.st_mode) &&
-         open_file.st_dev == named.st_dev && open_file.st_ino == named.st_ino;
-}
-
-bool same_file(int a, int b) {
-  struct stat one, other;
-  return ::fstat(a, &one) == 0 && ::fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
-         one.st_ino == other.st_ino;
+         same_file(open_file, named);
 }
 
 void begin_anew(int fd) {

@@ -93,12 +93,20 @@ uint32_t coalesce_us() {
   return many_cores() ? 5 : 1;
 }
 
+// What one of a variable's words means; `otherwise`, as without it, when it is none of them.
+template <class Value>
+Value word_of(Env variable, std::optional<Value> (*parse)(std::string_view), Value otherwise,
+              const char* expected) {
+  const char* text = env_text(variable);
+  if (text == nullptr) return otherwise;
+  const std::optional<Value> value = parse(text);
+  if (!value) log_warn("%s=%s: expected %s is used", env_entry(variable).name, text, expected);
+  return value.value_or(otherwise);
+}
+
 policies::LaneUse lane_use() {
-  const char* text = env_text(Env::kCopyLane);
-  if (text == nullptr) return policies::LaneUse::kAuto;
-  const auto use = policies::lane_use(text);
-  if (!use) log_warn("TUBE_COPY_LANE=%s: expected auto, always or never; auto is used", text);
-  return use.value_or(policies::LaneUse::kAuto);
+  return word_of(Env::kCopyLane, policies::lane_use, policies::LaneUse::kAuto,
+                 "auto, always or never; auto");
 }
 
 uint32_t teardown_ms() {
@@ -127,22 +135,17 @@ StoreOptions store_options() {
     if (bytes.ok()) options.gpu_bytes = *bytes;
     else log_warn("TUBE_STORE_GPU: %s; it has no limit", bytes.error().message.c_str());
   }
-  if (const char* text = env_text(Env::kStorePolicy)) {
-    const auto order = policies::parse_migration_order(text);
-    options.moves = std::string_view(text) != "off";
-    if (!order && options.moves)
-      log_warn("TUBE_STORE_POLICY=%s: expected queue, lru or off; queue is used", text);
-    options.order = order.value_or(policies::MigrationOrder::kQueue);
-  }
+  const char* policy = env_text(Env::kStorePolicy);
+  options.moves = policy == nullptr || std::string_view(policy) != "off";
+  if (options.moves)
+    options.order = word_of(Env::kStorePolicy, policies::parse_migration_order, options.order,
+                            "queue, lru or off; queue");
   return options;
 }
 
 policies::PoolPolicy pool_policy() {
-  const char* text = env_text(Env::kPoolPolicy);
-  if (text == nullptr) return policies::PoolPolicy::kKeep;
-  const auto policy = policies::parse_pool_policy(text);
-  if (!policy) log_warn("TUBE_POOL_POLICY=%s: expected demand, keep or static; keep is used", text);
-  return policy.value_or(policies::PoolPolicy::kKeep);
+  return word_of(Env::kPoolPolicy, policies::parse_pool_policy, policies::PoolPolicy::kKeep,
+                 "demand, keep or static; keep");
 }
 
 Evictor::Options evict_options() {
@@ -156,11 +159,8 @@ Evictor::Options evict_options() {
   }
   if (const auto wait_ms = env_number(Env::kMemoryWaitMs))
     options.wait_ns = std::min(*wait_ms, uint64_t{limits::kMemoryWaitMs}) * 1'000'000;
-  if (const char* text = env_text(Env::kEvictPolicy)) {
-    const auto order = policies::parse_eviction_order(text);
-    if (!order) log_warn("TUBE_EVICT_POLICY=%s: expected queue or lru; queue is used", text);
-    options.order = order.value_or(policies::EvictionOrder::kQueue);
-  }
+  options.order = word_of(Env::kEvictPolicy, policies::parse_eviction_order,
+                          policies::EvictionOrder::kQueue, "queue or lru; queue");
   return options;
 }
 
@@ -246,48 +246,6 @@ Error start_anew(const Options& options, Server& server) {
   }))
     poll(nullptr, 0, kPauseMs);
   return failed;
-}
-
-// A proxy that starts anew and finds no memory tries again: copies of the sockets that it inherited
-// are kept until it has started, so that who connects meanwhile waits.
-class SecondChance {
- public:
-  void keep(const Inheritance& inherited) {
-    restarts_ = inherited.restarts;
-    data_.reset(fcntl(inherited.data, F_DUPFD_CLOEXEC, 0));
-    control_.reset(fcntl(inherited.control, F_DUPFD_CLOEXEC, 0));
-  }
-  void started() {
-    data_.reset();
-    control_.reset();
-  }
-  // Returns when there is none, or the system refuses.
-  void take(int argc, char** argv) {
-    bool refused = false;
-    while (data_.valid() && control_.valid() && !refused) {
-      poll(nullptr, 0, kPauseMs);
-      (void)contained("the new start of the proxy", [&] {
-        std::vector<std::string> arguments;
-        for (int i = 0; i < argc; ++i) {
-          if (std::string_view(argv[i]) == "--inherit") ++i;
-          else arguments.emplace_back(argv[i]);
-        }
-        const Error error =
-            restart({data_.get(), control_.get(), restarts_, {}}, std::move(arguments));
-        refused = true;
-        log_error("tubed: %s", error.message.c_str());
-      });
-    }
-  }
-
- private:
-  UniqueFd data_, control_;
-  uint32_t restarts_ = 0;
-};
-
-SecondChance& second_chance() {
-  static SecondChance chance;
-  return chance;
 }
 
 Status announce(const Options& options, const Server& server, ProcessOutput& output) {
@@ -430,13 +388,12 @@ Status serve(const Options& options) {
   Inheritance inherited;
   if (!options.inherit.empty() && !parse_inheritance(options.inherit, &inherited))
     return errorf("--inherit is for tubed itself");
-  if (inherited.valid()) second_chance().keep(inherited);
   Server server(driver, gpus,
                 server_options(options, *folder, backend->is_sim, inherited, &device_output));
   if (Status status = server.listen(); !status.ok()) return status;
   reserve_heaps(driver, gpus);
   if (Status status = announce(options, server, output); !status.ok()) return status;
-  second_chance().started();
+  second_start().started();
   if (Status status = server.run(); !status.ok() || !server.restart_wanted()) {
     if (server.close()) return status;
     // Nobody can make the driver give it back; the end of the process does. Destructors, the
@@ -585,6 +542,6 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   int code = 1;
   if (contained("the start of the proxy", [&] { code = run(argc, argv); })) return code;
-  second_chance().take(argc, argv);
+  second_start().begin();
   return 1;
 }

@@ -94,7 +94,7 @@ CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id) {
   if (!state.module->shared()) return CUDA_SUCCESS;
   session.runs().forget();
   ModuleCache& modules = session.shared().modules;
-  const std::shared_ptr<LoadedModule> before = state.module;
+  std::shared_ptr<LoadedModule> before = state.module;
   const bool library = before->library();
   const uint32_t gpu = session.context()->gpu;
   std::shared_ptr<LoadedModule> own;
@@ -119,7 +119,7 @@ CUresult take_own_module(Session& session, wire::Kind kind, uint64_t id) {
   object->raw = own->raw();
   state.module = std::move(own);
   if (in_graphs) state.before = before;
-  else modules.give_back(session.client().id, before);
+  else modules.give_back(session.client().id, std::move(before));
   log_debug("function '%s' leaves a shared module", session.client().name.c_str());
   return CUDA_SUCCESS;
 }

@@ -358,7 +358,7 @@ CUresult ModuleCache::load_shared(const Wanted& wanted, Slot& slot,
   return CUDA_SUCCESS;
 }
 
-void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> module) {
+void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule>&& module) {
   const uint64_t here = only_here();
   Modules old;
   bool surplus = false;
@@ -367,11 +367,13 @@ void ModuleCache::give_back(uint64_t session, std::shared_ptr<LoadedModule> modu
     if (module->shared()) {
       std::erase(module->users_, session);
       module->last_used_ = ++clock_;
+      module.reset();
       return;
     }
-    std::erase_if(own_, [&](const auto& entry) { return entry.second.lock() == module; });
+    retired_.push_back(module);
     retired_bytes_ += module->image()->size();
-    retired_.push_back(std::move(module));
+    std::erase_if(own_, [&](const auto& entry) { return entry.second.lock() == module; });
+    module.reset();
     // Half of them at once, so that the next ones wait for nothing again.
     surplus = too_many_retired() && take_retired((retired_.size() + 1) / 2, here, &old) &&
               too_many_retired();

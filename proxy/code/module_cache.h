@@ -182,7 +182,7 @@ class ModuleCache {
   // The session has no more use of it. Unloads, and waits, when too many are left: what is on the
   // current GPU alone. On others the driver may stand behind a kernel that waits for this session's
   // program (docs/decisions/0009); those are left to unload_surplus(), and so in get().
-  void give_back(uint64_t session, std::shared_ptr<LoadedModule> module);
+  void give_back(uint64_t session, std::shared_ptr<LoadedModule>&& module);
   // Unloads what belonged to sessions that are gone. When no function is there, or somebody may
   // wait (the janitor's thread).
   void unload_retired();

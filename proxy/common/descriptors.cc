@@ -1,5 +1,6 @@
 #include "proxy/common/descriptors.h"
 
+#include <dirent.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -9,6 +10,15 @@ namespace tube::proxy {
 namespace {
 
 constexpr uint32_t kHeadroom = 64;
+
+uint64_t entries_of(const char* path) {
+  DIR* folder = opendir(path);
+  if (folder == nullptr) return 0;
+  uint64_t count = 0;
+  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
+  closedir(folder);
+  return count;
+}
 
 rlimit limits_now() {
   rlimit limit{};
@@ -32,9 +42,16 @@ uint32_t descriptor_limit() {
 
 uint32_t descriptor_headroom() { return std::min(kHeadroom, descriptor_limit() / 4); }
 
+// Without the folder's own.
+uint64_t open_descriptors() {
+  const uint64_t entries = entries_of("/proc/self/fd");
+  return entries - (entries != 0 ? 1 : 0);
+}
+
+uint64_t running_threads() { return entries_of("/proc/self/task"); }
+
 bool is_scarce(int fd) {
-  const uint32_t limit = descriptor_limit();
-  return fd >= 0 && static_cast<uint32_t>(fd) >= limit - std::min(kHeadroom, limit / 4);
+  return fd >= 0 && static_cast<uint32_t>(fd) >= descriptor_limit() - descriptor_headroom();
 }
 
 }  // namespace tube::proxy

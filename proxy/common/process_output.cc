@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "base/env.h"
 #include "base/log_limits.h"
+#include "base/same_file.h"
 
 namespace tube::proxy {
 namespace {
@@ -32,12 +32,6 @@ void write_what_fits(int fd, const char* text, size_t bytes) {
     text += done;
     bytes -= static_cast<size_t>(done);
   }
-}
-
-bool same_file(int a, int b) {
-  struct stat one, other;
-  return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_dev == other.st_dev &&
-         one.st_ino == other.st_ino;
 }
 
 }  // namespace

@@ -2,12 +2,17 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <string_view>
 
 namespace tube::proxy {
 namespace {
@@ -28,6 +33,35 @@ void for_each_fd(const Inheritance& inheritance, F visit) {
   for (int fd : inheritance.greeting) visit(fd);
 }
 
+// False: it is no list of numbers.
+template <class F>
+bool for_each_number(std::string_view text, F visit) {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (true) {
+    int number = 0;
+    const auto [next, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number < 0) return false;
+    visit(number);
+    if (next == end) return true;
+    if (*next != ',') return false;
+    at = next + 1;
+  }
+}
+
+constinit SecondStart second;
+constinit std::terminate_handler ends_usually = nullptr;
+
+[[noreturn]] void begin_instead_of_ending() {
+  second.begin();
+  ends_usually();
+  std::abort();
+}
+
+__attribute__((constructor(101))) void keep_what_is_inherited(int argc, char** argv) {
+  second.keep(argc, argv);
+}
+
 }  // namespace
 
 std::string to_text(const Inheritance& inheritance) {
@@ -39,18 +73,8 @@ std::string to_text(const Inheritance& inheritance) {
 
 bool parse_inheritance(const std::string& text, Inheritance* inheritance) {
   std::vector<int> numbers;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (true) {
-    int number = 0;
-    const auto [next, error] = std::from_chars(at, end, number);
-    if (error != std::errc() || number < 0) return false;
-    numbers.push_back(number);
-    if (next == end) break;
-    if (*next != ',') return false;
-    at = next + 1;
-  }
-  if (numbers.size() < 3) return false;
+  if (!for_each_number(text, [&](int number) { numbers.push_back(number); }) || numbers.size() < 3)
+    return false;
   Inheritance parsed{numbers[0],
                      numbers[1],
                      static_cast<uint32_t>(numbers[2]),
@@ -78,5 +102,37 @@ Error restart(const Inheritance& inheritance, std::vector<std::string> arguments
   ::execv("/proc/self/exe", argv.data());
   return errno_error(errno, "cannot execute itself");
 }
+
+void SecondStart::keep(int argc, char* const* argv) {
+  argv_ = argv;
+  uint32_t place = 0;
+  const auto keep_one = [&](int number) {
+    if (place++ == 2) return;  // that is a count
+    const int copy = count_ < kMost ? ::fcntl(number, F_DUPFD_CLOEXEC, kFirstInherited) : -1;
+    if (copy >= 0) kept_[count_++] = {number, copy};
+    else whole_ = false;
+  };
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (std::string_view(argv[i]) == "--inherit") (void)for_each_number(argv[i + 1], keep_one);
+  }
+  if (count_ != 0) ends_usually = std::set_terminate(begin_instead_of_ending);
+}
+
+void SecondStart::started() {
+  if (count_ != 0) std::set_terminate(ends_usually);
+  while (count_ != 0) ::close(kept_[--count_].copy);
+}
+
+void SecondStart::begin() {
+  constexpr int kPauseMs = 100;
+  if (!whole_ || count_ < 2) return;
+  ::poll(nullptr, 0, kPauseMs);
+  (void)::syscall(SYS_close_range, kFirstInherited, ~0u,
+                  static_cast<unsigned>(CLOSE_RANGE_CLOEXEC));
+  for (const Kept& kept : std::span(kept_).first(count_)) ::dup2(kept.copy, kept.number);
+  ::execv("/proc/self/exe", argv_);
+}
+
+SecondStart& second_start() { return second; }
 
 }  // namespace tube::proxy

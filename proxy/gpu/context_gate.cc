@@ -12,8 +12,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/scope_guard.h"
 #include "base/unique_fd.h"
 #include "protocol/driver_table.gen.h"
+#include "proxy/common/contained.h"
 #include "proxy/gpu/capture.h"
 
 namespace tube::proxy {
@@ -140,21 +142,25 @@ class ContextGate::Pass {
     caller.inside_ |= missing;
     if (when == When::kWait) caller.patient_ |= missing;
     if (!patient || waits != WaitsFor::kAllThatRuns || !outermost) return;
+    ScopeGuard leave_it([this] { leave(); });  // no destructor after a throw from here
     quiet_lock_ = std::shared_lock(gate.quiet_mutex_);
     if (gate.quiet_ != nullptr) quiet_ = gate.quiet_->quiet(caller.owner, *device);
+    leave_it.dismiss();
   }
-  ~Pass() {
+  ~Pass() { leave(); }
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+  bool refused() const { return refused_; }
+
+ private:
+  void leave() {
     quiet_ = nullptr;
     if (passed_ == 0) return;
     caller_.inside_ &= ~passed_;
     caller_.patient_ &= ~passed_;
     gate_.end(entry_);
   }
-  Pass(const Pass&) = delete;
-  Pass& operator=(const Pass&) = delete;
-  bool refused() const { return refused_; }
 
- private:
   ContextGate& gate_;
   GateCaller& caller_;
   Entry entry_;
@@ -233,6 +239,11 @@ bool ContextGate::waits_on_their_way(GateGpus gpus) const {
   return any;
 }
 
+void ContextGate::keep_spare(const Mark& mark) {
+  if (!contained("a spare event", [&] { spares_[mark.context].push_back(mark.event); }))
+    driver_->cuEventDestroy_v2(mark.event);
+}
+
 // A dead context's events answer an error: nothing waits there any more.
 void ContextGate::forget_ended() {
   size_t kept = 0;
@@ -241,7 +252,7 @@ void ContextGate::forget_ended() {
       waits_[kept] = waits_[i];
       marks_[kept++] = marks_[i];
     } else {
-      spares_[marks_[i].context].push_back(marks_[i].event);
+      keep_spare(marks_[i]);
     }
   }
   waits_.resize(kept);
@@ -300,6 +311,21 @@ void ContextGate::say(std::unique_lock<std::mutex>& lock, const GateStanding& st
 void ContextGate::begin(Entry& entry) {
   std::unique_lock lock(mutex_);
   calls_.push_back(&entry);
+  ScopeGuard leave([&] {
+    if (!lock.owns_lock()) lock.lock();
+    remove(entry);
+  });
+  stand_before(lock, entry);
+  leave.dismiss();
+}
+
+void ContextGate::remove(Entry& entry) {
+  if (entry.standing.in_driver) count(entry, -1);
+  calls_.remove(&entry);
+}
+
+// Until the call may go into the driver.
+void ContextGate::stand_before(std::unique_lock<std::mutex>& lock, Entry& entry) {
   uint64_t looked_ns = 0;
   for (long nap = kFirstNap;; nap = std::min(nap * 2, kLongestNap)) {
     forget_ended();
@@ -341,17 +367,16 @@ bool ContextGate::try_begin(Entry& entry) {
   forget_ended();
   if (!policies::admit_call_now(entry.call, waits_, waits_on_their_way(entry.call.gpus)))
     return false;
+  calls_.push_back(&entry);
   count(entry, 1);
   entry.standing.in_driver = true;
-  calls_.push_back(&entry);
   return true;
 }
 
 void ContextGate::end(Entry& entry) {
   {
     std::lock_guard lock(mutex_);
-    count(entry, -1);
-    calls_.remove(&entry);
+    remove(entry);
   }
   changed_.notify_all();
 }
@@ -374,6 +399,10 @@ void ContextGate::stand(std::unique_lock<std::mutex>& lock, const GateCaller& ca
   const uint64_t since = now_ns();
   const auto at = standing_waits_.insert(
       standing_waits_.end(), {.owner = caller.owner, .what = kStreamWait, .since_ns = since});
+  const ScopeGuard over([&] {
+    if (!lock.owns_lock()) lock.lock();
+    standing_waits_.erase(at);
+  });
   const auto& traffic = traffic_[static_cast<size_t>(device)];
   bool told = false;
   while (true) {
@@ -393,7 +422,6 @@ void ContextGate::stand(std::unique_lock<std::mutex>& lock, const GateCaller& ca
           lock, std::chrono::steady_clock::time_point(std::chrono::nanoseconds(until_ns)));
     }
   }
-  standing_waits_.erase(at);
 }
 
 void ContextGate::begin_wait(const GateCaller& caller, CUdevice device) {
@@ -401,8 +429,9 @@ void ContextGate::begin_wait(const GateCaller& caller, CUdevice device) {
   policies::GateTraffic& traffic = traffic_[static_cast<size_t>(device)];
   if (!inside(caller, device) && traffic.calls + traffic.bounded_calls != 0) {
     ++traffic.waits_standing;
+    const ScopeGuard over(
+        [&] { --traffic.waits_standing; });  // with the lock: stand() leaves it so
     stand(lock, caller, device);
-    --traffic.waits_standing;
   }
   ++traffic.waits_submitting;
 }
@@ -423,8 +452,14 @@ void ContextGate::end_wait(const GateCaller& caller, CUevent event, CUcontext co
   std::lock_guard lock(mutex_);
   --traffic_[static_cast<size_t>(device)].waits_submitting;
   if (event == nullptr) return;
-  waits_.push_back({caller.owner, only(device), now_ns()});
-  marks_.push_back({event, context});
+  if (!contained("the mark of a wait", [&] {
+        const size_t room = waits_.size() + 1;  // in both, or in none
+        if (room > waits_.capacity()) waits_.reserve(2 * room);
+        if (room > marks_.capacity()) marks_.reserve(2 * room);
+        waits_.push_back({caller.owner, only(device), now_ns()});
+        marks_.push_back({event, context});
+      }))
+    driver_->cuEventDestroy_v2(event);
 }
 
 // One of the current context, which is `context`: events and streams of different contexts do not
@@ -467,7 +502,10 @@ CUresult ContextGate::submit_wait(GateCaller& caller, WaitOwner owner, CUstream 
   begin_wait(caller, *device);
   const CUresult error = submit();
   const CUcontext context = current_context();
-  end_wait(caller, error == CUDA_SUCCESS ? mark(stream, context) : nullptr, context, *device);
+  CUevent event = nullptr;
+  if (error == CUDA_SUCCESS)
+    (void)contained("the mark of a wait", [&] { event = mark(stream, context); });
+  end_wait(caller, event, context, *device);
   return error;
 }
 

@@ -192,7 +192,14 @@ class ContextGate {
     bool told = false;
   };
 
+  struct Mark {
+    CUevent event = nullptr;  // behind the wait in its stream, of `context`
+    CUcontext context = nullptr;
+  };
+
   void begin(Entry& entry);
+  void stand_before(std::unique_lock<std::mutex>& lock, Entry& entry);
+  void remove(Entry& entry);
   bool try_begin(Entry& entry);
   void end(Entry& entry);
   void begin_wait(const GateCaller& caller, CUdevice device);
@@ -204,6 +211,7 @@ class ContextGate {
   void look_for_stopped(std::unique_lock<std::mutex>& lock, const policies::GateCall& call);
   void say(std::unique_lock<std::mutex>& lock, const GateStanding& standing);
   bool waits_on_their_way(policies::GateGpus gpus) const;
+  void keep_spare(const Mark& mark);
   void forget_ended();
   policies::GateGpus all_gpus() const;
   void name_call_inside(CUdevice device, GateStanding& standing) const;
@@ -223,10 +231,6 @@ class ContextGate {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<policies::GateWait> waits_;  // in the order of marks_
-  struct Mark {
-    CUevent event = nullptr;  // behind the wait in its stream, of `context`
-    CUcontext context = nullptr;
-  };
   std::vector<Mark> marks_;
   std::map<CUcontext, std::vector<CUevent>> spares_;  // few: the GPUs' own contexts and green ones
   size_t look_at_;                                    // so many waits: see which have ended

@@ -205,6 +205,7 @@ void BlockOffers::close(bool release) {
   {
     std::lock_guard lock(mutex_);
     if (closed_) return;
+    gone.reserve(used_);
     closed_ = true;
     for (uint32_t i = 0; i < used_; ++i) {
       if (entries_[i].state == State::kIdle) gone.push_back(entries_[i].block);

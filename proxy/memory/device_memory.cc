@@ -262,8 +262,11 @@ void DeviceMemory::free_all(uint32_t context) {
     (void)free(base, ranges_.at(base)->kind, AtEnd::kReleased);
   }
   if (context != kAllContexts) return;
-  for (const auto& [base, slab] : slabs_) release_block(slab.block);
-  slabs_.clear();
+  while (!slabs_.empty()) {
+    const BlockId block = slabs_.begin()->second.block;
+    slabs_.erase(slabs_.begin());
+    release_block(block);
+  }
 }
 
 }  // namespace tube::proxy

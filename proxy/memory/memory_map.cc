@@ -76,6 +76,7 @@ BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& 
   uint32_t slot = 0;
   if (free_slots_.empty()) {
     slot = static_cast<uint32_t>(blocks_.size());
+    if (free_slots_.capacity() <= slot) free_slots_.reserve(2 * size_t{slot} + 16);  // for its end
     blocks_.emplace_back();
   } else {
     slot = free_slots_.back();

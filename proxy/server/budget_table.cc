@@ -2,7 +2,6 @@
 // thread.
 #include "proxy/common/budget_table.h"
 
-#include <dirent.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -24,15 +23,6 @@ struct Use {
   uint64_t used = 0, limit = 0, client = 0;
 };
 
-uint64_t entries_of(const char* path) {
-  DIR* folder = opendir(path);
-  if (folder == nullptr) return 0;
-  uint64_t count = 0;
-  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
-  closedir(folder);
-  return count;
-}
-
 // What the system gives the user; one session and one maker of staging chunks for each function.
 uint64_t most_threads() {
   constexpr uint64_t kOfFunctions = uint64_t{2} * limits::kClients, kOwn = 32;
@@ -42,6 +32,13 @@ uint64_t most_threads() {
 }
 
 }  // namespace
+
+uint64_t Server::session_cpu_ms() const {
+  std::lock_guard lock(mutex_);
+  uint64_t ns = 0;
+  for (const auto& [id, session] : sessions_) ns += session->cpu().used_ns();
+  return ns / 1'000'000;
+}
 
 json Server::budget_status() {
   const auto use = [this](Budget budget) -> Use {
@@ -65,8 +62,9 @@ json Server::budget_status() {
         return {HostPages::mappings_of_all(), HostPages::most_mappings_of_all(),
                 HostPages::most_mappings()};
       case Budget::kDescriptors:
-        return {entries_of("/proc/self/fd") - 1, descriptor_limit() - descriptor_headroom(), 0};
-      case Budget::kThreads: return {entries_of("/proc/self/task"), most_threads(), 2};
+        return {open_descriptors(), descriptor_limit() - descriptor_headroom(), 0};
+      case Budget::kThreads: return {running_threads(), most_threads(), 2};
+      case Budget::kSessionCpu: return {session_cpu_ms(), 0, 0};
       case Budget::kGreetings:
         return {greeting_.size(), limits::kGreetings, limits::kGreetingsOfOne};
       case Budget::kControlClients: return {control_.size(), limits::kControlClients, 0};

@@ -23,8 +23,6 @@ using nlohmann::json;
 
 namespace {
 
-json refusal(const std::string& text) { return {{"ok", false}, {"error", text}}; }
-
 json limit_json(uint64_t bytes) { return bytes == policies::kNoMemoryLimit ? json() : json(bytes); }
 
 // False: what stands there is no limit.
@@ -54,6 +52,8 @@ bool read_gpus(const json& request, uint32_t count, uint32_t* first, uint32_t* e
 }
 
 }  // namespace
+
+json refusal(const std::string& text) { return {{"ok", false}, {"error", text}}; }
 
 json budget_json(const policies::MemoryBudget& budget) {
   return {{"held_bytes", budget.held_bytes}, {"limit_bytes", limit_json(budget.limit_bytes)}};

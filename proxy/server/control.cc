@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <dirent.h>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -17,6 +16,7 @@
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/descriptors.h"
 #include "proxy/common/version.h"
 #include "proxy/server/budgets.h"
 #include "proxy/server/server.h"
@@ -31,15 +31,6 @@ namespace {
 using nlohmann::json;
 
 double seconds_since(uint64_t ns) { return static_cast<double>(now_ns() - ns) / 1e9; }
-
-uint64_t open_fds() {
-  DIR* folder = opendir("/proc/self/fd");
-  if (folder == nullptr) return 0;
-  uint64_t count = 0;
-  while (const dirent* entry = readdir(folder)) count += entry->d_name[0] != '.';
-  closedir(folder);
-  return count - 1;  // without the folder's own
-}
 
 json calls_json(const std::array<std::atomic<uint64_t>, wire::kCallCount>& counts) {
   json calls = json::object();
@@ -78,6 +69,13 @@ json offers_json(const BlockOffers* offers) {
           {"made", counts.made.load(std::memory_order_relaxed)},
           {"made_ahead", counts.ahead.load(std::memory_order_relaxed)},
           {"given_back", counts.given_back.load(std::memory_order_relaxed)}};
+}
+
+// Of the session's thread.
+json cpu_json(const CpuWatch& cpu) {
+  return {{"used_ms", cpu.used_ns() / 1'000'000},
+          {"share_thousandths", cpu.share() != 0 ? json(cpu.share()) : json()},
+          {"rested_ms", cpu.rested_ns() / 1'000'000}};
 }
 
 json function_json(Session& session, const char* state, json memory) {
@@ -119,6 +117,7 @@ json function_json(Session& session, const char* state, json memory) {
           {"kernels", session.object_count(wire::Kind::kKernel)},
           {"graphs",
            session.object_count(wire::Kind::kGraph) + session.object_count(wire::Kind::kGraphExec)},
+          {"cpu", cpu_json(session.cpu())},
           {"waits", waits_json(session)},
           {"round_trip_calls", calls_json(stats.waited_calls)},
           {"calls", calls_json(stats.calls)}};
@@ -150,7 +149,11 @@ json modules_json(const ModuleCache::Counts& modules) {
           {"kernels_early", modules.kernels_early}};
 }
 
-json refusal(const std::string& text) { return {{"ok", false}, {"error", text}}; }
+// nullptr: it is no request.
+const std::string* verb_of(const json& request) {
+  const auto verb = request.is_object() ? request.find("verb") : request.end();
+  return verb != request.end() && verb->is_string() ? verb->get_ptr<const std::string*>() : nullptr;
+}
 
 }  // namespace
 
@@ -170,23 +173,27 @@ json Server::ping() {
           {"gpus", uuids()}};
 }
 
-std::string Server::answer(const std::string& line, pid_t pid) {
-  const json request = json::parse(line, nullptr, false);
+bool Server::tells_states(const json& request) {
+  const std::string* verb = verb_of(request);
+  return verb != nullptr && (*verb == "ps" || *verb == "status");
+}
+
+std::string Server::answer(const json& request, const ControlClient& client) {
   const json reply = [&]() -> json {
-    if (!request.is_object() || !request.contains("verb") || !request["verb"].is_string()) {
+    if (verb_of(request) == nullptr)
       return refusal("expected one JSON object per line with a \"verb\"");
-    }
-    const std::string& verb = request["verb"].get_ref<const std::string&>();
+    const std::string& verb = *verb_of(request);
     if (verb == "ping") return ping();
-    if (verb == "ps") return {{"ok", true}, {"functions", functions()}, {"faults", faults()}};
-    if (verb == "status") return status();
+    if (verb == "ps")
+      return {{"ok", true}, {"functions", functions(client.look->idle)}, {"faults", faults()}};
+    if (verb == "status") return status(client.look->idle);
     if (verb == "copies") return copies();
     if (verb == "gpu") return gpu_time();
     if (verb == "mem") return mem();
     if (verb == "topo") return topo();
     if (verb == "store") return store_status();
     if (verb == "limit") return limit(request);
-    if (verb == "seen") return seen(request, pid);
+    if (verb == "seen") return seen(request, client.pid);
     if (verb == "held") return held(request);
     if (verb == "stop") {
       stopping_ = true;
@@ -205,9 +212,8 @@ json Server::uuids() {
   return list;
 }
 
-json Server::functions() {
+json Server::functions(const std::set<uint64_t>& idle) {
   json list = json::array();
-  const std::set<uint64_t> idle = idle_functions();
   std::lock_guard lock(mutex_);
   meter_.look(now_ns());
   for (const auto& [id, session] : sessions_) {
@@ -246,8 +252,8 @@ json Server::place_status() {
           {"lost", places(Place::kLost)}};
 }
 
-json Server::status() {
-  json list = functions();
+json Server::status(const std::set<uint64_t>& idle) {
+  json list = functions(idle);
   const ModuleCache::Counts modules = modules_.counts();
   uint64_t sums[7] = {};
   const char* const names[] = {"streams", "events",      "modules",     "kernels",
@@ -257,7 +263,7 @@ json Server::status() {
   }
   const SpareSegments::Counts spares = spares_.counts();
   const PinnedPools::Counts pinned = pinned_.counts();
-  const uint64_t fds = open_fds();
+  const uint64_t fds = open_descriptors();
   const bool settled =
       spares.settled &&
       spares_.counts() == spares;  // the spares' thread opened and closed nothing meanwhile

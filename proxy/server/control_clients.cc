@@ -15,6 +15,8 @@
 #include <cerrno>
 #include <utility>
 
+#include <nlohmann/json.hpp>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "proxy/common/client_limits.h"
@@ -37,7 +39,7 @@ void Server::accept_control() {
     if (!peer.ok() || peer->uid != geteuid()) continue;
     const uint64_t id = next_id_++;
     const int raw = fd->get();
-    control_[id] = {fd.take(), {}, {}, now_ns(), 0, EPOLLIN, false, peer->pid};
+    control_[id] = {fd.take(), {}, {}, {}, now_ns(), 0, EPOLLIN, false, peer->pid};
     if (!watch(raw, Source::kControl, id, EPOLLIN).ok()) control_.erase(id);
   }
 }
@@ -67,7 +69,11 @@ bool Server::answer_next(ControlClient& client) {
   const size_t end = client.input.find('\n');
   if (end == std::string::npos || !client.output.empty()) return false;
   client.heard_ns = now_ns();
-  client.output = answer(client.input.substr(0, end), client.pid) + "\n";
+  const nlohmann::json request = nlohmann::json::parse(
+      client.input.begin(), client.input.begin() + std::ptrdiff_t(end), nullptr, false);
+  if (tells_states(request) && !states_known(client)) return false;
+  client.output = answer(request, client) + "\n";
+  client.look.reset();
   client.owed_ns = client.heard_ns;
   client.input.erase(0, end + 1);
   return true;
@@ -96,8 +102,10 @@ void Server::control_ready(uint64_t id, uint32_t events) {
   const bool owes = !client.output.empty();
   if (!lives || (client.ends && !owes && !has_request) || (events & EPOLLERR) != 0)
     return end_control(id);
-  // Who has sent a whole request has its turn at the next look, behind everybody else's events.
-  const uint32_t wanted = owes || has_request ? EPOLLOUT : EPOLLIN;
+  // Who has sent a whole request has its turn at the next look, behind everybody else's events; or,
+  // when functions are asked for the answer, at the next answer_waiting().
+  const uint32_t some = owes || has_request ? EPOLLOUT : EPOLLIN;
+  const uint32_t wanted = client.look ? 0 : some;
   if (wanted == std::exchange(client.watched, wanted)) return;
   if (!watch(client.fd.get(), Source::kControl, id, wanted, EPOLL_CTL_MOD).ok()) end_control(id);
 }

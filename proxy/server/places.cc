@@ -145,8 +145,8 @@ void Server::retire_pinned(uint64_t above_bytes, size_t free_slots) {
 // mutex_ is held. The next one.
 std::deque<Server::RetiredPinned>::iterator Server::leave_to_janitor(
     const std::deque<RetiredPinned>::iterator& retired) {
-  pinned_.remove(*retired->remains);
   old_pinned_.push_back(std::move(*retired));
+  pinned_.remove(*old_pinned_.back().remains);
   ++leaving_;
   return retired_pinned_.erase(retired);
 }
@@ -167,8 +167,8 @@ void Server::collect_remains() {
       if (goes && pool.reusable()) excess -= std::min(excess, pool.held_bytes());
       it = goes ? leave_to_janitor(it) : std::next(it);
     }
-    std::move(old_pinned_.begin(), old_pinned_.end(), std::back_inserter(remains_.pinned));
-    old_pinned_.clear();
+    for (; !old_pinned_.empty(); old_pinned_.pop_front())
+      remains_.pinned.push_back(std::move(old_pinned_.front()));
   }
   for (const RetiredPinned& retired : remains_.pinned) retired.remains->settle();
 }

@@ -30,7 +30,7 @@ bool Server::nobody_lives() {
 
 // A session that is still here then belongs to a dead function and is being cleared away.
 bool Server::about_to_restart() {
-  if (restarting_) return true;
+  if (restarting_ || ending_since_ns_ != 0) return true;
   if (!has_failed_gpu() && !work_is_left_) return false;
   std::lock_guard lock(mutex_);
   return nobody_lives();
@@ -88,23 +88,18 @@ void Server::gpu_failed(uint32_t gpu, CUresult error, uint64_t reporter) {
 }
 
 // `--on-fault end`: nobody waits until the functions on a dead context have noticed and left. Their
-// calls fail anyway, those on other GPUs of this proxy end with them.
+// calls fail anyway, those on other GPUs of this proxy end with them. They are told so, and have a
+// while for it, in which this thread serves on; who comes meanwhile is the next proxy's.
 void Server::end_faulted() {
   if (!options_.end_on_fault || restarting_ || !has_failed_gpu()) return;
   constexpr uint64_t kEnd_ns = 2'000'000'000;
-  log_warn("the functions on the dead context are ended (--on-fault end): the proxy starts anew");
-  std::vector<Session*> all;  // this thread alone takes them out
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [id, session] : sessions_) all.push_back(session.get());
+  std::lock_guard lock(mutex_);
+  if (ending_since_ns_ == 0) {
+    log_warn("the functions on the dead context are ended (--on-fault end): the proxy starts anew");
+    ending_since_ns_ = now_ns();
+    for (const auto& [id, session] : sessions_) tell_to_end(*session, abi::ProxyState::kStopping);
   }
-  for (Session* session : all) session->request_stop(abi::ProxyState::kStopping);
-  const uint64_t begin_ns = now_ns();
-  for (Session* session : all) {
-    const uint64_t gone_ns = now_ns() - begin_ns;
-    (void)session->ends_within(gone_ns < kEnd_ns ? kEnd_ns - gone_ns : 0);
-  }
-  restarting_ = true;
+  restarting_ = sessions_.empty() || now_ns() - ending_since_ns_ > kEnd_ns;
 }
 
 nlohmann::json Server::faults() {

@@ -21,8 +21,6 @@ using nlohmann::json;
 
 namespace {
 
-json refusal(const std::string& text) { return {{"ok", false}, {"error", text}}; }
-
 // false: the proxy has no such GPU.
 bool find_gpu(const json& request, const json& uuids, uint32_t* gpu) {
   const auto wanted = request.find("uuid");

@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -114,14 +115,20 @@ class Server {
   Inheritance hand_over();
 
  private:
+  struct StateLook {  // what functions do, as far as they have said (function_states.cc)
+    std::map<uint64_t, uint32_t> asked;  // by session, who has not answered: the question's number
+    std::set<uint64_t> idle;
+    uint64_t until_ns = 0;
+  };
   struct ControlClient {
     UniqueFd fd;
     std::string input;
-    std::string output;     // of its last answer, what it has not taken
-    uint64_t heard_ns = 0;  // of its last request; of its coming when there was none
-    uint64_t owed_ns = 0;   // since when there is output
-    uint32_t watched = 0;   // epoll's events
-    bool ends = false;      // it sends no more
+    std::string output;             // of its last answer, what it has not taken
+    std::optional<StateLook> look;  // for its next answer
+    uint64_t heard_ns = 0;          // of its last request; of its coming when there was none
+    uint64_t owed_ns = 0;           // since when there is output
+    uint32_t watched = 0;           // epoll's events
+    bool ends = false;              // it sends no more
     pid_t pid = 0;
   };
   struct Greeting {  // accepted, Hello not yet here, or not yet read
@@ -196,6 +203,7 @@ class Server {
   void watch_process(uint64_t id, pid_t pid);
   void process_ended(uint64_t id);
   void settle_doubts();
+  void tell_to_end(Session& session, abi::ProxyState state);
   void help_the_dying();
   void look_for_stuck();
   void reap();
@@ -262,18 +270,23 @@ class Server {
   void control_ready(uint64_t id, uint32_t events);
   void end_control(uint64_t id);
   void drop_silent();
+  uint64_t session_cpu_ms() const;
   bool any_answer_owed() const;
 
   // control.cc
-  std::string answer(const std::string& line, pid_t pid);
+  static bool tells_states(const nlohmann::json& request);
+  std::string answer(const nlohmann::json& request, const ControlClient& client);
   nlohmann::json ping();
-  nlohmann::json status();
+  nlohmann::json status(const std::set<uint64_t>& idle);
   nlohmann::json gpu_status();
   nlohmann::json place_status();
-  nlohmann::json functions();
+  nlohmann::json functions(const std::set<uint64_t>& idle);
 
   // function_states.cc
-  std::set<uint64_t> idle_functions();
+  StateLook ask_for_states();
+  bool states_known(ControlClient& client);
+  bool any_state_asked() const;
+  void answer_waiting();
   const char* state_of(const Session& session, bool idle) const;
 
   nlohmann::json copies();
@@ -324,13 +337,14 @@ class Server {
     uint64_t session;
     int looks;
   };
+  static constexpr int kDyingMs = 20;  // between two steps of Session::let_waits_pass
   struct Dying {
     uint64_t session;
     uint64_t since_ns;
   };
   std::map<uint64_t, UniqueFd>
       processes_;             // by session: readable once its client process has ended
-  std::vector<Dying> dying_;  // told to stop, their clients gone; until they end
+  std::vector<Dying> dying_;  // told to stop; until they end
   uint64_t next_help_ns_ = 0;
   std::atomic<bool> gate_told_{false};  // somebody stands at the context gate
   bool gate_stands_ = false;            // and still did at the last look
@@ -343,9 +357,11 @@ class Server {
   std::map<uint64_t, Brokered> brokered_;
   UseMeter meter_;  // under mutex_
   uint64_t next_id_ = 1;
+  bool names_are_ours_ = false;  // the sockets': a start that failed leaves the inherited ones
   bool stopping_ = false;
   bool reap_again_ = false;  // it could not go through with it
   bool restarting_ = false;
+  uint64_t ending_since_ns_ = 0;  // all functions, because of a fault; 0: they are not
   bool work_is_left_ =
       false;  // of a function that is gone: for all we know the context never comes idle again
   bool all_ended_ = true;  // no session's thread is left in the driver

@@ -42,7 +42,8 @@ CUresult Objects::insert(wire::Kind kind, uint64_t untrusted_id, uint64_t raw, u
   if (CUresult error = admit(kind, untrusted_id); error != CUDA_SUCCESS) return error;
   Table& t = table(kind);
   Object& object = t.client.grow(wire::id_index(untrusted_id));
-  object = Object{raw, wire::id_generation(untrusted_id), context, 0, true, std::move(state)};
+  object =
+      Object{raw, wire::id_generation(untrusted_id), context, 0, true, false, std::move(state)};
   t.count.fetch_add(1, std::memory_order_relaxed);
   return CUDA_SUCCESS;
 }
@@ -61,7 +62,7 @@ uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_
     return 0;
   }
   Object& object = t.proxy.grow(index);
-  object = Object{raw, object.generation + 1, context, owner, true, nullptr};
+  object = Object{raw, object.generation + 1, context, owner, true, false, nullptr};
   const uint64_t id = wire::make_id(index | wire::kProxyMade, object.generation);
   t.by_raw.emplace(raw, id);
   t.count.fetch_add(1, std::memory_order_relaxed);
@@ -69,6 +70,11 @@ uint64_t Objects::adopt(wire::Kind kind, uint64_t raw, uint32_t context, uint64_
 }
 
 Object* Objects::find(wire::Kind kind, uint64_t untrusted_id) {
+  Object* object = find_to_end(kind, untrusted_id);
+  return object != nullptr && !object->ended ? object : nullptr;
+}
+
+Object* Objects::find_to_end(wire::Kind kind, uint64_t untrusted_id) {
   Object* object = const_cast<Object*>(peek(kind, untrusted_id));
   if (object == nullptr || !object->live || object->generation != wire::id_generation(untrusted_id))
     return nullptr;
@@ -76,12 +82,12 @@ Object* Objects::find(wire::Kind kind, uint64_t untrusted_id) {
 }
 
 bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
-  Object* object = find(kind, untrusted_id);
+  Object* object = find_to_end(kind, untrusted_id);
   if (object == nullptr) return false;
   Table& t = table(kind);
   if (proxy_made(untrusted_id)) {
-    t.by_raw.erase(object->raw);
     t.free_indices.push_back(plain_index(wire::id_index(untrusted_id)));
+    t.by_raw.erase(object->raw);
   }
   object->live = false;
   object->raw = 0;
@@ -90,9 +96,18 @@ bool Objects::erase(wire::Kind kind, uint64_t untrusted_id) {
   return true;
 }
 
+void Objects::clear() {
+  for (Table& one : tables_) {
+    one.client.pages.clear();
+    one.proxy.pages.clear();
+    one.by_raw.clear();
+    one.count.store(0, std::memory_order_relaxed);
+  }
+}
+
 void Objects::erase_owned(wire::Kind kind, uint64_t owner) {
-  for (uint64_t id : ids(kind)) {
-    if (Object* object = find(kind, id); object != nullptr && object->owner == owner)
+  for (uint64_t id : ids_to_end(kind)) {
+    if (Object* object = find_to_end(kind, id); object != nullptr && object->owner == owner)
       erase(kind, id);
   }
 }
@@ -118,7 +133,7 @@ uint64_t Objects::adopted(wire::Kind kind, uint64_t raw) const {
   return known != table(kind).by_raw.end() ? known->second : 0;
 }
 
-std::vector<uint64_t> Objects::ids(wire::Kind kind) const {
+std::vector<uint64_t> Objects::ids(wire::Kind kind, bool ended) const {
   std::vector<uint64_t> found;
   const Table& t = table(kind);
   found.reserve(count(kind));
@@ -127,7 +142,7 @@ std::vector<uint64_t> Objects::ids(wire::Kind kind) const {
       if (range.pages[page] == nullptr) continue;
       for (uint32_t slot = 0; slot < kPage; ++slot) {
         const Object& object = (*range.pages[page])[slot];
-        if (object.live)
+        if (object.live && (ended || !object.ended))
           found.push_back(wire::make_id((page * kPage + slot) | bit, object.generation));
       }
     }

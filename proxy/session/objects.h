@@ -31,6 +31,7 @@ struct Object {
   uint32_t context = 0;  // context number it belongs to
   uint64_t owner = 0;    // id of the object it dies with (a node's graph), 0 = none
   bool live = false;
+  bool ended = false;  // with the driver; what else there is of it may still be here
   std::unique_ptr<ObjectState> state;
 
   template <class T>
@@ -64,9 +65,11 @@ class Objects {
     return adopt(kind, reinterpret_cast<uint64_t>(handle), context, owner);
   }
 
-  // nullptr for an id that never was or is no more. Valid until the next insert or erase of the
-  // kind.
+  // nullptr for an id that never was or is no more, or has ended with the driver. Valid until the
+  // next insert or erase of the kind.
   Object* find(wire::Kind kind, uint64_t untrusted_id);
+  // The same for the one that ends it: also what has ended with the driver.
+  Object* find_to_end(wire::Kind kind, uint64_t untrusted_id);
   bool erase(wire::Kind kind, uint64_t untrusted_id);
   // Everything of `kind` whose owner is `owner`: nodes go with their graph.
   void erase_owned(wire::Kind kind, uint64_t owner);
@@ -75,12 +78,16 @@ class Objects {
   void change_owner(wire::Kind kind, uint64_t owner, uint64_t heir);
   // The object behind a proxy-made id is another one from now on.
   void rebind(wire::Kind kind, uint64_t id, uint64_t raw);
+  // Forgets everything, without the driver. Allocates nothing.
+  void clear();
   // The proxy-made id of `raw`, or 0.
   uint64_t adopted(wire::Kind kind, uint64_t raw) const;
 
-  // Live ids of a kind, in index order: teardown walks them, since erasing while walking is not
-  // allowed.
-  std::vector<uint64_t> ids(wire::Kind kind) const;
+  // Live ids of a kind, in index order, of what has not ended with the driver: teardown walks them,
+  // since erasing while walking is not allowed.
+  std::vector<uint64_t> ids(wire::Kind kind) const { return ids(kind, false); }
+  // All that find_to_end() knows.
+  std::vector<uint64_t> ids_to_end(wire::Kind kind) const { return ids(kind, true); }
   uint32_t count(wire::Kind kind) const {
     return table(kind).count.load(std::memory_order_relaxed);
   }
@@ -104,6 +111,7 @@ class Objects {
   Table& table(wire::Kind kind) { return tables_[static_cast<uint32_t>(kind)]; }
   const Table& table(wire::Kind kind) const { return tables_[static_cast<uint32_t>(kind)]; }
   const Object* peek(wire::Kind kind, uint64_t untrusted_id) const;
+  std::vector<uint64_t> ids(wire::Kind kind, bool ended) const;
 
   std::array<Table, static_cast<uint32_t>(wire::Kind::kCount)> tables_;
 };

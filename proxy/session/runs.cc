@@ -53,18 +53,21 @@ void Runs::begin(StreamState& stream) {
   if (stream.runs != nullptr) return;
   const bool as_ever = stream.green == nullptr &&
                        shares_.placement().priority() == policies::LaunchPriority::kNormal;
-  stream.runs = std::make_unique<Coalescer>(
+  auto runs = std::make_unique<Coalescer>(
       driver_, *graphs_, stream.stream, stats_,
       as_ever ? Coalescer::Nodes::kOfContext : Coalescer::Nodes::kOfStream);
   streams_.push_back(&stream);
+  stream.runs = std::move(runs);
 }
 
 CUresult Runs::launch(StreamState& stream, const PlainLaunch& launch,
                       std::span<const std::byte> parameters, uint64_t sequence,
                       const Coalescer::Around* around) {
   Coalescer& runs = *stream.runs;
-  if (!std::exchange(stream.run_open, true)) open_.push_back(&stream);
+  if (!stream.run_open) open_.push_back(&stream);  // in the list, or not open
+  stream.run_open = true;
   const bool held = runs.holding();
+  if (!held) holding_.reserve(holding_.size() + 1);
   const CUresult error = runs.launch(launch, parameters, sequence, around);
   if (runs.holding() && !held) holding_.push_back(&stream);
   if (!runs.holding() && held) std::erase(holding_, &stream);

@@ -88,6 +88,7 @@ Session::~Session() {
   join();
   teardown();
   copies_.more_chunks().finish();  // had it thrown
+  objects_.clear();                // what is left of them knows members that end before
   shared_.gpus.gate().left(client_.id);
   user_object_ends_.close();  // the driver tells of the last references whenever it likes
   pass_segment_on();
@@ -188,6 +189,7 @@ bool Session::ends_within(uint64_t timeout_ns) {
 
 void Session::run() {
   log_within(&log_);
+  cpu_.begin(client_.pid);
   contexts_.begin_thread();
   this_caller().owner = client_.id;
   (void)contexts_.make_current(0u);
@@ -211,6 +213,7 @@ void Session::run() {
           went_on = (residency_.asked() && residency_.serve()) || go_on_parked() || step() ||
                     held_go_on();
           if (!went_on && copies_.unmarked() && !soon_a_record(kNextCallNs)) copies_.mark();
+          if (went_on) rest_if_due();
         }))
       poison(abi::PoisonReason::kLimit, "the proxy could not go on with it");
     executing_.store(false, std::memory_order_relaxed);
@@ -251,20 +254,6 @@ void Session::drain_for_test() {
   while (!stopping() && (go_on_parked() || step() || lanes_.any() || launches_.holding())) {
   }
   runs_.end();
-}
-
-// What is held here and what the driver has; as it is, nothing is hurried on.
-bool Session::has_work() {
-  return runs_.holding() || parked_.any() || lanes_.any() || launches_.holding() || !wait_idle(0);
-}
-
-// Whether no work of the client is outstanding, in the driver or here.
-bool Session::at_rest() {
-  if (runs_.on()) runs_.end();
-  copies_.mark();
-  if (parked_.any() || lanes_.any() || launches_.holding() || captures()) return false;
-  deferred_.collect();
-  return wait_idle(0);
 }
 
 CUresult Session::make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take) {

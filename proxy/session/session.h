@@ -28,6 +28,7 @@
 #include "protocol/handle_id.h"
 #include "proxy/common/activity.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/common/cpu_watch.h"
 #include "proxy/common/log_budgets.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
@@ -201,13 +202,16 @@ class Session {
   uint64_t pinned_bytes() const { return pinned_.bytes() + host_pages_.bytes(); }
   uint32_t object_count(wire::Kind kind) const { return objects_.count(kind); }
   uint64_t started_ns() const { return started_ns_; }
-  // Asks a session that sleeps whether work of its client is outstanding (work_look.h). Another
-  // thread than its own.
-  void ask_for_work() {
-    look_.ask();
+  // Asks a session that sleeps whether work of its client is outstanding (work_look.h): the
+  // question's number. Another thread than its own.
+  uint32_t ask_for_work() {
+    const uint32_t question = look_.ask();
     lanes_.nudge();
+    return question;
   }
   const WorkLook& look() const { return look_; }
+  // What its thread uses of a core.
+  const CpuWatch& cpu() const { return cpu_; }
   // Asleep for want of records.
   bool idle() const { return idle_.load(std::memory_order_relaxed); }
   bool stopping() const { return stop_.load(std::memory_order_relaxed); }
@@ -417,6 +421,10 @@ class Session {
   bool go_on_parked();
   bool sleep_beside_holds(shared::Peer& peer);
   void woke();
+  void rest_for_others();
+  void rest_if_due() {
+    if (cpu_.due(stats_.records.load(std::memory_order_relaxed))) rest_for_others();
+  }
   bool wait_for_room();
   ParkKeys keys_of(const abi::RecordHeader& header, std::span<const std::byte> payload);
   void report_if_sticky(uint32_t gpu, CUresult error);
@@ -426,13 +434,17 @@ class Session {
   void teardown();
   void pass_segment_on();
   void take_copies_back();
+  bool gives_everything_back();
   void give_everything_back();
+  void free_mappings();
   void leave_streams();
   void give_segment_back();
   void release_waiters();
   void release_external_waits();
   bool come_idle();
   void drop_legacy(ContextShare& share);
+  void leave_stream(StreamState& stream);
+  CUresult end_with_driver(wire::Kind kind, Object& object);
   void teardown_objects(bool idle);
   void sweep_kind(wire::Kind kind, uint32_t context);
 
@@ -506,6 +518,7 @@ class Session {
   LogBudget log_{kClientLogBurst, kClientLogPerSecond, &log_budgets().clients};
   LaunchNotes notes_;
   WorkLook look_;
+  CpuWatch cpu_;
   uint64_t started_ns_ = 0;
   bool torn_down_ = false;
   std::mutex passing_;  // leaf: let_waits_pass() and the member below

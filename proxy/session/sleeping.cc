@@ -1,4 +1,5 @@
 // How a session goes to sleep for want of records, and what it looks at when it wakes.
+#include <poll.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 
 #include "base/clock.h"
 #include "policies/spin.h"
+#include "proxy/common/contained.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/ring.h"
@@ -27,6 +29,40 @@ void Session::woke() {
   }
   shared_.activity.woke(client_.id, now);
   if (residency_.on()) residency_.woke(now);
+}
+
+// What is held here and what the driver has; as it is, nothing is hurried on.
+bool Session::has_work() {
+  return runs_.holding() || parked_.any() || lanes_.any() || launches_.holding() || !wait_idle(0);
+}
+
+// Whether no work of the client is outstanding, in the driver or here.
+bool Session::at_rest() {
+  if (runs_.on()) runs_.end();
+  copies_.mark();
+  if (parked_.any() || lanes_.any() || launches_.holding() || captures()) return false;
+  deferred_.collect();
+  return wait_idle(0);
+}
+
+// Its function has used more than its share of a core that others want. What these ask of this
+// session meanwhile is done.
+void Session::rest_for_others() {
+  constexpr int kLookMs = 1;
+  const uint64_t begin_ns = now_ns();
+  uint64_t rest_ns = 0;
+  (void)contained("a look at its share of the cores", [&] {
+    rest_ns = cpu_.look(stats_.records.load(std::memory_order_relaxed),
+                        shared_.activity.awake.load(std::memory_order_relaxed),
+                        shared_.activity.alone(client_.id, begin_ns));
+  });
+  uint64_t passed_ns = 0;
+  for (; passed_ns < rest_ns && !stopping(); passed_ns = now_ns() - begin_ns) {
+    poll(nullptr, 0, kLookMs);
+    if (residency_.asked()) (void)residency_.serve();
+    (void)go_on_parked();
+  }
+  cpu_.rested(passed_ns);
 }
 
 // While launches are held this session looks at their turns: without a pause when one of its own is

@@ -128,45 +128,55 @@ void leave_for_good(shared::Segment segment) {
 
 }  // namespace
 
+void Session::leave_stream(StreamState& stream) {
+  contexts_.retire(stream);
+  if (stream.capture != 0) {  // which ends with it
+    forget_capture(*this, stream.capture, stream.captured);
+    contexts_.capture_ended();
+    stream.capture = 0;
+  }
+  runs_.drop(stream);
+  copies_.forget(stream);
+  for (CUevent* event : {&stream.join, &stream.printed}) {
+    if (*event != nullptr) driver().cuEventDestroy_v2(std::exchange(*event, nullptr));
+  }
+}
+
+CUresult Session::end_with_driver(wire::Kind kind, Object& object) {
+  if (std::exchange(object.ended, true)) return CUDA_SUCCESS;
+  const bool shared_event =
+      kind == wire::Kind::kEvent && !shared_.events.let_go(object.handle<CUevent>());
+  const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, object);
+  if (kind == wire::Kind::kMemHandle) shared_.memory.release(object.handle<BlockId>());
+  return error;
+}
+
+// For want of memory it may stop in the middle; the next time, at the client's end, it goes on from
+// there.
 CUresult Session::destroy_object(wire::Kind kind, uint64_t untrusted_id) {
-  Object* object = objects_.find(kind, untrusted_id);
+  Object* object = objects_.find_to_end(kind, untrusted_id);
   if (object == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   // A level or a plane ends with the array it is a part of.
   if (kind == wire::Kind::kArray && object->owner != 0) return CUDA_ERROR_INVALID_HANDLE;
-  if (kind == wire::Kind::kStream) {
-    auto& stream = static_cast<StreamState&>(*object->state);
-    contexts_.retire(stream);
-    if (stream.capture != 0) {  // which ends with it
-      contexts_.capture_ended();
-      forget_capture(*this, stream.capture, stream.captured);
-    }
-    runs_.drop(stream);
-    copies_.forget(stream);
-    if (stream.join != nullptr) driver().cuEventDestroy_v2(stream.join);
-    if (stream.printed != nullptr) driver().cuEventDestroy_v2(stream.printed);
-  }
+  if (kind == wire::Kind::kStream && !object->ended)
+    leave_stream(static_cast<StreamState&>(*object->state));
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) runs_.forget();
-  const bool shared_event =
-      kind == wire::Kind::kEvent && !shared_.events.let_go(object->handle<CUevent>());
-  const CUresult error = shared_event ? CUDA_SUCCESS : destroy_raw(driver(), kind, *object);
-  if (kind == wire::Kind::kMemHandle) shared_.memory.release(object->handle<BlockId>());
+  const CUresult error = end_with_driver(kind, *object);
   if (kind == wire::Kind::kArray || kind == wire::Kind::kMipmappedArray)
     objects_.erase_owned(wire::Kind::kArray, owner_key(kind, untrusted_id));
   if (kind == wire::Kind::kGraph) forget_nodes(*this, untrusted_id);
   if (kind == wire::Kind::kGraphExec) launches_.forget_graph(untrusted_id);
   if (kind == wire::Kind::kGraphExec) graph_memory_.drop_owner(*this, {kind, untrusted_id});
-  std::shared_ptr<LoadedModule> module, before;
   if (kind == wire::Kind::kLibrary || kind == wire::Kind::kModule) {
     objects_.erase_owned(wire::Kind::kKernel, owner_key(kind, untrusted_id));
     auto& state = static_cast<ModuleState&>(*object->state);
     for (uint64_t base : state.globals) ranges_.erase(base);
-    leave_variables(state.managed.storage);
-    module = state.module;
-    before = state.before;
+    leave_variables(std::exchange(state.managed.storage, 0));
+    for (std::shared_ptr<LoadedModule>* module : {&state.module, &state.before}) {
+      if (*module != nullptr) shared_.modules.give_back(client_.id, std::move(*module));
+    }
   }
   objects_.erase(kind, untrusted_id);
-  if (module != nullptr) shared_.modules.give_back(client_.id, std::move(module));
-  if (before != nullptr) shared_.modules.give_back(client_.id, std::move(before));
   return error;
 }
 
@@ -234,8 +244,8 @@ bool Session::wait_idle(uint32_t timeout_ms, bool release) {
 }
 
 void Session::sweep_kind(wire::Kind kind, uint32_t context) {
-  for (uint64_t id : objects_.ids(kind)) {
-    Object* object = objects_.find(kind, id);
+  for (uint64_t id : objects_.ids_to_end(kind)) {
+    Object* object = objects_.find_to_end(kind, id);
     if (object == nullptr) continue;  // went with its owner
     if (context == DeviceMemory::kAllContexts || object->context == context)
       (void)destroy_object(kind, id);
@@ -330,21 +340,41 @@ bool Session::come_idle() {
   };
   const uint64_t deadline = now_ns() + uint64_t{shared_.teardown_ms} * 1'000'000;
   waits_.release(driver(), shared_.teardown_ms, idle, reach);
+  if (waits_.count() != 0) {
+    // Others may stand in the driver behind these waits for as long as they last, and on a machine
+    // without a free core the streams see a value late: longer than for work that the GPU is at.
+    log_warn(
+        "function '%s' (pid %d) is gone and its GPU work does not end yet: streams wait for values",
+        client_.name.c_str(), client_.pid);
+    waits_.release(driver(), 2 * shared_.teardown_ms, idle, reach);
+  }
   while (external_waits_.count() != 0 && !idle() && now_ns() < deadline) poll(nullptr, 0, 1);
   external_waits_.forget_all(driver());
   const uint64_t now = now_ns();
   return wait_idle(now < deadline ? static_cast<uint32_t>((deadline - now) / 1'000'000) : 0, true);
 }
 
+// Each step goes on where it stopped for want of memory, which may be there a moment later: until
+// then this thread waits, the session's own.
+bool Session::gives_everything_back() {
+  const uint64_t deadline = now_ns() + uint64_t{shared_.teardown_ms} * 1'000'000;
+  int pause_ms = 1;
+  while (!contained("the end of a function", [this] {
+    give_everything_back();
+    if (store_ != nullptr) store_->leave(!abandoned());
+  })) {
+    if (!started_ || now_ns() > deadline) return false;
+    poll(nullptr, 0, pause_ms);
+    pause_ms *= 2;
+  }
+  return true;
+}
+
 void Session::teardown() {
   if (torn_down_) return;
   torn_down_ = true;
-  if (contained("the end of a function", [this] {
-        give_everything_back();
-        if (store_ != nullptr) store_->leave(!abandoned());
-      }))
-    return;
-  // Nobody knows how far that came: what is left stays taken until the proxy starts anew.
+  if (gives_everything_back()) return;
+  // What is left stays taken until the proxy starts anew.
   (void)contained("the end of its streams", [this] { leave_streams(); });
   account_->abandon();
   abandoned_.store(true, std::memory_order_relaxed);
@@ -370,12 +400,29 @@ void Session::take_copies_back() {
   shared_.copies->forget(BlockMoves::share_of(client_.id));
 }
 
+// Mappings of the client's own, and the addresses that it reserved for them.
+void Session::free_mappings() {
+  std::vector<Range> mapped;
+  for (const auto& [base, range] : ranges_.all()) {
+    if (range.kind == RangeKind::kMapped) mapped.push_back(range);
+  }
+  for (const Range& range : mapped) {
+    shared_.memory.drop_mapping(range.base);
+    ranges_.erase(range.base);
+  }
+  while (!reservations_.empty()) {
+    const auto [base, bytes] = *reservations_.begin();
+    reservations_.erase(reservations_.begin());
+    shared_.memory.unreserve(client_.window, base, bytes);
+  }
+}
+
 void Session::give_everything_back() {
   {
     std::lock_guard lock(passing_);
     tearing_down_ = true;
   }
-  if (trace_ != nullptr) trace_->write(client_.pid);
+  if (const auto trace = std::move(trace_)) trace->write(client_.pid);
   waiting_fds_.clear();
   if (!segment_.valid()) return;
   record_ = nullptr;
@@ -384,8 +431,8 @@ void Session::give_everything_back() {
   take_copies_back();
   const uint32_t gpu = contexts_.current().gpu;
   (void)contexts_.make_current(gpu == ContextShares::Current{}.gpu ? 0 : gpu);
-  unfinished_.store(kept_back || (reader_ != nullptr && reader_->has_record()) || !wait_idle(0),
-                    std::memory_order_relaxed);
+  if (kept_back || (reader_ != nullptr && reader_->has_record()) || !wait_idle(0))
+    unfinished_.store(true, std::memory_order_relaxed);
   release_waiters();
   contexts_.end_captures();
   const bool idle = come_idle();
@@ -401,17 +448,7 @@ void Session::give_everything_back() {
   if (idle) free_external_buffers(DeviceMemory::kAllContexts);
   teardown_objects(idle);
   if (idle) {
-    std::vector<Range> mapped;
-    for (const auto& [base, range] : ranges_.all()) {
-      if (range.kind == RangeKind::kMapped) mapped.push_back(range);
-    }
-    for (const Range& range : mapped) {
-      shared_.memory.drop_mapping(range.base);
-      ranges_.erase(range.base);
-    }
-    for (const auto& [base, bytes] : reservations_)
-      shared_.memory.unreserve(client_.window, base, bytes);
-    reservations_.clear();
+    free_mappings();
     sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
     imports_.close_all(DeviceMemory::kAllContexts);
     memory_.free_all(DeviceMemory::kAllContexts);

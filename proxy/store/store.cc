@@ -93,9 +93,13 @@ wire::StoreAnswer Store::admit(const StoreMember& member, const StoreRequest& re
   if (gpu && (request.bytes > request.most_bytes ||
               member.made_bytes > request.most_bytes - request.bytes))
     return wire::StoreAnswer::kNoMemory;
-  if (!gpu && request.bytes > limits::kStoreHostBytes - counts_.host_bytes)
-    return wire::StoreAnswer::kNoMemory;
+  if (!gpu && request.bytes > host_room()) return wire::StoreAnswer::kNoMemory;
   return wire::StoreAnswer::kOk;
+}
+
+// Copies that come at once may together have passed the limit.
+uint64_t Store::host_room() const {
+  return limits::kStoreHostBytes - std::min(limits::kStoreHostBytes, counts_.host_bytes);
 }
 
 // The piece is the object's.

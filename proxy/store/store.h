@@ -247,6 +247,7 @@ class Store {
   static Held* copy_on(Object& object, int device);
   static Held* begin_copy(Object& object, int device);
   void publish(uint32_t slot, Held& copy);
+  uint64_t host_room() const;
   wire::StoreAnswer admit(const StoreMember& member, const StoreRequest& request) const;
   void enter(StoreMember& member, const StoreRequest& request, StoreGrant* grant);
   void doom(uint32_t slot);
@@ -265,6 +266,7 @@ class Store {
   CUresult take(uint32_t window, int device, uint64_t bytes, StorePiece* piece);
   policies::StoredObject seen(uint32_t slot, int gpu) const;
   std::vector<Candidate> candidates(int gpu, bool returning);
+  static std::vector<policies::StoredObject> as_seen(const std::vector<Candidate>& candidates);
   bool leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* why);
   bool bring_back(int gpu, uint64_t room);
   StorePiece lose_place(uint32_t slot, int gpu);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "policies/migration.h"
+#include "proxy/common/contained.h"
 
 namespace tube::proxy {
 
@@ -38,7 +39,8 @@ void StoreMover::run() {
   while (!stopped_) {
     poked_ = false;
     lock.unlock();
-    const bool soon = tend_();
+    bool soon = true;  // also when there was no memory for it
+    (void)contained("a look after the store", [&] { soon = tend_(); });
     lock.lock();
     const auto asked = [this] { return stopped_ || poked_; };
     if (soon) changed_.wait_for(lock, std::chrono::nanoseconds(policies::kTurnWindowNs), asked);

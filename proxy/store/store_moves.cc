@@ -53,8 +53,7 @@ CUresult Store::take(uint32_t window, int device, uint64_t bytes, StorePiece* pi
   if (device < 0) {
     {
       std::lock_guard lock(mutex_);
-      if (bytes > limits::kStoreHostBytes - std::min(limits::kStoreHostBytes, counts_.host_bytes))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+      if (bytes > host_room()) return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return memory_.take_host(window, bytes, piece);
   }
@@ -178,8 +177,7 @@ bool Store::copy_to(const Candidate& one, int device) {
     Object* object = live(one.slot, one.generation);
     if (object == nullptr || !in_nobodys_hands(one.slot) || !object->ready) return false;
     if (const Held* there = copy_on(*object, device)) return there->ready;
-    if (device < 0 && object->body.bytes > limits::kStoreHostBytes - counts_.host_bytes)
-      return false;
+    if (device < 0 && object->body.bytes > host_room()) return false;
     if (begin_copy(*object, device) == nullptr) return false;
     object->moving = true;
     from = object->piece;
@@ -323,7 +321,14 @@ std::vector<Store::Candidate> Store::candidates(int gpu, bool returning) {
   return found;
 }
 
-// True when the object is on the GPU no more. `moving_` is held.
+std::vector<policies::StoredObject> Store::as_seen(const std::vector<Candidate>& candidates) {
+  std::vector<policies::StoredObject> list;
+  list.reserve(candidates.size());
+  for (const Candidate& one : candidates) list.push_back(one.seen);
+  return list;
+}
+
+// What became free when the object is on the GPU no more. `moving_` is held.
 uint64_t Store::leave_one(const Candidate& one, int gpu, const char* why) {
   if (!settle(one)) return 0;
   bool elsewhere = false;
@@ -347,9 +352,7 @@ bool Store::leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* wh
   const uint64_t now = now_ns();
   if (least_age_ns != 0)
     std::erase_if(able, [&](const auto& one) { return one.seen.used_ns + least_age_ns > now; });
-  std::vector<policies::StoredObject> seen;
-  seen.reserve(able.size());
-  for (const Candidate& one : able) seen.push_back(one.seen);
+  const std::vector<policies::StoredObject> seen = as_seen(able);
   uint64_t freed = 0;
   for (const size_t index : policies::choose_leaving(options_.order, seen, ~uint64_t{0}, now)) {
     if (freed >= bytes) break;
@@ -409,9 +412,7 @@ void Store::queue(const std::vector<std::string>& names) {
 // Those whose turn comes next, into what is free beyond the reserve. Whether some stay away.
 bool Store::bring_back(int gpu, uint64_t room) {
   std::vector<Candidate> away = candidates(gpu, true);
-  std::vector<policies::StoredObject> seen;
-  seen.reserve(away.size());
-  for (const Candidate& one : away) seen.push_back(one.seen);
+  const std::vector<policies::StoredObject> seen = as_seen(away);
   for (const size_t index : policies::choose_returning(options_.order, seen, room, now_ns())) {
     std::lock_guard moving(moving_);
     const Candidate& one = away[index];

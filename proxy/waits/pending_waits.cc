@@ -91,12 +91,19 @@ void PendingWaits::release(const Driver& driver, uint32_t timeout_ms,
   std::deque<PendingWait> waits;
   {
     std::lock_guard lock(mutex_);
-    waits.swap(waits_);
+    waits = waits_;  // which stay until all is idle: this may begin again
   }
-  if (waits.empty() || idle()) return;
+  if (waits.empty()) return;
+  if (!idle()) satisfy(waits, driver, timeout_ms, idle, reach);
+  if (!idle()) return;
+  std::lock_guard lock(mutex_);
+  waits_.clear();
+}
+
+void PendingWaits::satisfy(const std::deque<PendingWait>& waits, const Driver& driver,
+                           uint32_t timeout_ms, const std::function<bool()>& idle,
+                           const std::function<Reach(const PendingWait&)>& reach) {
   const uint64_t deadline = now_ns() + uint64_t{timeout_ms} * 1'000'000u;
-  CUstream stream = nullptr;
-  if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
   struct Queue {
     std::vector<PendingWait> waits;
     size_t next = 0;
@@ -109,6 +116,8 @@ void PendingWaits::release(const Driver& driver, uint32_t timeout_ms,
     queue.waits.push_back(wait);
     round = std::max(round, queue.waits.size());
   }
+  CUstream stream = nullptr;
+  if (driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return;
   // One value for every address at a time: what waits for the next one goes on when it has seen
   // this one. Whether it has, nobody says, and on a busy machine it may look too late. So all
   // values are written again and again, and in each round they stand twice as long.

@@ -39,7 +39,7 @@ class PendingWaits {
   };  // what can write there: nothing any more, this process, only the GPU
   // Writes values, of each address in their order and all of them again and again, until `idle`,
   // for at most `timeout_ms`. Never waits for the GPU: a stream that waits may hold up every stream
-  // of its hardware queue, the one that would release it too.
+  // of its hardware queue, the one that would release it too. Forgets them when all is idle.
   void release(const Driver& driver, uint32_t timeout_ms, const std::function<bool()>& idle,
                const std::function<Reach(const PendingWait&)>& reach);
   // Writes what satisfies waits in host memory, a few values for each address with each call, some
@@ -55,6 +55,10 @@ class PendingWaits {
   }
 
  private:
+  static void satisfy(const std::deque<PendingWait>& waits, const Driver& driver,
+                      uint32_t timeout_ms, const std::function<bool()>& idle,
+                      const std::function<Reach(const PendingWait&)>& reach);
+
   mutable std::mutex mutex_;  // leaf: waits_
   std::deque<PendingWait> waits_;
   size_t passes_ = 0;

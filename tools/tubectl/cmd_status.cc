@@ -82,6 +82,18 @@ void print_budgets(const Json& budgets) {
   fmt::print("\n{}", table.str());
 }
 
+// Whose thread in the proxy is held to a share of a core.
+void print_shares(const Json& functions) {
+  for (const Json& one : functions) {
+    const Json cpu = one.value("cpu", Json());
+    if (number(cpu, "share_thousandths") == 0) continue;
+    fmt::print("cores      {} (pid {}): {:.2f} of a core; {} ms used, {} ms rested\n",
+               text(one, "name"), number(one, "pid"),
+               static_cast<double>(number(cpu, "share_thousandths")) / 1000, number(cpu, "used_ms"),
+               number(cpu, "rested_ms"));
+  }
+}
+
 // Who makes no progress.
 void print_stalls(const Json& stalls) {
   for (const Json& one : stalls)
@@ -112,6 +124,7 @@ int status(const std::string& workflow, bool json) {
                body.value("totals", Json::object()));
   print_counts("objects    ", body.value("objects", Json::object()));
   print_gate(body.value("gate", Json::array()));
+  print_shares(functions);
   print_stalls(body.value("stalls", Json::array()));
   print_budgets(body.value("budgets", Json::array()));
   return kExitOk;

@@ -94,6 +94,24 @@ void stay() {
   _exit(0);
 }
 
+// Records as fast as it can, until its standard input ends; then its values must be right.
+void flood() {
+  Gpu gpu;
+  DeviceArray<uint32_t> data(std::vector<uint32_t>(64, 0));
+  CUevent event = nullptr;
+  CU(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  printf("floods\n");
+  fflush(stdout);
+  uint32_t value = 0;
+  for (pollfd end{0, POLLIN, 0}; poll(&end, 1, 0) == 0; ++value) {
+    for (int i = 0; i < 1000; ++i) CU(cuEventRecord(event, nullptr));
+    CU(cuMemsetD32Async(data.pointer, value, 64, nullptr));
+  }
+  CU(cuCtxSynchronize());
+  EXPECT(data.read()[63] == value - 1);
+  printf("was right\n");
+}
+
 // Pinned memory in pieces, until the first refusal or `bytes`.
 void pin(uint64_t bytes) {
   Gpu gpu;
@@ -169,6 +187,7 @@ int main(int argc, char** argv) {
   else if (scene == "fork_beside_a_registration") fork_beside_a_registration();
   else if (scene == "keep_computing") keep_computing();
   else if (scene == "stay") stay();
+  else if (scene == "flood") flood();
   else if (scene == "pin" && argc == 3) pin(strtoull(argv[2], nullptr, 0));
   else if (scene == "cut_a_registered_file") cut_a_registered_file();
   else if (scene == "wait_for_ever") wait_for_ever();

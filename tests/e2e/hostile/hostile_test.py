@@ -3,7 +3,6 @@ proxy, the other programs and the program's other threads go on.
 
 hostile_test.py --build FOLDER [unittest arguments]. The programs are scenes of hostile.cc.
 """
-import argparse
 import fcntl
 import json
 import os
@@ -18,73 +17,17 @@ import subprocess
 import sys
 import tempfile
 import time
-import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from hostile_case import LAYOUT, PROGRAM, TIMEOUT_S, HostileCase, main  # noqa: E402
 import tubetest  # noqa: E402
 
-parser = argparse.ArgumentParser()
-parser.add_argument("--build")
-options, rest = parser.parse_known_args()
-LAYOUT = tubetest.Layout(options.build)
-PROGRAM = LAYOUT.build / "tests/e2e/hostile/hostile"
-TIMEOUT_S = 100
+LIFE = LAYOUT.build / "tests/e2e/life/life"
 OTHER_USER = 65534
 FAILING_KINDS = ("memory", "mappings", "threads", "files")  # of failing_calls.cc
 
 
-class Hostile(unittest.TestCase):
-    def proxy(self, **settings):
-        proxy = tubetest.Proxy(LAYOUT, "sim", **settings)
-        proxy.__enter__()
-        self.addCleanup(proxy.__exit__, None, None, None)
-        return proxy
-
-    def start(self, proxy, *scene):
-        program = subprocess.Popen([PROGRAM, *scene],
-                                   env=tubetest.environment(LAYOUT, "preload", "sim", proxy),
-                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(program.stdout.close)
-        self.addCleanup(program.wait)
-        self.addCleanup(program.kill)
-        self.addCleanup(program.stdin.close)
-        return program
-
-    def run_scene(self, proxy, *scene):
-        return subprocess.run([PROGRAM, *scene],
-                              env=tubetest.environment(LAYOUT, "preload", "sim", proxy),
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=TIMEOUT_S)
-
-    def assert_computes(self, proxy):
-        done = self.run_scene(proxy, "compute")
-        self.assertEqual((done.returncode, done.stdout), (0, "computes 7\n"),
-                         done.stderr + proxy.log_tail())
-
-    def bystander(self, proxy):
-        """A function that computes on, and the check that it computed right all the time."""
-        program = self.start(proxy, "keep_computing")
-        self.assertEqual(self.line(program), "computes\n")
-
-        def was_right():
-            program.stdin.close()
-            self.assertEqual(self.line(program), "was right\n", proxy.log_tail())
-            self.assertEqual(program.wait(TIMEOUT_S), 0)
-
-        return was_right
-
-    def connect(self, proxy, kind, name):
-        connection = socket.socket(socket.AF_UNIX, kind)
-        self.addCleanup(connection.close)
-        connection.connect(name)
-        return connection
-
-    def line(self, program):
-        """The program's next line; none within the time limit fails the test."""
-        ready, _, _ = select.select([program.stdout], [], [], TIMEOUT_S)
-        self.assertTrue(ready, "the program says nothing")
-        return program.stdout.readline()
-
+class Hostile(HostileCase):
     def test_a_function_for_which_no_thread_is_left(self):
         """It is told so and can come later. The limit holds for users other than root only."""
         user = {}
@@ -202,24 +145,30 @@ class Hostile(unittest.TestCase):
         self.calls_that_fail("memory", (1, 2, 3, 5, 7, 11, 17, 29, 53, 101, 211))
 
     def test_allocations_that_fail_while_the_proxy_starts_anew(self):
-        """What a session cannot give back makes the proxy start anew when the last one has left,
-        for which there is no memory either: it tries again."""
+        """It tries again until there is memory, and a function that comes meanwhile waits."""
         proxy, fail, _ = self.failing_proxy()
         self.assert_computes(proxy)
         process = proxy.process.pid
-        for each in (3, 5, 3):
+        for each in (1, 3, 101):
+            there = self.start(proxy, "stay")
+            self.assertEqual(self.line(there), "here\n")
+            fault = subprocess.run([LIFE, "fault"], capture_output=True, timeout=TIMEOUT_S,
+                                   env=tubetest.environment(LAYOUT, "preload", "sim", proxy))
+            self.assertEqual(fault.returncode, 0, fault.stderr)
+            before = proxy.log_tail(10000).count("start of the proxy failed")
             fail("memory", each)
-            programs = [self.start(proxy, scene) for scene in ("compute", "load", "compute", "load")]
-            while any(p.poll() is None for p in programs) and "anew" not in proxy.log_tail(1000):
+            there.stdin.close()
+            while proxy.log_tail(10000).count("start of the proxy failed") == before:
                 self.assertIsNone(proxy.process.poll(), proxy.log_tail())
                 select.select([], [], [], 0.01)
+            meanwhile = self.start(proxy, "compute")
             fail("memory", 0)
-            for program in programs:
-                self.assertGreaterEqual(program.wait(TIMEOUT_S), 0)
-            self.assertIsNone(proxy.process.poll(), proxy.log_tail())
+            self.assertEqual(self.line(meanwhile), "computes 7\n", proxy.log_tail())
+            self.assertEqual(meanwhile.wait(TIMEOUT_S), 0)
+            there.wait(TIMEOUT_S)
             self.assert_computes(proxy)
-        self.assertIn("anew", proxy.log_tail(1000))
         self.assertEqual(proxy.status()["pid"], process)
+        self.assertEqual(proxy.stop(), 0)
 
     def test_mappings_that_fail(self):
         self.calls_that_fail("mappings", (1, 2, 3, 5))
@@ -386,26 +335,9 @@ class Hostile(unittest.TestCase):
                          done.stderr + proxy.log_tail())
         was_right()
 
-    def memory_group(self, limit):
-        """A control group with a limit of memory, or a skipped test: its folder."""
-        name = f"tube-test-{os.getpid()}"
-        for root, file in ((pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
-                           (pathlib.Path("/sys/fs/cgroup"), "memory.max")):
-            try:
-                (root / name).mkdir()
-            except OSError:
-                continue
-            self.addCleanup(lambda folder=root / name: folder.rmdir())
-            try:
-                (root / name / file).write_text(str(limit))
-            except OSError:
-                continue
-            return root / name
-        self.skipTest("no control group of memory can be made here")
-
     def test_pinned_memory_in_a_small_control_group(self):
         """It is charged to the proxy, which refuses what would end it."""
-        group = self.memory_group(400 << 20)
+        group = self.group("memory", ({"memory.limit_in_bytes": 400 << 20}, {"memory.max": 400 << 20}))
         proxy = self.proxy(before=lambda: (group / "cgroup.procs").write_text(str(os.getpid())))
         was_right = self.bystander(proxy)
         done = self.run_scene(proxy, "pin", str(1 << 30))
@@ -489,9 +421,4 @@ class Hostile(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    LAYOUT.require(PROGRAM)
-    result = unittest.main(argv=[sys.argv[0], *rest], exit=False).result
-    if result.testsRun == len(result.skipped) != 0:
-        print(f"skipped: {result.skipped[0][1]}")
-        sys.exit(tubetest.SKIP)
-    sys.exit(not result.wasSuccessful())
+    main()

@@ -171,13 +171,23 @@ TEST(ScopeGuard, RunsUnlessDismissed) {
   EXPECT_EQ(runs, 1);
 }
 
-TEST(Cores, AQuotaCountsForThemRoundedUp) {
-  EXPECT_EQ(cores_of_quota("max 100000\n"), 0u);
-  EXPECT_EQ(cores_of_quota("200000 100000\n"), 2u);
-  EXPECT_EQ(cores_of_quota("250000 100000\n"), 3u);
-  EXPECT_EQ(cores_of_quota("50000 100000"), 1u);
+TEST(Cores, AQuotaIsThousandthsRoundedUp) {
+  EXPECT_EQ(thousandths_of_quota("max 100000\n"), 0u);
+  EXPECT_EQ(thousandths_of_quota("200000 100000\n"), 2000u);
+  EXPECT_EQ(thousandths_of_quota("250000 100000\n"), 2500u);
+  EXPECT_EQ(thousandths_of_quota("10000 100000"), 100u);
+  EXPECT_EQ(thousandths_of_quota("1 100000"), 1u);
   for (const char* bad : {"", "\n", "0 100000", "100000", "100000 0", "x y", "-1 100000"})
-    EXPECT_EQ(cores_of_quota(bad), 0u) << bad;
+    EXPECT_EQ(thousandths_of_quota(bad), 0u) << bad;
+}
+
+TEST(Cores, AProcessIsInAGroupOfEachController) {
+  constexpr const char* kGroups = "4:memory:/m\n2:cpuacct,cpu:/a/b\n1:cpuset:/\n0::/v2/x\n";
+  EXPECT_EQ(group_path(kGroups, "cpu"), "/a/b");
+  EXPECT_EQ(group_path(kGroups, "cpuset"), "/");
+  EXPECT_EQ(group_path(kGroups, ""), "/v2/x");
+  EXPECT_EQ(group_path("", "cpu"), "/");
+  EXPECT_EQ(group_path("no line of such a file\n:\n", ""), "/");
 }
 
 // The calling thread, on one of the cores it may run on.

@@ -111,10 +111,10 @@ TEST_F(ModuleCacheTest, VariablesAndSpecialLoadsAreNotShared) {
 
 TEST_F(ModuleCacheTest, AModuleOutlivesItsUsers) {
   auto first = get(1, kStateless);
-  cache.give_back(1, first);
+  cache.give_back(1, std::shared_ptr(first));
   EXPECT_EQ(get(2, kStateless), first);
   EXPECT_EQ(unloads, 0);
-  cache.give_back(2, first);
+  cache.give_back(2, std::shared_ptr(first));
   cache.unload_idle();
   EXPECT_EQ(unloads, 1);
   EXPECT_EQ(cache.counts().idle, 0u);
@@ -169,7 +169,7 @@ TEST_F(ModuleCacheTest, RoomIsMadeOfWhatNobodyUses) {
   const auto used = get(1, kStateless);
   EXPECT_FALSE(cache.make_room(0));
   cache.give_back(1, get(1, kWithVariable));
-  cache.give_back(1, used);
+  cache.give_back(1, std::shared_ptr(used));
   EXPECT_TRUE(cache.make_room(0));
   EXPECT_EQ(unloads, 2);
   EXPECT_FALSE(cache.make_room(0));

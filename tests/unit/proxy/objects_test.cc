@@ -51,6 +51,19 @@ TEST(Objects, StopsAtTheLimit) {
   EXPECT_EQ(objects.admit(Kind::kGreenContext, make_id(limit + 1, 1)), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
+TEST(Objects, WhatHasEndedWithTheDriverIsThereForItsEndAlone) {
+  Objects objects;
+  ASSERT_EQ(objects.insert(Kind::kEvent, make_id(3, 1), 0x100, 1), CUDA_SUCCESS);
+  objects.find(Kind::kEvent, make_id(3, 1))->ended = true;
+  EXPECT_EQ(objects.find(Kind::kEvent, make_id(3, 1)), nullptr);
+  EXPECT_TRUE(objects.ids(Kind::kEvent).empty());
+  EXPECT_NE(objects.find_to_end(Kind::kEvent, make_id(3, 1)), nullptr);
+  EXPECT_EQ(objects.ids_to_end(Kind::kEvent).size(), 1u);
+  EXPECT_EQ(objects.admit(Kind::kEvent, make_id(3, 1)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_TRUE(objects.erase(Kind::kEvent, make_id(3, 1)));
+  EXPECT_EQ(objects.count(Kind::kEvent), 0u);
+}
+
 TEST(Objects, TheSameHandleKeepsItsProxyMadeId) {
   Objects objects;
   const uint64_t first = objects.adopt(Kind::kGraphNode, 0x100, 1);
