@@ -251,9 +251,8 @@ json Server::status() {
   const SpareSegments::Counts spares = spares_.counts();
   const PinnedPools::Counts pinned = pinned_.counts();
   const uint64_t fds = open_fds();
-  const bool settled =
-      spares.settled &&
-      spares_.counts() == spares;  // the spares' thread opened and closed nothing meanwhile
+  // The spares' thread opened and closed nothing meanwhile.
+  const bool settled = spares.settled && spares_.counts() == spares;
   return {{"ok", true},
           {"version", kVersion},
           {"pid", getpid()},
@@ -278,6 +277,7 @@ json Server::status() {
           {"pinned", pinned_json(pinned, pinned_.budget())},
           {"memory", memory_status()},
           {"evicted", evicted_status()},
+          {"registrations", registration_status()},
           {"places", place_status()},
           {"janitor", janitor_text(janitor_.state())},
           {"gate", gate_status()},
