@@ -164,7 +164,10 @@ void add_copies(Verb& root) {
           "Copies go on their function's own stream while nobody else uses the link of that GPU "
           "and direction, and\nthrough its lane in company. IN LANES, WAITED and LONGEST are of "
           "the latter. NOW is the rate of the lanes, with\n--watch that of all copies since the "
-          "last look. WHY SO counts copies by the reason for their way.\n\n"
+          "last look. WHY SO counts copies by the reason for their way. REGISTERED FOR "
+          "is host memory\nthat the proxy gave the driver, with the longest time that took, in "
+          "which "
+          "all calls may stand.\n\n"
           "Examples:\n  tubectl copies\n  tubectl copies -w shop --watch 1\n  tubectl copies "
           "--json")
       .action([options] { return copies(*options); });
