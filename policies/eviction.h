@@ -99,6 +99,16 @@ std::vector<EvictionShare> choose_evictions(EvictionOrder order,
                                             std::span<const EvictionCandidate> candidates,
                                             uint64_t bytes, uint64_t largest, uint64_t now_ns);
 
+// A block comes back in parts of so many bytes. A part's way is what two directions of a link do
+// not overlap, 0.6 ms at 53 GB/s; each costs the driver about 0.1 ms of calls, beside the copies.
+inline constexpr uint64_t kLeastPartBytes = 32u << 20;
+inline constexpr uint64_t kMostParts = 256;
+constexpr uint64_t part_bytes(uint64_t block_bytes) {
+  constexpr uint64_t kUnit = 2u << 20;
+  const uint64_t part = (block_bytes / kMostParts + kUnit - 1) / kUnit * kUnit;
+  return part > kLeastPartBytes ? part : kLeastPartBytes;
+}
+
 // Which of a function's blocks go so that at least `bytes` do, if they hold so much: the fewest,
 // and of these the smallest last one. Indices into `sizes`.
 std::vector<size_t> choose_blocks(std::span<const uint64_t> sizes, uint64_t bytes);

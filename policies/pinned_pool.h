@@ -48,12 +48,6 @@ constexpr bool pinned_block_serves(uint64_t block_bytes, uint64_t request_bytes)
   return block_bytes <= kLargestPinnedPiece || request_bytes > block_bytes / 2;
 }
 
-// How large a block may be registered ahead at this moment: 60 us a MiB for which all functions
-// stand still. `alone`: the one that it is for was the only one at work lately.
-constexpr uint64_t pinned_registered_now(bool alone) {
-  return alone ? kLargestPinnedPiece : kLeastPinnedPiece;
-}
-
 // What one client asked for lately.
 class PinnedDemand {
  public:

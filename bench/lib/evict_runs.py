@@ -1,8 +1,13 @@
 """Functions that hold more GPU memory together than their workflow may, in turns.
 
 Rows have further, in each arm that is Tube: away_bytes_per_s and back_bytes_per_s (as the proxy
-moved memory, the median of its moves), of_link (the slower of the two, against what the pinned link
-carries that way in the same arm), stalls_ns (of each turn's first call), moved_bytes.
+moved memory of these programs, the median of its moves of half of what a turn brings, or more),
+of_link (the slower of the two, against what the pinned link carries that way in the same arm),
+overlap (the part of the ways back during which somebody else's memory was on its way out),
+stalls_ns (of each turn's first call), first_turn_ns (of the first turn in which memory moved),
+moved_bytes, host_ms (until the host memory that is made ahead was there; nothing: it was not waited
+for), made_on_request_bytes (host memory that a move had to wait for) and what the proxy registered
+meanwhile (registered.py).
 """
 import statistics
 import time
@@ -10,11 +15,13 @@ import time
 import copy_runs
 import latency
 import neighbour_runs
+import registered
 import result_file
 from copy_runs import size_words
 from result_file import us
 
 BLOCK_LIMIT_S = 60
+SETTLE_S = 5  # for host memory of which the machine has too little
 LINK = "the pinned link"
 
 
@@ -22,15 +29,33 @@ def moves(arm):
     return arm.proxy.request("mem")
 
 
-def rates(history, size):
-    """Median bytes per second of the moves of about so many bytes, away and back."""
+def rates(history):
+    """Median bytes per second of the larger moves, away and back."""
     out = {}
     for where, name in (("host", "away_bytes_per_s"), ("gpu", "back_bytes_per_s")):
-        found = [m["bytes"] / m["ms"] * 1e3 for m in history
-                 if m["to"] == where and m["bytes"] >= size // 2 and m["ms"] > 0]
+        moves_there = [m for m in history if m["to"] == where and m["ms"] > 0]
+        least = max([m["bytes"] for m in moves_there], default=0) // 2
+        found = [m["bytes"] / m["ms"] * 1e3 for m in moves_there if m["bytes"] >= least]
         if found:
             out[name] = statistics.median(found)
     return out
+
+
+def overlap(history):
+    """The part of all time on the way back in which memory also left; None: nothing came back."""
+    def times(where):
+        return [(-m["ago_s"] - m["ms"] / 1e3, -m["ago_s"]) for m in history if m["to"] == where]
+
+    out, back = sorted(times("host")), times("gpu")
+    whole = sum(end - begin for begin, end in back)
+    both = 0.0
+    for begin, end in back:
+        at = begin
+        for left, gone in out:
+            at = max(at, left)
+            both += max(0.0, min(end, gone) - at)
+            at = max(at, min(end, gone))
+    return both / whole if whole > 0 else None
 
 
 class Evictions:
@@ -57,13 +82,28 @@ class Evictions:
         found, _, wrong, _ = copy_runs.measure([(worker, f"turn {size} {blocks}")], [])
         return found[0]["latency_ns"][0], wrong
 
-    def in_circle(self, arm, workers, size, blocks, turns):
+    def settle(self, arm):
+        """Until the host memory that the proxy makes ahead is there: ms."""
+        begin = time.monotonic()
+        while time.monotonic() - begin < BLOCK_LIMIT_S:
+            evicted = moves(arm)["evicted"]
+            if evicted.get("settled", True) and (
+                    evicted.get("wanted_bytes", 0) <= evicted["pinned_bytes"]
+                    or time.monotonic() - begin > SETTLE_S):
+                break
+            time.sleep(0.01)
+        return (time.monotonic() - begin) * 1e3
+
+    def in_circle(self, arm, workers, size, blocks, turns, settled=None):
+        """`settled`: a list for how long host memory was waited for behind the first round."""
         stalls, wrong = [], []
         for number in range(turns):
+            if number == 1 and settled is not None:
+                settled.append(self.settle(arm))
             for worker in workers:
                 stall, bad = self.turn(worker, size, blocks)
                 wrong += bad
-                if number:  # the first one makes the memory, and host memory for it
+                if number:  # the first one makes the memory
                     stalls.append(stall)
         return stalls, wrong
 
@@ -76,12 +116,25 @@ class Evictions:
                  if key in rates_now and link.get(way)]
         return {"of_link": min(parts)} if len(parts) == 2 else {}
 
-    def values(self, arm, stalls, size):
+    def begin(self, arm):
+        """What values() takes off."""
+        return moves(arm)["evicted"], registered.counts(arm)
+
+    def values(self, arm, stalls, workers, before):
         status = moves(arm)
+        pids = {worker.process.pid for worker in workers}
+        history = [move for move in status["moves"] if move["pid"] in pids]
+        evicted, counts = before
         out = latency.summary(stalls)
-        now = rates(status["moves"], size)
-        out.update(stalls_ns=stalls, moved_bytes=status["evicted"]["evicted_bytes"], **now,
-                   **self.of_link(arm, now))
+        now = rates(history)
+        both = overlap(history)
+        if both is not None:
+            now["overlap"] = both
+        for key in ("evicted_bytes", "made_on_request_bytes"):
+            name = {"evicted_bytes": "moved_bytes"}.get(key, key)
+            now[name] = status["evicted"].get(key, 0) - evicted.get(key, 0)
+        out.update(stalls_ns=stalls, first_turn_ns=stalls[0], **now, **self.of_link(arm, now),
+                   **registered.since(counts, registered.counts(arm)))
         return out
 
     def moved(self, arm):
@@ -101,8 +154,11 @@ class Evictions:
 
         def once(arm):
             workers = self.fresh(arm, 2, self.size * 10 // 7 + self.size // 8)
-            stalls, wrong = self.in_circle(arm, workers, size, blocks, self.turns)
-            return self.values(arm, stalls, size), wrong + self.moved(arm)
+            before, settled = self.begin(arm), []
+            stalls, wrong = self.in_circle(arm, workers, size, blocks, self.turns, settled)
+            values = self.values(arm, stalls, workers, before)
+            values["host_ms"] = settled[0] if settled else 0
+            return values, wrong + self.moved(arm)
 
         self.row("two functions of 70%", f"{size_words(size)} in {blocks}", once)
 
@@ -110,8 +166,9 @@ class Evictions:
         """Twice the memory: four functions of half of it."""
         def once(arm):
             workers = self.fresh(arm, 4, 2 * self.size + self.size // 8)
+            before = self.begin(arm)
             stalls, wrong = self.in_circle(arm, workers, self.size, blocks, self.turns)
-            return self.values(arm, stalls, self.size), wrong + self.moved(arm)
+            return self.values(arm, stalls, workers, before), wrong + self.moved(arm)
 
         self.row("four functions of 50%", f"{size_words(self.size)} in {blocks}", once)
 
@@ -156,7 +213,8 @@ def gigabytes(values, key):
 
 def text(result):
     arms = list(result["arms"])
-    table = [["", *[f"{a} {what}" for what in ("p50 us", "p99 us", "away GB/s", "back GB/s")
+    table = [["", *[f"{a} {what}" for what in ("p50 us", "p99 us", "away GB/s", "back GB/s",
+                                            "overlap", "first turn us", "registering ms")
                     for a in arms]]]
     for row in result["rows"]:
         values = [row["arms"].get(a) or {} for a in arms]
@@ -164,11 +222,16 @@ def text(result):
                       *[us(v, "p99_ns") for v in values],
                       *[gigabytes(v, "away_bytes_per_s" if "away_bytes_per_s" in v else
                                   "bytes_per_s") for v in values],
-                      *[gigabytes(v, "back_bytes_per_s") for v in values]])
+                      *[gigabytes(v, "back_bytes_per_s") for v in values],
+                      *[f"{v['overlap']:.2f}" if "overlap" in v else "-" for v in values],
+                      *[us(v, "first_turn_ns") for v in values],
+                      *[f"{v['registered_longest_ms']:.2f}" if "registered_longest_ms" in v else "-"
+                        for v in values]])
     lines = [
         *result_file.head(result),
         "Stalls are what a turn's first call waits for; away and back: how fast the proxy moves a",
-        "function's memory; of the pinned link, the copy's own rate.", "",
+        "function's memory; of the pinned link, the copy's own rate. Overlap: the part of the ways",
+        "back in which others' memory left; registering: the longest piece so far.", "",
         *result_file.layout_table(table), ""
     ]
     return "\n".join(lines + result_file.tail(result)) + "\n"

@@ -5,13 +5,14 @@ neighbours move then is what they move alone; what all move while it copies is h
 Rows have further, in each arm: p50_over_alone, p99_over_alone (of the same victim in the same arm
 with nobody beside it), all_per_s, bulk_alone_per_s (bytes), kept (their ratio, the median of the
 rounds), missed (marks that went by while a copy ran), starved (blocks whose victim was served only
-when the neighbours were stopped).
+when the neighbours were stopped), and what the proxy registered meanwhile (registered.py).
 """
 import statistics
 
 import arm_set
 import copy_runs
 import latency
+import registered
 from arms import WorkerError
 
 PERIOD_US = 5000
@@ -126,8 +127,13 @@ class Isolation:
                 wrong.append("a neighbour moved nothing")
             return wrong
 
+        before = {arm.name: registered.counts(arm) for arm in self.runner.arms.arms.values()}
         wrong = self.runner.in_turns(once)
         values = {name: shown[name].values() for name in self.runner.arms.arms if name in shown}
+        for arm in self.runner.arms.arms.values():
+            if arm.name in values:
+                values[arm.name].update(
+                    registered.since(before[arm.name], registered.counts(arm)))
         self.against_alone(group, values, count)
         self.runner.add_row(group, name, values, wrong)
 

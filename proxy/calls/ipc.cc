@@ -13,8 +13,10 @@ CUresult handle(Session& session, const Decoded<wire::tubeIpcGetMem>& call,
   const BlockId block = session.memory().block_of(call->dptr);
   const Range* range = session.ranges().at(call->dptr);
   if (block == BlockId::kNone || range == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = session.residency().unite(block);
+  if (error != CUDA_SUCCESS) return error;
   MemoryHandle made;
-  const CUresult error = session.shared().memory.shares().share(
+  error = session.shared().memory.shares().share(
       session.client().id, SharedMemory{block, range->base, range->bytes}, &made);
   if (error != CUDA_SUCCESS) return error;
   session.contexts().placement().exchanges("it offers memory to other processes");

@@ -64,6 +64,12 @@ class CopyEngine {
   }
   // Copies over several links; nullptr: there are none. Any thread.
   const WideCopies* wide() const { return wide_.get(); }
+  // Whether some lane has copies. Any thread; a moment old.
+  bool any_lane_busy() const {
+    for (const auto& link : links_)
+      if (link->lane_busy()) return true;
+    return false;
+  }
   // A copy was added to a lane. False: there is no thread to be had, nobody will send it. Any
   // thread.
   bool wake();

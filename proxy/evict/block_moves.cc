@@ -11,6 +11,13 @@ namespace {
 
 constexpr std::chrono::microseconds kNap{50};  // between looks at the end of the last pieces
 
+std::vector<HostCopy::Piece> pieces_of(std::span<const HostCopy* const> copies) {
+  std::vector<HostCopy::Piece> pieces;
+  for (const HostCopy* copy : copies)
+    pieces.insert(pieces.end(), copy->pieces().begin(), copy->pieces().end());
+  return pieces;
+}
+
 }  // namespace
 
 BlockMoves::~BlockMoves() {
@@ -18,12 +25,12 @@ BlockMoves::~BlockMoves() {
   if (stream_ != nullptr) (void)driver_.cuStreamDestroy_v2(stream_);
 }
 
-CUresult BlockMoves::on_stream(Move& move, const HostCopy& copy, bool to_gpu) {
+CUresult BlockMoves::on_stream(Move& move, std::span<const HostCopy* const> copies, bool to_gpu) {
   CUresult error = CUDA_SUCCESS;
   if (stream_ == nullptr) error = driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
   if (error == CUDA_SUCCESS) error = driver_.cuEventCreate(&move.end, CU_EVENT_DISABLE_TIMING);
   uint64_t at = move.block.address;
-  for (const HostCopy::Piece& piece : copy.pieces()) {
+  for (const HostCopy::Piece& piece : pieces_of(copies)) {
     if (error != CUDA_SUCCESS) break;
     error = to_gpu ? driver_.cuMemcpyHtoDAsync_v2(at, reinterpret_cast<void*>(piece.address),
                                                   piece.bytes, stream_)
@@ -38,21 +45,21 @@ CUresult BlockMoves::on_stream(Move& move, const HostCopy& copy, bool to_gpu) {
   return error;
 }
 
-CUresult BlockMoves::begin(uint32_t gpu, const MemoryMap::Movable& block, const HostCopy& copy,
-                           bool to_gpu) {
+CUresult BlockMoves::begin(uint32_t gpu, const MemoryMap::Movable& block,
+                           std::span<const HostCopy* const> copies, bool to_gpu) {
   Move move;
   move.block = block;
   if (stream_ != nullptr && stream_gpu_ != gpu)
     (void)driver_.cuStreamDestroy_v2(std::exchange(stream_, nullptr));
   stream_gpu_ = gpu;
   if (engine_ == nullptr) {
-    if (CUresult error = on_stream(move, copy, to_gpu); error != CUDA_SUCCESS) return error;
+    if (CUresult error = on_stream(move, copies, to_gpu); error != CUDA_SUCCESS) return error;
     moves_.push_back(std::move(move));
     return CUDA_SUCCESS;
   }
   move.link = &engine_->link(gpu, to_gpu);
   uint64_t at = block.address;
-  for (const HostCopy::Piece& piece : copy.pieces()) {
+  for (const HostCopy::Piece& piece : pieces_of(copies)) {
     LaneCopy part;
     part.dst = to_gpu ? at : piece.address;
     part.src = to_gpu ? piece.address : at;
@@ -71,7 +78,7 @@ CUresult BlockMoves::begin(uint32_t gpu, const MemoryMap::Movable& block, const 
   // Nobody would send them.
   Move& last = moves_.back();
   for (const auto& job : last.jobs) last.link->take_back(*job);
-  const CUresult error = on_stream(last, copy, to_gpu);
+  const CUresult error = on_stream(last, copies, to_gpu);
   last.jobs.clear();
   if (error != CUDA_SUCCESS) moves_.pop_back();
   return error;

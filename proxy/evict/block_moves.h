@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -34,9 +35,11 @@ class BlockMoves {
   BlockMoves(const BlockMoves&) = delete;
   BlockMoves& operator=(const BlockMoves&) = delete;
 
-  // Begins the copy of a whole block. The GPU's context is current, as for the others. `copy` stays
-  // until the move is finished; nothing else works with the block. An error: nothing is under way.
-  CUresult begin(uint32_t gpu, const MemoryMap::Movable& block, const HostCopy& copy, bool to_gpu);
+  // Begins the copy of a block or a part of it. The GPU's context is current, as for the others.
+  // `copies`, which follow each other, stay until the move is finished; nothing else works with the
+  // block. An error: nothing is under way.
+  CUresult begin(uint32_t gpu, const MemoryMap::Movable& block,
+                 std::span<const HostCopy* const> copies, bool to_gpu);
   size_t under_way() const { return moves_.size(); }
   struct Finished {
     MemoryMap::Movable block;
@@ -60,7 +63,7 @@ class BlockMoves {
     std::condition_variable changed;
     uint64_t count = 0;
   };
-  CUresult on_stream(Move& move, const HostCopy& copy, bool to_gpu);
+  CUresult on_stream(Move& move, std::span<const HostCopy* const> copies, bool to_gpu);
   bool job_waits(Move& move, LaneJob& job);
   bool waits(Move& move);
   void nap();

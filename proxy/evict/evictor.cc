@@ -32,8 +32,11 @@ std::shared_ptr<Evictor::Member> Evictor::join(uint64_t session, int pid, std::s
   if (!on()) return nullptr;
   auto member =
       std::make_shared<Member>(session, pid, std::move(name), std::move(account), std::move(wake));
-  std::lock_guard lock(mutex_);
-  members_.push_back(member);
+  {
+    std::lock_guard lock(mutex_);
+    members_.push_back(member);
+  }
+  if (functions_changed_) functions_changed_();
   return member;
 }
 
@@ -43,6 +46,23 @@ void Evictor::leave(Member& member) {
   member.wanted_.clear();
   ++changes_;
   changed_.notify_all();
+}
+
+uint32_t Evictor::functions() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<uint32_t>(members_.size());
+}
+
+policies::HostAheadGpu Evictor::outlook(uint32_t gpu, uint64_t total_bytes) const {
+  policies::HostAheadGpu seen;
+  seen.capacity_bytes = std::min(total_bytes, map_.budgets().now(gpu).limit_bytes);
+  for (const auto& member : members()) {
+    const uint64_t held = member->account_->now(gpu).held_bytes;
+    seen.held_bytes += held;
+    seen.largest_bytes = std::max(seen.largest_bytes, held);
+    ++seen.functions;
+  }
+  return seen;
 }
 
 void Evictor::at_work(Member& member, bool works, uint64_t now_ns) {
@@ -147,7 +167,7 @@ uint64_t Evictor::room(uint32_t gpu, bool anew) {
 }
 
 // Has as many others asked as are needed. False: it would be of no use.
-bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes) {
+bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes, Ask when) {
   const Others all = others(who, gpu);
   if (all.movable == 0) return false;
   uint64_t room_bytes = room(gpu, false);
@@ -156,7 +176,8 @@ bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes) {
   };
   if (hopeless()) room_bytes = room(gpu, true);
   if (hopeless()) return false;
-  uint64_t missing = bytes > room_bytes ? bytes - room_bytes : kUnexplained;
+  const uint64_t unexplained = when == Ask::kRefused ? kUnexplained : 0;
+  uint64_t missing = bytes > room_bytes ? bytes - room_bytes : unexplained;
   const uint64_t used = arena_.counts().used_bytes;
   if (allocation && !policies::host_room_for_allocation(used, std::min(missing, all.movable),
                                                         all.largest, arena_.most_bytes()))
@@ -252,15 +273,20 @@ Evictor::End Evictor::request(Member& who, uint32_t gpu, bool allocation, const 
     quit(gpu, ticket);
   });
   while (!caller.stop()) {
-    bool first = false;
+    bool first = false, now_first = false;
     {
       std::lock_guard lock(mutex_);
+      now_first = ticket.since_ns == 0;
       first = is_first(gpu, ticket);
       seen = changes_;
     }
+    // Others' memory is on its way out while what fits already comes back.
+    if (first && now_first && !allocation)
+      (void)ask(who, gpu, allocation, caller.bytes(), Ask::kAhead);
     if (!first) caller.serve();
     else if (caller.again()) return End::kServed;
-    else if (!ask(who, gpu, allocation, caller.bytes()) && allocation && still(gpu, seen))
+    else if (!ask(who, gpu, allocation, caller.bytes(), Ask::kRefused) && allocation &&
+             still(gpu, seen))
       return refuse();
     const uint64_t passed = now_ns() - begin_ns;
     // Who never came to the front has not asked yet.

@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "policies/eviction.h"
+#include "policies/host_ahead.h"
 #include "protocol/device_info.h"
 #include "proxy/memory/host_arena.h"
 #include "proxy/memory/memory_budgets.h"
@@ -144,6 +145,12 @@ class Evictor {
   // the functions. kRefused: all that others could move is not enough, there is no room on the
   // host, or time is over (`wait_ns` while nothing moves; kMovingWaits times that altogether).
   End request(Member& who, uint32_t gpu, bool allocation, const Caller& caller);
+  // How many functions there are.
+  uint32_t functions() const;
+  // What functions hold of a GPU that has so much. Asks no driver.
+  policies::HostAheadGpu outlook(uint32_t gpu, uint64_t total_bytes) const;
+  // Told when functions come or go; before any does.
+  void on_functions(std::function<void()> changed) { functions_changed_ = std::move(changed); }
   // Whether nobody else has memory on the GPU that could move.
   bool alone(const Member& who, uint32_t gpu) const;
 
@@ -168,7 +175,8 @@ class Evictor {
   std::vector<std::shared_ptr<Member>> members() const;
   Others others(const Member& who, uint32_t gpu) const;
   uint64_t room(uint32_t gpu, bool anew);
-  bool ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes);
+  enum class Ask : uint8_t { kAhead, kRefused };  // before anything was tried; after that failed
+  bool ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes, Ask when);
   bool still(uint32_t gpu, uint64_t seen) const;
   bool too_long(uint32_t gpu, uint64_t waited_ns) const;
   bool is_first(uint32_t gpu, Ticket& ticket);
@@ -181,6 +189,7 @@ class Evictor {
   BlockPool& pool_;
   HostArena& arena_;
   const Options options_;
+  std::function<void()> functions_changed_;
   mutable std::mutex mutex_;  // the members below
   std::condition_variable changed_;
   uint64_t changes_ = 0;

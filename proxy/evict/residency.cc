@@ -14,7 +14,7 @@
 namespace tube::proxy {
 namespace {
 
-constexpr size_t kAtOnce = 8;  // blocks under way
+constexpr size_t kAtOnce = 32;  // blocks under way: their copies follow each other in the lane
 constexpr uint64_t kLeastPauseNs = 1'000'000, kMostPauseNs = 64'000'000;
 
 }  // namespace
@@ -138,7 +138,7 @@ bool Residency::serve() {
                                   ? policies::Leave::kWhenIdle
                                   : policies::may_leave(came_ns_, took_ns_, quiet_ns(now), now);
   bool idle = how != policies::Leave::kStays && hooks_.at_rest();
-  if (!idle && how == policies::Leave::kDrained) idle = drain();
+  if (!idle && how == policies::Leave::kDrained) idle = drain(now + kDrainNs);
   if (!idle) {
     pause_ns_ = std::clamp(2 * pause_ns_, kLeastPauseNs, kMostPauseNs);
     evictor_->answered(*member_, wanted->gpu, now_ns() + pause_ns_);
@@ -150,12 +150,11 @@ bool Residency::serve() {
   return moved != 0;
 }
 
-bool Residency::drain() {
-  const uint64_t end = now_ns() + kDrainNs;
+bool Residency::drain(uint64_t end_ns) {
   while (!hooks_.stop()) {
     (void)hooks_.go_on();
     if (hooks_.at_rest()) return true;
-    if (now_ns() >= end) break;
+    if (now_ns() >= end_ns) break;
     poll(nullptr, 0, 1);
   }
   came_ns_ = now_ns();  // it works on for as long again
@@ -166,10 +165,25 @@ void Residency::finish_leaving(std::vector<Leaving>& leaving, uint64_t* moved) {
   const BlockMoves::Finished finished = moves_->finish_oldest();
   Leaving first = std::move(leaving.front());
   leaving.erase(leaving.begin());
-  if (finished.error != CUDA_SUCCESS || !map_.send_away(first.block, std::move(first.copy))) return;
+  if (finished.error != CUDA_SUCCESS || !map_.send_away(first.block, std::move(first.copies)))
+    return;
   away_ = true;
   *moved += finished.block.bytes;
   evictor_->progress();
+}
+
+// Host memory for each part that the block will have. CUDA_ERROR_OUT_OF_MEMORY: there is none.
+CUresult Residency::begin_leaving(uint32_t gpu, Leaving& each) {
+  const uint64_t most =
+      each.block.whole ? policies::part_bytes(each.block.bytes) : each.block.bytes;
+  std::vector<const HostCopy*> copies;
+  for (uint64_t done = 0; done < each.block.bytes; done += most) {
+    auto copy = evictor_->arena().take(std::min(most, each.block.bytes - done));
+    if (copy == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    copies.push_back(copy.get());
+    each.copies.push_back(std::move(copy));
+  }
+  return moves_->begin(gpu, each.block, copies, false);
 }
 
 // Of at least so many bytes, if there are.
@@ -182,28 +196,52 @@ uint64_t Residency::move_out(uint32_t gpu, uint64_t bytes, const std::string& wh
   std::vector<uint64_t> sizes;
   sizes.reserve(blocks.size());
   for (const auto& block : blocks) sizes.push_back(block.bytes);
-  std::vector<Leaving> leaving;
-  uint64_t moved = 0;
-  for (const size_t which : policies::choose_blocks(sizes, bytes)) {
-    if (hooks_.stop()) break;
-    if (map_.is_promised(blocks[which].block)) {  // it takes no room but in the count
-      if (!map_.send_away(blocks[which].block, nullptr)) continue;
-      away_ = true;
-      moved += blocks[which].bytes;
-      evictor_->progress();
-      continue;
-    }
-    auto copy = evictor_->arena().take(blocks[which].bytes);
-    if (copy == nullptr || moves_->begin(gpu, blocks[which], *copy, false) != CUDA_SUCCESS) break;
-    leaving.push_back({blocks[which].block, std::move(copy)});
-    while (moves_->under_way() >= kAtOnce || (moves_->under_way() != 0 && !moves_->oldest_waits()))
-      finish_leaving(leaving, &moved);
-  }
-  while (moves_->under_way() != 0) finish_leaving(leaving, &moved);
+  const uint64_t moved = move_out(gpu, blocks, policies::choose_blocks(sizes, bytes));
   if (moved == 0) return 0;
   counts_.evicted_bytes.fetch_add(moved, std::memory_order_relaxed);
   evictor_->note(*member_, gpu, moved, now_ns() - begin, false, "for " + why);
   return moved;
+}
+
+uint64_t Residency::move_out(uint32_t gpu, std::span<const MemoryMap::Movable> blocks,
+                             std::span<const size_t> which) {
+  std::vector<Leaving> leaving;
+  uint64_t moved = 0;
+  for (const size_t each : which) {
+    if (hooks_.stop()) break;
+    if (map_.is_promised(blocks[each].block)) {  // it takes no room but in the count
+      if (!map_.send_away(blocks[each], {})) continue;
+      away_ = true;
+      moved += blocks[each].bytes;
+      evictor_->progress();
+      continue;
+    }
+    leaving.push_back({blocks[each], {}});
+    if (begin_leaving(gpu, leaving.back()) != CUDA_SUCCESS) {
+      leaving.pop_back();
+      break;
+    }
+    while (moves_->under_way() >= kAtOnce || (moves_->under_way() != 0 && !moves_->oldest_waits()))
+      finish_leaving(leaving, &moved);
+  }
+  while (moves_->under_way() != 0) finish_leaving(leaving, &moved);
+  return moved;
+}
+
+CUresult Residency::unite(BlockId block) {
+  if (member_ == nullptr || !map_.divided(block)) return CUDA_SUCCESS;
+  if (!drain(now_ns() + evictor_->options().wait_ns)) return CUDA_ERROR_OUT_OF_MEMORY;
+  const int device = map_.find(block)->device;
+  const auto gpu = static_cast<uint32_t>(device);
+  if (const CUresult error = hooks_.make_current(gpu); error != CUDA_SUCCESS) return error;
+  const auto blocks = map_.movable(client_.session, device);
+  std::vector<size_t> parts;
+  for (size_t i = 0; i < blocks.size(); ++i)
+    if (blocks[i].block == block) parts.push_back(i);
+  (void)move_out(gpu, blocks, parts);
+  const bool united = map_.unite(block);
+  const CUresult error = come_back();
+  return united || error != CUDA_SUCCESS ? error : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 // ---- coming back -------------------------------------------------------------------------------
@@ -226,32 +264,32 @@ void Residency::finish_coming() {
   while (moves_->under_way() != 0) {
     const BlockMoves::Finished finished = moves_->finish_oldest();
     if (finished.error == CUDA_SUCCESS) {
-      map_.drop_host_copy(finished.block.block);
+      map_.drop_host_copy(finished.block);
       continue;
     }
     failed_ = finished.error;  // its bytes are still on the host
-    (void)map_.send_away(finished.block.block, nullptr);
+    (void)map_.send_away(finished.block, {});
   }
 }
 
 CUresult Residency::bring_block(const MemoryMap::Movable& block, uint32_t gpu) {
   const uint64_t seen = map_.budgets().times_given_back();
-  CUresult error = map_.bring_back(block.block, false);
+  CUresult error = map_.bring_back(block, false);
   if (error == CUDA_ERROR_OUT_OF_MEMORY) {
     (void)evictor_->pool().make_room(gpu, nullptr, seen, [&] {
-      error = map_.bring_back(block.block, false);
+      error = map_.bring_back(block, false);
       return error != CUDA_ERROR_OUT_OF_MEMORY;
     });
   }
   // A limit that was lowered meanwhile takes nothing away from whom it held before.
   if (error == CUDA_ERROR_OUT_OF_MEMORY && !map_.budgets().now(gpu).fits(block.bytes) &&
       evictor_->alone(*member_, gpu))
-    error = map_.bring_back(block.block, true);
+    error = map_.bring_back(block, true);
   if (error != CUDA_SUCCESS) return error;
-  const HostCopy* copy = map_.host_copy(block.block);
+  const HostCopy* copy = map_.host_copy(block);
   if (copy == nullptr) return CUDA_SUCCESS;
-  error = moves_->begin(gpu, block, *copy, true);
-  if (error != CUDA_SUCCESS) (void)map_.send_away(block.block, nullptr);
+  error = moves_->begin(gpu, block, {&copy, 1}, true);
+  if (error != CUDA_SUCCESS) (void)map_.send_away(block, {});
   return error;
 }
 
@@ -261,17 +299,23 @@ CUresult Residency::bring(uint32_t gpu, bool* all) {
   // Another GPU's memory may have been moved meanwhile.
   if (const CUresult error = hooks_.make_current(gpu); error != CUDA_SUCCESS) return error;
   withdraw_idle();
+  uint64_t too_large = UINT64_MAX;  // for what room there is; smaller ones may fit
   for (const auto& block : map_.away(client_.session, static_cast<int>(gpu))) {
-    if (const CUresult error = bring_block(block, gpu); error != CUDA_SUCCESS) return error;
+    if (block.bytes >= too_large) continue;
+    const CUresult error = bring_block(block, gpu);
+    if (error == CUDA_ERROR_OUT_OF_MEMORY) too_large = block.bytes;
+    if (error == CUDA_ERROR_OUT_OF_MEMORY) continue;
+    if (error != CUDA_SUCCESS) return error;
     while (moves_->under_way() >= kAtOnce) {
       const BlockMoves::Finished finished = moves_->finish_oldest();
-      if (finished.error == CUDA_SUCCESS) map_.drop_host_copy(finished.block.block);
+      if (finished.error == CUDA_SUCCESS) map_.drop_host_copy(finished.block);
       else failed_ = finished.error;
       if (failed_ == CUDA_SUCCESS) continue;
-      (void)map_.send_away(finished.block.block, nullptr);
+      (void)map_.send_away(finished.block, {});
       return failed_;
     }
   }
+  if (too_large != UINT64_MAX) return CUDA_ERROR_OUT_OF_MEMORY;
   *all = true;
   return CUDA_SUCCESS;
 }

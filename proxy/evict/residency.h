@@ -105,16 +105,24 @@ class Residency {
   // last answer of `take`.
   CUresult make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take);
 
+  // The block is one piece of the driver's memory afterwards, as handing it on needs (IPC), by way
+  // of the host. Waits until nothing of the client is outstanding, as long as an allocation waits;
+  // then CUDA_ERROR_OUT_OF_MEMORY, as without room.
+  CUresult unite(BlockId block);
+
   const Counts& counts() const { return counts_; }
 
  private:
   struct Leaving {
-    BlockId block;
-    std::unique_ptr<HostCopy> copy;
+    MemoryMap::Movable block;
+    MemoryMap::Copies copies;
   };
   uint64_t quiet_ns(uint64_t now_ns) const;
-  bool drain();
+  bool drain(uint64_t end_ns);
   uint64_t move_out(uint32_t gpu, uint64_t bytes, const std::string& why);
+  uint64_t move_out(uint32_t gpu, std::span<const MemoryMap::Movable> blocks,
+                    std::span<const size_t> which);
+  CUresult begin_leaving(uint32_t gpu, Leaving& block);
   void finish_leaving(std::vector<Leaving>& leaving, uint64_t* moved);
   void withdraw_idle();
   CUresult bring(uint32_t gpu, bool* all);

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "proxy/gpu/context_gate.h"
+#include "proxy/gpu/registrations.h"
 #include "proxy/gpu/shared_limits.h"
 
 namespace tube::proxy {
@@ -63,6 +64,8 @@ class Gpus {
   const Gpu& operator[](uint32_t ordinal) const { return *gpus_[ordinal]; }
   // In front of all of them (context_gate.h).
   ContextGate& gate() const { return gate_; }
+  // Of host memory with all of them (registrations.h).
+  Registrations& registrations() const { return registrations_; }
   // Of all GPUs.
   std::span<const int> capabilities() const { return capabilities_; }
   int driver_version() const { return driver_version_; }
@@ -75,6 +78,7 @@ class Gpus {
 
   const Driver& driver_;
   mutable ContextGate gate_;
+  mutable Registrations registrations_;
   int driver_version_ = 0;
   std::vector<int> capabilities_;
   std::vector<std::unique_ptr<Gpu>> gpus_;  // each stays where it is

@@ -216,7 +216,7 @@ void DeviceMemory::end_block(const Own& own, AtEnd end) {
     // Nobody needs its bytes. Where the client makes the offer ready, and may have done so, the
     // block stays: what it is taken for then comes back like all that is away, or is backed like
     // all that is promised.
-    map_.drop_host_copy(own.block);
+    map_.drop_host_copies(own.block);
     if (end == AtEnd::kKept) end = AtEnd::kReleased;
   }
   if (own.offer == 0 && offers_ != nullptr && end != AtEnd::kReleased && offers_->keep(own.block))

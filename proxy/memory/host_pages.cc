@@ -78,8 +78,9 @@ bool usable_file(int fd, uint64_t offset, uint64_t bytes) {
 
 }  // namespace
 
-HostPages::HostPages(const Driver& driver, Ranges& ranges, HostBudget* host)
-    : driver_(driver), ranges_(ranges), host_(host) {}
+HostPages::HostPages(const Driver& driver, Ranges& ranges, HostBudget* host,
+                     Registrations* registrations)
+    : driver_(driver), ranges_(ranges), host_(host), registrations_(registrations) {}
 HostPages::~HostPages() { close(); }
 
 void HostPages::abandon() { runs_.clear(); }
@@ -112,7 +113,8 @@ CUresult HostPages::map_run(uint64_t first, uint64_t last, uint32_t flags,
   if (error == CUDA_SUCCESS) {
     const unsigned int ours = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP |
                               (read_only ? CU_MEMHOSTREGISTER_READ_ONLY : 0);
-    error = driver_.cuMemHostRegister_v2(pointer(first), last - first, ours);
+    error = add_registration(registrations_, driver_, Registrant::kFiles, 0, pointer(first),
+                             last - first, ours, Registrations::Need::kNow);
     if (error == CUDA_SUCCESS) return error;
     bus_guard::remove(first);
   }
@@ -181,7 +183,9 @@ void HostPages::give(const Gap& gap) {
 }
 
 void HostPages::unmap_run(uint64_t first, const Run& run) {
-  if (CUresult error = driver_.cuMemHostUnregister(pointer(first)); error != CUDA_SUCCESS) {
+  if (CUresult error =
+          remove_registration(registrations_, driver_, Registrant::kFiles, pointer(first));
+      error != CUDA_SUCCESS) {
     log_warn("host memory at 0x%lx stays registered: %s", first,
              result_text(driver_, error).c_str());
     return;  // the driver may still use the pages

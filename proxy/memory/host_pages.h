@@ -25,6 +25,7 @@ namespace tube::proxy {
 
 struct Driver;
 class HostBudget;
+class Registrations;
 
 class HostPages {
  public:
@@ -35,7 +36,8 @@ class HostPages {
   };
 
   // `host` counts the pages that registering brings into being.
-  HostPages(const Driver& driver, Ranges& ranges, HostBudget* host = nullptr);
+  HostPages(const Driver& driver, Ranges& ranges, HostBudget* host = nullptr,
+            Registrations* registrations = nullptr);
   ~HostPages();
   HostPages(const HostPages&) = delete;
   HostPages& operator=(const HostPages&) = delete;
@@ -84,6 +86,7 @@ class HostPages {
   const Driver& driver_;
   Ranges& ranges_;
   HostBudget* const host_;
+  Registrations* const registrations_;
   std::map<uint64_t, Run> runs_;  // first page -> pages
   std::atomic<uint64_t> bytes_{0};
   uint32_t count_ = 0;

@@ -32,7 +32,7 @@ MemoryCharge& MemoryCharge::operator=(MemoryCharge&& other) noexcept {
   gpu_ = other.gpu_;
   bytes_ = std::exchange(other.bytes_, 0);
   idle_ = std::exchange(other.idle_, false);
-  away_ = std::exchange(other.away_, false);
+  away_ = std::exchange(other.away_, 0);
   return *this;
 }
 
@@ -50,16 +50,16 @@ void MemoryCharge::set_idle(bool idle) {
   account_->set_idle(gpu_, bytes_, idle, away_);
 }
 
-void MemoryCharge::leave_gpu() {
-  if (away_ || account_ == nullptr) return;
-  away_ = true;
-  account_->leave_gpu(gpu_, bytes_, idle_);
+void MemoryCharge::leave_gpu(uint64_t bytes) {
+  if (account_ == nullptr) return;
+  away_ += bytes;
+  account_->leave_gpu(gpu_, bytes, idle_);
 }
 
-bool MemoryCharge::return_to_gpu(bool beyond_limit) {
-  if (!away_ || account_ == nullptr) return true;
-  if (!account_->return_to_gpu(gpu_, bytes_, idle_, beyond_limit)) return false;
-  away_ = false;
+bool MemoryCharge::return_to_gpu(uint64_t bytes, bool beyond_limit) {
+  if (account_ == nullptr) return true;
+  if (!account_->return_to_gpu(gpu_, bytes, idle_, beyond_limit)) return false;
+  away_ -= bytes;
   return true;
 }
 
@@ -67,7 +67,8 @@ void MemoryCharge::end() {
   if (account_ != nullptr) account_->give_back(gpu_, bytes_, idle_, away_);
   account_.reset();
   bytes_ = 0;
-  idle_ = away_ = false;
+  idle_ = false;
+  away_ = 0;
 }
 
 // ---- account -----------------------------------------------------------------------------------
@@ -120,17 +121,17 @@ bool MemoryAccount::take(uint32_t gpu, uint64_t bytes, bool idle, bool counted) 
   return false;
 }
 
-void MemoryAccount::set_idle(uint32_t gpu, uint64_t bytes, bool idle, bool away) {
+void MemoryAccount::set_idle(uint32_t gpu, uint64_t bytes, bool idle, uint64_t away) {
   if (abandoned_.load(std::memory_order_relaxed)) return;
   gpus_[gpu].set_idle(bytes, idle);
-  if (!away) budgets_.gpus_[gpu].set_idle(bytes, idle);
+  budgets_.gpus_[gpu].set_idle(bytes - away, idle);
 }
 
-void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes, bool idle, bool away) {
+void MemoryAccount::give_back(uint32_t gpu, uint64_t bytes, bool idle, uint64_t away) {
   if (abandoned_.load(std::memory_order_relaxed)) return;
   gpus_[gpu].give_back(bytes, idle);
-  if (away) away_[gpu].fetch_sub(bytes, std::memory_order_relaxed);
-  else budgets_.gpus_[gpu].give_back(bytes, idle);
+  away_[gpu].fetch_sub(away, std::memory_order_relaxed);
+  budgets_.gpus_[gpu].give_back(bytes - away, idle);
 }
 
 void MemoryAccount::leave_gpu(uint32_t gpu, uint64_t bytes, bool idle) {

@@ -125,8 +125,8 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
  private:
   friend class MemoryCharge;
   bool take(uint32_t gpu, uint64_t bytes, bool idle, bool counted);
-  void give_back(uint32_t gpu, uint64_t bytes, bool idle, bool away);
-  void set_idle(uint32_t gpu, uint64_t bytes, bool idle, bool away);
+  void give_back(uint32_t gpu, uint64_t bytes, bool idle, uint64_t away);
+  void set_idle(uint32_t gpu, uint64_t bytes, bool idle, uint64_t away);
   void leave_gpu(uint32_t gpu, uint64_t bytes, bool idle);
   bool return_to_gpu(uint32_t gpu, uint64_t bytes, bool idle, bool beyond_limit);
   void refused(uint32_t gpu, uint64_t bytes, const char* whose,
@@ -158,12 +158,12 @@ class MemoryCharge {
   // it counts as free.
   void set_idle(bool idle);
   bool idle() const { return idle_; }
-  // The memory is moved to the host: it stays charged to its function, and no longer counts for
-  // the workflow, which has a limit of what is on the GPU.
-  void leave_gpu();
+  // So much of the memory is moved to the host: it stays charged to its function, and no longer
+  // counts for the workflow, which has a limit of what is on the GPU.
+  void leave_gpu(uint64_t bytes);
   // It comes back. False: the workflow's limit is in the way; with `beyond_limit` it is not asked.
-  [[nodiscard]] bool return_to_gpu(bool beyond_limit);
-  bool away() const { return away_; }
+  [[nodiscard]] bool return_to_gpu(uint64_t bytes, bool beyond_limit);
+  uint64_t away_bytes() const { return away_; }
   // `more` of the same account and GPU comes to this one.
   void join(MemoryCharge more);
 
@@ -174,7 +174,7 @@ class MemoryCharge {
   uint32_t gpu_ = 0;
   uint64_t bytes_ = 0;
   bool idle_ = false;
-  bool away_ = false;
+  uint64_t away_ = 0;  // of the bytes
 };
 
 // A proxy's: the workflow's count and limits, and what each of its functions may start with.

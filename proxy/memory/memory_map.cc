@@ -83,7 +83,8 @@ BlockId MemoryMap::enter(CUmemGenericAllocationHandle handle, const BlockPlace& 
     free_slots_.pop_back();
   }
   Block& block = blocks_[slot];
-  block = Block{handle, place, 1, block.generation + 1, std::move(charge), false, false, nullptr};
+  block =
+      Block{{handle, false, nullptr}, place, 1, block.generation + 1, std::move(charge), false, {}};
   return BlockId{uint64_t{block.generation} << 32 | (slot + 1)};
 }
 
@@ -110,9 +111,13 @@ void MemoryMap::release(BlockId id) {
     free_slots_.push_back(slot_of(id));
     if (gone.place.address != 0) regions_.erase(gone.place.address);
   }
-  const bool there = !gone.away && !gone.promised;
-  const bool unmapped = !there || (gone.place.address != 0 && unmap_own(gone.place));
-  if (there) driver_.cuMemRelease(gone.handle);
+  bool unmapped = true;
+  for (uint32_t part = 0; part < gone.all_parts().size() && !gone.promised; ++part) {
+    const Part& each = gone.all_parts()[part];
+    if (each.away) continue;
+    unmapped = gone.place.address != 0 && unmap_own(place_of(gone, part)) && unmapped;
+    driver_.cuMemRelease(each.handle);
+  }
   if (gone.promised) promised_.remove(gone.place.device, gone.place.bytes);
   gone.charge = {};  // who asks next may have it
   if (!unmapped) return;
@@ -135,9 +140,10 @@ CUresult MemoryMap::take_handle(BlockId id, CUmemGenericAllocationHandle* handle
                                 BlockPlace* place) {
   std::lock_guard lock(mutex_);
   Block* block = live(id);
-  if (block == nullptr || block->away || block->promised) return CUDA_ERROR_INVALID_VALUE;
+  if (block == nullptr || block->whole.away || block->promised) return CUDA_ERROR_INVALID_VALUE;
+  if (!block->parts.empty()) return CUDA_ERROR_NOT_SUPPORTED;
   ++block->references;
-  *handle = block->handle;
+  *handle = block->whole.handle;
   if (place != nullptr) *place = block->place;
   return CUDA_SUCCESS;
 }
@@ -208,6 +214,8 @@ void MemoryMap::enter_context(uint32_t device) { driver_.cuCtxSetCurrent(gpus_[d
 CUcontext MemoryMap::context(uint32_t device) const { return gpus_[device].context; }
 
 uint32_t MemoryMap::gpus() const { return gpus_.count(); }
+
+Registrations& MemoryMap::registrations() const { return gpus_.registrations(); }
 
 bool MemoryMap::peers(uint32_t one, uint32_t other) const {
   int can = 0;
@@ -446,9 +454,8 @@ uint64_t MemoryMap::used_bytes(int device) const {
   std::lock_guard lock(mutex_);
   uint64_t sum = 0;
   for (const Block& block : blocks_) {
-    if (block.references != 0 && block.place.device == device && !block.away &&
-        !block.charge.idle())
-      sum += block.place.bytes;
+    if (block.references != 0 && block.place.device == device && !block.charge.idle())
+      sum += block.place.bytes - block.away_bytes();
   }
   return sum;
 }

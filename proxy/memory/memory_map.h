@@ -54,6 +54,7 @@ namespace tube::proxy {
 
 struct Driver;
 class Gpus;
+class Registrations;
 
 inline constexpr uint64_t kBlockBytes = 2u << 20;  // granularity of the address windows
 
@@ -94,6 +95,7 @@ class MemoryMap {
   // What a thread without sessions does first: the driver wants some context to be current.
   void enter_context(uint32_t device);
   CUcontext context(uint32_t device) const;
+  Registrations& registrations() const;
   uint32_t gpus() const;
   // Whether one GPU reaches the other's memory.
   bool peers(uint32_t one, uint32_t other) const;
@@ -132,7 +134,8 @@ class MemoryMap {
 
   // ---- mappings beside the block's own address ----
 
-  // The whole block once more, at an address of `window`.
+  // The whole block once more, at an address of `window`. CUDA_ERROR_NOT_SUPPORTED: it is in parts,
+  // as for the other questions about its handle.
   CUresult place(BlockId block, uint32_t window, uint64_t session, uint64_t* address);
   // A part of the block at an address that a client has reserved; without access at first. The
   // caller has checked that the client owns the addresses.
@@ -152,29 +155,44 @@ class MemoryMap {
   // nothing of them. Address, references and the charge to their maker stay. Who moves a block is
   // the session that holds the only reference on it, so that nobody else names its memory
   // meanwhile; none of the functions above may be asked about a block that is away, but release().
+  //
+  // A large block is one piece of the driver's memory until it leaves for the first time. It comes
+  // back in parts (policies::part_bytes), each a piece of its own at its place in the block, and
+  // from then on each part goes and comes alone: what one function needs can come while what the
+  // other does not is still leaving. A part is on the GPU with its bytes, or away with them.
 
   struct Movable {
     BlockId block = BlockId::kNone;
-    uint64_t address = 0;
+    uint64_t address = 0;  // of the part
     uint64_t bytes = 0;
+    uint32_t part = 0;
+    bool whole = true;  // not divided yet
   };
-  // Of a session's blocks on a GPU those that can go: at an address of their own, used by nobody
-  // else, on the GPU or promised, and not idle. *stay: the bytes of what is there and cannot go.
+  using Copies = std::vector<std::unique_ptr<HostCopy>>;
+  // Of a session's blocks on a GPU the parts that can go: at an address of their own, used by
+  // nobody else, on the GPU or promised, and not idle. *stay: the bytes of what is there and cannot
+  // go.
   std::vector<Movable> movable(uint64_t session, int device, uint64_t* stay = nullptr) const;
   // Those that are away and have to come back before the function works again.
   std::vector<Movable> away(uint64_t session, int device) const;
-  // The memory behind the block goes back to the driver; `copy` has its bytes;
-  // nullptr: its host copy still has them, or it is a promised block, which has none. False: the
-  // block cannot go, or the driver refuses, and stays as it was.
-  bool send_away(BlockId block, std::unique_ptr<HostCopy> copy);
-  // Memory behind the block again, whose content the caller brings from host_copy().
+  // The memory behind the part goes back to the driver; `copies` have its bytes: one, or of a whole
+  // block as many as it has parts afterwards. None: its host copy still has them, or it is a
+  // promised block, which has none. False: it cannot go, or the driver refuses, and stays as it
+  // was.
+  bool send_away(const Movable& part, Copies copies);
+  // Memory behind the part again, whose content the caller brings from host_copy().
   // CUDA_ERROR_OUT_OF_MEMORY: neither the driver nor, unless `beyond_limit`, the workflow's limit
-  // has room, and the block is as it was.
-  CUresult bring_back(BlockId block, bool beyond_limit);
+  // has room, and the part is as it was.
+  CUresult bring_back(const Movable& part, bool beyond_limit);
   // nullptr: nobody needs its bytes. Until drop_host_copy().
-  const HostCopy* host_copy(BlockId block) const;
-  void drop_host_copy(BlockId block);
-  // Neither away nor promised.
+  const HostCopy* host_copy(const Movable& part) const;
+  void drop_host_copy(const Movable& part);
+  // Of all parts: nobody needs the bytes of the block any more.
+  void drop_host_copies(BlockId block);
+  bool divided(BlockId block) const;
+  // A block whose parts are all away, with their bytes, comes back undivided. False: it is none.
+  bool unite(BlockId block);
+  // All of it: neither away nor promised.
   bool has_memory(BlockId block) const;
 
   // ---- blocks that are promised (memory_moves.cc) ----
@@ -215,16 +233,26 @@ class MemoryMap {
     Mapping pinned_half;
     AddressSpace device;
   };
-  struct Block {
+  struct Part {
     CUmemGenericAllocationHandle handle = 0;
+    bool away = false;  // without a handle, as one that is promised
+    std::unique_ptr<HostCopy> copy;
+  };
+  struct Block {
+    Part whole;  // where it is not divided
     BlockPlace place;
     uint32_t references = 0;  // 0: the slot is free
     uint32_t generation = 0;
     MemoryCharge charge;  // empty: another process made the memory
-    bool away = false;    // without a handle, as one that is
     bool promised = false;
-    std::unique_ptr<HostCopy> copy;
+    std::vector<Part> parts;  // of policies::part_bytes(place.bytes), the last one of what is left
+    std::span<Part> all_parts() { return parts.empty() ? std::span(&whole, 1) : std::span(parts); }
+    std::span<const Part> all_parts() const {
+      return parts.empty() ? std::span(&whole, 1) : std::span(parts);
+    }
+    uint64_t away_bytes() const;
   };
+  static BlockPlace place_of(const Block& block, uint32_t part);
   struct Second {  // a mapping that is not the block's own
     BlockId block = BlockId::kNone;
     uint64_t bytes = 0;
@@ -234,6 +262,7 @@ class MemoryMap {
   // mutex_ held.
   Block* live(BlockId block);
   const Block* live(BlockId block) const;
+  Part* live(const Movable& part);
   BlockId enter(CUmemGenericAllocationHandle handle, const BlockPlace& place, MemoryCharge charge);
 
   CUresult allocate_charged(uint32_t window, uint64_t session, int device, uint64_t bytes,

@@ -1,5 +1,8 @@
 // Blocks whose bytes are moved to the host and back: the memory map's part of it.
+#include <algorithm>
+
 #include "base/log.h"
+#include "policies/eviction.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/memory_map.h"
@@ -18,16 +21,42 @@ void MemoryMap::each_of(uint64_t session, int device, Take take) const {
   }
 }
 
+BlockPlace MemoryMap::place_of(const Block& block, uint32_t part) {
+  if (block.parts.empty()) return block.place;
+  BlockPlace place = block.place;
+  const uint64_t bytes = policies::part_bytes(place.bytes);
+  place.address += part * bytes;
+  place.bytes = std::min(bytes, block.place.bytes - part * bytes);
+  return place;
+}
+
+uint64_t MemoryMap::Block::away_bytes() const {
+  uint64_t bytes = 0;
+  for (uint32_t part = 0; part < all_parts().size(); ++part)
+    if (all_parts()[part].away) bytes += place_of(*this, part).bytes;
+  return bytes;
+}
+
+MemoryMap::Part* MemoryMap::live(const Movable& part) {
+  Block* block = live(part.block);
+  if (block == nullptr || part.part >= block->all_parts().size()) return nullptr;
+  return &block->all_parts()[part.part];
+}
+
 std::vector<MemoryMap::Movable> MemoryMap::movable(uint64_t session, int device,
                                                    uint64_t* stay) const {
   std::vector<Movable> found;
   uint64_t staying = 0;
   std::lock_guard lock(mutex_);
   each_of(session, device, [&](BlockId id, const Block& block) {
-    if (block.away || block.charge.idle()) return;
-    if (block.references == 1 && block.charge.bytes() != 0)
-      found.push_back({id, block.place.address, block.place.bytes});
-    else staying += block.place.bytes;
+    if (block.charge.idle()) return;
+    const bool can_go = block.references == 1 && block.charge.bytes() != 0;
+    if (!can_go) staying += block.place.bytes - block.away_bytes();
+    for (uint32_t part = 0; part < block.all_parts().size() && can_go; ++part) {
+      const BlockPlace place = place_of(block, part);
+      if (!block.all_parts()[part].away)
+        found.push_back({id, place.address, place.bytes, part, block.parts.empty()});
+    }
   });
   if (stay != nullptr) *stay = staying;
   return found;
@@ -37,72 +66,106 @@ std::vector<MemoryMap::Movable> MemoryMap::away(uint64_t session, int device) co
   std::vector<Movable> found;
   std::lock_guard lock(mutex_);
   each_of(session, device, [&](BlockId id, const Block& block) {
-    if (block.away && !block.charge.idle())
-      found.push_back({id, block.place.address, block.place.bytes});
+    if (block.charge.idle()) return;
+    for (uint32_t part = 0; part < block.all_parts().size(); ++part) {
+      const BlockPlace place = place_of(block, part);
+      if (block.all_parts()[part].away)
+        found.push_back({id, place.address, place.bytes, part, block.parts.empty()});
+    }
   });
   return found;
 }
 
-bool MemoryMap::send_away(BlockId id, std::unique_ptr<HostCopy> copy) {
+bool MemoryMap::send_away(const Movable& part, Copies copies) {
   CUmemGenericAllocationHandle handle = 0;
   BlockPlace place;
+  // The places first: what is unmapped must be known as away.
+  std::vector<Part> parts(copies.size() > 1 ? copies.size() : 0);
   {
     std::lock_guard lock(mutex_);
-    Block* block = live(id);
-    if (block == nullptr || block->away || block->references != 1) return false;
+    Block* block = live(part.block);
+    const Part* own = live(part);
+    if (own == nullptr || own->away || block->references != 1) return false;
     if (block->promised) {
       block->promised = false;
-      block->away = true;
+      block->whole.away = true;
       promised_.remove(block->place.device, block->place.bytes);
-      block->charge.leave_gpu();
+      block->charge.leave_gpu(block->place.bytes);
       return true;
     }
-    handle = block->handle;
-    place = block->place;
+    handle = own->handle;
+    place = place_of(*block, part.part);
   }
   if (!unmap_own(place)) return false;
   (void)driver_.cuMemRelease(handle);
   std::lock_guard lock(mutex_);
-  Block* block = live(id);
-  block->handle = 0;
-  block->away = true;
-  if (copy != nullptr) block->copy = std::move(copy);
-  block->charge.leave_gpu();
+  Block* block = live(part.block);
+  if (!parts.empty()) block->parts = std::move(parts);
+  for (size_t i = 0; i < std::max<size_t>(copies.size(), 1); ++i) {
+    Part& own = block->all_parts()[part.part + i];
+    own.handle = 0;
+    own.away = true;
+    if (i < copies.size()) own.copy = std::move(copies[i]);
+  }
+  block->charge.leave_gpu(place.bytes);
   return true;
 }
 
-CUresult MemoryMap::bring_back(BlockId id, bool beyond_limit) {
+CUresult MemoryMap::bring_back(const Movable& part, bool beyond_limit) {
   BlockPlace place;
   {
     std::lock_guard lock(mutex_);
-    Block* block = live(id);
-    if (block == nullptr || !block->away) return CUDA_ERROR_INVALID_VALUE;
-    place = block->place;
+    const Part* own = live(part);
+    if (own == nullptr || !own->away) return CUDA_ERROR_INVALID_VALUE;
+    place = place_of(*live(part.block), part.part);
   }
   const PromisedMemory::Making making(promised_, place.device, place.bytes);
   {
     std::lock_guard lock(mutex_);
-    if (!live(id)->charge.return_to_gpu(beyond_limit)) return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!live(part.block)->charge.return_to_gpu(place.bytes, beyond_limit))
+      return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUmemGenericAllocationHandle handle = 0;
   const CUresult error = promised_.has_room(static_cast<uint32_t>(place.device), 0)
                              ? make_at(place, &handle)
                              : CUDA_ERROR_OUT_OF_MEMORY;
   std::lock_guard lock(mutex_);
-  Block* block = live(id);
   if (error == CUDA_SUCCESS) {
-    block->handle = handle;
-    block->away = false;
+    Part* own = live(part);
+    own->handle = handle;
+    own->away = false;
   } else {
-    block->charge.leave_gpu();
+    live(part.block)->charge.leave_gpu(place.bytes);
   }
   return error;
+}
+
+bool MemoryMap::divided(BlockId id) const {
+  std::lock_guard lock(mutex_);
+  const Block* block = live(id);
+  return block != nullptr && !block->parts.empty();
+}
+
+bool MemoryMap::unite(BlockId id) {
+  std::vector<Part> gone;
+  std::lock_guard lock(mutex_);
+  Block* block = live(id);
+  if (block == nullptr || block->parts.empty()) return false;
+  for (const Part& part : block->parts)
+    if (!part.away || part.copy == nullptr) return false;
+  std::unique_ptr<HostCopy>& first = block->parts.front().copy;
+  for (size_t i = 1; i < block->parts.size(); ++i) first->join(*block->parts[i].copy);
+  block->whole = {0, true, std::move(first)};
+  gone.swap(block->parts);
+  return true;
 }
 
 bool MemoryMap::has_memory(BlockId id) const {
   std::lock_guard lock(mutex_);
   const Block* block = live(id);
-  return block != nullptr && !block->away && !block->promised;
+  if (block == nullptr || block->promised) return false;
+  const auto parts = block->all_parts();
+  return std::none_of(parts.begin(), parts.end(), [](const Part& part) { return part.away; });
 }
 
 // ---- promised ----------------------------------------------------------------------------------
@@ -145,7 +208,7 @@ MemoryMap::Backing MemoryMap::back(BlockId id, CUresult* error) {
   if (*error == CUDA_SUCCESS) {
     std::lock_guard lock(mutex_);
     Block* block = live(id);
-    block->handle = handle;
+    block->whole.handle = handle;
     block->promised = false;
     promised_.remove(place.device, place.bytes);
   }
@@ -170,16 +233,23 @@ uint64_t MemoryMap::promised_bytes(uint64_t session, int device) const {
 
 // ---- the copies on the host --------------------------------------------------------------------
 
-const HostCopy* MemoryMap::host_copy(BlockId id) const {
+const HostCopy* MemoryMap::host_copy(const Movable& part) const {
   std::lock_guard lock(mutex_);
-  const Block* block = live(id);
-  return block == nullptr ? nullptr : block->copy.get();
+  const Part* own = const_cast<MemoryMap*>(this)->live(part);
+  return own == nullptr ? nullptr : own->copy.get();
 }
 
-void MemoryMap::drop_host_copy(BlockId id) {
+void MemoryMap::drop_host_copy(const Movable& part) {
   std::unique_ptr<HostCopy> gone;
   std::lock_guard lock(mutex_);
-  if (Block* block = live(id)) gone = std::move(block->copy);
+  if (Part* own = live(part)) gone = std::move(own->copy);
+}
+
+void MemoryMap::drop_host_copies(BlockId id) {
+  std::lock_guard lock(mutex_);
+  Block* block = live(id);
+  if (block == nullptr) return;
+  for (Part& part : block->all_parts()) part.copy.reset();
 }
 
 }  // namespace tube::proxy

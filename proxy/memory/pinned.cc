@@ -27,8 +27,9 @@ PinnedSlot::~PinnedSlot() { close(); }
 Status PinnedSlot::open(uint64_t owner, uint32_t window, uint32_t client_slot,
                         std::shared_ptr<PinnedPool> ready) {
   if (ready == nullptr) {
-    Result<std::shared_ptr<PinnedPool>> made = PinnedPool::open(
-        driver_, window, client_slot, pools_ != nullptr ? pools_->host() : nullptr);
+    Result<std::shared_ptr<PinnedPool>> made =
+        PinnedPool::open(driver_, window, client_slot, pools_ != nullptr ? pools_->host() : nullptr,
+                         pools_ != nullptr ? &pools_->registrations() : nullptr);
     if (!made.ok()) return made.error();
     ready = made.take();
   }

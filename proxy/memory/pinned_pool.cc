@@ -43,9 +43,10 @@ void reserve_slot(uint64_t base) {
 }  // namespace
 
 PinnedPool::PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd,
-                       HostBudget* host)
+                       HostBudget* host, Registrations* registrations)
     : driver_(driver),
       host_(host),
+      registrations_(registrations),
       window_(window),
       fd_(std::move(fd)),
       base_(base),
@@ -56,7 +57,8 @@ PinnedPool::PinnedPool(const Driver& driver, uint32_t window, uint64_t base, Uni
 PinnedPool::~PinnedPool() { close(); }
 
 Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint32_t window,
-                                                     uint32_t client_slot, HostBudget* host) {
+                                                     uint32_t client_slot, HostBudget* host,
+                                                     Registrations* registrations) {
   Result<UniqueFd> file =
       shared::create_memory_file("tube-pinned", windows::kPinnedSlotBytes, shared::Fill::kSparse);
   if (!file.ok()) return file.error();
@@ -66,7 +68,8 @@ Result<std::shared_ptr<PinnedPool>> PinnedPool::open(const Driver& driver, uint3
                       MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->get(), 0);
   if (mapped == MAP_FAILED) return errno_error(errno, "pinned slot: mmap");
   ScopeGuard unmap([base] { reserve_slot(base); });
-  std::shared_ptr<PinnedPool> pool(new PinnedPool(driver, window, base, file.take(), host));
+  std::shared_ptr<PinnedPool> pool(
+      new PinnedPool(driver, window, base, file.take(), host, registrations));
   unmap.dismiss();
   return pool;
 }
@@ -112,9 +115,10 @@ CUresult PinnedPool::populate(uint64_t address, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-CUresult PinnedPool::register_block(uint64_t address, uint64_t bytes) {
-  return driver_.cuMemHostRegister_v2(pointer(address), bytes,
-                                      CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+CUresult PinnedPool::register_block(uint64_t address, uint64_t bytes, Registrations::Need need,
+                                    uint64_t owner) {
+  return add_registration(registrations_, driver_, Registrant::kPinned, owner, pointer(address),
+                          bytes, Registrations::kMapped, need);
 }
 
 // False: the bytes may still be there.
@@ -166,7 +170,10 @@ CUresult PinnedPool::with_place(uint64_t bytes, const Fill& fill, const Keep& ke
 
 CUresult PinnedPool::make(uint64_t bytes, uint64_t* taken) {
   return with_place(
-      bytes, [&](uint64_t address) { return register_block(address, bytes); },
+      bytes,
+      [&](uint64_t address) {
+        return register_block(address, bytes, Registrations::Need::kNow, 0);
+      },
       [&](uint64_t address) {
         blocks_.add(address, bytes);
         *taken = blocks_.take(bytes, alignment(bytes));
@@ -183,7 +190,7 @@ uint64_t PinnedPool::largest_touched(uint64_t bytes) const {
   return above == touched_.begin() ? 0 : std::prev(above)->first;
 }
 
-bool PinnedPool::register_for(uint64_t bytes) {
+bool PinnedPool::register_for(uint64_t bytes, Registrations::Need need, uint64_t owner) {
   std::pair<uint64_t, uint64_t> block;
   {
     std::lock_guard lock(mutex_);
@@ -195,7 +202,7 @@ bool PinnedPool::register_for(uint64_t bytes) {
     ++working_;
   }
   const ScopeGuard worked([this] { finish_work(); });
-  const CUresult error = register_block(block.second, block.first);
+  const CUresult error = register_block(block.second, block.first, need, owner);
   std::lock_guard lock(mutex_);
   if (error == CUDA_SUCCESS) blocks_.add(block.second, block.first);
   else touched_.insert(block);
@@ -301,7 +308,8 @@ void PinnedPool::settle() {
 }
 
 void PinnedPool::unregister(uint64_t address) {
-  const CUresult error = driver_.cuMemHostUnregister(pointer(address));
+  const CUresult error =
+      remove_registration(registrations_, driver_, Registrant::kPinned, pointer(address));
   if (error != CUDA_SUCCESS)
     log_warn("pinned memory at 0x%lx stays registered: %s", address,
              result_text(driver_, error).c_str());

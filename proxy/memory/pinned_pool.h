@@ -30,6 +30,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "policies/pinned_pool.h"
+#include "proxy/gpu/registrations.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/pinned_blocks.h"
 #include "sharedmem/life_lock.h"
@@ -43,7 +44,8 @@ class PinnedPool {
  public:
   // Makes the file and maps it over the window's reservation. `host` counts its pages.
   static Result<std::shared_ptr<PinnedPool>> open(const Driver& driver, uint32_t window,
-                                                  uint32_t client_slot, HostBudget* host = nullptr);
+                                                  uint32_t client_slot, HostBudget* host = nullptr,
+                                                  Registrations* registrations = nullptr);
   ~PinnedPool();
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
@@ -59,7 +61,9 @@ class PinnedPool {
   CUresult make(uint64_t bytes, uint64_t* taken);
   // Registers the smallest block with pages that serves the request. False: there is none, or the
   // driver refuses.
-  bool register_for(uint64_t bytes);
+  // `need` kAhead: for a session (`owner`) that has not asked for it yet.
+  bool register_for(uint64_t bytes, Registrations::Need need = Registrations::Need::kNow,
+                    uint64_t owner = 0);
   void give(uint64_t address, uint64_t bytes);
   // Looks whether the client has its lock on the file; without, the pool serves no other client.
   void look();
@@ -112,12 +116,14 @@ class PinnedPool {
  private:
   enum class Use : uint32_t { kClient, kLeft, kReady, kEnding };
 
-  PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd, HostBudget* host);
+  PinnedPool(const Driver& driver, uint32_t window, uint64_t base, UniqueFd fd, HostBudget* host,
+             Registrations* registrations);
   using Fill = std::function<CUresult(uint64_t address)>;
   using Keep = std::function<void(uint64_t address)>;
   CUresult with_place(uint64_t bytes, const Fill& fill, const Keep& keep);
   CUresult populate(uint64_t address, uint64_t bytes);
-  CUresult register_block(uint64_t address, uint64_t bytes);
+  CUresult register_block(uint64_t address, uint64_t bytes, Registrations::Need need,
+                          uint64_t owner);
   bool punch(uint64_t address, uint64_t bytes);
   void unregister(uint64_t address);
   void publish();
@@ -127,6 +133,7 @@ class PinnedPool {
 
   const Driver& driver_;
   HostBudget* const host_;
+  Registrations* const registrations_;
   const uint32_t window_;
   mutable std::mutex mutex_;  // rank 16: the members below, up to the atomics
   std::condition_variable worked_;

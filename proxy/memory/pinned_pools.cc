@@ -241,13 +241,15 @@ bool PinnedPools::register_one(std::unique_lock<std::mutex>& lock) {
   if (making_room()) return false;
   for (const std::shared_ptr<PinnedPool>& each : pools_) {
     if (each->failed || each->left_ns() != 0 || each->touched_bytes() == 0) continue;
-    const bool alone = !alone_ || alone_(each->owner);
-    const uint64_t bytes = each->largest_touched(policies::pinned_registered_now(alone));
+    const uint64_t owner = each->owner;
+    const uint64_t bytes =
+        each->largest_touched(policies::registered_at_once(gpus_.registrations().company(owner)));
     if (bytes == 0) continue;
     const std::shared_ptr<PinnedPool> pool = each;
     lock.unlock();
     bool made = false;
-    (void)contained("a piece of pinned memory", [&] { made = pool->register_for(bytes); });
+    (void)contained("a piece of pinned memory",
+                    [&] { made = pool->register_for(bytes, Registrations::Need::kAhead, owner); });
     lock.lock();
     pool->failed = !made;
     counts_.made_ahead += made;
@@ -255,6 +257,8 @@ bool PinnedPools::register_one(std::unique_lock<std::mutex>& lock) {
   }
   return false;
 }
+
+Registrations& PinnedPools::registrations() const { return gpus_.registrations(); }
 
 bool PinnedPools::any_touched() const {
   return std::any_of(pools_.begin(), pools_.end(), [](const auto& pool) {

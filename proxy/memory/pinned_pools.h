@@ -37,12 +37,10 @@ class PinnedPools {
   PinnedPools(const PinnedPools&) = delete;
   PinnedPools& operator=(const PinnedPools&) = delete;
 
-  // Whether registering memory of this session would disturb nobody else; without it, it never
-  // does. Before start(); any thread.
-  void when_alone(std::function<bool(uint64_t owner)> alone) { alone_ = std::move(alone); }
   // What counts the pages of all pools; before any.
   void count_in(HostBudget* host) { host_ = host; }
   HostBudget* host() const { return host_; }
+  Registrations& registrations() const;
   void start();
   // Ends the thread.
   void close();
@@ -97,7 +95,6 @@ class PinnedPools {
   Gpus& gpus_;
   const policies::PinnedBudget budget_;
   const std::function<bool(bool now)> surplus_;
-  std::function<bool(uint64_t owner)> alone_;
   HostBudget* host_ = nullptr;
   mutable std::mutex mutex_;  // rank 15: the members below
   std::condition_variable wanted_;

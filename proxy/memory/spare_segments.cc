@@ -1,6 +1,7 @@
 #include "proxy/memory/spare_segments.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,10 +15,18 @@
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/host_budget.h"
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
 namespace tube::proxy {
 
 namespace {
 constexpr std::chrono::seconds kQuiet{60};
+
+// The driver then only takes the pages, instead of having them mapped one by one in its lock. A
+// kernel without it (before 5.14) does that.
+void map_pages(void* at, uint64_t bytes) { (void)madvise(at, bytes, MADV_POPULATE_WRITE); }
 
 uint64_t bytes_of(const PreparedSegment& segment) {
   return abi::kFirstBytes + (segment.more_chunks ? abi::kMoreChunksBytes : 0);
@@ -68,33 +77,42 @@ void SpareSegments::start() {
   });
 }
 
-CUresult register_more_chunks(const Driver& driver, const shared::Segment& segment) {
+CUresult register_more_chunks(const Driver& driver, const shared::Segment& segment,
+                              Registrations* registrations, uint64_t owner) {
   for (uint32_t chunk = abi::kFirstChunks; chunk < abi::kChunkCount; ++chunk) {
-    const CUresult error =
-        driver.cuMemHostRegister_v2(segment.chunk(chunk), abi::chunk_bytes(chunk),
-                                    CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    map_pages(segment.chunk(chunk), abi::chunk_bytes(chunk));
+    const CUresult error = add_registration(registrations, driver, Registrant::kChunks, owner,
+                                            segment.chunk(chunk), abi::chunk_bytes(chunk),
+                                            Registrations::kMapped, Registrations::Need::kAhead);
     if (error == CUDA_SUCCESS) continue;
-    while (chunk-- > abi::kFirstChunks) driver.cuMemHostUnregister(segment.chunk(chunk));
+    while (chunk-- > abi::kFirstChunks)
+      (void)remove_registration(registrations, driver, Registrant::kChunks, segment.chunk(chunk));
     return error;
   }
   return CUDA_SUCCESS;
 }
 
-void unregister_more_chunks(const Driver& driver, const shared::Segment& segment) {
+void unregister_more_chunks(const Driver& driver, const shared::Segment& segment,
+                            Registrations* registrations) {
   for (uint32_t chunk = abi::kFirstChunks; chunk < abi::kChunkCount; ++chunk)
-    driver.cuMemHostUnregister(segment.chunk(chunk));
+    (void)remove_registration(registrations, driver, Registrant::kChunks, segment.chunk(chunk));
 }
 
-Result<PreparedSegment> SpareSegments::make(const Driver& driver, uint64_t session_id) {
+Result<PreparedSegment> SpareSegments::make(const Driver& driver, uint64_t session_id,
+                                            Registrations* registrations,
+                                            Registrations::Need need) {
   Result<shared::Segment> segment = shared::Segment::create(session_id);
   if (!segment.ok()) return segment.error();
   PreparedSegment made{segment.take(), 0, false};
+  map_pages(made.segment.registered(), abi::kRegisteredBytes);
   CUresult error =
-      driver.cuMemHostRegister_v2(made.segment.registered(), abi::kRegisteredBytes,
-                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+      add_registration(registrations, driver, Registrant::kSegments, 0, made.segment.registered(),
+                       abi::kRegisteredBytes, Registrations::kMapped, need);
   if (error == CUDA_SUCCESS) {
     error = driver.cuMemHostGetDevicePointer_v2(&made.registered, made.segment.registered(), 0);
-    if (error != CUDA_SUCCESS) driver.cuMemHostUnregister(made.segment.registered());
+    if (error != CUDA_SUCCESS)
+      (void)remove_registration(registrations, driver, Registrant::kSegments,
+                                made.segment.registered());
   }
   if (error != CUDA_SUCCESS)
     return errorf("the driver refuses the shared segment: %s", result_text(driver, error).c_str());
@@ -122,15 +140,15 @@ Result<PreparedSegment> SpareSegments::take(uint64_t session_id) {
     return spare;
   }
   driver_.cuCtxSetCurrent(gpus_[0].context);
-  return make_counted(session_id);
+  return make_counted(session_id, Registrations::Need::kNow);
 }
 
-Result<PreparedSegment> SpareSegments::make_counted(uint64_t session_id) {
+Result<PreparedSegment> SpareSegments::make_counted(uint64_t session_id, Registrations::Need need) {
   if (!take_host(host_, HostUse::kSegments, abi::kFirstBytes))
     return errorf("the proxy has no memory left for its %lu MiB of shared memory",
                   abi::kFirstBytes >> 20);
   ScopeGuard give([this] { give_host(host_, HostUse::kSegments, abi::kFirstBytes); });
-  Result<PreparedSegment> made = make(driver_, session_id);
+  Result<PreparedSegment> made = make(driver_, session_id, &gpus_.registrations(), need);
   if (made.ok()) give.dismiss();
   return made;
 }
@@ -202,8 +220,9 @@ void SpareSegments::drop_old() {
   }
   driver_.cuCtxSetCurrent(gpus_[0].context);
   for (PreparedSegment& each : old) {
-    driver_.cuMemHostUnregister(each.segment.registered());
-    if (each.more_chunks) unregister_more_chunks(driver_, each.segment);
+    Registrations& registrations = gpus_.registrations();
+    (void)registrations.remove(driver_, Registrant::kSegments, each.segment.registered());
+    if (each.more_chunks) unregister_more_chunks(driver_, each.segment, &registrations);
     give_host(host_, HostUse::kSegments, bytes_of(each));
   }
   old.clear();
@@ -236,7 +255,7 @@ void SpareSegments::make_one(std::unique_lock<std::mutex>& lock) {
   std::list<PreparedSegment> one;  // its place first, then what must not be lost
   (void)contained("a spare segment", [&] {
     one.emplace_back();
-    Result<PreparedSegment> made = make_counted(0);
+    Result<PreparedSegment> made = make_counted(0, Registrations::Need::kAhead);
     if (made.ok()) one.front() = made.take();
     else log_debug("no spare segment: %s", made.error().message.c_str());
   });

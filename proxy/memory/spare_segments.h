@@ -30,6 +30,7 @@
 #include "base/cuda_api.h"
 #include "base/result.h"
 #include "proxy/common/client_limits.h"
+#include "proxy/gpu/registrations.h"
 #include "sharedmem/segment.h"
 
 namespace tube::proxy {
@@ -45,12 +46,14 @@ struct PreparedSegment {
   bool more_chunks = false;    // they are there and registered as well
 };
 
-// The segment's later chunks, each a registration of its own, all or none: while the driver
-// registers memory (60 us a MiB, more when several do) nobody else's call goes on. Their memory is
-// there. Any thread with a context of the GPU's.
-CUresult register_more_chunks(const Driver& driver, const shared::Segment& segment);
+// The segment's later chunks, each a registration of its own, all or none, ahead of need
+// (proxy/gpu/registrations.h). Their memory is there. A thread of the proxy's own with a context of
+// the GPU's. `owner`: the session.
+CUresult register_more_chunks(const Driver& driver, const shared::Segment& segment,
+                              Registrations* registrations = nullptr, uint64_t owner = 0);
 // Waits for the whole context, as each unregistration does.
-void unregister_more_chunks(const Driver& driver, const shared::Segment& segment);
+void unregister_more_chunks(const Driver& driver, const shared::Segment& segment,
+                            Registrations* registrations = nullptr);
 
 class SpareSegments {
  public:
@@ -94,14 +97,16 @@ class SpareSegments {
   Counts counts() const;
 
   // Makes one. The first GPU's context must be current.
-  static Result<PreparedSegment> make(const Driver& driver, uint64_t session_id);
+  static Result<PreparedSegment> make(const Driver& driver, uint64_t session_id,
+                                      Registrations* registrations = nullptr,
+                                      Registrations::Need need = Registrations::Need::kNow);
 
  private:
   void run();
   void make_one(std::unique_lock<std::mutex>& lock);
   void bound();
   bool too_many_old() const;
-  Result<PreparedSegment> make_counted(uint64_t session_id);
+  Result<PreparedSegment> make_counted(uint64_t session_id, Registrations::Need need);
   bool clean_one(std::unique_lock<std::mutex>& lock);
 
   const Driver& driver_;

@@ -264,9 +264,8 @@ json Server::status(const std::set<uint64_t>& idle) {
   const SpareSegments::Counts spares = spares_.counts();
   const PinnedPools::Counts pinned = pinned_.counts();
   const uint64_t fds = open_descriptors();
-  const bool settled =
-      spares.settled &&
-      spares_.counts() == spares;  // the spares' thread opened and closed nothing meanwhile
+  // The spares' thread opened and closed nothing meanwhile.
+  const bool settled = spares.settled && spares_.counts() == spares;
   return {{"ok", true},
           {"version", kVersion},
           {"pid", getpid()},
@@ -288,6 +287,7 @@ json Server::status(const std::set<uint64_t>& idle) {
           {"pinned", pinned_json(pinned, pinned_.budget())},
           {"memory", memory_status()},
           {"evicted", evicted_status()},
+          {"registrations", registration_status()},
           {"places", place_status()},
           {"janitor", janitor_text(janitor_.state())},
           {"gate", gate_status()},

@@ -115,6 +115,25 @@ json Server::topo() {
           {"other_proxies", others_json(copies_.others())}};
 }
 
+// What registering host memory held up: for whom, how often, the longest of them.
+json Server::registration_status() {
+  json list = json::array();
+  for (size_t i = 0; i < static_cast<size_t>(Registrant::kCount); ++i) {
+    const auto who = static_cast<Registrant>(i);
+    const Registrations::Counts counts = gpus_.registrations().counts(who);
+    list.push_back({{"who", registrant_name(who)},
+                    {"registered", counts.added},
+                    {"bytes", counts.added_bytes},
+                    {"on_request", counts.on_request},
+                    {"longest_ms", double(counts.longest_ns) / 1e6},
+                    {"unregistered", counts.removed},
+                    {"longest_removal_ms", double(counts.longest_removal_ns) / 1e6},
+                    {"failed", counts.failed},
+                    {"stood_back_ms", double(counts.stood_back_ns) / 1e6}});
+  }
+  return list;
+}
+
 json Server::copies() {
   json list = json::array();
   {
@@ -125,6 +144,7 @@ json Server::copies() {
                  {"policy", policies::link_order_name(options_.copies.order)},
                  {"lanes", policies::lane_use_name(options_.copies.use)},
                  {"functions", std::move(list)},
+                 {"registrations", registration_status()},
                  {"other_proxies", others_json(copies_.others())}};
   if (copies_.wide() != nullptr)
     answer["several_links"] = several_links_json(copies_.wide()->counts());

@@ -86,9 +86,14 @@ json place_json(const MemoryMap& memory, const Session& session, uint32_t gpu,
 json Server::evicted_status() {
   const Evictor::Counts counts = evictor_.counts();
   const HostArena::Counts host = arena_.counts();
+  const HostAhead::Counts ahead = ahead_.counts();
   return {{"limit_bytes", arena_.most_bytes()},
           {"pinned_bytes", host.held_bytes},
           {"used_bytes", host.used_bytes},
+          {"wanted_bytes", ahead.wanted_bytes},
+          {"settled", ahead.settled},
+          {"made_ahead_bytes", host.made_ahead_bytes},
+          {"made_on_request_bytes", host.made_on_request_bytes},
           {"policy", policies::eviction_order_name(evictor_.options().order)},
           {"evictions", counts.evictions},
           {"evicted_bytes", counts.evicted_bytes},

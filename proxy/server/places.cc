@@ -187,6 +187,7 @@ void Server::clean_up() {
   // Not by the server's thread: its thread may stand in the driver for good.
   if (remains_.closing) (void)contained("the end of its thread", [this] { pinned_.close(); });
   if (remains_.closing) (void)contained("the end of its thread", [this] { blocks_.close(); });
+  if (remains_.closing) (void)contained("the end of its thread", [this] { ahead_.close(); });
   for (const RetiredPinned& retired : remains_.pinned) retired.remains->close();
   if (remains_.all) (void)contained("the return of host memory", [this] { arena_.drop_idle(); });
   (void)contained("the return of pinned memory", [this] { pinned_.drop_surplus(); });

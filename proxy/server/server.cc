@@ -52,7 +52,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       gpus_(gpus),
       options_(std::move(options)),
       host_(options_.host, available_memory_bytes),
-      arena_(driver, options_.evict.host_bytes, &host_),
+      arena_(driver, options_.evict.host_bytes, &host_, &gpus.registrations()),
       memory_(driver, gpus),
       blocks_(memory_, gpus, options_.pool_bytes, options_.pool_policy),
       evictor_(driver, memory_, blocks_, arena_, options_.evict),
@@ -124,7 +124,7 @@ void Server::share_the_rest() {
   spares_.count_in(&host_);
   pinned_.count_in(&host_);
   shared_.pinned = &pinned_;
-  pinned_.when_alone([this](uint64_t owner) { return shared_.activity.alone(owner, now_ns()); });
+  gpus_.registrations().look_at([this](uint64_t owner) { return company(owner); });
   shared_.blocks = &blocks_;
   shared_.store = &store_;
   if (options_.copies.use != policies::LaneUse::kNever) shared_.copies = &copies_;
@@ -133,6 +133,7 @@ void Server::share_the_rest() {
   gpus_.gate().set_quiet_moments(&turns_);
   turns_.meet(copies_.machine());
   if (evictor_.on()) shared_.evictor = &evictor_;
+  evictor_.on_functions([this] { ahead_.look(); });
   shared_.lazy_backing = options_.lazy_backing;
   shared_.slices = &slices_;
   shared_.keep_slices_ns = options_.keep_slices_ns;
@@ -141,6 +142,15 @@ void Server::share_the_rest() {
   shared_.teardown_ms = options_.teardown_ms;
   memory_.budgets().set_limits(options_.memory);
   memory_.budgets().set_function_limit(options_.function_memory);
+}
+
+// Registrations' look_at(). Any thread.
+policies::Company Server::company(uint64_t owner) const {
+  if (shared_.activity.alone(owner, now_ns())) return policies::Company::kNone;
+  const bool copies = shared_.copies != nullptr && shared_.copies->any_lane_busy();
+  return copies || shared_.activity.awake.load(std::memory_order_relaxed) != 0
+             ? policies::Company::kAtWork
+             : policies::Company::kBetween;
 }
 
 // PinnedPools' `surplus`.
@@ -152,6 +162,7 @@ bool Server::give_back_pinned(bool now) {
 Server::~Server() {
   (void)close();
   gpus_.gate().set_quiet_moments(nullptr);
+  gpus_.registrations().look_at({});
   gpus_.gate().on_standing({});
 }
 
@@ -253,6 +264,7 @@ Status Server::run() {
   spares_.start();
   pinned_.start();
   blocks_.start();
+  ahead_.start();
   log_within(&log_budgets().server);
   while (!stopping_ && !restarting_) {
     epoll_event events[32];

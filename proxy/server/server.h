@@ -36,6 +36,7 @@
 #include "proxy/common/restart.h"
 #include "proxy/copy/copy_engine.h"
 #include "proxy/evict/evictor.h"
+#include "proxy/evict/host_ahead.h"
 #include "proxy/gpu/gpu_slices.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/janitor.h"
@@ -219,6 +220,7 @@ class Server {
   void unlink_sockets();
   bool has_failed_gpu() const;
   bool give_back_pinned(bool now);
+  policies::Company company(uint64_t owner) const;
   void share_the_rest();
   void retire_pinned(uint64_t above_bytes, size_t free_slots);
   void collect_remains();
@@ -290,6 +292,7 @@ class Server {
   const char* state_of(const Session& session, bool idle) const;
 
   nlohmann::json copies();
+  nlohmann::json registration_status();
   nlohmann::json topo();
   nlohmann::json store_status();
   nlohmann::json budget_status();  // budget_table.cc
@@ -308,6 +311,7 @@ class Server {
   MemoryMap memory_;
   BlockPool blocks_;
   Evictor evictor_;
+  HostAhead ahead_{driver_, gpus_, evictor_, host_};
   Store store_;
   ImageStore images_;
   KernelRecord kernels_;

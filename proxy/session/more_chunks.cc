@@ -46,7 +46,9 @@ void MoreChunks::make() {
                         return;
                       }
                       error = driver_.cuCtxSetCurrent(gpus_[0].context);
-                      if (error == CUDA_SUCCESS) error = register_more_chunks(driver_, segment_);
+                      if (error == CUDA_SUCCESS)
+                        error =
+                            register_more_chunks(driver_, segment_, &gpus_.registrations(), owner_);
                       if (error != CUDA_SUCCESS)
                         why_ = "the driver refuses the memory: " + result_text(driver_, error);
                     });

@@ -31,8 +31,11 @@ class MoreChunks {
   MoreChunks(const MoreChunks&) = delete;
   MoreChunks& operator=(const MoreChunks&) = delete;
 
-  // What counts their pages; before ask().
-  void count_in(HostBudget* host) { host_ = host; }
+  // What counts their pages, and whose session it is; before ask().
+  void count_in(HostBudget* host, uint64_t owner) {
+    host_ = host;
+    owner_ = owner;
+  }
   // The segment has them already.
   void there() { state_.store(State::kThere, std::memory_order_relaxed); }
   bool are_there() const { return state_.load(std::memory_order_acquire) == State::kThere; }
@@ -50,6 +53,7 @@ class MoreChunks {
   Gpus& gpus_;
   shared::Segment& segment_;
   HostBudget* host_ = nullptr;
+  uint64_t owner_ = 0;
   std::atomic<State> state_{State::kNone};
   CUresult error_ = CUDA_SUCCESS;  // kRefused; written before the state
   std::string why_;                // the same

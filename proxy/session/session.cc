@@ -74,7 +74,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_, shared.pinned, stats_),
       imports_(shared.driver, shared.gpus, shared.memory, ranges_, client_.id),
-      host_pages_(shared.driver, ranges_, shared.host),
+      host_pages_(shared.driver, ranges_, shared.host, &shared.gpus.registrations()),
       trace_(RecordTrace::from_environment()),
       started_ns_(now_ns()) {
   waiter_.count_into(&stats_.waits);
@@ -105,7 +105,7 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
   segment_ = std::move(prepared->segment);
   registered_ = prepared->registered;
   segment_registered_ = true;
-  copies_.more_chunks().count_in(shared_.host);
+  copies_.more_chunks().count_in(shared_.host, client_.id);
   copies_.open(registered_, prepared->more_chunks);
   copies_.use_lanes(shared_.copies, &lanes_, client_.id, client_.needs, [this] {
     return [this, gpu = contexts_.gpu(), call = record_->call, sequence = record_->sequence](

@@ -53,6 +53,8 @@ std::string answer(const std::string& line) {
   else if (verb == "step") return step(has_argument ? n : 1);
   else if (verb == "until") tube_sim_advance_to(n);
   else if (verb == "pending") return number(tube_sim_pending(-1, 0));
+  else if (verb == "up" || verb == "down")
+    return number(tube_sim_pending(static_cast<int>(n), verb == "up"));
   else if (verb == "wait") tube_sim_wait_for_pending(n);
   else if (verb == "served") return served(n);
   else if (verb != "now") return "?\n";

@@ -109,6 +109,26 @@ std::string several_links_text(const Json& answer) {
                      human_bytes(number(counts, "relayed_bytes")));
 }
 
+// Host memory that was registered with the driver, during which all functions' calls may stand;
+// empty: none was.
+std::string registrations_text(const Json& answer) {
+  Table table({"REGISTERED FOR", "TIMES", "BYTES", "ON REQUEST", "LONGEST", "UNREGISTERED",
+               "LONGEST", "FAILED"},
+              "lrrrrrrr");
+  bool any = false;
+  for (const Json& who : answer.value("registrations", Json::array())) {
+    if (number(who, "registered") + number(who, "failed") == 0) continue;
+    any = true;
+    table.add({text(who, "who"), std::to_string(number(who, "registered")),
+               human_bytes(number(who, "bytes")), std::to_string(number(who, "on_request")),
+               fmt::format("{:.2f} ms", who.value("longest_ms", 0.0)),
+               std::to_string(number(who, "unregistered")),
+               fmt::format("{:.2f} ms", who.value("longest_removal_ms", 0.0)),
+               std::to_string(number(who, "failed"))});
+  }
+  return any ? "\n" + table.str() : "";
+}
+
 int copies(const CopiesOptions& options) {
   Before before;
   while (true) {
@@ -120,9 +140,10 @@ int copies(const CopiesOptions& options) {
       fmt::print("{}\n", answer.body.dump(options.every_s == 0 ? 2 : -1));
     } else {
       if (options.every_s != 0) fmt::print("\033[H\033[J");
-      fmt::print("lanes: {}, order: {}\n{}{}", text(answer.body, "lanes"),
+      fmt::print("lanes: {}, order: {}\n{}{}{}", text(answer.body, "lanes"),
                  text(answer.body, "policy"), several_links_text(answer.body),
-                 table(answer.body["functions"], before, options.every_s));
+                 table(answer.body["functions"], before, options.every_s),
+                 registrations_text(answer.body));
     }
     if (options.every_s == 0) return kExitOk;
     std::fflush(stdout);
@@ -143,7 +164,10 @@ void add_copies(Verb& root) {
           "Copies go on their function's own stream while nobody else uses the link of that GPU "
           "and direction, and\nthrough its lane in company. IN LANES, WAITED and LONGEST are of "
           "the latter. NOW is the rate of the lanes, with\n--watch that of all copies since the "
-          "last look. WHY SO counts copies by the reason for their way.\n\n"
+          "last look. WHY SO counts copies by the reason for their way. REGISTERED FOR "
+          "is host memory\nthat the proxy gave the driver, with the longest time that took, in "
+          "which "
+          "all calls may stand.\n\n"
           "Examples:\n  tubectl copies\n  tubectl copies -w shop --watch 1\n  tubectl copies "
           "--json")
       .action([options] { return copies(*options); });

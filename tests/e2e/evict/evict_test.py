@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tubetest  # noqa: E402
 
 MIB = 1 << 20
+PART = 32 * MIB  # policies/eviction.h
 KIB_OF_MIB = 1024
 OUT_OF_MEMORY = "2"
 TIMEOUT_S = 120
@@ -55,6 +56,17 @@ class Clock:
         self.lines.write(line + "\n")
         self.lines.flush()
         return int(self.lines.readline())
+
+    def served(self, first):
+        """The copies that ended, behind so many."""
+        self.lines.write(f"served {first}\n")
+        self.lines.flush()
+        copies = []
+        while (line := self.lines.readline().strip()) != ".":
+            words = line.split()
+            copies.append({"up": words[1] == "up", "bytes": int(words[4]), "began": int(words[6]),
+                           "ended": int(words[7])})
+        return copies
 
 
 class Evict(unittest.TestCase):
@@ -261,13 +273,14 @@ class Evict(unittest.TestCase):
         for call, code in (("cuMemCreate", 2), ("cuMemMap", 2), ("cuMemSetAccess", 2),
                            ("cuMemUnmap", 1), ("cuMemHostRegister_v2", 2),
                            ("cuEventCreate", 2), ("cuMemcpyAsync", 1)):
-            for after in (4, 13):
-                with self.subTest(call=call, after=after):
+            for after, blocks, memory in ((4, 5, "64M"), (13, 5, "64M"), (13, 1, "144M"),
+                                          (24, 1, "144M")):
+                with self.subTest(call=call, after=after, blocks=blocks):
                     fault = f"call={call}:error={code}:after={after}:count=2"
-                    proxy = self.proxy(memory="64M", TUBE_SIM_FAULT=fault)
+                    proxy = self.proxy(memory=memory, TUBE_SIM_FAULT=fault)
                     programs = [Function(self, proxy) for _ in range(2)]
                     for program in programs:
-                        program.tell("take", 5, 9 * KIB_OF_MIB)
+                        program.tell("take", blocks, (9 if blocks > 1 else 100) * KIB_OF_MIB)
                     alive = [p for p in programs if p.program.stdout.readline().strip() == "0"]
                     for _ in range(2):
                         for program in list(alive):
@@ -282,18 +295,125 @@ class Evict(unittest.TestCase):
                     if call != "cuMemUnmap":
                         proxy.wait_holds_nothing()
 
+    def settled(self, proxy, mebibytes):
+        """What `status` says of host memory once so much or more is wanted, and is there."""
+        while True:
+            evicted = proxy.status()["evicted"]
+            if evicted["settled"] and evicted["wanted_bytes"] >= mebibytes * MIB \
+                    and evicted["pinned_bytes"] >= evicted["wanted_bytes"]:
+                return evicted
+
+    def test_host_memory_is_there_before_anything_has_to_leave(self):
+        proxy = self.proxy()
+        functions = [Function(self, proxy) for _ in range(2)]
+        self.assertEqual(functions[0].take(84, 6), "0")
+        self.assertEqual(self.settled(proxy, 40)["evictions"], 0)
+        self.assertEqual(functions[1].take(84, 6), "0", proxy.log_tail())
+        before = self.settled(proxy, 160)["made_on_request_bytes"]
+        self.check_turns(proxy, functions, 3)
+        evicted = proxy.status()["evicted"]
+        self.assertEqual(evicted["made_on_request_bytes"], before)
+        self.assertGreater(evicted["evictions"], 3)
+        ours = {each["who"]: each for each in proxy.status()["registrations"]}["evicted memory"]
+        self.assertEqual(ours["bytes"], evicted["made_ahead_bytes"] + before)
+        self.assertEqual(ours["failed"], 0)
+        for function in functions:
+            function.kill()
+        proxy.wait_holds_nothing()
+
+    def test_a_function_alone_has_no_host_memory_made(self):
+        proxy = self.proxy()
+        one = Function(self, proxy)
+        self.assertEqual(one.take(120, 6), "0")
+        for _ in range(20):
+            self.assertEqual(proxy.status()["evicted"]["wanted_bytes"], 0)
+        self.assertEqual(proxy.status()["evicted"]["pinned_bytes"], 0)
+
+    def test_host_memory_ahead_stays_within_its_bound(self):
+        proxy = self.proxy(TUBE_EVICT_HOST="32M")
+        one, two = Function(self, proxy), Function(self, proxy)
+        self.assertEqual(one.take(84, 6), "0")
+        self.assertEqual(self.settled(proxy, 32)["pinned_bytes"], 32 * MIB)
+        self.assertEqual(two.take(84, 6), OUT_OF_MEMORY)
+        self.check_turns(proxy, (one, two), 1)
+
+    def away(self, proxy, function):
+        mem = proxy.request("mem")
+        return next(f for f in mem["functions"] if f["pid"] == function.pid)["gpus"][0][
+            "evicted_bytes"]
+
+    def test_one_comes_back_while_the_other_leaves(self):
+        """One block each, in parts. The clock is held: what is wanted back is on its way as soon as
+        the first part of what leaves has left."""
+        clock = Clock(self)
+        proxy = self.proxy(memory="256M", **clock.settings)
+        clock.connect()
+        leaves, comes = Function(self, proxy), Function(self, proxy)
+        for function in (leaves, comes):
+            self.assertEqual(function.take(176), "0", proxy.log_tail())
+        for function in (comes, leaves, comes, leaves):  # both are in parts, `comes` is away
+            self.assertEqual(function.ask("bump"), "done")
+        before = self.away(proxy, comes)
+        self.assertGreater(before, 64 * MIB)
+        stayed = self.away(proxy, leaves)
+        clock.ask("hold")
+        first = len(clock.served(0))
+        comes.tell("bump")
+        while sum(copy["bytes"] for copy in clock.served(first) if not copy["up"]) < PART:
+            clock.ask("wait 1")
+            clock.ask("step 1")
+        # From here on no copy ends, so what leaves has not left.
+        while self.away(proxy, leaves) - stayed < PART \
+                or before - self.away(proxy, comes) < PART or clock.ask("up") == 0:
+            pass
+        self.assertGreater(clock.ask("down"), 0)
+        self.assertEqual(self.away(proxy, leaves) - stayed, PART)
+        clock.ask("run")
+        comes.hear("done")
+        self.assertGreater(self.away(proxy, leaves) - stayed, 2 * PART)
+        self.assertEqual(comes.ask("check"), "equal", proxy.log_tail())
+        self.assertEqual(leaves.ask("check"), "equal", proxy.log_tail())
+
+    def test_memory_in_parts_is_handed_on(self):
+        proxy = self.proxy(memory="256M")
+        one, two = Function(self, proxy), Function(self, proxy)
+        for function in (one, two):
+            self.assertEqual(function.take(176), "0", proxy.log_tail())
+        self.check_turns(proxy, (one, two), 2)
+        self.assertEqual(one.ask("share", 0), "shared")
+        function = next(f for f in proxy.request("mem")["functions"] if f["pid"] == one.pid)
+        self.assertGreaterEqual(function["gpus"][0]["stays_bytes"], 176 * MIB)
+        self.assertEqual(one.ask("check"), "equal", proxy.log_tail())
+        for function in (one, two):
+            function.kill()
+        proxy.wait_holds_nothing()
+
+    def test_memory_in_parts_is_freed_wherever_it_is(self):
+        proxy = self.proxy(memory="256M")
+        one, two = Function(self, proxy), Function(self, proxy)
+        for _ in range(3):
+            for function in (one, two):
+                self.assertEqual(function.take(176), "0", proxy.log_tail())
+            self.check_turns(proxy, (one, two), 1)
+            self.assertEqual(one.ask("free", 0), "freed")  # a part of it is away
+            self.check_turns(proxy, (two,), 1)
+            self.assertEqual(two.ask("free", 0), "freed")
+        for function in (one, two):
+            function.kill()
+        proxy.wait_holds_nothing()
+
     def test_functions_killed_at_any_point_leave_nothing(self):
         """The clock is held, so that copies away and back end one by one: each function is killed
-        behind so many of them, while the other one goes on."""
-        for which in ("leaves", "comes"):
+        behind so many of them, while the other one goes on. Blocks are whole or in parts."""
+        for which, blocks in (("leaves", 6), ("comes", 6), ("leaves", 1), ("comes", 1)):
             clock = Clock(self)
             proxy = self.proxy(**clock.settings)
             clock.connect()
             steady = Function(self, proxy)
-            self.assertEqual(steady.take(84, 6), "0")
+            self.assertEqual(steady.take(84, blocks), "0")
             for steps in (0, 1, 3, 8, 13):
                 other = Function(self, proxy)
-                self.assertEqual(other.take(84, 6), "0", proxy.log_tail())
+                self.assertEqual(other.take(84, blocks), "0", proxy.log_tail())
                 self.assertEqual(other.ask("bump"), "done")
                 leaves, comes = other, steady
                 if which == "comes":

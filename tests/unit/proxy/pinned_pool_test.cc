@@ -298,7 +298,9 @@ TEST_F(PinnedPoolsTest, ARequestBringsMemoryForTheNext) {
 TEST_F(PinnedPoolsTest, LargePiecesAreRegisteredWhenItDisturbsNobody) {
   PinnedPools pools(driver, gpus, {1024 * kMiB}, {});
   std::atomic<bool> alone{false};
-  pools.when_alone([&](uint64_t owner) { return owner == 7 && alone; });
+  gpus.registrations().look_at([&](uint64_t owner) {
+    return owner == 7 && alone ? policies::Company::kNone : policies::Company::kAtWork;
+  });
   const auto pool = open();
   pools.add(pool, 7);
   pools.start();
