@@ -131,6 +131,12 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_LAZY_BACKING", "1",
      "0: a proxy has the driver make each allocation's memory at once, not before its function's "
      "next work on the GPU."},
+    {"TUBE_MEMORY_MODE", "whole",
+     "When the GPU has memory behind this function's allocations: `whole`, all of them before its "
+     "next work; `lazy`, each before the first work that its address reaches, if `tubectl profile` "
+     "has certified the function. Set by `tubectl run --memory-mode`."},
+    {"TUBE_CACHE", "$XDG_CACHE_HOME/tube, else ~/.cache/tube",
+     "Folder of what proxies keep between runs: certificates of `tubectl profile`."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

@@ -50,6 +50,8 @@ enum class Env : uint8_t {
   kStoreGpu,
   kMemoryWaitMs,
   kLazyBacking,
+  kMemoryMode,
+  kCache,
   kHookLib,
   kSimLib,
   kTubed,
