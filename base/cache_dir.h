@@ -22,7 +22,7 @@ Status write_kept_file(const std::string& path, const std::string& content);
 // A name for the file that holds what is kept for `name`: letters, digits and a hash, so that two
 // names never share one.
 std::string kept_file_name(const std::string& name);
-// The file of a function's certificate (tubectl profile). Empty: nowhere.
+// The file of a function's certificate (proxy/evict/certificate_file.h). Empty: nowhere.
 std::string certificate_path(const std::string& function);
 
 }  // namespace tube

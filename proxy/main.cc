@@ -69,6 +69,7 @@ struct Options {
   uint32_t hang_timeout = 0;  // seconds
   uint32_t weight = policies::kProxyWeight;
   std::string on_fault = "wait";
+  std::string profile;
   std::string compile = "inline";
   int trial_fd = -1;  // this process is a child that tries an image
 };
@@ -222,7 +223,8 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
   const std::pair<const char*, const std::string&> optional[] = {{"--gpus", options.gpus},
                                                                  {"--driver", options.driver},
                                                                  {"--sim", options.sim},
-                                                                 {"--log", options.log}};
+                                                                 {"--log", options.log},
+                                                                 {"--profile", options.profile}};
   for (const auto& [flag, value] : optional) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }
@@ -383,6 +385,7 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .host = policies::default_host_budget(usable_memory_bytes()),
       .store = store_options(),
       .lazy_backing = env_flag(Env::kLazyBacking, true),
+      .profile = options.profile,
       .end_on_fault = options.on_fault == "end",
       .pool_policy = pool_policy()};
 }
@@ -515,6 +518,7 @@ void add_containment(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"inline", "child"}))
       ->envname(env_entry(Env::kCompile).name)
       ->capture_default_str();
+  app.add_option("--profile", options.profile)->group("");     // tubectl profile
   app.add_option("--try-image", options.trial_fd)->group("");  // image_trials.h
 }
 

@@ -104,8 +104,8 @@ bool Image::managed(std::span<const int> capabilities) const {
   return (facts(capabilities).all & kImageManaged) != 0;
 }
 
-std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<const Image> image) {
-  const Hash128 hash = hash128(image->data(), image->size());
+std::shared_ptr<const Image> ImageStore::share(std::shared_ptr<Image> image) {
+  const Hash128 hash = image->hash_ = hash128(image->data(), image->size());
   std::lock_guard lock(mutex_);
   auto& known = by_content_[hash];
   std::shared_ptr<const Image> same = known.lock();

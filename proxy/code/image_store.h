@@ -43,6 +43,8 @@ class Image {
   Image& operator=(const Image&) = delete;
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
+  // Of all its bytes; of an image of the store.
+  Hash128 hash() const { return hash_; }
   // What its kernels may write to, and whether it has managed variables; found out when first
   // asked.
   const ImageFacts& facts(std::span<const int> capabilities) const;
@@ -53,6 +55,8 @@ class Image {
   std::byte* data_;
   uint64_t size_;  // a NUL follows: PTX is text
   HostBudget* const host_;
+  Hash128 hash_;
+  friend class ImageStore;
   mutable std::once_flag scanned_;
   mutable ImageFacts facts_;
 };
@@ -75,7 +79,7 @@ class ImageStore {
  private:
   using FileKey = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>;  // device, inode, place
   std::shared_ptr<const Image> known_at(const FileKey& key);
-  std::shared_ptr<const Image> share(std::shared_ptr<const Image> image);
+  std::shared_ptr<const Image> share(std::shared_ptr<Image> image);
   void forget_gone();
   std::shared_ptr<Image> make(uint64_t bytes);
 

@@ -108,9 +108,10 @@ class MemoryMap {
   CUresult allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
                           MemoryAccount& account, Placed* placed);
   // The same, but with nothing behind the address before back(): *promised. Where that could not be
-  // promised, the block is made at once. The caller sees to it that nothing reaches the memory.
+  // promised, the block is made at once. The caller sees to it that nothing reaches the memory. So
+  // many addresses behind a promised block are nobody else's.
   CUresult promise(uint32_t window, uint64_t session, int device, uint64_t bytes,
-                   MemoryAccount& account, Placed* placed, bool* promised);
+                   uint64_t gap_bytes, MemoryAccount& account, Placed* placed, bool* promised);
   // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's;
   // the memory is charged to nobody, its maker has it on his account.
   CUresult import_placed(uint32_t window, uint64_t session, int device, int fd, uint64_t bytes,
@@ -184,6 +185,10 @@ class MemoryMap {
   // thread.
   Backing back(BlockId block, CUresult* error);
   bool is_promised(BlockId block) const;
+  // A block that is away without bytes is promised again, instead of made. False: it is as it was.
+  bool promise_again(BlockId block);
+  // Away or promised.
+  bool lacks_memory(BlockId block) const;
   PromisedMemory& promised() { return promised_; }
   const PromisedMemory& promised() const { return promised_; }
   // Of a session's blocks on a GPU.

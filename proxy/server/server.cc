@@ -25,6 +25,7 @@
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
 #include "proxy/common/version.h"
+#include "proxy/gpu/driver_log.h"
 #include "sharedmem/greeting.h"
 #include "sharedmem/socket.h"
 
@@ -138,6 +139,8 @@ void Server::share_the_rest() {
   turns_.meet(copies_.machine());
   if (evictor_.on()) shared_.evictor = &evictor_;
   shared_.lazy_backing = options_.lazy_backing;
+  shared_.known.profile = options_.profile;
+  if (!options_.profile.empty()) shared_.known.log = &DriverLog::listen(driver_);
   shared_.slices = &slices_;
   shared_.keep_slices_ns = options_.keep_slices_ns;
   shared_.waits_at_once = options_.waits_at_once;
@@ -366,6 +369,7 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   client.sm_percent = std::min(hello.sm_percent, 100u);
   client.priority = static_cast<policies::LaunchPriority>(std::clamp(hello.priority, -1, 1));
   if (hello.memory_bytes != 0) client.memory_bytes = hello.memory_bytes;
+  client.lazy_memory = hello.lazy_memory != 0;
   *refusal = handshake::Refusal::kOutOfMemory;
   return welcome(client, std::move(socket), std::move(ready));
 }

@@ -358,6 +358,21 @@ void Session::take_copies_back() {
   shared_.copies->forget(BlockMoves::share_of(client_.id));
 }
 
+// The program's own virtual memory.
+void Session::drop_own_mappings() {
+  std::vector<Range> mapped;
+  for (const auto& [base, range] : ranges_.all()) {
+    if (range.kind == RangeKind::kMapped) mapped.push_back(range);
+  }
+  for (const Range& range : mapped) {
+    shared_.memory.drop_mapping(range.base);
+    ranges_.erase(range.base);
+  }
+  for (const auto& [base, bytes] : reservations_)
+    shared_.memory.unreserve(client_.window, base, bytes);
+  reservations_.clear();
+}
+
 void Session::give_everything_back() {
   {
     std::lock_guard lock(passing_);
@@ -381,25 +396,19 @@ void Session::give_everything_back() {
   copies_.more_chunks().finish();
   work_is_over_.store(idle, std::memory_order_release);
   output_.forget();
+  end_known(idle);
   if (offers_ != nullptr) offers_->close(idle);
   deferred_.drop();
-  if (!idle) account_->abandon();
-  if (!idle) leave_streams();
-  if (idle) graph_memory_.free_all(*this);
-  if (idle) free_external_buffers(DeviceMemory::kAllContexts);
+  if (idle) {
+    graph_memory_.free_all(*this);
+    free_external_buffers(DeviceMemory::kAllContexts);
+  } else {
+    account_->abandon();
+    leave_streams();
+  }
   teardown_objects(idle);
   if (idle) {
-    std::vector<Range> mapped;
-    for (const auto& [base, range] : ranges_.all()) {
-      if (range.kind == RangeKind::kMapped) mapped.push_back(range);
-    }
-    for (const Range& range : mapped) {
-      shared_.memory.drop_mapping(range.base);
-      ranges_.erase(range.base);
-    }
-    for (const auto& [base, bytes] : reservations_)
-      shared_.memory.unreserve(client_.window, base, bytes);
-    reservations_.clear();
+    drop_own_mappings();
     sweep_kind(wire::Kind::kMemHandle, DeviceMemory::kAllContexts);
     imports_.close_all(DeviceMemory::kAllContexts);
     memory_.free_all(DeviceMemory::kAllContexts);

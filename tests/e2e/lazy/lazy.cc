@@ -8,6 +8,7 @@
 //   churn SEED STEPS   allocates, fills, checks, frees at random: "equal"
 //   endless SEED       the same without end, "here" now and then
 //   touch N GiB        allocates N blocks, fills 64 KiB of one: the driver's code
+//   load               loads another image: the driver's code
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -99,6 +100,15 @@ again:
 }
 )";
 
+const char* const kOther = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry nothing() {
+  ret;
+}
+)";
+
 class Function {
  public:
   Function() {
@@ -156,6 +166,10 @@ class Function {
         return error;
     CU(cuMemsetD8(block_, 1, 64 << 10));
     return cuCtxSynchronize();
+  }
+  CUresult load() {
+    CUmodule other = nullptr;
+    return cuModuleLoadData(&other, kOther);
   }
   bool churn(std::mt19937& random, unsigned steps) {
     for (unsigned i = 0; i < steps; ++i) {
@@ -288,6 +302,7 @@ class Function {
 void answer(Function& function, const std::string& what, unsigned long a, unsigned long b) {
   if (what == "take") printf("%d\n", static_cast<int>(function.take(a)));
   else if (what == "touch") printf("%d\n", static_cast<int>(function.touch(a, b)));
+  else if (what == "load") printf("%d\n", static_cast<int>(function.load()));
   else if (what == "drop") function.drop(), puts("freed");
   else if (what == "polls") puts(function.polls() ? "right" : "wrong");
   else if (what == "churn" || what == "endless") {
