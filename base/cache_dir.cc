@@ -103,4 +103,8 @@ std::string certificate_path(const std::string& function) {
   return path_below("/certificates/", function);
 }
 
+std::string pool_profile_path(const std::string& function) {
+  return path_below("/pool/", function);
+}
+
 }  // namespace tube

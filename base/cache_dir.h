@@ -24,5 +24,7 @@ Status write_kept_file(const std::string& path, const std::string& content);
 std::string kept_file_name(const std::string& name);
 // The file of a function's certificate (proxy/evict/certificate_file.h). Empty: nowhere.
 std::string certificate_path(const std::string& function);
+// Of what is known of its requests for GPU memory (proxy/evict/pool_profiles.h).
+std::string pool_profile_path(const std::string& function);
 
 }  // namespace tube

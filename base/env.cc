@@ -136,7 +136,8 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "next work; `lazy`, each before the first work that its address reaches, if `tubectl profile` "
      "has certified the function. Set by `tubectl run --memory-mode`."},
     {"TUBE_CACHE", "$XDG_CACHE_HOME/tube, else ~/.cache/tube",
-     "Folder of what proxies keep between runs: certificates of `tubectl profile`."},
+     "Folder of what proxies keep between runs: certificates of `tubectl profile`, and what "
+     "the pool has learnt of functions."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

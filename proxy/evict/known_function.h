@@ -28,6 +28,7 @@ class Residency;
 struct KnownFunctions {
   std::string profile;       // a folder; empty: the proxy profiles nobody
   DriverLog* log = nullptr;  // what the driver said; nullptr: it is not listened to
+  bool pool = false;         // what the pool learns of them is kept (pool_profiles.h)
 };
 
 class KnownFunction {

@@ -139,7 +139,8 @@ void Server::share_the_rest() {
   turns_.meet(copies_.machine());
   if (evictor_.on()) shared_.evictor = &evictor_;
   shared_.lazy_backing = options_.lazy_backing;
-  shared_.known.profile = options_.profile;
+  shared_.known = {.profile = options_.profile,
+                   .pool = options_.pool_policy == policies::PoolPolicy::kDemand};
   if (!options_.profile.empty()) shared_.known.log = &DriverLog::listen(driver_);
   shared_.slices = &slices_;
   shared_.keep_slices_ns = options_.keep_slices_ns;

@@ -10,6 +10,8 @@
 #include "proxy/gpu/capture.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
+#include "proxy/memory/block_offers.h"
+#include "proxy/evict/pool_profiles.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/chunks.h"
@@ -86,6 +88,9 @@ std::vector<std::string> Session::settle() {
 }
 
 void Session::begin_known() {
+  if (shared_.known.pool && offers_ != nullptr)
+    (void)contained("a profile of the pool",
+                    [this] { offers_->restore(load_pool_profile(client_.name)); });
   if (!client_.lazy_memory && shared_.known.profile.empty()) return;
   (void)contained("a certificate", [this] {
     char name[256] = "";
@@ -100,6 +105,9 @@ void Session::begin_known() {
 
 // `idle`: all its work has ended. A fault that no call has found is found here.
 void Session::end_known(bool idle) {
+  if (shared_.known.pool && offers_ != nullptr)
+    (void)contained("a profile of the pool",
+                    [this] { keep_pool_profile(client_.name, offers_->demand()); });
   if (shared_.known.profile.empty()) return;
   (void)contained("a profile", [this, idle] {
     if (contexts_.make_current(0u) == CUDA_SUCCESS && idle)

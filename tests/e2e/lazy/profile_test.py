@@ -241,6 +241,26 @@ class Profile(unittest.TestCase):
             function.kill()
         proxy.wait_holds_nothing()
 
+    def test_what_the_pool_has_learnt_is_kept(self):
+        kept = None
+        wrong = json.dumps({"tube_pool": 1, "sizes": [{"gpu": -1}]})
+        for found in (None, "as it was", "", "[" * 1000, wrong):
+            if found not in (None, "as it was"):
+                kept.write_text(found)
+            proxy = self.proxy(TUBE_POOL_POLICY="demand")
+            function = Function(self, proxy, "learns")
+            for _ in range(5):
+                self.assertEqual(function.ask("take", 8), "0")
+                self.assertEqual(function.ask("filled"), "right")
+                self.assertEqual(function.ask("drop"), "freed")
+            function.kill()
+            proxy.wait_holds_nothing()
+            kept, = (self.cache / "pool").iterdir()
+            sizes = json.loads(kept.read_text())["sizes"]
+            self.assertIn(8 * MIB, [size["bytes"] for size in sizes])
+            self.assertEqual(kept.name in proxy.log_path.read_text(),
+                             found not in (None, "as it was"))
+
     def test_random_programs_keep_their_bytes(self):
         for seed in range(3):
             self.certified(f"churn{seed}", f"churn {seed} 300")
