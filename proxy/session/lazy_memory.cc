@@ -7,11 +7,11 @@
 #include "protocol/driver_table.gen.h"
 #include "proxy/code/module_cache.h"
 #include "proxy/common/contained.h"
+#include "proxy/evict/pool_profiles.h"
 #include "proxy/gpu/capture.h"
 #include "proxy/gpu/driver_wrappers.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/block_offers.h"
-#include "proxy/evict/pool_profiles.h"
 #include "proxy/session/session.h"
 #include "sharedmem/accessors.h"
 #include "sharedmem/chunks.h"
@@ -93,13 +93,11 @@ void Session::begin_known() {
                     [this] { offers_->restore(load_pool_profile(client_.name)); });
   if (!client_.lazy_memory && shared_.known.profile.empty()) return;
   (void)contained("a certificate", [this] {
-    char name[256] = "";
-    (void)driver().cuDeviceGetName(name, sizeof name, shared_.gpus[0].device);
     known_.begin(shared_.known, {.session = client_.id,
                                  .pid = client_.pid,
                                  .name = client_.name,
                                  .lazy = client_.lazy_memory,
-                                 .gpu = name});
+                                 .gpu = shared_.gpus[0].name});
   });
 }
 

@@ -32,7 +32,7 @@
 namespace tube::ctl {
 namespace {
 
-constexpr int kEndTimeoutMs = 60'000;
+constexpr int kEndTimeoutMs = 60'000, kAgainMs = 500;
 constexpr size_t kMostFileBytes = 8u << 20;
 
 struct ProfileOptions {
@@ -74,12 +74,13 @@ int run_program(const ProfileOptions& options, const std::string& hook_lib) {
   return child < 0 ? -1 : status;
 }
 
+// A proxy that starts anew, because a kernel faulted, may not hear the first request.
 void end_profiling_proxy(const std::string& workflow, pid_t pid) {
   const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  const Answer answer = ask(workflow, "stop");
-  if (!process.valid() || answer.reach == Reach::kNotRunning) return;
   pollfd waiting{process.get(), POLLIN, 0};
-  while (poll(&waiting, 1, kEndTimeoutMs) < 0 && errno == EINTR) {
+  for (int waited_ms = 0; process.valid() && waited_ms < kEndTimeoutMs; waited_ms += kAgainMs) {
+    (void)ask(workflow, "stop");
+    if (poll(&waiting, 1, kAgainMs) > 0) return;
   }
 }
 
@@ -97,16 +98,23 @@ std::string quoted(const Json& kernels) {
   return text.empty() ? "a kernel that is not known" : text + "`";
 }
 
+// Of an address that a kernel reached.
+std::string place_text(uint64_t address, uint64_t base) {
+  if (address == base) return "the start of";
+  return address < base ? fmt::format("{} bytes before", base - address)
+                        : fmt::format("{} bytes into", address - base);
+}
+
 std::string fault_text(const Json& fault) {
   std::string text = quoted(fault.value("kernels", Json::array()));
   const Json missed = fault.value("missed", Json::array());
   const Json waiting = fault.value("waiting", Json::array());
   if (!missed.empty()) {
     const Json& first = missed.back();
-    const uint64_t address = number(first, "address"), base = number(first, "allocation");
-    text += fmt::format(" reached 0x{:x}, {} bytes {} the start of an allocation of {}", address,
-                        address < base ? base - address : address - base,
-                        address < base ? "before" : "behind", human_bytes(number(first, "bytes")));
+    const uint64_t address = number(first, "address");
+    text += fmt::format(" reached 0x{:x}, {} an allocation of {}", address,
+                        place_text(address, number(first, "allocation")),
+                        human_bytes(number(first, "bytes")));
     return text + ", by an address that is not found before the work begins";
   }
   text += fmt::format(" ended the context ({})", tube::ctl::text(fault, "error"));
@@ -131,6 +139,11 @@ void judge(Verdict& verdict, int status) {
         quoted(unsure));
   else if (run.value("faulted", false)) verdict.refused = "its context died";
   else if (!run.value("fits", false)) verdict.refused = "it loads or allocates too often";
+}
+
+// An earlier certificate is wrong, whatever it says: an address may be missed.
+bool missed(const Verdict& verdict) {
+  return !verdict.fault.is_null() || !verdict.run.value("unsure", Json::array()).empty();
 }
 
 void keep_certificate(Verdict& verdict) {
@@ -169,12 +182,14 @@ std::vector<Verdict> verdicts(const std::string& folder, int status) {
     by_name[name].fault = std::move(fault);
   }
   std::vector<Verdict> all;
+  std::error_code ignored;
   for (auto& [name, verdict] : by_name) {
     verdict.function = name;
     judge(verdict, status);
     if (verdict.refused.empty() && times[name] > 1)
       verdict.refused = "several processes have this name; give each its own (TUBE_FUNCTION)";
     if (verdict.refused.empty()) keep_certificate(verdict);
+    else if (missed(verdict)) std::filesystem::remove(certificate_path(name), ignored);
     all.push_back(std::move(verdict));
   }
   return all;

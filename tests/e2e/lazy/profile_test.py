@@ -118,6 +118,34 @@ class Profile(unittest.TestCase):
                 for line in lines:
                     self.assertIn(function.ask(*line.split()), ("0", "right"))
 
+    def test_a_miss_ends_an_earlier_certificate(self):
+        path = pathlib.Path(self.certified("other input", "take 4", "direct")["certificate"])
+        self.profile("other input", "nonsense")
+        self.assertTrue(path.exists(), "that says nothing")
+        self.refused("other input", "take 4", "encoded")
+        self.assertFalse(path.exists())
+
+    def test_tubectl_run_asks_for_it(self):
+        self.certified("run", "take 8", "take 4", "direct")
+        proxy = self.proxy()
+        env = dict(tubetest.base_environment(), TUBE_DIR=str(proxy.dir))
+        command = [
+            LAYOUT.tubectl, "run", "-w", proxy.workflow, "--no-start", "-f", "run", "--memory-mode",
+            "lazy", "--", OPTIONS.program
+        ]
+        with subprocess.Popen(command, env=env, text=True, bufsize=1, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as program:
+            self.addCleanup(program.kill)
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            for line, answer in (("take 8", "0"), ("take 4", "0"), ("direct", "right")):
+                print(line, file=program.stdin, flush=True)
+                self.assertEqual(program.stdout.readline().strip(), answer)
+            memory = proxy.request("mem")["functions"][0]
+            self.assertTrue(memory["lazy"]["by_address"])
+            self.assertEqual(memory["gpus"][0]["promised_bytes"], 8 * MIB)
+            program.stdin.close()
+            self.assertEqual(program.wait(), 0)
+
     def test_a_program_that_fails_is_not_certified(self):
         answer = self.profile("fails", "nonsense")
         self.assertFalse(answer["ok"])
