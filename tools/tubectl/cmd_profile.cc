@@ -55,22 +55,36 @@ int cannot_profile(const std::string& message) {
   return kExitRunFailed;
 }
 
+volatile sig_atomic_t running = 0;  // the program
+
+void pass_on(int signal_number) {
+  if (running > 0) kill(running, signal_number);
+}
+
+// What ends this command ends the program, and then the proxy. A terminal's signals reach the
+// program by themselves.
+void mind_signals() {
+  struct sigaction action {};
+  action.sa_handler = pass_on;
+  for (const int number : {SIGTERM, SIGHUP}) sigaction(number, &action, nullptr);
+  action.sa_handler = SIG_IGN;
+  for (const int number : {SIGINT, SIGQUIT}) sigaction(number, &action, nullptr);
+}
+
 // Its exit status as waitpid() says it.
 int run_program(const ProfileOptions& options, const std::string& hook_lib) {
-  const auto interrupt = signal(SIGINT, SIG_IGN), quit = signal(SIGQUIT, SIG_IGN);
   const pid_t child = fork();
   if (child == 0) {
-    signal(SIGINT, interrupt);
-    signal(SIGQUIT, quit);
+    for (const int number : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
     put_hook_under({options.proxy.workflow, options.function, hook_lib});
     std::vector<std::string> words = options.program;
     _exit(become(words));
   }
+  running = child;
   int status = 0;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  signal(SIGINT, interrupt);
-  signal(SIGQUIT, quit);
+  running = 0;
   return child < 0 ? -1 : status;
 }
 
@@ -250,6 +264,7 @@ int profile_program(ProfileOptions& options) {
   options.proxy.profile = fmt::format("{}/{}", *folder, options.proxy.workflow);
   if (mkdir(options.proxy.profile.c_str(), 0700) != 0)
     return cannot_profile(fmt::format("{}: {}", options.proxy.profile, strerror(errno)));
+  mind_signals();
   const Result<Started> proxy = ensure_proxy(options.proxy, layout);
   if (!proxy.ok()) return cannot_profile(proxy.error().message);
   const int status = run_program(options, *hook_lib);

@@ -59,20 +59,25 @@ class Profile(unittest.TestCase):
         self.cache = self.folder / "cache"
         os.mkdir(self.folder / "run", 0o700)
 
-    def profile(self, name, *lines, memory="256M", **more):
+    def command(self, name, memory):
         env = tubetest.base_environment()
         env.update(LAYOUT.preload(), TUBE_DIR=str(self.folder / "run"), TUBE_CACHE=str(self.cache),
                    TUBE_SIM_MEMORY=memory, TUBE_SIM_LIB=str(LAYOUT.sim / "libcuda.so.1"),
                    TUBE_TUBED=str(LAYOUT.tubed), TUBE_HOOK_LIB=str(LAYOUT.hook / "libcuda.so.1"))
-        env.update(more)
-        done = subprocess.run([
-            LAYOUT.tubectl, "profile", "--backend", "sim", "--json", "-f", name, "--",
-            OPTIONS.program
-        ], env=env, text=True, input="".join(line + "\n" for line in lines), capture_output=True,
-                              check=False)
-        self.assertIn("{\n", done.stdout, done.stderr)
+        words = ["profile", "--backend", "sim", "--json", "-f", name, "--", OPTIONS.program]
+        return [str(LAYOUT.tubectl), *words], env
+
+    def left_nothing(self):
         left = set(os.listdir(self.folder / "run")) - {"links"}  # of all proxies of the user
         self.assertEqual(left, set())
+
+    def profile(self, name, *lines, memory="256M"):
+        command, env = self.command(name, memory)
+        done = subprocess.run(command, env=env, text=True,
+                              input="".join(line + "\n" for line in lines), capture_output=True,
+                              check=False)
+        self.assertIn("{\n", done.stdout, done.stderr)
+        self.left_nothing()
         answer = json.loads(done.stdout[done.stdout.index("{\n"):])
         self.assertEqual(done.returncode, 0 if answer["ok"] else 1, done.stderr)
         return answer
@@ -145,6 +150,17 @@ class Profile(unittest.TestCase):
             self.assertEqual(memory["gpus"][0]["promised_bytes"], 8 * MIB)
             program.stdin.close()
             self.assertEqual(program.wait(), 0)
+
+    def test_who_ends_the_command_ends_the_program_and_its_proxy(self):
+        command, env = self.command("endless", "256M")
+        with subprocess.Popen(command, env=env, text=True, stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as profile:
+            self.addCleanup(profile.kill)
+            self.assertEqual(profile.stdout.readline(), "ready\n")
+            profile.terminate()
+            answer = json.loads(profile.stdout.read())
+        self.assertIn("SIGTERM", answer["functions"][0]["why"])
+        self.left_nothing()
 
     def test_a_program_that_fails_is_not_certified(self):
         answer = self.profile("fails", "nonsense")
