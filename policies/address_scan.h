@@ -3,8 +3,9 @@
 //
 // A word is the address of a block when its value lies in the block, or up to kPointerSlack before
 // or behind it: pointers to one before the first and one past the last element count, and so do
-// those that a kernel adds a small distance to. Blocks of this kind have as much room between them,
-// so that a word names one block. Where a word begins is not known. In parameters and other small
+// those that a kernel adds a small distance to. Blocks of this kind have more room than that on
+// both sides, so that no word that is another allocation's names them: what names a block does not
+// depend on what lies beside it. Where a word begins is not known. In parameters and other small
 // pieces every byte may be its first one; in bulk data, where pointers are aligned, every eighth.
 //
 // What is not found here, because it travels split, encoded or computed, faults in a run of
@@ -22,7 +23,7 @@
 namespace tube::policies {
 
 inline constexpr uint64_t kPointerSlack = 1ull << 20;
-// Room behind each such block.
+// Room before and behind each such block.
 inline constexpr uint64_t kBlockGap = 2 * kPointerSlack;
 // Of a piece; from there on only aligned words count.
 inline constexpr size_t kSmallPieceBytes = 4096;

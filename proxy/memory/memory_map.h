@@ -108,8 +108,8 @@ class MemoryMap {
   CUresult allocate_ahead(uint32_t window, uint64_t session, int device, uint64_t bytes,
                           MemoryAccount& account, Placed* placed);
   // The same, but with nothing behind the address before back(): *promised. Where that could not be
-  // promised, the block is made at once. The caller sees to it that nothing reaches the memory. So
-  // many addresses behind a promised block are nobody else's.
+  // promised, the block is made at once. The caller sees to it that nothing reaches the memory.
+  // Before and behind a promised block so many addresses are nobody's.
   CUresult promise(uint32_t window, uint64_t session, int device, uint64_t bytes,
                    uint64_t gap_bytes, MemoryAccount& account, Placed* placed, bool* promised);
   // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's;

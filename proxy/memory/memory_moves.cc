@@ -122,8 +122,9 @@ CUresult MemoryMap::promise(uint32_t window, uint64_t session, int device, uint6
     if (!promised_.may_promise(device))
       return allocate_charged(window, session, device, place.bytes, std::move(charge), placed);
     std::lock_guard lock(mutex_);
-    place.address = windows_[window].device.allocate(place.bytes + gap_bytes);
+    place.address = windows_[window].device.allocate(place.bytes + 2 * gap_bytes);
     if (place.address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    place.address += gap_bytes;
     regions_[place.address] = Owner{session, place.address, place.bytes, device};
     *placed = Placed{enter(0, place, std::move(charge)), place.address};
     live(placed->block)->promised = *promised = true;

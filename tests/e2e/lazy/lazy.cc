@@ -118,6 +118,7 @@ class Function {
     CU(cuCtxCreate(&context_, nullptr, 0, device));
     CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     CU(cuModuleLoadData(&module_, kImage));
+    CU(cuMemAlloc(&large_, kLargeBytes));
     CU(cuMemAlloc(&table_, 4096));
     CU(cuMemsetD8(table_, 0, 4096));
     CU(cuMemHostAlloc(reinterpret_cast<void**>(&pinned_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
@@ -126,6 +127,8 @@ class Function {
     ways_ = {{"direct", [this] { launch("direct", block_, value_); }},
              {"in_struct", [this] { in_struct(); }},
              {"in_array", [this] { in_array(); }},
+             {"in_table", [this] { in_table(); }},
+             {"in_pinned_table", [this] { in_pinned_table(); }},
              {"encoded", [this] { launch("encoded", block_ ^ kKey, kKey, value_); }},
              {"computed", [this] { launch("computed", table_, block_ - table_, value_); }},
              {"constant", [this] { constant(); }},
@@ -200,6 +203,7 @@ class Function {
 
  private:
   static constexpr uint64_t kKey = 0x5a5a5a5a5a5a5a5aull;
+  static constexpr size_t kLargeBytes = 1u << 20;
   struct Held {
     CUdeviceptr address;
     size_t bytes;
@@ -224,6 +228,19 @@ class Function {
   void in_array() {
     CU(cuMemcpyHtoDAsync(table_, &block_, sizeof(block_), stream_));
     launch("in_array", table_, value_);
+  }
+  // Large enough for a staging chunk.
+  void in_table() {
+    std::vector<CUdeviceptr> words(kLargeBytes / sizeof(CUdeviceptr));
+    const size_t at = words.size() * 3 / 4;
+    words[at] = block_;
+    CU(cuMemcpyHtoDAsync(large_, words.data(), kLargeBytes, stream_));
+    launch("in_array", large_ + at * sizeof(CUdeviceptr), value_);
+  }
+  void in_pinned_table() {
+    pinned_[17] = block_;
+    CU(cuMemcpyHtoDAsync(large_, pinned_, 4096, stream_));
+    launch("in_array", large_ + 17 * sizeof(CUdeviceptr), value_);
   }
   void constant() {
     CUdeviceptr held = 0;
@@ -292,7 +309,7 @@ class Function {
   CUstream stream_ = nullptr;
   CUmodule module_ = nullptr;
   CUgraphExec instance_ = nullptr;
-  CUdeviceptr table_ = 0, block_ = 0, pinned_address_ = 0;
+  CUdeviceptr table_ = 0, large_ = 0, block_ = 0, pinned_address_ = 0;
   CUdeviceptr* pinned_ = nullptr;
   uint32_t value_ = 41, graph_value_ = 0;
   std::map<std::string, std::function<void()>> ways_;

@@ -20,7 +20,8 @@ import tubetest  # noqa: E402
 
 MIB, GIB = 1 << 20, 1 << 30
 # By these ways an address is found, in the record or in what it uploads ...
-FOUND = ("direct", "in_struct", "in_array", "constant", "copied", "filled", "texture", "written")
+FOUND = ("direct", "in_struct", "in_array", "in_table", "in_pinned_table", "constant", "copied",
+         "filled", "texture", "written")
 # ... and by these it is not: what the program does, the kernel that then reaches nothing, and how
 # large the block is.
 MISSED = {

@@ -95,6 +95,17 @@ TEST_F(ByAddressTest, OnlyWhatARecordNamesIsMade) {
   EXPECT_EQ(lazy().counts().named.load(), 2u);
 }
 
+// Or a profile would say nothing about a run in which something else lies there.
+TEST_F(ByAddressTest, WhatLiesBesideABlockDoesNotNameIt) {
+  std::vector<CUdeviceptr> beside;
+  for (int i = 0; i < 3; ++i) beside.push_back(allocate(512 << 10));  // up to the slab's end
+  const CUdeviceptr block = allocate(8 * kMiB);
+  EXPECT_LT(block - beside.back(), 4 * kMiB);
+  set(beside.back());
+  upload(beside.back() + (512 << 10), small);
+  EXPECT_EQ(made(), 0u);
+}
+
 TEST_F(ByAddressTest, WorkThatRunsChangesNothing) {
   test::fake().stream_busy = true;
   create_stream(make_id(9, 1));
