@@ -378,7 +378,7 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
           std::min<uint64_t>(env_number(Env::kAutoSliceMs).value_or(2000), 3'600'000) * 1'000'000,
       .waits_at_once = waits_at_once(),
       .pinned = pinned_budget(options),
-      .pool_bytes = pool_bytes(),
+      .pool_bytes = options.profile.empty() ? pool_bytes() : 0,  // what it keeps is backed
       .memory = *parse_byte_limits(options.memory),
       .function_memory = *parse_byte_limit(options.function_memory),
       .evict = evict_options(),

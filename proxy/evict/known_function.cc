@@ -119,6 +119,7 @@ void KnownFunction::end(bool whole) {
                      {"watched", watched_},
                      {"by_address", lazy.by_address()},
                      {"unsure", residency_.unsure()},
+                     {"not_tried", lazy.not_tried()},
                      {"untouched_bytes", untouched},
                      {"promised", lazy.counts().promised.load()},
                      {"backed", lazy.counts().backed.load()},

@@ -9,8 +9,23 @@ void LazyBlocks::set_by_address(bool on) {
   if (!by_address()) all_wanted_ = true;
 }
 
+LazyBlocks::~LazyBlocks() {
+  for (const Addresses& each : kept_) map_.unreserve(each.window, each.address, each.bytes);
+}
+
+// Nobody gets them again.
+void LazyBlocks::keep_freed() {
+  for (const Addresses& each : freed_) {
+    const uint64_t got = map_.reserve(each.window, session_, each.bytes, 0, each.address);
+    if (got == each.address) kept_.push_back(each);
+    else if (got != 0) map_.unreserve(each.window, got, each.bytes);
+  }
+  freed_.clear();
+}
+
 CUresult LazyBlocks::make(uint32_t window, int device, uint64_t bytes, MemoryAccount& account,
                           Placed* placed) {
+  keep_freed();
   if (by_address() && bytes > kLeastBytes)
     return make_by_address(window, device, bytes, account, placed);
   // While some of its memory is promised, the function has begun no work that could use any.
@@ -41,6 +56,7 @@ CUresult LazyBlocks::make_by_address(uint32_t window, int device, uint64_t bytes
                                 placed, &promised);
   if (error != CUDA_SUCCESS || !promised) {
     blocks_.pop_back();
+    not_tried_ += error == CUDA_SUCCESS ? 1 : 0;
     return error;
   }
   waits_ = true;
@@ -52,6 +68,7 @@ CUresult LazyBlocks::make_by_address(uint32_t window, int device, uint64_t bytes
     return CUDA_SUCCESS;
   }
   // Something on the GPU may name it already.
+  ++not_tried_;
   const bool rests = at_once_ != 0 || at_rest_();
   made.by_address = false;
   ++at_once_;
@@ -72,6 +89,9 @@ void LazyBlocks::gone(const Promised& each) {
 }
 
 void LazyBlocks::ended(BlockId block) {
+  if (const auto place = profiled_ ? map_.find(block) : std::nullopt)
+    freed_.push_back(
+        {place->address - place->gap_bytes, place->bytes + 2 * place->gap_bytes, place->window});
   const auto found = std::find_if(blocks_.begin(), blocks_.end(),
                                   [&](const Promised& each) { return each.block == block; });
   if (found == blocks_.end()) return;

@@ -48,6 +48,7 @@ class LazyBlocks final : public BlockSource {
   // it.
   LazyBlocks(MemoryMap& map, std::function<bool()> at_rest)
       : map_(map), at_rest_(std::move(at_rest)) {}
+  ~LazyBlocks() override;
 
   // Without it each block is made at once.
   void open(uint64_t session, bool on) {
@@ -56,6 +57,11 @@ class LazyBlocks final : public BlockSource {
   }
   // From the function's first record on, or no longer: then all that is promised is wanted.
   void set_by_address(bool on);
+  // Of a function that is tried: no address is given twice, so that no block is backed because its
+  // address is known, which in another run it may not be.
+  void set_profiled() { profiled_ = true; }
+  // Blocks that were backed for such a reason all the same, or for want of room for promises.
+  uint64_t not_tried() const { return not_tried_; }
   // Any thread.
   bool by_address() const { return by_address_.load(std::memory_order_relaxed); }
 
@@ -107,6 +113,11 @@ class LazyBlocks final : public BlockSource {
   bool wanted(const Promised& each) const {
     return all_wanted_ || !each.by_address || spans_.named(each.address);
   }
+  struct Addresses {
+    uint64_t address, bytes;
+    uint32_t window;
+  };
+  void keep_freed();
   void gone(const Promised& each);
   void forget_gone();
   CUresult make_by_address(uint32_t window, int device, uint64_t bytes, MemoryAccount& account,
@@ -117,6 +128,9 @@ class LazyBlocks final : public BlockSource {
   uint64_t session_ = 0;
   bool on_ = false;
   bool waits_ = false;
+  bool profiled_ = false;
+  uint64_t not_tried_ = 0;
+  std::vector<Addresses> freed_, kept_;  // of a profile: since the last request, and before
   std::atomic<bool> by_address_{false};
   bool all_wanted_ = false;
   std::vector<Promised> blocks_;

@@ -113,7 +113,10 @@ class Residency {
 
   // From now on nothing is backed while work runs that could reach it by another way, so that no
   // later record hides what that way misses. Not for neighbours: it waits for the GPU.
-  void set_profiled() { profiled_ = true; }
+  void set_profiled() {
+    profiled_ = true;
+    lazy_.set_profiled();
+  }
   // Kernels that did not end while that was waited for.
   const std::vector<std::string>& unsure() const { return unsure_; }
 

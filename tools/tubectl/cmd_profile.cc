@@ -151,6 +151,9 @@ void judge(Verdict& verdict, int status) {
     verdict.refused = fmt::format(
         "{} ran on while an allocation was to be backed, and may have reached it before",
         quoted(unsure));
+  else if (const uint64_t count = number(run, "not_tried"); count != 0)
+    verdict.refused = fmt::format(
+        "{} allocations were backed at once: the GPU needs more free memory for a profile", count);
   else if (run.value("faulted", false)) verdict.refused = "its context died";
   else if (!run.value("fits", false)) verdict.refused = "it loads or allocates too often";
 }

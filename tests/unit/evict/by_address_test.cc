@@ -203,6 +203,27 @@ TEST_F(ByAddressTest, AnAddressAgainIsMadeBeforeTheNextWork) {
   test::fake().stream_busy = false;
 }
 
+TEST_F(ByAddressTest, InAProfileNoAddressComesTwice) {
+  session->residency().set_profiled();
+  policies::AddressSet had;
+  for (int i = 0; i < 50; ++i) {
+    free(allocate(2 * kMiB));
+    const CUdeviceptr address = allocate(8 * kMiB);
+    EXPECT_FALSE(had.overlaps(address, 8 * kMiB)) << i;
+    had.add(address, 8 * kMiB);
+    if (i % 2 == 0) set(address);
+    free(address);
+  }
+  EXPECT_EQ(made(), 0u);
+  EXPECT_EQ(lazy().not_tried(), 0u);
+}
+
+TEST_F(ByAddressTest, InAProfileWhatIsBackedAtOnceIsCounted) {
+  session->residency().set_profiled();
+  allocate(1000 * kMiB);
+  EXPECT_EQ(lazy().not_tried(), 1u) << "less than the headroom is left";
+}
+
 TEST_F(ByAddressTest, WhatTheDriverRefusesAfterAllEndsThisClientAlone) {
   const CUdeviceptr address = allocate(8 * kMiB);
   allocate(4 * kMiB);
