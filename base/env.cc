@@ -25,9 +25,6 @@ constexpr EnvEntry kEntries[kEnvCount] = {
      "The function's name in `tubectl ps` and in messages."},
     {"TUBE_DIR", "$XDG_RUNTIME_DIR/tube, else /run/tube for root, else /tmp/tube-UID",
      "Folder of the proxies' sockets. It must belong to the user and have mode 0700."},
-    {"TUBE_CACHE", "$XDG_CACHE_HOME/tube, else ~/.cache/tube",
-     "Folder of what proxies keep between runs: which kernels of which image were used. `off` keeps "
-     "nothing."},
     {"TUBE_BACKEND", "auto",
      "What a proxy that is started runs on: driver, sim (the simulated GPU), or auto, the driver "
      "where a GPU is."},
@@ -134,6 +131,14 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_LAZY_BACKING", "1",
      "0: a proxy has the driver make each allocation's memory at once, not before its function's "
      "next work on the GPU."},
+    {"TUBE_MEMORY_MODE", "whole",
+     "When the GPU has memory behind this function's allocations: `whole`, all of them before its "
+     "next work; `lazy`, each before the first work that its address reaches, if `tubectl profile` "
+     "has certified the function. Set by `tubectl run --memory-mode`."},
+    {"TUBE_CACHE", "$XDG_CACHE_HOME/tube, else ~/.cache/tube",
+     "Folder of what proxies keep between runs: which kernels of which image were used, "
+     "certificates of `tubectl profile`, and what the pool has learnt of functions. `off` keeps "
+     "nothing."},
     {"TUBE_HOOK_LIB", "found beside the tools",
      "Path of Tube's libcuda.so.1 that `tubectl run` preloads."},
     {"TUBE_SIM_LIB", "found beside the tools", "Path of the simulated GPU's libcuda.so.1."},

@@ -102,6 +102,17 @@ void PoolDemand::forget() {
   for (Size& size : sizes_) size.ahead = 0;
 }
 
+bool PoolDemand::restore(uint32_t gpu, uint64_t bytes, const SizeProfile& profile) {
+  if (bytes == 0 || find(gpu, bytes) != nullptr) return false;
+  const auto place = std::ranges::find(sizes_, uint64_t{0}, &Size::bytes);
+  if (place == sizes_.end()) return false;
+  *place = {bytes, gpu, 0, 0, 0, profile};
+  place->profile.distance_ns = std::min(profile.distance_ns, kPoolQuietNs);
+  for (uint32_t& bucket : place->profile.intervals) bucket = std::min(bucket, kAged);
+  for (uint32_t& bucket : place->profile.held) bucket = std::min(bucket, kAged);
+  return true;
+}
+
 uint32_t PoolDemand::ahead(uint32_t gpu, uint64_t bytes, uint64_t now_ns) const {
   const Size* size = find(gpu, bytes);
   return size == nullptr || pool_expired(size->last_ns, now_ns) ? 0 : size->ahead;

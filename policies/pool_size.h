@@ -98,6 +98,9 @@ class PoolDemand {
   // How many idle blocks of a size are worth their memory.
   uint32_t worth(uint32_t gpu, uint64_t bytes, uint64_t now_ns) const;
   const std::array<Size, kSizes>& sizes() const { return sizes_; }
+  // What is known of a size from an earlier run of the function. Nothing is held for it before it
+  // is asked for again. False: there is no place for it, or it is known better by now.
+  bool restore(uint32_t gpu, uint64_t bytes, const SizeProfile& profile);
 
  private:
   const Size* find(uint32_t gpu, uint64_t bytes) const;

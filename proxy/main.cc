@@ -69,6 +69,7 @@ struct Options {
   uint32_t hang_timeout = 0;  // seconds
   uint32_t weight = policies::kProxyWeight;
   std::string on_fault = "wait";
+  std::string profile;
   std::string compile = "inline";
   int trial_fd = -1;  // this process is a child that tries an image
 };
@@ -222,7 +223,8 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
   const std::pair<const char*, const std::string&> optional[] = {{"--gpus", options.gpus},
                                                                  {"--driver", options.driver},
                                                                  {"--sim", options.sim},
-                                                                 {"--log", options.log}};
+                                                                 {"--log", options.log},
+                                                                 {"--profile", options.profile}};
   for (const auto& [flag, value] : optional) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }
@@ -335,13 +337,14 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
           std::min<uint64_t>(env_number(Env::kAutoSliceMs).value_or(2000), 3'600'000) * 1'000'000,
       .waits_at_once = waits_at_once(),
       .pinned = pinned_budget(options),
-      .pool_bytes = pool_bytes(),
+      .pool_bytes = options.profile.empty() ? pool_bytes() : 0,  // what it keeps is backed
       .memory = *parse_byte_limits(options.memory),
       .function_memory = *parse_byte_limit(options.function_memory),
       .evict = evict_options(),
       .host = policies::default_host_budget(usable_memory_bytes()),
       .store = store_options(),
       .lazy_backing = env_flag(Env::kLazyBacking, true),
+      .profile = options.profile,
       .end_on_fault = options.on_fault == "end",
       .pool_policy = pool_policy()};
 }
@@ -473,6 +476,7 @@ void add_containment(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"inline", "child"}))
       ->envname(env_entry(Env::kCompile).name)
       ->capture_default_str();
+  app.add_option("--profile", options.profile)->group("");     // tubectl profile
   app.add_option("--try-image", options.trial_fd)->group("");  // image_trials.h
 }
 

@@ -38,8 +38,10 @@ struct Hello {
   uint64_t memory_bytes;      // of each GPU it wishes to be held to; 0: nobody said so
   uint32_t sm_percent;        // of a GPU's multiprocessors for itself; 0: no slice
   int32_t priority;           // of its kernels (policies/launch_priority.h)
+  uint32_t lazy_memory;       // 1: backed by address, if it is certified (docs/memory.md)
+  uint32_t reserved;          // 0
 };
-static_assert(sizeof(Hello) == 416);
+static_assert(sizeof(Hello) == 424);
 
 enum class Refusal : uint32_t {
   kNone = 0,

@@ -42,6 +42,11 @@ policies::LaunchPriority priority() {
       .value_or(policies::LaunchPriority::kNormal);
 }
 
+bool wants_lazy_memory() {
+  const char* text = env_text(Env::kMemoryMode);
+  return text != nullptr && std::strcmp(text, "lazy") == 0;
+}
+
 std::string function_name() {
   if (const char* name = env_text(Env::kFunction)) return name;
   char path[PATH_MAX];
@@ -172,6 +177,7 @@ Result<Connection*> connect_to_proxy() {
   hello.sm_percent =
       static_cast<uint32_t>(std::min<uint64_t>(env_number(Env::kSmPercent).value_or(0), 100));
   hello.priority = static_cast<int32_t>(priority());
+  hello.lazy_memory = wants_lazy_memory() ? 1 : 0;
   const uint64_t memory_bytes = env_byte_limit(Env::kMemory).value_or(policies::kNoMemoryLimit);
   hello.memory_bytes = memory_bytes == policies::kNoMemoryLimit ? 0 : memory_bytes;
   Result<shared::Greeted> greeted = shared::greet(c->socket.get(), hello, kGreetTimeoutMs);

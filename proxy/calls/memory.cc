@@ -15,6 +15,7 @@ namespace tube::proxy {
 CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
                 Reply<wire::tubeMemAlloc>& reply) {
   ContextShare* share = session.context();
+  session.known().allocates(call->bytes);
   CUdeviceptr address = 0;
   bool leased = false;
   const auto take = [&] {
@@ -59,6 +60,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemLeaseEnd>& call,
 CUresult handle(Session& session, const Decoded<wire::tubeMemTake>& call,
                 Reply<wire::tubeMemTake>&) {
   const ContextShare* share = session.context();
+  session.known().allocates(call->bytes);
   if (!session.memory().take(call->offer, static_cast<int>(share->gpu), share->number, call->dptr,
                              call->bytes, session.parked().any()))
     session.poison(abi::PoisonReason::kBadRecord, "it took memory that it was not offered");

@@ -165,6 +165,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeLoadImage>& call,
     log_warn("function '%s': %s", session.client().name.c_str(), image.error().message.c_str());
     return static_cast<CUresult>(image.error().code);
   }
+  session.known().loads((*image)->content().low, (*image)->content().high);
   JitOptions jit;
   CUresult error =
       jit.build(call.array<uint32_t>(call->jit_options), call.array<uint64_t>(call->jit_values),

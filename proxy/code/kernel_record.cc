@@ -1,11 +1,13 @@
 #include "proxy/code/kernel_record.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cinttypes>
 #include <cstdio>
+#include <utility>
 
-#include "base/cache_file.h"
+#include "base/cache_dir.h"
 #include "base/log.h"
 #include "policies/early_kernels.h"
 
@@ -133,16 +135,19 @@ bool KernelRecord::take(std::string_view text) {
 }
 
 void KernelRecord::read() {
-  const std::string text = read_cache(file_, kMostBytes);
-  if (!text.empty() && !take(text)) log_info("%s is no record of kernels", file_.c_str());
+  if (path_.empty()) return;
+  const Result<std::string> text = read_kept_file(path_, kMostBytes);
+  if (text.ok() ? take(*text) : text.error().code == ENOENT) return;
+  log_info("nothing is known of kernels that were used earlier: %s",
+           text.ok() ? (path_ + " is no record").c_str() : text.error().message.c_str());
 }
 
 void KernelRecord::write() {
   {
     std::lock_guard lock(mutex_);
-    if (!std::exchange(changed_, false)) return;
+    if (path_.empty() || !std::exchange(changed_, false)) return;
   }
-  const Status written = write_cache(file_, text());
+  const Status written = write_kept_file(path_, text());
   static Once said;
   if (!written.ok() && said.first())
     log_info("which kernels were used is not kept: %s", written.error().message.c_str());

@@ -1,5 +1,5 @@
 // Which kernels functions looked up in which image, by the image's content: kept between the runs
-// of a workflow's proxies (base/cache_file.h), so that the next load of an image brings them along
+// of a workflow's proxies (base/cache_dir.h), so that the next load of an image brings them along
 // (policies/early_kernels.h).
 //
 // The file says nothing that has to be right: a kernel that an image does not have is not found,
@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
@@ -26,8 +27,8 @@ class KernelRecord {
   static constexpr size_t kMostBytes = 8u << 20;                    // of a file, and of all names
   static constexpr size_t kMostNameBytes = 4096;
 
-  // `workflow`: names the file.
-  explicit KernelRecord(const std::string& workflow) : file_("kernels-" + workflow) {}
+  // `path`: the file; empty: none.
+  explicit KernelRecord(std::string path) : path_(std::move(path)) {}
 
   // The image is loaded once more: what to load with it, most recently wanted first.
   std::vector<std::string> begin_load(const Hash128& image);
@@ -51,7 +52,7 @@ class KernelRecord {
   bool has_room(size_t name_bytes) const { return bytes_ + name_bytes <= kMostBytes / 2; }
   bool enter(OfImage& image, std::string_view kernel, uint64_t load);
 
-  const std::string file_;
+  const std::string path_;
   mutable std::mutex mutex_;
   std::unordered_map<Hash128, OfImage, Hash128Hasher> images_;
   size_t bytes_ = 0;  // of all names

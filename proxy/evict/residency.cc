@@ -15,78 +15,47 @@ namespace tube::proxy {
 namespace {
 
 constexpr size_t kAtOnce = 32;  // blocks under way: their copies follow each other in the lane
+constexpr const char* kShares = "it shares memory with other processes or maps its own";
 constexpr uint64_t kLeastPauseNs = 1'000'000, kMostPauseNs = 64'000'000;
 
 }  // namespace
 
-bool works_away(wire::Call call) {
-  switch (call) {
-    case wire::Call::tubeSignal:
-    case wire::Call::tubeStreamCreate:
-    case wire::Call::tubeStreamDestroy:
-    case wire::Call::tubeStreamProbe:
-    case wire::Call::tubeStreamWaitEvent:
-    case wire::Call::tubeEventCreate:
-    case wire::Call::tubeEventDestroy:
-    case wire::Call::tubeEventRecord:
-    case wire::Call::tubeEventQuery:
-    case wire::Call::tubeEventElapsed:
-    case wire::Call::tubeMemFree:
-    case wire::Call::tubeMemFreeAsync:
-    case wire::Call::tubeMemTake:
-    case wire::Call::tubeMemCut:
-    case wire::Call::tubeMemLeaseEnd:
-    case wire::Call::tubeMemGetInfo:
-    case wire::Call::tubePinnedAlloc:
-    case wire::Call::tubePinnedFree:
-    case wire::Call::tubeUnload:
-    case wire::Call::tubeContextDestroy:
-    case wire::Call::tubePrimaryReset:
-    case wire::Call::cuGraphDestroy:
-    case wire::Call::cuGraphExecDestroy:
-    case wire::Call::cuTexObjectDestroy:
-    case wire::Call::cuSurfObjectDestroy:
-    case wire::Call::cuArrayDestroy:
-    case wire::Call::cuMipmappedArrayDestroy:
-    case wire::Call::cuMemRelease:
-    case wire::Call::tubeCaptureInfo:
-    case wire::Call::tubeCollectOutput: return true;
-    default: return false;  // whatever may name, take or look at memory
+// What the record may reach is wanted; true: nothing promised is.
+bool Residency::needs_none(wire::Call call, std::span<const std::byte> payload) {
+  if (works_promised(call)) return true;
+  if (!lazy_.by_address()) return false;
+  switch (reach_.of(call, payload, lazy_.spans())) {
+    case Reach::kNamed: break;
+    case Reach::kEverything: lazy_.want_all(); break;
+    case Reach::kUnknown: back_at_once(kShares); break;
   }
+  return !lazy_.wants();
 }
 
-bool works_promised(wire::Call call) {
-  switch (call) {
-    case wire::Call::tubeMemAlloc:
-    case wire::Call::tubeHostRegister:
-    case wire::Call::tubeHostUnregister:
-    case wire::Call::tubeMoreChunks:
-    case wire::Call::tubeLoadImage:
-    case wire::Call::tubeGetKernel:
-    case wire::Call::tubeGetGlobal:
-    case wire::Call::tubeListKernels:
-    case wire::Call::tubeKernelSetAttribute:
-    case wire::Call::tubeKernelGetAttribute:
-    case wire::Call::tubeKernelSetCacheConfig:
-    case wire::Call::tubeOccupancy:
-    case wire::Call::tubeLink:
-    case wire::Call::tubeContextCreate:
-    case wire::Call::tubeContextLimit:
-    case wire::Call::tubeGpcTable: return true;
-    default: return works_away(call);
-  }
-}
-
-CUresult Residency::before(wire::Call call) {
+CUresult Residency::before(wire::Call call, std::span<const std::byte> payload) {
   do {
     if (away_ && !works_away(call)) {
       if (const CUresult error = come_back(); error != CUDA_SUCCESS) return error;
     }
-    if (!lazy_.waits() || works_promised(call)) return CUDA_SUCCESS;
+    if (profiled_ && begins_capture(call)) (void)hooks_.settle();
+    if (!lazy_.waits()) {
+      if (lazy_.by_address() && reach_.note(call, payload) == Reach::kUnknown)
+        back_at_once(kShares);
+      return CUDA_SUCCESS;
+    }
+    if (needs_none(call, payload)) return CUDA_SUCCESS;
     if (lost_ != CUDA_SUCCESS) return lost_;
     if (const CUresult error = back_promises(); error != CUDA_SUCCESS) return error;
   } while (away_);  // while it waited for one GPU's, what it has on another one may have been moved
   return CUDA_SUCCESS;
+}
+
+void Residency::back_at_once(const char* why) {
+  if (!lazy_.by_address()) return;
+  lazy_.set_by_address(false);
+  counts_.departures.fetch_add(1, std::memory_order_relaxed);
+  log_info("function '%s' (pid %d): all its memory is backed from now on, because %s",
+           client_.name.c_str(), client_.pid, why);
 }
 
 void Residency::open(Evictor* evictor, BlockPool* pool, CopyEngine* engine, Client client,
@@ -273,6 +242,7 @@ void Residency::finish_coming() {
 }
 
 CUresult Residency::bring_block(const MemoryMap::Movable& block, uint32_t gpu) {
+  if (lazy_.waits_for_address(block.block) && map_.promise_again(block.block)) return CUDA_SUCCESS;
   const uint64_t seen = map_.budgets().times_given_back();
   CUresult error = map_.bring_back(block, false);
   if (error == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -393,13 +363,16 @@ CUresult Residency::back_promises(uint32_t gpu) {
   // Its work has been accepted: it waits its turn like memory that is away, but not for ever.
   const uint64_t end = now_ns() + evictor_->options().wait_ns;
   wait_for_room(
-      gpu, false, [&] { return map_.promised_bytes(client_.session, static_cast<int>(gpu)); },
-      again, [&] { return hooks_.stop() || now_ns() >= end; });
+      gpu, false, [&] { return lazy_.wanted_bytes(gpu); }, again,
+      [&] { return hooks_.stop() || now_ns() >= end; });
   return error;
 }
 
 CUresult Residency::back_promises() {
   withdraw_idle();
+  if (profiled_ && lazy_.by_address()) {
+    for (std::string& kernel : hooks_.settle()) unsure_.push_back(std::move(kernel));
+  }
   for (const uint32_t gpu : lazy_.places(gpus_)) {
     const CUresult error = back_promises(gpu);
     if (error == CUDA_SUCCESS) continue;

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,16 +35,11 @@
 #include "proxy/evict/block_moves.h"
 #include "proxy/evict/evictor.h"
 #include "proxy/evict/lazy_blocks.h"
+#include "proxy/evict/record_reach.h"
 
 namespace tube::proxy {
 
 class BlockOffers;
-
-// Whether the record can be executed while memory of the client is away.
-bool works_away(wire::Call call);
-// Whether it can be while memory is promised: it begins nothing on the GPU that reaches any, and
-// tells nobody else of it.
-bool works_promised(wire::Call call);
 
 class Residency {
  public:
@@ -60,6 +56,9 @@ class Residency {
     std::function<bool(uint32_t gpu)> drop_code;  // kept code goes; false: there was none
     // The client's context on the GPU is over: each of its calls answers so.
     std::function<void(uint32_t gpu, CUresult error)> fail;
+    RecordReach::Host host;
+    // Waits for the client's work for a while; the kernels that still run then.
+    std::function<std::vector<std::string>()> settle;
   };
   struct Client {
     uint64_t session = 0;
@@ -72,10 +71,15 @@ class Residency {
     std::atomic<uint64_t> evicted_bytes{0}, returned_bytes{0};
     std::atomic<uint64_t> returns{0};
     std::atomic<uint64_t> stalled_ns{0}, longest_ns{0};  // before records, until memory was back
+    std::atomic<uint64_t> departures{0};                 // memory is not backed by address any more
   };
 
   Residency(const Driver& driver, MemoryMap& map, Hooks hooks)
-      : driver_(driver), map_(map), hooks_(std::move(hooks)), lazy_(map, hooks_.at_rest) {}
+      : driver_(driver),
+        map_(map),
+        hooks_(std::move(hooks)),
+        lazy_(map, hooks_.at_rest),
+        reach_(hooks_.host) {}
   // `evictor` nullptr, or one that is off: nothing ever moves. `gpus`: how many there are.
   // `pool` nullptr: there is none.
   void open(Evictor* evictor, BlockPool* pool, CopyEngine* engine, Client client,
@@ -87,11 +91,13 @@ class Residency {
   bool asked() const { return member_ != nullptr && member_->asked(); }
   bool away() const { return away_; }
   // Whether records may have to wait: before().
-  bool lacks() const { return away_ || lazy_.waits(); }
+  bool lacks() const { return away_ || lazy_.waits() || lazy_.by_address(); }
   LazyBlocks& lazy() { return lazy_; }
   const LazyBlocks& lazy() const { return lazy_; }
   // All that the record may reach is on its GPU afterwards. Another GPU's context may be current.
-  CUresult before(wire::Call call);
+  CUresult before(wire::Call call, std::span<const std::byte> payload);
+  // The function is not known to be safe any more, if it was: `why` is logged.
+  void back_at_once(const char* why);
 
   // The session is about to sleep for want of records, or woke.
   void sleeps(uint64_t now_ns);
@@ -110,6 +116,15 @@ class Residency {
   // then CUDA_ERROR_OUT_OF_MEMORY, as without room.
   CUresult unite(BlockId block);
 
+  // From now on nothing is backed while work runs that could reach it by another way, so that no
+  // later record hides what that way misses. Not for neighbours: it waits for the GPU.
+  void set_profiled() {
+    profiled_ = true;
+    lazy_.set_profiled();
+  }
+  // Kernels that did not end while that was waited for.
+  const std::vector<std::string>& unsure() const { return unsure_; }
+
   const Counts& counts() const { return counts_; }
 
  private:
@@ -117,6 +132,7 @@ class Residency {
     MemoryMap::Movable block;
     MemoryMap::Copies copies;
   };
+  bool needs_none(wire::Call call, std::span<const std::byte> payload);
   uint64_t quiet_ns(uint64_t now_ns) const;
   bool drain(uint64_t end_ns);
   uint64_t move_out(uint32_t gpu, uint64_t bytes, const std::string& why);
@@ -139,6 +155,9 @@ class Residency {
   MemoryMap& map_;
   const Hooks hooks_;
   LazyBlocks lazy_;
+  RecordReach reach_;
+  bool profiled_ = false;
+  std::vector<std::string> unsure_;
   Evictor* evictor_ = nullptr;
   BlockPool* pool_ = nullptr;
   Client client_;

@@ -16,6 +16,7 @@ struct BlockPlace {
   uint64_t bytes = 0;    // 0: unknown, another process made it
   int device = -1;       // -1: unknown
   uint32_t window = 0;
+  uint64_t gap_bytes = 0;  // before and behind it, addresses that nobody has
 };
 
 }  // namespace tube::proxy

@@ -200,6 +200,17 @@ void BlockOffers::withdraw_without_memory(std::vector<BlockId>* gone) {
   }
 }
 
+policies::PoolDemand BlockOffers::demand() const {
+  std::lock_guard lock(mutex_);
+  return demand_;
+}
+
+void BlockOffers::restore(const policies::PoolDemand& earlier) {
+  std::lock_guard lock(mutex_);
+  for (const policies::PoolDemand::Size& size : earlier.sizes())
+    (void)demand_.restore(size.gpu, size.bytes, size.profile);
+}
+
 void BlockOffers::close(bool release) {
   std::vector<BlockId> gone;
   {

@@ -85,6 +85,10 @@ class BlockOffers {
   // Idle blocks without memory (MemoryMap::has_memory) are the caller's to release, if the client
   // has not taken them meanwhile.
   void withdraw_without_memory(std::vector<BlockId>* gone);
+  // What is known of the client's requests; and what is known of earlier runs, before its first
+  // one.
+  policies::PoolDemand demand() const;
+  void restore(const policies::PoolDemand& earlier);
   // The client is gone. `release`: its idle blocks go back to the driver; otherwise its work may
   // still use them, and they stay.
   void close(bool release);

@@ -91,13 +91,15 @@ CUresult DeviceMemory::allocate_block(Range& range, uint32_t* offer) {
   const CUresult error = make_block(range.device, range.bytes, &placed);
   if (error != CUDA_SUCCESS) return error;
   range.base = placed.address;
-  if (offers_ != nullptr) *offer = offers_->bind(placed.block);
+  if (offers_ != nullptr && (source_ == nullptr || source_->may_offer(placed.block)))
+    *offer = offers_->bind(placed.block);
   blocks_[range.base] = {placed.block, *offer};
   return CUDA_SUCCESS;
 }
 
 void DeviceMemory::enter(const Range& range) {
   ranges_.insert(range);
+  if (source_ != nullptr) source_->given(range.base, range.bytes);
   bytes_.fetch_add(range.bytes, std::memory_order_relaxed);
   count_.fetch_add(1, std::memory_order_relaxed);
 }

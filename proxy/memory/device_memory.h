@@ -39,6 +39,10 @@ class BlockSource {
                         Placed* placed) = 0;
   // The client gives one back for good, which is released next.
   virtual void ended(BlockId block) = 0;
+  // The client has an allocation there now.
+  virtual void given(uint64_t address, uint64_t bytes) = 0;
+  // Whether the client may free and take the block again by itself.
+  virtual bool may_offer(BlockId block) const = 0;
 };
 
 class DeviceMemory {

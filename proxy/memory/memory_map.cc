@@ -122,7 +122,8 @@ void MemoryMap::release(BlockId id) {
   gone.charge = {};  // who asks next may have it
   if (!unmapped) return;
   std::lock_guard lock(mutex_);
-  windows_[gone.place.window].device.free(gone.place.address, gone.place.bytes);
+  windows_[gone.place.window].device.free(gone.place.address - gone.place.gap_bytes,
+                                          gone.place.bytes + 2 * gone.place.gap_bytes);
 }
 
 // False: a dead context may refuse. The address then stays taken, because memory may still be

@@ -111,8 +111,9 @@ class MemoryMap {
                           MemoryAccount& account, Placed* placed);
   // The same, but with nothing behind the address before back(): *promised. Where that could not be
   // promised, the block is made at once. The caller sees to it that nothing reaches the memory.
+  // Before and behind a promised block so many addresses are nobody's.
   CUresult promise(uint32_t window, uint64_t session, int device, uint64_t bytes,
-                   MemoryAccount& account, Placed* placed, bool* promised);
+                   uint64_t gap_bytes, MemoryAccount& account, Placed* placed, bool* promised);
   // The same for memory of another proxy: of `bytes` bytes, on `device`. The fd stays the caller's;
   // the memory is charged to nobody, its maker has it on his account.
   CUresult import_placed(uint32_t window, uint64_t session, int device, int fd, uint64_t bytes,
@@ -202,6 +203,10 @@ class MemoryMap {
   // thread.
   Backing back(BlockId block, CUresult* error);
   bool is_promised(BlockId block) const;
+  // A block that is away without bytes is promised again, instead of made. False: it is as it was.
+  bool promise_again(BlockId block);
+  // Away or promised.
+  bool lacks_memory(BlockId block) const;
   PromisedMemory& promised() { return promised_; }
   const PromisedMemory& promised() const { return promised_; }
   // Of a session's blocks on a GPU.

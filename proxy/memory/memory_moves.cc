@@ -171,11 +171,12 @@ bool MemoryMap::has_memory(BlockId id) const {
 // ---- promised ----------------------------------------------------------------------------------
 
 CUresult MemoryMap::promise(uint32_t window, uint64_t session, int device, uint64_t bytes,
-                            MemoryAccount& account, Placed* placed, bool* promised) {
+                            uint64_t gap_bytes, MemoryAccount& account, Placed* placed,
+                            bool* promised) {
   *promised = false;
   if (bytes == 0 || bytes > windows::kDeviceBytes)
     return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-  BlockPlace place{0, in_blocks(device, bytes), device, window};
+  BlockPlace place{0, in_blocks(device, bytes), device, window, gap_bytes};
   {
     const PromisedMemory::Making making(promised_, device, place.bytes);
     MemoryCharge charge;
@@ -184,8 +185,9 @@ CUresult MemoryMap::promise(uint32_t window, uint64_t session, int device, uint6
     if (!promised_.may_promise(device))
       return allocate_charged(window, session, device, place.bytes, std::move(charge), placed);
     std::lock_guard lock(mutex_);
-    place.address = windows_[window].device.allocate(place.bytes);
+    place.address = windows_[window].device.allocate(place.bytes + 2 * gap_bytes);
     if (place.address == 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    place.address += gap_bytes;
     regions_[place.address] = Owner{session, place.address, place.bytes, device};
     *placed = Placed{enter(0, place, std::move(charge)), place.address};
     live(placed->block)->promised = *promised = true;
@@ -214,6 +216,40 @@ MemoryMap::Backing MemoryMap::back(BlockId id, CUresult* error) {
   }
   release(id);
   return *error == CUDA_SUCCESS ? Backing::kDone : Backing::kFailed;
+}
+
+bool MemoryMap::promise_again(BlockId id) {
+  BlockPlace place;
+  {
+    std::lock_guard lock(mutex_);
+    const Block* block = live(id);
+    if (block == nullptr || !block->parts.empty() || !block->whole.away ||
+        block->whole.copy != nullptr)
+      return false;
+    place = block->place;
+  }
+  const PromisedMemory::Making making(promised_, place.device, place.bytes);
+  {
+    std::lock_guard lock(mutex_);
+    if (!live(id)->charge.return_to_gpu(place.bytes, false)) return false;
+  }
+  const bool may = promised_.may_promise(place.device);
+  std::lock_guard lock(mutex_);
+  Block* block = live(id);
+  if (!may) {
+    block->charge.leave_gpu(place.bytes);
+    return false;
+  }
+  block->whole.away = false;
+  block->promised = true;
+  promised_.add(place.device, place.bytes);
+  return true;
+}
+
+bool MemoryMap::lacks_memory(BlockId id) const {
+  std::lock_guard lock(mutex_);
+  const Block* block = live(id);
+  return block != nullptr && (block->promised || block->away_bytes() != 0);
 }
 
 bool MemoryMap::is_promised(BlockId id) const {

@@ -60,6 +60,16 @@ json counts_json(const Residency::Counts& counts) {
           {"longest_ms", double(counts.longest_ns.load(std::memory_order_relaxed)) / 1e6}};
 }
 
+json lazy_json(const Residency& residency) {
+  const LazyBlocks::Counts& counts = residency.lazy().counts();
+  return {{"by_address", residency.lazy().by_address()},
+          {"departures", residency.counts().departures.load(std::memory_order_relaxed)},
+          {"promised", counts.promised.load(std::memory_order_relaxed)},
+          {"backed", counts.backed.load(std::memory_order_relaxed)},
+          {"named", counts.named.load(std::memory_order_relaxed)},
+          {"ended", counts.ended.load(std::memory_order_relaxed)}};
+}
+
 // Of one function on one GPU.
 json place_json(const MemoryMap& memory, const Session& session, uint32_t gpu,
                 const ModuleCache::Use& code) {
@@ -116,6 +126,7 @@ json Server::mem_functions(const std::vector<ModuleCache::Use>& code) {
                          {"reserved_bytes", memory_.reserved_bytes(id)},
                          {"pinned_bytes", session->pinned_bytes()},
                          {"moves", counts_json(session->residency().counts())},
+                         {"lazy", lazy_json(session->residency())},
                          {"gpus", std::move(gpus)}});
   }
   return functions;

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/cache_dir.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory_room.h"
@@ -25,6 +26,7 @@
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
 #include "proxy/common/version.h"
+#include "proxy/gpu/driver_log.h"
 #include "sharedmem/greeting.h"
 #include "sharedmem/socket.h"
 
@@ -57,7 +59,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       blocks_(memory_, gpus, options_.pool_bytes, options_.pool_policy),
       evictor_(driver, memory_, blocks_, arena_, options_.evict),
       store_(driver, memory_, [this](uint32_t gpu) { return blocks_.budget_bytes(gpu); }),
-      kernels_(options_.workflow),
+      kernels_(kernel_record_path(options_.workflow)),
       modules_(driver, gpus, options_.share_modules,
                [this](uint32_t wait_ms) {
                  janitor_.wake(Janitor::Need::kNow);
@@ -135,6 +137,9 @@ void Server::share_the_rest() {
   if (evictor_.on()) shared_.evictor = &evictor_;
   evictor_.on_functions([this] { ahead_.look(); });
   shared_.lazy_backing = options_.lazy_backing;
+  shared_.known = {.profile = options_.profile,
+                   .pool = options_.pool_policy == policies::PoolPolicy::kDemand};
+  if (!options_.profile.empty()) shared_.known.log = &DriverLog::listen(driver_);
   shared_.slices = &slices_;
   shared_.keep_slices_ns = options_.keep_slices_ns;
   shared_.waits_at_once = options_.waits_at_once;
@@ -378,6 +383,7 @@ Status Server::admit(UniqueFd socket, const handshake::Hello& hello, handshake::
   client.sm_percent = std::min(hello.sm_percent, 100u);
   client.priority = static_cast<policies::LaunchPriority>(std::clamp(hello.priority, -1, 1));
   if (hello.memory_bytes != 0) client.memory_bytes = hello.memory_bytes;
+  client.lazy_memory = hello.lazy_memory != 0;
   *refusal = handshake::Refusal::kOutOfMemory;
   return welcome(client, std::move(socket), std::move(ready));
 }

@@ -61,15 +61,8 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       steps_(copies_.asked()),
       deadlines_(contexts_, copies_.asked()),
       launches_(shared.driver, contexts_, parked_),
-      residency_(shared.driver, shared.memory,
-                 {.at_rest = [this] { return at_rest(); },
-                  .go_on = [this] { return go_on_parked(); },
-                  .captures = [this] { return captures(); },
-                  .stop = [this] { return stopping(); },
-                  .has_record = [this] { return reader_->has_record(); },
-                  .make_current = [this](uint32_t gpu) { return contexts_.make_current(gpu); },
-                  .drop_code = [this](uint32_t gpu) { return shared_.modules.make_room(gpu); },
-                  .fail = [this](uint32_t gpu, CUresult error) { lose_promises(gpu, error); }}),
+      residency_(shared.driver, shared.memory, residency_hooks()),
+      known_(residency_),
       memory_(shared.memory, ranges_, client_.id, *account_),
       deferred_(shared.driver, memory_),
       pinned_(shared.driver, ranges_, shared.pinned, stats_),
@@ -204,6 +197,7 @@ void Session::run() {
                     .second_opinion = lives,
                     .opinion_context = this,
                     .nudged = &lanes_.nudged()};
+  begin_known();
   bool looked = false;
   shared_.activity.awake.fetch_add(1, std::memory_order_relaxed);
   while (!stop_.load(std::memory_order_relaxed)) {
@@ -254,16 +248,6 @@ void Session::drain_for_test() {
   while (!stopping() && (go_on_parked() || step() || lanes_.any() || launches_.holding())) {
   }
   runs_.end();
-}
-
-CUresult Session::make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take) {
-  const ContextShares::Current before = contexts_.current();
-  const CUresult error = residency_.make_room(gpu, bytes, [&] {
-    const CUresult back = contexts_.make_current(before);
-    return back == CUDA_SUCCESS ? take() : back;
-  });
-  const CUresult back = contexts_.make_current(before);
-  return error != CUDA_SUCCESS ? error : back;
 }
 
 // One record; false when there is none.
@@ -379,7 +363,7 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
       this_caller().works_on(shared_.gpus[share->gpu].device);
     result = contexts_.make_current(*share);
     if (residency_.lacks() && result == CUDA_SUCCESS) {
-      result = residency_.before(wire::Call{header.call});
+      result = residency_.before(wire::Call{header.call}, payload);
       if (result == CUDA_SUCCESS) result = contexts_.make_current(*share);
     }
     if (result == CUDA_SUCCESS && !contained(wire::call_name(header.call), [&] {
@@ -410,18 +394,12 @@ void Session::execute(const abi::RecordHeader& header, std::span<const std::byte
   if (trace_ != nullptr) trace_->add(header.call, seen_ns, now_ns());
 }
 
-// Memory that the client was promised is not to be had: what it launches would fault.
-void Session::lose_promises(uint32_t gpu, CUresult error) {
-  log_error("function '%s' (pid %d): GPU %u has no memory for what it was promised (%s)",
-            client_.name.c_str(), client_.pid, gpu, result_text(driver(), error).c_str());
-  shared::proxy_store_sticky_error(segment_.header(), static_cast<uint32_t>(error));
-}
-
 // Every session of that GPU gets to see it. This session stores it before anything tells its
 // client that the call is over, even if another one reported first.
 void Session::report_if_sticky(uint32_t gpu, CUresult error) {
   if (!is_sticky(error) || !shared_.gpu_failed) return;
   shared_.gpu_failed(gpu, error, client_.id);
+  known_.faulted(result_text(driver(), error), notes_.in_flight());
   if (const uint32_t failed = shared_.gpus[gpu].failed.load(std::memory_order_relaxed);
       failed != 0) {
     shared::proxy_store_sticky_error(segment_.header(), failed);

@@ -32,6 +32,7 @@
 #include "proxy/common/log_budgets.h"
 #include "proxy/common/stats.h"
 #include "proxy/common/support.h"
+#include "proxy/evict/known_function.h"
 #include "proxy/evict/residency.h"
 #include "proxy/launch/launch_notes.h"
 #include "proxy/memory/block_pool.h"
@@ -117,6 +118,7 @@ struct Shared {
   Evictor* evictor = nullptr;     // nullptr: no memory leaves a GPU (unit tests)
   HostBudget* host = nullptr;     // nullptr: host memory is not counted (unit tests)
   bool lazy_backing = false;      // allocations begin as promises (lazy_blocks.h)
+  KnownFunctions known{};         // whose memory is backed by address
   uint64_t keep_slices_ns = 0;    // DeadlineWatch::Client::keep_ns
   uint32_t waits_at_once = 16;    // of programs, on a GPU (parked_waits.h)
 };
@@ -144,6 +146,7 @@ struct Client {
   uint64_t memory_bytes = policies::kNoMemoryLimit;  // the limit that its program wishes for
   uint32_t sm_percent = 0;                           // of a GPU, as a slice of its own; 0: none
   policies::LaunchPriority priority = policies::LaunchPriority::kNormal;
+  bool lazy_memory = false;  // it wishes its memory to be backed by address
 };
 
 class Session {
@@ -280,6 +283,7 @@ class Session {
   const DeadlineWatch& deadlines() const { return deadlines_; }
   Residency& residency() { return residency_; }
   const Residency& residency() const { return residency_; }
+  KnownFunction& known() { return known_; }
 
   // The driver's handle behind a client's id; the driver's own code when there is none.
   template <class T>
@@ -410,6 +414,10 @@ class Session {
  private:
   void run();
   void lose_promises(uint32_t gpu, CUresult error);
+  Residency::Hooks residency_hooks();
+  std::vector<std::string> settle();
+  void begin_known();
+  void end_known(bool idle);
   void share_spinning();
   void expect_a_record(shared::Peer& peer);
   bool soon_a_record(uint64_t within_ns);
@@ -478,6 +486,7 @@ class Session {
   DeadlineWatch deadlines_;
   LongLaunches launches_;
   Residency residency_;
+  KnownFunction known_;
   PendingWaits waits_;  // outlives the ranges: hears of their ends
   Ranges ranges_;
   std::shared_ptr<BlockOffers> offers_;

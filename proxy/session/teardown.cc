@@ -440,12 +440,16 @@ void Session::give_everything_back() {
   copies_.more_chunks().finish();
   work_is_over_.store(idle, std::memory_order_release);
   output_.forget();
+  end_known(idle);
   if (offers_ != nullptr) offers_->close(idle);
   deferred_.drop();
-  if (!idle) account_->abandon();
-  if (!idle) leave_streams();
-  if (idle) graph_memory_.free_all(*this);
-  if (idle) free_external_buffers(DeviceMemory::kAllContexts);
+  if (idle) {
+    graph_memory_.free_all(*this);
+    free_external_buffers(DeviceMemory::kAllContexts);
+  } else {
+    account_->abandon();
+    leave_streams();
+  }
   teardown_objects(idle);
   if (idle) {
     free_mappings();

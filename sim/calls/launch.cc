@@ -9,6 +9,7 @@
 #include "sim/calls/texture.h"
 #include "sim/graphs/capture.h"
 #include "sim/graphs/conditional.h"
+#include "sim/machine/error_log.h"
 #include "sim/machine/heap.h"
 #include "sim/machine/hold.h"
 #include "sim/machine/state.h"
@@ -341,9 +342,15 @@ CUresult run_kernel(Context* context, const KernelWork& w) {
     return CUDA_SUCCESS;
   flush_prints(context);  // no call on a failed context does it any more
   // An assertion's line is the driver's own; everything else is the simulator's to explain.
-  if (fault.kind == ptx::Fault::Kind::kAssert) std::fprintf(stderr, "%s\n", fault.message.c_str());
-  else
-    std::fprintf(stderr, "tube sim: kernel %s: %s\n", kernel->name.c_str(), fault.message.c_str());
+  if (fault.kind == ptx::Fault::Kind::kAssert) {
+    std::fprintf(stderr, "%s\n", fault.message.c_str());
+    return fault_code(fault.kind);
+  }
+  const std::string said = "kernel " + kernel->name + ": " + fault.message;
+  std::fprintf(stderr, "tube sim: %s\n", said.c_str());
+  char address[32];
+  std::snprintf(address, sizeof address, " at 0x%lx", fault.address);
+  tell_log(said + address);
   return fault_code(fault.kind);
 }
 

@@ -2,13 +2,14 @@
 // checkpoints.
 //
 // The error log is the place for the driver's remarks about a call that failed; the simulator makes
-// none, so it stays empty.
+// none but one, to callbacks: which kernel ended a context, and at which address.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <vector>
 
 #include "protocol/coredump_settings.h"
+#include "sim/machine/error_log.h"
 #include "sim/machine/state.h"
 
 namespace tube::sim {
@@ -18,7 +19,6 @@ struct Tools {
   std::mutex mutex;  // leaf
   CoredumpSettings global;
   std::unordered_map<Context*, CoredumpSettings> local;
-  std::vector<void*> log_callbacks;
   std::vector<void*> notified;
 };
 
@@ -56,20 +56,15 @@ SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void* v
   return tools().global.set(attrib, value, size, false);
 }
 
-SIM_API CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void*,
+SIM_API CUresult cuLogsRegisterCallback(CUlogsCallback callbackFunc, void* userData,
                                         CUlogsCallbackHandle* callback_out) {
   if (callbackFunc == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  std::lock_guard guard(tools().mutex);
-  void* handle = new char;
-  tools().log_callbacks.push_back(handle);
+  void* const handle = add_log_callback(callbackFunc, userData);
   if (callback_out != nullptr) *callback_out = static_cast<CUlogsCallbackHandle>(handle);
   return CUDA_SUCCESS;
 }
 SIM_API CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle callback) {
-  std::lock_guard guard(tools().mutex);
-  return std::erase(tools().log_callbacks, static_cast<void*>(callback)) != 0
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_VALUE;
+  return remove_log_callback(callback) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 SIM_API CUresult cuLogsCurrent(CUlogIterator* iterator_out, unsigned int) {
   if (iterator_out == nullptr) return CUDA_ERROR_INVALID_VALUE;

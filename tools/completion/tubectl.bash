@@ -1,11 +1,11 @@
 # bash completion for tubectl. Install as /usr/share/bash-completion/completions/tubectl, or: source <(tubectl completion bash)
 _tubectl() {
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb= sub= i
-  local verbs="run proxy ping ps status stat copies gpu mem store topo limit doctor placement completion"
+  local verbs="run profile proxy ping ps status stat copies gpu mem store topo limit doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--on-fault|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
-      --) [[ $verb == run ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
+      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory-mode|--on-fault|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
+      --) [[ $verb == run || $verb == profile ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
     esac
@@ -15,6 +15,7 @@ _tubectl() {
     --backend) COMPREPLY=($(compgen -W "auto driver sim" -- "$cur")); return ;;
     --on-fault) COMPREPLY=($(compgen -W "wait end" -- "$cur")); return ;;
     --priority) COMPREPLY=($(compgen -W "high normal low" -- "$cur")); return ;;
+    --memory-mode) COMPREPLY=($(compgen -W "whole lazy" -- "$cur")); return ;;
     --copy-policy) COMPREPLY=($(compgen -W "arrival round-robin rates deadlines" -- "$cur")); return ;;
     --program|--pattern|--svg) COMPREPLY=($(compgen -f -- "$cur")); return ;;
     --topology) COMPREPLY=($(compgen -W "1x dgx-v100 hgx-h200 4xa10" -- "$cur") $(compgen -f -- "$cur")); return ;;
@@ -25,7 +26,8 @@ _tubectl() {
   local words=
   case $verb in
     '') words="$verbs --help --version" ;;
-    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --sm-percent --priority --slices --hang-timeout --on-fault --no-start --json --help --" ;;
+    run) words="--workflow --function --gpus --backend --copy-policy --memory --slo-ms --infer-ms --sm-percent --priority --memory-mode --slices --hang-timeout --on-fault --no-start --json --help --" ;;
+    profile) words="--function --gpus --backend --json --help --" ;;
     proxy)
       case $sub in
         '') words="start stop list --help" ;;

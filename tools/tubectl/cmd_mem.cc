@@ -41,18 +41,19 @@ std::string gpu_table(const Json& gpus) {
 }
 
 std::string function_table(const Json& functions) {
-  Table table({"FUNCTION", "PID", "GPU", "RESERVED", "HELD", "LIMIT", "ON GPU", "EVICTED",
-               "CANNOT MOVE", "POOL", "CODE", "PINNED", "RETURNS", "LONGEST"},
-              "lrrrrrrrrrrrrr");
+  Table table({"FUNCTION", "PID", "GPU", "RESERVED", "HELD", "LIMIT", "ON GPU", "PROMISED",
+               "EVICTED", "CANNOT MOVE", "POOL", "CODE", "PINNED", "RETURNS", "LONGEST"},
+              "lrrrrrrrrrrrrrr");
   for (const Json& function : functions) {
     const Json moves = function.value("moves", Json::object());
     for (const Json& gpu : function.value("gpus", Json::array()))
       table.add({text(function, "name"), std::to_string(number(function, "pid")),
                  std::to_string(number(gpu, "gpu")), bytes(function, "reserved_bytes"),
                  bytes(gpu, "held_bytes"), limit_text(gpu, "limit_bytes"),
-                 bytes(gpu, "backed_bytes"), bytes(gpu, "evicted_bytes"), bytes(gpu, "stays_bytes"),
-                 bytes(gpu, "pool_bytes"), bytes(gpu, "code_bytes"),
-                 bytes(function, "pinned_bytes"), std::to_string(number(moves, "returns")),
+                 bytes(gpu, "backed_bytes"), bytes(gpu, "promised_bytes"),
+                 bytes(gpu, "evicted_bytes"), bytes(gpu, "stays_bytes"), bytes(gpu, "pool_bytes"),
+                 bytes(gpu, "code_bytes"), bytes(function, "pinned_bytes"),
+                 std::to_string(number(moves, "returns")),
                  fmt::format("{:.1f} ms", real(moves, "longest_ms"))});
   }
   return table.str();
@@ -121,7 +122,8 @@ void add_mem(Verb& root) {
       .json(options->json)
       .footer(
           "RESERVED are addresses. HELD counts for a function's limit; of it EVICTED is in host "
-          "memory until its next\nwork. CANNOT MOVE is shared with other processes or mapped by "
+          "memory until its next\nwork, and nothing is behind PROMISED yet. CANNOT MOVE is shared "
+          "with other processes or mapped by "
           "the "
           "program itself. POOL is held ready for the\nnext request and counts as free. CODE is "
           "estimated from the images; what several functions use is shared\nout among them, KEPT "

@@ -12,11 +12,11 @@
 
 #include <memory>
 
-#include "base/driver_file.h"
 #include "base/env.h"
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/detach.h"
 #include "tools/tubectl/launcher.h"
+#include "tools/tubectl/program.h"
 #include "tools/tubectl/verbs.h"
 
 namespace tube::ctl {
@@ -27,7 +27,7 @@ struct RunOptions {
   std::string function;
   std::string memory;
   size_t slo_ms = 0, infer_ms = 0, sm_percent = 0;
-  std::string priority;
+  std::string priority, memory_mode;
   bool no_start = false;
   bool json = false;
   std::vector<std::string> program;  // and its arguments
@@ -42,29 +42,19 @@ Examples:
   tubectl run --backend sim -- ./vector_add           on the simulated GPU, whatever the machine has
   tubectl run --slo-ms 100 -- python detect.py        its copies come first while they are late
   tubectl run --memory 4G -- python detect.py         at most 4 GiB of each GPU
+  tubectl run --memory-mode lazy -- python detect.py   certified before: tubectl profile -- python detect.py
   tubectl run --sm-percent 12 -- python detect.py     on multiprocessors of its own, beside long kernels
   tubectl run --no-start -- ./vector_add              fail instead of starting a proxy)";
 
-void prepend(const char* variable, const std::string& entry) {
-  const char* old = getenv(variable);
-  std::string value = old != nullptr && *old != '\0' ? entry + ":" + old : entry;
-  setenv(variable, value.c_str(), 1);
-}
-
 void set_environment(const RunOptions& options, const std::string& hook_lib) {
-  if (const DriverSearch driver = search_driver(); !driver.found.empty())
-    setenv("TUBE_REAL_DRIVER", driver.found.front().c_str(), 1);
-  prepend("LD_PRELOAD", hook_lib);
-  prepend("LD_LIBRARY_PATH", folder_of(hook_lib));
-  setenv("TUBE_WORKFLOW", options.proxy.workflow.c_str(), 1);
-  if (!options.function.empty()) setenv("TUBE_FUNCTION", options.function.c_str(), 1);
+  put_hook_under({options.proxy.workflow, options.function, hook_lib});
   if (options.slo_ms != 0) setenv("TUBE_SLO_MS", std::to_string(options.slo_ms).c_str(), 1);
   if (options.infer_ms != 0) setenv("TUBE_INFER_MS", std::to_string(options.infer_ms).c_str(), 1);
   if (options.sm_percent != 0)
     setenv("TUBE_SM_PERCENT", std::to_string(options.sm_percent).c_str(), 1);
   if (!options.priority.empty()) setenv("TUBE_PRIORITY", options.priority.c_str(), 1);
   if (!options.memory.empty()) setenv("TUBE_MEMORY", options.memory.c_str(), 1);
-  setenv("TUBE_PREINIT", "1", 1);
+  if (!options.memory_mode.empty()) setenv("TUBE_MEMORY_MODE", options.memory_mode.c_str(), 1);
 }
 
 int fail(const std::string& message) {
@@ -111,17 +101,6 @@ int reach_proxy(const RunOptions& options, const Layout& layout) {
   if (!proxy->already_running) say_started(options, *proxy);
   say_simulated(options, proxy->backend);
   return kExitOk;
-}
-
-int become(std::vector<std::string>& words) {
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  execvp(argv[0], argv.data());
-  int error_number = errno;
-  fmt::print(stderr, "tubectl: cannot run {}: {}\n", words[0], strerror(error_number));
-  return error_number == ENOENT ? kExitNotFound : kExitCannotExec;
 }
 
 int run(const RunOptions& options) {
@@ -171,6 +150,10 @@ void add_run(Verb& root) {
               "at least; the others run on the rest (0: none)")
       .choice("--priority", options->priority, {"high", "normal", "low"},
               "how urgent its kernels are beside those of others that wait (default: normal)")
+      .choice("--memory-mode", options->memory_mode, {"whole", "lazy"},
+              "when there is memory behind its allocations: all of them before its next work "
+              "(whole, the default), or each before the work that its address reaches (lazy), if "
+              "tubectl profile has certified it")
       .flag("--slices", options->proxy.slices,
             "a proxy that is started now splits its GPUs at once, not when --sm-percent first asks")
       .number("--hang-timeout", options->proxy.hang_timeout,

@@ -40,6 +40,7 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   add("--function-memory", options.function_memory);
   if (options.weight != 0) add("--weight", std::to_string(options.weight));
   add("--on-fault", options.on_fault);
+  add("--profile", options.profile);
   if (options.slices) arguments.emplace_back("--slices");
   if (options.hang_timeout != 0) add("--hang-timeout", std::to_string(options.hang_timeout));
   const DriverSearch driver = search_driver();

@@ -27,6 +27,7 @@ struct ProxyOptions {
   bool slices = false;      // GPUs are split at the start
   size_t hang_timeout = 0;  // seconds; 0: the proxy's own default
   std::string on_fault;     // wait | end; empty: the proxy's own default
+  std::string profile;      // a folder: the proxy profiles its functions' memory (cmd_profile.cc)
 };
 
 struct Started {

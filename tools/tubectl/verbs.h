@@ -71,6 +71,7 @@ class Verb {
 };
 
 void add_run(Verb& root);
+void add_profile(Verb& root);
 void add_proxy(Verb& root);
 void add_ping(Verb& root);
 void add_ps(Verb& root);

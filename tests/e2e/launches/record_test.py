@@ -33,7 +33,7 @@ class Record(unittest.TestCase):
     def test_kernels_of_earlier_runs_are_loaded_with_their_image(self):
         """Whatever became of the record meanwhile."""
         with tempfile.TemporaryDirectory(prefix="tube-cache-") as cache:
-            record = pathlib.Path(cache, "kernels-test")
+            record = pathlib.Path(cache, "kernels", "test")
             printed, early = self.run_with(cache)
             self.assertEqual(early, 0)
             text = record.read_bytes()

@@ -8,6 +8,7 @@
 //   churn SEED STEPS   allocates, fills, checks, frees at random: "equal"
 //   endless SEED       the same without end, "here" now and then
 //   touch N GiB        allocates N blocks, fills 64 KiB of one: the driver's code
+//   load               loads another image: the driver's code
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -99,6 +100,15 @@ again:
 }
 )";
 
+const char* const kOther = R"(
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry nothing() {
+  ret;
+}
+)";
+
 class Function {
  public:
   Function() {
@@ -108,6 +118,7 @@ class Function {
     CU(cuCtxCreate(&context_, nullptr, 0, device));
     CU(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
     CU(cuModuleLoadData(&module_, kImage));
+    CU(cuMemAlloc(&large_, kLargeBytes));
     CU(cuMemAlloc(&table_, 4096));
     CU(cuMemsetD8(table_, 0, 4096));
     CU(cuMemHostAlloc(reinterpret_cast<void**>(&pinned_), 4096, CU_MEMHOSTALLOC_DEVICEMAP));
@@ -116,6 +127,8 @@ class Function {
     ways_ = {{"direct", [this] { launch("direct", block_, value_); }},
              {"in_struct", [this] { in_struct(); }},
              {"in_array", [this] { in_array(); }},
+             {"in_table", [this] { in_table(); }},
+             {"in_pinned_table", [this] { in_pinned_table(); }},
              {"encoded", [this] { launch("encoded", block_ ^ kKey, kKey, value_); }},
              {"computed", [this] { launch("computed", table_, block_ - table_, value_); }},
              {"constant", [this] { constant(); }},
@@ -157,6 +170,10 @@ class Function {
     CU(cuMemsetD8(block_, 1, 64 << 10));
     return cuCtxSynchronize();
   }
+  CUresult load() {
+    CUmodule other = nullptr;
+    return cuModuleLoadData(&other, kOther);
+  }
   bool churn(std::mt19937& random, unsigned steps) {
     for (unsigned i = 0; i < steps; ++i) {
       const unsigned what = random() % 8;
@@ -186,6 +203,7 @@ class Function {
 
  private:
   static constexpr uint64_t kKey = 0x5a5a5a5a5a5a5a5aull;
+  static constexpr size_t kLargeBytes = 1u << 20;
   struct Held {
     CUdeviceptr address;
     size_t bytes;
@@ -210,6 +228,19 @@ class Function {
   void in_array() {
     CU(cuMemcpyHtoDAsync(table_, &block_, sizeof(block_), stream_));
     launch("in_array", table_, value_);
+  }
+  // Large enough for a staging chunk.
+  void in_table() {
+    std::vector<CUdeviceptr> words(kLargeBytes / sizeof(CUdeviceptr));
+    const size_t at = words.size() * 3 / 4;
+    words[at] = block_;
+    CU(cuMemcpyHtoDAsync(large_, words.data(), kLargeBytes, stream_));
+    launch("in_array", large_ + at * sizeof(CUdeviceptr), value_);
+  }
+  void in_pinned_table() {
+    pinned_[17] = block_;
+    CU(cuMemcpyHtoDAsync(large_, pinned_, 4096, stream_));
+    launch("in_array", large_ + 17 * sizeof(CUdeviceptr), value_);
   }
   void constant() {
     CUdeviceptr held = 0;
@@ -278,7 +309,7 @@ class Function {
   CUstream stream_ = nullptr;
   CUmodule module_ = nullptr;
   CUgraphExec instance_ = nullptr;
-  CUdeviceptr table_ = 0, block_ = 0, pinned_address_ = 0;
+  CUdeviceptr table_ = 0, large_ = 0, block_ = 0, pinned_address_ = 0;
   CUdeviceptr* pinned_ = nullptr;
   uint32_t value_ = 41, graph_value_ = 0;
   std::map<std::string, std::function<void()>> ways_;
@@ -288,6 +319,7 @@ class Function {
 void answer(Function& function, const std::string& what, unsigned long a, unsigned long b) {
   if (what == "take") printf("%d\n", static_cast<int>(function.take(a)));
   else if (what == "touch") printf("%d\n", static_cast<int>(function.touch(a, b)));
+  else if (what == "load") printf("%d\n", static_cast<int>(function.load()));
   else if (what == "drop") function.drop(), puts("freed");
   else if (what == "polls") puts(function.polls() ? "right" : "wrong");
   else if (what == "churn" || what == "endless") {

@@ -13,8 +13,8 @@ import tubetest  # noqa: E402
 
 MIB = 1 << 20
 OUT_OF_MEMORY = "2"
-WAYS = ("direct", "in_struct", "in_array", "encoded", "computed", "constant", "in_pinned", "copied",
-        "filled", "graph", "texture", "written")
+WAYS = ("direct", "in_struct", "in_array", "in_table", "in_pinned_table", "encoded", "computed",
+        "constant", "in_pinned", "copied", "filled", "graph", "texture", "written")
 OPTIONS = argparse.Namespace()
 LAYOUT = None
 

@@ -84,7 +84,7 @@ TEST_F(ModuleCacheTest, OneSessionGetsTwoModulesForTwoLoads) {
 }
 
 TEST_F(ModuleCacheTest, KernelsOfEarlierLoadsComeWithTheImage) {
-  KernelRecord record("test");
+  KernelRecord record("");
   cache.use_record(&record);
   uint64_t early = 0;
   for (const std::string& image : {kStateless, kWithVariable}) {
