@@ -208,6 +208,8 @@ CUcontext MemoryMap::context(uint32_t device) const { return gpus_[device].conte
 
 uint32_t MemoryMap::gpus() const { return gpus_.count(); }
 
+CUuuid MemoryMap::uuid(uint32_t gpu) const { return gpus_[gpu].uuid; }
+
 bool MemoryMap::peers(uint32_t one, uint32_t other) const {
   int can = 0;
   return driver_.cuDeviceCanAccessPeer(&can, gpus_[one].device, gpus_[other].device) ==

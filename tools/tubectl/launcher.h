@@ -27,6 +27,8 @@ struct ProxyOptions {
   bool slices = false;      // GPUs are split at the start
   size_t hang_timeout = 0;  // seconds; 0: the proxy's own default
   std::string on_fault;     // wait | end; empty: the proxy's own default
+  std::string share_store;  // prefixes of names, or all; empty: nothing is shared
+  bool verify_shared = false;
 };
 
 struct Started {
