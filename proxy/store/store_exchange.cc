@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/runtime_dir.h"
+#include "base/scope_guard.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/common/contained.h"
 #include "proxy/common/descriptors.h"
@@ -285,6 +286,8 @@ void StoreExchange::end(uint64_t lease, bool consumed) {
     gone = std::move(found->second.socket);
     leases_.erase(found);
   }
+  // The thread may be in poll(2) with it, which keeps a connection that is only closed.
+  const ScopeGuard over([&] { (void)::shutdown(gone.get(), SHUT_RDWR); });
   const char word = kConsumed;
   if (consumed) (void)shared::send_message(gone.get(), &word, 1, {}, shared::SendMode::kNeverBlock);
 }
