@@ -245,7 +245,8 @@ CUresult Store::export_memory(uint32_t slot, uint64_t generation, uint64_t untru
     if (object == nullptr) return CUDA_ERROR_INVALID_VALUE;
     piece = object->piece;
     for (const Held& copy : object->copies) {
-      if (copy.ready && copy.piece.address == untrusted_address) piece = copy.piece;
+      if (!copy.making && copy.piece.address == untrusted_address && untrusted_address != 0)
+        piece = copy.piece;
     }
     if (untrusted_address != 0 && piece.address != untrusted_address)
       return CUDA_ERROR_INVALID_VALUE;
