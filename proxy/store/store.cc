@@ -474,8 +474,10 @@ void Store::reap() {
   if (asked.empty()) return;
   for (Asked& one : asked) one.over = work_is_over(*one.object);
   std::vector<StorePiece> gone;
+  bool alone = false;
   {
     std::lock_guard lock(mutex_);
+    alone = members_.empty();
     for (const Asked& one : asked) {
       one.object->reaping = false;
       if (!one.over) continue;
@@ -485,6 +487,8 @@ void Store::reap() {
     }
   }
   for (const StorePiece& piece : gone) give_back(piece);
+  // A loan may outlast the last client here.
+  if (alone && !gone.empty()) (void)memory_.give_idle_back(StoreMemory::kAllGpus);
   if (!gone.empty() && away_.load(std::memory_order_relaxed)) mover_.poke();
 }
 
