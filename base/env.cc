@@ -125,6 +125,12 @@ constexpr EnvEntry kEntries[kEnvCount] = {
     {"TUBE_STORE_GPU", "what is free",
      "How many bytes of each GPU's memory the store takes before it moves objects elsewhere: "
      "bytes, or a number followed by K, M, G or T."},
+    {"TUBE_STORE_SHARE", "none",
+     "Which objects of a proxy's store the user's other workflows may have (`tubed "
+     "--share-store`): those whose names begin with one of these words, with commas between them; "
+     "`all` every one."},
+    {"TUBE_STORE_VERIFY", "0",
+     "1: a proxy finds who writes to a sealed object of the store (`tubed --verify-shared`)."},
     {"TUBE_MEMORY_WAIT_MS", "2000",
      "How many milliseconds at most an allocation waits for memory of other functions to move "
      "before it is out of memory."},

@@ -48,6 +48,8 @@ enum class Env : uint8_t {
   kEvictPolicy,
   kStorePolicy,
   kStoreGpu,
+  kStoreShare,
+  kStoreVerify,
   kMemoryWaitMs,
   kLazyBacking,
   kMemoryMode,

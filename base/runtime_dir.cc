@@ -79,4 +79,8 @@ std::string control_socket_path(const std::string& runtime_dir, std::string_view
   return runtime_dir + "/" + std::string(workflow) + ".ctl";
 }
 
+std::string store_socket_path(const std::string& runtime_dir, std::string_view workflow) {
+  return runtime_dir + "/" + std::string(workflow) + ".store";
+}
+
 }  // namespace tube

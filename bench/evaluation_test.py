@@ -13,6 +13,7 @@ sys.path[:0] = [
     str(HERE.parent / "tests" / "e2e")
 ]
 import evaluation  # noqa: E402
+import figures  # noqa: E402
 import read_result  # noqa: E402
 import workflow_report  # noqa: E402
 
@@ -66,9 +67,16 @@ class Evaluation(unittest.TestCase):
         self.assertIn("2.00x over mps+host", cells["FT3"])
         self.assertIn("`ccccccc`", cells["FT3"])
         self.assertIn("120 MB", cells["SB15"])
-        self.assertEqual(cells["SB2"], "-")
+        self.assertEqual(cells["SB2"], "not measured yet")
+        self.assertEqual(cells["SB3"], "-")
         hurts = evaluation.hurts(self.results())
         self.assertEqual(hurts.count("| traffic |"), 3)
+
+    def test_figures_are_called_what_the_benches_call_them(self):
+        named = {line.figure for paper in evaluation.PAPERS for line in paper.HEADLINES}
+        known = {figure[0] for figure in figures.FIGURES}
+        self.assertGreater(len(named), 1)
+        self.assertLessEqual(named - {""}, known)
 
     def test_the_page_says_what_the_kept_results_say(self):
         done = subprocess.run([sys.executable, str(HERE / "evaluate"), "--check"],

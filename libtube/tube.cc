@@ -134,6 +134,8 @@ int check(const tube_spec* spec) {
     return fail(TUBE_INVALID, "a name has 1 to %d bytes", TUBE_NAME_BYTES - 1);
   if (spec->group != nullptr && strnlen(spec->group, TUBE_GROUP_BYTES) == TUBE_GROUP_BYTES)
     return fail(TUBE_INVALID, "a group's name has at most %d bytes", TUBE_GROUP_BYTES - 1);
+  if (spec->name[0] == '/' && spec->name[1] == '/')
+    return fail(TUBE_INVALID, "'%s' would be an object of another workflow", spec->name);
   if (spec->bytes == 0) return fail(TUBE_INVALID, "'%s' would have no bytes", spec->name);
   if (spec->ndim > TUBE_DIMS)
     return fail(TUBE_INVALID, "'%s' has %u dimensions, %d are possible", spec->name, spec->ndim,
@@ -314,6 +316,21 @@ int tube_release(const tube_object* object, tube_stream stream) {
   return guarded([&] {
     if (object == nullptr) return fail(TUBE_INVALID, "no object was given");
     return release(*object, stream);
+  });
+}
+
+int tube_export_fd(const tube_object* object, int* fd, uint64_t* size, uint64_t* offset) {
+  return guarded([&] {
+    if (object == nullptr || fd == nullptr || size == nullptr || offset == nullptr)
+      return fail(TUBE_INVALID, "no object was given, or nowhere to put its descriptor");
+    const Tube* tube = tube_in_process();
+    if (tube == nullptr)
+      return fail(TUBE_INVALID,
+                  "'%s' is in this process's own memory, for there is no proxy: start the program "
+                  "with `tubectl run`",
+                  object->name);
+    const StoreObject held = shown(*object);
+    return said(tube->table->export_memory(&held, fd, size, offset), object->name);
   });
 }
 

@@ -23,6 +23,10 @@
  * them. What a process holds is released when it ends, and what it reserved and did not seal is
  * gone then.
  *
+ * Other workflows. "//WORKFLOW/NAME" is the object NAME of another workflow of the same user, if
+ * that one shares it (`tubed --share-store`). It is got and released like any other; who gets it
+ * cannot delete it.
+ *
  * Streams. A `tube_stream` is a CUstream or cudaStream_t, NULL for the default stream, or TUBE_NOW:
  * the host has done what is to be done, there is nothing to wait for. Streams that capture are
  * refused.
@@ -133,6 +137,17 @@ TUBE_API int tube_peek(const char* name, tube_object* object);
 /* The caller needs it no more, from where `stream` is on. One release for each get. Of an object
  * that the caller has reserved and not sealed: it is given up. */
 TUBE_API int tube_release(const tube_object* object, tube_stream stream);
+
+/* ---- for programs that know nothing of Tube ---- */
+
+/* The memory behind an object that this process holds (tube_get), as a descriptor that is the
+ * caller's to close or to hand to another process. GPU memory: for cuMemImportFromShareableHandle
+ * (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), cuMemAddressReserve, cuMemMap of all `size` bytes and
+ * cuMemSetAccess, in any process that has the GPU of `object->device`; the object begins at
+ * `offset`. Host memory: for mmap of object->bytes bytes at `offset`. Hold the object until the
+ * other program has done: the descriptor keeps the memory, but not what is in it. Other objects may
+ * lie in the same memory. A round trip. */
+TUBE_API int tube_export_fd(const tube_object* object, int* fd, uint64_t* size, uint64_t* offset);
 
 /* ---- ending ---- */
 

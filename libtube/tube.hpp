@@ -125,6 +125,18 @@ class Object : public Held {
   void release() { release(stream_); }
 };
 
+// The memory behind an object, for a program that knows nothing of Tube (tube_export_fd). The
+// descriptor is the caller's.
+struct Exported {
+  int fd = -1;
+  uint64_t size = 0, offset = 0;
+};
+inline Exported export_fd(const Object& object) {
+  Exported made;
+  must(tube_export_fd(&object.get(), &made.fd, &made.size, &made.offset));
+  return made;
+}
+
 // A new object's memory: fill it, then seal. It is given up if that does not happen.
 class Reserved : public Held {
  public:

@@ -12,7 +12,7 @@ namespace tube {
 
 inline constexpr unsigned char kStoreTableId[16] = {0x54, 0x55, 0x42, 0x45, 0x53, 0x54, 0x4f, 0x52,
                                                     0x45, 0x2d, 0x74, 0x61, 0x62, 0x6c, 0x65, 0x31};
-inline constexpr uint32_t kStoreTableVersion = 3;
+inline constexpr uint32_t kStoreTableVersion = 4;
 inline constexpr int kStoreCuda = 1000;
 
 struct StoreObject {
@@ -71,6 +71,9 @@ struct StoreTable {
   int (*list)(int (*visit)(void* data, const StoreObject* object), void* data);
   // The names of objects in the order in which they will be taken.
   int (*queue)(const char* const* names, uint64_t count);
+  // The memory behind an object that the process holds, as a descriptor, the caller's: `bytes` of
+  // it, the object at `offset`.
+  int (*export_memory)(const StoreObject* object, int* fd, uint64_t* bytes, uint64_t* offset);
 };
 
 }  // namespace tube

@@ -43,6 +43,7 @@
 #include "proxy/gpu/gpus.h"
 #include "proxy/gpu/slow_calls.h"
 #include "proxy/server/server.h"
+#include "proxy/store/store_options.h"
 
 namespace {
 
@@ -67,6 +68,8 @@ struct Options {
   bool moved = false;
   bool slices = false;
   uint32_t hang_timeout = 0;  // seconds
+  std::string share_store;
+  bool verify_shared = false;
   uint32_t weight = policies::kProxyWeight;
   std::string on_fault = "wait";
   std::string profile;
@@ -128,21 +131,6 @@ policies::PinnedBudget pinned_budget(const Options& options) {
 }
 
 uint64_t pool_bytes() { return env_number(Env::kPool).value_or(policies::kDefaultPoolBytes); }
-
-StoreOptions store_options() {
-  StoreOptions options;
-  if (const char* text = env_text(Env::kStoreGpu)) {
-    const auto bytes = parse_byte_size(text);
-    if (bytes.ok()) options.gpu_bytes = *bytes;
-    else log_warn("TUBE_STORE_GPU: %s; it has no limit", bytes.error().message.c_str());
-  }
-  const char* policy = env_text(Env::kStorePolicy);
-  options.moves = policy == nullptr || std::string_view(policy) != "off";
-  if (options.moves)
-    options.order = word_of(Env::kStorePolicy, policies::parse_migration_order, options.order,
-                            "queue, lru or off; queue");
-  return options;
-}
 
 policies::PoolPolicy pool_policy() {
   return word_of(Env::kPoolPolicy, policies::parse_pool_policy, policies::PoolPolicy::kKeep,
@@ -220,15 +208,18 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
                                      options.on_fault,
                                      "--compile",
                                      options.compile};
-  const std::pair<const char*, const std::string&> optional[] = {{"--gpus", options.gpus},
-                                                                 {"--driver", options.driver},
-                                                                 {"--sim", options.sim},
-                                                                 {"--log", options.log},
-                                                                 {"--profile", options.profile}};
+  const std::pair<const char*, const std::string&> optional[] = {
+      {"--gpus", options.gpus},
+      {"--driver", options.driver},
+      {"--sim", options.sim},
+      {"--share-store", options.share_store},
+      {"--log", options.log},
+      {"--profile", options.profile}};
   for (const auto& [flag, value] : optional) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }
   if (options.slices) arguments.emplace_back("--slices");
+  if (options.verify_shared) arguments.emplace_back("--verify-shared");
   if (options.hang_timeout != 0)
     arguments.insert(arguments.end(), {"--hang-timeout", std::to_string(options.hang_timeout)});
   if (options.pinned)
@@ -342,7 +333,7 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .function_memory = *parse_byte_limit(options.function_memory),
       .evict = evict_options(),
       .host = policies::default_host_budget(usable_memory_bytes()),
-      .store = store_options(),
+      .store = store_options(options.share_store, options.verify_shared, options.workflow, folder),
       .lazy_backing = env_flag(Env::kLazyBacking, true),
       .profile = options.profile,
       .end_on_fault = options.on_fault == "end",
@@ -422,6 +413,19 @@ std::string problem_with(const std::string& text) {
   return parsed.ok() ? "" : parsed.error().message;
 }
 
+void add_store(CLI::App& app, Options& options) {
+  app.add_option("--share-store", options.share_store,
+                 "objects of the store that the user's other workflows may have: those whose names "
+                 "begin with one of these words, with commas between them; all: every one "
+                 "(default: none)")
+      ->type_name("PREFIXES")
+      ->envname(env_entry(Env::kStoreShare).name);
+  app.add_flag("--verify-shared", options.verify_shared,
+               "find who writes to a sealed object of the store: checksums at the seal and while "
+               "it lives; costs a reading of all bytes each time")
+      ->envname(env_entry(Env::kStoreVerify).name);
+}
+
 void add_memory_options(CLI::App& app, Options& options) {
   app.add_option("--memory", options.memory,
                  "how much memory of each GPU all functions together may take, e.g. 20G, or one "
@@ -432,6 +436,7 @@ void add_memory_options(CLI::App& app, Options& options) {
                  "how much memory of each GPU one function may take at most (default: none)")
       ->check(problem_with<parse_byte_limit>)
       ->type_name("SIZE");
+  add_store(app, options);
 }
 
 void add_launch_policy(CLI::App& app, Options& options) {

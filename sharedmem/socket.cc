@@ -43,6 +43,12 @@ socklen_t abstract_address(const std::string& name, sockaddr_un* address) {
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + bytes);
 }
 
+// Of connecting and sending; 0: none.
+void limit_patience(int fd, int timeout_ms) {
+  const timeval patience{timeout_ms / 1000, timeout_ms % 1000 * 1000};
+  (void)::setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
+
 // A socket file outlives a killed server; connecting tells the two apart.
 bool somebody_serves(const sockaddr_un& address, int type) {
   UniqueFd probe(::socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -108,12 +114,13 @@ Result<UniqueFd> listen_unix(const std::string& path, int type) {
   return fd;
 }
 
-Result<UniqueFd> connect_unix(const std::string& path, int type) {
+Result<UniqueFd> connect_unix(const std::string& path, int type, int timeout_ms) {
   sockaddr_un address;
   Status status = fill_address(path, &address);
   if (!status) return status.error();
   UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno_error(errno, "cannot make a socket");
+  limit_patience(fd.get(), timeout_ms);
   int result;
   do {
     result = ::connect(fd.get(), generic(address), sizeof(address));
@@ -138,8 +145,7 @@ Result<UniqueFd> connect_abstract(const std::string& name, int type, int timeout
   const socklen_t size = abstract_address(name, &address);
   UniqueFd fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return errno_error(errno, "cannot make a socket");
-  const timeval patience{timeout_ms / 1000, timeout_ms % 1000 * 1000};
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  limit_patience(fd.get(), timeout_ms);
   int result;
   do {
     result = ::connect(fd.get(), generic(address), size);

@@ -23,7 +23,9 @@ inline constexpr size_t kMaxFdsPerMessage = 8;
 // Binds `path` (mode 0600), replacing a socket file that nobody serves any more; EADDRINUSE when
 // somebody does. `type`: SOCK_SEQPACKET (data) or SOCK_STREAM (control). Non-blocking, for epoll.
 Result<UniqueFd> listen_unix(const std::string& path, int type);
-Result<UniqueFd> connect_unix(const std::string& path, int type);
+// `timeout_ms`: how long connecting, and each message that is sent on the connection, may wait; 0:
+// for ever.
+Result<UniqueFd> connect_unix(const std::string& path, int type, int timeout_ms = 0);
 // The same in the abstract namespace: no file, so nothing stays behind, but everybody may connect;
 // ask peer_credentials. Connecting waits at most `timeout_ms`, and so does each message that is
 // sent on the connection.

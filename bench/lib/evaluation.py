@@ -1,10 +1,11 @@
 """The tables of docs/evaluation.md from result files: a table a paper, and what hurts today."""
 import workflow_report
-from papers import edas, faastube, fluidfaas, streambox
+from papers import edas, faastube, fluidfaas, nothing, streambox
 
 PAPERS = (streambox, faastube, edas, fluidfaas)
 HEAD = ["id", "the paper says", "its setting", "our bench", "ours now", "what is missing"]
 HURTS = "hurts"
+NOTHING, NOT_YET = "-", "not measured yet"
 
 
 def markdown(head, lines):
@@ -19,10 +20,12 @@ def rows(paper, results):
     found = []
     for headline in paper.HEADLINES:
         bench = ", ".join(f"`{name.strip()}`" for name in headline.bench.split(";"))
+        bench += f": {headline.figure}" if headline.figure else ""
         found.append([
             headline.key, headline.claim, headline.setting or "-",
             bench if headline.bench != "-" else "-",
-            headline.ours(results) or "-", headline.missing
+            headline.ours(results) or (NOTHING if headline.ours is nothing else NOT_YET),
+            headline.missing
         ])
     return found
 
@@ -30,7 +33,7 @@ def rows(paper, results):
 def answered(results):
     """(headlines that have a figure of ours, all headlines)."""
     cells = [row for paper in PAPERS for row in rows(paper, results)]
-    return sum(row[4] != "-" for row in cells), len(cells)
+    return sum(row[4] not in (NOTHING, NOT_YET) for row in cells), len(cells)
 
 
 def tables(results):

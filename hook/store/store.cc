@@ -288,12 +288,49 @@ int queue(const char* const* names, uint64_t count) {
   return store_error(r.call());
 }
 
+int export_memory(const StoreObject* object, int* fd, uint64_t* bytes, uint64_t* offset) {
+  if (const int error = open_store(); error != 0) return error;
+  if (object->slot >= abi::kStoreSlots || object->sealed == 0)
+    return static_cast<int>(wire::StoreAnswer::kInvalid);
+  {
+    const Locked locked(store().lock);
+    const StoreHeld& held = store().held[object->slot];
+    if (held.gets == 0 || held.generation != object->generation)
+      return static_cast<int>(wire::StoreAnswer::kInvalid);
+  }
+  wire::tubeStoreExport_reply reply{};
+  CUresult result;
+  {
+    Request<wire::tubeStoreExport> r;
+    r->slot = object->slot;
+    r->generation = object->generation;
+    r->address = object->address;
+    result = r.call(&reply);
+  }
+  if (result != CUDA_SUCCESS) return store_error(result);
+  *bytes = reply.bytes;
+  *offset = reply.offset;
+  return store_error(hand_over_file(reply.fd, "the memory of an object", fd));
+}
+
 uint64_t store_id() { return store().index.header().store_id; }
 uint64_t session_id() { return connection().welcome.session_id; }
 
-constinit const StoreTable kTable = {
-    sizeof(StoreTable), kStoreTableVersion, 0,    open_store, store_id, session_id, reserve, seal,
-    get_object,         release_object,     peek, remove,     list,     queue};
+constinit const StoreTable kTable = {sizeof(StoreTable),
+                                     kStoreTableVersion,
+                                     0,
+                                     open_store,
+                                     store_id,
+                                     session_id,
+                                     reserve,
+                                     seal,
+                                     get_object,
+                                     release_object,
+                                     peek,
+                                     remove,
+                                     list,
+                                     queue,
+                                     export_memory};
 
 }  // namespace
 

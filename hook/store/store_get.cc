@@ -2,11 +2,13 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/futex.h"
+#include "base/scope_guard.h"
 #include "hook/store/store.h"
 #include "sharedmem/store_accessors.h"
 
@@ -243,15 +245,69 @@ int look_up(const char* name, bool any, uint64_t timeout_ns, shared::StoreSight*
   return error != 0 ? error : answer;
 }
 
+namespace {
+
+// An object that the proxy has imported for this process, until tubeStoreImported.
+struct Imported {
+  bool pending = false;
+  uint32_t slot = 0;
+  uint64_t generation = 0;
+};
+
+void settle(Imported* imported) {
+  if (!std::exchange(imported->pending, false)) return;
+  Request<wire::tubeStoreImported> r;
+  r->slot = imported->slot;
+  r->generation = imported->generation;
+  (void)r.post();
+}
+
+constexpr bool of_another_workflow(const char* name) { return name[0] == '/' && name[1] == '/'; }
+
+int import(const char* name, Imported* imported) {
+  const size_t bytes = strnlen(name, abi::kStoreNameBytes);
+  wire::tubeStoreImport_reply reply{};
+  CUresult result;
+  {
+    Request<wire::tubeStoreImport> r(blob_room(bytes));
+    r.put(&wire::tubeStoreImport::name, name, static_cast<uint32_t>(bytes));
+    result = r.call(&reply);
+  }
+  if (result != CUDA_SUCCESS) return store_error(result);
+  if (reply.answer == 0) *imported = {true, reply.slot, reply.generation};
+  return static_cast<int>(reply.answer);
+}
+
+// An object that the workflow has already is found like its own. For others the proxy asks their
+// owner, and this thread asks again: nothing tells it when the owner seals.
+int look_elsewhere(const char* name, uint64_t timeout_ns, shared::StoreSight* sight,
+                   Imported* imported) {
+  const uint64_t start = now_ns();
+  for (uint32_t asks = 0;; ++asks) {
+    if (const int answer = look_up(name, false, 0, sight); answer != kNotFound) return answer;
+    const int answer = import(name, imported);
+    if (answer != 0 && answer != kNotFound && answer != kBusy) return answer;
+    if (answer == 0) return look_up(name, false, 0, sight);
+    if (answer == kNotFound && now_ns() - start >= timeout_ns) return kNotFound;
+    const timespec pause{0, std::min<long>(2'000'000, 50'000L << std::min(asks, 6u))};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+}  // namespace
+
 int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t timeout_ns,
                StoreObject* object) {
   if (const int error = open_store(); error != 0) return error;
   Stream* stream = nullptr;
   bool as_it_is = true;
   int answer = kBusy;
+  Imported imported;
+  const ScopeGuard settled([&] { settle(&imported); });
   while (answer == kBusy) {
     shared::StoreSight sight;
-    answer = look_up(name, false, timeout_ns, &sight);
+    answer = of_another_workflow(name) ? look_elsewhere(name, timeout_ns, &sight, &imported)
+                                       : look_up(name, false, timeout_ns, &sight);
     if (answer != 0) return answer;
     describe(sight, object);
     if (sight.body.window != connection().welcome.window)
@@ -261,6 +317,7 @@ int get_object(const char* name, uint32_t place, int32_t, void* handle, uint64_t
     const int32_t device = stream == nullptr ? -1 : static_cast<int32_t>(stream->context->device);
     as_it_is = sight.body.device == device;
     answer = take(sight, *object);
+    settle(&imported);
   }
   if (answer != 0) return answer;
   object->ready = shared::client_sees_ready(store().index.entry(object->slot)) ? 1 : 0;

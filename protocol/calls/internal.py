@@ -336,3 +336,14 @@ message("tubeStoreDelete", "reply", orders="none", group="u32", name="blob",
         reply=dict(answer="u32", count="u32"))
 # The client begins (1) or ends (0) to sleep on the index's futex.
 message("tubeStoreWaiting", "reply", orders="none", on="u32")
+# The object that another workflow shares under this name ("//WORKFLOW/NAME"), under the same name in
+# this one's store. The client holds it when the answer is kOk, until it says tubeStoreImported.
+# kBusy: it is there already.
+message("tubeStoreImport", "reply", orders="none", name="blob",
+        reply=dict(answer="u32", slot="u32", generation="u64"))
+# The client has claimed the object like any other, or has no use for it.
+message("tubeStoreImported", "post", orders="none", slot="u32", generation="u64")
+# The memory behind an object that the client holds, or behind a copy of it, by its address, as a
+# descriptor: of a whole block, or of the store's host memory. The object begins at `offset`.
+message("tubeStoreExport", "reply", orders="none", slot="u32", generation="u64", address="u64",
+        reply=dict(fd="u64", bytes="u64", offset="u64"))

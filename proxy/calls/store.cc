@@ -2,6 +2,7 @@
 // proxy knows that it holds; a record that lies ends the client.
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,7 @@ bool describe(const Decoded<wire::tubeStoreReserve>& call, uint32_t gpus, StoreR
   if (name.empty() || !copy_text(name, body.name, sizeof body.name) ||
       !copy_text(call.blob(call->group), body.group, sizeof body.group))
     return false;
+  if (std::string_view(body.name).starts_with("//")) return false;  // other workflows' objects
   if (call->bytes == 0 || call->bytes > windows::kDeviceBytes || call->ndim > abi::kStoreDims ||
       call->ttl_ms > limits::kStoreLifeMs)
     return false;
@@ -323,6 +325,37 @@ CUresult handle(Session& session, const Decoded<wire::tubeStoreFetch>& call,
   return state == CUDA_ERROR_NOT_READY
              ? session.driver().cuStreamWaitEvent(op.stream, copy.written, 0)
              : state;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreImport>& call,
+                Reply<wire::tubeStoreImport>& reply) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  const StoreGrant grant = client->import(text(call.blob(call->name)));
+  reply->answer = static_cast<uint32_t>(grant.answer);
+  reply->slot = grant.slot;
+  reply->generation = grant.generation;
+  return CUDA_SUCCESS;
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreImported>& call,
+                Reply<wire::tubeStoreImported>&) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  return believe(session, client->drop_import(call->slot, call->generation),
+                 "it is done with an object that it did not import");
+}
+
+CUresult handle(Session& session, const Decoded<wire::tubeStoreExport>& call,
+                Reply<wire::tubeStoreExport>& reply) {
+  StoreClient* client = store_of(session);
+  if (client == nullptr) return CUDA_SUCCESS;
+  if (!client->holds(call->slot, call->generation))
+    return believe(session, false, "it exports an object that it does not hold");
+  UniqueFd file;
+  const CUresult error = client->store().export_memory(call->slot, call->generation, call->address,
+                                                       &file, &reply->bytes, &reply->offset);
+  return error == CUDA_SUCCESS ? send(session, file.get(), &reply->fd) : error;
 }
 
 CUresult handle(Session& session, const Decoded<wire::tubeStoreQueue>& call,

@@ -218,6 +218,8 @@ uint32_t MemoryMap::gpus() const { return gpus_.count(); }
 
 Registrations& MemoryMap::registrations() const { return gpus_.registrations(); }
 
+CUuuid MemoryMap::uuid(uint32_t gpu) const { return gpus_[gpu].uuid; }
+
 bool MemoryMap::peers(uint32_t one, uint32_t other) const {
   int can = 0;
   return driver_.cuDeviceCanAccessPeer(&can, gpus_[one].device, gpus_[other].device) ==

@@ -97,6 +97,7 @@ class MemoryMap {
   CUcontext context(uint32_t device) const;
   Registrations& registrations() const;
   uint32_t gpus() const;
+  CUuuid uuid(uint32_t gpu) const;
   // Whether one GPU reaches the other's memory.
   bool peers(uint32_t one, uint32_t other) const;
 

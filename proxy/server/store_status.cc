@@ -34,11 +34,13 @@ nlohmann::json Server::store_status() {
                        {"holders", seen.claims},
                        {"consumers", seen.consumers},
                        {"consumed", seen.consumed},
+                       {"loans", seen.loans},
                        {"copies", seen.copies},
                        {"put_on", body.place == 0 ? "host" : "gpu"},
                        {"moves", seen.moves},
                        {"why", seen.why},
                        {"age_ns", now - body.created_ns}});
+    if (!seen.changed_by.empty()) objects.back()["changed_by"] = seen.changed_by;
     if (seen.turn != policies::kNoTurn) objects.back()["turn"] = seen.turn;
   }
   return {{"ok", true},
@@ -64,7 +66,10 @@ nlohmann::json Server::store_status() {
             {"returned", c.returned},
             {"returned_bytes", c.returned_bytes},
             {"fetched", c.fetched},
-            {"fetched_bytes", c.fetched_bytes}}}};
+            {"fetched_bytes", c.fetched_bytes},
+            {"imported", c.imported},
+            {"lent", c.lent},
+            {"changed", c.changed}}}};
 }
 
 }  // namespace tube::proxy

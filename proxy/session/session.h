@@ -258,7 +258,9 @@ class Session {
   // nullptr: this proxy has none.
   StoreClient* open_store() {
     if (store_ == nullptr && shared_.store != nullptr)
-      store_ = std::make_unique<StoreClient>(*shared_.store, ranges_, client_.id, client_.window);
+      store_ = std::make_unique<StoreClient>(
+          *shared_.store, ranges_, client_.id, client_.window,
+          client_.name + " (pid " + std::to_string(client_.pid) + ")");
     return store_.get();
   }
   GraphMemory& graph_memory() { return graph_memory_; }

@@ -8,9 +8,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/runtime_dir.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/client_limits.h"
 #include "proxy/memory/memory_shares.h"
+#include "proxy/store/store_exchange.h"
+#include "proxy/store/store_verifier.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/store_accessors.h"
 
@@ -30,6 +33,17 @@ Store::Store(const Driver& driver, MemoryMap& map, std::function<uint64_t(uint32
 
 Store::~Store() { close(); }
 
+void Store::set_up(const StoreOptions& options, CopyEngine* engine) {
+  options_ = options;
+  transfer_.use(engine);
+  exchange_ = std::make_unique<StoreExchange>(*this);
+  if (options.verify) verifier_ = std::make_unique<StoreVerifier>(*this, driver_, map_);
+  if (options.shared.empty()) return;
+  if (Status shared = exchange_->listen(store_socket_path(options.folder, options.workflow));
+      !shared.ok())
+    log_warn("other workflows get nothing of this store: %s", shared.error().message.c_str());
+}
+
 void Store::close() {
   stop_moving();
   std::vector<StorePiece> gone;
@@ -45,15 +59,16 @@ void Store::close() {
     events.swap(event_contexts_);
   }
   for (const auto& [event, context] : events) driver_.cuEventDestroy_v2(event);
-  for (const StorePiece& piece : gone) memory_.give(piece);
+  for (const StorePiece& piece : gone) give_back(piece);
   (void)memory_.give_idle_back(StoreMemory::kAllGpus);
 }
 
 // ---- clients -----------------------------------------------------------------------------------
 
-Result<std::shared_ptr<StoreMember>> Store::join(uint64_t session) {
+Result<std::shared_ptr<StoreMember>> Store::join(uint64_t session, const std::string& function) {
   auto member = std::make_shared<StoreMember>();
   member->session = session;
+  member->function = function;
   Result<UniqueFd> file =
       shared::create_memory_file("tube-store-pins", abi::kStorePinsBytes, shared::Fill::kAllocated);
   if (!file.ok()) return file.error();
@@ -131,22 +146,31 @@ void Store::enter(StoreMember& member, const StoreRequest& request, StoreGrant* 
   body.device = grant->piece.device;
   body.window = request.window;
   body.created_ns = object.used_ns;
-  body.expires_ns = request.ttl_ms == 0 ? 0 : body.created_ns + request.ttl_ms * 1'000'000;
+  if (request.ttl_ms != 0) body.expires_ns = body.created_ns + request.ttl_ms * 1'000'000;
   if (body.expires_ns != 0) next_expiry_ns_ = std::min(next_expiry_ns_, body.expires_ns);
   by_name_.emplace(name_of(body), grant->slot);
   index_.enter(grant->slot, grant->generation, body);
   ++member.made;
   count(object.piece, true);
-  object.home = object.piece.device;
+  object.home = object.piece.lease != 0 ? -1 : object.piece.device;
   if (object.home >= 0) member.made_bytes += object.charged = object.piece.bytes;
   ++counts_.reserved;
   ++counts_.objects;
 }
 
+// What has ended waits for the seal, which nobody waits for, unless its bytes may be wanted now: a
+// large object then needs no new block. (Each object that has ended is one or two questions to the
+// driver.)
 StoreGrant Store::reserve(StoreMember& member, const StoreRequest& request) {
   StoreGrant grant;
-  reap();
+  if (request.bytes > abi::kLargestInSlab) reap();
   {
+    std::lock_guard lock(mutex_);
+    if (next_expiry_ns_ != ~uint64_t{0}) find_expired(now_ns());
+    grant.answer = admit(member, request);
+  }
+  if (grant.answer == wire::StoreAnswer::kTooMany || grant.answer == wire::StoreAnswer::kNoMemory) {
+    reap();
     std::lock_guard lock(mutex_);
     grant.answer = admit(member, request);
   }
@@ -183,22 +207,28 @@ void Store::tell() {
 }
 
 bool Store::seal(StoreMember& member, uint32_t slot, uint64_t generation, CUevent written) {
-  std::lock_guard lock(mutex_);
-  Object* object = live(slot, generation);
-  if (object == nullptr || object->maker != &member) return false;
-  if (object->state == abi::StoreState::kReserved) {
-    object->state = abi::StoreState::kSealed;
-    object->ready = written == nullptr;
-    object->used_ns = now_ns();
-    ++object->touched;
-    index_.seal(slot, generation, object->ready);
-    ++counts_.sealed;
-    tell();
-  } else if (object->state != abi::StoreState::kDoomed) {
-    return false;
+  {
+    std::lock_guard lock(mutex_);
+    Object* object = live(slot, generation);
+    if (object == nullptr || object->maker != &member) return false;
+    if (object->state == abi::StoreState::kReserved) {
+      object->state = abi::StoreState::kSealed;
+      object->ready = written == nullptr;
+      object->used_ns = now_ns();
+      ++object->touched;
+      object->hidden = verifier_ != nullptr;
+      if (!object->hidden) index_.seal(slot, generation, object->ready);
+      ++counts_.sealed;
+      tell();
+    } else if (object->state != abi::StoreState::kDoomed) {
+      return false;
+    }
+    // Also where it was deleted meanwhile: its maker's work is still to be waited for.
+    object->written = written;
+    if (verifier_ != nullptr)
+      verifier_->sealed(slot, generation, name_of(object->body), member.function);
   }
-  // Also where it was deleted meanwhile: its maker's work is still to be waited for.
-  object->written = written;
+  reap();  // for those that made room for it
   return true;
 }
 
@@ -298,6 +328,9 @@ void Store::release(StoreMember& member, uint32_t slot, uint64_t generation, uin
         ++counts_.consumed;
         doom(slot);
       }
+    } else if (object->state == abi::StoreState::kSealed && object->piece.lease != 0) {
+      object->consumed += consumed;
+      if (object->claims == 0) doom(slot);
     }
     over = object->state == abi::StoreState::kDoomed && object->claims == 0;
   }
@@ -319,6 +352,7 @@ wire::StoreAnswer Store::remove(const std::string& name) {
     std::lock_guard lock(mutex_);
     const auto found = by_name_.find(name);
     if (found == by_name_.end()) return wire::StoreAnswer::kNotFound;
+    if (objects_[found->second].piece.lease != 0) return wire::StoreAnswer::kInvalid;
     ++counts_.deleted;
     doom(found->second);
   }
@@ -334,7 +368,7 @@ uint32_t Store::remove_group(const std::string& group) {
       const Object& object = objects_[slot];
       if (object.state != abi::StoreState::kReserved && object.state != abi::StoreState::kSealed)
         continue;
-      if (group != object.body.group) continue;
+      if (group != object.body.group || object.piece.lease != 0) continue;
       doom(slot);
       ++count;
     }
@@ -353,6 +387,7 @@ void Store::doom(uint32_t slot) {
   index_.doom(slot, object.generation, object.body.hash);
   doomed_.push_back(slot);
   ++counts_.doomed;
+  if (object.loans != 0) exchange_->poke();
   tell();
 }
 
@@ -403,6 +438,7 @@ void Store::end_object(uint32_t slot, std::vector<StorePiece>* gone) {
     count(piece, false);
     gone->push_back(piece);
   };
+  object.piece.consumed = object.consumed != 0;
   lose(object.piece);
   for (Held& copy : object.copies) {
     lose(copy.piece);
@@ -442,8 +478,10 @@ void Store::reap() {
   if (asked.empty()) return;
   for (Asked& one : asked) one.over = work_is_over(*one.object);
   std::vector<StorePiece> gone;
+  bool alone = false;
   {
     std::lock_guard lock(mutex_);
+    alone = members_.empty();
     for (const Asked& one : asked) {
       one.object->reaping = false;
       if (!one.over) continue;
@@ -452,13 +490,21 @@ void Store::reap() {
       end_object(one.slot, &gone);
     }
   }
-  for (const StorePiece& piece : gone) memory_.give(piece);
+  for (const StorePiece& piece : gone) give_back(piece);
+  // A loan may outlast the last client here.
+  if (alone && !gone.empty()) (void)memory_.give_idle_back(StoreMemory::kAllGpus);
   if (!gone.empty() && away_.load(std::memory_order_relaxed)) mover_.poke();
+}
+
+void Store::give_back(const StorePiece& piece) {
+  memory_.give(piece);
+  if (piece.lease != 0) exchange_->end(piece.lease, piece.consumed);
 }
 
 // ---- statistics --------------------------------------------------------------------------------
 
 void Store::count(const StorePiece& piece, bool more) {
+  if (piece.lease != 0 && piece.device >= 0) return;  // its owner counts it
   uint64_t& bytes = piece.device < 0 ? counts_.host_bytes : counts_.gpu_bytes;
   bytes += more ? piece.bytes : 0 - piece.bytes;
   if (piece.device < 0) return;
@@ -477,10 +523,12 @@ std::vector<Store::Seen> Store::objects() {
                                         object.claims,
                                         object.consumers,
                                         object.consumed,
+                                        object.loans,
                                         policies::kNoTurn,
                                         object.moves,
                                         object.why,
-                                        {}});
+                                        {},
+                                        object.changed_by});
     if (const auto turn = turns_.find(name_of(object.body)); turn != turns_.end())
       seen.turn = turn->second;
     for (const Held& copy : object.copies) {

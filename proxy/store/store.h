@@ -52,17 +52,26 @@
 namespace tube::proxy {
 
 class CopyEngine;
+class StoreExchange;
+class StoreVerifier;
 struct Driver;
+struct OfferedObject;
+struct StoreOffer;
 
 struct StoreOptions {
   policies::MigrationOrder order = policies::MigrationOrder::kQueue;
   bool moves = true;       // objects leave a GPU whose memory is short
   uint64_t gpu_bytes = 0;  // of each GPU, that it takes without moving objects; 0: all there is
+  // Objects whose names begin with one of these may be had by the user's other workflows.
+  std::vector<std::string> shared;
+  bool verify = false;           // who writes to a sealed object is looked for (store_verifier.h)
+  std::string workflow, folder;  // of this proxy, and where the sockets of all are
 };
 
 // One client that has opened the store. The pins are the client's to write at any time.
 struct StoreMember {
   uint64_t session = 0;
+  std::string function;
   UniqueFd fd;
   Mapping pins;
   // The store's lock:
@@ -79,7 +88,8 @@ struct StoreRequest {
   uint64_t ttl_ms = 0;
   uint32_t consumers = 0;
   uint64_t most_bytes = ~uint64_t{0};  // of GPU memory that this client's objects may take
-  abi::StoreBody body{};               // name, group, dtype, ndim, shape, strides: checked
+  // Name, group, dtype, ndim, shape, strides: checked. expires_ns: unless ttl_ms is given.
+  abi::StoreBody body{};
 };
 
 struct StoreGrant {
@@ -117,17 +127,14 @@ class Store {
   Store& operator=(const Store&) = delete;
   // Before any session. Bytes that move go through the engine's lanes, until stop_moving();
   // nullptr: there are none.
-  void set_up(const StoreOptions& options, CopyEngine* engine) {
-    options_ = options;
-    transfer_.use(engine);
-  }
-  // Nothing moves any more when it returns.
+  void set_up(const StoreOptions& options, CopyEngine* engine);
+  // Nothing moves any more when it returns, and other workflows get nothing.
   void stop_moving();
   // Gives all memory back. No session uses the store any more.
   void close();
 
   // ---- clients (store_client.h); the session's thread, a context is current
-  Result<std::shared_ptr<StoreMember>> join(uint64_t session);
+  Result<std::shared_ptr<StoreMember>> join(uint64_t session, const std::string& function = {});
   void leave(const std::shared_ptr<StoreMember>& member);
   int index_fd() const { return index_.fd(); }
   int host_fd(uint32_t window) { return memory_.host_fd(window); }
@@ -180,16 +187,51 @@ class Store {
   // The order in which objects are taken next; those that are not there yet count, too.
   void queue(const std::vector<std::string>& names);
 
+  // ---- objects of other workflows (store_sharing.cc, store_exchange.h)
+  // The object "//WORKFLOW/NAME" of another proxy, under that name. The member then holds one
+  // claim. Waits for the owner, at most limits::kBrokerMs. kBusy: it is there already.
+  StoreGrant import(StoreMember& member, uint32_t window, const std::string& full_name,
+                    StorePlaceOf* place);
+  // The owner has ended, or the object there. Nobody gets it any more.
+  void end_import(uint32_t slot, uint64_t generation);
+  // Whether others may have it; then it is claimed until end_loan().
+  wire::StoreAnswer lend(const std::string& name, uint32_t* slot, uint64_t* generation);
+  // kBusy: its bytes are not written yet.
+  wire::StoreAnswer describe_loan(uint32_t slot, uint64_t generation, StoreOffer* offer,
+                                  UniqueFd* memory);
+  bool is_sealed(uint32_t slot, uint64_t generation);
+  void end_loan(uint32_t slot, uint64_t generation, bool consumed);
+  // What a thread of the store's does first.
+  void enter_thread();
+
+  // The memory behind an object that the caller has claimed, or behind its copy at that address (0:
+  // the object's own place), as a descriptor of its own: `bytes` of it, the object at `offset`.
+  CUresult export_memory(uint32_t slot, uint64_t generation, uint64_t untrusted_address,
+                         UniqueFd* fd, uint64_t* bytes, uint64_t* offset);
+
+  // ---- who writes to sealed objects (store_verifying.cc, store_verifier.h)
+  // nullptr: nobody looks.
+  StoreVerifier* verifier() { return verifier_.get(); }
+  // Where a sealed object is, which is claimed until end_check(). kBusy: its bytes are on their
+  // way; kNotFound: it has ended.
+  wire::StoreAnswer begin_check(uint32_t slot, uint64_t generation, StorePiece* piece,
+                                uint64_t* bytes);
+  void end_check(uint32_t slot, uint64_t generation);
+  // Its bytes changed while `functions` had it.
+  void note_changed(uint32_t slot, uint64_t generation, const std::string& functions);
+
   // ---- statistics; any thread
   struct Seen {
     abi::StoreBody body{};
     abi::StoreState state = abi::StoreState::kFree;
     uint64_t maker = 0;
     uint32_t claims = 0, consumers = 0, consumed = 0;
+    uint32_t loans = 0;  // of the claims: other workflows'
     uint32_t turn = policies::kNoTurn;
     uint32_t moves = 0;
     const char* why = "";     // of the last move
     std::vector<int> copies;  // devices
+    std::string changed_by;   // behind its seal
   };
   std::vector<Seen> objects();
   struct Counts {
@@ -200,6 +242,9 @@ class Store {
     uint64_t left = 0, left_bytes = 0;          // a GPU, for want of memory
     uint64_t returned = 0, returned_bytes = 0;  // before their turn
     uint64_t fetched = 0, fetched_bytes = 0;    // to where a consumer was that waited for it
+    uint64_t imported = 0;                      // from other workflows
+    uint64_t lent = 0;                          // to them
+    uint64_t changed = 0;                       // behind their seals
   };
   Counts counts();
 
@@ -223,12 +268,15 @@ class Store {
     StoreMember* maker = nullptr;  // nullptr: has left
     uint64_t maker_session = 0;
     uint32_t claims = 0;
+    uint32_t loans = 0;  // of these: other workflows'
     uint32_t consumers = 0, consumed = 0;
     CUevent written = nullptr;
     bool ready = false;
     std::array<Held, abi::kStoreOthers> copies;
     bool reaping = false;  // somebody asks the driver about it
     bool moving = false;   // somebody moves it
+    bool hidden = false;   // sealed, and the index says so when its sum is known
+    std::string changed_by;
     std::vector<Use> uses;
     int home = -1;         // where it was put
     uint64_t charged = 0;  // to its maker
@@ -254,6 +302,14 @@ class Store {
   bool held(uint32_t slot) const;
   void find_expired(uint64_t now_ns);
   void tell();
+  void give_back(const StorePiece& piece);
+
+  // store_sharing.cc
+  bool may_be_shared(const std::string& name) const;
+  CUresult map_offer(uint32_t window, const OfferedObject& object, StorePiece* piece);
+  CUresult copy_offer(uint32_t window, const OfferedObject& object, StorePiece* piece);
+  wire::StoreAnswer enter_import(StoreMember& member, const StoreRequest& request,
+                                 StoreGrant* grant);
 
   // store_moves.cc
   struct Candidate {
@@ -309,6 +365,9 @@ class Store {
   std::unordered_map<std::string, uint32_t> turns_;  // as they were told
   Counts counts_;
   StoreMover mover_;
+  StoreMember lender_;  // whose claims are other workflows'
+  std::unique_ptr<StoreExchange> exchange_;
+  std::unique_ptr<StoreVerifier> verifier_;
 };
 
 }  // namespace tube::proxy

@@ -3,16 +3,22 @@
 #include <algorithm>
 #include <utility>
 
+#include "proxy/store/store_verifier.h"
 #include "sharedmem/store_accessors.h"
 
 namespace tube::proxy {
 
-StoreClient::StoreClient(Store& store, Ranges& ranges, uint64_t session, uint32_t window)
-    : store_(store), ranges_(ranges), session_(session), window_(window) {}
+StoreClient::StoreClient(Store& store, Ranges& ranges, uint64_t session, uint32_t window,
+                         std::string function)
+    : store_(store),
+      ranges_(ranges),
+      session_(session),
+      window_(window),
+      function_(std::move(function)) {}
 StoreClient::~StoreClient() = default;
 
 Status StoreClient::open() {
-  Result<std::shared_ptr<StoreMember>> member = store_.join(session_);
+  Result<std::shared_ptr<StoreMember>> member = store_.join(session_, function_);
   if (!member.ok()) return member.error();
   member_ = member.take();
   return {};
@@ -29,11 +35,12 @@ bool StoreClient::add_range(uint64_t address, uint64_t bytes, int device) {
 
 bool StoreClient::enter(uint32_t slot, uint64_t generation, const StorePlaceOf& place) {
   if (!add_range(place.address, place.bytes, place.device)) return false;
-  held_[slot] = Held{generation, place.address, {}, 1, false, false};
+  held_[slot] = Held{generation, place.address, {}, 1, 0, false, false};
   for (uint32_t i = 0; i < place.copies_count; ++i) {
     if (!show_copy(slot, place.copies[i].address, place.bytes, place.copies[i].device))
       return false;
   }
+  if (StoreVerifier* verifier = store_.verifier()) verifier->taken(slot, generation, function_);
   return true;
 }
 
@@ -75,6 +82,8 @@ StoreGrant StoreClient::reserve(StoreRequest request) {
 }
 
 void StoreClient::drop(std::map<uint32_t, Held>::iterator held) {
+  if (StoreVerifier* verifier = store_.verifier())
+    verifier->released(held->first, held->second.generation, function_);
   ranges_.erase(held->second.address);
   for (const uint64_t copy : held->second.copies) ranges_.erase(copy);
   held_.erase(held);
@@ -103,10 +112,33 @@ bool StoreClient::claim(uint32_t slot, uint64_t generation) {
   return false;
 }
 
+StoreGrant StoreClient::import(const std::string& full_name) {
+  StorePlaceOf place;
+  StoreGrant grant = store_.import(*member_, window_, full_name, &place);
+  if (grant.answer != wire::StoreAnswer::kOk) return grant;
+  if (enter(grant.slot, grant.generation, place)) {
+    held_.at(grant.slot).imports = 1;
+    return grant;
+  }
+  store_.release(*member_, grant.slot, grant.generation, 1, 0);
+  grant.answer = wire::StoreAnswer::kNoMemory;
+  return grant;
+}
+
+bool StoreClient::drop_import(uint32_t slot, uint64_t generation) {
+  const auto found = held_.find(slot);
+  if (!holds(slot, generation) || found->second.imports == 0) return false;
+  --found->second.imports;
+  if (--found->second.claims == 0) drop(found);
+  store_.release(*member_, slot, generation, 1, 0);
+  return true;
+}
+
 bool StoreClient::release(uint32_t slot, uint64_t generation, bool last) {
   const auto found = held_.find(slot);
   if (!holds(slot, generation)) return false;
   Held& held = found->second;
+  if (held.claims == held.imports) return false;
   const bool unsealed = held.makes && last && held.claims == 1;  // given up
   const bool goes = last && !held.kept;
   if (goes && --held.claims == 0) drop(found);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/cuda_api.h"
@@ -20,7 +21,8 @@ namespace tube::proxy {
 
 class StoreClient {
  public:
-  StoreClient(Store& store, Ranges& ranges, uint64_t session, uint32_t window);
+  StoreClient(Store& store, Ranges& ranges, uint64_t session, uint32_t window,
+              std::string function = {});
   ~StoreClient();
   StoreClient(const StoreClient&) = delete;
   StoreClient& operator=(const StoreClient&) = delete;
@@ -37,6 +39,9 @@ class StoreClient {
   // `written`: recorded behind the maker's work, the store's from now on; nullptr: no need.
   [[nodiscard]] bool seal(uint32_t slot, uint64_t generation, CUevent written);
   [[nodiscard]] bool claim(uint32_t slot, uint64_t generation);
+  // Store::import(); the client holds it until drop_import().
+  StoreGrant import(const std::string& full_name);
+  [[nodiscard]] bool drop_import(uint32_t slot, uint64_t generation);
   [[nodiscard]] bool release(uint32_t slot, uint64_t generation, bool last);
   bool holds(uint32_t slot, uint64_t generation) const {
     const auto found = held_.find(slot);
@@ -70,7 +75,8 @@ class StoreClient {
     uint64_t address = 0;
     std::vector<uint64_t> copies;  // their addresses
     uint32_t claims = 0;
-    bool makes = false;  // one of the claims is the maker's
+    uint32_t imports = 0;  // of these: from import()
+    bool makes = false;    // one of the claims is the maker's
     bool kept = false;
   };
   struct Making {
@@ -86,6 +92,7 @@ class StoreClient {
   Ranges& ranges_;
   const uint64_t session_;
   const uint32_t window_;
+  const std::string function_;
   std::shared_ptr<StoreMember> member_;
   std::map<uint32_t, Held> held_;  // by slot
   std::vector<Making> making_;

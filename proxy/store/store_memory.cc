@@ -122,6 +122,12 @@ CUresult StoreMemory::take_host(uint32_t window, uint64_t bytes, StorePiece* pie
   return CUDA_SUCCESS;
 }
 
+BlockId StoreMemory::block_of(const StorePiece& piece) const {
+  if (piece.block != BlockId::kNone) return piece.block;
+  std::lock_guard lock(mutex_);
+  return std::prev(slabs_.upper_bound(piece.address))->second.block;
+}
+
 // The lock is held.
 bool StoreMemory::has_other_empty(const Slab& slab) const {
   return std::any_of(slabs_.begin(), slabs_.end(), [&](const auto& other) {
@@ -136,6 +142,7 @@ void StoreMemory::give(const StorePiece& piece) {
     host_->give(piece.address, piece.bytes);
     return;
   }
+  if (piece.lease != 0) return map_.release(piece.block);
   BlockId gone = BlockId::kNone;
   {
     std::lock_guard lock(mutex_);

@@ -39,6 +39,8 @@ struct StorePiece {
   int device = -1;       // -1: pinned memory
   uint32_t window = 0;
   BlockId block = BlockId::kNone;  // kNone: a piece of a slab, or pinned memory
+  uint64_t lease = 0;     // not 0: of another workflow's object; its number (store_exchange.h)
+  bool consumed = false;  // of that: it has served those that had it
 };
 
 class StoreMemory {
@@ -62,6 +64,8 @@ class StoreMemory {
   bool give_idle_back(int gpu);
   // The file of pinned memory for a client of that window; -1: it has none there.
   int host_fd(uint32_t window);
+  // Of GPU memory.
+  BlockId block_of(const StorePiece& piece) const;
 
   uint64_t idle_bytes() const;
   uint64_t host_held_bytes() const;

@@ -14,6 +14,8 @@
 #include "proxy/gpu/current_context.h"
 #include "proxy/memory/memory_map.h"
 #include "proxy/store/store.h"
+#include "proxy/store/store_exchange.h"
+#include "proxy/store/store_verifier.h"
 
 namespace tube::proxy {
 namespace {
@@ -134,8 +136,8 @@ void Store::copy_is_ready(uint32_t slot, uint64_t generation, int device) {
 // The reads of pins are a hint here, for no fence is before them.
 bool Store::in_nobodys_hands(uint32_t slot) const {
   const Object& object = objects_[slot];
-  return object.state == abi::StoreState::kSealed && !object.moving && !object.reaping &&
-         !held(slot);
+  return object.state == abi::StoreState::kSealed && !object.hidden && !object.moving &&
+         !object.reaping && !held(slot);
 }
 
 // Asks the driver whether the GPU is done with the object. Then that is noted: what is written is
@@ -312,7 +314,7 @@ std::vector<Store::Candidate> Store::candidates(int gpu, bool returning) {
   std::lock_guard lock(mutex_);
   for (uint32_t slot = 0; slot < objects_.size(); ++slot) {
     Object& object = objects_[slot];
-    if (object.state != abi::StoreState::kSealed) continue;
+    if (object.state != abi::StoreState::kSealed || object.piece.lease != 0) continue;
     const bool here = object.piece.device == gpu || copy_on(object, gpu) != nullptr;
     if (here == returning || (returning && object.home != gpu) || !in_nobodys_hands(slot)) continue;
     Candidate& one = found.emplace_back(Candidate{slot, object.generation, seen(slot, gpu)});
@@ -379,6 +381,7 @@ bool Store::make_room(int gpu, uint64_t bytes) {
 // The store's own limit is no reason to refuse: it moves what it can.
 void Store::keep_within(int gpu, uint64_t bytes) {
   if (options_.gpu_bytes == 0) return;
+  reap();
   uint64_t beyond = 0;
   {
     std::lock_guard lock(mutex_);
@@ -394,6 +397,8 @@ void Store::keep_within(int gpu, uint64_t bytes) {
 // ---- the mover ---------------------------------------------------------------------------------
 
 void Store::stop_moving() {
+  if (exchange_ != nullptr) exchange_->stop();
+  if (verifier_ != nullptr) verifier_->stop();
   mover_.stop();
   std::lock_guard moving(moving_);
   transfer_.use(nullptr);

@@ -114,6 +114,17 @@ class Object(_Memory):
         self._shown.data = None
         must(result)
 
+    def export_fd(self) -> tuple:
+        """(descriptor, size, offset) of the memory behind it, for a program that knows nothing of
+        Tube: a POSIX descriptor for cuMemImportFromShareableHandle, of `size` bytes to map, or for
+        mmap in host memory. The object begins at `offset`. The descriptor is the caller's to close;
+        hold the object until the other program has done."""
+        self._check()
+        fd, size, offset = ctypes.c_int(-1), ctypes.c_uint64(), ctypes.c_uint64()
+        must(library.tube_export_fd(self._shown, ctypes.byref(fd), ctypes.byref(size),
+                                    ctypes.byref(offset)))
+        return fd.value, size.value, offset.value
+
     def __enter__(self):
         return self
 

@@ -88,6 +88,8 @@ def _declare(library):
             "release": [shown, stream], "delete": [text],
             "delete_group": [text, ctypes.POINTER(ctypes.c_uint32)],
             "list": [VISIT, ctypes.c_void_p],
+            "export_fd": [shown, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(number),
+                          ctypes.POINTER(number)],
             "queue": [ctypes.POINTER(text), ctypes.c_size_t]}.items():
         function = getattr(library, "tube_" + name)
         function.argtypes, function.restype = arguments, ctypes.c_int

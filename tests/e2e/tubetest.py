@@ -141,13 +141,15 @@ class Proxy:
     behind."""
 
     def __init__(self, layout, backend, workflow="test", driver=None, extra_env=None, gpus="0",
-                 arguments=(), log=None, before=None):
+                 arguments=(), log=None, before=None, folder=None):
         self.layout, self.backend, self.workflow, self.driver, self.gpus = layout, backend, workflow, driver, gpus
         self.extra_env = extra_env or {}
         self.arguments = arguments  # of tubed, more of them
         self.log, self.before = log, before  # another descriptor than the log file's; in the child
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="tube-test-"))
-        self.log_path = self.dir / "tubed.log"
+        # `folder`: another proxy's, which stays.
+        self.dir = folder or pathlib.Path(tempfile.mkdtemp(prefix="tube-test-"))
+        self.own_dir = folder is None
+        self.log_path = self.dir / ("tubed.log" if folder is None else f"tubed-{workflow}.log")
         self.process = None
 
     def __enter__(self):
@@ -162,7 +164,8 @@ class Proxy:
         self.stop()
         if kept := os.environ.get("TEST_KEEP_LOGS"):
             shutil.copy(self.log_path, pathlib.Path(kept, f"{self.dir.name}.log"))
-        shutil.rmtree(self.dir, ignore_errors=True)
+        if self.own_dir:
+            shutil.rmtree(self.dir, ignore_errors=True)
 
     def start(self, timeout_s=60):
         env = dict(base_environment(), TUBE_DIR=str(self.dir))

@@ -4,7 +4,7 @@ _tubectl() {
   local verbs="run profile proxy ping ps status stat copies gpu mem store topo limit doctor placement completion"
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory-mode|--on-fault|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
+      -w|--workflow|-f|--function|-g|--group|--gpus|--backend|--copy-policy|--priority|--memory-mode|--on-fault|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--share-store|--get|--watch|--last|-n|--top|--program|--topology|--pattern|--pass|--share|--busy|--score|--links|--svg) ((i++)) ;;
       --) [[ $verb == run || $verb == profile ]] && { COMPREPLY=($(compgen -c -- "$cur") $(compgen -f -- "$cur")); return; } ;;
       -*) ;;
       *) if [[ -z $verb ]]; then verb=${COMP_WORDS[i]}; elif [[ -z $sub ]]; then sub=${COMP_WORDS[i]}; fi ;;
@@ -21,7 +21,7 @@ _tubectl() {
     --topology) COMPREPLY=($(compgen -W "1x dgx-v100 hgx-h200 4xa10" -- "$cur") $(compgen -f -- "$cur")); return ;;
     --score) COMPREPLY=($(compgen -W "time aggregated preserved" -- "$cur")); return ;;
     --links) COMPREPLY=($(compgen -W "direct paths" -- "$cur")); return ;;
-    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--watch|--last|-n|--top|--pass|--share|--busy) return ;;
+    -f|--function|--gpus|--memory|--function-memory|--each|--gpu|--slo-ms|--infer-ms|--sm-percent|--weight|--share-store|--get|--watch|--last|-n|--top|--pass|--share|--busy) return ;;
   esac
   local words=
   case $verb in
@@ -31,7 +31,7 @@ _tubectl() {
     proxy)
       case $sub in
         '') words="start stop list --help" ;;
-        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --weight --slices --hang-timeout --on-fault --json --help" ;;
+        start) words="--workflow --gpus --backend --copy-policy --memory --function-memory --weight --slices --hang-timeout --share-store --verify-shared --on-fault --json --help" ;;
         stop) words="--workflow --all --json --help" ;;
         list) words="--names --json --help" ;;
       esac ;;
@@ -42,7 +42,7 @@ _tubectl() {
     copies) words="--workflow --function --watch --json --help" ;;
     gpu) words="--workflow --watch --json --help" ;;
     mem) words="--workflow --function --watch --last --json --help" ;;
-    store) words="--workflow --group --watch --json --help" ;;
+    store) words="--workflow --group --get --watch --json --help" ;;
     topo) words="--workflow --topology --svg --json --help" ;;
     limit) words="--workflow --function --memory --gpu --each --json --help" ;;
     doctor) words="--program --json --help" ;;

@@ -173,6 +173,11 @@ void add_proxy(Verb& root) {
               "its share of a GPU's time among all proxies that use it (default: 100)")
       .flag("--slices", options->proxy.slices,
             "split the GPUs at once for functions with --sm-percent, not when the first one comes")
+      .text("--share-store", options->proxy.share_store, "PREFIXES",
+            "objects of the store that your other workflows may have, by the beginnings of their "
+            "names, with commas between them; all: every one (default: none)")
+      .flag("--verify-shared", options->proxy.verify_shared,
+            "find who writes to a sealed object of the store; slow")
       .choice(
           "--on-fault", options->proxy.on_fault, {"wait", "end"},
           "what becomes of a proxy's functions when a kernel ends the context: it waits until they "

@@ -1,5 +1,6 @@
 // tubectl store: the named objects that the functions of a workflow share.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -8,13 +9,15 @@
 
 #include "tools/tubectl/control_client.h"
 #include "tools/tubectl/format.h"
+#include "tools/tubectl/layout.h"
+#include "tools/tubectl/store_bytes.h"
 #include "tools/tubectl/verbs.h"
 
 namespace tube::ctl {
 namespace {
 
 struct StoreOptions {
-  std::string workflow, group;
+  std::string workflow, group, get;
   size_t every_s = 0;
   bool json = false;
 };
@@ -41,6 +44,11 @@ std::string places_text(const Json& object) {
   return places;
 }
 
+std::string state_text(const Json& object) {
+  const std::string by = text(object, "changed_by");
+  return text(object, "state") + (by.empty() ? "" : ", changed: " + by);
+}
+
 std::string table(const Json& answer) {
   Table table({"NAME", "GROUP", "SIZE", "PLACE", "STATE", "HOLDERS", "CONSUMED", "AGE", "MOVES",
                "LAST MOVE"},
@@ -48,7 +56,7 @@ std::string table(const Json& answer) {
   for (const Json& object : answer["objects"]) {
     const std::string group = text(object, "group");
     table.add({text(object, "name"), group.empty() ? "-" : group,
-               human_bytes(number(object, "bytes")), places_text(object), text(object, "state"),
+               human_bytes(number(object, "bytes")), places_text(object), state_text(object),
                std::to_string(number(object, "holders")), consumed_text(object),
                human_age(number(object, "age_ns") / 1'000'000'000),
                std::to_string(number(object, "moves")),
@@ -64,6 +72,16 @@ std::string table(const Json& answer) {
              number(counts, "left"), human_bytes(number(counts, "left_bytes")),
              number(counts, "returned"), human_bytes(number(counts, "returned_bytes")),
              number(counts, "fetched"));
+}
+
+int get_object(const StoreOptions& options) {
+  if (Answer answer = ask(options.workflow, "ping"); !answer.ok())
+    return report_unusable(options.workflow, answer);
+  const Status written =
+      write_object(find_layout().hook_lib, options.workflow, options.get, STDOUT_FILENO);
+  if (written.ok()) return kExitOk;
+  fmt::print(stderr, "tubectl: {}\n", written.error().message);
+  return kExitProblem;
 }
 
 int show_store(const StoreOptions& options) {
@@ -91,15 +109,22 @@ void add_store(Verb& root) {
   root.verb("store", "the named objects that functions share, who holds them, how old they are")
       .workflow(options->workflow)
       .text("-g,--group", options->group, "NAME", "only objects of this group")
+      .text("--get", options->get, "NAME",
+            "write the bytes of this object to the standard output, and nothing else")
       .number("--watch", options->every_s, "again every N seconds, until it is interrupted")
       .json(options->json)
       .footer(
-          "STATE: reserved (its maker writes it), sealed, or deleted (held all the same). HOLDERS "
-          "counts claims.\nCONSUMED: gets that are over, of those expected. PLACE: where it is, "
+          "STATE: reserved (its maker writes it), sealed, or deleted (held all the same); changed: "
+          "(with --verify-shared) who had it when it was written to behind its seal. HOLDERS "
+          "counts "
+          "claims.\nCONSUMED: gets that are over, of those expected. PLACE: where it is, "
           "and "
           "where copies are.\nLAST MOVE: why it left a GPU, or came back.\n\n"
-          "Examples:\n  tubectl store\n  tubectl store -w shop --watch 1\n  tubectl store --json")
-      .action([options] { return show_store(*options); });
+          "Examples:\n  tubectl store\n  tubectl store -w shop --watch 1\n  tubectl store --json\n "
+          " "
+          "tubectl store --get frames/17 > frame")
+      .action(
+          [options] { return options->get.empty() ? show_store(*options) : get_object(*options); });
 }
 
 }  // namespace tube::ctl

@@ -42,6 +42,8 @@ std::vector<std::string> proxy_arguments(const ProxyOptions& options, const Layo
   add("--on-fault", options.on_fault);
   add("--profile", options.profile);
   if (options.slices) arguments.emplace_back("--slices");
+  add("--share-store", options.share_store);
+  if (options.verify_shared) arguments.emplace_back("--verify-shared");
   if (options.hang_timeout != 0) add("--hang-timeout", std::to_string(options.hang_timeout));
   const DriverSearch driver = search_driver();
   add("--driver", driver.found.empty() ? "" : driver.found.front());

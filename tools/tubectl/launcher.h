@@ -28,6 +28,8 @@ struct ProxyOptions {
   size_t hang_timeout = 0;  // seconds; 0: the proxy's own default
   std::string on_fault;     // wait | end; empty: the proxy's own default
   std::string profile;      // a folder: the proxy profiles its functions' memory (cmd_profile.cc)
+  std::string share_store;  // prefixes of names, or all; empty: nothing is shared
+  bool verify_shared = false;
 };
 
 struct Started {

@@ -6,13 +6,15 @@ import typing
 @dataclasses.dataclass(frozen=True)
 class Headline:
     """A claim of a paper. `ours` takes the results and says our figure or None; `missing` says
-    what stands in its way while there is none, and what is not comparable when there is one."""
+    what stands in its way while there is none, and what is not comparable when there is one.
+    `figure`: of figures.py, which the bench prints with what must be reached."""
     key: str
     claim: str
     setting: str
     bench: str
     ours: typing.Callable
     missing: str
+    figure: str = ""
 
 
 def nothing(_results):

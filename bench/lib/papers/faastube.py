@@ -74,7 +74,8 @@ HEADLINES = (
              "-", nothing, "not comparable: every pair here has the same NVLink"),
     Headline("FT11", "pool -19% mean, migration that knows the queue -14% tail",
              "store of 1 GB, bursty", "bench/store", ft11,
-             "here objects in a queue, not the six workflows"),
+             "here objects in a queue, not the six workflows",
+             "queue-aware against LRU with a store of 1 GB, tail"),
     Headline("FT12", "PyTorch's pool holds 4x what is used; emptying it by hand raises the tail "
              "4x; GMLake adds 45 ms of IPC", "the same", "-", nothing,
              "pool and its bench"),

@@ -108,7 +108,8 @@ def best_of(figure, results, base, arms, *rest):
 
 
 MECHANISMS = {"tube+store-host": "objects on the GPU", "tube+store+host": "host functions' objects",
-              "tube:TUBE_POOL=0+store": "the pool", "tube:TUBE_COPY_LANE=never+store": "the lanes"}
+              "tube:TUBE_POOL=0+store": "the pool", "tube:TUBE_COPY_LANE=never+store": "the lanes",
+              "tube:TUBE_STORE_POLICY=off+store": "moves"}
 
 
 def switched_off(results, arm):

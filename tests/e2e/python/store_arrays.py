@@ -2,6 +2,7 @@
 objects. Natively there is no proxy and the store is the process's own: what is printed is the
 same."""
 import gc
+import mmap
 import os
 import pathlib
 import sys
@@ -77,6 +78,12 @@ if tube.connected():
         cuda.as_cuda_array(made).copy_to_device(np.arange(10, dtype=np.int32))
     assert np.array_equal(cuda.as_cuda_array(tube.get("gpu2")).copy_to_host(), np.arange(10))
     found.release()
+    tube.put("bytes", b"0123456789", place=tube.HOST)
+    with tube.get("bytes") as held:
+        descriptor, size, offset = held.export_fd()
+        with mmap.mmap(descriptor, 10, prot=mmap.PROT_READ, offset=offset) as seen:
+            assert size >= 10 and seen[:] == b"0123456789"
+        os.close(descriptor)
 for left in tube.objects():
     tube.delete(left.name)
 print("done")

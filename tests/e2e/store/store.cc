@@ -5,6 +5,12 @@
 //                               for stdin, or ends at once
 //   take NAME VALUE [PLACE]     waits for the object, compares it, prints its address, releases it
 //   hold NAME [PLACE]           takes the object and keeps it until stdin ends
+//   keep NAME VALUE [PLACE]     the same, compares it when stdin ends, "equal", and releases it
+//   borrow SEED STEPS WORKFLOW  gets and releases what `churn` makes there; "equal"
+//   export NAME VALUE LIBRARIES [PLACE]    has a program that knows nothing of Tube compare the
+//                               object, by its descriptor; LIBRARIES: where its libcuda.so.1 is
+//   native FD SIZE OFFSET BYTES VALUE PLACE    that program
+//   scribble NAME [PLACE]       takes the object, writes to it, releases it
 //   reserve NAME KIB [PLACE]    reserves and does not seal, until stdin ends
 //   wait NAME MS                tube_wait's answer
 //   delete NAME                 tube_delete's answer
@@ -18,8 +24,11 @@
 //   vandal SEED                 writes nonsense over its pins, over and over, until stdin ends;
 //                               prints whether the index could be written to
 //   pace COUNT                  COUNT puts, gets, releases and deletes of small objects
+#include <fcntl.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <map>
@@ -165,9 +174,9 @@ struct Held {
   CUstream stream;
 };
 
-unsigned value_of(const tube_object& object) {
-  return static_cast<unsigned>(object.bytes) * 2654435761u ^ static_cast<unsigned>(object.name[6])
-                                                                 << 24;
+unsigned value_of(const tube_object& object, size_t letter = 6) {
+  return static_cast<unsigned>(object.bytes) * 2654435761u ^
+         static_cast<unsigned>(object.name[letter]) << 24;
 }
 
 class Churn {
@@ -341,6 +350,113 @@ void run_hold(const Words& w, const std::string& name, CUstream stream) {
   until_told();
 }
 
+// Maps what the descriptor is of, as any program does.
+const char* map_natively(int fd, uint64_t size, CUdevice device) {
+  CUmemGenericAllocationHandle memory = 0;
+  CUdeviceptr at = 0;
+  CU(cuMemImportFromShareableHandle(&memory, reinterpret_cast<void*>(intptr_t{fd}),
+                                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  CU(cuMemAddressReserve(&at, size, 0, 0, 0));
+  CU(cuMemMap(at, size, 0, memory, 0));
+  CUmemAccessDesc access{};
+  access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CU(cuMemSetAccess(at, size, &access, 1));
+  return reinterpret_cast<const char*>(at);
+}
+
+int run_native(const Words& w) {
+  const int fd = static_cast<int>(w.number(1, "0"));
+  const uint64_t size = w.number(2, "0"), offset = w.number(3, "0"), bytes = w.number(4, "0");
+  tube_object object{};
+  object.place = place_of(w.at(6, "gpu"));
+  object.bytes = bytes;
+  if (object.place == TUBE_HOST) {
+    void* at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(offset));
+    if (at == MAP_FAILED) return 1;
+    object.data = at;
+    return holds(object, static_cast<unsigned>(w.number(5, "1")), nullptr) ? 0 : 1;
+  }
+  begin_gpu();
+  object.data = const_cast<char*>(map_natively(fd, size, 0)) + offset;
+  return holds(object, static_cast<unsigned>(w.number(5, "1")), nullptr) ? 0 : 1;
+}
+
+int run_export(const Words& w, const std::string& name, CUstream stream) {
+  tube_object object;
+  TUBE(tube_wait(name.c_str(), place_of(w.at(4, "gpu")), stream, TUBE_FOREVER, &object));
+  if (stream != nullptr) CU(cuStreamSynchronize(stream));
+  int fd = -1;
+  uint64_t size = 0, offset = 0;
+  TUBE(tube_export_fd(&object, &fd, &size, &offset));
+  if (fcntl(fd, F_SETFD, 0) != 0) return 1;
+  const std::string numbers[] = {std::to_string(fd), std::to_string(size), std::to_string(offset),
+                                 std::to_string(object.bytes)};
+  const std::string value = w.at(2, "1"), place = w.at(4, "gpu");
+  const std::string libraries = "LD_LIBRARY_PATH=" + w.at(3, "");
+  const char* arguments[] = {"native",           "native",           numbers[0].c_str(),
+                             numbers[1].c_str(), numbers[2].c_str(), numbers[3].c_str(),
+                             value.c_str(),      place.c_str(),      nullptr};
+  const char* environment[] = {libraries.c_str(), nullptr};
+  pid_t child = 0;
+  int status = 1;
+  if (posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, const_cast<char**>(arguments),
+                  const_cast<char**>(environment)) != 0 ||
+      waitpid(child, &status, 0) != child || status != 0)
+    return 1;
+  close(fd);
+  TUBE(tube_release(&object, stream));
+  // What is not held is not handed out.
+  if (tube_export_fd(&object, &fd, &size, &offset) != TUBE_INVALID) return 1;
+  say("equal");
+  return 0;
+}
+
+int run_scribble(const Words& w, const std::string& name, CUstream stream) {
+  tube_object object;
+  TUBE(tube_wait(name.c_str(), place_of(w.at(2, "gpu")), stream, TUBE_FOREVER, &object));
+  fill(object, 0x5c5c5c5c, stream);
+  TUBE(tube_release(&object, object.place == TUBE_HOST ? TUBE_NOW : stream));
+  say("done");
+  return 0;
+}
+
+int run_keep(const Words& w, const std::string& name, CUstream stream) {
+  tube_object object;
+  TUBE(tube_wait(name.c_str(), place_of(w.at(3, "gpu")), stream, TUBE_FOREVER, &object));
+  say("here");
+  until_told();
+  if (!holds(object, static_cast<unsigned>(w.number(2, "1")), stream)) return 1;
+  TUBE(tube_release(&object, stream));
+  say("equal");
+  return 0;
+}
+
+// Of another workflow, whose objects end at any time.
+int run_borrow(const Words& w, CUstream stream) {
+  std::mt19937 chance(static_cast<unsigned>(w.number(1, "1")));
+  const std::string prefix = "//" + w.at(3, "") + "/churn/";
+  std::vector<tube_object> held;
+  for (uint64_t i = 0; i < w.number(2, "100") || !held.empty(); ++i) {
+    const bool ends = i >= w.number(2, "100");
+    if (ends || held.size() >= 6 || (!held.empty() && chance() % 2 == 0)) {
+      if (!holds(held.back(), value_of(held.back(), prefix.size()), stream)) return 1;
+      TUBE(tube_release(&held.back(), held.back().place == TUBE_HOST ? TUBE_NOW : stream));
+      held.pop_back();
+      continue;
+    }
+    tube_object object;
+    const std::string name = prefix + static_cast<char>('a' + chance() % 12);
+    const int answer = tube_get(name.c_str(), TUBE_ANY, stream, &object);
+    if (answer == TUBE_NOT_FOUND || answer == TUBE_NO_MEMORY) continue;
+    must("get", answer);
+    if (!holds(object, value_of(object, prefix.size()), stream)) return 1;
+    held.push_back(object);
+  }
+  say("equal");
+  return 0;
+}
+
 void run_churn(const Words& w, bool endless) {
   Churn churn(static_cast<unsigned>(w.number(1, "1")));
   for (uint64_t i = 1; endless || i <= w.number(2, "100"); ++i) {
@@ -409,8 +525,8 @@ int run_wait(const Words& w, const std::string& name) {
 int main(int argc, char** argv) {
   const Words w{std::vector<std::string>(argv + 1, argv + argc)};
   const std::string scene = w.at(0, ""), name = w.at(1, "");
-  const bool host_only = scene == "wait" || scene == "delete" || scene == "ids" ||
-                         scene == "queue" || scene == "vandal" ||
+  const bool host_only = scene == "wait" || scene == "native" || scene == "delete" ||
+                         scene == "ids" || scene == "queue" || scene == "vandal" ||
                          (argc > 1 && w.words.back() == "host");
   CUstream stream = nullptr;
   if (!host_only) {
@@ -422,6 +538,11 @@ int main(int argc, char** argv) {
                     stream);
   if (scene == "chain")
     return run_chain(name, w.number(2, "1") << 10, static_cast<int>(w.number(3, "1")));
+  if (scene == "native") return run_native(w);
+  if (scene == "export") return run_export(w, name, stream);
+  if (scene == "scribble") return run_scribble(w, name, stream);
+  if (scene == "keep") return run_keep(w, name, stream);
+  if (scene == "borrow") return run_borrow(w, stream);
   if (scene == "vandal") return run_vandal(static_cast<unsigned>(w.number(1, "1")));
   if (scene == "pace") return run_pace(static_cast<int>(w.number(1, "1")));
   if (scene == "wait") return run_wait(w, name);

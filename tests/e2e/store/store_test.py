@@ -2,7 +2,10 @@
 copy; streams wait for each other by it; a killed function leaves nothing behind; nobody ever reads
 anything but what was put.
 
-store_test.py --build DIR --program FILE [StoreTest.test_NAME...]
+store_test.py --build DIR --program FILE [--steps N] [StoreTest.test_NAME...]
+
+--steps (or STORE_STEPS): of each random program. 250,000 are a million operations of the four of
+test_random_programs_read_no_garbage, a quarter of an hour of two cores.
 """
 import argparse
 import json
@@ -18,18 +21,19 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tubetest  # noqa: E402
 
-STEPS = int(os.environ.get("STORE_STEPS", "0"))  # of random programs; 0: as many as are quick
-TIMEOUT_S = 120 if STEPS == 0 else 3000
+STEPS, TIMEOUT_S = 0, 120  # of random programs; 0: as many as are quick
 NOT_FOUND = "2\n"
 OPTIONS = argparse.Namespace()
 LAYOUT = None
 
 
-class StoreTest(unittest.TestCase):
-    def proxy(self, *arguments, memory="2G", **env):
+class StoreScenes(unittest.TestCase):
+    """Proxies, and programs of store.cc."""
+
+    def proxy(self, *arguments, memory="2G", workflow="test", folder=None, **env):
         gpus = env.pop("gpus", "0")
-        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments, gpus=gpus,
-                               extra_env={"TUBE_SIM_MEMORY": memory, **env})
+        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments, gpus=gpus, workflow=workflow,
+                               folder=folder, extra_env={"TUBE_SIM_MEMORY": memory, **env})
         proxy.__enter__()
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
@@ -92,6 +96,8 @@ class StoreTest(unittest.TestCase):
                 status["gpus"][0]["memory"]["held_bytes"] == 0
         self.until(proxy, "the store is not empty", empty)
 
+
+class StoreTest(StoreScenes):
     def test_killed_clients_leave_nothing(self):
         """First of all: whoever dies, and whatever it held."""
         for place in ("gpu", "host"):
@@ -189,7 +195,8 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(self.store(proxy)["counts"]["consumed"], 1)
         # A time that is over: nobody gets it, and the next one to make something takes it away.
         self.kill(self.started(proxy, "make", "short", 3000, 1, "gpu", 0, 1))
-        self.until(proxy, "time passes", lambda s: s["objects"][0]["age_ns"] > 2_000_000)
+        self.until(proxy, "time passes", lambda s: not s["objects"] or
+                   s["objects"][0]["age_ns"] > 2_000_000)
         self.assertEqual(self.run_scene(proxy, "wait", "short", 0), NOT_FOUND)
         self.kill(self.started(proxy, "make", "other", 1, 1))
         self.until(proxy, "an object stays for ever", lambda s: s["counts"]["objects"] == 1)
@@ -253,6 +260,11 @@ class StoreTest(unittest.TestCase):
                               env=dict(tubetest.base_environment(), TUBE_DIR=str(proxy.dir)))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"seen +- +100.0 KiB +gpu 0 +sealed +0 +0/3")
+        for name, status, bytes_ in (("seen", 0, b"\1\0\0\0" * (25 << 10)), ("nothing", 1, b"")):
+            done = subprocess.run([LAYOUT.tubectl, "store", "-w", proxy.workflow, "--get", name],
+                                  capture_output=True, timeout=TIMEOUT_S,
+                                  env=dict(tubetest.base_environment(), TUBE_DIR=str(proxy.dir)))
+            self.assertEqual((done.returncode, done.stdout), (status, bytes_), done.stderr)
         self.kill(maker)
         self.run_scene(proxy, "delete", "seen")
 
@@ -374,6 +386,52 @@ class StoreTest(unittest.TestCase):
             self.run_scene(proxy, "delete", name)
         self.wait_empty(proxy)
 
+    def test_a_native_program_reads_an_object_by_its_descriptor(self):
+        proxy = self.proxy()
+        for place in ("gpu", "host"):
+            for kib in (1, 1024, 20000):
+                self.kill(self.started(proxy, "make", "x", kib, 1000 + kib, place))
+                for where in ("gpu", "host"):  # the object, and its copy
+                    self.assertEqual(self.run_scene(proxy, "export", "x", 1000 + kib, LAYOUT.sim,
+                                                    where), "equal\n", (place, where, kib))
+                self.run_scene(proxy, "delete", "x")
+        self.wait_empty(proxy)
+
+    def test_who_writes_to_a_sealed_object_is_found(self):
+        proxy = self.proxy("--verify-shared")
+        for place in ("gpu", "host"):
+            before = self.store(proxy)["counts"]["changed"]
+            self.kill(self.started(proxy, "make", "x", 300, 7, place))
+            # Readers change nothing.
+            holders = [self.started(proxy, "hold", "x", place, TUBE_FUNCTION=f"reader{i}")
+                       for i in range(2)]
+            self.assertIn("equal", self.run_scene(proxy, "take", "x", 7, place))
+            for holder in holders:
+                self.kill(holder)
+            self.until(proxy, "holders", lambda s: s["counts"]["clients"] == 0)
+            self.assertEqual(self.store(proxy)["counts"]["changed"], before)
+            culprit = self.start(proxy, "scribble", "x", place, TUBE_FUNCTION="culprit")
+            self.assertEqual(self.finish(proxy, culprit), "done\n")
+            seen = self.until(proxy, "nobody notices", lambda s: s["counts"]["changed"] > before)
+            found = seen["objects"][0]["changed_by"]
+            self.assertIn(f"culprit (pid {culprit.pid})", found)
+            self.assertIn("object 'x' of the store was written to behind its seal",
+                          proxy.log_path.read_text())
+            self.run_scene(proxy, "take", "x", 0x5c5c5c5c, place)
+            self.run_scene(proxy, "delete", "x")
+        self.wait_empty(proxy)
+
+    def test_all_else_is_the_same_when_it_is_verified(self):
+        proxy = self.proxy("--verify-shared", memory="256M", TUBE_STORE_GPU="20M")
+        programs = [self.start(proxy, "press", seed, 120, 12) for seed in range(2)]
+        for program in programs:
+            self.assertEqual(self.finish(proxy, program), "equal\n")
+        self.assertEqual(self.run_scene(proxy, "pace", 20), "equal\n")
+        self.assertEqual(self.store(proxy)["counts"]["changed"], 0, proxy.log_tail())
+        for name in "abcdefghijkl":
+            self.run_scene(proxy, "delete", f"churn/{name}")
+        self.wait_empty(proxy)
+
     def test_without_a_proxy_it_is_the_process_own(self):
         env = tubetest.base_environment()
         env.update(LAYOUT.preload())
@@ -390,10 +448,20 @@ class StoreTest(unittest.TestCase):
         self.assertIn("there is no proxy", run.stderr)
 
 
-if __name__ == "__main__":
+def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     parser.add_argument("--program", required=True)
-    OPTIONS, rest = parser.parse_known_args()
-    LAYOUT = tubetest.Layout(OPTIONS.build)
+    parser.add_argument("--steps", type=int, default=int(os.environ.get("STORE_STEPS", "0")))
+    parsed, rest = parser.parse_known_args()
+    # A file that is run and imported is two modules: both say it.
+    for module in {sys.modules["__main__"], sys.modules[__name__],
+                   sys.modules.get("store_test", sys.modules[__name__])}:
+        module.OPTIONS, module.LAYOUT = parsed, tubetest.Layout(parsed.build)
+        if parsed.steps != 0:
+            module.STEPS, module.TIMEOUT_S = parsed.steps, max(3000, parsed.steps // 20)
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
