@@ -189,7 +189,8 @@ class StoreTest(unittest.TestCase):
         self.assertEqual(self.store(proxy)["counts"]["consumed"], 1)
         # A time that is over: nobody gets it, and the next one to make something takes it away.
         self.kill(self.started(proxy, "make", "short", 3000, 1, "gpu", 0, 1))
-        self.until(proxy, "time passes", lambda s: s["objects"][0]["age_ns"] > 2_000_000)
+        self.until(proxy, "time passes", lambda s: not s["objects"] or
+                   s["objects"][0]["age_ns"] > 2_000_000)
         self.assertEqual(self.run_scene(proxy, "wait", "short", 0), NOT_FOUND)
         self.kill(self.started(proxy, "make", "other", 1, 1))
         self.until(proxy, "an object stays for ever", lambda s: s["counts"]["objects"] == 1)
