@@ -1,6 +1,7 @@
 // The folder for what is kept between runs: $TUBE_CACHE, else $XDG_CACHE_HOME/tube, else
-// ~/.cache/tube; TUBE_CACHE=off: nowhere. Everything in it can be deleted at any time, and is believed no more than any file
-// of the user's: readers bound its size, check its owner and its form.
+// ~/.cache/tube; TUBE_CACHE=off: nowhere. Everything in it can be deleted at any time, and is
+// believed no more than any file of the user's: readers bound its size, check its owner and its
+// form.
 #pragma once
 
 #include <cstddef>

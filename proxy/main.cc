@@ -209,12 +209,9 @@ std::vector<std::string> arguments_again(const Options& options, Server& server)
                                      "--compile",
                                      options.compile};
   const std::pair<const char*, const std::string&> optional[] = {
-      {"--gpus", options.gpus},
-      {"--driver", options.driver},
-      {"--sim", options.sim},
-      {"--share-store", options.share_store},
-      {"--log", options.log},
-      {"--profile", options.profile}};
+      {"--gpus", options.gpus}, {"--driver", options.driver},
+      {"--sim", options.sim},   {"--share-store", options.share_store},
+      {"--log", options.log},   {"--profile", options.profile}};
   for (const auto& [flag, value] : optional) {
     if (!value.empty()) arguments.insert(arguments.end(), {flag, value});
   }

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "policies/pool_size.h"
+#include "policies/memory/pool_size.h"
 
 namespace {
 

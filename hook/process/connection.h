@@ -15,7 +15,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "hook/process/lock.h"
-#include "policies/memory_budget.h"
+#include "policies/memory/memory_budget.h"
 #include "protocol/device_info.h"
 #include "sharedmem/chunks.h"
 #include "sharedmem/handshake.h"

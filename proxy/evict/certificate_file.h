@@ -1,4 +1,4 @@
-// Certificates (policies/certificate.h) as JSON files, one for each name of a function:
+// Certificates (policies/memory/certificate.h) as JSON files, one for each name of a function:
 // CACHE/certificates/NAME-HASH.json, written by `tubectl profile`, read by the proxy when a
 // function of that name asks for its memory by address.
 //
@@ -12,7 +12,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/result.h"
-#include "policies/certificate.h"
+#include "policies/memory/certificate.h"
 
 namespace tube::proxy {
 

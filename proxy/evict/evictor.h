@@ -7,11 +7,11 @@
 // a quarter of a second goes to the end of the queue; what it has so far is then others' to ask
 // for.
 //
-// Who is asked decides policies/eviction.h. Asking is a mark and a wake-up: the session of the
-// asked function does the work itself, on its thread, when nothing of the function is outstanding
-// (proxy/evict/residency.h). So no memory ever moves beside its function's records, and no thread
-// of a session waits for another one's but in a request of its own. A session that cannot says
-// until when it is not to be asked.
+// Who is asked decides policies/memory/eviction.h. Asking is a mark and a wake-up: the session of
+// the asked function does the work itself, on its thread, when nothing of the function is
+// outstanding (proxy/evict/residency.h). So no memory ever moves beside its function's records, and
+// no thread of a session waits for another one's but in a request of its own. A session that cannot
+// says until when it is not to be asked.
 //
 // An allocation waits for a bounded time, a return for as long as its client lives: its launch has
 // been accepted. Neither holds a lock or the context gate meanwhile.
@@ -32,8 +32,8 @@
 #include <string>
 #include <vector>
 
-#include "policies/eviction.h"
-#include "policies/host_ahead.h"
+#include "policies/memory/eviction.h"
+#include "policies/memory/host_ahead.h"
 #include "protocol/device_info.h"
 #include "proxy/memory/host_arena.h"
 #include "proxy/memory/memory_budgets.h"

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "policies/host_ahead.h"
+#include "policies/memory/host_ahead.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/common/contained.h"
 #include "proxy/evict/evictor.h"

@@ -1,5 +1,5 @@
 // Makes pinned host memory for what may have to leave the GPUs, before it has to
-// (policies/host_ahead.h says when, and how much), on a thread of its own, chunk by chunk.
+// (policies/memory/host_ahead.h says when, and how much), on a thread of its own, chunk by chunk.
 //
 // The thread looks while two functions or more are there, ten times a second; with fewer it sleeps.
 // It stops for the time being where the machine or the driver refuses. What it makes is the

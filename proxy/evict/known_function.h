@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "policies/certificate.h"
+#include "policies/memory/certificate.h"
 
 namespace tube::proxy {
 

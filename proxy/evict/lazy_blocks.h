@@ -13,10 +13,10 @@
 // work may learn its address, it is backed like the others.
 //
 // By address, for a function that has a certificate: a block is promised whatever runs, and backed
-// when a record names its address (policies/address_scan.h), or everything when want_all() says so.
-// Not so, but like the others before the next work: blocks of up to kLeastBytes, among them the
-// slabs of small allocations, and blocks at addresses that the function has had before: what is on
-// the GPU may still name them. Blocks that wait for their address have no offers.
+// when a record names its address (policies/memory/address_scan.h), or everything when want_all()
+// says so. Not so, but like the others before the next work: blocks of up to kLeastBytes, among
+// them the slabs of small allocations, and blocks at addresses that the function has had before:
+// what is on the GPU may still name them. Blocks that wait for their address have no offers.
 //
 // The session's thread. Costs without promises: a test with each record.
 #pragma once
@@ -28,7 +28,7 @@
 #include <vector>
 
 #include "base/cuda_api.h"
-#include "policies/address_scan.h"
+#include "policies/memory/address_scan.h"
 #include "proxy/memory/device_memory.h"
 
 namespace tube::proxy {

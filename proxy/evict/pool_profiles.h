@@ -1,6 +1,6 @@
-// What the pool has learnt of a function's requests (policies/pool_size.h), kept between its runs:
-// a JSON file for each name of a function, CACHE/pool/NAME-HASH.json. With it, `demand` knows from
-// the first request on what a block is worth that comes back.
+// What the pool has learnt of a function's requests (policies/memory/pool_size.h), kept between its
+// runs: a JSON file for each name of a function, CACHE/pool/NAME-HASH.json. With it, `demand` knows
+// from the first request on what a block is worth that comes back.
 //
 // A file is bounded and believed nothing but numbers, which are cut to what a run could have
 // counted: the worst that a wrong one does is that the pool keeps too much, within its bound, or
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "policies/pool_size.h"
+#include "policies/memory/pool_size.h"
 
 namespace tube::proxy {
 

@@ -19,7 +19,7 @@
 #include <functional>
 #include <span>
 
-#include "policies/address_scan.h"
+#include "policies/memory/address_scan.h"
 #include "protocol/wire.gen.h"
 
 namespace tube::proxy {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
-#include "policies/lazy_backing.h"
+#include "policies/memory/lazy_backing.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/current_context.h"
 #include "proxy/gpu/gpus.h"

@@ -1,6 +1,6 @@
 // The one place where the proxy registers host memory with the driver and unregisters it, whoever
 // needs it: what that costs all functions is bounded and counted here
-// (policies/registrations.h says when a piece may go).
+// (policies/memory/registrations.h says when a piece may go).
 //
 // One piece at a time: several at once only make each other longer, and everybody else stands still
 // for all of them. kAhead waits for its moment, kLongestPauseNs a piece at most, so only threads of
@@ -21,7 +21,7 @@
 #include <mutex>
 
 #include "base/cuda_api.h"
-#include "policies/registrations.h"
+#include "policies/memory/registrations.h"
 
 namespace tube::proxy {
 

@@ -29,7 +29,7 @@
 #include <optional>
 #include <vector>
 
-#include "policies/pool_size.h"
+#include "policies/memory/pool_size.h"
 #include "proxy/memory/block.h"
 #include "sharedmem/segment.h"
 

@@ -1,6 +1,6 @@
 // The pool of GPU memory: idle blocks of all clients (block_offers.h), their bound, the thread that
 // makes blocks ahead and gives back those that nobody wants, and giving them back when memory is
-// short. How much is decided by policies/pool_size.h.
+// short. How much is decided by policies/memory/pool_size.h.
 //
 // Idle blocks lie with the client that freed them or is expected to want them; nobody else gets
 // their bytes, or sees what is in them, before the driver has had them back. They are charged to
@@ -24,7 +24,7 @@
 #include <thread>
 #include <vector>
 
-#include "policies/pool_size.h"
+#include "policies/memory/pool_size.h"
 #include "protocol/device_info.h"
 #include "proxy/memory/block_offers.h"
 

@@ -1,6 +1,6 @@
 // Counts the host memory that the proxy holds for its functions, and refuses what does not fit
-// (policies/host_budget.h). Whoever makes such memory takes its bytes first and gives them back
-// when the pages are gone. Any thread; no lock.
+// (policies/memory/host_budget.h). Whoever makes such memory takes its bytes first and gives them
+// back when the pages are gone. Any thread; no lock.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "policies/host_budget.h"
+#include "policies/memory/host_budget.h"
 
 namespace tube::proxy {
 

@@ -27,7 +27,7 @@
 #include <utility>
 
 #include "base/cuda_api.h"
-#include "policies/memory_budget.h"
+#include "policies/memory/memory_budget.h"
 #include "protocol/device_info.h"
 #include "proxy/memory/memory_events.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "policies/eviction.h"
+#include "policies/memory/eviction.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/gpu/gpus.h"
 #include "proxy/memory/memory_map.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "policies/pinned_pool.h"
+#include "policies/memory/pinned_pool.h"
 
 namespace tube::proxy {
 

@@ -29,7 +29,7 @@
 #include "base/cuda_api.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "policies/pinned_pool.h"
+#include "policies/memory/pinned_pool.h"
 #include "proxy/gpu/registrations.h"
 #include "proxy/memory/address_space.h"
 #include "proxy/memory/pinned_blocks.h"

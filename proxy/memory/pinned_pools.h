@@ -1,6 +1,6 @@
 // The pinned memory that a proxy holds ready for its clients: the pools of all client slots, the
 // thread that makes more of it ahead of requests and wipes what clients left, the bounds on all of
-// it. How much is decided by policies/pinned_pool.h.
+// it. How much is decided by policies/memory/pinned_pool.h.
 //
 // Nothing here waits for the whole context but drop_surplus(), which is the janitor's
 // (proxy/gpu/janitor.h).
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "base/cuda_api.h"
-#include "policies/pinned_pool.h"
+#include "policies/memory/pinned_pool.h"
 #include "proxy/memory/pinned_pool.h"
 
 namespace tube::proxy {

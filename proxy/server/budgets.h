@@ -5,7 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "policies/memory_budget.h"
+#include "policies/memory/memory_budget.h"
 
 namespace tube::proxy {
 

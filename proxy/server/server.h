@@ -89,7 +89,7 @@ struct ServerOptions {
   policies::HostBudget host;
   StoreOptions store;
   bool lazy_backing = true;
-  std::string profile{};  // KnownFunctions::profile
+  std::string profile{};      // KnownFunctions::profile
   bool end_on_fault = false;  // functions on a dead context are ended, not waited for
   policies::PoolPolicy pool_policy = policies::PoolPolicy::kKeep;
 };

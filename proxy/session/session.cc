@@ -180,7 +180,7 @@ bool Session::ends_within(uint64_t timeout_ns) {
   return true;
 }
 
-void Session::run() {
+void Session::begin_thread() {
   log_within(&log_);
   cpu_.begin(client_.pid);
   contexts_.begin_thread();
@@ -188,6 +188,10 @@ void Session::run() {
   (void)contexts_.make_current(0u);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver().cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+void Session::run() {
+  begin_thread();
   const auto lives = [](void* session, bool socket_says) {
     return static_cast<Session*>(session)->client_alive(socket_says);
   };

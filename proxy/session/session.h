@@ -414,6 +414,7 @@ class Session {
   }
 
  private:
+  void begin_thread();
   void run();
   void lose_promises(uint32_t gpu, CUresult error);
   Residency::Hooks residency_hooks();

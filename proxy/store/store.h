@@ -17,8 +17,8 @@
 // An object is in one place, and may have copies in others, which live as long as it does or until
 // its memory is wanted. It moves (store_moves.cc) by getting a copy and losing its own place; both
 // happen only to what is sealed, written, and in nobody's hands: claims, pins and uses are gone.
-// Which object and where to says policies/migration.h; who asks is a session that found no GPU
-// memory, or the mover (store_mover.h), which also brings objects back.
+// Which object and where to says policies/memory/migration.h; who asks is a session that found no
+// GPU memory, or the mover (store_mover.h), which also brings objects back.
 //
 // Events are the store's own, one for each stream that an object was released behind.
 //
@@ -41,7 +41,7 @@
 #include "base/mapping.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "policies/migration.h"
+#include "policies/memory/migration.h"
 #include "protocol/device_info.h"
 #include "protocol/wire.gen.h"
 #include "proxy/store/store_index.h"

@@ -4,7 +4,7 @@
 #include <system_error>
 
 #include "base/log.h"
-#include "policies/migration.h"
+#include "policies/memory/migration.h"
 #include "proxy/common/contained.h"
 
 namespace tube::proxy {

@@ -2,7 +2,7 @@
 // whose memory is about to be short, back before their turn.
 //
 // It is started when there is something to do for the first time, looks again every window
-// (policies/migration.h) while something may have to move, and sleeps otherwise.
+// (policies/memory/migration.h) while something may have to move, and sleeps otherwise.
 #pragma once
 
 #include <condition_variable>

@@ -232,9 +232,9 @@ int parse_and_run(int argc, char** argv) {
   app.require_subcommand(1);
   Command command;
   Verb root(&app, &command);
-  for (auto add :
-       {add_run, add_profile, add_proxy, add_ping, add_ps, add_status, add_stat, add_copies, add_gpu,
-        add_mem, add_store, add_topo, add_limit, add_doctor, add_placement, add_completion})
+  for (auto add : {add_run, add_profile, add_proxy, add_ping, add_ps, add_status, add_stat,
+                   add_copies, add_gpu, add_mem, add_store, add_topo, add_limit, add_doctor,
+                   add_placement, add_completion})
     add(root);
   // CLI11 would look for options behind `--` too; they are the program's.
   int own = 1;

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tubetest  # noqa: E402
 
 MIB = 1 << 20
-PART = 32 * MIB  # policies/eviction.h
+PART = 32 * MIB  # policies/memory/eviction.h
 KIB_OF_MIB = 1024
 OUT_OF_MEMORY = "2"
 TIMEOUT_S = 120

@@ -1,5 +1,5 @@
 // Whose memory goes, how much of it, and how long a function that came back is left alone.
-#include "policies/eviction.h"
+#include "policies/memory/eviction.h"
 
 #include <gtest/gtest.h>
 

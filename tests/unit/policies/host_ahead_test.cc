@@ -1,5 +1,5 @@
 // How much host memory is made before GPU memory has to move there.
-#include "policies/host_ahead.h"
+#include "policies/memory/host_ahead.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How much host memory a proxy may hold for its functions.
-#include "policies/host_budget.h"
+#include "policies/memory/host_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What fits, and what a function is told, on plain values.
-#include "policies/memory_budget.h"
+#include "policies/memory/memory_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "policies/migration.h"
+#include "policies/memory/migration.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // How much pinned memory is held ready, on plain values.
-#include "policies/pinned_pool.h"
+#include "policies/memory/pinned_pool.h"
 
 #include <gtest/gtest.h>
 

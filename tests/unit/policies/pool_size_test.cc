@@ -1,5 +1,5 @@
 // How much GPU memory is held ready, on plain values.
-#include "policies/pool_size.h"
+#include "policies/memory/pool_size.h"
 
 #include <gtest/gtest.h>
 

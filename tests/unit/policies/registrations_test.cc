@@ -1,5 +1,5 @@
 // When host memory may be registered with the driver, and how much at a time.
-#include "policies/registrations.h"
+#include "policies/memory/registrations.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <random>
 #include <vector>
 
-#include "policies/lazy_backing.h"
+#include "policies/memory/lazy_backing.h"
 #include "tests/unit/proxy/session_fixture.h"
 
 namespace tube::proxy {

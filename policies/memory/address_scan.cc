@@ -1,4 +1,4 @@
-#include "policies/address_scan.h"
+#include "policies/memory/address_scan.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "policies/certificate.h"
+#include "policies/memory/certificate.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "policies/memory_budget.h"
+#include "policies/memory/memory_budget.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "policies/pool_size.h"
+#include "policies/memory/pool_size.h"
 
 #include <algorithm>
 #include <bit>

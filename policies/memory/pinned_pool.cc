@@ -1,4 +1,4 @@
-#include "policies/pinned_pool.h"
+#include "policies/memory/pinned_pool.h"
 
 #include <algorithm>
 #include <bit>

@@ -11,7 +11,7 @@
 //
 // Never more than all that functions hold, which is the most that can be away, and never so much
 // that the machine runs short: what is made ahead leaves the host twice the headroom that what is
-// needed at once leaves (policies/host_budget.h).
+// needed at once leaves (policies/memory/host_budget.h).
 //
 // Plain values in, decisions out; proxy/evict/host_ahead.h has the thread.
 #pragma once

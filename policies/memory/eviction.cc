@@ -1,4 +1,4 @@
-#include "policies/eviction.h"
+#include "policies/memory/eviction.h"
 
 #include <algorithm>
 #include <iterator>
