@@ -40,7 +40,9 @@ TEST(HostAhead, NeverMoreThanFunctionsHold) {
       for (uint64_t largest = 0; largest <= held; ++largest) {
         const uint64_t bytes = host_bytes_ahead({capacity, held, largest, 3});
         EXPECT_LE(bytes, held);
-        if (held > capacity) EXPECT_GE(bytes, held - capacity);
+        if (held > capacity) {
+          EXPECT_GE(bytes, held - capacity);
+        }
       }
   constexpr uint64_t kMuch = UINT64_MAX / 4;
   EXPECT_LE(host_bytes_ahead({kMuch, 2 * kMuch, 2 * kMuch, 2}), 2 * kMuch);

@@ -30,7 +30,9 @@ TEST(Registrations, TheShareOfTheLockIsBounded) {
     for (uint64_t took = 1; took < 10'000 * kMs; took *= 3) {
       const uint64_t pause = registration_pause_ns(company, took, 0);
       EXPECT_LE(pause, kLongestPauseNs);
-      if (took * times <= kLongestPauseNs) EXPECT_EQ(pause, took * times);
+      if (took * times <= kLongestPauseNs) {
+        EXPECT_EQ(pause, took * times);
+      }
       EXPECT_EQ(registration_pause_ns(company, took, pause), 0u);
     }
   }
