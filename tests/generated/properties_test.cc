@@ -37,12 +37,13 @@ TEST(Properties, TheseRecordsEndOnlyTheRunsOfTheStreamThatTheyName) {
 }
 
 TEST(Properties, TheseRecordsEndNoRuns) {
-  EXPECT_EQ(
-      calls_with(Orders::kNone),
-      (std::set<std::string>{"tubeEventCreate", "tubeEventDestroy", "tubeMemCut", "tubeMemLeaseEnd", "tubeMemTake", "tubeMoreChunks",
-                             "tubeStoreClaim", "tubeStoreDelete", "tubeStoreLook", "tubeStoreOpen",
-                             "tubeStoreQueue", "tubeStoreReady", "tubeStoreRelease",
-                             "tubeStoreReserve", "tubeStoreSeal", "tubeStoreWaiting"}));
+  EXPECT_EQ(calls_with(Orders::kNone),
+            (std::set<std::string>{
+                "tubeEventCreate", "tubeEventDestroy", "tubeMemCut", "tubeMemLeaseEnd",
+                "tubeMemTake", "tubeMoreChunks", "tubeStoreClaim", "tubeStoreDelete",
+                "tubeStoreExport", "tubeStoreImport", "tubeStoreImported", "tubeStoreLook",
+                "tubeStoreOpen", "tubeStoreQueue", "tubeStoreReady", "tubeStoreRelease",
+                "tubeStoreReserve", "tubeStoreSeal", "tubeStoreWaiting"}));
 }
 
 TEST(Properties, EveryOtherRecordAndEveryUnknownNumberEndsAllRuns) {
