@@ -209,8 +209,8 @@ class Errors(unittest.TestCase):
                                                                    socket.SOCK_SEQPACKET) as client:
             client.settimeout(TIMEOUT_S)
             client.connect(str(proxy.dir / "test.sock"))
-            hello = struct.pack("<QIIQiI64s32s256sQQQIi", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(),
-                                15, b"old", b"0.0.1", b"\x01", 0, 0, 0, 0, 0)
+            hello = struct.pack("<QIIQiI64s32s256sQQQIiII", 0x4F4C4C4548425554, 1, 0, 0x1234, os.getpid(),
+                                15, b"old", b"0.0.1", b"\x01", 0, 0, 0, 0, 0, 0, 0)
             self.assertEqual(len(hello), HELLO_BYTES)
             client.sendall(hello)
             welcome = client.recv(4096)

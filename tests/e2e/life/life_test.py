@@ -276,7 +276,7 @@ class Life(unittest.TestCase):
     def test_work_that_never_ends_stops_nobody(self):
         """The proxy cannot give back anything any more, for want of a quiet moment; it answers,
         functions come and go, and it ends."""
-        proxy = self.proxy(extra_env=SOON)
+        proxy = self.proxy(extra_env={**SOON, "TUBE_PINNED": "0"})  # nobody uses it again
         there = self.start_scene(proxy, "stay",
                                  stdin=subprocess.PIPE)  # or the proxy would start anew
         self.addCleanup(there.stdin.close)
@@ -287,8 +287,8 @@ class Life(unittest.TestCase):
         program.kill()
         self.wait_status(proxy, lambda status: status["places"]["lost"] == 1)
         self.assertIn("does not end", proxy.log_tail())
-        for _ in range(3):  # together more than is kept for others
-            done = self.run_scene("preload", proxy, "pinned", "100")
+        for _ in range(3):  # each more than is kept for others
+            done = self.run_scene("preload", proxy, "pinned", "300")
             self.assertEqual(done.returncode, 0, done.stderr)
         status = self.wait_status(proxy, lambda status: status["janitor"] == "held back")
         self.assertGreater(status["places"]["pinned"], 0)
