@@ -287,8 +287,8 @@ class Life(unittest.TestCase):
         program.kill()
         self.wait_status(proxy, lambda status: status["places"]["lost"] == 1)
         self.assertIn("does not end", proxy.log_tail())
-        for _ in range(3):  # each more than is kept for others
-            done = self.run_scene("preload", proxy, "pinned", "300")
+        for _ in range(3):  # together more than is kept for others
+            done = self.run_scene("preload", proxy, "pinned", "100")
             self.assertEqual(done.returncode, 0, done.stderr)
         status = self.wait_status(proxy, lambda status: status["janitor"] == "held back")
         self.assertGreater(status["places"]["pinned"], 0)
