@@ -20,7 +20,7 @@ namespace tube::policies {
 // function that wants to can fault its neighbours without.
 struct ImageName {
   uint64_t low = 0, high = 0;
-  auto operator<=>(const ImageName&) const = default;
+  auto operator<=>(const ImageName&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
 struct Certificate {

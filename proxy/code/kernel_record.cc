@@ -75,6 +75,7 @@ std::vector<std::string> KernelRecord::begin_load(const Hash128& hash) {
   std::stable_sort(kernels.begin(), kernels.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<std::string> names;
+  names.reserve(kernels.size());
   for (auto& [load, name] : kernels) names.push_back(std::move(name));
   return names;
 }
