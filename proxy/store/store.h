@@ -212,11 +212,18 @@ class Store {
   // ---- who writes to sealed objects (store_verifying.cc, store_verifier.h)
   // nullptr: nobody looks.
   StoreVerifier* verifier() { return verifier_.get(); }
+  struct Checked {
+    StorePiece piece;
+    uint64_t bytes = 0;
+    bool rests = false;  // the work behind which it was released so far is over
+  };
   // Where a sealed object is, which is claimed until end_check(). kBusy: its bytes are on their
   // way; kNotFound: it has ended.
-  wire::StoreAnswer begin_check(uint32_t slot, uint64_t generation, StorePiece* piece,
-                                uint64_t* bytes);
+  wire::StoreAnswer begin_check(uint32_t slot, uint64_t generation, Checked* checked);
   void end_check(uint32_t slot, uint64_t generation);
+  // The functions that have it, or may, and have not said so yet. Who wrote what the caller has
+  // read is among them, or is known by its claim.
+  std::vector<std::string> pinning(uint32_t slot);
   // Its bytes changed while `functions` had it.
   void note_changed(uint32_t slot, uint64_t generation, const std::string& functions);
 

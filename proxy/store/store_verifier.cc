@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -112,9 +113,8 @@ bool StoreVerifier::turn(bool all) {
 }
 
 void StoreVerifier::look(uint32_t slot, uint64_t generation) {
-  StorePiece piece;
-  uint64_t bytes = 0;
-  switch (store_.begin_check(slot, generation, &piece, &bytes)) {
+  Store::Checked checked;
+  switch (store_.begin_check(slot, generation, &checked)) {
     case wire::StoreAnswer::kOk: break;
     case wire::StoreAnswer::kBusy: {
       std::lock_guard lock(mutex_);
@@ -127,14 +127,25 @@ void StoreVerifier::look(uint32_t slot, uint64_t generation) {
       return;
     }
   }
+  if (!checked.rests) still_used(slot, generation);
   uint64_t sum = 0;
-  const CUresult error = sums_.sum(piece, bytes, &sum);
-  if (error == CUDA_SUCCESS) compare(slot, generation, sum);
+  const CUresult error = sums_.sum(checked.piece, checked.bytes, &sum);
+  if (error == CUDA_SUCCESS) compare(slot, generation, sum, store_.pinning(slot));
   else log_warn("an object of the store cannot be verified: CUDA error %d", error);
   store_.end_check(slot, generation);
 }
 
-void StoreVerifier::compare(uint32_t slot, uint64_t generation, uint64_t sum) {
+// Who released it behind work that goes on may write yet.
+void StoreVerifier::still_used(uint32_t slot, uint64_t generation) {
+  std::lock_guard lock(mutex_);
+  Watched* object = watched(slot, generation);
+  if (object == nullptr) return;
+  for (auto& [function, holder] : object->holders) holder.gone = false;
+  object->due = true;
+}
+
+void StoreVerifier::compare(uint32_t slot, uint64_t generation, uint64_t sum,
+                            const std::vector<std::string>& pinning) {
   std::string name, maker, functions;
   {
     std::lock_guard lock(mutex_);
@@ -145,7 +156,9 @@ void StoreVerifier::compare(uint32_t slot, uint64_t generation, uint64_t sum) {
     if (differs) {
       name = object->name;
       maker = object->maker;
-      for (const auto& [function, holder] : object->holders)
+      std::set<std::string> had(pinning.begin(), pinning.end());
+      for (const auto& [function, holder] : object->holders) had.insert(function);
+      for (const std::string& function : had)
         functions += (functions.empty() ? "" : ", ") + function;
       if (functions.empty()) functions = "nobody";
     }

@@ -2,10 +2,11 @@
 //
 // Between functions of one context immutability is an agreement. With this on, an object is got
 // only when the sum of its bytes is known (store_sums.h); the thread here takes it again after
-// every release, every quarter of a second as long as somebody has the object, and now and then
-// else. A sum that differs is told, once, with the functions that had the object since it was last
-// right, and with its maker; then the new bytes are what later sums are compared with. Who wrote
-// without having the object is not found by that, but that it happened is.
+// every release, every quarter of a second as long as somebody has the object or the work behind
+// which it was released goes on, and now and then else. A sum that differs is told, once, with the
+// functions that had the object since it was last right, and with its maker; then the new bytes are
+// what later sums are compared with. Who wrote without having the object is not found by that, but
+// that it happened is.
 //
 // Off, there is no such object, and nobody asks for one but by a null pointer. Any thread may call;
 // `mutex_` (rank 19) is taken behind the store's own.
@@ -43,7 +44,7 @@ class StoreVerifier {
  private:
   struct Holder {
     uint32_t holds = 0;
-    bool gone = false;  // it was when the last sum was begun
+    bool gone = false;  // it was, and so was its work, when the last sum was begun
   };
   struct Watched {
     uint64_t generation = 0;
@@ -59,7 +60,10 @@ class StoreVerifier {
   // False: nothing is watched.
   bool turn(bool all);
   void look(uint32_t slot, uint64_t generation);
-  void compare(uint32_t slot, uint64_t generation, uint64_t sum);
+  void still_used(uint32_t slot, uint64_t generation);
+  // `pinning`: the functions that had it pinned once the sum was known.
+  void compare(uint32_t slot, uint64_t generation, uint64_t sum,
+               const std::vector<std::string>& pinning);
   Watched* watched(uint32_t slot, uint64_t generation);
 
   Store& store_;

@@ -1,22 +1,26 @@
 // The store's part in finding who writes to sealed objects (store_verifier.h).
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "protocol/driver_table.gen.h"
 #include "proxy/store/store.h"
 #include "proxy/store/store_verifier.h"
+#include "sharedmem/store_accessors.h"
 
 namespace tube::proxy {
 
-wire::StoreAnswer Store::begin_check(uint32_t slot, uint64_t generation, StorePiece* piece,
-                                     uint64_t* bytes) {
+wire::StoreAnswer Store::begin_check(uint32_t slot, uint64_t generation, Checked* checked) {
+  std::vector<CUevent> uses;
   {
     std::lock_guard lock(mutex_);
     Object* object = live(slot, generation);
     if (object == nullptr || object->state == abi::StoreState::kReserved || object->reaping)
       return wire::StoreAnswer::kNotFound;
     if (object->moving) return wire::StoreAnswer::kBusy;
-    *piece = object->piece;
-    *bytes = object->body.bytes;
+    checked->piece = object->piece;
+    checked->bytes = object->body.bytes;
+    for (const Use& use : object->uses) uses.push_back(use.event);
     ++object->claims;
     ++object->touched;
   }
@@ -27,8 +31,22 @@ wire::StoreAnswer Store::begin_check(uint32_t slot, uint64_t generation, StorePi
     else if (state != CUDA_SUCCESS) answer = wire::StoreAnswer::kNotFound;
     else set_ready(slot, generation);
   }
+  checked->rests = std::all_of(uses.begin(), uses.end(), [this](CUevent event) {
+    return driver_.cuEventQuery(event) != CUDA_ERROR_NOT_READY;
+  });
   if (answer != wire::StoreAnswer::kOk) end_check(slot, generation);
   return answer;
+}
+
+std::vector<std::string> Store::pinning(uint32_t slot) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // the caller's reads come first
+  std::lock_guard lock(mutex_);
+  std::vector<std::string> functions;
+  for (const auto& member : members_) {
+    if (shared::proxy_reads_pin(reinterpret_cast<uint32_t*>(member->pins.data())[slot]))
+      functions.push_back(member->function);
+  }
+  return functions;
 }
 
 // Behind the first sum every client may have the object.

@@ -11,6 +11,7 @@
 //                               object, by its descriptor; LIBRARIES: where its libcuda.so.1 is
 //   native FD SIZE OFFSET BYTES VALUE PLACE    that program
 //   scribble NAME [PLACE]       takes the object, writes to it, releases it
+//   scribble_later NAME         the same; the work that writes is held up until stdin ends
 //   reserve NAME KIB [PLACE]    reserves and does not seal, until stdin ends
 //   wait NAME MS                tube_wait's answer
 //   delete NAME                 tube_delete's answer
@@ -421,6 +422,23 @@ int run_scribble(const Words& w, const std::string& name, CUstream stream) {
   return 0;
 }
 
+int run_scribble_later(const std::string& name, CUstream stream) {
+  tube_object object;
+  TUBE(tube_wait(name.c_str(), TUBE_GPU, stream, TUBE_FOREVER, &object));
+  uint32_t* word = nullptr;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&word), sizeof *word, 0));
+  *word = 0;
+  CU(cuStreamWaitValue32(stream, reinterpret_cast<CUdeviceptr>(word), 1, CU_STREAM_WAIT_VALUE_GEQ));
+  fill(object, 0x5c5c5c5c, stream);
+  TUBE(tube_release(&object, stream));
+  say("here");
+  until_told();
+  std::atomic_ref(*word).store(1);
+  CU(cuStreamSynchronize(stream));
+  say("done");
+  return 0;
+}
+
 int run_keep(const Words& w, const std::string& name, CUstream stream) {
   tube_object object;
   TUBE(tube_wait(name.c_str(), place_of(w.at(3, "gpu")), stream, TUBE_FOREVER, &object));
@@ -541,6 +559,7 @@ int main(int argc, char** argv) {
   if (scene == "native") return run_native(w);
   if (scene == "export") return run_export(w, name, stream);
   if (scene == "scribble") return run_scribble(w, name, stream);
+  if (scene == "scribble_later") return run_scribble_later(name, stream);
   if (scene == "keep") return run_keep(w, name, stream);
   if (scene == "borrow") return run_borrow(w, stream);
   if (scene == "vandal") return run_vandal(static_cast<unsigned>(w.number(1, "1")));

@@ -421,6 +421,20 @@ class StoreTest(StoreScenes):
             self.run_scene(proxy, "delete", "x")
         self.wait_empty(proxy)
 
+    def test_who_writes_behind_its_release_is_found(self):
+        proxy = self.proxy("--verify-shared")
+        self.kill(self.started(proxy, "make", "x", 300, 7))
+        culprit = self.started(proxy, "scribble_later", "x", TUBE_FUNCTION="culprit")
+        # Each is to be had when it was looked at: by the second, so was 'x', and nothing was wrong.
+        for other in ("y", "z"):
+            self.kill(self.started(proxy, "make", other, 1, 8))
+            self.assertIn("equal", self.run_scene(proxy, "take", other, 8))
+        self.assertEqual(self.store(proxy)["counts"]["changed"], 0)
+        self.assertEqual(self.finish(proxy, culprit), "done\n")
+        self.until(proxy, "nobody notices", lambda s: s["counts"]["changed"] != 0)
+        found = {each["name"]: each.get("changed_by") for each in self.store(proxy)["objects"]}
+        self.assertIn(f"culprit (pid {culprit.pid})", found["x"])
+
     def test_all_else_is_the_same_when_it_is_verified(self):
         proxy = self.proxy("--verify-shared", memory="256M", TUBE_STORE_GPU="20M")
         programs = [self.start(proxy, "press", seed, 120, 12) for seed in range(2)]
