@@ -72,6 +72,7 @@ policies::CopyChoice CopyLink::ask(CUstream stream, const policies::CopyAsk& ask
     if (!state.direct_busy) direct_stream_ = stream;
     direct_bytes_ += ask.bytes;
     ++claims_;
+    note_busy();
     moved(ask.bytes);
   }
   return choice;
@@ -89,18 +90,21 @@ void CopyLink::mark(CUstream stream, uint64_t bytes, uint32_t copies) {
     direct_bytes_ -= bytes;
     if (end != nullptr) events_.push_back(end);
   }
+  note_busy();
 }
 
 void CopyLink::mark(const Word& word, uint64_t bytes, uint32_t copies) {
   std::lock_guard lock(mutex_);
   claims_ -= copies;
   direct_.push_back({nullptr, word, bytes});
+  note_busy();
 }
 
 void CopyLink::unclaim(uint64_t bytes, uint32_t copies) {
   std::lock_guard lock(mutex_);
   claims_ -= copies;
   direct_bytes_ -= bytes;
+  note_busy();
 }
 
 void CopyLink::lead_out(CUstream stream) {
@@ -201,6 +205,7 @@ void CopyLink::reap_direct() {
     direct_bytes_ -= direct_.front().bytes;
     direct_.pop_front();
   }
+  note_busy();
 }
 
 void CopyLink::make_ready() {

@@ -106,6 +106,11 @@ class CopyLink {
   void unclaim(uint64_t bytes, uint32_t copies);
   // Whether the lane has copies. Any thread; a moment old.
   bool lane_busy() const { return lane_busy_.load(std::memory_order_relaxed); }
+  // Whether the link is not this stream's alone. Any thread; a moment old.
+  bool busy_beside(CUstream stream) const {
+    const CUstream direct = direct_user_.load(std::memory_order_relaxed);
+    return lane_busy() || (direct != nullptr && direct != stream);
+  }
   // Out of the copy engine's queue: a memset of the scratch bytes. Not while the stream captures.
   void lead_out(CUstream stream);
   // Events to record, from the pool. nullptr: the driver has none, *error says why.
@@ -170,6 +175,8 @@ class CopyLink {
   void measure(uint64_t bytes);
   void note_busy() {
     lane_busy_.store(!jobs_.empty() || !chunks_.empty(), std::memory_order_relaxed);
+    const bool direct = claims_ != 0 || !direct_.empty();
+    direct_user_.store(direct ? direct_stream_ : nullptr, std::memory_order_relaxed);
   }
   void reap_chunks();
   void reap_direct();
@@ -194,7 +201,8 @@ class CopyLink {
   LinkCell own_cell_;
   LinkCell& cell_;
   std::atomic<bool> lane_busy_{false};
-  std::mutex mutex_;  // leaf: everything below
+  std::atomic<CUstream> direct_user_{nullptr};  // has copies in flight
+  std::mutex mutex_;                            // leaf: everything below
   std::condition_variable changed_;
   CUstream lane_ = nullptr;
   std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order

@@ -221,7 +221,7 @@ CUresult Copies::copy(const CopyRequest& request) {
 // Whether the driver can take the bytes of an upload with the call: they are few, the proxy can
 // read them, and what is before the copy on its stream, which may write them, has ended.
 bool Copies::readable(const CopyLink& link, const CopyRequest& request) const {
-  if (!link.lane_busy() || request.region != nullptr ||
+  if (!link.busy_beside(request.stream) || request.region != nullptr ||
       request.bytes <= policies::kFreePinnedBytes || request.bytes > policies::kTakenBytes)
     return false;
   const Range* range = request.src.range;

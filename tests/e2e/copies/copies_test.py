@@ -168,23 +168,25 @@ class Copies(unittest.TestCase):
         direct = (16 << 20) // MEGABYTE  # that go without the lane as long as nobody else copies
         self.assertLessEqual(self.place_of_a_newcomer("auto"), direct + 3)
 
-    def test_a_small_upload_beside_a_busy_lane_waits_for_nothing(self):
+    def test_a_small_upload_beside_a_busy_link_waits_for_nothing(self):
         """Nor for a turn of the clock: its bytes do not use the copy engine."""
-        clock = Clock(self)
-        with tubetest.Proxy(LAYOUT, "sim", extra_env=clock.settings) as proxy:
-            env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
-            bulk, small = Client(self, env, self.BULK), Client(self, env, 1, 51 << 10)
-            clock.connect()
-            clock.ask("hold")
-            bulk.submit()
-            clock.ask("wait 1")
-            small.submit("up")
-            small.expect("done")
-            clock.ask("run")
-            bulk.expect("done")
-            small.submit()  # the bytes that came are the right ones
-            small.expect("done")
-            self.assertEqual([bulk.end(), small.end()], [0, 0])
+        direct = (8 << 20) // MEGABYTE  # these fill no lane
+        for count in (direct, self.BULK):
+            clock = Clock(self)
+            with tubetest.Proxy(LAYOUT, "sim", extra_env=clock.settings) as proxy:
+                env = tubetest.environment(LAYOUT, "preload", "sim", proxy)
+                bulk, small = Client(self, env, count), Client(self, env, 1, 51 << 10)
+                clock.connect()
+                clock.ask("hold")
+                bulk.submit()
+                clock.ask("wait 1")
+                small.submit("up")
+                small.expect("done")
+                clock.ask("run")
+                bulk.expect("done")
+                small.submit()  # the bytes that came are the right ones
+                small.expect("done")
+                self.assertEqual([bulk.end(), small.end()], [0, 0])
 
     def test_copies_of_a_graph_take_turns(self):
         self.assertEqual(self.place_of_a_newcomer("never", "graph"), self.BULK)
