@@ -81,7 +81,7 @@ void Janitor::stand_behind(const std::vector<CUstream>& streams) {
 }
 
 bool Janitor::finish(uint32_t timeout_ms, Refused refused) {
-  wake();
+  wake(Need::kSoon);
   std::unique_lock lock(mutex_);
   const uint64_t mine = asked_;
   (void)changed_.wait_for(lock, std::chrono::milliseconds(timeout_ms), [this, mine, refused] {
@@ -105,6 +105,13 @@ bool Janitor::old_work_goes_on() {
     return true;
   });
   return !old_streams_.empty();
+}
+
+bool Janitor::stands_back() {
+  if (!duties_.disturbs || !duties_.disturbs()) return false;
+  const uint64_t now = now_ns();
+  if (stands_back_ns_ == 0) stands_back_ns_ = now;
+  return now - stands_back_ns_ < uint64_t{gpus_.gate().patience_ms()} * 1'000'000;
 }
 
 bool Janitor::pass_gate(bool all_the_same) {
@@ -136,7 +143,7 @@ void Janitor::run() {
     const bool went_on = contained("the janitor", [&] {
       if (duties_.collect) duties_.collect();
       may_begin = !old_work_goes_on();
-      done = may_begin && pass_gate(all_the_same);
+      done = may_begin && (need != Need::kAnyTime || !stands_back()) && pass_gate(all_the_same);
       if (done && duties_.told) duties_.told();
     });
     done = done && went_on;
@@ -148,6 +155,7 @@ void Janitor::run() {
     if (!may_begin) needed_ns_ = now_ns();  // patience is with streams that wait
     changed_.notify_all();
     if (done) {
+      stands_back_ns_ = 0;
       nap = kFirstNap;
       continue;
     }

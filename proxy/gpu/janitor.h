@@ -36,8 +36,9 @@ class Gpus;
 class Janitor {
  public:
   enum class State : uint32_t { kIdle, kHeldBack, kWorking };
-  // When what is due must be done: when nothing waits; the same, but such a moment should not be
-  // missed; or after the patience of context_gate.h also beside a stream that waits.
+  // When what is due must be done: when nothing waits, and copies are not in flight; when nothing
+  // waits, and such a moment should not be missed; or after the patience of context_gate.h also
+  // beside a stream that waits.
   enum class Need : uint32_t { kAnyTime, kSoon, kNow };
 
   // All on the janitor's thread, with no lock held. What needs a lock that comes before the gate
@@ -46,7 +47,8 @@ class Janitor {
     std::function<void()> collect;  // takes what is due; often, because the work may not begin then
     std::function<void()>
         work;  // gives it back: inside the gates of all GPUs, in the first one's context
-    std::function<void()> told;  // it is done
+    std::function<void()> told;      // it is done
+    std::function<bool()> disturbs;  // copies are in flight
   };
   // Starts the thread, so that nothing which can fail is left for later.
   Janitor(const Driver& driver, Gpus& gpus, Duties duties);
@@ -77,6 +79,7 @@ class Janitor {
   bool out_of_patience() const;
   bool pass_gate(bool all_the_same);
   bool old_work_goes_on();
+  bool stands_back();
 
   const Driver& driver_;
   Gpus& gpus_;
@@ -94,7 +97,8 @@ class Janitor {
   uint64_t needed_ns_ = 0;  // kNow: since when
   bool working_ = false;
   bool stop_ = false;
-  std::thread thread_;  // last: it uses all of them
+  uint64_t stands_back_ns_ = 0;  // the thread's: since when; 0: it does not
+  std::thread thread_;           // last: it uses all of them
 };
 
 }  // namespace tube::proxy

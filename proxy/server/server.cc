@@ -103,7 +103,8 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       janitor_(driver, gpus,
                {[this] { (void)contained("the janitor", [this] { collect_remains(); }); },
                 [this] { clean_up(); },
-                [this] { (void)contained("the janitor", [this] { cleaned_up(); }); }}) {
+                [this] { (void)contained("the janitor", [this] { cleaned_up(); }); },
+                [this] { return copies_in_flight(); }}) {
   shared_.cores = options_.cores_to_share;
   shared_.rhythm = options_.rhythm;
   mind_the_gate();
@@ -149,11 +150,14 @@ void Server::share_the_rest() {
   memory_.budgets().set_function_limit(options_.function_memory);
 }
 
+bool Server::copies_in_flight() const {
+  return shared_.copies != nullptr && shared_.copies->any_lane_busy();
+}
+
 // Registrations' look_at(). Any thread.
 policies::Company Server::company(uint64_t owner) const {
   if (shared_.activity.alone(owner, now_ns())) return policies::Company::kNone;
-  const bool copies = shared_.copies != nullptr && shared_.copies->any_lane_busy();
-  return copies || shared_.activity.awake.load(std::memory_order_relaxed) != 0
+  return copies_in_flight() || shared_.activity.awake.load(std::memory_order_relaxed) != 0
              ? policies::Company::kAtWork
              : policies::Company::kBetween;
 }

@@ -221,6 +221,7 @@ class Server {
   void unlink_sockets();
   bool has_failed_gpu() const;
   bool give_back_pinned(bool now);
+  bool copies_in_flight() const;
   policies::Company company(uint64_t owner) const;
   void share_the_rest();
   void retire_pinned(uint64_t above_bytes, size_t free_slots);

@@ -163,5 +163,40 @@ TEST_F(WaitedForTest, BeginsForWhoNeedsItNowWhenPatienceEnds) {
   EXPECT_EQ(worked_, 1);
 }
 
+// ---- the janitor beside copies in flight ----
+
+class DisturbedTest : public SharingTest {
+ protected:
+  DisturbedTest() {
+    janitor_.wake();
+    while (janitor_.state() != Janitor::State::kHeldBack) std::this_thread::yield();
+    EXPECT_EQ(worked_, 0);
+  }
+  void through() {
+    while (janitor_.state() != Janitor::State::kIdle) std::this_thread::yield();
+    EXPECT_EQ(worked_, 1);
+  }
+
+  std::atomic<int> worked_{0};
+  std::atomic<bool> copies_{true};
+  Janitor janitor_{
+      driver(), gpus_, {{}, [this] { ++worked_; }, {}, [this] { return bool{copies_}; }}};
+};
+
+TEST_F(DisturbedTest, BeginsWhenTheyAreThrough) {
+  copies_ = false;
+  through();
+}
+
+TEST_F(DisturbedTest, BeginsForWhoNeedsItSoon) {
+  janitor_.hurry(Janitor::Need::kSoon);
+  through();
+}
+
+TEST_F(DisturbedTest, BeginsWhenPatienceEnds) {
+  gate().set_patience(0);
+  through();
+}
+
 }  // namespace
 }  // namespace tube::proxy
