@@ -1,7 +1,7 @@
 """Objects of one workflow in another one: two proxies of the simulated GPU in one runtime folder. Who
 is killed, on either side, costs nobody anything; what is not shared stays unseen.
 
-sharing_test.py --build DIR --program FILE [SharingTest.test_NAME...]
+sharing_test.py --build DIR --program FILE [--backend driver] [SharingTest.test_NAME...]
 """
 import sys
 import unittest

@@ -2,7 +2,9 @@
 copy; streams wait for each other by it; a killed function leaves nothing behind; nobody ever reads
 anything but what was put.
 
-store_test.py --build DIR --program FILE [--steps N] [StoreTest.test_NAME...]
+store_test.py --build DIR --program FILE [--backend driver] [--steps N] [StoreTest.test_NAME...]
+
+On a real GPU (--backend driver) those that want a small one, two or no proxy do not hold.
 
 --steps (or STORE_STEPS): of each random program. 250,000 are a million operations of the four of
 test_random_programs_read_no_garbage, a quarter of an hour of two cores.
@@ -32,14 +34,14 @@ class StoreScenes(unittest.TestCase):
 
     def proxy(self, *arguments, memory="2G", workflow="test", folder=None, **env):
         gpus = env.pop("gpus", "0")
-        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments, gpus=gpus, workflow=workflow,
+        proxy = tubetest.Proxy(LAYOUT, OPTIONS.backend, arguments=arguments, gpus=gpus, workflow=workflow,
                                folder=folder, extra_env={"TUBE_SIM_MEMORY": memory, **env})
         proxy.__enter__()
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
 
     def start(self, proxy, *words, arm="preload", **settings):
-        env = tubetest.environment(LAYOUT, arm, "sim", proxy)
+        env = tubetest.environment(LAYOUT, arm, OPTIONS.backend, proxy)
         env.update(settings)
         program = subprocess.Popen([OPTIONS.program, *map(str, words)], env=env, text=True,
                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -388,11 +390,12 @@ class StoreTest(StoreScenes):
 
     def test_a_native_program_reads_an_object_by_its_descriptor(self):
         proxy = self.proxy()
+        libraries = os.environ["LD_LIBRARY_PATH"] if OPTIONS.backend == "driver" else LAYOUT.sim
         for place in ("gpu", "host"):
             for kib in (1, 1024, 20000):
                 self.kill(self.started(proxy, "make", "x", kib, 1000 + kib, place))
                 for where in ("gpu", "host"):  # the object, and its copy
-                    self.assertEqual(self.run_scene(proxy, "export", "x", 1000 + kib, LAYOUT.sim,
+                    self.assertEqual(self.run_scene(proxy, "export", "x", 1000 + kib, libraries,
                                                     where), "equal\n", (place, where, kib))
                 self.run_scene(proxy, "delete", "x")
         self.wait_empty(proxy)
@@ -466,6 +469,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", required=True)
     parser.add_argument("--program", required=True)
+    parser.add_argument("--backend", choices=("sim", "driver"), default="sim")
     parser.add_argument("--steps", type=int, default=int(os.environ.get("STORE_STEPS", "0")))
     parsed, rest = parser.parse_known_args()
     # A file that is run and imported is two modules: both say it.
