@@ -105,14 +105,14 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
                 [this] { clean_up(); },
                 [this] { (void)contained("the janitor", [this] { cleaned_up(); }); },
                 [this] { return copies_in_flight(); }}) {
-  shared_.cores = options_.cores_to_share;
-  shared_.rhythm = options_.rhythm;
   mind_the_gate();
   share_the_rest();
 }
 
 // What sessions share that is there only now.
 void Server::share_the_rest() {
+  shared_.cores = options_.cores_to_share;
+  shared_.rhythm = options_.rhythm;
   // What tells of an end must find room when memory has run out.
   done_.reserve(limits::kClients);
   doubtful_.reserve(size_t{4} * limits::kClients);

@@ -95,6 +95,8 @@ class Repository:
         self.set = set(self.files)
         self.names = {pathlib.PurePath(f).name for f in self.files}
         self.folders = {str(p) for f in self.files for p in pathlib.PurePath(f).parents}
+        self.decisions = {int(pathlib.PurePath(f).name[:4]) for f in self.files
+                          if re.match(r"docs/decisions/\d{4}-", f)}
         self.tops = {f.split("/", 1)[0] for f in self.files if "/" in f}
         makers = [f for f in self.files if f.endswith(("meson.build", "generate.py", "dev"))]
         self.words = {w for f in self.files for w in self.code_words(f)}
@@ -172,19 +174,17 @@ def wrong_links(repository, name, text):
 
 
 def wrong_decisions(repository, name, text):
-    numbers = {int(pathlib.PurePath(f).name[:4]) for f in repository.files
-               if re.match(r"docs/decisions/\d{4}-", f)}
     links = {m.start() + 1: m for m in DECISION_LINK.finditer(text)}
     for match in DECISION.finditer(text):
         link = links.get(match.start())
-        if int(match[1]) not in numbers:
+        if int(match[1]) not in repository.decisions:
             yield match.start(), f"there is no decision {match[1]}"
         elif link and int(link[1]) != int(link[2]):
             yield match.start(), f"decision {link[1]} is linked to {link[2]}"
         elif not link and not name.startswith(("bench/results/", "docs/decisions/")):
             yield match.start(), f"{match[0]}: write docs/decisions/{int(match[1]):04}, or a link"
     for match in re.finditer(r"docs/decisions/(\d{4})(?![\w-])", text):
-        if int(match[1]) not in numbers:
+        if int(match[1]) not in repository.decisions:
             yield match.start(), f"{match[0]} is not there"
 
 

@@ -4,7 +4,7 @@
 //   churn SEED STEPS     two threads; every allocation is written and read back. Prints "equal".
 //   fill MIB             allocates that much at a time until it fails: how often, and the error;
 //                        frees every second one and says the same again, five times
-//   order                frees and allocates one size, each use in a stream of its own
+//   order STEPS          frees and allocates one size, each use in a stream of its own
 //   endless SEED         churns until it is killed; a line for each hundred steps
 //   small SEED STEPS, endless_small SEED    the same with allocations of 1 MiB at most, many of
 //   them
@@ -157,8 +157,8 @@ void fill(size_t bytes) {
   }
 }
 
-void order() {
-  for (unsigned i = 0; i < 500; ++i) {
+void order(size_t steps) {
+  for (unsigned i = 0; i < steps; ++i) {
     Memory memory{0, 2 * kMiB, i + 1};
     CUstream streams[2];
     for (CUstream& stream : streams) CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -194,7 +194,7 @@ int main(int argc, char** argv) {
   if (words[0] == "churn") churn(number(1), static_cast<int>(number(2)), false);
   else if (words[0] == "small") churn(number(1), static_cast<int>(number(2)), true);
   else if (words[0] == "fill") fill(number(1) * kMiB);
-  else if (words[0] == "order") order();
+  else if (words[0] == "order") order(number(1));
   else if (words[0] == "endless") endless(number(1), false);
   else if (words[0] == "endless_small") endless(number(1), true);
   else return 2;

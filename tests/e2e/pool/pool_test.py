@@ -78,14 +78,14 @@ class Pool(unittest.TestCase):
 
     def test_a_loop_over_one_size_asks_once(self):
         proxy = self.proxy()
-        self.assertEqual(self.run_scene(proxy, "order"), "equal\n")
+        self.assertEqual(self.run_scene(proxy, "order", 200), "equal\n")
         program = self.start(proxy, "endless", 1)
         for _ in range(5):
             self.assertEqual(program.stdout.readline(), "here\n")
         blocks = proxy.function(program.pid)["blocks"]
         self.assertGreater(blocks["posted"], blocks["made"], blocks)
         off = self.proxy(pool=0)
-        self.assertEqual(self.run_scene(off, "order"), "equal\n")
+        self.assertEqual(self.run_scene(off, "order", 200), "equal\n")
         program = self.start(off, "endless", 1)
         self.assertEqual(program.stdout.readline(), "here\n")
         self.assertIsNone(off.function(program.pid)["blocks"])
@@ -136,7 +136,7 @@ class Pool(unittest.TestCase):
         for call in ("cuMemCreate", "cuMemMap", "cuMemSetAccess"):
             for after in (0, 3, 7):
                 proxy = self.proxy(TUBE_SIM_FAULT=f"call={call}:error=2:after={after + 1}:count=2")
-                for words in (("churn", 3, 200), ("order",)):
+                for words in (("churn", 3, 200), ("order", 40)):
                     program = self.start(proxy, *words)
                     out, _ = program.communicate(timeout=TIMEOUT_S)
                     self.assertIn(program.returncode, (0, 1), out + proxy.log_tail())
