@@ -47,8 +47,8 @@ class Janitor {
     std::function<void()> collect;  // takes what is due; often, because the work may not begin then
     std::function<void()>
         work;  // gives it back: inside the gates of all GPUs, in the first one's context
-    std::function<void()> told;      // it is done
-    std::function<bool()> disturbs;  // copies are in flight
+    std::function<void()> told;           // it is done
+    std::function<bool()> disturbs = {};  // copies are in flight; without it none are
   };
   // Starts the thread, so that nothing which can fail is left for later.
   Janitor(const Driver& driver, Gpus& gpus, Duties duties);
