@@ -89,15 +89,14 @@ void CopyLink::mark(CUstream stream, uint64_t bytes, uint32_t copies) {
   } else {  // the context is dead, or the driver has no event: nobody can tell when it ends
     direct_bytes_ -= bytes;
     if (end != nullptr) events_.push_back(end);
+    note_busy();
   }
-  note_busy();
 }
 
 void CopyLink::mark(const Word& word, uint64_t bytes, uint32_t copies) {
   std::lock_guard lock(mutex_);
   claims_ -= copies;
   direct_.push_back({nullptr, word, bytes});
-  note_busy();
 }
 
 void CopyLink::unclaim(uint64_t bytes, uint32_t copies) {

@@ -308,11 +308,11 @@ class Profile(unittest.TestCase):
 
     def test_random_programs_keep_their_bytes(self):
         for seed in range(3):
-            self.certified(f"churn{seed}", f"churn {seed} 120")
+            self.certified(f"churn{seed}", f"churn {seed} 300")
         proxy = self.proxy(memory="128M")
         programs = [Function(self, proxy, f"churn{seed}") for seed in range(3)]
         for seed, program in enumerate(programs):
-            program.tell("churn", seed, 120)
+            program.tell("churn", seed, 300)
         for program in programs:
             self.assertEqual(program.hear(), "equal", proxy.log_tail())
             program.kill()

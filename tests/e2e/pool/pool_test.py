@@ -78,14 +78,14 @@ class Pool(unittest.TestCase):
 
     def test_a_loop_over_one_size_asks_once(self):
         proxy = self.proxy()
-        self.assertEqual(self.run_scene(proxy, "order", 200), "equal\n")
+        self.assertEqual(self.run_scene(proxy, "order", 500), "equal\n")
         program = self.start(proxy, "endless", 1)
         for _ in range(5):
             self.assertEqual(program.stdout.readline(), "here\n")
         blocks = proxy.function(program.pid)["blocks"]
         self.assertGreater(blocks["posted"], blocks["made"], blocks)
         off = self.proxy(pool=0)
-        self.assertEqual(self.run_scene(off, "order", 200), "equal\n")
+        self.assertEqual(self.run_scene(off, "order", 500), "equal\n")
         program = self.start(off, "endless", 1)
         self.assertEqual(program.stdout.readline(), "here\n")
         self.assertIsNone(off.function(program.pid)["blocks"])
