@@ -1,8 +1,11 @@
 """A driver-API program that is told on standard input what to do, one word a line, and answers each
 with `WORD CODE`.
 
-load:TEXT (a module with that pragma) | init | good | bad (a kernel that stores to address 16) | spin (one that ends when it is released) |
-release | sync | query | answer (what came before has reached the proxy). Kernels are launched on the default stream and not waited for.
+load:TEXT (a module with that pragma) | init | good | spin (a kernel that ends when it is released) |
+bad, far, misaligned, trapped, failed (kernels that fault: a store to address 16, one far from
+any memory, one beside the word's alignment, a trap, a failed assertion) |
+release | sync | query | answer (what came before has reached the proxy). Kernels are launched on the
+default stream and not waited for.
 """
 import ctypes
 import sys
@@ -20,6 +23,39 @@ KERNELS = b"""
   st.global.u32 [%rd1], %r1;
   ret;
 }
+.visible .entry far(.param .u64 word) {
+  .reg .b64 %rd<2>; .reg .b32 %r<2>;
+  mov.u64 %rd1, 0x123456789000;
+  mov.u32 %r1, 1;
+  st.global.u32 [%rd1], %r1;
+  ret;
+}
+.visible .entry misaligned(.param .u64 word) {
+  .reg .b64 %rd<2>; .reg .b32 %r<2>;
+  ld.param.u64 %rd1, [word];
+  ld.volatile.global.u32 %r1, [%rd1+1];
+  st.global.u32 [%rd1+1], %r1;
+  ret;
+}
+.visible .entry trapped(.param .u64 word) { trap; }
+.extern .func __assertfail(.param .b64 message, .param .b64 file, .param .b32 line,
+                           .param .b64 function, .param .b64 width);
+.global .align 1 .b8 text[2] = {120, 0};
+.visible .entry failed(.param .u64 word) {
+  .reg .b64 %rd<3>;
+  mov.u64 %rd1, text;
+  cvta.global.u64 %rd2, %rd1;
+  {
+    .param .b64 message; .param .b64 file; .param .b32 line; .param .b64 function; .param .b64 width;
+    st.param.b64 [message], %rd2;
+    st.param.b64 [file], %rd2;
+    st.param.b32 [line], 7;
+    st.param.b64 [function], %rd2;
+    st.param.b64 [width], 1;
+    call.uni __assertfail, (message, file, line, function, width);
+  }
+  ret;
+}
 .visible .entry spin(.param .u64 word) {
   .reg .b64 %rd<2>; .reg .b32 %r<2>; .reg .pred %p<2>;
   ld.param.u64 %rd1, [word];
@@ -31,7 +67,8 @@ again:
 }
 """
 module, word = ctypes.c_void_p(), ctypes.c_void_p()
-kernels = {name: ctypes.c_void_p() for name in ("good", "bad", "spin")}
+NAMES = "good", "bad", "spin", "far", "misaligned", "trapped", "failed"
+kernels = {name: ctypes.c_void_p() for name in NAMES}
 
 
 def init():

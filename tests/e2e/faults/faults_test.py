@@ -1,7 +1,7 @@
 """A fault names its author, to everybody; what ps, status, doctor and ping say of functions is so;
 what ends tubed is in its log.
 
-faults_test.py --build FOLDER [unittest arguments]. The functions are client.py.
+faults_test.py --build FOLDER [--backend driver] [unittest arguments]. The functions are client.py.
 """
 import argparse
 import json
@@ -20,6 +20,7 @@ import tubetest  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--build")
+parser.add_argument("--backend", choices=("driver", "sim"), default="sim")
 options, rest = parser.parse_known_args()
 LAYOUT = tubetest.Layout(options.build)
 TIMEOUT_S = 60
@@ -27,10 +28,11 @@ ILLEGAL_ADDRESS, NOT_READY, INVALID_PTX = 700, 600, 218
 
 
 class Function:
-    """One client.py, told word by word."""
+    """One client.py, told word by word; without a proxy natively."""
 
     def __init__(self, test, proxy, name):
-        env = tubetest.environment(LAYOUT, "preload", "sim", proxy, function=name)
+        arm = "native" if proxy is None else "preload"
+        env = tubetest.environment(LAYOUT, arm, options.backend, proxy, function=name)
         self.process = subprocess.Popen([sys.executable, HERE / "client.py"],
                                         env=tubetest.interpreted(env), text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -53,7 +55,7 @@ class Function:
 
 class Faults(unittest.TestCase):
     def proxy(self, **settings):
-        proxy = tubetest.Proxy(LAYOUT, "sim", **settings)
+        proxy = tubetest.Proxy(LAYOUT, options.backend, **settings)
         proxy.__enter__()
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
@@ -132,6 +134,28 @@ class Faults(unittest.TestCase):
         self.assertEqual({(s["function"], s["pid"], *s["kernels"]) for s in fault["suspects"]},
                          {("spinner", spinner.pid, "spin"), ("culprit", culprit.pid, "bad")})
         self.assertIn("one of these ended", fault["text"])
+
+    def test_each_class_of_fault_is_told_as_natively_and_ends_one_workflow(self):
+        other = self.proxy(workflow="other")
+        elsewhere = self.function(other, "elsewhere", "good", "sync")
+        for kernel in ("bad", "far", "misaligned", "trapped", "failed"):
+            natively = self.function(None, "natively", "good", "sync", kernel)
+            code = natively.tell("sync")
+            natively.end()
+            self.assertNotEqual(code, 0, kernel)
+            proxy = self.proxy()
+            bystander = self.function(proxy, "bystander", "good", "sync")
+            culprit = self.function(proxy, "culprit", "good", "sync", kernel)
+            self.assertEqual((culprit.tell("sync"), bystander.tell("sync")), (code, code), kernel)
+            done = self.tubectl(proxy, "ping")
+            self.assertEqual(done.returncode, 5)
+            self.assertIn(f"kernel `{kernel}` of function `culprit` (pid {culprit.pid}) ended the "
+                          "context of all functions", done.stderr)
+            self.assertIn(f"({code})", done.stderr)
+            self.assertEqual([elsewhere.tell(word) for word in ("good", "sync")], [0, 0], kernel)
+            for function in (culprit, bystander):
+                function.end()
+        self.assertEqual(self.tubectl(other, "ping").returncode, 0)
 
     def test_functions_on_a_dead_context_are_ended_when_that_is_asked_for(self):
         proxy = self.proxy(arguments=["--on-fault", "end"])
