@@ -211,8 +211,15 @@ void LinkShare::begin_burst(Function& f, const LinkClaim& claim) {
 std::optional<LinkShare::Turn> LinkShare::next(uint64_t now_ns) {
   now_ns_ = now_ns;
   if (active_.empty()) return std::nullopt;
-  if (in_flight(now_ns) == 1) rested_ns_ = now_ns;
+  if (rests(now_ns)) rested_ns_ = now_ns;
   return serve(choose(now_ns), now_ns);
+}
+
+bool LinkShare::may_send(uint32_t chunks, uint64_t bytes, uint64_t now_ns) const {
+  if (chunks == 0 || rests(now_ns)) return chunks == 0;
+  if (chunks < kKeepsBusy) return true;
+  if (chunks >= kMostChunks || options_.order != LinkOrder::kDeadlines) return false;
+  return bytes <= chunk(active_.size() == 1 ? active_.front() : kNone, now_ns);
 }
 
 uint32_t LinkShare::choose(uint64_t now_ns) {

@@ -108,8 +108,7 @@ class LinkShare {
   // True when no copy waits for a turn.
   bool empty() const { return active_.empty(); }
 
-  // The caller submits exactly these bytes of that copy, and asks again when fewer than in_flight()
-  // chunks are outstanding.
+  // The caller submits exactly these bytes of that copy, and asks again as soon as may_send().
   struct Turn {
     uint64_t copy = 0;
     uint64_t offset = 0;  // of the first byte
@@ -120,13 +119,13 @@ class LinkShare {
 
   // Copies that cannot come through the lane (a graph's nodes) are outstanding, or no longer are.
   void outsiders(bool outstanding) { outsiders_ = outstanding; }
-  // How many chunks may be outstanding: two keep the link busy, a third costs others a chunk's time
-  // and gains nothing; one leaves room for outsiders, which two would starve. Nobody may know of
-  // some (a graph's nodes, a word that is written behind a copy), so now and then it is one.
-  uint32_t in_flight(uint64_t now_ns) const {
-    return outsiders_ || now_ns - rested_ns_ >= options_.rest_ns ? 1 : 2;
-  }
-
+  // Whether another chunk may go beside those that are outstanding. Two keep the link busy, a third
+  // of their size costs others its time and gains nothing. Small ones are more: until with the next
+  // one they may be as much as two large ones, for each has a pause of its own and what submits
+  // them may stand for a moment (100 us in the driver's lock, where memory is mapped). One leaves
+  // room for outsiders, which two would starve. Nobody may know of some (a graph's nodes, a word
+  // that is written behind a copy), so now and then it is one.
+  bool may_send(uint32_t chunks, uint64_t bytes, uint64_t now_ns) const;
   // What the link gives this proxy at the moment, others' share taken off.
   void link_rate(uint64_t bytes_per_s) { options_.bytes_per_s = bytes_per_s; }
   // What the SLOs of all functions ask for together.
@@ -137,6 +136,7 @@ class LinkShare {
 
  private:
   static constexpr uint32_t kNone = 0xffffffffu;
+  static constexpr uint32_t kKeepsBusy = 2, kMostChunks = 8;  // outstanding
   static constexpr uint64_t kRateWindowNs = 100'000'000;
   static constexpr uint64_t kNoDeadline = UINT64_MAX;
 
@@ -219,6 +219,9 @@ class LinkShare {
 
   void note_hurry(uint32_t at, const LinkClaim& claim);
   uint64_t chunk(uint32_t at, uint64_t now_ns) const;
+  bool rests(uint64_t now_ns) const {
+    return outsiders_ || now_ns - rested_ns_ >= options_.rest_ns;
+  }
   Turn serve(uint32_t at, uint64_t now_ns);
   void charge(Function& f, const Waiting& copy, uint64_t bytes);
   void count(Function& f, const LinkClaim& claim, const Turn& turn, uint64_t now_ns);

@@ -181,6 +181,7 @@ void CopyLink::reap_chunks() {
     --chunks_.front().job->in_flight_;
     const uint64_t bytes = chunks_.front().bytes;
     chunks_.pop_front();
+    chunk_bytes_ -= bytes;
     measure(bytes);
     changed_.notify_all();
   }
@@ -291,7 +292,8 @@ CopyLink::Turn CopyLink::turn() {
     // A direct copy may stand behind its stream's work for as long as that takes. One chunk in
     // flight leaves room for it when it comes; two would starve it.
     share_.outsiders(claims_ != 0 || !direct_.empty());
-    if (chunks_.size() >= share_.in_flight(now_ns())) return Turn::kBusy;
+    if (!share_.may_send(static_cast<uint32_t>(chunks_.size()), chunk_bytes_, now_ns()))
+      return Turn::kBusy;
     if (!next(&piece)) return chunks_.empty() ? Turn::kWaits : Turn::kBusy;
     submitting_ = piece.job.get();
     chunk_end = event_locked(&error);
@@ -317,6 +319,7 @@ void CopyLink::submitted(const Piece& piece, CUresult error, CUevent chunk_end, 
       ++job.in_flight_;
       moved(piece.bytes);
       chunks_.push_back({chunk_end, piece.job, piece.bytes});
+      chunk_bytes_ += piece.bytes;
     } else if (chunk_end != nullptr) {
       events_.push_back(chunk_end);
     }

@@ -207,6 +207,7 @@ class CopyLink {
   CUstream lane_ = nullptr;
   std::list<std::shared_ptr<LaneJob>> jobs_;  // not over, in their order
   std::deque<Chunk> chunks_;                  // in flight, the oldest first
+  uint64_t chunk_bytes_ = 0;                  // of them all
   std::deque<Direct> direct_;
   CUstream direct_stream_ = nullptr;
   uint64_t direct_bytes_ = 0;

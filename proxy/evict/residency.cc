@@ -134,8 +134,10 @@ void Residency::finish_leaving(std::vector<Leaving>& leaving, uint64_t* moved) {
   const BlockMoves::Finished finished = moves_->finish_oldest();
   Leaving first = std::move(leaving.front());
   leaving.erase(leaving.begin());
+  const uint64_t begin = now_ns();
   if (finished.error != CUDA_SUCCESS || !map_.send_away(first.block, std::move(first.copies)))
     return;
+  calls_ns_ += now_ns() - begin;
   away_ = true;
   *moved += finished.block.bytes;
   evictor_->progress();
@@ -176,6 +178,7 @@ uint64_t Residency::move_out(uint32_t gpu, std::span<const MemoryMap::Movable> b
                              std::span<const size_t> which) {
   std::vector<Leaving> leaving;
   uint64_t moved = 0;
+  calls_ns_ = 0;
   for (const size_t each : which) {
     if (hooks_.stop()) break;
     if (map_.is_promised(blocks[each].block)) {  // it takes no room but in the count
@@ -194,6 +197,7 @@ uint64_t Residency::move_out(uint32_t gpu, std::span<const MemoryMap::Movable> b
       finish_leaving(leaving, &moved);
   }
   while (moves_->under_way() != 0) finish_leaving(leaving, &moved);
+  log_debug("%lu bytes: giving memory back took %lu us of the calls", moved, calls_ns_ / 1000);
   return moved;
 }
 
@@ -244,7 +248,9 @@ void Residency::finish_coming() {
 CUresult Residency::bring_block(const MemoryMap::Movable& block, uint32_t gpu) {
   if (lazy_.waits_for_address(block.block) && map_.promise_again(block.block)) return CUDA_SUCCESS;
   const uint64_t seen = map_.budgets().times_given_back();
+  const uint64_t begin = now_ns();
   CUresult error = map_.bring_back(block, false);
+  calls_ns_ += now_ns() - begin;
   if (error == CUDA_ERROR_OUT_OF_MEMORY) {
     (void)evictor_->pool().make_room(gpu, nullptr, seen, [&] {
       error = map_.bring_back(block, false);
@@ -295,6 +301,7 @@ CUresult Residency::come_back(uint32_t gpu) {
   if (bytes == 0) return CUDA_SUCCESS;
   CUresult error = failed_ = CUDA_SUCCESS;
   uint64_t began = 0;
+  calls_ns_ = 0;
   waits_ = true;
   const Evictor::End end = evictor_->request(*member_, gpu, false,
                                              {.bytes = [&] { return away_bytes(gpu); },
@@ -313,7 +320,10 @@ CUresult Residency::come_back(uint32_t gpu) {
                                                   },
                                               .stop = hooks_.stop});
   waits_ = false;
+  const uint64_t sent = now_ns();
   finish_coming();
+  log_debug("%lu bytes: memory took %lu us of the calls, the copies came %lu us behind them", bytes,
+            calls_ns_ / 1000, (now_ns() - sent) / 1000);
   if (end == Evictor::End::kStopped) return CUDA_ERROR_NOT_READY;
   if (error == CUDA_SUCCESS) error = std::exchange(failed_, CUDA_SUCCESS);
   failed_ = CUDA_SUCCESS;

@@ -245,25 +245,48 @@ TEST(LinkShare, ChunksAreShortBesideAnotherFunctionInAHurry) {
   EXPECT_EQ(share.next(kSecond)->bytes, 8 * kMiB);
 }
 
+// How many chunks of that size may be outstanding.
+uint32_t most_of(const LinkShare& share, uint64_t bytes, uint64_t now_ns) {
+  uint32_t chunks = 0;
+  while (share.may_send(chunks, chunks * bytes, now_ns)) ++chunks;
+  return chunks;
+}
+
 TEST(LinkShare, OneChunkInFlightBesideOutsiders) {
   LinkShare share({});
-  EXPECT_EQ(share.in_flight(0), 2u);
+  EXPECT_EQ(most_of(share, 8 * kMiB, 0), 2u);
   share.outsiders(true);
-  EXPECT_EQ(share.in_flight(0), 1u);
+  EXPECT_EQ(most_of(share, 8 * kMiB, 0), 1u);
   share.outsiders(false);
-  EXPECT_EQ(share.in_flight(0), 2u);
+  EXPECT_EQ(most_of(share, 8 * kMiB, 0), 2u);
 }
 
 TEST(LinkShare, NowAndThenTheLinkRestsForThoseNobodyKnowsOf) {
   LinkShare share({});
   const uint64_t rest_ns = LinkShare::Options{}.rest_ns;
   share.add({1, 1, 1024 * kMiB, 0});
-  EXPECT_EQ(share.in_flight(rest_ns - 1), 2u);
-  EXPECT_EQ(share.in_flight(rest_ns), 1u);
-  EXPECT_EQ(share.in_flight(2 * rest_ns), 1u) << "until a chunk went alone";
+  EXPECT_EQ(most_of(share, kMiB, rest_ns - 1), 8u);
+  EXPECT_EQ(most_of(share, kMiB, rest_ns), 1u);
+  EXPECT_EQ(most_of(share, kMiB, 2 * rest_ns), 1u) << "until a chunk went alone";
   (void)share.next(2 * rest_ns);
-  EXPECT_EQ(share.in_flight(2 * rest_ns + 1), 2u);
-  EXPECT_EQ(share.in_flight(3 * rest_ns), 1u);
+  EXPECT_EQ(most_of(share, 8 * kMiB, 2 * rest_ns + 1), 2u);
+  EXPECT_EQ(most_of(share, 8 * kMiB, 3 * rest_ns), 1u);
+}
+
+TEST(LinkShare, SmallChunksAreMoreInFlightButNotMoreBytes) {
+  LinkShare share({});
+  for (uint64_t copy = 1; copy <= 20; ++copy) share.add({copy, 1, 4 * kMiB, 0});
+  EXPECT_EQ(most_of(share, 4 * kMiB, 0), 3u) << "the next one may be of 8 MiB";
+  EXPECT_EQ(most_of(share, 2 * kMiB, 0), 5u);
+  EXPECT_EQ(most_of(share, 64 << 10, 0), 8u);
+  share.add({21, 2, 1 * kMiB, 0});
+  EXPECT_EQ(most_of(share, 2 * kMiB, 0), 2u) << "somebody is in a hurry";
+  EXPECT_EQ(most_of(share, 1 * kMiB, 0), 3u);
+  for (const LinkOrder other : {LinkOrder::kArrival, LinkOrder::kRoundRobin, LinkOrder::kRates}) {
+    LinkShare paper(order(other));
+    paper.add({1, 1, 1024 * kMiB, 0});
+    EXPECT_EQ(most_of(paper, kMiB, 0), 2u);
+  }
 }
 
 // ---- Copies and functions that go away; what is counted.

@@ -1,5 +1,5 @@
 // A link in virtual time under a LinkShare: it serves chunks in the order of their submission, and
-// its caller keeps in_flight() of them outstanding. What every order must keep is checked on the
+// its caller keeps as many of them outstanding as it may. What every order must keep is checked on the
 // way: the link never idles while a copy waits, and each copy's bytes go once and in order.
 #pragma once
 
@@ -64,6 +64,7 @@ class SimLink {
   struct Chunk {
     uint64_t done_ns;
     uint64_t copy;
+    uint64_t bytes;
     bool last;
   };
   using Arrival = std::pair<uint64_t, uint64_t>;  // when, which copy
@@ -84,7 +85,7 @@ class SimLink {
   }
 
   void submit() {
-    while (in_flight_.size() < share.in_flight(now_ns)) {
+    while (may_send()) {
       const auto turn = share.next(now_ns);
       if (!turn) break;
       SimCopy& copy = copies[turn->copy];
@@ -99,10 +100,16 @@ class SimLink {
       const uint64_t begin_ns = std::max(free_ns_, now_ns);
       if (turn->offset == 0) copy.first_ns = begin_ns;
       free_ns_ = begin_ns + kChunkNs + static_cast<uint64_t>(double(turn->bytes) / kBytesPerNs);
-      in_flight_.push_back({free_ns_, turn->copy, turn->last});
+      in_flight_.push_back({free_ns_, turn->copy, turn->bytes, turn->last});
       on_turn(*turn);
     }
-    ASSERT_TRUE(share.empty() || in_flight_.size() >= share.in_flight(now_ns));
+    ASSERT_TRUE(share.empty() || !may_send());
+  }
+
+  bool may_send() const {
+    uint64_t bytes = 0;
+    for (const Chunk& chunk : in_flight_) bytes += chunk.bytes;
+    return share.may_send(static_cast<uint32_t>(in_flight_.size()), bytes, now_ns);
   }
 
   uint64_t free_ns_ = 0;  // when the link has served all that was submitted
