@@ -270,15 +270,24 @@ std::optional<LaunchAdmission::Turn> LaunchAdmission::next(uint64_t now_ns, bool
   return std::nullopt;
 }
 
+// Others with long launches that wait or are in flight.
+uint64_t LaunchAdmission::functions_beside(uint64_t function) const {
+  return static_cast<uint64_t>(
+      std::count_if(functions_.begin(), functions_.end(),
+                    [&](const Function& each) { return each.id != function && has(each.id); }));
+}
+
 void LaunchAdmission::ended(uint64_t number, uint64_t took_ns) {
   const auto found = std::find_if(going_.begin(), going_.end(),
                                   [&](const Going& each) { return each.launch.number == number; });
   if (found == going_.end()) return;
   const LongLaunch launch = found->launch;
   going_.erase(found);
-  if (options_.rest_part != 0)
+  if (options_.rest_part != 0) {
+    const uint64_t part = std::max(options_.rest_part, 1 + functions_beside(launch.function));
     rest_ns_ = std::min(static_cast<int64_t>(options_.rest_saved_ns),
-                        rest_ns_ + static_cast<int64_t>(took_ns / options_.rest_part));
+                        rest_ns_ + static_cast<int64_t>(took_ns / part));
+  }
   if (took_ns == 0 || find(launch.function) == nullptr) return;
   Function& who = function(launch.function);
   const auto correct = [&](uint64_t& sum) {

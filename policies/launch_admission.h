@@ -15,8 +15,9 @@
 //
 // Between two long launches the GPU rests for a moment while others' short work is outstanding, or
 // its next kernels would wait for each long one in turn: a step of 150 took two of 20 ms each.
-// Rests are paid from a twelfth of the time that long launches took and last `rest_most_ns` at
-// most. One that has begun may last as long on credit, since a rest that is cut short was for
+// Rests are paid from a fifth of the time that long launches took (contexts that take turns, as
+// natively, cost them as much), from less where more than five functions have such launches: from
+// what is one function's part. They last `rest_most_ns` at most. One that has begun may last as long on credit, since a rest that is cut short was for
 // nothing: the rest of the step then waits for a long launch all the same. What is saved is also
 // spent in advance: when the next step of a function that is asked at marks of a clock is expected
 // before the long launch would end, and soon enough to be paid for, the launch goes behind that
@@ -112,7 +113,7 @@ class LaunchAdmission {
     uint64_t hold_factor = 4;
     uint64_t longest_hold_ns = 100'000'000;
     uint64_t recent_ns = 200'000'000;    // in which what was used lately counts half as much
-    uint64_t rest_part = 12;             // of the time that long launches take; 0: there is no rest
+    uint64_t rest_part = 5;              // of the time that long launches take; 0: there is no rest
     uint64_t rest_most_ns = 4'000'000;   // for work that is outstanding, at a time
     uint64_t rest_saved_ns = 5'000'000;  // at most, and so the longest wait for a step
     uint64_t short_lately_ns = 100'000'000;  // no lead of a stream for so long after short work
@@ -197,6 +198,7 @@ class LaunchAdmission {
   bool stands(const Waiting& launch) const;
   void go(const LongLaunch& launch, uint64_t now_ns);
   void charge(Function& function, uint64_t ns, uint64_t now_ns);
+  uint64_t functions_beside(uint64_t function) const;
   uint32_t level(const Function& function, uint64_t now_ns) const;
   bool before(const Waiting& a, const Waiting& b) const;
   const Waiting* best() const;

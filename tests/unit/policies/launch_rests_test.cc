@@ -91,14 +91,16 @@ TEST(LaunchRests, AStepThatIsExpectedFindsNoLongLaunchThatHasJustBegun) {
   const double without = run(untold, 20 * kMs, 20'000 * kMs);
   EXPECT_GT(untold.p99_ms(), 19.5);
   EXPECT_LT(told.p99_ms(), 17);
-  EXPECT_GT(with, 0.92) << "paid from a twelfth";
+  EXPECT_GT(with, 0.92);
   EXPECT_GT(with, without - 0.03);
   EXPECT_GE(told.times.size(), untold.times.size());
 }
 
-TEST(LaunchRests, LongerStepsComeFirstInTheSameBudget) {
-  Light told{.step_ns = 3 * kMs, .next = every_10_ms, .times = {}, .period = {}};
-  EXPECT_GT(run(told, 20 * kMs, 10'000 * kMs), 0.91);
+// ResNet-50 takes 3.5 ms on an H200. Each of its steps waits for one long launch, and none for two.
+TEST(LaunchRests, LongerStepsWaitForOneLongLaunch) {
+  Light light{.step_ns = 7 * kMs / 2, .next = every_10_ms, .times = {}, .period = {}};
+  EXPECT_GT(run(light, 20 * kMs, 10'000 * kMs), 0.84);
+  EXPECT_LT(light.p99_ms(), 24);
 }
 
 TEST(LaunchRests, StepsThatComeByChanceCostNoMoreThanBefore) {
@@ -114,7 +116,7 @@ TEST(LaunchRests, StepsThatComeByChanceCostNoMoreThanBefore) {
 }
 
 TEST(LaunchRests, ALaunchThatEndsBeforeTheStepGoes) {
-  LaunchAdmission admission({});
+  LaunchAdmission admission({.rest_part = 12});
   EXPECT_TRUE(admission.ask({1, 1, 1, 40 * kMs}, 0, true));
   admission.ended(1, 40 * kMs);  // three milliseconds are saved
   admission.short_work({false, 43 * kMs, 43 * kMs});
@@ -135,7 +137,7 @@ TEST(LaunchRests, ALaunchThatEndsBeforeTheStepGoes) {
 
 // It lasts for longer than was left, and the next one comes before that is earned.
 TEST(LaunchRests, AStepBehindOneThatWasAwaitedFindsARest) {
-  LaunchAdmission admission({});
+  LaunchAdmission admission({.rest_part = 12});
   EXPECT_TRUE(admission.ask({1, 1, 1, 40 * kMs}, 0, true));
   admission.ended(1, 40 * kMs);  // three milliseconds are saved
   admission.short_work({false, 43 * kMs, 43 * kMs});
