@@ -76,7 +76,8 @@ class Kernel {
 };
 
 // A step of `kernels` launches and a wait, every PERIOD_US for MS; PERIOD_US 0: one behind the
-// other. LEAD_MS behind the start; stops early at the word of the script.
+// other. Those of the first LEAD_MS are not counted: what is learnt or made once is no part of a
+// step. Stops early at the word of the script.
 class Steps : public Task {
  public:
   Steps(Client& client, unsigned kernels, unsigned blocks, unsigned rounds, int64_t period_us,
@@ -92,19 +93,10 @@ class Steps : public Task {
 
   void measure(Block& block) override {
     block.bytes = kernels_;
-    for (const int64_t begin = now_ns() + lead_ns_; now_ns() < begin;) pause();
+    Block lead;
+    steps(lead_ns_, lead);
     block.begin_ns = now_ns();
-    int64_t mark = block.begin_ns;
-    const int64_t end = mark + run_ns_;
-    while (now_ns() < end && !client_.lines.waiting()) {
-      while (period_ns_ != 0 && now_ns() < mark) pause();
-      const int64_t begin = now_ns();
-      step();
-      const int64_t ended = now_ns();
-      block.latency_ns.push_back(ended - begin);
-      block.ended_ns.push_back(ended);
-      for (mark += period_ns_; period_ns_ != 0 && mark < ended; mark += period_ns_) ++block.missed;
-    }
+    steps(run_ns_, block);
     block.end_ns = now_ns();
     if (client_.lines.waiting()) client_.lines.await("stop");
   }
@@ -119,6 +111,19 @@ class Steps : public Task {
   void step() {
     for (unsigned i = 0; i < kernels_; ++i) kernel_.launch();
     kernel_.sync();
+  }
+  void steps(int64_t for_ns, Block& block) {
+    int64_t mark = now_ns();
+    const int64_t end = mark + for_ns;
+    while (now_ns() < end && !client_.lines.waiting()) {
+      while (period_ns_ != 0 && now_ns() < mark) pause();
+      const int64_t begin = now_ns();
+      step();
+      const int64_t ended = now_ns();
+      block.latency_ns.push_back(ended - begin);
+      block.ended_ns.push_back(ended);
+      for (mark += period_ns_; period_ns_ != 0 && mark < ended; mark += period_ns_) ++block.missed;
+    }
   }
 
   Client& client_;

@@ -1,9 +1,9 @@
 """torchvision's ResNet-50, or the model that is named (batch 1, random weights), a step at every mark of a clock: what
 copies_client's `steps` is for short kernels, under the same commands.
 
-`steps PERIOD_US RUN_MS LEAD_MS`, then `go`: waits for LEAD, then takes a step (an image up, the
-model, the logits down) at each mark for RUN. It spins to the next mark, and a mark that went by
-during a step is missed. `verify`: every step's logits are those of the first.
+`steps PERIOD_US RUN_MS LEAD_MS`, then `go`: takes a step (an image up, the model, the logits down) at
+each mark for LEAD, which do not count, then for RUN. It spins to the next mark, and a mark that went
+by during a step is missed. `verify`: every step's logits are those of the first.
 """
 import json
 import sys
@@ -22,10 +22,10 @@ def spin_until(mark):
         pass
 
 
-def run(step, period_us, run_ms, lead_ms):
+def steps(step, mark, period_us, for_ms):
+    """At each mark from this one on: (what each took in ns, marks that were missed, the next)."""
     times, missed = [], 0
-    begin = mark = time.monotonic_ns() + lead_ms * 1_000_000
-    end = mark + run_ms * 1_000_000
+    end = mark + for_ms * 1_000_000
     spin_until(mark)
     while mark < end:
         started = time.monotonic_ns()
@@ -35,6 +35,12 @@ def run(step, period_us, run_ms, lead_ms):
         missed += passed
         mark += (passed + 1) * period_us * 1000
         spin_until(min(mark, end))
+    return times, missed, mark
+
+
+def run(step, period_us, run_ms, lead_ms):
+    *_, begin = steps(step, time.monotonic_ns(), period_us, lead_ms)
+    times, missed, _ = steps(step, begin, period_us, run_ms)
     say("block", latency_ns=times, begin_ns=begin, end_ns=time.monotonic_ns(), missed=missed)
 
 

@@ -63,7 +63,8 @@ def run(name, options, body, report=copy_report.text):
         chosen = {k: v for k, v in vars(options).items() if k not in ("build", "out")}
         result = result_file.header(name, layout, options.backend, driver, arms, chosen,
                                     arm_set.words)
-        body(copy_runs.Runner(arms, options, result))
+        body(copy_runs.Runner(arms, options, result,
+                              lambda: result_file.write(options.out, result, report(result))))
     result["seconds"] = round(time.monotonic() - begin, 1)
     result["figures"] = figures.text({name: result})
     print(result_file.write(options.out, result, report(result)))

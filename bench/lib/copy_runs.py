@@ -119,9 +119,11 @@ def measure(jobs, servers, starved_s=BLOCK_LIMIT_S, apart=()):
 class Runner:
     """One bench's programs: `clients` holds those of each arm, the measured one first."""
 
-    def __init__(self, arms, options, result):
-        self.arms, self.options, self.result = arms, options, result
-        self.deadline = time.monotonic() + options.budget
+    def __init__(self, arms, options, result, keep=lambda: None):
+        """`keep`: called behind each row: what was measured is there, whatever ends the run."""
+        self.arms, self.options, self.result, self.keep = arms, options, result, keep
+        self.begin = time.monotonic()
+        self.deadline = self.begin + options.budget
         self.cpus = os.sched_getaffinity(0)
         self.clients, self.meetings = {}, {}
 
@@ -183,10 +185,12 @@ class Runner:
             turns.move(worker.pid, self.cpus - mine)
 
     def in_turns(self, once):
-        """once(number, arm) in every round for every arm that has programs; returns what was
-        wrong."""
+        """once(number, arm) in every round for every arm that has programs; no further round once
+        the budget is spent. Returns what was wrong."""
         wrong = []
         for number in range(self.options.rounds):
+            if number and self.late(f"round {number + 1} of {self.options.rounds}"):
+                break
             for arm in self.arms.in_turns(number):
                 if arm.name not in self.clients:
                     continue
@@ -226,6 +230,9 @@ class Runner:
     def add_row(self, group, name, values, wrong=()):
         row = {"group": group, "name": name, "arms": values, "wrong": list(wrong)}
         self.result["rows"].append(row)
+        self.keep()
+        print(f"bench/{self.result['bench']}: {group}: {name}: measured "
+              f"{time.monotonic() - self.begin:.0f} s after the start", file=sys.stderr, flush=True)
         return row
 
 

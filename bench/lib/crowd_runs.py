@@ -263,6 +263,9 @@ class Crowd:
             end = min(block["end_ns"] for block in blocks)
             wrong = copy_runs.verify((one, *many), deadline)
             parts = [moved(block, begin, end) for block in blocks]
+            while others:  # the next round has one of its own
+                one.close()
+                others.pop().stop()
             return {"share": parts[0] / max(sum(parts), 1e-9)}, wrong
 
         row = self.measured("two workflows with long kernels", f"1 against {count}", once)

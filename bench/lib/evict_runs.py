@@ -3,6 +3,7 @@
 Rows have further, in each arm that is Tube: away_bytes_per_s and back_bytes_per_s (as the proxy
 moved memory of these programs, the median of its moves of half of what a turn brings, or more),
 of_link (the slower of the two, against what the pinned link carries that way in the same arm),
+of_both (the same against half of what it carries in both directions at once),
 overlap (the part of the ways back during which somebody else's memory was on its way out),
 stalls_ns (of each turn's first call), first_turn_ns (of the first turn in which memory moved),
 moved_bytes, host_ms (until the host memory that is made ahead was there; nothing: it was not waited
@@ -23,6 +24,7 @@ from result_file import us
 BLOCK_LIMIT_S = 60
 SETTLE_S = 5  # for host memory of which the machine has too little
 LINK = "the pinned link"
+WAYS = ("down", "up", "both")
 
 
 def moves(arm):
@@ -108,13 +110,14 @@ class Evictions:
         return stalls, wrong
 
     def of_link(self, arm, rates_now):
-        """The slower way, as a part of what the link carries alone."""
+        """The slower way, as a part of what the link carries alone, and with both ways at once."""
         link = {row["name"].split()[0]: row["arms"].get(arm.name, {}).get("bytes_per_s")
                 for row in self.runner.result["rows"] if row["group"] == LINK}
-        parts = [rates_now[key] / link[way] for key, way in (("away_bytes_per_s", "down"),
-                                                             ("back_bytes_per_s", "up"))
-                 if key in rates_now and link.get(way)]
-        return {"of_link": min(parts)} if len(parts) == 2 else {}
+        ways = {"down": rates_now.get("away_bytes_per_s"), "up": rates_now.get("back_bytes_per_s")}
+        if None in ways.values() or not all(link.get(way) for way in WAYS):
+            return {}
+        return {"of_link": min(ways[way] / link[way] for way in ways),
+                "of_both": min(ways.values()) / (link["both"] / 2)}
 
     def begin(self, arm):
         """What values() takes off."""
@@ -147,6 +150,30 @@ class Evictions:
             found[arm.name], bad = once(arm)
             wrong += [f"{arm.name}: {words}" for words in bad]
         self.runner.add_row(group, name, found, wrong)
+
+    def one_leaves(self, blocks):
+        """Its memory leaves for a function that allocates as much, and comes back when that one has
+        ended: each way alone on the link."""
+        size = self.size // blocks * blocks
+
+        def once(arm):
+            first = self.fresh(arm, 1, size + self.size // 8)[0]
+            _, wrong = self.turn(first, size, blocks)
+            before, stalls = self.begin(arm), []
+            for number in range(self.turns):
+                other = self.runner.start(arm, 1, {})[0]
+                _, bad = self.turn(other, size, blocks)
+                wrong += bad
+                other.process.stdin.close()
+                other.process.wait(30)
+                if number == 0:
+                    self.settle(arm)
+                stall, bad = self.turn(first, size, blocks)
+                wrong += bad
+                stalls.append(stall)
+            return self.values(arm, stalls, [first], before), wrong + self.moved(arm)
+
+        self.row("one function leaves and comes back", f"{size_words(size)} in {blocks}", once)
 
     def two_take_turns(self, blocks):
         """Each holds 70% of what the workflow may have."""
@@ -214,7 +241,7 @@ def gigabytes(values, key):
 def text(result):
     arms = list(result["arms"])
     table = [["", *[f"{a} {what}" for what in ("p50 us", "p99 us", "away GB/s", "back GB/s",
-                                            "overlap", "first turn us", "registering ms")
+                                            "of both", "overlap", "first turn us", "registering ms")
                     for a in arms]]]
     for row in result["rows"]:
         values = [row["arms"].get(a) or {} for a in arms]
@@ -223,6 +250,7 @@ def text(result):
                       *[gigabytes(v, "away_bytes_per_s" if "away_bytes_per_s" in v else
                                   "bytes_per_s") for v in values],
                       *[gigabytes(v, "back_bytes_per_s") for v in values],
+                      *[f"{v['of_both']:.2f}" if "of_both" in v else "-" for v in values],
                       *[f"{v['overlap']:.2f}" if "overlap" in v else "-" for v in values],
                       *[us(v, "first_turn_ns") for v in values],
                       *[f"{v['registered_longest_ms']:.2f}" if "registered_longest_ms" in v else "-"
@@ -230,8 +258,9 @@ def text(result):
     lines = [
         *result_file.head(result),
         "Stalls are what a turn's first call waits for; away and back: how fast the proxy moves a",
-        "function's memory; of the pinned link, the copy's own rate. Overlap: the part of the ways",
-        "back in which others' memory left; registering: the longest piece so far.", "",
+        "function's memory; of the pinned link, the copy's own rate; of both: the slower way against",
+        "half of what the link carries in both directions at once. Overlap: the part of the ways back",
+        "in which others' memory left; registering: the longest piece so far.", "",
         *result_file.layout_table(table), ""
     ]
     return "\n".join(lines + result_file.tail(result)) + "\n"

@@ -118,8 +118,10 @@ FIGURES = (
     ("simulated DGX-V100: pairs without NVLink against the direct way", "paths",
      "simulated dgx-v100: pairs without NVLink", "rates", "speed", 5, ("of bound", 1.0)),
     ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
-    ("evict and restore 1 GiB, of the pinned link's rate", "evict", "two functions of 70%",
-     "1 GiB in 16", "of link", 0.9, 0.97),
+    ("evict and restore 1 GiB, of the pinned link's rate", "evict",
+     "one function leaves and comes back", "1 GiB in 16", "of link", 0.9, 0.97),
+    ("two functions change places, of half of what the link carries both ways at once", "evict",
+     "two functions of 70%", "1 GiB in 16", "of both", None, 0.97),
     ("a neighbour's steady p99 while 10 GiB are evicted and restored, against alone", "evict",
      "a neighbour's steps", "while they take turns", "p99 alone", 1.1, 1.02),
     ("125 MB from function to function on one GPU, reserve and seal", "pass", "125 MB", "store",
@@ -151,6 +153,14 @@ def others_over_mps(row):
 def of_arm(arm, key):
     def found(row):
         return row["arms"].get(arm, {}).get(key)
+
+    return found
+
+
+def of_first_arm(prefix, key):
+    def found(row):
+        return next((values.get(key) for arm, values in row["arms"].items()
+                     if arm.startswith(prefix)), None)
 
     return found
 
@@ -212,6 +222,7 @@ KINDS = {
     "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
     "memory": (over_native("gpu_bytes"), "x", False),
     "of link": (of_tube("of_link"), "x", True),  # the slower of both ways
+    "of both": (of_tube("of_both"), "x", True),
     "p99 alone": (of_tube("p99_over_alone"), "x", False),  # of the same arm's p99 alone
     "p99 us": (of_tube("p99_ns", 1e3), " us", False),
     "p99": (over_native("p99_ns"), "x", False),
@@ -223,7 +234,7 @@ KINDS = {
     "GB/s first": (of_tube("first_bytes_per_s", 1e9), " GB/s", True),
     "per s": (of_tube("per_s"), " /s", True),
     "of bound": (of_tube("of_bound"), " of the maximum flow", True),
-    "p99 alone, deadline": (of_arm("tube:1.TUBE_SLO_MS=2", "p99_over_alone"), "x", False),
+    "p99 alone, deadline": (of_first_arm("tube:1.TUBE_SLO_MS=", "p99_over_alone"), "x", False),
     "p99 alone, eighth": (of_arm("tube:TUBE_SLICES=1:1.TUBE_SM_PERCENT=12", "p99_over_alone"), "x",
                           False),
     "over before": (of_tube("neighbours_over_before"), "x", False),
@@ -237,6 +248,7 @@ KINDS = {
 # What both sides of a figure are, where it is not the medians: key, scale, unit.
 SIDES = {
     "of link": ("back_bytes_per_s", 1e9, "GB/s"),
+    "of both": ("back_bytes_per_s", 1e9, "GB/s"),
     "p99 alone": ("p99_ns", 1e3, "us"),
     "p99 us": ("p99_ns", 1e3, "us"),
     "p99": ("p99_ns", 1e3, "us"),

@@ -18,6 +18,7 @@ from arms import WorkerError
 PERIOD_US = 5000
 STARVED_S = 3
 RAMP = 1 / 3  # of the lead, before the neighbours count
+WARM = 1 / 4  # of the run, before it: the victim's copies do not count
 
 
 def moved(block, begin, end):
@@ -33,11 +34,12 @@ def moved(block, begin, end):
     return until(end) - until(begin)
 
 
-def rates(victim, bulks, lead_ns):
+def rates(victim, bulks, lead_ns, warm_ns):
     """(bytes a second of the bulk alone, of all while the victim copied)."""
     begin, end = victim["begin_ns"], victim["end_ns"]
-    start = begin - lead_ns * (1 - RAMP)
-    alone = sum(moved(b, start, begin) for b in bulks) / (begin - start)
+    first = begin - warm_ns
+    start = first - lead_ns * (1 - RAMP)
+    alone = sum(moved(b, start, first) for b in bulks) / (first - start)
     both = sum(moved(b, begin, end) for b in bulks) + victim["bytes"] * len(victim["latency_ns"])
     return alone * 1e9, both / (end - begin) * 1e9
 
@@ -49,13 +51,13 @@ class Shown:
         self.times, self.alone, self.all, self.kept = [], [], [], []
         self.medians, self.missed, self.starved = [], 0, 0
 
-    def add(self, blocks, lead_ns, starved):
+    def add(self, blocks, lead_ns, warm_ns, starved):
         victim, bulks = blocks[0], blocks[1:]
         self.times += victim["latency_ns"]
         self.medians.append(statistics.median(victim["latency_ns"]))
         self.missed += victim["missed"]
         self.starved += starved
-        alone, both = rates(victim, bulks, lead_ns)
+        alone, both = rates(victim, bulks, lead_ns, warm_ns)
         self.all.append(both)
         if alone:
             self.alone.append(alone)
@@ -78,7 +80,7 @@ class Isolation:
 
     def __init__(self, runner, run_ms, lead_ms, bulk_bytes):
         self.runner, self.bulk_bytes = runner, bulk_bytes
-        self.run_ms, self.lead_ms = run_ms, lead_ms
+        self.run_ms, self.lead_ms, self.warm_ms = run_ms, lead_ms, round(run_ms * WARM)
         self.others, self.other_arms, self.alone = {}, [], {}
 
     def start_another_proxy(self, count):
@@ -109,9 +111,10 @@ class Isolation:
         workers = [workers[0], *beside[:count]]
         self.runner.place(number, workers)
         pieces = {"graph": 4, "load": 16}.get(kind, 1)
-        jobs = [(workers[0], f"{victim} {PERIOD_US} {self.run_ms} {self.lead_ms if count else 0}")]
+        times = f"{PERIOD_US} {self.run_ms} {self.lead_ms if count else 0} {self.warm_ms}"
+        jobs = [(workers[0], f"{victim} {times}")]
         jobs += [(w, f"bulk {kind} {self.bulk_bytes} {pieces}") for w in workers[1:]]
-        limit = (self.run_ms + self.lead_ms) / 1e3 + STARVED_S
+        limit = (self.run_ms + self.lead_ms + self.warm_ms) / 1e3 + STARVED_S
         blocks, _, wrong, starved = copy_runs.measure(jobs, servers, limit)
         return blocks, wrong, starved
 
@@ -122,7 +125,8 @@ class Isolation:
             if elsewhere and arm.name not in self.others:
                 return []
             blocks, wrong, starved = self.block(number, arm, victim, kind, count, elsewhere)
-            shown.setdefault(arm.name, Shown()).add(blocks, self.lead_ms * 1_000_000, starved)
+            shown.setdefault(arm.name, Shown()).add(blocks, self.lead_ms * 1_000_000,
+                                                    self.warm_ms * 1_000_000, starved)
             if any(not block["ended_ns"] for block in blocks[1:]):
                 wrong.append("a neighbour moved nothing")
             return wrong
