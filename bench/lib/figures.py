@@ -118,6 +118,8 @@ FIGURES = (
     ("simulated DGX-V100: pairs without NVLink against the direct way", "paths",
      "simulated dgx-v100: pairs without NVLink", "rates", "speed", 5, ("of bound", 1.0)),
     ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
+    ("a certified program that makes twenty allocations of 1 GiB and touches one holds",
+     "by_address", "twenty allocations", "one of them used", "GiB by address", 1.05, None),
     ("evict and restore 1 GiB, of the pinned link's rate", "evict",
      "one function leaves and comes back", "1 GiB in 16", "of link", 0.9, 0.97),
     ("two functions change places, of half of what the link carries both ways at once", "evict",
@@ -205,6 +207,11 @@ def of_tube(key, scale=1.0):
     return found
 
 
+def held_gib(row, arm):
+    held = of_arm(arm, "held_bytes")(row)
+    return held / (1 << 30) if held is not None else None
+
+
 def cpu_per_gb(values):
     """CPU seconds of program and server, of one arm; None where they were not measured."""
     if "client_cpu_s_per_gb" not in (values or {}):
@@ -221,6 +228,7 @@ KINDS = {
     "us": (of_tube("p50_ns", 1e3), " us", False),
     "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
     "memory": (over_native("gpu_bytes"), "x", False),
+    "GiB by address": (lambda row: held_gib(row, "tube by address"), " GiB", False),
     "of link": (of_tube("of_link"), "x", True),  # the slower of both ways
     "of both": (of_tube("of_both"), "x", True),
     "p99 alone": (of_tube("p99_over_alone"), "x", False),  # of the same arm's p99 alone
@@ -282,6 +290,8 @@ def absolutes(kind, row):
         used = [short(row["arms"][arm]["gpu_bytes"] / 2**30) if arm in row["arms"] else "-"
                 for arm in ("native", "mps", "tube")]
         return f"{used[0]} ({used[1]}) -> {used[2]} GiB"
+    if kind == "GiB by address":
+        return " -> ".join(short(held_gib(row, arm)) for arm in ("native", "tube by address")) + " GiB"
     if kind == "cpu":
         return " -> ".join(short(cpu_per_gb(row["arms"].get(a))) for a in ("native", "tube")) + " s"
     if kind in SIDES:
