@@ -1,7 +1,6 @@
 #include "policies/proxy_shares.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace tube::policies {
 namespace {
@@ -13,21 +12,22 @@ int64_t weighed(uint64_t ns, uint32_t weight) {
 }  // namespace
 
 bool ProxyShares::ahead(const ProxyUse& own, std::span<const ProxyUse> others, uint64_t now_ns) {
-  const uint64_t own_ns =
-      own.used_ns - std::min(own.used_ns, std::exchange(own_used_ns_, own.used_ns));
+  const uint64_t passed_ns = looked_ns_ != 0 ? now_ns - looked_ns_ : 0;
+  looked_ns_ = now_ns;
+  uint64_t running = own_runs_;
+  for (const auto& [id, other] : others_) running += other.runs;
+  const uint64_t each_ns = passed_ns / std::max<uint64_t>(running, 1);
+  const int64_t own_ns = own_runs_ ? weighed(each_ns, own.weight) : 0;
+  own_runs_ = own.runs;
   bool ahead = false;
   for (auto& [id, other] : others_) other.seen = false;
   for (const ProxyUse& now : others) {
-    const auto [found, is_new] = others_.try_emplace(now.id, Other{now.used_ns, 0, true});
-    Other& other = found->second;
-    const uint64_t other_ns =
-        now.used_ns - std::min(now.used_ns, std::exchange(other.used_ns, now.used_ns));
+    Other& other = others_[now.id];
     other.seen = true;
-    if (is_new || !now.wants || !own.wants) {
-      other.lead_ns = 0;
-      continue;
-    }
-    other.lead_ns += weighed(own_ns, own.weight) - weighed(other_ns, now.weight);
+    if (other.wants) other.lead_ns += own_ns - (other.runs ? weighed(each_ns, now.weight) : 0);
+    other.wants = now.wants && own.wants;
+    other.runs = now.wants && now.runs;
+    if (!other.wants) other.lead_ns = 0;
     // Once it is ahead it waits until the other one has caught up.
     ahead = ahead ||
             other.lead_ns > (ahead_since_ns_ != 0 ? 0 : static_cast<int64_t>(options_.lead_ns));

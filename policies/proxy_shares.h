@@ -2,8 +2,11 @@
 //
 // Proxies are contexts, and the hardware gives contexts with work equal slices of its time,
 // whatever their weights and however long their kernels are. So a proxy that is ahead of another
-// one holds its long launches for a moment. What counts is what each used while both wanted the
-// GPU, divided by its weight: who was away has saved nothing up, and owes nothing.
+// one holds its long launches for a moment. What counts is what each had while both wanted the
+// GPU, divided by its weight: who was away has saved nothing up, and owes nothing. What a launch
+// takes says little, beside another proxy's it takes twice as long: a proxy whose functions were
+// first measured so seemed to use twice as much as it did (0.38 of an H200 in place of 0.5). So
+// each look divides the time since the last one among those who had a launch in flight then.
 //
 // No hold lasts: a proxy that was ahead for `most_ns` is so no longer, whatever the others did
 // meanwhile. Each proxy decides for itself, out of what all of them count in the machine's file.
@@ -22,8 +25,8 @@ inline constexpr uint32_t kProxyWeight = 100, kMostProxyWeight = 10'000;
 struct ProxyUse {
   uint64_t id = 0;
   uint32_t weight = kProxyWeight;
-  uint64_t used_ns = 0;  // of the GPU, by long launches, since it began
-  bool wants = false;    // it has a long launch that runs or waits
+  bool wants = false;  // it has a long launch that runs or waits
+  bool runs = false;   // that runs
 };
 
 class ProxyShares {
@@ -39,13 +42,15 @@ class ProxyShares {
 
  private:
   struct Other {
-    uint64_t used_ns = 0;
     int64_t lead_ns = 0;  // of this proxy over it
+    bool wants = false;   // and runs: at the last look
+    bool runs = false;
     bool seen = false;
   };
 
   const Options options_;
-  uint64_t own_used_ns_ = 0;
+  uint64_t looked_ns_ = 0;
+  bool own_runs_ = false;        // then
   uint64_t ahead_since_ns_ = 0;  // 0: it is not
   std::map<uint64_t, Other> others_;
 };

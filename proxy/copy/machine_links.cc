@@ -16,7 +16,7 @@ namespace {
 
 namespace ipc = boost::interprocess;
 
-constexpr uint64_t kLayout = 0x0002'6b6e'696c'6275;  // "ublnk" and a number that grows
+constexpr uint64_t kLayout = 0x0003'6b6e'696c'6275;  // "ublnk" and a number that grows
 constexpr size_t kNameBytes = 64;
 using Word = std::atomic<uint64_t>;
 static_assert(Word::is_always_lock_free);
@@ -125,7 +125,7 @@ Result<std::unique_ptr<MachineLinks>> MachineLinks::open(const std::string& path
   slot.weight.store(weight, std::memory_order_relaxed);
   for (uint32_t i = 0; i < count; ++i) {
     store_bytes(slot.gpu[i].uuid, &gpus[i], sizeof(CUuuid));
-    slot.gpu[i].time.used_ns.store(0, std::memory_order_relaxed);
+    slot.gpu[i].time.running.store(0, std::memory_order_relaxed);
     slot.gpu[i].time.wants_ns.store(0, std::memory_order_relaxed);
     for (LinkCell* cell : {&slot.gpu[i].up, &slot.gpu[i].down}) {
       cell->bytes.store(0, std::memory_order_relaxed);
@@ -182,7 +182,7 @@ std::vector<MachineLinks::OtherTime> MachineLinks::others_time(const CUuuid& gpu
       found.push_back({static_cast<int32_t>(slot.pid.load(std::memory_order_relaxed)),
                        workflow_of(slot),
                        static_cast<uint32_t>(slot.weight.load(std::memory_order_relaxed)),
-                       cell.used_ns.load(std::memory_order_relaxed),
+                       cell.running.load(std::memory_order_relaxed),
                        cell.wants_ns.load(std::memory_order_relaxed)});
     }
   }

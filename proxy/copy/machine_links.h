@@ -34,7 +34,7 @@ struct LinkCell {
 
 // The time of one GPU, as its proxy counts it. Written through MachineLinks::my_time().
 struct TimeCell {
-  std::atomic<uint64_t> used_ns{0};   // by long launches, since the proxy began; never falls
+  std::atomic<uint64_t> running{0};   // long launches in flight
   std::atomic<uint64_t> wants_ns{0};  // when one ran or waited last (CLOCK_MONOTONIC)
 };
 
@@ -74,7 +74,7 @@ class MachineLinks {
     int32_t pid = 0;
     std::string workflow;
     uint32_t weight = 0;
-    uint64_t used_ns = 0, wants_ns = 0;
+    uint64_t running = 0, wants_ns = 0;
   };
   // As others().
   std::vector<OtherTime> others_time(const CUuuid& gpu) const;

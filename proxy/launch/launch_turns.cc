@@ -20,6 +20,9 @@ constexpr uint64_t kCountNs = 100'000;         // between looks at the counters
 constexpr uint64_t kProxiesNs = 1'000'000;     // between looks at other proxies
 // So long behind its last long launch another proxy wants the GPU still: it may be about to look.
 constexpr uint64_t kWantsNs = 10'000'000;
+// One with a launch in flight may look only when that has ended. When that is long ago, its end was
+// not seen.
+constexpr uint64_t kRunsNs = 100'000'000;
 // What a quiet moment is taken to last: a load of code takes one or two milliseconds, and after
 // four times as long it keeps nobody back.
 constexpr uint64_t kQuietNs = 5'000'000;
@@ -152,7 +155,6 @@ std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, const policies::LongL
   turn->number_ = made_.fetch_add(1, std::memory_order_relaxed) + 1;
   turn->function_ = launch.function;
   turn->quiet_ = launch.quiet;
-  turn->expected_ns_ = launch.expected_ns;
   turn->told_ = std::move(told);
   const uint64_t now = now_ns();
   bool shared = this->shared(launch.function, gpu, now);
@@ -166,6 +168,7 @@ std::shared_ptr<LaunchTurn> LaunchTurns::ask(uint32_t gpu, const policies::LongL
   policies::LongLaunch asked = launch;
   asked.number = turn->number_;
   turn->granted_.store(one.admission.ask(asked, now, shared), std::memory_order_release);
+  tell_proxies(one);
   return turn;
 }
 
@@ -245,24 +248,32 @@ bool LaunchTurns::others(uint32_t gpu, uint64_t session) {
   return gpus_of_[gpu]->admission.others(session);
 }
 
-// With the GPU's lock, for a long launch that is there: what this proxy used, and whether it is
-// ahead of others that want the GPU, too. What a launch is expected to take counts: beside another
-// context's work it takes longer.
+// With the GPU's lock: how many long launches are in flight.
+void LaunchTurns::tell_proxies(OneGpu& gpu) {
+  if (machine_ == nullptr || gpu.index >= MachineLinks::kGpus) return;
+  gpu.running =
+      static_cast<uint64_t>(std::count_if(gpu.turns.begin(), gpu.turns.end(), [](const auto& turn) {
+        return !turn->quiet_ && turn->granted();
+      }));
+  machine_->my_time(gpu.index).running.store(gpu.running, std::memory_order_relaxed);
+}
+
+// With the GPU's lock, for a long launch that is there: whether this proxy is ahead of others that
+// want the GPU, too.
 void LaunchTurns::look_at_proxies(OneGpu& gpu, uint64_t now) {
   if (machine_ == nullptr || gpu.index >= MachineLinks::kGpus || now - gpu.looked_ns < kProxiesNs)
     return;
   gpu.looked_ns = now;
-  TimeCell& mine = machine_->my_time(gpu.index);
-  mine.used_ns.store(gpu.used_ns, std::memory_order_relaxed);
-  mine.wants_ns.store(now, std::memory_order_relaxed);
+  machine_->my_time(gpu.index).wants_ns.store(now, std::memory_order_relaxed);
   std::vector<policies::ProxyUse> others;
   gpu.others_want = false;
   for (const MachineLinks::OtherTime& other : machine_->others_time(gpus_[gpu.index].uuid)) {
-    const bool wants = now - std::min(now, other.wants_ns) < kWantsNs;
+    const bool runs = other.running != 0;
+    const bool wants = now - std::min(now, other.wants_ns) < (runs ? kRunsNs : kWantsNs);
     gpu.others_want = gpu.others_want || wants;
-    others.push_back({static_cast<uint64_t>(other.pid), other.weight, other.used_ns, wants});
+    others.push_back({static_cast<uint64_t>(other.pid), other.weight, wants, runs});
   }
-  const policies::ProxyUse own{0, options_.weight, gpu.used_ns, true};
+  const policies::ProxyUse own{0, options_.weight, true, gpu.running != 0};
   gpu.admission.hold_until(gpu.shares.ahead(own, others, now) ? now + 2 * kProxiesNs : 0);
 }
 
@@ -271,7 +282,6 @@ void LaunchTurns::go_on(OneGpu& gpu, uint64_t now, bool shared) {
   std::erase_if(gpu.turns, [&](const auto& turn) {
     if (turn->work_ == nullptr || !ended(*turn->work_)) return false;
     gpu.admission.ended(turn->number_, took_ns(*turn->work_));
-    gpu.used_ns += turn->expected_ns_;
     return true;
   });
   if (gpu.admission.waits()) gpu.admission.short_work(short_work(gpu, now));
@@ -283,6 +293,7 @@ void LaunchTurns::go_on(OneGpu& gpu, uint64_t now, bool shared) {
       if (turn->told_) turn->told_();
     }
   }
+  tell_proxies(gpu);
   // Who is next by now begins to look.
   const uint64_t first = gpu.admission.first();
   if (first == 0 || first == before) return;

@@ -46,7 +46,6 @@ class LaunchTurn {
   uint64_t number_ = 0;
   uint64_t function_ = 0;
   bool quiet_ = false;
-  uint64_t expected_ns_ = 0;
   std::atomic<bool> granted_{false};
   std::shared_ptr<TimedWork> work_;  // once it is submitted
   std::function<void()> told_;
@@ -137,7 +136,7 @@ class LaunchTurns final : public QuietMoments {
     std::mutex mutex;  // leaf: until `spare_mutex`
     policies::LaunchAdmission admission;
     policies::ProxyShares shares{{}};
-    uint64_t used_ns = 0;                            // by long launches, as they were expected
+    uint64_t running = 0;                            // long launches in flight, as others are told
     uint64_t looked_ns = 0;                          // at other proxies
     bool others_want = false;                        // some of them did then
     std::vector<std::shared_ptr<LaunchTurn>> turns;  // that wait or are in flight
@@ -158,6 +157,7 @@ class LaunchTurns final : public QuietMoments {
   policies::ShortWork short_work(const OneGpu& gpu, uint64_t now);
   void go_on(OneGpu& gpu, uint64_t now, bool shared);
   void look_at_proxies(OneGpu& gpu, uint64_t now);
+  void tell_proxies(OneGpu& gpu);
   void note_threshold();
 
   const Driver& driver_;
