@@ -190,11 +190,11 @@ class Evictions:
         self.row("two functions of 70%", f"{size_words(size)} in {blocks}", once)
 
     def circle(self, blocks):
-        """Twice the memory: four functions of half of it."""
+        """Twice the memory: four functions of half of it, when host memory for them has been made."""
         def once(arm):
             workers = self.fresh(arm, 4, 2 * self.size + self.size // 8)
             before = self.begin(arm)
-            stalls, wrong = self.in_circle(arm, workers, self.size, blocks, self.turns)
+            stalls, wrong = self.in_circle(arm, workers, self.size, blocks, self.turns, [])
             return self.values(arm, stalls, workers, before), wrong + self.moved(arm)
 
         self.row("four functions of 50%", f"{size_words(self.size)} in {blocks}", once)

@@ -118,12 +118,16 @@ FIGURES = (
     ("simulated DGX-V100: pairs without NVLink against the direct way", "paths",
      "simulated dgx-v100: pairs without NVLink", "rates", "speed", 5, ("of bound", 1.0)),
     ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
+    ("pool by `demand`: bytes held over bytes live, average over a bursty trace", "pool_trace",
+     "pool over a bursty trace", "demand", "held over live", 1.25, 1.05),
     ("a certified program that makes twenty allocations of 1 GiB and touches one holds",
      "by_address", "twenty allocations", "one of them used", "GiB by address", 1.05, None),
     ("evict and restore 1 GiB, of the pinned link's rate", "evict",
      "one function leaves and comes back", "1 GiB in 16", "of link", 0.9, 0.97),
     ("two functions change places, of half of what the link carries both ways at once", "evict",
      "two functions of 70%", "1 GiB in 16", "of both", None, 0.97),
+    ("reload stalls at twice the memory, queue-aware against LRU, p99", "evict",
+     "four functions of 50%", "1 GiB in 8", "p99 over LRU", 0.85, 0.7),
     ("a neighbour's steady p99 while 10 GiB are evicted and restored, against alone", "evict",
      "a neighbour's steps", "while they take turns", "p99 alone", 1.1, 1.02),
     ("125 MB from function to function on one GPU, reserve and seal", "pass", "125 MB", "store",
@@ -199,6 +203,14 @@ def over_native(key):
     return found
 
 
+def over_arm(other, key):
+    def found(row):
+        mine, its = (row["arms"].get(arm, {}).get(key) for arm in ("tube", other))
+        return mine / its if mine is not None and its else None
+
+    return found
+
+
 def of_tube(key, scale=1.0):
     def found(row):
         value = row["arms"].get("tube", {}).get(key)
@@ -228,6 +240,8 @@ KINDS = {
     "us": (of_tube("p50_ns", 1e3), " us", False),
     "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
     "memory": (over_native("gpu_bytes"), "x", False),
+    "held over live": (of_tube("held_over_live"), "x", False),
+    "p99 over LRU": (over_arm("tube:TUBE_EVICT_POLICY=lru", "p99_ns"), "x", False),
     "GiB by address": (lambda row: held_gib(row, "tube by address"), " GiB", False),
     "of link": (of_tube("of_link"), "x", True),  # the slower of both ways
     "of both": (of_tube("of_both"), "x", True),
@@ -256,6 +270,7 @@ KINDS = {
 # What both sides of a figure are, where it is not the medians: key, scale, unit.
 SIDES = {
     "of link": ("back_bytes_per_s", 1e9, "GB/s"),
+    "held over live": ("held_over_live", 1, "x"),
     "of both": ("back_bytes_per_s", 1e9, "GB/s"),
     "p99 alone": ("p99_ns", 1e3, "us"),
     "p99 us": ("p99_ns", 1e3, "us"),
