@@ -395,7 +395,7 @@ void Store::doom(uint32_t slot) {
 bool Store::held(uint32_t slot) const {
   if (objects_[slot].claims != 0) return true;
   return std::any_of(members_.begin(), members_.end(), [slot](const auto& member) {
-    return shared::proxy_reads_pin(reinterpret_cast<uint32_t*>(member->pins.data())[slot]);
+    return shared::proxy_reads_pin(member->pin(slot));
   });
 }
 

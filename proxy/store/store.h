@@ -73,7 +73,8 @@ struct StoreMember {
   uint64_t session = 0;
   std::string function;
   UniqueFd fd;
-  Mapping pins;
+  Mapping pins;  // pin() is one of them
+  uint32_t& pin(uint32_t slot) const { return reinterpret_cast<uint32_t*>(pins.data())[slot]; }
   // The store's lock:
   uint32_t made = 0;         // by it, and alive
   uint64_t made_bytes = 0;   // GPU memory of these

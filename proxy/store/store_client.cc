@@ -144,8 +144,7 @@ bool StoreClient::release(uint32_t slot, uint64_t generation, bool last) {
   if (goes && --held.claims == 0) drop(found);
   store_.release(*member_, slot, generation, goes ? 1 : 0, unsealed ? 0 : 1);
   // The maker's claim came without a pin.
-  if (goes && !unsealed)
-    shared::proxy_unpins(reinterpret_cast<uint32_t*>(member_->pins.data())[slot]);
+  if (goes && !unsealed) shared::proxy_unpins(member_->pin(slot));
   if (goes && !unsealed) store_.look(slot);
   return true;
 }

@@ -43,8 +43,7 @@ std::vector<std::string> Store::pinning(uint32_t slot) {
   std::lock_guard lock(mutex_);
   std::vector<std::string> functions;
   for (const auto& member : members_) {
-    if (shared::proxy_reads_pin(reinterpret_cast<uint32_t*>(member->pins.data())[slot]))
-      functions.push_back(member->function);
+    if (shared::proxy_reads_pin(member->pin(slot))) functions.push_back(member->function);
   }
   return functions;
 }

@@ -119,7 +119,8 @@ class StoreTest : public ::testing::Test {
     EXPECT_TRUE(gpus.open().ok());
     while (window < windows::kCandidates && !map.take_window(window)) ++window;
     for (int i = 0; i < 2; ++i) {
-      clients[i] = std::make_unique<StoreClient>(*store, ranges[i], i + 1, window);
+      clients[i] = std::make_unique<StoreClient>(*store, ranges[i], i + 1, window,
+                                                 "function " + std::to_string(i));
       EXPECT_TRUE(clients[i]->open().ok());
       EXPECT_TRUE(
           index[i].attach(again(clients[i]->index_fd()), again(clients[i]->pins_fd())).ok());
@@ -192,6 +193,23 @@ TEST_F(StoreTest, APinKeepsWhatIsDeletedUntilItsClaimIsReleased) {
   EXPECT_EQ(store->counts().objects, 0u);
   EXPECT_FALSE(clients[1]->release(sight.slot, sight.generation(), true));
   EXPECT_FALSE(clients[1]->claim(sight.slot, sight.generation()));
+  expect_empty_behind_clients();
+}
+
+// Who has an object and has not said so yet may write to it, as any holder may.
+TEST_F(StoreTest, WhoHasPinnedAndNotClaimedIsNamed) {
+  const StoreGrant grant = make(0, "a");
+  ASSERT_TRUE(clients[0]->seal(grant.slot, grant.generation, nullptr));
+  EXPECT_EQ(store->pinning(grant.slot), std::vector<std::string>{});
+  shared::StoreSight sight;
+  ASSERT_TRUE(find(1, "a", &sight));
+  bool look_again = false;
+  ASSERT_TRUE(index[1].pin(sight, &look_again));
+  EXPECT_EQ(store->pinning(grant.slot), std::vector<std::string>{"function 1"});
+  EXPECT_TRUE(clients[1]->claim(sight.slot, sight.generation()));
+  EXPECT_TRUE(clients[1]->release(sight.slot, sight.generation(), true));
+  EXPECT_EQ(store->pinning(grant.slot), std::vector<std::string>{});
+  EXPECT_EQ(store->remove("a"), wire::StoreAnswer::kOk);
   expect_empty_behind_clients();
 }
 
