@@ -17,13 +17,13 @@
 // its next kernels would wait for each long one in turn: a step of 150 took two of 20 ms each.
 // Rests are paid from a fifth of the time that long launches took (contexts that take turns, as
 // natively, cost them as much), from less where more than five functions have such launches: from
-// what is one function's part. They last `rest_most_ns` at most. One that has begun may last as long on credit, since a rest that is cut short was for
-// nothing: the rest of the step then waits for a long launch all the same. What is saved is also
-// spent in advance: when the next step of a function that is asked at marks of a clock is expected
-// before the long launch would end, and soon enough to be paid for, the launch goes behind that
-// step. Otherwise a step that comes right behind the beginning of a launch waits for all of it.
-// What was so spent refuses nobody a rest: a step that leaves a debt behind a wait would let the
-// next one wait for two long launches.
+// what is one function's part. They last `rest_most_ns` at most. One that has begun may last as
+// long on credit, since a rest that is cut short was for nothing: the rest of the step then waits
+// for a long launch all the same. What is saved is also spent in advance: when the next step of a
+// function that is asked at marks of a clock is expected before the long launch would end, and soon
+// enough to be paid for, the launch goes behind that step. Otherwise a step that comes right behind
+// the beginning of a launch waits for all of it. What was so spent refuses nobody a rest: a step
+// that leaves a debt behind a wait would let the next one wait for two long launches.
 //
 // Some calls need the whole context idle, and every launch stands meanwhile: loads of code, splits
 // of the GPU. They ask for a quiet moment here. It comes when what is in flight has ended, before

@@ -170,7 +170,7 @@ class Residency {
   uint64_t slept_ns_ = 0;  // since when it has had no record; 0: it has
   uint64_t came_ns_ = 0;   // when it came back, and how long that took
   uint64_t took_ns_ = 0;
-  uint64_t calls_ns_ = 0;  // of the move under way: the driver's, for memory
+  uint64_t calls_ns_ = 0;           // of the move under way: the driver's, for memory
   uint64_t pause_ns_ = 0;           // until it may be asked again
   CUresult failed_ = CUDA_SUCCESS;  // of a copy back
   CUresult lost_ = CUDA_SUCCESS;    // what was promised is not to be had

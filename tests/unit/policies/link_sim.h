@@ -1,6 +1,6 @@
 // A link in virtual time under a LinkShare: it serves chunks in the order of their submission, and
-// its caller keeps as many of them outstanding as it may. What every order must keep is checked on the
-// way: the link never idles while a copy waits, and each copy's bytes go once and in order.
+// its caller keeps as many of them outstanding as it may. What every order must keep is checked on
+// the way: the link never idles while a copy waits, and each copy's bytes go once and in order.
 #pragma once
 
 #include <gtest/gtest.h>
