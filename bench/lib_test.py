@@ -175,6 +175,25 @@ worker.serve(lambda: (lambda: None, lambda: {{"logits": output}}))
 """
 
 
+# One that holds 40 MiB and uses them.
+HOLDER = """import ctypes, sys
+sys.path.insert(0, {items!r})
+import worker
+cuda = ctypes.CDLL("libcuda.so.1")
+context, memory, word = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_uint32()
+def setup():
+    assert cuda.cuInit(0) == 0
+    assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+    assert cuda.cuCtxSetCurrent(context) == 0
+    assert cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(40 << 20)) == 0
+    assert cuda.cuMemsetD32_v2(memory, 7, ctypes.c_size_t(10 << 20)) == 0
+    return step, lambda: {{"word": bytes(word)}}
+def step():
+    assert cuda.cuMemcpyDtoH_v2(ctypes.byref(word), memory, ctypes.c_size_t(4)) == 0
+worker.serve(setup)
+"""
+
+
 class Footprint(unittest.TestCase):
     def setUp(self):
         footprint_runs.POLL_S = 0.001
@@ -198,6 +217,16 @@ class Footprint(unittest.TestCase):
         _, hashes, _ = self.measure([3], odd=True)
         self.assertEqual(footprint_runs.differing(hashes, hashes[0]), ["copy 3: logits differs"])
         self.assertEqual(footprint_runs.differing(hashes, {}), ["no outputs"])
+
+    def test_copies_that_hold_less_than_they_want_answer_in_turn(self):
+        script = HOLDER.format(items=str(HERE.parent / "tests" / "gpu" / "items"))
+        with arm_set.ArmSet(tubetest.Layout(OPTIONS.build), "sim", None, ["tube"]) as arms:
+            arm = arms.arms["tube"]
+            values, hashes, wrong = footprint_runs.in_turn(
+                arm, [sys.executable, "-c", script], 3, 90 << 20, 2, 60)
+            self.assertGreater(arm.proxy.request("mem")["evicted"]["evicted_bytes"], 0)
+        self.assertEqual((values["answered"], values["samples"], wrong), (1.0, 6, []))
+        self.assertEqual(footprint_runs.differing(hashes, hashes[0]), [])
 
     def test_what_was_measured_stays_when_a_copy_does_not_start(self):
         values, hashes, wrong = self.measure([1], command=["/bin/false"])

@@ -104,6 +104,7 @@ void once(CUdeviceptr at, uint64_t bytes, size_t pieces, Times& times) {
   CUmemAllocationProp made{};
   made.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   made.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  made.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;  // as MemoryMap does
   CUmemAccessDesc open{};
   open.location = made.location;
   open.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

@@ -32,6 +32,8 @@ FIGURES = (
      None),
     *((f"GPU memory of {name} ResNet-50 function{'' if name == '1' else 's'}", "footprint",
        "ResNet-50 functions", name, "memory", None, None) for name in ("1", "8", "20", "48")),
+    ("48 ResNet-50 functions within 8 GiB: part of the requests that were answered, right",
+     "footprint", "ResNet-50 functions within 8 GiB", "48", "answered", 1.0, None),
     ("8 MiB upload beside 4 that copy without pause, p99 against alone", "isolate",
      "victim 8 MiB up", "4 up", "p99 alone", 1.8, 1.5),
     ("all bytes meanwhile, against the bulk alone", "isolate", "victim 8 MiB up", "4 up", "kept",
@@ -106,6 +108,10 @@ FIGURES = (
      0.02, ("us", 100)),
     ("cuMemAlloc 2 MiB, pool warm", "pool", "cuMemAlloc", "2 MiB", "ratio", 0.05, ("us", 0.3)),
     ("cuMemAlloc 1 GiB, pool warm", "pool", "cuMemAlloc", "1 GiB", "ratio", 0.05, ("us", 0.3)),
+    *((f"{words} with lazy backing, pool and eviction, over without", "steps", "steps", item,
+       "over bare", 1.02, None)
+      for words, item in (("ResNet-50 batch 1", "resnet50_b1"), ("BERT", "bert"),
+                          ("GPT-2 decode step", "gpt2_decode"))),
     *((f"allocate, first memset, synchronise {size}, pool warm", "pool",
        "allocate, first memset, synchronise", size, "ratio", 0.6, 0.35)
       for size in ("2 MiB", "1 GiB")),
@@ -203,6 +209,15 @@ def over_native(key):
     return found
 
 
+BARE = "tube:TUBE_LAZY_BACKING=0:TUBE_POOL=0:TUBE_EVICT_HOST=0"
+
+
+def over_bare(row):
+    """Against Tube without what moves and lends memory, block by block."""
+    bare = row["arms"].get(BARE)
+    return ratio({"arms": {"native": bare, "tube": row["arms"].get("tube")}}, "tube") if bare else None
+
+
 def over_arm(other, key):
     def found(row):
         mine, its = (row["arms"].get(arm, {}).get(key) for arm in ("tube", other))
@@ -240,6 +255,8 @@ KINDS = {
     "us": (of_tube("p50_ns", 1e3), " us", False),
     "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
     "memory": (over_native("gpu_bytes"), "x", False),
+    "answered": (lambda row: None if row["wrong"] else of_tube("answered")(row), "", True),
+    "over bare": (over_bare, "x", False),
     "held over live": (of_tube("held_over_live"), "x", False),
     "p99 over LRU": (over_arm("tube:TUBE_EVICT_POLICY=lru", "p99_ns"), "x", False),
     "GiB by address": (lambda row: held_gib(row, "tube by address"), " GiB", False),
@@ -270,6 +287,7 @@ KINDS = {
 # What both sides of a figure are, where it is not the medians: key, scale, unit.
 SIDES = {
     "of link": ("back_bytes_per_s", 1e9, "GB/s"),
+    "answered": ("p99_ns", 1e6, "ms"),
     "held over live": ("held_over_live", 1, "x"),
     "of both": ("back_bytes_per_s", 1e9, "GB/s"),
     "p99 alone": ("p99_ns", 1e3, "us"),

@@ -7,6 +7,7 @@ is in use then counts.
 """
 import time
 
+import latency
 from arms import WorkerError
 from mps import MpsError
 
@@ -59,6 +60,32 @@ def measure(arm, base, read, command, counts, limit_s, environment=None):
         tails = " | ".join(f"{w.name}: {w.stderr_tail(2)}" for w in workers
                            if w.process.poll() not in (None, 0))
         wrong.append(f"{arm.name}, {len(workers)} copies: {error} {tails[:2000]}")
+    return values, hashes, wrong
+
+
+def in_turn(arm, command, count, limit_bytes, rounds, limit_s, environment=None):
+    """`count` copies in a workflow that may hold so much GPU memory, less than they want: each
+    answers a request when its turn comes. (values, [output hashes of each copy], [what went
+    wrong])."""
+    arm.proxy.request("limit", memory_bytes=limit_bytes)
+    workers, wrong, hashes, times = [], [], [], []
+    deadline = time.monotonic() + limit_s
+    try:
+        for _ in range(count):  # one after the other: each may have to send others' memory away
+            worker = arm.spawn(command, environment)
+            workers.append(worker)
+            worker.ready(deadline)
+        arm.confirm(count)
+        for _ in range(rounds):
+            for worker in workers:
+                begin = time.monotonic_ns()
+                worker.run(1, deadline)
+                times.append(time.monotonic_ns() - begin)
+        hashes = [worker.finish(deadline) for worker in workers]
+    except WorkerError as error:
+        wrong.append(f"{arm.name}, copy {len(workers)} of {count} within {limit_bytes} bytes: {error}")
+    values = latency.summary(times) if times else {}
+    values["answered"] = len(times) / (count * rounds)
     return values, hashes, wrong
 
 
