@@ -27,6 +27,7 @@ import read_result  # noqa: E402
 import result_file  # noqa: E402
 import tubetest  # noqa: E402
 import turns  # noqa: E402
+import workflow_summary  # noqa: E402
 
 OPTIONS = argparse.Namespace()
 
@@ -164,6 +165,32 @@ def result(tube_ns, native_ns=1000.0):
             "wrong": []
         }]
     }
+
+
+class WorkflowSummary(unittest.TestCase):
+    @staticmethod
+    def values(passing, compute, p99, rate=None):
+        split = {"queue": 1, "host_to_function": passing, "compute": compute}
+        return {"split_ns": split, "tail_split_ns": split, "p99_ns": p99, "rate_per_s": rate}
+
+    def test_six_workflows_are_one_row_of_medians(self):
+        rows = [{"group": str(n), "name": "bursty", "wrong": [],
+                 "arms": {"native+host": self.values(100, 50, 200),
+                          "tube+store": self.values(n, 50, 100 + n)}} for n in (1, 9, 30)]
+        rows.append({"group": "4", "name": "highest rate: bursty", "wrong": [],
+                     "arms": {"native+host": self.values(1, 1, 1, 2.0), "mps+host":
+                              self.values(1, 1, 1, 4.0), "tube+store": self.values(1, 1, 1, 6.0)}})
+        found = workflow_summary.row({"rows": rows})["arms"]["tube"]
+        self.assertAlmostEqual(found["passing_over"], 0.09)
+        self.assertAlmostEqual(found["p99_over"], 109 / 200)
+        self.assertAlmostEqual(found["p99_apart_over"], 10 / 101)
+        self.assertEqual((found["rate_over"], found["rate_over_mps"]), (3.0, 1.5))
+        shown = {row[0]: row[-1] for row in figures.rows({"workflows": {"rows": rows}})}
+        self.assertEqual(shown["rate at P99 of 1.5x solo, against native by host memory"], "reached")
+
+    def test_without_the_store_there_is_none(self):
+        rows = [{"group": "1", "name": "bursty", "arms": {"native+host": self.values(1, 1, 1)}}]
+        self.assertIsNone(workflow_summary.row({"rows": rows}))
 
 
 # A measured program without a GPU; the third copy's output is another when it is told so.

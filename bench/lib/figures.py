@@ -1,4 +1,5 @@
 """The figures to reach, looked up in results: what must be, what is aimed at, what was measured."""
+import workflow_summary
 from result_file import layout_table, ratio, short
 
 # words, bench, group, row, kind, must, aim; an aim of another kind is a pair (kind, bound).
@@ -144,6 +145,14 @@ FIGURES = (
     ("125 MB to another GPU, first use", "pass", "125 MB", "store-peer", "GB/s first", 356, 384),
     ("host function to GPU function, 100 MB, against pageable copy natively", "pass", "100 MB",
      "store-host", "speed", 3, None),
+    *((words, "workflows", workflow_summary.GROUP, workflow_summary.NAME, kind, must, aim)
+      for words, kind, must, aim in (
+          ("data passing in the six workflows against native by host memory", "passing over", 0.07,
+           0.02),
+          ("P99 of the six workflows against native by host memory, bursty", "p99 over", 0.35, None),
+          ("the same, the functions' own work apart", "p99 apart", 0.1, None),
+          ("rate at P99 of 1.5x solo, against native by host memory", "rate over", 2.4, 6),
+          ("the same against MPS", "rate over MPS", 1.5, 3))),
     ("queue-aware against LRU with a store of 1 GB, tail", "store", "store of half the objects",
      "queue against lru", "p99", 0.86, 0.6),
     ("memory pressure: filler holds 90%, passing against none", "store", "others hold 90%",
@@ -255,6 +264,11 @@ KINDS = {
     "us": (of_tube("p50_ns", 1e3), " us", False),
     "share": (of_tube("server_share"), "", False),  # of one core that the proxy uses
     "memory": (over_native("gpu_bytes"), "x", False),
+    "passing over": (of_tube("passing_over"), "x", False),
+    "p99 over": (of_tube("p99_over"), "x", False),
+    "p99 apart": (of_tube("p99_apart_over"), "x", False),
+    "rate over": (of_tube("rate_over"), "x", True),
+    "rate over MPS": (of_tube("rate_over_mps"), "x", True),
     "answered": (lambda row: None if row["wrong"] else of_tube("answered")(row), "", True),
     "over bare": (over_bare, "x", False),
     "held over live": (of_tube("held_over_live"), "x", False),
@@ -287,6 +301,11 @@ KINDS = {
 # What both sides of a figure are, where it is not the medians: key, scale, unit.
 SIDES = {
     "of link": ("back_bytes_per_s", 1e9, "GB/s"),
+    "passing over": ("passing_over", 1, "x"),
+    "p99 over": ("p99_over", 1, "x"),
+    "p99 apart": ("p99_apart_over", 1, "x"),
+    "rate over": ("rate_over", 1, "x"),
+    "rate over MPS": ("rate_over_mps", 1, "x"),
     "answered": ("p99_ns", 1e6, "ms"),
     "held over live": ("held_over_live", 1, "x"),
     "of both": ("back_bytes_per_s", 1e9, "GB/s"),
@@ -377,7 +396,7 @@ def verdict(kind, value, must, aim, row=None):
 def rows(results):
     """results: bench name -> result. [figure, must, aim, measured, absolutes, p99 ratio, verdict],
     all text; those that were measured."""
-    found = []
+    found, results = [], workflow_summary.with_summary(results)
     for words, bench, group, name, kind, must, aim in FIGURES:
         row = next((r for r in results.get(bench, {}).get("rows", [])
                     if (r["group"], r["name"]) == (group, name)), None)
