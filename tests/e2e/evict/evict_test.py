@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tubetest  # noqa: E402
 
 MIB = 1 << 20
-PART = 32 * MIB  # policies/memory/eviction.h
+PART = 64 * MIB  # policies/memory/eviction.h
 KIB_OF_MIB = 1024
 OUT_OF_MEMORY = "2"
 TIMEOUT_S = 120
@@ -351,15 +351,15 @@ class Evict(unittest.TestCase):
         """One block each, in parts. The clock is held: what is wanted back is on its way as soon as
         the first part of what leaves has left."""
         clock = Clock(self)
-        proxy = self.proxy(memory="256M", **clock.settings)
+        proxy = self.proxy(memory="512M", **clock.settings)
         clock.connect()
         leaves, comes = Function(self, proxy), Function(self, proxy)
         for function in (leaves, comes):
-            self.assertEqual(function.take(176), "0", proxy.log_tail())
+            self.assertEqual(function.take(352), "0", proxy.log_tail())
         for function in (comes, leaves, comes, leaves):  # both are in parts, `comes` is away
             self.assertEqual(function.ask("bump"), "done")
         before = self.away(proxy, comes)
-        self.assertGreater(before, 64 * MIB)
+        self.assertGreater(before, 2 * PART)
         stayed = self.away(proxy, leaves)
         clock.ask("hold")
         first = len(clock.served(0))
