@@ -103,7 +103,7 @@ double median(std::vector<double>& times) {
 void once(CUdeviceptr at, uint64_t bytes, size_t pieces, Times& times) {
   CUmemAllocationProp made{};
   made.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  made.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  made.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
   made.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;  // as MemoryMap does
   CUmemAccessDesc open{};
   open.location = made.location;
@@ -154,7 +154,7 @@ void rows(const char* traffic, std::vector<const Traffic*> copies, CUdeviceptr a
   const auto begin = Clock::now();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   std::printf("%-6s alone %65.1f\n", traffic, double(sum() - before) / us_since(begin) / 1e3);
-  for (const uint64_t mib : {2, 32, 64, 128, 512}) row(traffic, copies, at, mib * kMiB, 1);
+  for (const uint64_t mib : {2u, 32u, 64u, 128u, 512u}) row(traffic, copies, at, mib * kMiB, 1);
   row(traffic, copies, at, 32 * kMiB, 4);
   row(traffic, copies, at, 32 * kMiB, 16);
 }
@@ -172,7 +172,7 @@ int main() {
   std::printf("us, median of %d; GB/s of the copies meanwhile\n", kRounds);
   std::printf("copies  pieces           create      map   access    unmap  release     GB/s\n");
   rows("none", {}, at);
-  for (const size_t in_flight : {2, 4}) {
+  for (const size_t in_flight : {2u, 4u}) {
     std::printf("%zu copies of 4 MiB in flight each way\n", in_flight);
     Traffic down(false, in_flight);
     rows("down", {&down}, at);
