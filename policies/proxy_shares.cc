@@ -12,7 +12,8 @@ int64_t weighed(uint64_t ns, uint32_t weight) {
 }  // namespace
 
 bool ProxyShares::ahead(const ProxyUse& own, std::span<const ProxyUse> others, uint64_t now_ns) {
-  const uint64_t passed_ns = looked_ns_ != 0 ? now_ns - looked_ns_ : 0;
+  // Who has not looked for long wanted nothing meanwhile.
+  const uint64_t passed_ns = looked_ns_ != 0 ? std::min(now_ns - looked_ns_, options_.most_ns) : 0;
   looked_ns_ = now_ns;
   uint64_t running = own_runs_;
   for (const auto& [id, other] : others_) running += other.runs;

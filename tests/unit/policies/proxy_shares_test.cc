@@ -21,15 +21,16 @@ struct Proxy {
   uint64_t had = 0;  // of the GPU, in truth
 };
 
-void run(std::vector<Proxy>& proxies, uint64_t until_ns) {
-  for (uint64_t now = kTick; now < until_ns; now += kTick) {
+void run(std::vector<Proxy>& proxies, uint64_t until_ns, uint64_t from_ns = 0) {
+  for (uint64_t now = from_ns + kTick; now < until_ns; now += kTick) {
     size_t running = 0;
     for (Proxy& each : proxies) {
       each.use.wants = each.left != 0 || now >= each.free_at;
       std::vector<ProxyUse> others;
       for (const Proxy& other : proxies)
         if (&other != &each) others.push_back(other.use);
-      const bool ahead = each.shares.ahead(each.use, others, now);
+      // Who wants nothing does not look either.
+      const bool ahead = each.use.wants && each.shares.ahead(each.use, others, now);
       each.held += ahead;
       if (each.left == 0 && now >= each.free_at && !ahead) each.left = each.kernel_ns;
       each.use.runs = each.left != 0;
@@ -81,6 +82,19 @@ TEST(ProxyShares, WhoComesBackHasSavedNothingUp) {
   proxies[1].free_at = 5000 * kMs;
   run(proxies, 6000 * kMs);
   EXPECT_NEAR(double(proxies[1].had), 500e6, 60e6);
+}
+
+TEST(ProxyShares, WhoWasAwayIsHeldAsBefore) {
+  std::vector<Proxy> proxies{proxy(1, 300), proxy(2, 100)};
+  proxies[1].pause_ns = 5000 * kMs;
+  run(proxies, 5000 * kMs);
+  proxies[1].pause_ns = 0;
+  proxies[0].had = proxies[1].had = 0;
+  const uint64_t held = proxies[1].held;
+  run(proxies, 5090 * kMs, 5000 * kMs);
+  EXPECT_LT((proxies[1].held - held) * kTick, 80 * kMs) << "for five seconds that nobody used";
+  run(proxies, 9000 * kMs, 5090 * kMs);
+  EXPECT_NEAR(part(proxies), 0.75, 0.06);
 }
 
 TEST(ProxyShares, NoHoldLastsThoughTheOtherMakesNoProgress) {
