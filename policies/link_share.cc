@@ -219,7 +219,8 @@ bool LinkShare::may_send(uint32_t chunks, uint64_t bytes, uint64_t now_ns) const
   if (chunks == 0 || rests(now_ns)) return chunks == 0;
   if (chunks < kKeepsBusy) return true;
   if (chunks >= kMostChunks || options_.order != LinkOrder::kDeadlines) return false;
-  return bytes <= chunk(active_.size() == 1 ? active_.front() : kNone, now_ns);
+  const uint64_t large = chunk(active_.size() == 1 ? active_.front() : kNone, now_ns);
+  return bytes + (last_bytes_ != 0 ? last_bytes_ : large) <= 2 * large;
 }
 
 uint32_t LinkShare::choose(uint64_t now_ns) {
@@ -364,6 +365,7 @@ LinkShare::Turn LinkShare::serve(uint32_t at, uint64_t now_ns) {
   Waiting& copy = waiting_[queue.head];
   Turn turn{copy.claim.copy, copy.claim.bytes - copy.left, std::min(copy.left, chunk(at, now_ns)),
             false};
+  last_bytes_ = turn.bytes;
   charge(f, copy, turn.bytes);
   copy.left -= turn.bytes;
   turn.last = copy.left == 0;

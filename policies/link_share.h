@@ -120,11 +120,11 @@ class LinkShare {
   // Copies that cannot come through the lane (a graph's nodes) are outstanding, or no longer are.
   void outsiders(bool outstanding) { outsiders_ = outstanding; }
   // Whether another chunk may go beside those that are outstanding. Two keep the link busy, a third
-  // of their size costs others its time and gains nothing. Small ones are more: until with the next
-  // one they may be as much as two large ones, for each has a pause of its own and what submits
-  // them may stand for a moment (100 us in the driver's lock, where memory is mapped). One leaves
-  // room for outsiders, which two would starve. Nobody may know of some (a graph's nodes, a word
-  // that is written behind a copy), so now and then it is one.
+  // of their size costs others its time and gains nothing. Small ones are more: as many as two
+  // large ones hold, if the next one is like the last, for each has a pause of its own and what
+  // submits them may stand for a moment (0.3 ms in the driver's lock, where memory is mapped). One
+  // leaves room for outsiders, which two would starve. Nobody may know of some (a graph's nodes, a
+  // word that is written behind a copy), so now and then it is one.
   bool may_send(uint32_t chunks, uint64_t bytes, uint64_t now_ns) const;
   // What the link gives this proxy at the moment, others' share taken off.
   void link_rate(uint64_t bytes_per_s) { options_.bytes_per_s = bytes_per_s; }
@@ -239,6 +239,7 @@ class LinkShare {
   uint64_t rested_ns_ = 0;
   uint64_t adds_ = 0;
   uint64_t turns_ = 0;
+  uint64_t last_bytes_ = 0;   // of the last one
   uint64_t batch_began_ = 0;  // the turn before which the batch began
   uint32_t batch_left_ = 0;   // blocks
   uint32_t block_of_ = kNone;
