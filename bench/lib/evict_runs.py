@@ -203,7 +203,7 @@ class Evictions:
         """Steps of short kernels every 10 ms, alone and while the others take turns."""
         tiny = self.runner.options.tiny
         shape = neighbour_runs.TINY if tiny else neighbour_runs.WHOLE
-        run_ms = 100 if tiny else 1500
+        run_ms, lead_ms = (100, 20) if tiny else (1500, 150)  # the first steps are learnt from
         alone_ns = {}
         for name, busy in (("alone", False), ("while they take turns", True)):
             def once(arm, busy=busy):
@@ -211,12 +211,12 @@ class Evictions:
                 light, *others = workers
                 stalls, wrong = self.in_circle(arm, others, self.size, 4, 2)
                 words = (f"steps {shape.step} {shape.light[0]} {shape.light[1]} "
-                         f"{shape.period_us} {run_ms} 0")
+                         f"{shape.period_us} {run_ms} {lead_ms}")
                 deadline = time.monotonic() + BLOCK_LIMIT_S
                 before = moves(arm)["evicted"]["evicted_bytes"]
                 copy_runs.prepare([(light, words)], deadline)
                 light.send("go")
-                end = time.monotonic() + run_ms / 1e3
+                end = time.monotonic() + (lead_ms + run_ms) / 1e3
                 while busy and time.monotonic() < end:
                     _, bad = self.in_circle(arm, others, self.size, 4, 1)
                     wrong += bad
