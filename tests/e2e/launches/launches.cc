@@ -278,6 +278,8 @@ int heavy(Kernels& kernels, unsigned blocks, const std::string& way) {
     CU(cuEventRecord(end, kernels.stream));
   };
   for (CUevent end : ends) launch(end);
+  size_t left = 0, all = 0;
+  CU(cuMemGetInfo(&left, &all));  // a round trip: behind it the launches have reached the proxy
   say("ready");
   for (size_t oldest = 0; !waiting(); oldest = (oldest + 1) % kInFlight) {
     CU(cuEventSynchronize(ends[oldest]));
