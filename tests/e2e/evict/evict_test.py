@@ -403,6 +403,7 @@ class Evict(unittest.TestCase):
             self.assertEqual(one.ask("free", 0), "freed")  # a part of it is away
             self.check_turns(proxy, (two,), 1)
             self.assertEqual(two.ask("free", 0), "freed")
+            two.ask("info")  # an answer: the free is carried out (docs/limits.md)
         for function in (one, two):
             function.kill()
         proxy.wait_holds_nothing()
