@@ -13,31 +13,21 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <thread>
 #include <vector>
 
+#include "bench/client/common.h"
+
 namespace {
+
+using bench::now_ns;
 
 constexpr uint64_t kMiB = 1u << 20;
 constexpr uint64_t kCopyBytes = 4 * kMiB;
 constexpr int kRounds = 24;
 
-using Clock = std::chrono::steady_clock;
-
-double us_since(Clock::time_point begin) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
-}
-
-void check(CUresult result, const char* what) {
-  if (result == CUDA_SUCCESS) return;
-  const char* name = "?";
-  cuGetErrorName(result, &name);
-  std::printf("FAILED %s: %s\n", what, name);
-  std::exit(2);
-}
-#define CU(call) check((call), #call)
+double us_since(int64_t begin_ns) { return double(now_ns() - begin_ns) / 1e3; }
 
 CUcontext context = nullptr;
 
@@ -109,51 +99,55 @@ void once(CUdeviceptr at, uint64_t bytes, size_t pieces, Times& times) {
   open.location = made.location;
   open.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   std::vector<CUmemGenericAllocationHandle> handles(pieces);
-  auto begin = Clock::now();
+  int64_t begin = now_ns();
   for (auto& handle : handles) CU(cuMemCreate(&handle, bytes, &made, 0));
   times.create.push_back(us_since(begin));
-  begin = Clock::now();
+  begin = now_ns();
   for (size_t i = 0; i < pieces; ++i) CU(cuMemMap(at + i * bytes, bytes, 0, handles[i], 0));
   times.map.push_back(us_since(begin));
-  begin = Clock::now();
+  begin = now_ns();
   CU(cuMemSetAccess(at, pieces * bytes, &open, 1));
   times.access.push_back(us_since(begin));
-  begin = Clock::now();
+  begin = now_ns();
   CU(cuMemUnmap(at, pieces * bytes));
   times.unmap.push_back(us_since(begin));
-  begin = Clock::now();
+  begin = now_ns();
   for (const auto handle : handles) CU(cuMemRelease(handle));
   times.release.push_back(us_since(begin));
 }
 
-void row(const char* traffic, std::vector<const Traffic*> copies, CUdeviceptr at, uint64_t bytes,
-         size_t pieces) {
-  Times times;
-  const auto moved = [&] {
-    uint64_t sum = 0;
-    for (const Traffic* each : copies) sum += each->bytes();
-    return sum;
-  };
-  const uint64_t before = moved();
-  const auto begin = Clock::now();
-  for (int round = 0; round < kRounds; ++round) once(at, bytes, pieces, times);
-  const double gb_s = double(moved() - before) / us_since(begin) / 1e3;
-  std::printf("%-6s %4zu x %4lu MiB  %8.0f %8.0f %8.0f %8.0f %8.0f %8.1f\n", traffic, pieces,
-              static_cast<unsigned long>(bytes / kMiB), median(times.create), median(times.map),
-              median(times.access), median(times.unmap), median(times.release), gb_s);
+using Traffics = std::vector<const Traffic*>;
+
+uint64_t moved(const Traffics& copies) {
+  uint64_t bytes = 0;
+  for (const Traffic* each : copies) bytes += each->bytes();
+  return bytes;
 }
 
-void rows(const char* traffic, std::vector<const Traffic*> copies, CUdeviceptr at) {
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  const auto sum = [&] {
-    uint64_t all = 0;
-    for (const Traffic* each : copies) all += each->bytes();
-    return all;
-  };
-  const uint64_t before = sum();
-  const auto begin = Clock::now();
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  std::printf("%-6s alone %65.1f\n", traffic, double(sum() - before) / us_since(begin) / 1e3);
+// What the copies carry while `work` is done.
+template <class Work>
+double gb_s(const Traffics& copies, const Work& work) {
+  const uint64_t before = moved(copies);
+  const int64_t begin = now_ns();
+  work();
+  return double(moved(copies) - before) / us_since(begin) / 1e3;
+}
+
+void row(const char* traffic, const Traffics& copies, CUdeviceptr at, uint64_t bytes,
+         size_t pieces) {
+  Times times;
+  const double rate = gb_s(copies, [&] {
+    for (int round = 0; round < kRounds; ++round) once(at, bytes, pieces, times);
+  });
+  std::printf("%-6s %4zu x %4lu MiB  %8.0f %8.0f %8.0f %8.0f %8.0f %8.1f\n", traffic, pieces,
+              static_cast<unsigned long>(bytes / kMiB), median(times.create), median(times.map),
+              median(times.access), median(times.unmap), median(times.release), rate);
+}
+
+void rows(const char* traffic, const Traffics& copies, CUdeviceptr at) {
+  const auto wait = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  wait(50);
+  std::printf("%-6s alone %65.1f\n", traffic, gb_s(copies, [&] { wait(200); }));
   for (const uint64_t mib : {2u, 32u, 64u, 128u, 512u}) row(traffic, copies, at, mib * kMiB, 1);
   row(traffic, copies, at, 32 * kMiB, 4);
   row(traffic, copies, at, 32 * kMiB, 16);

@@ -8,6 +8,7 @@ several workflows the span of the ratios over them is said.
 import statistics
 
 from result_file import short
+from workflow_summary import PASSING
 
 GIB, MIB = 2**30, 2**20
 
@@ -85,8 +86,7 @@ def passing_ns(row, arm, kind="split_ns"):
     split = row.get(arm, kind)
     if not split:
         return None
-    return sum(split.get(key, 0)
-               for key in ("host_to_function", "function_to_function", "function_to_host"))
+    return sum(split.get(part, 0) for part in PASSING)
 
 
 def passing_change(results, base, arm, kind="split_ns", only=None):

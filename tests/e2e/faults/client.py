@@ -16,20 +16,6 @@ KERNELS = b"""
 .target sm_70
 .address_size 64
 .visible .entry good(.param .u64 word) { ret; }
-.visible .entry bad(.param .u64 word) {
-  .reg .b64 %rd<2>; .reg .b32 %r<2>;
-  mov.u64 %rd1, 16;
-  mov.u32 %r1, 1;
-  st.global.u32 [%rd1], %r1;
-  ret;
-}
-.visible .entry far(.param .u64 word) {
-  .reg .b64 %rd<2>; .reg .b32 %r<2>;
-  mov.u64 %rd1, 0x123456789000;
-  mov.u32 %r1, 1;
-  st.global.u32 [%rd1], %r1;
-  ret;
-}
 .visible .entry misaligned(.param .u64 word) {
   .reg .b64 %rd<2>; .reg .b32 %r<2>;
   ld.param.u64 %rd1, [word];
@@ -66,6 +52,16 @@ again:
   ret;
 }
 """
+STORE = b"""
+.visible .entry %s(.param .u64 word) {
+  .reg .b64 %%rd<2>; .reg .b32 %%r<2>;
+  mov.u64 %%rd1, %d;
+  mov.u32 %%r1, 1;
+  st.global.u32 [%%rd1], %%r1;
+  ret;
+}
+"""
+KERNELS += STORE % (b"bad", 16) + STORE % (b"far", 0x123456789000)
 module, word = ctypes.c_void_p(), ctypes.c_void_p()
 NAMES = "good", "bad", "spin", "far", "misaligned", "trapped", "failed"
 kernels = {name: ctypes.c_void_p() for name in NAMES}
