@@ -101,7 +101,8 @@ std::vector<EvictionShare> choose_evictions(EvictionOrder order,
 
 // A block comes back in parts of so many bytes. A part's way is what two directions of a link do
 // not overlap, 1.2 ms at 53 GB/s; each costs calls to the driver, which two functions that change
-// places make in turn: on an H200, beside the copies, about 0.45 ms a part and 5 us a MiB, each way.
+// places make in turn: on an H200, beside the copies, about 0.45 ms a part and 5 us a MiB, each
+// way.
 inline constexpr uint64_t kLeastPartBytes = 64u << 20;
 inline constexpr uint64_t kMostParts = 256;
 constexpr uint64_t part_bytes(uint64_t block_bytes) {
