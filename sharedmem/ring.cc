@@ -68,6 +68,13 @@ bool RingReader::has_record() {
   return available_until_ != head_ || proxy_load_tail(*shared_) != head_;
 }
 
+// A tail that no ring could have says nothing: the session ends when it comes to it.
+uint64_t RingReader::posted() const {
+  const uint64_t untrusted_tail = proxy_load_tail(*shared_);
+  const uint64_t done = head();
+  return untrusted_tail - done <= abi::kRingBytes ? untrusted_tail : done;
+}
+
 RingReader::Next RingReader::next() {
   if (available_until_ == head_) {
     const uint64_t untrusted_tail = proxy_load_tail(*shared_);
@@ -104,6 +111,7 @@ RingReader::Next RingReader::next() {
 void RingReader::consume() {
   head_ += header().size_bytes;
   ++sequence_;
+  consumed_.store(head_, std::memory_order_release);
   proxy_store_head(*shared_, head_);
   if (proxy_hint_space_wanted(*shared_) &&
       abi::kRingBytes - (available_until_ - head_) >= kWorthWaking &&

@@ -119,8 +119,10 @@ class RingReader {
   WaitResult wait(Waiter& waiter, const Peer& peer, std::atomic<uint32_t>* awake = nullptr);
 
   const char* bad_reason() const { return bad_reason_; }
-  // Our own head: what was consumed, in bytes since the start.
-  uint64_t head() const { return head_; }
+  // What was consumed, in bytes since the start. Any thread.
+  uint64_t head() const { return consumed_.load(std::memory_order_acquire); }
+  // What the client has posted, by its own word, in the same bytes. Any thread.
+  uint64_t posted() const;
 
   // A record is there, or what the client claims to be one. Costs a load.
   bool has_record();
@@ -138,7 +140,8 @@ class RingReader {
   };
   std::unique_ptr<std::byte[], FreeBuffer> buffer_;
   uint64_t head_ = 0;
-  uint64_t available_until_ = 0;  // validated tail
+  std::atomic<uint64_t> consumed_{0};  // the same, for all threads
+  uint64_t available_until_ = 0;       // validated tail
   uint64_t sequence_ = 0;
   const char* bad_reason_ = "";
 };

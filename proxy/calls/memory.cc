@@ -30,7 +30,7 @@ CUresult handle(Session& session, const Decoded<wire::tubeMemAlloc>& call,
     return session.account().room(share->gpu) < std::max<uint64_t>(call->bytes, kBlockBytes);
   };
   const uint64_t bytes = std::max<uint64_t>(call->bytes, kBlockBytes);
-  CUresult error = session.take_memory_once(share->gpu, bytes, take);
+  CUresult error = session.take_memory_at_last(share->gpu, bytes, take);
   if (error == CUDA_ERROR_OUT_OF_MEMORY && !limited() &&
       session.shared().modules.make_room(share->gpu))  // code that was kept for the next function
     error = take();

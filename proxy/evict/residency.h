@@ -90,6 +90,8 @@ class Residency {
   bool on() const { return member_ != nullptr; }
   bool asked() const { return member_ != nullptr && member_->asked(); }
   bool away() const { return away_; }
+  // The session waits for memory here. Any thread.
+  bool waits() const { return waits_.load(std::memory_order_relaxed); }
   // Whether records may have to wait: before().
   bool lacks() const { return away_ || lazy_.waits() || lazy_.by_address(); }
   LazyBlocks& lazy() { return lazy_; }
@@ -166,9 +168,9 @@ class Residency {
   std::shared_ptr<Evictor::Member> member_;
   std::unique_ptr<BlockMoves> moves_;
   bool away_ = false;
-  bool waits_ = false;     // in a request
-  uint64_t slept_ns_ = 0;  // since when it has had no record; 0: it has
-  uint64_t came_ns_ = 0;   // when it came back, and how long that took
+  std::atomic<bool> waits_{false};  // in a request
+  uint64_t slept_ns_ = 0;           // since when it has had no record; 0: it has
+  uint64_t came_ns_ = 0;            // when it came back, and how long that took
   uint64_t took_ns_ = 0;
   uint64_t calls_ns_ = 0;           // of the move under way: the driver's, for memory
   uint64_t pause_ns_ = 0;           // until it may be asked again

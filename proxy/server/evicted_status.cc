@@ -111,6 +111,7 @@ json Server::evicted_status() {
           {"returned_bytes", counts.returned_bytes},
           {"waited", counts.waited},
           {"refused", counts.refused},
+          {"waits_for_frees", posted_.waits()},
           {"waiting", counts.waiting}};
 }
 

@@ -58,6 +58,7 @@ Server::Server(const Driver& driver, Gpus& gpus, ServerOptions options)
       memory_(driver, gpus),
       blocks_(memory_, gpus, options_.pool_bytes, options_.pool_policy),
       evictor_(driver, memory_, blocks_, arena_, options_.evict),
+      posted_(options_.evict.wait_ns),
       store_(driver, memory_, [this](uint32_t gpu) { return blocks_.budget_bytes(gpu); }),
       kernels_(kernel_record_path(options_.workflow)),
       modules_(driver, gpus, options_.share_modules,
@@ -136,6 +137,7 @@ void Server::share_the_rest() {
   gpus_.gate().set_quiet_moments(&turns_);
   turns_.meet(copies_.machine());
   if (evictor_.on()) shared_.evictor = &evictor_;
+  shared_.posted = &posted_;
   evictor_.on_functions([this] { ahead_.look(); });
   shared_.lazy_backing = options_.lazy_backing;
   shared_.known = {.profile = options_.profile,

@@ -313,6 +313,7 @@ class Server {
   MemoryMap memory_;
   BlockPool blocks_;
   Evictor evictor_;
+  PostedRecords posted_;
   HostAhead ahead_{driver_, gpus_, evictor_, host_};
   Store store_;
   ImageStore images_;

@@ -2,6 +2,8 @@
 // (proxy/evict/residency.h, known_function.h).
 #include <poll.h>
 
+#include <utility>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "protocol/driver_table.gen.h"
@@ -57,6 +59,36 @@ CUresult Session::make_room(uint32_t gpu, uint64_t bytes, const std::function<CU
   });
   const CUresult back = contexts_.make_current(before);
   return error != CUDA_SUCCESS ? error : back;
+}
+
+// For others' threads. Until the session leaves, which is after its client's end.
+PostedRecords::Poster Session::poster() {
+  return {.mark =
+              [this] {
+                return PostedRecords::Mark{.ring = reader_->posted(),
+                                           .gone = stopping() || !client_alive(true)};
+              },
+          .is_past =
+              [this](PostedRecords::Mark& mark) {
+                if (mark.gone) return false;
+                if (residency_.waits()) return true;
+                if (mark.in_ring && static_cast<int64_t>(reader_->head() - mark.ring) < 0)
+                  return false;
+                if (std::exchange(mark.in_ring, false)) mark.frees = parked_.ends_kept();
+                return parked_.ends_done() >= mark.frees;
+              }};
+}
+
+bool Session::settle_posted(uint32_t gpu, uint64_t bytes) {
+  if (shared_.posted == nullptr || !account_->own_fits(gpu, bytes)) return false;
+  const ContextShares::Current before = contexts_.current();
+  const bool others = shared_.posted->settle(client_.id, {.serve =
+                                                              [this] {
+                                                                if (residency_.asked())
+                                                                  (void)residency_.serve();
+                                                              },
+                                                          .stop = [this] { return stopping(); }});
+  return others && contexts_.make_current(before) == CUDA_SUCCESS;
 }
 
 // Memory that the client was promised is not to be had: what it launches would fault.

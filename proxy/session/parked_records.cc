@@ -39,6 +39,7 @@ void ParkedRecords::keep(const abi::RecordHeader& header, std::span<const std::b
   if (!payload.empty()) std::memcpy(record.data.get(), payload.data(), payload.size());
   bytes_ += payload.size();
   note(kept_, keys, +1);
+  if (keys.behind == wire::Behind::kAll) count(ends_kept_);
   any_ = true;
 }
 

@@ -15,9 +15,11 @@
 // address, behind these (kEnds).
 //
 // Nothing is kept: one test of a flag. Otherwise a look-up for each key of a record, and for each
-// that is kept whenever a stream is let go. Bounded by records and bytes. Session thread only.
+// that is kept whenever a stream is let go. Bounded by records and bytes. Session thread only, but
+// for ends_kept() and ends_done().
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -111,7 +113,10 @@ class ParkedRecords {
         continue;
       }
       Record record = take(it++);
-      if (execute(record.header, record.payload())) continue;
+      if (execute(record.header, record.payload())) {
+        if (record.keys.behind == wire::Behind::kAll) count(ends_done_);
+        continue;
+      }
       note(before, record.keys, +1);
       put_back(it, std::move(record));
     }
@@ -119,6 +124,11 @@ class ParkedRecords {
   }
   // Forgets all: the client is gone.
   void clear();
+
+  // Of the records that stay behind all, which keep their order: how many were ever kept, and how
+  // many of these are executed. Any thread.
+  uint64_t ends_kept() const { return ends_kept_.load(std::memory_order_acquire); }
+  uint64_t ends_done() const { return ends_done_.load(std::memory_order_acquire); }
 
   size_t count() const { return records_.size(); }
   size_t bytes() const { return bytes_; }
@@ -141,6 +151,7 @@ class ParkedRecords {
   bool stays(const ParkKeys& keys, const Uses& before) const {
     return meets(keys, held_) || meets(keys, before);
   }
+  static void count(std::atomic<uint64_t>& ends) { ends.fetch_add(1, std::memory_order_release); }
   Record take(std::list<Record>::iterator it);
   void put_back(std::list<Record>::iterator before, Record record);
 
@@ -150,6 +161,7 @@ class ParkedRecords {
   Uses held_;  // by hold()
   Uses kept_;  // by the records
   std::list<Record> records_;
+  std::atomic<uint64_t> ends_kept_{0}, ends_done_{0};
 };
 
 }  // namespace tube::proxy

@@ -126,6 +126,7 @@ Status Session::open(std::shared_ptr<PinnedPool> ready) {
   memory_.set_source(&residency_.lazy());
   reader_ = std::make_unique<shared::RingReader>(segment_);
   shared::proxy_store_spin(segment_.header(), shared_.spin_us);
+  if (shared_.posted != nullptr) shared_.posted->join(client_.id, poster());
   return {};
 }
 

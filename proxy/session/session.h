@@ -60,6 +60,7 @@
 #include "proxy/store/store_client.h"
 #include "proxy/waits/external_waits.h"
 #include "proxy/waits/pending_waits.h"
+#include "proxy/waits/posted_records.h"
 #include "sharedmem/life_lock.h"
 #include "sharedmem/segment.h"
 #include "sharedmem/wait.h"
@@ -114,13 +115,14 @@ struct Shared {
   LaunchTurns* launches = nullptr;             // nullptr: launches are not measured or held
   GpuSlices* slices = nullptr;                 // nullptr: every kernel may run on all of its GPU
   Store* store = nullptr;                      // nullptr: there is none (unit tests)
-  PinnedPools* pinned = nullptr;  // nullptr: no pinned memory is made ahead (unit tests)
-  Evictor* evictor = nullptr;     // nullptr: no memory leaves a GPU (unit tests)
-  HostBudget* host = nullptr;     // nullptr: host memory is not counted (unit tests)
-  bool lazy_backing = false;      // allocations begin as promises (lazy_blocks.h)
-  KnownFunctions known{};         // whose memory is backed by address
-  uint64_t keep_slices_ns = 0;    // DeadlineWatch::Client::keep_ns
-  uint32_t waits_at_once = 16;    // of programs, on a GPU (parked_waits.h)
+  PinnedPools* pinned = nullptr;    // nullptr: no pinned memory is made ahead (unit tests)
+  Evictor* evictor = nullptr;       // nullptr: no memory leaves a GPU (unit tests)
+  HostBudget* host = nullptr;       // nullptr: host memory is not counted (unit tests)
+  PostedRecords* posted = nullptr;  // nullptr: who finds no memory asks once (unit tests)
+  bool lazy_backing = false;        // allocations begin as promises (lazy_blocks.h)
+  KnownFunctions known{};           // whose memory is backed by address
+  uint64_t keep_slices_ns = 0;      // DeadlineWatch::Client::keep_ns
+  uint32_t waits_at_once = 16;      // of programs, on a GPU (parked_waits.h)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the
@@ -318,7 +320,15 @@ class Session {
   // it, and then without what the pool holds.
   template <class Take>
   CUresult take_memory(uint32_t gpu, Take take) {
-    return take_memory_once(gpu, kBlockBytes, take);
+    return take_memory_at_last(gpu, kBlockBytes, take);
+  }
+  // Asks again behind what others have posted (posted_records.h).
+  template <class Take>
+  CUresult take_memory_at_last(uint32_t gpu, uint64_t bytes, Take take) {
+    CUresult error = take_memory_once(gpu, bytes, take);
+    if (error == CUDA_ERROR_OUT_OF_MEMORY && settle_posted(gpu, bytes))
+      error = take_memory_once(gpu, bytes, take);
+    return error;
   }
   template <class Take>
   CUresult take_memory_once(uint32_t gpu, uint64_t bytes, Take take) {
@@ -338,11 +348,13 @@ class Session {
   template <class Take>
   CUresult take_memory(uint32_t gpu, uint64_t bytes, Take take) {
     const auto once = [&] { return take_memory_once(gpu, bytes, take); };
-    const CUresult error = once();
+    const CUresult error = take_memory_at_last(gpu, bytes, take);
     if (error != CUDA_ERROR_OUT_OF_MEMORY || !residency_.on()) return error;
     return make_room(gpu, bytes, once);
   }
   CUresult make_room(uint32_t gpu, uint64_t bytes, const std::function<CUresult()>& take);
+  // Before so much memory is refused. False: asking again is of no use.
+  bool settle_posted(uint32_t gpu, uint64_t bytes);
   // A driver call that may need GPU memory; when there is none, once more without what the pool
   // holds. A limit has had that given back by itself.
   template <class Call>
@@ -417,6 +429,7 @@ class Session {
   void begin_thread();
   void run();
   void lose_promises(uint32_t gpu, CUresult error);
+  PostedRecords::Poster poster();
   Residency::Hooks residency_hooks();
   std::vector<std::string> settle();
   void begin_known();

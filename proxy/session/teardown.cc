@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/scope_guard.h"
 #include "protocol/driver_table.gen.h"
 #include "proxy/code/image_store.h"
 #include "proxy/common/client_limits.h"
@@ -373,6 +374,9 @@ bool Session::gives_everything_back() {
 void Session::teardown() {
   if (torn_down_) return;
   torn_down_ = true;
+  const ScopeGuard left([this] {
+    if (shared_.posted != nullptr) shared_.posted->leave(client_.id);
+  });
   if (gives_everything_back()) return;
   // What is left stays taken until the proxy starts anew.
   (void)contained("the end of its streams", [this] { leave_streams(); });

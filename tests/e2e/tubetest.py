@@ -282,6 +282,15 @@ class Proxy:
                     f"functions still there after {timeout_s} s: {status['functions']}")
             select.select([], [], [], 0.01)
 
+    def wait_status(self, holds, timeout_s=120):
+        """Returns the status once `holds` of it."""
+        deadline = time.monotonic() + timeout_s
+        while not holds(status := self.status()):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"not seen for {timeout_s} s: {status}\n{self.log_tail()}")
+            select.select([], [], [], 0.01)
+        return status
+
     def wait_holds_nothing(self, timeout_s=120):
         """Returns once no memory of functions is held, on the GPU or beside it."""
         deadline = time.monotonic() + timeout_s

@@ -8,9 +8,11 @@
 //   async             the same, not waited for
 //   check             whether all blocks hold what was written: "equal"
 //   free N            the Nth block: "freed"
+//   drop N            the same, and no kernel may be launched behind it: "freed"
 //   again N           frees the Nth block and takes one of its size: the driver's code
 //   share N           a handle of the Nth block for other processes: "shared"
 //   array KiB         an array that stays: the driver's code
+//   unarray           ends it in another thread: "begun"
 //   info              free and total bytes
 //   spin              kernels without a pause until there is a line: how many, as "spun"
 //   churn SEED STEPS  allocates, writes, frees, checks at random: "equal"
@@ -21,6 +23,7 @@
 #include <cstdio>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/programs/common.h"
@@ -123,6 +126,16 @@ class Function {
     write_table();
   }
 
+  void unarray() {
+    std::thread([this] { CU(cuArrayDestroy(array_)); }).detach();
+  }
+
+  // Without its stream, which may have to wait.
+  void drop(size_t which) {
+    CU(cuMemFree(blocks_[which].address));
+    blocks_.erase(blocks_.begin() + static_cast<ptrdiff_t>(which));
+  }
+
   // The next request of a size that was just freed needs no round trip through the proxy.
   CUresult again(size_t which) {
     Block& block = blocks_[which];
@@ -147,8 +160,7 @@ class Function {
     what.Height = kib;
     what.Format = CU_AD_FORMAT_UNSIGNED_INT8;
     what.NumChannels = 1;
-    CUarray made = nullptr;
-    return cuArrayCreate(&made, &what);
+    return cuArrayCreate(&array_, &what);
   }
 
   unsigned spin() {
@@ -232,6 +244,7 @@ class Function {
   CUmodule module_ = nullptr;
   CUfunction bump_ = nullptr;
   CUgraphExec instance_ = nullptr;
+  CUarray array_ = nullptr;
   CUdeviceptr table_ = 0;
   uint32_t seed_ = static_cast<uint32_t>(getpid()) << 8;
   std::vector<Block> blocks_;
@@ -245,6 +258,8 @@ void answer(Function& function, const char* verb, unsigned long a, unsigned long
   if (what == "async") function.bump(), puts("done");
   if (what == "check") puts(function.equal() ? "equal" : "differs");
   if (what == "free") function.free(a), puts("freed");
+  if (what == "drop") function.drop(a), puts("freed");
+  if (what == "unarray") function.unarray(), puts("begun");
   if (what == "again") printf("%d\n", static_cast<int>(function.again(a)));
   if (what == "share") function.share(a), puts("shared");
   if (what == "array") printf("%d\n", static_cast<int>(function.array(a)));

@@ -403,10 +403,47 @@ class Evict(unittest.TestCase):
             self.assertEqual(one.ask("free", 0), "freed")  # a part of it is away
             self.check_turns(proxy, (two,), 1)
             self.assertEqual(two.ask("free", 0), "freed")
-            two.ask("info")  # an answer: the free is carried out (docs/limits.md)
         for function in (one, two):
             function.kill()
         proxy.wait_holds_nothing()
+
+    def test_freed_memory_is_there_for_others(self):
+        """A free that has returned counts, though its record is not read yet: its session waits
+        with the end of an array for a third function's kernel, which the held clock does not end.
+        Nothing may move, so nothing else can make room."""
+        clock = Clock(self)
+        proxy = self.proxy(TUBE_EVICT_HOST="0", TUBE_POOL="0", TUBE_SIM_BLOCK_NS="1000000",
+                           **clock.settings)
+        clock.connect()
+        one, two, third = (Function(self, proxy) for _ in range(3))
+        self.assertEqual(third.take(4), "0")
+        self.assertEqual(one.take(84), "0")
+        self.assertEqual(one.ask("array", 4), "0")
+        self.assertEqual(two.take(84), OUT_OF_MEMORY)
+        clock.ask("hold")
+        self.assertEqual(third.ask("async"), "done")
+        self.assertEqual(one.ask("unarray"), "begun")
+        proxy.wait_status(lambda _: "cuArrayDestroy" in one.status()["calls"])
+        self.assertEqual(one.ask("drop", 0), "freed")
+        waits = proxy.status()["evicted"]["waits_for_frees"]
+        two.tell("take", 1, 84 * KIB_OF_MIB)
+        proxy.wait_status(lambda status: status["evicted"]["waits_for_frees"] > waits)
+        clock.ask("run")
+        two.hear("0")
+        self.check_turns(proxy, (two,), 1)
+
+    def test_the_end_of_a_function_is_waited_for(self):
+        """Its process is gone, its session still at work."""
+        proxy = self.proxy(TUBE_EVICT_HOST="0", TUBE_POOL="0")
+        two = Function(self, proxy)
+        self.assertEqual(two.ask("bump"), "done")
+        for _ in range(8):
+            one = Function(self, proxy)
+            self.assertEqual(one.take(84, 84), "0", proxy.log_tail())
+            self.assertEqual(one.ask("async"), "done")
+            one.kill()
+            self.assertEqual(two.take(84), "0", proxy.log_tail())
+            self.assertEqual(two.ask("free", 0), "freed")
 
     def test_functions_killed_at_any_point_leave_nothing(self):
         """The clock is held, so that copies away and back end one by one: each function is killed
