@@ -17,6 +17,7 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "lib"))
 import arm_set  # noqa: E402
+import bench_parts  # noqa: E402
 import call_runs  # noqa: E402
 import count_check  # noqa: E402
 import figures  # noqa: E402
@@ -369,6 +370,17 @@ class Results(unittest.TestCase):
         merged = read_result.merge([{"calls": both}, {"calls": second}])["calls"]
         self.assertEqual([(row["name"], row["commit"]) for row in merged["rows"]],
                          [("launch", "b"), ("event_query", "a")])
+
+    def test_every_figure_has_the_part_that_measures_it(self):
+        for figure in figures.FIGURES:
+            parts = [part.name for part in bench_parts.PARTS if bench_parts.gives(part, figure)]
+            self.assertEqual(len(parts), 1, f"{figure[0]}: {parts}")
+        self.assertEqual(set(bench_parts.missing({})), {part.name for part in bench_parts.PARTS})
+        launch = bench_parts.missing({"calls": result(40)})["calls"]
+        self.assertNotIn("launch, caller's time", launch)
+        self.assertIn("event query", launch)
+        with self.assertRaises(KeyError):
+            bench_parts.named("calls,nothing")
 
     def test_verdicts(self):
         self.assertIn("aim reached", "\n".join(figures.text({"calls": result(40)})))

@@ -126,6 +126,23 @@ def read(path):
     return found
 
 
+def of_gpu(results):
+    """Those of read() that a GPU gave."""
+    return {bench: result for bench, result in results.items() if result["backend"] == "driver"}
+
+
+def kept(root):
+    """What read() gives for each folder root/*/*, oldest first. A file without a date has its
+    folder's."""
+    found = []
+    for folder in sorted(folder for folder in pathlib.Path(root).glob("*/*") if folder.is_dir()):
+        try:
+            found.append(read(folder))
+        except ValueError:
+            continue  # a report in words alone
+    return sorted(found, key=lambda results: max(result["date"] for result in results.values()))
+
+
 def merge(several):
     """What read() gave for several paths, as one: each row as the last run that has it says, but a
     run without Tube's arm in a group does not replace one with it. A row says its commit."""
