@@ -21,6 +21,7 @@ sys.path[:0] = [
     str(HERE.parent / "tests" / "e2e")
 ]
 import copy_runs  # noqa: E402
+import evict_runs  # noqa: E402
 import figures  # noqa: E402
 import isolate_runs  # noqa: E402
 
@@ -109,6 +110,17 @@ class TinyRuns(unittest.TestCase):
             self.assertEqual(list(row["arms"]), ["tube"])
             if row["name"] != "alone":
                 self.assertGreater(row["arms"]["tube"]["moved_bytes"], 0, row["name"])
+
+    def test_what_moves_over_two_links(self):
+        rows = self.run_bench("evict", "--gpus", "2")
+        self.assertEqual([row["wrong"] for row in rows], [[]] * 5)
+        for row in rows[:3]:
+            self.assertEqual(set(row["arms"]), {"native", "tube", evict_runs.ONE_LINK})
+        for row in rows[3:]:
+            self.assertEqual(set(row["arms"]), {"tube", evict_runs.ONE_LINK})
+            for arm in row["arms"].values():
+                self.assertGreater(arm["moved_bytes"], 0, row["name"])
+                self.assertIn("of_one_link", arm)
 
     def test_multipath(self):
         rows = self.run_bench("multipath")

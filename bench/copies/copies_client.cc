@@ -1,8 +1,6 @@
-// The measured side of bench/isolate, bench/pinned_copies, bench/pageable, bench/pinned,
-// bench/pool and bench/multipath: a driver-API program that copies on command and reports its
-// The measured side of bench/neighbours, bench/isolate, bench/pinned_copies, bench/pageable,
-// bench/pinned and bench/multipath: a driver-API program that copies on command and reports its
-// times.
+// The measured side of bench/neighbours, bench/isolate, bench/attacks, bench/pinned_copies,
+// bench/pageable, bench/pinned, bench/pool and bench/multipath: a driver-API program that copies on
+// command and reports its times.
 //
 // It talks to the script over its standard streams, one line each way (tests/gpu/arms.py reads
 // them). A command is a task of task.h with its words, or one of
@@ -46,8 +44,9 @@ void say_block(const Block& block, int64_t cpu) {
   say("block", member("latency_ns", block.latency_ns) + ", " + member("ended_ns", block.ended_ns) +
                    ", " + member("free_ns", block.free_ns) + ", " +
                    member("bytes", static_cast<int64_t>(block.bytes)) + ", " +
-                   member("missed", block.missed) + ", " + member("begin_ns", block.begin_ns) +
-                   ", " + member("end_ns", block.end_ns) + ", " + member("cpu_ns", cpu));
+                   member("missed", block.missed) + ", " + member("wrong", block.wrong) + ", " +
+                   member("begin_ns", block.begin_ns) + ", " + member("end_ns", block.end_ns) +
+                   ", " + member("cpu_ns", cpu));
 }
 
 std::unique_ptr<Task> make_task(Client& client, const std::string& command, std::istream& words) {
@@ -59,6 +58,7 @@ std::unique_ptr<Task> make_task(Client& client, const std::string& command, std:
   if (command == "deliver") return make_deliver(client, words);
   if (command == "take") return make_take_memory(client, words);
   if (command == "steps") return make_steps(client, words);
+  if (command == "requests") return make_requests(client, words);
   if (command == "turn") return make_turn(client, words);
   if (command == "stand") return make_stand(client, words);
   if (command == "busy") return make_busy(client, words);

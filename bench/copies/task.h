@@ -62,6 +62,8 @@ struct Block {
   size_t bytes = 0;
   // Marks that had gone by when the copy before had ended.
   int64_t missed = 0;
+  // Requests whose result was wrong.
+  int64_t wrong = 0;
   int64_t begin_ns = 0, end_ns = 0;
 };
 
@@ -91,6 +93,7 @@ class Task {
 //   turn BYTES BLOCKS                 a first call and a wait on memory that stays from turn to
 //   turn busy KERNELS BLOCKS ROUNDS        so many kernels a round, without pause, until the line
 //   "stop"
+//   requests BYTES PAUSE_US MS        pageable bytes in, a kernel, bytes out, a pause, for MS
 //   stand STREAMS                     so many streams wait for a value until the line "stop"
 std::unique_ptr<Task> make_copy(Client& client, std::istream& words);
 std::unique_ptr<Task> make_victim(Client& client, std::istream& words);
@@ -102,6 +105,7 @@ std::unique_ptr<Task> make_take_memory(Client& client, std::istream& words);
 std::unique_ptr<Task> make_steps(Client& client, std::istream& words);
 std::unique_ptr<Task> make_stand(Client& client, std::istream& words);
 std::unique_ptr<Task> make_busy(Client& client, std::istream& words);
+std::unique_ptr<Task> make_requests(Client& client, std::istream& words);
 std::unique_ptr<Task> make_turn(Client& client, std::istream& words);
 
 Host host_named(const std::string& name);

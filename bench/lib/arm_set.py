@@ -133,13 +133,15 @@ class MpsArm(NativeArm):
 
 
 class TubeArm(Arm):
-    def __init__(self, name, bench_set, environment=None, gpus=None):
-        """`gpus`: numbers of those that the proxy serves, without them the set's."""
+    def __init__(self, name, bench_set, environment=None, gpus=None, before=None):
+        """`gpus`: numbers of those that the proxy serves, without them the set's. `before`: called
+        in the proxy's process before it is tubed."""
         super().__init__(name, bench_set)
         self.extra = environment or {}
         self.proxy = tubetest.Proxy(self.layout, bench_set.backend, workflow="bench",
                                     driver=bench_set.driver, extra_env=self.extra,
-                                    gpus=numbers(gpus) if gpus else bench_set.gpus).__enter__()
+                                    gpus=numbers(gpus) if gpus else bench_set.gpus,
+                                    before=before).__enter__()
 
     def env(self, function):
         if self.set.backend == "sim":

@@ -3,6 +3,7 @@
 Rows have further, in each arm that is Tube: away_bytes_per_s and back_bytes_per_s (as the proxy
 moved memory of these programs, the median of its moves of half of what a turn brings, or more),
 of_link (the slower of the two, against what the pinned link carries that way in the same arm),
+of_one_link (the same against what it carries natively, which is one link's, in runs on two GPUs),
 of_both (the same against half of what it carries in both directions at once),
 overlap (the part of the ways back during which somebody else's memory was on its way out),
 stalls_ns (of each turn's first call), first_turn_ns (of the first turn in which memory moved),
@@ -24,6 +25,10 @@ from result_file import us
 BLOCK_LIMIT_S = 60
 SETTLE_S = 5  # for host memory of which the machine has too little
 LINK = "the pinned link"
+ALONE = "one function leaves and comes back"
+PAIR = "two functions of 70%"
+TWO_LINKS = "two links: "  # before the groups of a run on two GPUs
+ONE_LINK = "tube:TUBE_COPY_PATHS=1"  # its arm without the other GPU's link
 WAYS = ("down", "up", "both")
 
 
@@ -61,8 +66,15 @@ def overlap(history):
 
 
 class Evictions:
-    def __init__(self, runner, size, turns):
-        self.runner, self.size, self.turns = runner, size, turns
+    def __init__(self, runner, size, turns, kind=""):
+        """`kind`: before the names of all groups."""
+        self.runner, self.size, self.turns, self.kind = runner, size, turns, kind
+
+    def links(self, samples):
+        """What the pinned link carries, each way and both."""
+        for way in WAYS:
+            self.runner.row(self.kind + LINK, f"{way} {size_words(self.size)}",
+                            f"copy {way} pinned {self.size} {samples}", samples)
 
     def tube_arms(self):
         return [arm for arm in self.runner.arms.arms.values() if hasattr(arm, "proxy")]
@@ -111,13 +123,21 @@ class Evictions:
 
     def of_link(self, arm, rates_now):
         """The slower way, as a part of what the link carries alone, and with both ways at once."""
-        link = {row["name"].split()[0]: row["arms"].get(arm.name, {}).get("bytes_per_s")
-                for row in self.runner.result["rows"] if row["group"] == LINK}
         ways = {"down": rates_now.get("away_bytes_per_s"), "up": rates_now.get("back_bytes_per_s")}
-        if None in ways.values() or not all(link.get(way) for way in WAYS):
+        if None in ways.values():
             return {}
-        return {"of_link": min(ways[way] / link[way] for way in ways),
-                "of_both": min(ways.values()) / (link["both"] / 2)}
+        found = {}
+        link, native = self.link_rates(arm.name), self.link_rates("native")
+        if all(link.get(way) for way in WAYS):
+            found = {"of_link": min(ways[way] / link[way] for way in ways),
+                     "of_both": min(ways.values()) / (link["both"] / 2)}
+        if self.kind == TWO_LINKS and all(native.get(way) for way in ways):
+            found["of_one_link"] = min(ways[way] / native[way] for way in ways)
+        return found
+
+    def link_rates(self, arm):
+        return {row["name"].split()[0]: row["arms"].get(arm, {}).get("bytes_per_s")
+                for row in self.runner.result["rows"] if row["group"] == self.kind + LINK}
 
     def begin(self, arm):
         """What values() takes off."""
@@ -173,7 +193,7 @@ class Evictions:
                 stalls.append(stall)
             return self.values(arm, stalls, [first], before), wrong + self.moved(arm)
 
-        self.row("one function leaves and comes back", f"{size_words(size)} in {blocks}", once)
+        self.row(self.kind + ALONE, f"{size_words(size)} in {blocks}", once)
 
     def two_take_turns(self, blocks):
         """Each holds 70% of what the workflow may have."""
@@ -187,7 +207,7 @@ class Evictions:
             values["host_ms"] = settled[0] if settled else 0
             return values, wrong + self.moved(arm)
 
-        self.row("two functions of 70%", f"{size_words(size)} in {blocks}", once)
+        self.row(self.kind + PAIR, f"{size_words(size)} in {blocks}", once)
 
     def circle(self, blocks):
         """Twice the memory: four functions of half of it, when host memory for them has been made."""
@@ -240,9 +260,9 @@ def gigabytes(values, key):
 
 def text(result):
     arms = list(result["arms"])
-    table = [["", *[f"{a} {what}" for what in ("p50 us", "p99 us", "away GB/s", "back GB/s",
-                                            "of both", "overlap", "first turn us", "registering ms")
-                    for a in arms]]]
+    columns = ("p50 us", "p99 us", "away GB/s", "back GB/s", "of one link", "of both", "overlap",
+               "first turn us", "registering ms")
+    table = [["", *[f"{a} {what}" for what in columns for a in arms]]]
     for row in result["rows"]:
         values = [row["arms"].get(a) or {} for a in arms]
         table.append([f"{row['group']}: {row['name']}", *[us(v, "p50_ns") for v in values],
@@ -250,6 +270,7 @@ def text(result):
                       *[gigabytes(v, "away_bytes_per_s" if "away_bytes_per_s" in v else
                                   "bytes_per_s") for v in values],
                       *[gigabytes(v, "back_bytes_per_s") for v in values],
+                      *[f"{v['of_one_link']:.2f}" if "of_one_link" in v else "-" for v in values],
                       *[f"{v['of_both']:.2f}" if "of_both" in v else "-" for v in values],
                       *[f"{v['overlap']:.2f}" if "overlap" in v else "-" for v in values],
                       *[us(v, "first_turn_ns") for v in values],
@@ -258,9 +279,10 @@ def text(result):
     lines = [
         *result_file.head(result),
         "Stalls are what a turn's first call waits for; away and back: how fast the proxy moves a",
-        "function's memory; of the pinned link, the copy's own rate; of both: the slower way against",
-        "half of what the link carries in both directions at once. Overlap: the part of the ways back",
-        "in which others' memory left; registering: the longest piece so far.", "",
+        "function's memory; of the pinned link, the copy's own rate; of one link: the slower way",
+        "against the link natively, in runs on two GPUs; of both: the same against half of what the",
+        "link carries in both directions at once. Overlap: the part of the ways back in which others'",
+        "memory left; registering: the longest piece so far.", "",
         *result_file.layout_table(table), ""
     ]
     return "\n".join(lines + result_file.tail(result)) + "\n"

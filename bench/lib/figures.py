@@ -49,6 +49,8 @@ FIGURES = (
      "4 down", "p99 alone", 2.5, 1.5),
     ("8 MiB upload beside 4 in another proxy, p99 against alone", "isolate", "victim 8 MiB up",
      "4 up in another proxy", "p99 alone", 5.5, 2),
+    ("bystander beside the attacks, worst p99 against alone (simulated GPU)", "attacks",
+     "a small function beside attacks", "worst of all", "p99 alone", 2, None),
     ("latency-critical function beside 4 that load, p99 over native", "isolate",
      "latency-critical function", "4 load", "p99", 0.68, 0.2),
     ("step of short kernels beside 4 functions with kernels of 20 ms, p99 over native",
@@ -127,10 +129,16 @@ FIGURES = (
     ("path choice for 8 GPUs", "paths", "path choice for 8 GPUs", "beside 8", "us", 10, 2),
     ("pool by `demand`: bytes held over bytes live, average over a bursty trace", "pool_trace",
      "pool over a bursty trace", "demand", "held over live", 1.25, 1.05),
+    *((f"six PyTorch models: what lazy backing and eager recycling save of the peak{more}",
+       "models_memory", f"six models, {allocator}", "bursty", "saved", None, aim)
+      for more, allocator, aim in (("", "each tensor an allocation", 0.3),
+                                   (", with PyTorch's own cache", "PyTorch's cache", None))),
     ("a certified program that makes twenty allocations of 1 GiB and touches one holds",
      "by_address", "twenty allocations", "one of them used", "GiB by address", 1.05, None),
     ("evict and restore 1 GiB, of the pinned link's rate", "evict",
      "one function leaves and comes back", "1 GiB in 16", "of link", 0.9, 0.97),
+    ("evict and restore 1 GiB, of the pinned link's rate, with two links", "evict",
+     "two links: one function leaves and comes back", "1 GiB in 16", "of one link", 1.8, None),
     ("two functions change places, of half of what the link carries both ways at once", "evict",
      "two functions of 70%", "1 GiB in 16", "of both", None, 0.97),
     ("reload stalls at twice the memory, queue-aware against LRU, p99", "evict",
@@ -221,6 +229,11 @@ def over_native(key):
 BARE = "tube:TUBE_LAZY_BACKING=0:TUBE_POOL=0:TUBE_EVICT_HOST=0"
 
 
+# Six models' memory: all of it held, and what functions can say of theirs (bench/models_memory).
+HOLDS = "tube:TUBE_LAZY_BACKING=0:TUBE_POOL_POLICY=static"
+SAYS = "tube:TUBE_MEMORY_MODE=lazy:TUBE_POOL_POLICY=demand"
+
+
 def over_bare(row):
     """Against Tube without what moves and lends memory, block by block."""
     bare = row["arms"].get(BARE)
@@ -274,7 +287,9 @@ KINDS = {
     "held over live": (of_tube("held_over_live"), "x", False),
     "p99 over LRU": (over_arm("tube:TUBE_EVICT_POLICY=lru", "p99_ns"), "x", False),
     "GiB by address": (lambda row: held_gib(row, "tube by address"), " GiB", False),
+    "saved": (lambda row: None if row["wrong"] else of_arm(SAYS, "saved_of_peak")(row), "", True),
     "of link": (of_tube("of_link"), "x", True),  # the slower of both ways
+    "of one link": (of_tube("of_one_link"), "x", True),
     "of both": (of_tube("of_both"), "x", True),
     "p99 alone": (of_tube("p99_over_alone"), "x", False),  # of the same arm's p99 alone
     "p99 us": (of_tube("p99_ns", 1e3), " us", False),
@@ -301,6 +316,7 @@ KINDS = {
 # What both sides of a figure are, where it is not the medians: key, scale, unit.
 SIDES = {
     "of link": ("back_bytes_per_s", 1e9, "GB/s"),
+    "of one link": ("back_bytes_per_s", 1e9, "GB/s"),
     "passing over": ("passing_over", 1, "x"),
     "p99 over": ("p99_over", 1, "x"),
     "p99 apart": ("p99_apart_over", 1, "x"),
@@ -344,6 +360,9 @@ def absolutes(kind, row):
         return f"{used[0]} ({used[1]}) -> {used[2]} GiB"
     if kind == "GiB by address":
         return " -> ".join(short(held_gib(row, arm)) for arm in ("native", "tube by address")) + " GiB"
+    if kind == "saved":
+        peaks = [of_arm(arm, "held_peak_bytes")(row) for arm in (HOLDS, SAYS)]
+        return " -> ".join(short(peak / (1 << 30)) for peak in peaks) + " GiB"
     if kind == "cpu":
         return " -> ".join(short(cpu_per_gb(row["arms"].get(a))) for a in ("native", "tube")) + " s"
     if kind in SIDES:

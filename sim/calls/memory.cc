@@ -116,6 +116,9 @@ CUresult host_register(Context* context, void* p, size_t bytes, unsigned flags) 
   int read_only = 0;
   device_attribute(*context->device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED,
                    &read_only);
+  // Before the lock: it takes a millisecond where the process has thousands of mappings.
+  const bool accessible =
+      pages_accessible(base, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0);
   State& s = state();
   Lock lock(s.mutex);
   if (CUresult r = check_capture_unsafe(s)) return r;
@@ -127,8 +130,7 @@ CUresult host_register(Context* context, void* p, size_t bytes, unsigned flags) 
   if (auto there = s.map.intersecting(base, bytes); !there.empty())
     return there.back().kind == RangeKind::kRegistered ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
                                                        : CUDA_ERROR_INVALID_VALUE;
-  if (!pages_accessible(base, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) == 0))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!accessible) return CUDA_ERROR_INVALID_VALUE;
   Range range;
   range.base = base;
   range.size = range.requested = bytes;

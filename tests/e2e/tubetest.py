@@ -244,6 +244,17 @@ class Proxy:
     def status(self):
         return self.request("status")
 
+    def broker_name(self):
+        """The abstract name of the socket at which it is asked by other proxies."""
+        files = pathlib.Path(f"/proc/{self.process.pid}/fd")
+        targets = [os.readlink(fd) for fd in files.iterdir() if os.path.lexists(fd)]
+        sockets = {target[8:-1] for target in targets if target.startswith("socket:[")}
+        for line in pathlib.Path("/proc/net/unix").read_text().splitlines():
+            words = line.split()
+            if len(words) == 8 and words[7].startswith("@tube-broker") and words[6] in sockets:
+                return "\0" + words[7][1:]
+        raise RuntimeError("the proxy has no socket for other proxies")
+
     def function(self, pid):
         """The status entry of the function process `pid`, or None."""
         for entry in self.status()["functions"]:

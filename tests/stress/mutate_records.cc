@@ -9,18 +9,24 @@
 // a value nobody writes) is left behind with its connection. The runner (mutate_records.py) owns
 // the proxy and says whether it survived.
 //
-//   mutate_records SOCKET COUNT SEED
+//   mutate_records SOCKET COUNT SEED [rewrite]
+//
+// `rewrite`: a second thread writes all over the segment meanwhile (bench/attacks). COUNT 0:
+// without end; "begun" is said once a session has been attacked.
 #include <algorithm>
+#include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "protocol/handle_id.h"
 #include "protocol/visit.gen.h"
@@ -45,6 +51,7 @@ class Random {
     return state_ * 0x2545f4914f6cdd1dull;
   }
   uint64_t below(uint64_t limit) { return (next() >> 11) % limit; }
+  uint32_t index(uint64_t limit) { return static_cast<uint32_t>(below(limit)); }
   bool one_in(uint64_t odds) { return below(odds) == 0; }
 
  private:
@@ -181,6 +188,9 @@ class Connection {
 
   uint64_t device_base() const { return windows::device_base(window_); }
   uint64_t pinned_base() const { return windows::pinned_base(window_, client_slot_); }
+  const shared::Segment& segment() const { return segment_; }
+  // How many looks at a record that is not consumed, a millisecond each but the first 200.
+  void set_patience(int looks) { patience_ = looks; }
 
   // Publishes one record, as it is; a later mutate of the header is the caller's.
   template <class Spoil>
@@ -228,7 +238,7 @@ class Connection {
 
   Fate wait_consumed() {
     const abi::SegmentHeader& shared = segment_.header();
-    for (int round = 0; round < 4000; ++round) {
+    for (int round = 0; round < patience_; ++round) {
       if (__atomic_load_n(&shared.proxy_state, __ATOMIC_ACQUIRE) ==
           static_cast<uint32_t>(abi::ProxyState::kPoisoned))
         return Fate::kPoisoned;
@@ -248,6 +258,7 @@ class Connection {
   uint32_t window_ = 0, client_slot_ = 0;
   uint64_t tail_ = 0, sequence_ = 0;
   uint32_t last_slot_ = 0;
+  int patience_ = 4000;
 };
 
 // Breaks the record's header or the shared memory around it; true when it did.
@@ -283,11 +294,85 @@ void flip_bytes(Random& random, Payload& payload) {
         static_cast<std::byte>(random.one_in(3) ? 0xff : random.next());
 }
 
+// A thread that writes into everything that a session's segment has while records are on their way:
+// the records themselves, both ends of the ring, flags, reply slots, words, states of chunks.
+class Rewriter {
+ public:
+  Rewriter(const shared::Segment& segment, uint64_t seed)
+      : segment_(segment), random_(seed), thread_([this] { run(); }) {}
+  ~Rewriter() {
+    stop_ = true;
+    thread_.join();
+  }
+  Rewriter(const Rewriter&) = delete;
+  Rewriter& operator=(const Rewriter&) = delete;
+
+ private:
+  static constexpr int kAtOnce = 16;
+  static constexpr useconds_t kPauseUs = 50;  // or no session would live to its second record
+
+  void run() {
+    // Half of the sessions keep their ring's ends, so that the records are read.
+    const uint64_t kinds = random_.one_in(2) ? 4 : 7;
+    while (!stop_) {
+      for (int i = 0; i < kAtOnce; ++i) one(random_.below(kinds));
+      usleep(kPauseUs);
+    }
+  }
+
+  template <class T>
+  void put(T& field, uint64_t value) {
+    __atomic_store_n(&field, static_cast<T>(value), __ATOMIC_RELAXED);
+  }
+
+  void one(uint64_t kind) {
+    abi::SegmentHeader& shared = segment_.header();
+    const uint64_t head = __atomic_load_n(&shared.head, __ATOMIC_RELAXED);
+    switch (kind) {
+      case 0: put(segment_.ring()[random_.below(abi::kRingBytes)], random_.next()); break;
+      case 1:
+        put(segment_.ring()[(head + random_.below(4096)) % abi::kRingBytes], random_.next());
+        break;
+      case 2: put(segment_.word(random_.index(abi::kWordCount)), random_.next()); break;
+      case 3: put(segment_.reply(random_.index(abi::kReplySlots)).state, random_.next()); break;
+      case 4:
+        if (random_.one_in(50)) put(shared.tail, head + random_.below(4096) * 16);
+        break;
+      case 5: put(shared.head, random_.next()); break;
+      default:
+        put(shared.proxy_asleep, random_.next());
+        put(shared.client_wants_space, random_.next());
+    }
+  }
+
+  const shared::Segment& segment_;
+  Random random_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
 class Attack {
  public:
   Attack(std::string path, uint64_t seed) : path_(std::move(path)), random_(seed) {}
 
-  int run(uint64_t count) {
+  [[noreturn]] void run_for_ever() {
+    constexpr useconds_t kRefusedUs = 10'000;  // sessions that were cut off have their places still
+    rewrites_ = true;
+    for (uint64_t sessions = 0;;) {
+      if (!connect()) {
+        usleep(kRefusedUs);
+        continue;
+      }
+      for (int i = 0; i < kRecordsOfSession && connection_; ++i) one_record();
+      finish(Fate::kGone);
+      if (sessions++ != 0) continue;
+      printf("begun\n");
+      fflush(stdout);
+    }
+  }
+
+  int run(uint64_t count, bool rewrites) {
+    rewrites_ = rewrites;
     for (uint64_t i = 0; i < count; ++i) {
       if (!connection_ && !connect()) {
         fprintf(stderr, "mutate_records: cannot connect before record %" PRIu64 "\n", i);
@@ -309,6 +394,10 @@ class Attack {
     for (const char* name : {"cuDevicePrimaryCtxRetain", "cuStreamCreate", "cuEventCreate",
                              "cuMemAlloc_v2", "cuMemAlloc_v2"})
       prologue(name);
+    if (connection_ && rewrites_) {
+      connection_->set_patience(kRewrittenPatience);
+      rewriter_.emplace(connection_->segment(), random_.next());
+    }
     return connection_.has_value();
   }
 
@@ -346,17 +435,25 @@ class Attack {
                                     if (spoil) spoil_shared(random_, record, segment);
                                   });
     ++fates_[static_cast<size_t>(fate)];
-    if (fate == Fate::kBlocked) fprintf(stderr, "blocked: %s\n", maker.name);
+    if (fate == Fate::kBlocked && !rewrites_) fprintf(stderr, "blocked: %s\n", maker.name);
     finish(fate);
   }
 
   void finish(Fate fate) {
-    if (fate != Fate::kExecuted) connection_.reset();
+    if (fate == Fate::kExecuted) return;
+    rewriter_.reset();
+    connection_.reset();
   }
+
+  // A ring whose ends are rewritten may never be seen to be empty.
+  static constexpr int kRewrittenPatience = 210;
+  static constexpr int kRecordsOfSession = 400;
 
   std::string path_;
   Random random_;
   std::optional<Connection> connection_;
+  std::optional<Rewriter> rewriter_;
+  bool rewrites_ = false;
   std::vector<uint64_t> addresses_;
   uint64_t fates_[4] = {};
 };
@@ -365,9 +462,13 @@ class Attack {
 }  // namespace tube
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    fprintf(stderr, "usage: mutate_records SOCKET COUNT SEED\n");
+  const bool rewrites = argc == 5 && std::string(argv[4]) == "rewrite";
+  if (argc != 4 && !rewrites) {
+    fprintf(stderr, "usage: mutate_records SOCKET COUNT SEED [rewrite]\n");
     return 2;
   }
-  return tube::Attack(argv[1], strtoull(argv[3], nullptr, 10)).run(strtoull(argv[2], nullptr, 10));
+  const uint64_t count = strtoull(argv[2], nullptr, 10);
+  tube::Attack attack(argv[1], strtoull(argv[3], nullptr, 10));
+  if (count == 0) attack.run_for_ever();
+  return attack.run(count, rewrites);
 }

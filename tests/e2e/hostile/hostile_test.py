@@ -232,15 +232,6 @@ class Hostile(HostileCase):
             self.assertTrue(json.loads(answer)["ok"])
         was_right()
 
-    def broker_name(self, proxy):
-        sockets = {os.readlink(fd)[8:-1] for fd in pathlib.Path(f"/proc/{proxy.process.pid}/fd").iterdir()
-                   if os.path.lexists(fd) and os.readlink(fd).startswith("socket:[")}
-        for line in pathlib.Path("/proc/net/unix").read_text().splitlines():
-            words = line.split()
-            if len(words) == 8 and words[7].startswith("@tube-broker") and words[6] in sockets:
-                return "\0" + words[7][1:]
-        self.fail("the proxy has no socket for other proxies")
-
     def test_descriptors_run_out(self):
         """Who comes then is told so, those that are there go on, the log stays short, and when
         there are descriptors again functions join."""
@@ -253,7 +244,7 @@ class Hostile(HostileCase):
             self.addCleanup(held[-1].close)
             held[-1].settimeout(1)
             try:
-                held[-1].connect(self.broker_name(proxy))
+                held[-1].connect(proxy.broker_name())
             except (BlockingIOError, socket.timeout):
                 break
         functions = []
