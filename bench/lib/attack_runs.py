@@ -38,9 +38,6 @@ WORDS = {
 }
 REQUEST = "requests 4096 2000"  # bytes, microseconds of pause
 BEGIN_S, END_S = 60, 60
-# Requests before a phase without an attack that do not count: for a second waits remember how
-# crowded the cores were (sharedmem/wait.cc).
-LEAD_S = 1.2
 SMALL_GROUP_BYTES = 1 << 30
 SPIN = "print('begun', flush=True)\nwhile True: pass"
 
@@ -207,7 +204,7 @@ class Scene:
 
     def __init__(self, runner, attack, arm, options):
         self.runner, self.attack, self.arm = runner, attack, arm
-        self.seconds, self.lead_s = options.seconds, 0 if options.quick else LEAD_S
+        self.seconds = options.seconds
         self.layout, self.proxy = arm.layout, arm.proxy
         self.folder = arm.set.work
         self.bystander = arm.spawn([str(copy_runs.client_path(self.layout))])
@@ -232,10 +229,10 @@ class Scene:
             command, env = self.arm.started_by(command, "attacker"), self.arm.env("attacker")
         return Beside([command] * self.attack.processes, env, self.folder, self.attack.stopped)
 
-    def requests(self, seconds):
+    def requests(self):
         """One block of them, with what was wrong with their results in `said`."""
-        limit = time.monotonic() + BEGIN_S + 10 * seconds
-        self.bystander.send(f"{REQUEST} {seconds * 1000:.0f}")
+        limit = time.monotonic() + BEGIN_S + 10 * self.seconds
+        self.bystander.send(f"{REQUEST} {self.seconds * 1000:.0f}")
         self.bystander.expect("prepared", limit)
         self.bystander.send("go")
         block = self.bystander.expect("block", limit)
@@ -244,12 +241,10 @@ class Scene:
 
     def phase(self, phase, shown):
         """One phase; returns what was wrong."""
-        if phase != ATTACKED and self.lead_s:
-            self.requests(self.lead_s)
         beside = self.beside(phase)
         try:
             cpu, server = beside.cpu_ns(), cpu_ns(self.proxy.process.pid)
-            block = self.requests(self.seconds)
+            block = self.requests()
             took = block["end_ns"] - block["begin_ns"]
             cpu, server = beside.cpu_ns() - cpu, cpu_ns(self.proxy.process.pid) - server
             wrong = beside.ended()

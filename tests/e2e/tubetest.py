@@ -283,15 +283,9 @@ class Proxy:
     def wait_empty(self, timeout_s=30):
         """Returns the status once no function is left; a client's death is noticed by its socket,
         freeing takes a moment."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            status = self.status()
-            if not [f for f in status["functions"] if f.get("state") != "dead"]:
-                return status
-            if time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"functions still there after {timeout_s} s: {status['functions']}")
-            select.select([], [], [], 0.01)
+        return self.wait_status(
+            lambda status: not [f for f in status["functions"] if f.get("state") != "dead"],
+            timeout_s)
 
     def wait_status(self, holds, timeout_s=120):
         """Returns the status once `holds` of it."""
@@ -304,17 +298,13 @@ class Proxy:
 
     def wait_holds_nothing(self, timeout_s=120):
         """Returns once no memory of functions is held, on the GPU or beside it."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            status = self.status()
+        def holds_nothing(status):
             gpu = status["gpus"][0]
-            left = (status["objects"]["blocks"], status["objects"]["regions"],
-                    gpu["memory"]["held_bytes"], gpu["pool_bytes"], status["evicted"]["used_bytes"])
-            if left == (0, 0, 0, 0, 0):
-                return
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"{left} is left after {timeout_s} s\n{self.log_tail()}")
-            select.select([], [], [], 0.01)
+            return (status["objects"]["blocks"], status["objects"]["regions"],
+                    gpu["memory"]["held_bytes"], gpu["pool_bytes"],
+                    status["evicted"]["used_bytes"]) == (0, 0, 0, 0, 0)
+
+        self.wait_status(holds_nothing, timeout_s)
 
     def wait_unmapped(self, name, timeout_s=30):
         """Returns once no session of the proxy maps a memory file of this name: a session leaves
