@@ -325,14 +325,16 @@ class Rewriter {
     __atomic_store_n(&field, static_cast<T>(value), __ATOMIC_RELAXED);
   }
 
+  unsigned char& ring_byte(uint64_t at) {
+    return *reinterpret_cast<unsigned char*>(segment_.ring() + at);
+  }
+
   void one(uint64_t kind) {
     abi::SegmentHeader& shared = segment_.header();
     const uint64_t head = __atomic_load_n(&shared.head, __ATOMIC_RELAXED);
     switch (kind) {
-      case 0: put(segment_.ring()[random_.below(abi::kRingBytes)], random_.next()); break;
-      case 1:
-        put(segment_.ring()[(head + random_.below(4096)) % abi::kRingBytes], random_.next());
-        break;
+      case 0: put(ring_byte(random_.below(abi::kRingBytes)), random_.next()); break;
+      case 1: put(ring_byte((head + random_.below(4096)) % abi::kRingBytes), random_.next()); break;
       case 2: put(segment_.word(random_.index(abi::kWordCount)), random_.next()); break;
       case 3: put(segment_.reply(random_.index(abi::kReplySlots)).state, random_.next()); break;
       case 4:
