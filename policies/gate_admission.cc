@@ -44,6 +44,17 @@ bool admit_wait(const GateTraffic& traffic, uint64_t patience_ns, uint64_t* unti
   return now_ns >= *until_ns;
 }
 
+bool wait_has_room(std::span<const GateWait> waits, GateGpus gpu, uint64_t owner, bool alone,
+                   WaitRoom room) {
+  uint32_t all = 0, mine = 0;
+  for (const GateWait& wait : waits) {
+    if ((wait.gpus & gpu) == 0) continue;
+    ++all;
+    mine += wait.owner == owner ? 1 : 0;
+  }
+  return all < room.all && (alone || mine < room.one);
+}
+
 std::vector<uint64_t> StoppedLimit::look(const std::set<uint64_t>& in_the_way, uint64_t now_ns) {
   std::erase_if(since_ns_, [&](const auto& entry) { return !in_the_way.contains(entry.first); });
   std::vector<uint64_t> over;

@@ -38,6 +38,13 @@ struct GateWait {
   bool stopped = false;  // its program is known to be (SIGSTOP): nothing ends the wait
 };
 
+// How many waits of programs may stand in the hardware queues of a GPU at a time: of all functions,
+// and of one of them that has others beside it.
+struct WaitRoom {
+  uint32_t all = 16;
+  uint32_t one = 4;
+};
+
 // What is on its way or inside on one GPU.
 struct GateTraffic {
   uint32_t waits_standing = 0;    // behind the calls below
@@ -77,6 +84,11 @@ bool admit_call_now(const GateCall& call, std::span<const GateWait> waits, bool 
 // call has returned.
 bool admit_wait(const GateTraffic& traffic, uint64_t patience_ns, uint64_t* until_ns,
                 uint64_t now_ns);
+
+// Whether one more wait of `owner` may go to this GPU. `alone`: no other function is there, so that
+// it keeps nobody waiting but itself.
+bool wait_has_room(std::span<const GateWait> waits, GateGpus gpu, uint64_t owner, bool alone,
+                   WaitRoom room);
 
 // Which stopped programs have been in others' way for too long. One that runs, or is in nobody's
 // way, starts anew.

@@ -153,11 +153,12 @@ Evictor::Options evict_options() {
   return options;
 }
 
-// Half of the hardware queues (prepare_process).
-uint32_t waits_at_once() {
+// Half of the hardware queues (prepare_process), an eighth for one function beside others.
+policies::WaitRoom wait_room() {
   const char* text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   const int queues = text != nullptr ? std::atoi(text) : 0;
-  return static_cast<uint32_t>(std::clamp(queues, 2, 32)) / 2;
+  const auto all = static_cast<uint32_t>(std::clamp(queues, 2, 32)) / 2;
+  return {all, std::max(1u, all / 4)};
 }
 
 // Before any thread, because the driver reads the environment; the signals go to the server's
@@ -323,7 +324,7 @@ ServerOptions server_options(const Options& options, const std::string& folder, 
       .slices_at_start = options.slices,
       .keep_slices_ns =
           std::min<uint64_t>(env_number(Env::kAutoSliceMs).value_or(2000), 3'600'000) * 1'000'000,
-      .waits_at_once = waits_at_once(),
+      .wait_room = wait_room(),
       .pinned = pinned_budget(options),
       .pool_bytes = options.profile.empty() ? pool_bytes() : 0,  // what it keeps is backed
       .memory = *parse_byte_limits(options.memory),

@@ -436,14 +436,12 @@ void ContextGate::begin_wait(const GateCaller& caller, CUdevice device) {
   ++traffic.waits_submitting;
 }
 
-bool ContextGate::waits_are_many(CUdevice device, uint32_t many) {
+bool ContextGate::wait_has_room(uint64_t owner, CUdevice device, policies::WaitRoom room) {
   std::lock_guard lock(mutex_);
-  if (waits_.size() < many) return false;
+  if (waits_.size() < std::min(room.one, room.all)) return true;
   forget_ended();
-  const auto there = std::count_if(waits_.begin(), waits_.end(), [&](const GateWait& wait) {
-    return (wait.gpus & only(device)) != 0;
-  });
-  return static_cast<size_t>(there) >= many;
+  const bool alone = owners_.size() <= 1;
+  return policies::wait_has_room(waits_, only(device), owner, alone, room);
 }
 
 // `event`: nullptr when nothing waits after all.

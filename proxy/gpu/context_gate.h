@@ -167,8 +167,8 @@ class ContextGate {
   // The context is about to end, and its events with it.
   void forget_context(CUcontext context);
 
-  // Whether so many streams of this GPU, or more, wait for their programs.
-  bool waits_are_many(CUdevice device, uint32_t many);
+  // Whether one more stream of this GPU may wait for the program of `owner`.
+  bool wait_has_room(uint64_t owner, CUdevice device, policies::WaitRoom room);
 
   // ---- looking
   // The sessions that stand now. Asks the driver about events, which never waits.

@@ -145,7 +145,7 @@ void Server::share_the_rest() {
   if (!options_.profile.empty()) shared_.known.log = &DriverLog::listen(driver_);
   shared_.slices = &slices_;
   shared_.keep_slices_ns = options_.keep_slices_ns;
-  shared_.waits_at_once = options_.waits_at_once;
+  shared_.wait_room = options_.wait_room;
   if (options_.slices_at_start) slices_.make_all();
   shared_.teardown_ms = options_.teardown_ms;
   memory_.budgets().set_limits(options_.memory);

@@ -78,9 +78,9 @@ struct ServerOptions {
   uint32_t teardown_ms = limits::kTeardownMs;  // Shared::teardown_ms
   CopyEngine::Options copies;
   LaunchTurns::Options launches;
-  bool slices_at_start = false;  // all parts of GPUs are made before the first function comes
-  uint64_t keep_slices_ns = 0;   // Shared::keep_slices_ns
-  uint32_t waits_at_once = 16;   // Shared::waits_at_once
+  bool slices_at_start = false;    // all parts of GPUs are made before the first function comes
+  uint64_t keep_slices_ns = 0;     // Shared::keep_slices_ns
+  policies::WaitRoom wait_room{};  // Shared::wait_room
   policies::PinnedBudget pinned;
   uint64_t pool_bytes = 0;       // idle GPU memory to hold, of each GPU (block_pool.h)
   std::vector<uint64_t> memory;  // limits of the workflow: one for all GPUs, or one for each

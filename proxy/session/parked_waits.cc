@@ -28,7 +28,8 @@ bool ParkedWaits::came_before(uint64_t record) const {
 
 bool ParkedWaits::stays(const Wait& wait, const StreamState& stream, CUdevice device,
                         uint64_t record) {
-  if (came_before(record) || !gate_.waits_are_many(device, most_) || wait.satisfied()) return false;
+  if (came_before(record) || gate_.wait_has_room(owner_, device, room_) || wait.satisfied())
+    return false;
   ParkKeys keys;
   stream.add_keys(keys, true);
   parked_.hold(keys);
@@ -40,7 +41,7 @@ bool ParkedWaits::stays(const Wait& wait, const StreamState& stream, CUdevice de
 bool ParkedWaits::look() {
   bool any = false, full = false;
   for (Hold& hold : holds_) {
-    if (!hold.goes && !full && !any) full = gate_.waits_are_many(hold.device, most_);
+    if (!hold.goes && !full && !any) full = !gate_.wait_has_room(owner_, hold.device, room_);
     hold.goes = hold.goes || hold.wait.satisfied() || (!full && !any);
     any = any || hold.goes;
   }

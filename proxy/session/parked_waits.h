@@ -3,9 +3,10 @@
 //
 // A stream that waits on the GPU stands in one of the hardware queues, which are 32 for all
 // functions of a context, and all streams whose work was put into the same queue stand behind it.
-// So while the waits of programs take half of the queues, a further one is kept in the proxy: its
-// stream is held (parked_records.h), its other streams and everybody else go on. The session looks
-// at the value itself, and submits the wait when it is there or when fewer streams wait.
+// So while the waits of programs take half of the queues, or those of this one an eighth and others
+// are there, a further one is kept in the proxy: its stream is held (parked_records.h), its other
+// streams and everybody else go on. The session looks at the value itself, and submits the wait
+// when it is there or when fewer streams wait.
 //
 // Of values in memory that this process can read: pinned memory and host functions. A wait for a
 // value in device memory is submitted as ever. Session thread only.
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/cuda_api.h"
+#include "policies/gate_admission.h"
 #include "proxy/session/parked_records.h"
 
 namespace tube::proxy {
@@ -33,9 +35,10 @@ class ParkedWaits {
     bool satisfied() const;
   };
 
-  // `most`: so many waits of programs may be on a GPU at a time. All outlive it.
-  ParkedWaits(ContextGate& gate, ParkedRecords& parked, uint32_t most)
-      : gate_(gate), parked_(parked), most_(most) {}
+  // `room`: so many waits of programs may be on a GPU at a time. `owner`: the client, as the gate
+  // knows it. All outlive it.
+  ParkedWaits(ContextGate& gate, ParkedRecords& parked, uint64_t owner, policies::WaitRoom room)
+      : gate_(gate), parked_(parked), owner_(owner), room_(room) {}
 
   // Whether the wait of this record, for a stream that does not capture, is kept back: the record
   // then comes again.
@@ -67,7 +70,8 @@ class ParkedWaits {
 
   ContextGate& gate_;
   ParkedRecords& parked_;
-  const uint32_t most_;
+  const uint64_t owner_;
+  const policies::WaitRoom room_;
   std::vector<Hold> holds_;
   std::vector<uint64_t> passes_;  // records that were let go and are about to come
 };

@@ -57,7 +57,7 @@ Session::Session(Shared& shared, Client client, UniqueFd socket)
       copies_(shared.driver, shared.gpus, contexts_, segment_, stats_),
       output_(shared.driver, shared.gpus, contexts_, shared.output, segment_, client_.id),
       lanes_(shared.driver, contexts_, parked_, [this] { shared::wake_reader(segment_.header()); }),
-      parked_waits_(shared.gpus.gate(), parked_, shared.waits_at_once),
+      parked_waits_(shared.gpus.gate(), parked_, client_.id, shared.wait_room),
       steps_(copies_.asked()),
       deadlines_(contexts_, copies_.asked()),
       launches_(shared.driver, contexts_, parked_),

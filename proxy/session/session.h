@@ -122,7 +122,7 @@ struct Shared {
   bool lazy_backing = false;        // allocations begin as promises (lazy_blocks.h)
   KnownFunctions known{};           // whose memory is backed by address
   uint64_t keep_slices_ns = 0;      // DeadlineWatch::Client::keep_ns
-  uint32_t waits_at_once = 16;      // of programs, on a GPU (parked_waits.h)
+  policies::WaitRoom wait_room{};   // for waits of programs (parked_waits.h)
 };
 
 // Parts of GPUs for green contexts. The driver's structs hold what is the driver's business, so the

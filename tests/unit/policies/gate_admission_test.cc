@@ -91,6 +91,19 @@ TEST(GateAdmission, AWaitStandsBehindABoundedCallForItsPatience) {
   EXPECT_FALSE(admit_wait(both, kPatience, &until, 5'000)) << "the other call has no bound";
 }
 
+TEST(GateAdmission, WaitsLeaveRoomInTheQueues) {
+  const WaitRoom room{4, 2};
+  const auto has_room = [&](const std::vector<GateWait>& waits, bool alone) {
+    return wait_has_room(waits, 1, kMe, alone, room);
+  };
+  const GateWait mine{kMe, 1, 0}, others{kOther, 1, 0}, elsewhere{kOther, 2, 0};
+  EXPECT_TRUE(has_room({mine, others, others, elsewhere}, false));
+  EXPECT_FALSE(has_room({mine, others, others, others}, false)) << "half of the queues";
+  EXPECT_FALSE(has_room({mine, mine}, false)) << "others are there";
+  EXPECT_TRUE(has_room({mine, mine, mine}, true));
+  EXPECT_FALSE(has_room({mine, mine, mine, mine}, true));
+}
+
 TEST(StoppedLimit, CountsFromWhenTheProgramIsSeenInTheWayEachTimeAnew) {
   using Owners = std::vector<uint64_t>;
   StoppedLimit limit(100);
