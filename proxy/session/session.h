@@ -335,10 +335,9 @@ class Session {
     deferred_.collect();
     return or_without_pool(gpu, [&] {
       CUresult error = take();
-      while (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.store != nullptr &&
-             account_->own_fits(gpu, bytes) &&
-             shared_.store->make_room(static_cast<int>(gpu), bytes))
-        error = take();
+      if (error == CUDA_ERROR_OUT_OF_MEMORY && shared_.store != nullptr &&
+          account_->own_fits(gpu, bytes))
+        error = shared_.store->make_room(static_cast<int>(gpu), bytes, take);
       if (error == CUDA_ERROR_OUT_OF_MEMORY && memory_.free_empty_slabs()) error = take();
       return error;
     });

@@ -96,7 +96,9 @@ void Store::leave(const std::shared_ptr<StoreMember>& member) {
     last = members_.empty();
   }
   reap();
-  if (last) (void)memory_.give_idle_back(StoreMemory::kAllGpus);
+  if (!last) return;
+  const std::shared_lock giving(giving_);
+  (void)memory_.give_idle_back(StoreMemory::kAllGpus);
 }
 
 wire::StoreAnswer Store::admit(const StoreMember& member, const StoreRequest& request) const {
@@ -476,6 +478,7 @@ void Store::reap() {
     }
   }
   if (asked.empty()) return;
+  const std::shared_lock giving(giving_);
   for (Asked& one : asked) one.over = work_is_over(*one.object);
   std::vector<StorePiece> gone;
   bool alone = false;

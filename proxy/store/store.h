@@ -24,15 +24,18 @@
 //
 // Any thread. `mutex_` (rank 19) guards everything, and is not held across driver calls: what the
 // driver has to be asked about is taken out of the lists before. The memory's lock (rank 19) is
-// never taken together with it. `moving_` (rank 18) is held while bytes move.
+// never taken together with it. `moving_` (rank 18) is held while bytes move, `giving_` behind it
+// while memory goes back.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -182,9 +185,11 @@ class Store {
   void waiting(int change) { waiting_.fetch_add(static_cast<uint32_t>(change)); }
 
   // ---- moving (store_moves.cc); the GPU's context is current
-  // Memory is short: what the store holds without need goes back to the driver, then objects move
-  // elsewhere, until about `bytes` are free. Waits for the bytes that move. False: nothing came.
-  bool make_room(int gpu, uint64_t bytes);
+  // Memory is short, `take` found none. What the store holds without need goes back to the driver,
+  // then objects move elsewhere, until about `bytes` are free, and it is asked again; at last once
+  // when nothing here can go. Waits for bytes that move and for memory that others give back.
+  // Returns what `take` said last.
+  CUresult make_room(int gpu, uint64_t bytes, const std::function<CUresult()>& take);
   // The order in which objects are taken next; those that are not there yet count, too.
   void queue(const std::vector<std::string>& names);
 
@@ -338,6 +343,10 @@ class Store {
   uint64_t drop(const Candidate& one, int gpu, const char* why);
   bool settle(const Candidate& one);
   bool copy_to(const Candidate& one, int device);
+  // One step of make_room(). False: nothing can go; then what others were giving back is there.
+  bool make_some_room(int gpu, uint64_t bytes);
+  // Whether somebody found no memory a moment ago.
+  bool is_short(int gpu) const;
   int place_for(int from, uint64_t bytes) const;
   // The mover's: what there is to do now. True: something may be left for later.
   bool tend(int gpu);
@@ -355,6 +364,9 @@ class Store {
   StoreOptions options_;
   StoreMemory memory_;
   std::mutex moving_;  // the next two, and leave()
+  // Shared by who gives memory back, from when the store does not count it any more until it is
+  // idle or the driver's. Rank 18, after moving_ and before mutex_.
+  std::shared_mutex giving_;
   StoreTransfer transfer_;
   std::array<policies::MemoryGrowth, info::kMaxDevices> growth_;
   std::atomic<uint32_t> waiting_{0};
@@ -369,8 +381,10 @@ class Store {
   std::unordered_map<CUcontext, std::vector<CUevent>> spare_events_;
   uint64_t next_expiry_ns_ = ~uint64_t{0};
   std::array<uint64_t, info::kMaxDevices> gpu_bytes_{};
-  std::atomic<bool> away_{false};                    // some may have to come back
-  std::unordered_map<std::string, uint32_t> turns_;  // as they were told
+  std::array<uint32_t, info::kMaxDevices> arriving_{};  // copies that are being made there
+  std::array<std::atomic<uint64_t>, info::kMaxDevices> short_ns_{};  // when make_room() was asked
+  std::atomic<bool> away_{false};                                    // some may have to come back
+  std::unordered_map<std::string, uint32_t> turns_;                  // as they were told
   Counts counts_;
   StoreMover mover_;
   StoreMember lender_;  // whose claims are other workflows'

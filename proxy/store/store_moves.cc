@@ -60,10 +60,9 @@ CUresult Store::take(uint32_t window, int device, uint64_t bytes, StorePiece* pi
     return memory_.take_host(window, bytes, piece);
   }
   keep_within(device, bytes);
-  CUresult error = memory_.take(window, device, bytes, piece);
-  while (error == CUDA_ERROR_OUT_OF_MEMORY && make_room(device, bytes))
-    error = memory_.take(window, device, bytes, piece);
-  return error;
+  const auto once = [&] { return memory_.take(window, device, bytes, piece); };
+  const CUresult error = once();
+  return error == CUDA_ERROR_OUT_OF_MEMORY ? make_room(device, bytes, once) : error;
 }
 
 Store::Copy Store::copy_in(uint32_t slot, uint64_t generation, int device) {
@@ -182,6 +181,7 @@ bool Store::copy_to(const Candidate& one, int device) {
     if (device < 0 && object->body.bytes > host_room()) return false;
     if (begin_copy(*object, device) == nullptr) return false;
     object->moving = true;
+    if (device >= 0) ++arriving_[static_cast<size_t>(device)];
     from = object->piece;
     bytes = object->body.bytes;
   }
@@ -200,6 +200,7 @@ bool Store::copy_to(const Candidate& one, int device) {
       count(to, true);
       publish(one.slot, copy);
     }
+    if (device >= 0) --arriving_[static_cast<size_t>(device)];
     over = object.state == abi::StoreState::kDoomed;
   }
   if (error != CUDA_SUCCESS) memory_.give(to);
@@ -240,6 +241,7 @@ StorePiece Store::lose_place(uint32_t slot, int gpu) {
 }
 
 uint64_t Store::drop(const Candidate& one, int gpu, const char* why) {
+  const std::shared_lock giving(giving_);
   StorePiece gone;
   {
     std::lock_guard lock(mutex_);
@@ -360,17 +362,36 @@ bool Store::leave(int gpu, uint64_t bytes, uint64_t least_age_ns, const char* wh
     if (freed >= bytes) break;
     freed += leave_one(able[index], gpu, why);
   }
-  const bool given = memory_.give_idle_back(gpu);
+  const bool given = [&] {
+    const std::shared_lock giving(giving_);
+    return memory_.give_idle_back(gpu);
+  }();
   if (away_.load(std::memory_order_relaxed)) mover_.poke();
   return freed != 0 || given;
 }
 
-bool Store::make_room(int gpu, uint64_t bytes) {
+CUresult Store::make_room(int gpu, uint64_t bytes, const std::function<CUresult()>& take) {
+  CUresult error = CUDA_ERROR_OUT_OF_MEMORY;
+  for (bool more = true; more && error == CUDA_ERROR_OUT_OF_MEMORY; error = take())
+    more = make_some_room(gpu, bytes);
+  return error;
+}
+
+bool Store::is_short(int gpu) const {
+  const uint64_t then = short_ns_[static_cast<size_t>(gpu)].load(std::memory_order_relaxed);
+  return then != 0 && now_ns() < then + policies::kTurnWindowNs;
+}
+
+bool Store::make_some_room(int gpu, uint64_t bytes) {
+  short_ns_[static_cast<size_t>(gpu)].store(now_ns(), std::memory_order_relaxed);
   reap();
-  if (memory_.give_idle_back(gpu)) return true;
   {
+    const std::unique_lock nobody_gives(giving_);  // nor will have begun to before the next look
+    if (memory_.give_idle_back(gpu)) return true;
     std::lock_guard lock(mutex_);
-    if (gpu_bytes_[static_cast<size_t>(gpu)] == 0) return false;
+    // An object on its way back here has taken its memory already.
+    if (gpu_bytes_[static_cast<size_t>(gpu)] == 0 && arriving_[static_cast<size_t>(gpu)] == 0)
+      return false;
   }
   const policies::GpuSpace now = space(gpu);
   if (bytes > now.total_bytes) return false;
@@ -419,6 +440,7 @@ bool Store::bring_back(int gpu, uint64_t room) {
   std::vector<Candidate> away = candidates(gpu, true);
   const std::vector<policies::StoredObject> seen = as_seen(away);
   for (const size_t index : policies::choose_returning(options_.order, seen, room, now_ns())) {
+    if (is_short(gpu)) break;  // whoever asked has it first
     std::lock_guard moving(moving_);
     const Candidate& one = away[index];
     if (!settle(one) || !copy_to(one, gpu)) continue;
