@@ -49,6 +49,7 @@ def words(name):
     arm, passing = parts(name)
     ways = {
         "host": "through host memory",
+        "host-place": "through host memory, which host functions write in place",
         "pinned": "through pinned host memory",
         "ipc": "by CUDA IPC",
         "ipc+pinned": "by CUDA IPC, to and from the host pinned",

@@ -3,11 +3,13 @@ object in its GPU's memory, or in host memory that all functions share, and whoe
 same memory. The key of a handle is the object's name.
 
 An output that was computed elsewhere than in the store is copied into it, inside its GPU; nothing
-else is copied where producer and consumer are in the same place. A host function's output is copied
-to the GPU once, for all consumers.
+else is copied where producer and consumer are in the same place. A host function that asks for room
+writes into the object, and its output is copied to the GPU once, for all consumers.
 """
 import pathlib
 import sys
+
+import numpy
 
 PATIENCE_S = 60
 PYTHON = pathlib.Path(__file__).resolve().parents[3] / "python"
@@ -30,6 +32,17 @@ class Store:
         self.tube.put(name, self.side.stored(output), place=place, stream=self.side.stream())
         self.made.add(name)
         return name
+
+    def room(self, shape, dtype):
+        """A reserved object in host memory, an array to NumPy: to be filled and sealed."""
+        return self.tube.reserve(self.tube.unique_id(), shape, numpy.dtype(dtype),
+                                 place=self.tube.HOST)
+
+    def seal(self, reserved):
+        """The name of what was filled."""
+        reserved.seal()
+        self.made.add(reserved.name)
+        return reserved.name
 
     def take(self, name):
         """The handle may be here before the seal is: waits for that."""

@@ -1,11 +1,12 @@
 """Data from one function to the next. Way by way:
 
-    host     the producer copies into a shared memory segment, the consumer reads or uploads from it
+    host     the producer copies into a shared memory segment, the consumer reads or uploads from it;
+             host-place: a host function that asks for room() writes there in place
     pinned   the same with every mapping of a GPU stage registered with CUDA, once
     ipc      the producer keeps the tensor on its GPU and hands out a CUDA IPC handle
     files    the same bytes in a file
     store    an object in Tube's store, on the producer's GPU (by_store.py); store-host: the same in
-             host memory
+             host memory. A host function that asks for room() writes in place
 
 A handle is what the consumer needs, in plain JSON: {"way", "key", "dtype", "shape", ..}. What its
 key names stays as it is until the producer is told to release the key, which its runner does when
@@ -31,8 +32,17 @@ import numpy
 
 import by_store
 
-WAYS = ("host", "pinned", "ipc", "files", "store", "store-host")
+WAYS = ("host", "host-place", "pinned", "ipc", "files", "store", "store-host")
 SMALLEST = 64 * 1024
+
+
+_serving = None  # the Passing whose function has a request
+
+
+def room(name, shape, dtype="uint8"):
+    """An array for an output of the request that is being served, to be written in place; the
+    function then returns this very array. None: by that way nothing is gained."""
+    return None if _serving is None else _serving.room(name, shape, dtype)
 
 
 def contiguous(array):
@@ -178,6 +188,7 @@ class Passing:
         self.side = side
         self.pool, self.mappings, self.files = Pool(), Mappings(), Files()
         self.shared, self.count, self.known_store = {}, 0, None
+        self.ways, self.rooms = {}, {}  # of this request; address of an array: what it lies in
 
     @property
     def store(self):
@@ -201,6 +212,42 @@ class Passing:
         getattr(self, f"give_{way.partition('-')[0]}")(output, handle)
         return handle
 
+    def begin(self, ways):
+        """A request whose outputs go these ways: {name: way}."""
+        global _serving
+        self.leave_rooms()
+        self.ways, _serving = ways, self
+
+    def leave_rooms(self):
+        """What was asked for and not returned, by a request that failed, say."""
+        for place in self.rooms.values():
+            if isinstance(place, Segment):
+                self.pool.put(place.key)
+            else:
+                place.abort()
+        self.rooms.clear()
+
+    def room(self, name, shape, dtype):
+        """See room() above."""
+        way = self.ways.get(name, "")
+        if self.side.device is not None or not way.startswith(("store", "host-place")):
+            return None
+        handle = {"dtype": dtype, "shape": shape}
+        if way == "host-place":
+            place = self.pool.get(size_of(handle))
+            array = shaped(place.data, handle)
+        else:
+            place = self.store.room(shape, dtype)
+            array = numpy.asarray(place)
+        self.rooms[array.ctypes.data] = place
+        return array
+
+    def place_of(self, output):
+        """The room that the output fills, or None."""
+        if not isinstance(output, numpy.ndarray):
+            return None
+        return self.rooms.pop(output.ctypes.data, None)
+
     def release(self, keys):
         """Takes back what these keys name; keys that are not known are passed over."""
         for key in keys:
@@ -212,6 +259,7 @@ class Passing:
                 pathlib.Path(key).unlink(missing_ok=True)
 
     def close(self):
+        self.leave_rooms()
         self.shared.clear()
         self.files.close()
         if self.known_store is not None:
@@ -237,9 +285,15 @@ class Passing:
         return self.store.take(handle["key"])
 
     def give_store(self, output, handle):
+        if (place := self.place_of(output)) is not None:
+            handle["key"] = self.store.seal(place)
+            return
         handle["key"] = self.store.give(output, on_host=handle["way"] == "store-host")
 
     def give_host(self, output, handle, pinned=False):
+        if (place := self.place_of(output)) is not None:
+            handle["key"] = place.key
+            return
         segment = self.pool.get(size_of(handle))
         if pinned and not segment.pinned:
             self.side.register(segment.data)

@@ -2,13 +2,15 @@
 
 A picture is soft blobs of colour with some sharp shapes. A request chooses among COUNT of them by
 its seed and variant; the first COUNT variants each begin with another one. Decoding runs in a few
-threads (PIL lets go of Python's lock) into one buffer, which the next request uses again.
+threads (PIL lets go of Python's lock) to where the output goes, if its way has room for it
+(passing.room), or else into one buffer, which the next request uses again.
 """
 import concurrent.futures
 import io
 import os
 
 import numpy
+import passing
 from PIL import Image, ImageDraw
 
 COUNT = 24
@@ -48,11 +50,16 @@ class Pictures:
         words = [params["seed"], params["variant"], params["batch"], *name.encode()]
         chosen = numpy.random.default_rng(words).integers(0, COUNT, count)
         chosen[0] = (params["variant"] + sum(name.encode())) % COUNT
-        if len(self.buffers.get(name, ())) != count:
-            self.buffers[name] = numpy.empty((count, *self.size, 3), numpy.uint8)
-        frames = self.buffers[name]
+        frames = passing.room(name, (count, *self.size, 3))
+        if frames is None:
+            frames = self.buffer(name, count)
         list(self.threads.map(self.decode, chosen, frames))
         return frames
+
+    def buffer(self, name, count):
+        if len(self.buffers.get(name, ())) != count:
+            self.buffers[name] = numpy.empty((count, *self.size, 3), numpy.uint8)
+        return self.buffers[name]
 
     def decode(self, number, frame):
         with Image.open(io.BytesIO(self.encoded[number])) as picture:

@@ -69,6 +69,7 @@ class Function:
         self.carrier.release(request.get("release", ()))
         inputs = self.taken(request["inputs"], size["in"])
         stamps["inputs"] = self.now()
+        self.carrier.begin(request.get("outputs", {}))
         outputs = self.run(inputs, request.get("params", {}))
         stamps["computed"] = self.now()
         del inputs

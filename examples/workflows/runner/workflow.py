@@ -138,7 +138,8 @@ class Workflow:
         between GPU functions."""
         between, _, rest = passing.partition("+")
         stored = between.startswith("store") and not rest
-        through_host = "store-host" if stored else "pinned" if "pinned" in passing else "host"
+        through_host = ("store-host" if stored else "pinned" if "pinned" in passing else
+                        "host-place" if between == "host-place" else "host")
         found = {}
         for output in stage.outputs:
             kinds = {self.stages[name].kind for name in self.consumers(stage.name, output)}
