@@ -241,8 +241,39 @@ bool CopyLink::next(Piece* piece) {
 CUresult CopyLink::submit(const Piece& piece) {
   const LaneCopy& copy = piece.job->copy_;
   if (copy.is_region) return submit_rows(piece);
+  if (copy.runs != nullptr) return submit_runs(piece);
   return driver_.cuMemcpyAsync(copy.dst + piece.offset, copy.src + piece.offset, piece.bytes,
                                lane_);
+}
+
+// A piece of several driver calls, one of which failed. No event is behind the ones before, so they
+// end here.
+CUresult CopyLink::failed_within(CUresult error, bool sent) {
+  if (sent) (void)driver_.cuStreamSynchronize(lane_);
+  return error;
+}
+
+// A copy for each run that the bytes lie in.
+CUresult CopyLink::submit_runs(const Piece& piece) {
+  const LaneCopy& copy = piece.job->copy_;
+  const bool to_gpu = copy.src == 0;
+  CUdeviceptr gpu = (to_gpu ? copy.dst : copy.src) + piece.offset;
+  uint64_t skip = copy.runs_from + piece.offset, left = piece.bytes;
+  for (const HostRun& run : *copy.runs) {
+    if (left == 0) break;
+    if (skip >= run.bytes) {
+      skip -= run.bytes;
+      continue;
+    }
+    const CUdeviceptr host = run.address + skip;
+    const uint64_t bytes = std::min(left, run.bytes - std::exchange(skip, 0));
+    const CUresult error =
+        driver_.cuMemcpyAsync(to_gpu ? gpu : host, to_gpu ? host : gpu, bytes, lane_);
+    if (error != CUDA_SUCCESS) return failed_within(error, left != piece.bytes);
+    gpu += bytes;
+    left -= bytes;
+  }
+  return CUDA_SUCCESS;
 }
 
 // A copy for each plane that the rows lie in.
@@ -255,7 +286,7 @@ CUresult CopyLink::submit_rows(const Piece& piece) {
     const uint64_t rows = std::min(end - row, in_plane);
     const CUDA_MEMCPY3D part = part_of(region, row, rows);
     if (CUresult error = driver_.cuMemcpy3DAsync_v2(&part, lane_); error != CUDA_SUCCESS)
-      return error;
+      return failed_within(error, row != piece.row);
     row += rows;
   }
   return CUDA_SUCCESS;

@@ -32,11 +32,21 @@ namespace tube::proxy {
 struct Driver;
 class WideCopies;
 
+// Bytes of the host's in several places: the runs follow each other in a copy.
+struct HostRun {
+  CUdeviceptr address = 0;
+  uint64_t bytes = 0;
+};
+using HostRuns = std::vector<HostRun>;
+
 // A copy for the lane, checked by its session, which keeps what it names until the copy is over.
 struct LaneCopy {
   CUdeviceptr dst = 0, src = 0;  // bytes in a row, or
   bool is_region = false;
   CUDA_MEMCPY3D region{};
+  // The host's end, whose address above is 0: the bytes from `runs_from` on in these.
+  std::shared_ptr<const HostRuns> runs{};
+  uint64_t runs_from = 0;
   uint64_t bytes = 0;
   uint64_t function = 0;    // the session
   CUdeviceptr done_at = 0;  // the GPU writes done_value there behind the copy; 0: nowhere
@@ -184,6 +194,8 @@ class CopyLink {
   bool next(Piece* piece);
   CUresult submit(const Piece& piece);
   CUresult submit_rows(const Piece& piece);
+  CUresult submit_runs(const Piece& piece);
+  CUresult failed_within(CUresult error, bool sent);
   CUresult finish(const Piece& piece);
   void submitted(const Piece& piece, CUresult error, CUevent chunk_end, CUevent job_end);
   CUevent event_locked(CUresult* error);

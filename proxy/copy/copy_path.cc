@@ -78,12 +78,18 @@ void CopyPath::drop_spare() {
 
 // The hop over the link of `over_`.
 LaneCopy CopyPath::claim(const Item& item) const {
-  const CUdeviceptr dst = copy_.dst + item.piece.offset, src = copy_.src + item.piece.offset;
-  return {.dst = !direct() && copy_.to_gpu ? item.buffer : dst,
-          .src = !direct() && !copy_.to_gpu ? item.buffer : src,
-          .bytes = item.piece.bytes,
-          .function = direct() ? copy_.function : WideCopies::guest(copy_.function),
-          .part = true};
+  LaneCopy claim{.dst = copy_.dst + item.piece.offset,
+                 .src = copy_.src + item.piece.offset,
+                 .bytes = item.piece.bytes,
+                 .function = direct() ? copy_.function : WideCopies::guest(copy_.function),
+                 .part = true};
+  if (!direct()) (copy_.to_gpu ? claim.dst : claim.src) = item.buffer;
+  if (copy_.runs != nullptr) {
+    (copy_.to_gpu ? claim.src : claim.dst) = 0;
+    claim.runs = copy_.runs;
+    claim.runs_from = item.piece.offset;
+  }
+  return claim;
 }
 
 CUresult CopyPath::begin(Item& item, bool over_link) {

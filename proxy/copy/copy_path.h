@@ -72,6 +72,7 @@ class CopyPath {
     uint32_t gpu = 0;
     bool to_gpu = false;
     CUdeviceptr dst = 0, src = 0;
+    std::shared_ptr<const HostRuns> runs{};  // the host's end, whose address is 0 then
     uint64_t function = 0;
   };
   // `tools` and `copy` outlive it. `over`: whose link; `number`: in the copy's Pieces.

@@ -129,6 +129,7 @@ CopyLink::Turn WideCopies::turn() {
   }
   if (under_way_.empty()) return CopyLink::Turn::kIdle;
   used_ns_ = now_ns();
+  ahead_.clear();
   auto all = CopyLink::Turn::kWaits;
   for (auto it = under_way_.begin(); it != under_way_.end();) {
     const std::shared_ptr<WideCopy> copy = *it++;  // over() takes it out of the list
@@ -136,7 +137,10 @@ CopyLink::Turn WideCopies::turn() {
       const auto way = static_cast<uint32_t>(copy->plan().way);
       return (lending_[way].load(std::memory_order_relaxed) >> gpu & 1) != 0;
     };
-    const WideCopy::State state = copy->turn(lends);
+    const bool behind = std::any_of(ahead_.begin(), ahead_.end(),
+                                    [&](const auto* first) { return first->same_queue(*copy); });
+    const WideCopy::State state = copy->turn(lends, behind);
+    if (!behind && copy->has_more()) ahead_.push_back(copy.get());
     if (state != WideCopy::State::kWaits) all = CopyLink::Turn::kBusy;
     if (state == WideCopy::State::kOver) over(copy);
   }

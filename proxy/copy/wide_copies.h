@@ -6,6 +6,9 @@
 // latter case it is no claim of its link, but a wide copy (wide_copy.h), whose pieces are. For its
 // session it is a LaneJob like any other.
 //
+// Copies of one function over one link hand out their pieces one after the other, in their order:
+// the first one is there first, and the last pieces of one go beside the first of the next.
+//
 // On a neighbour's link its pieces count as those of a guest of that link: a function without needs
 // there, beside which those who have them come first.
 //
@@ -18,6 +21,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "base/cuda_api.h"
 #include "policies/paths/multipath.h"
@@ -94,6 +98,8 @@ class WideCopies {
   uint32_t over_one_ = 0;  // planned so, in a row
   std::list<std::shared_ptr<WideCopy>> came_;
   std::list<std::shared_ptr<WideCopy>> under_way_;  // changed by the pacing thread
+  // The pacing thread's, in one turn: of each function and link the first that has pieces left.
+  std::vector<const WideCopy*> ahead_;
   Counts counts_;
 };
 

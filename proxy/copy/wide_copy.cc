@@ -21,8 +21,9 @@ WideCopy::WideCopy(PathTools& tools, const policies::HostPlan& plan, std::shared
       plan_(plan),
       job_(std::move(job)),
       bytes_(job_->copy_.bytes),
-      copy_{plan.path[0].gpu, plan.way == policies::HostWay::kUp, job_->copy_.dst, job_->copy_.src,
-            job_->copy_.function},
+      copy_{plan.path[0].gpu, plan.way == policies::HostWay::kUp,
+            job_->copy_.dst,  job_->copy_.src,
+            job_->copy_.runs, job_->copy_.function},
       pieces_(bytes_, {.most_bytes = RelayBuffers::kBytes}) {}
 
 // False: what its client's stream did before has not happened yet.
@@ -47,12 +48,22 @@ void WideCopy::open_paths() {
   }
 }
 
-WideCopy::State WideCopy::turn(const std::function<bool(uint32_t gpu)>& lends) {
+bool WideCopy::has_more() const {
+  return began_ && !stopped_ && !cancelled_.load(std::memory_order_relaxed) &&
+         pieces_.waiting_bytes() != 0;
+}
+
+bool WideCopy::same_queue(const WideCopy& other) const {
+  return copy_.function == other.copy_.function && copy_.gpu == other.copy_.gpu &&
+         copy_.to_gpu == other.copy_.to_gpu;
+}
+
+WideCopy::State WideCopy::turn(const std::function<bool(uint32_t gpu)>& lends, bool behind) {
   if (!began_ && !begin()) return State::kWaits;
   for (const auto& path : paths_)
     while (const auto end = path->look()) note(*path, *end);
   if (cancelled_.load(std::memory_order_relaxed)) stop();
-  if (!stopped_) feed(lends);
+  if (!stopped_ && !behind) feed(lends);
   if (!idle() || (!stopped_ && !pieces_.complete())) return State::kBusy;
   if (!stopped_ && failed_paths_ + taken_paths_ == 0)
     took_ns_ = std::max<uint64_t>(now_ns() - began_ns_, 1);

@@ -31,7 +31,12 @@ class WideCopy {
   enum class State : uint8_t { kWaits, kBusy, kOver };
   // One look: takes note of what has arrived and sends what may go. kWaits: for the client's own
   // stream. `lends`: whether a neighbour's link may (still) help.
-  State turn(const std::function<bool(uint32_t gpu)>& lends);
+  // `behind`: one that goes before it has pieces to hand out, so it sends none.
+  State turn(const std::function<bool(uint32_t gpu)>& lends, bool behind);
+  // It has begun and has pieces that wait: its function's later copies over the same link stand
+  // behind it.
+  bool has_more() const;
+  bool same_queue(const WideCopy& other) const;
   // The client is gone. Any thread.
   void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 

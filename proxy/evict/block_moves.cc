@@ -11,11 +11,12 @@ namespace {
 
 constexpr std::chrono::microseconds kNap{50};  // between looks at the end of the last pieces
 
-std::vector<HostCopy::Piece> pieces_of(std::span<const HostCopy* const> copies) {
-  std::vector<HostCopy::Piece> pieces;
+std::shared_ptr<const HostRuns> runs_of(std::span<const HostCopy* const> copies) {
+  auto runs = std::make_shared<HostRuns>();
   for (const HostCopy* copy : copies)
-    pieces.insert(pieces.end(), copy->pieces().begin(), copy->pieces().end());
-  return pieces;
+    for (const HostCopy::Piece& piece : copy->pieces())
+      runs->push_back({piece.address, piece.bytes});
+  return runs;
 }
 
 }  // namespace
@@ -25,18 +26,18 @@ BlockMoves::~BlockMoves() {
   if (stream_ != nullptr) (void)driver_.cuStreamDestroy_v2(stream_);
 }
 
-CUresult BlockMoves::on_stream(Move& move, std::span<const HostCopy* const> copies, bool to_gpu) {
+CUresult BlockMoves::on_stream(Move& move, const HostRuns& runs, bool to_gpu) {
   CUresult error = CUDA_SUCCESS;
   if (stream_ == nullptr) error = driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING);
   if (error == CUDA_SUCCESS) error = driver_.cuEventCreate(&move.end, CU_EVENT_DISABLE_TIMING);
   uint64_t at = move.block.address;
-  for (const HostCopy::Piece& piece : pieces_of(copies)) {
+  for (const HostRun& run : runs) {
     if (error != CUDA_SUCCESS) break;
-    error = to_gpu ? driver_.cuMemcpyHtoDAsync_v2(at, reinterpret_cast<void*>(piece.address),
-                                                  piece.bytes, stream_)
-                   : driver_.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(piece.address), at,
-                                                  piece.bytes, stream_);
-    at += piece.bytes;
+    error = to_gpu ? driver_.cuMemcpyHtoDAsync_v2(at, reinterpret_cast<void*>(run.address),
+                                                  run.bytes, stream_)
+                   : driver_.cuMemcpyDtoHAsync_v2(reinterpret_cast<void*>(run.address), at,
+                                                  run.bytes, stream_);
+    at += run.bytes;
   }
   if (error == CUDA_SUCCESS) error = driver_.cuEventRecord(move.end, stream_);
   if (error == CUDA_SUCCESS) return error;
@@ -52,50 +53,47 @@ CUresult BlockMoves::begin(uint32_t gpu, const MemoryMap::Movable& block,
   if (stream_ != nullptr && stream_gpu_ != gpu)
     (void)driver_.cuStreamDestroy_v2(std::exchange(stream_, nullptr));
   stream_gpu_ = gpu;
+  const std::shared_ptr<const HostRuns> runs = runs_of(copies);
   if (engine_ == nullptr) {
-    if (CUresult error = on_stream(move, copies, to_gpu); error != CUDA_SUCCESS) return error;
+    if (CUresult error = on_stream(move, *runs, to_gpu); error != CUDA_SUCCESS) return error;
     moves_.push_back(std::move(move));
     return CUDA_SUCCESS;
   }
+  LaneCopy copy;
+  (to_gpu ? copy.dst : copy.src) = block.address;
+  copy.runs = runs;
+  for (const HostRun& run : *runs) copy.bytes += run.bytes;
+  copy.function = share_of(session_);
+  copy.told = [told = told_] {
+    std::lock_guard lock(told->mutex);
+    ++told->count;
+    told->changed.notify_all();
+  };
   move.link = &engine_->link(gpu, to_gpu);
-  uint64_t at = block.address;
-  for (const HostCopy::Piece& piece : pieces_of(copies)) {
-    LaneCopy part;
-    part.dst = to_gpu ? at : piece.address;
-    part.src = to_gpu ? piece.address : at;
-    part.bytes = piece.bytes;
-    part.function = share_of(session_);
-    part.told = [told = told_] {
-      std::lock_guard lock(told->mutex);
-      ++told->count;
-      told->changed.notify_all();
-    };
-    move.jobs.push_back(move.link->add(std::move(part)));
-    at += piece.bytes;
-  }
+  move.job = move.link->add(std::move(copy));
   moves_.push_back(std::move(move));
   if (engine_->wake()) return CUDA_SUCCESS;
-  // Nobody would send them.
+  // Nobody would send it.
   Move& last = moves_.back();
-  for (const auto& job : last.jobs) last.link->take_back(*job);
-  const CUresult error = on_stream(last, copies, to_gpu);
-  last.jobs.clear();
+  last.link->take_back(*std::exchange(last.job, nullptr));
+  const CUresult error = on_stream(last, *runs, to_gpu);
   if (error != CUDA_SUCCESS) moves_.pop_back();
   return error;
 }
 
 // False: it has ended, or failed, and nothing of it is in flight.
-bool BlockMoves::job_waits(Move& move, LaneJob& job) {
+bool BlockMoves::job_waits(Move& move) {
+  LaneJob& job = *move.job;
   if (!job.over()) return true;
   if (job.error() != CUDA_SUCCESS) {
     if (!move.link->quiet(job)) return true;
-    if (move.error == CUDA_SUCCESS) move.error = job.error();
+    move.error = job.error();
     return false;
   }
   if (job.end() == nullptr) return false;
   const CUresult error = driver_.cuEventQuery(job.end());
   if (error == CUDA_ERROR_NOT_READY) return true;
-  if (move.error == CUDA_SUCCESS) move.error = error;
+  move.error = error;
   move.link->give(job.end());
   return false;
 }
@@ -107,9 +105,9 @@ bool BlockMoves::waits(Move& move) {
     move.error = error;
     (void)driver_.cuEventDestroy_v2(std::exchange(move.end, nullptr));
   }
-  while (!move.jobs.empty()) {
-    if (job_waits(move, *move.jobs.back())) return true;
-    move.jobs.pop_back();
+  if (move.job != nullptr) {
+    if (job_waits(move)) return true;
+    move.job.reset();
   }
   return false;
 }

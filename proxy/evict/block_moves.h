@@ -1,9 +1,9 @@
 // The bytes of one session's blocks on their way between a GPU and host memory.
 //
 // They go through the copy lane of the link like everybody's large copies (proxy/copy/copy_link.h),
-// piece by piece of the host memory, all pieces of a block at once; several blocks may be under
-// way. Without a copy engine they go on a stream of their own. The session's thread only; it waits
-// in finish_oldest(), and nowhere else.
+// a block as one copy whose host end lies in several places, over several links where that pays
+// (wide_copies.h); several blocks may be under way. Without a copy engine they go on a stream of
+// their own. The session's thread only; it waits in finish_oldest(), and nowhere else.
 #pragma once
 
 #include <condition_variable>
@@ -54,7 +54,7 @@ class BlockMoves {
   struct Move {
     MemoryMap::Movable block;
     CopyLink* link = nullptr;
-    std::vector<std::shared_ptr<LaneJob>> jobs;
+    std::shared_ptr<LaneJob> job{};
     CUevent end = nullptr;  // without a lane
     CUresult error = CUDA_SUCCESS;
   };
@@ -63,8 +63,8 @@ class BlockMoves {
     std::condition_variable changed;
     uint64_t count = 0;
   };
-  CUresult on_stream(Move& move, std::span<const HostCopy* const> copies, bool to_gpu);
-  bool job_waits(Move& move, LaneJob& job);
+  CUresult on_stream(Move& move, const HostRuns& runs, bool to_gpu);
+  bool job_waits(Move& move);
   bool waits(Move& move);
   void nap();
 

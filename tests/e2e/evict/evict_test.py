@@ -74,11 +74,11 @@ class Clock:
 
 
 class Evict(unittest.TestCase):
-    def proxy(self, *arguments, memory="128M", **env):
+    def proxy(self, *arguments, memory="128M", gpus="0", **env):
         settings = {"TUBE_SIM_MEMORY": memory, "TUBE_EVICT_HOST": "1G",
                     "TUBE_MEMORY_WAIT_MS": "60000"}
         settings.update(env)
-        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments, extra_env=settings)
+        proxy = tubetest.Proxy(LAYOUT, "sim", arguments=arguments, extra_env=settings, gpus=gpus)
         proxy.__enter__()
         self.addCleanup(proxy.__exit__, None, None, None)
         return proxy
@@ -378,6 +378,23 @@ class Evict(unittest.TestCase):
         self.assertGreater(self.away(proxy, leaves) - stayed, 2 * PART)
         self.assertEqual(comes.ask("check"), "equal", proxy.log_tail())
         self.assertEqual(leaves.ask("check"), "equal", proxy.log_tail())
+
+    def test_memory_moves_over_two_links(self):
+        """Memory of the first of two GPUs, in both directions by the second one's link, too."""
+        proxy = self.proxy(memory="256M", gpus="0,1", TUBE_SIM_COUNT="2",
+                           TUBE_SIM_TOPOLOGY="hgx-h200", TUBE_COPY_PATHS="2")
+        functions = [Function(self, proxy) for _ in range(2)]
+        for function in functions:
+            self.assertEqual(function.take(176, 2), "0", proxy.log_tail())
+        self.check_turns(proxy, functions, 3)
+        counts = proxy.request("copies")["several_links"]
+        self.assertGreaterEqual(counts["copies"], 4)
+        self.assertGreater(counts["relayed_bytes"], 0)  # how much is for the clock to say
+        self.assertEqual(counts["failed_paths"], 0)
+        functions[0].kill()
+        self.check_turns(proxy, functions[1:], 1)
+        functions[1].kill()
+        proxy.wait_holds_nothing()
 
     def test_memory_in_parts_is_handed_on(self):
         proxy = self.proxy(memory="256M")

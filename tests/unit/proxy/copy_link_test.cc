@@ -28,6 +28,7 @@ struct Sent {
   CUdeviceptr dst;
   uint64_t bytes;
   CUstream stream;
+  CUdeviceptr src;
 };
 
 struct Fake {
@@ -37,6 +38,8 @@ struct Fake {
   std::vector<CUevent> order;    // events as they were recorded
   std::set<CUevent> pending;
   CUresult copy = CUDA_SUCCESS;
+  size_t copies_that_go = SIZE_MAX;  // and all others fail
+  int waits = 0;                     // for a stream
   uint64_t events = 0;
   uint64_t written = 0;
   size_t marked_before = 0;  // events recorded when that was written
@@ -59,10 +62,12 @@ Driver make_driver() {
   d.cuEventQuery = [](CUevent event) {
     return g.pending.contains(event) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   };
-  d.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr, size_t bytes, CUstream stream) {
-    if (g.copy == CUDA_SUCCESS) g.sent.push_back({dst, bytes, stream});
+  d.cuMemcpyAsync = [](CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream) {
+    if (g.sent.size() >= g.copies_that_go) return CUDA_ERROR_LAUNCH_FAILED;
+    if (g.copy == CUDA_SUCCESS) g.sent.push_back({dst, bytes, stream, src});
     return g.copy;
   };
+  d.cuStreamSynchronize = [](CUstream) { return ++g.waits, CUDA_SUCCESS; };
   d.cuMemcpy3DAsync_v2 = [](const CUDA_MEMCPY3D* region, CUstream) {
     return g.regions.push_back(*region), CUDA_SUCCESS;
   };
@@ -283,6 +288,50 @@ TEST_F(CopyLinkTest, WhatIsTakenBackIsNotSent) {
   EXPECT_TRUE(job->over());
   EXPECT_EQ(link.turn(), Turn::kIdle);
   EXPECT_TRUE(g.sent.empty());
+}
+
+TEST_F(CopyLinkTest, RunsOfTheHostGoEachByItself) {
+  const auto runs = std::make_shared<const HostRuns>(
+      HostRuns{{0x10000000, 3 * kMiB}, {0x20000000, kMiB}, {0x30000000, 16 * kMiB}});
+  for (const bool up : {true, false}) {
+    g.sent.clear();
+    LaneCopy scattered = copy(1, 16 * kMiB);
+    scattered.dst = up ? 0x90000000 : 0;
+    scattered.src = up ? 0 : 0x90000000;
+    scattered.runs = runs;
+    scattered.runs_from = 2 * kMiB;  // and not to the end
+    const auto job = link.add(std::move(scattered));
+    while (!job->over()) {
+      (void)link.turn();
+      end_all();
+    }
+    EXPECT_EQ(job->error(), CUDA_SUCCESS);
+    link.give(job->end());
+    EXPECT_EQ(sent_bytes(), 16 * kMiB);
+    CUdeviceptr gpu = 0x90000000;
+    for (const Sent& one : g.sent) {
+      EXPECT_EQ(up ? one.dst : one.src, gpu);
+      const uint64_t at = gpu - 0x90000000;
+      const CUdeviceptr host = at < kMiB       ? 0x10000000 + 2 * kMiB + at
+                               : at < 2 * kMiB ? 0x20000000 + at - kMiB
+                                               : 0x30000000 + at - 2 * kMiB;
+      EXPECT_EQ(up ? one.src : one.dst, host);
+      gpu += one.bytes;
+    }
+  }
+}
+
+TEST_F(CopyLinkTest, RunsBeforeOneThatFailsHaveEnded) {
+  LaneCopy scattered = copy(1, 4 * kMiB);
+  scattered.src = 0;
+  scattered.runs =
+      std::make_shared<const HostRuns>(HostRuns{{0x10000000, kMiB}, {0x20000000, 3 * kMiB}});
+  g.copies_that_go = 1;
+  const auto job = link.add(std::move(scattered));
+  (void)link.turn();
+  EXPECT_TRUE(job->over() && link.quiet(*job));
+  EXPECT_EQ(job->error(), CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_EQ(g.waits, 1);
 }
 
 TEST_F(CopyLinkTest, ARegionGoesInWholeRowsOfItsPlanes) {

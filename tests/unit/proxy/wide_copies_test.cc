@@ -247,6 +247,50 @@ TEST_F(WideCopiesTest, AllBytesArriveOverAllLinks) {
   EXPECT_LE(counts.relay_bytes, kGpus * RelayBuffers::kMost * RelayBuffers::kBytes);
 }
 
+TEST_F(WideCopiesTest, RunsOfTheHostArriveOverAllLinks) {
+  for (const bool up : {true, false}) {
+    told = 0;
+    from.resize(48 * kMiB);
+    for (uint64_t i = 0; i < from.size(); i += 8) from[i] = static_cast<unsigned char>(random());
+    to.assign(from.size(), 0);
+    // The host's end, in parts that lie in the other order.
+    const std::vector<unsigned char>& host = up ? from : to;
+    HostRuns runs;
+    const uint64_t parts[] = {5 * kMiB, 30 * kMiB, kMiB, 12 * kMiB};
+    uint64_t end = host.size();
+    for (const uint64_t bytes : parts)
+      runs.push_back({reinterpret_cast<CUdeviceptr>(host.data()) + (end -= bytes), bytes});
+    LaneCopy asked{.bytes = from.size(), .function = 7};
+    (up ? asked.dst : asked.src) = reinterpret_cast<CUdeviceptr>(up ? to.data() : from.data());
+    asked.runs = std::make_shared<const HostRuns>(runs);
+    asked.told = [this] { ++told; };
+    const auto job = link(0, up).add(std::move(asked));
+    finish(*job);
+    EXPECT_EQ(job->error(), CUDA_SUCCESS);
+    const std::vector<unsigned char>& gpu = up ? to : from;
+    uint64_t at = 0;
+    for (const HostRun& run : runs) {
+      EXPECT_EQ(std::memcmp(gpu.data() + at, reinterpret_cast<void*>(run.address), run.bytes), 0);
+      at += run.bytes;
+    }
+  }
+  EXPECT_GT(wide->counts().relayed_bytes, 0u);
+}
+
+TEST_F(WideCopiesTest, CopiesOfAFunctionGoInTheirOrder) {
+  const auto first = copy(0, true, 64 * kMiB);
+  const std::vector<unsigned char> sent = std::move(from), got = std::move(to);
+  const auto second = copy(0, true, 64 * kMiB);
+  while (!first->over()) some(1);
+  // Beside the last pieces of the first went the first ones of the second.
+  const auto there =
+      std::count_if(to.begin(), to.end(), [](unsigned char byte) { return byte != 0; });
+  EXPECT_LT(8 * static_cast<uint64_t>(there), to.size() / 2);
+  EXPECT_TRUE(sent == got);
+  while (!second->over()) some(1);
+  EXPECT_TRUE(from == to);
+}
+
 TEST_F(WideCopiesTest, TwoCopiesShareTheBuffersOfTheirRelay) {
   const auto first = copy(0, true, 64 * kMiB);
   const std::vector<unsigned char> sent = std::move(from), got = std::move(to);
