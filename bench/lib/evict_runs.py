@@ -6,7 +6,8 @@ of_link (the slower of the two, against what the pinned link carries that way in
 of_one_link (the same against what it carries natively, which is one link's, in runs on two GPUs),
 of_both (the same against half of what it carries in both directions at once),
 overlap (the part of the ways back during which somebody else's memory was on its way out),
-stalls_ns (of each turn's first call), first_turn_ns (of the first turn in which memory moved),
+stalls_ns (of each turn's first call), first_turn_ns (of the first turn in which memory moved, which
+makes host memory; p50_ns and the like are of those behind it),
 moved_bytes, host_ms (until the host memory that is made ahead was there; nothing: it was not waited
 for), made_on_request_bytes (host memory that a move had to wait for) and what the proxy registered
 meanwhile (registered.py).
@@ -148,7 +149,7 @@ class Evictions:
         pids = {worker.process.pid for worker in workers}
         history = [move for move in status["moves"] if move["pid"] in pids]
         evicted, counts = before
-        out = latency.summary(stalls)
+        out = latency.summary(stalls[1:] or stalls)
         now = rates(history)
         both = overlap(history)
         if both is not None:
@@ -278,11 +279,12 @@ def text(result):
                         for v in values]])
     lines = [
         *result_file.head(result),
-        "Stalls are what a turn's first call waits for; away and back: how fast the proxy moves a",
-        "function's memory; of the pinned link, the copy's own rate; of one link: the slower way",
-        "against the link natively, in runs on two GPUs; of both: the same against half of what the",
-        "link carries in both directions at once. Overlap: the part of the ways back in which others'",
-        "memory left; registering: the longest piece so far.", "",
+        "Stalls are what a turn's first call waits for; the first turn, which makes host memory, has a",
+        "column of its own. Away and back: how fast the proxy moves a function's memory; of the pinned",
+        "link, the copy's own rate; of one link: the slower way against the link natively, in runs on",
+        "two GPUs; of both: the same against half of what the link carries in both directions at once.",
+        "Overlap: the part of the ways back in which others' memory left; registering: the longest",
+        "piece so far.", "",
         *result_file.layout_table(table), ""
     ]
     return "\n".join(lines + result_file.tail(result)) + "\n"

@@ -1,6 +1,7 @@
 #include "policies/memory/eviction.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <numeric>
 
@@ -20,14 +21,60 @@ std::optional<EvictionOrder> parse_eviction_order(std::string_view name) {
   return std::nullopt;
 }
 
+std::optional<uint64_t> Turns::expected_ns(uint64_t now_ns) const {
+  if (last_ns_ == 0 || distance_ns_ == 0) return std::nullopt;
+  const uint64_t due = last_ns_ + distance_ns_;
+  if (now_ns >= due + distance_ns_) return std::nullopt;
+  return std::max(due, now_ns);
+}
+
 uint64_t Turns::next_ns(uint64_t now_ns) const {
   if (working_) return now_ns;
-  if (last_ns_ != 0 && distance_ns_ != 0) {
-    const uint64_t due = last_ns_ + distance_ns_;
-    if (now_ns < due + distance_ns_) return std::max(due, now_ns);
-  }
+  if (const auto due = expected_ns(now_ns)) return *due;
   return now_ns + (now_ns > used_ns_ ? now_ns - used_ns_ : 0);
 }
+
+namespace {
+
+// The level down to which those with more give, so that all together give `bytes`, or what they
+// have.
+uint64_t level_of(std::span<const EvictionCandidate> circle, uint64_t bytes) {
+  std::vector<uint64_t> held;
+  for (const EvictionCandidate& each : circle) held.push_back(each.bytes);
+  std::sort(held.begin(), held.end(), std::greater<>());
+  uint64_t sum = 0;
+  for (size_t i = 0; i < held.size(); ++i) {
+    sum += held[i];
+    const uint64_t next = i + 1 < held.size() ? held[i + 1] : 0;
+    if (sum - next * (i + 1) >= bytes) return (sum - bytes) / (i + 1);
+  }
+  return 0;
+}
+
+// What each gives before anybody gives all it has: none less than a part.
+std::vector<uint64_t> first_shares(std::span<const EvictionCandidate> able, uint64_t bytes) {
+  uint64_t shortest = UINT64_MAX;
+  for (const EvictionCandidate& each : able)
+    if (each.distance_ns != 0) shortest = std::min(shortest, each.distance_ns);
+  const auto in_circle = [&](const EvictionCandidate& each) {
+    return each.distance_ns != 0 && each.distance_ns / 2 <= shortest;
+  };
+  std::vector<EvictionCandidate> circle;
+  std::copy_if(able.begin(), able.end(), std::back_inserter(circle), in_circle);
+  std::vector<uint64_t> shares(able.size(), 0);
+  size_t first = 0;  // those before the circle go whole
+  for (; first < able.size() && !in_circle(able[first]) && bytes != 0; ++first)
+    bytes -= shares[first] = std::min(bytes, able[first].bytes);
+  const uint64_t level = level_of(circle, bytes);
+  for (size_t i = first; i < able.size(); ++i) {
+    const uint64_t more = able[i].bytes - std::min(able[i].bytes, level);
+    if (!in_circle(able[i]) || more < kLeastPartBytes) continue;
+    bytes -= shares[i] = std::min(bytes, more);
+  }
+  return shares;
+}
+
+}  // namespace
 
 std::vector<EvictionShare> choose_evictions(EvictionOrder order,
                                             std::span<const EvictionCandidate> candidates,
@@ -41,18 +88,20 @@ std::vector<EvictionShare> choose_evictions(EvictionOrder order,
   std::vector<EvictionCandidate> able;
   std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(able),
                [&](const auto& each) {
-                 return each.bytes != 0 && each.not_before_ns <= now_ns &&
+                 return each.bytes != 0 && (each.not_before_ns <= now_ns || each.soon) &&
                         (of_large < bytes || !small(each));
                });
   std::stable_sort(able.begin(), able.end(), [&](const auto& a, const auto& b) {
     return order == EvictionOrder::kQueue ? a.next_turn_ns > b.next_turn_ns : a.used_ns < b.used_ns;
   });
+  std::vector<uint64_t> parts(able.size(), 0);
+  if (order == EvictionOrder::kQueue) parts = first_shares(able, bytes);
+  bytes -= std::accumulate(parts.begin(), parts.end(), uint64_t{0});
   std::vector<EvictionShare> shares;
-  for (const EvictionCandidate& each : able) {
-    if (bytes == 0) break;
-    const uint64_t part = std::min(bytes, each.bytes);
-    shares.push_back({each.function, part});
-    bytes -= part;
+  for (size_t i = 0; i < able.size(); ++i) {
+    const uint64_t more = std::min(bytes, able[i].bytes - parts[i]);
+    bytes -= more;
+    if (parts[i] + more != 0) shares.push_back({able[i].function, parts[i] + more, able[i].soon});
   }
   return shares;
 }

@@ -12,6 +12,16 @@
 //           the last one is behind.
 //   kLru    who was at work least recently.
 //
+// By kQueue functions whose turns follow each other at about the same distance, a circle, give down
+// to the same level: in a circle of equal ones whoever comes next then has the same part of its
+// memory left, where whole functions would be there, or away, and the worst turn as long as without
+// an order. Functions with turns further apart go before them, whole.
+//
+// The one that has just had its turn is furthest from the next one, but not quiet for long enough
+// to be asked. For large requests others are not asked in its place until a moment has passed
+// (eviction_patience_ns): on an H200 every turn of such a circle moved all of a function's memory
+// else, as by kLru.
+//
 // Watermarks against thrash are times, because what is to be bounded is the share of time that goes
 // into moving: a function stays until it has done a piece of work and is quiet, or at least as long
 // as its way back took; it is stopped in the middle of its work only after kDrainTimes as long.
@@ -64,6 +74,10 @@ class Turns {
   uint64_t used_ns(uint64_t now_ns) const { return working_ ? now_ns : used_ns_; }
   // When the next turn is expected; now while it has one.
   uint64_t next_ns(uint64_t now_ns) const;
+  // The same by the distance of its turns, as if one that it has were over. nullopt: they tell
+  // nothing.
+  std::optional<uint64_t> expected_ns(uint64_t now_ns) const;
+  uint64_t distance_ns() const { return distance_ns_; }
 
  private:
   bool working_ = false;
@@ -80,12 +94,24 @@ struct EvictionCandidate {
   uint64_t used_ns = 0;
   uint64_t not_before_ns = 0;                      // it is left alone until then
   static constexpr uint64_t kNotNow = UINT64_MAX;  // it is asked already, or waits itself
+  uint64_t distance_ns =
+      0;              // of its turns, by which the next one is expected; 0: they tell nothing
+  bool soon = false;  // it is waited for, although it cannot be asked yet
 };
 
 struct EvictionShare {
   uint64_t function = 0;
   uint64_t bytes = 0;
+  bool awaited = false;  // it is asked in a moment, and nobody in its place
 };
+
+// For how long so many bytes are not asked of others while the function that should give them is
+// about to be quiet: half of what their way takes at 50 GB/s, if they are many.
+inline constexpr uint64_t kPatientBytes = 256u << 20, kMostPatienceNs = 4'000'000;
+constexpr uint64_t eviction_patience_ns(uint64_t bytes) {
+  const uint64_t half = bytes / 100;
+  return bytes < kPatientBytes ? 0 : half < kMostPatienceNs ? half : kMostPatienceNs;
+}
 
 // A function that holds less than this part of what the largest one does is left alone while larger
 // ones, asked already or not, have what is missing: its memory is soon moved, but its way back is

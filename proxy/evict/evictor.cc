@@ -120,7 +120,7 @@ std::vector<std::shared_ptr<Evictor::Member>> Evictor::members() const {
   return members_;
 }
 
-Evictor::Others Evictor::others(const Member& who, uint32_t gpu) const {
+Evictor::Others Evictor::others(const Member& who, uint32_t gpu, bool patient) const {
   Others others;
   const uint64_t now = now_ns();
   for (const auto& member : members()) {
@@ -131,21 +131,34 @@ Evictor::Others Evictor::others(const Member& who, uint32_t gpu) const {
       bytes += block.bytes;
     others.movable += bytes;
     policies::EvictionCandidate candidate{member->session_, bytes, 0, 0, 0};
+    bool working = false;
     {
       std::lock_guard lock(member->turns_mutex_);
-      candidate.next_turn_ns = member->turns_.next_ns(now);
-      candidate.used_ns = member->turns_.used_ns(now);
+      const policies::Turns& turns = member->turns_;
+      working = turns.working();
+      candidate.next_turn_ns = turns.next_ns(now);
+      candidate.used_ns = turns.used_ns(now);
+      const auto expected = turns.expected_ns(now);
+      if (expected && (patient || !working)) {
+        candidate.next_turn_ns = *expected;
+        candidate.distance_ns = turns.distance_ns();
+      }
     }
     std::lock_guard lock(mutex_);
     const bool not_now = member->first_of_ != 0 || member->wanted_.contains(gpu);
     candidate.not_before_ns =
         not_now ? policies::EvictionCandidate::kNotNow : member->not_before_ns_;
+    candidate.soon = patient && !not_now && candidate.distance_ns != 0 &&
+                     (working || (candidate.not_before_ns > now &&
+                                  candidate.not_before_ns - now <= policies::kQuietNs));
     others.able.push_back(candidate);
   }
   return others;
 }
 
-bool Evictor::alone(const Member& who, uint32_t gpu) const { return others(who, gpu).movable == 0; }
+bool Evictor::alone(const Member& who, uint32_t gpu) const {
+  return others(who, gpu, false).movable == 0;
+}
 
 // What GPU and workflow have left.
 uint64_t Evictor::room(uint32_t gpu, bool anew) {
@@ -167,8 +180,10 @@ uint64_t Evictor::room(uint32_t gpu, bool anew) {
 }
 
 // Has as many others asked as are needed. False: it would be of no use.
-bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes, Ask when) {
-  const Others all = others(who, gpu);
+bool Evictor::ask(const Ticket& ticket, uint32_t gpu, bool allocation, uint64_t bytes, Ask when) {
+  const bool patient = options_.order == policies::EvictionOrder::kQueue &&
+                       now_ns() - ticket.since_ns < policies::eviction_patience_ns(bytes);
+  const Others all = others(*ticket.who, gpu, patient);
   if (all.movable == 0) return false;
   uint64_t room_bytes = room(gpu, false);
   const auto hopeless = [&] {
@@ -191,7 +206,7 @@ bool Evictor::ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes, As
   for (const auto& share :
        policies::choose_evictions(options_.order, all.able, missing, all.largest, now_ns())) {
     for (const auto& member : members_) {
-      if (member->session_ != share.function) continue;
+      if (member->session_ != share.function || share.awaited) continue;
       member->wanted_[gpu] = share.bytes;
       member->asked_.store(true, std::memory_order_relaxed);
       member->wake_();
@@ -282,10 +297,10 @@ Evictor::End Evictor::request(Member& who, uint32_t gpu, bool allocation, const 
     }
     // Others' memory is on its way out while what fits already comes back.
     if (first && now_first && !allocation)
-      (void)ask(who, gpu, allocation, caller.bytes(), Ask::kAhead);
+      (void)ask(ticket, gpu, allocation, caller.bytes(), Ask::kAhead);
     if (!first) caller.serve();
     else if (caller.again()) return End::kServed;
-    else if (!ask(who, gpu, allocation, caller.bytes(), Ask::kRefused) && allocation &&
+    else if (!ask(ticket, gpu, allocation, caller.bytes(), Ask::kRefused) && allocation &&
              still(gpu, seen))
       return refuse();
     const uint64_t passed = now_ns() - begin_ns;

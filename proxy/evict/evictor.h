@@ -173,10 +173,11 @@ class Evictor {
     uint64_t largest = 0;  // what the function holds that holds most
   };
   std::vector<std::shared_ptr<Member>> members() const;
-  Others others(const Member& who, uint32_t gpu) const;
+  // `patient`: those who will be quiet in a moment are among them.
+  Others others(const Member& who, uint32_t gpu, bool patient) const;
   uint64_t room(uint32_t gpu, bool anew);
   enum class Ask : uint8_t { kAhead, kRefused };  // before anything was tried; after that failed
-  bool ask(Member& who, uint32_t gpu, bool allocation, uint64_t bytes, Ask when);
+  bool ask(const Ticket& ticket, uint32_t gpu, bool allocation, uint64_t bytes, Ask when);
   bool still(uint32_t gpu, uint64_t seen) const;
   bool too_long(uint32_t gpu, uint64_t waited_ns) const;
   bool is_first(uint32_t gpu, Ticket& ticket);

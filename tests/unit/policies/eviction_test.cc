@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <numeric>
 #include <random>
 
 namespace tube::policies {
@@ -115,6 +116,68 @@ unsigned reloads(EvictionOrder order, unsigned count, unsigned fit) {
 TEST(Eviction, InACircleTheOrderOfTurnsSavesReturns) {
   EXPECT_EQ(reloads(EvictionOrder::kLru, 8, 4), 30u * 8) << "each turn";
   EXPECT_LE(reloads(EvictionOrder::kQueue, 8, 4), 30u * 8 * 6 / 10);
+}
+
+// Functions of a GiB in a circle, memory for half of them, in parts: what the worst of the later
+// turns brings back, in parts.
+uint64_t worst_turn(EvictionOrder order, unsigned count) {
+  constexpr uint64_t kWhole = 16 * kLeastPartBytes;
+  std::vector<Turns> turns(count);
+  std::vector<uint64_t> held(count, 0);
+  uint64_t worst = 0, now = 0;
+  for (unsigned turn = 0; turn < 40 * count; ++turn, now += 10 * kMs) {
+    const unsigned who = turn % count;
+    turns[who].began(now);
+    const uint64_t sum = std::accumulate(held.begin(), held.end(), uint64_t{0});
+    const uint64_t missing = kWhole - held[who], room = count / 2 * kWhole - sum;
+    std::vector<EvictionCandidate> able;
+    for (unsigned i = 0; i < count; ++i) {
+      if (i == who) continue;
+      able.push_back(candidate(i, held[i], turns[i].next_ns(now), turns[i].used_ns(now)));
+      if (turns[i].expected_ns(now)) able.back().distance_ns = turns[i].distance_ns();
+    }
+    for (const EvictionShare& share :
+         choose_evictions(order, able, missing - std::min(missing, room), kWhole, now))
+      held[share.function] -=
+          (share.bytes + kLeastPartBytes - 1) / kLeastPartBytes * kLeastPartBytes;
+    held[who] = kWhole;
+    turns[who].ended(now + 5 * kMs);
+    if (turn >= 10 * count) worst = std::max(worst, missing);
+  }
+  return worst / kLeastPartBytes;
+}
+
+TEST(Eviction, InACircleEachKeepsTheSamePart) {
+  EXPECT_EQ(worst_turn(EvictionOrder::kLru, 4), 16u) << "all of it";
+  EXPECT_LE(worst_turn(EvictionOrder::kQueue, 4), 12u) << "two thirds, and a part";
+  EXPECT_LE(worst_turn(EvictionOrder::kQueue, 8), 11u);
+}
+
+TEST(Eviction, WhoComesBackLaterGoesBeforeACircle) {
+  std::vector<EvictionCandidate> all{candidate(1, 10 * kLeastPartBytes, 50 * kMs, 0),
+                                     candidate(2, 10 * kLeastPartBytes, 40 * kMs, 0),
+                                     candidate(3, 10 * kLeastPartBytes, 900 * kMs, 0)};
+  all[0].distance_ns = all[1].distance_ns = 100 * kMs;
+  all[2].distance_ns = 1000 * kMs;
+  const auto shares = choose_evictions(EvictionOrder::kQueue, all, 14 * kLeastPartBytes, 0, 0);
+  EXPECT_EQ(functions(shares), (std::vector<uint64_t>{3, 1, 2}));
+  EXPECT_EQ(shares[0].bytes, 10 * kLeastPartBytes);
+  EXPECT_EQ(shares[1].bytes, 2 * kLeastPartBytes);
+  EXPECT_EQ(shares[2].bytes, 2 * kLeastPartBytes);
+}
+
+TEST(Eviction, NobodyIsAskedInPlaceOfOneWhoWillBeQuietSoon) {
+  std::vector<EvictionCandidate> all{candidate(1, 8 * kLeastPartBytes, 900, 0),
+                                     candidate(2, 8 * kLeastPartBytes, 100, 0)};
+  all[0].not_before_ns = 50;
+  all[0].soon = true;
+  const auto shares = choose_evictions(EvictionOrder::kQueue, all, 10 * kLeastPartBytes, 0, 0);
+  ASSERT_EQ(functions(shares), (std::vector<uint64_t>{1, 2}));
+  EXPECT_TRUE(shares[0].awaited);
+  EXPECT_FALSE(shares[1].awaited);
+  EXPECT_EQ(shares[1].bytes, 2 * kLeastPartBytes) << "what the first does not have";
+  EXPECT_EQ(eviction_patience_ns(kPatientBytes - 1), 0u) << "their way is short";
+  EXPECT_LT(eviction_patience_ns(uint64_t{1} << 40), 10 * kMs);
 }
 
 TEST(Eviction, TheFewestBlocksGoAndTheSmallestThatSuffices) {
