@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "base/hash.h"
@@ -24,6 +25,24 @@ uint64_t shape_of(const PlainLaunch& launch, size_t parameter_bytes) {
 }
 
 }  // namespace
+
+// Two launches of an instance never overlap, whatever their streams: one that still stands behind a
+// wait would keep the next stream's work back.
+Coalescer::~Coalescer() {
+  const bool any = std::any_of(graphs_.begin(), graphs_.end(), [](const Variants& variants) {
+    return std::any_of(std::begin(variants.graphs), std::end(variants.graphs),
+                       [](const RunGraph* graph) { return graph != nullptr; });
+  });
+  if (!any || nodes_ != Nodes::kOfContext || driver_.cuStreamQuery(stream_) != CUDA_SUCCESS) {
+    forget();
+    return;
+  }
+  for (Variants& variants : graphs_) {
+    for (RunGraph* graph : variants.graphs) {
+      if (graph != nullptr) all_graphs_.leave(*graph);
+    }
+  }
+}
 
 std::span<const std::byte> Coalescer::parameters_of(const HeldLaunch& held,
                                                     const std::vector<std::byte>& store) const {
@@ -140,6 +159,7 @@ RunGraph* Coalescer::graph_for(uint32_t run) {
 // the session has too many. Both only after some misses: what is dropped may be wanted next, and a
 // run whose kernels change each time would pay for a new graph each time.
 RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
+  if (RunGraph* left = take_left(variants, place)) return left;
   const uint64_t bytes = RunGraphs::bytes_of(held_.size(), parameters_.size());
   if ((place == nullptr || !all_graphs_.has_room(bytes)) && ++variants.misses < kMisses)
     return nullptr;
@@ -149,6 +169,20 @@ RunGraph* Coalescer::make_graph(Variants& variants, RunGraph** place) {
   const auto make = [&] { made = make_graph_now(variants, place, bytes); };
   later_ = !all_graphs_.if_gate_open(make);
   return made;
+}
+
+// Of a stream that is gone: the same kernels, in the same context.
+RunGraph* Coalescer::take_left(Variants& variants, RunGraph** place) {
+  if (place == nullptr || nodes_ != Nodes::kOfContext) return nullptr;
+  const auto fits = [this](const RunGraph& graph) { return difference(graph) <= held_.size(); };
+  RunGraph* found = all_graphs_.take_left(fits, place);
+  if (found == nullptr) return nullptr;
+  if (!update(*found)) {
+    all_graphs_.drop(*found);
+    return nullptr;
+  }
+  variants.misses = 0;
+  return found;
 }
 
 RunGraph* Coalescer::make_graph_now(Variants& variants, RunGraph** place, uint64_t bytes) {

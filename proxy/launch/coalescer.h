@@ -46,7 +46,8 @@ class Coalescer {
         nodes_(nodes),
         runs_(policies::LaunchRuns::Options{}),
         stats_(stats) {}
-  ~Coalescer() { forget(); }
+  // Its stream goes: graphs that no longer run are left for others (run_graphs.h).
+  ~Coalescer();
   Coalescer(const Coalescer&) = delete;
   Coalescer& operator=(const Coalescer&) = delete;
 
@@ -83,6 +84,7 @@ class Coalescer {
   CUresult replay(uint32_t run);
   RunGraph* graph_for(uint32_t run);
   RunGraph* make_graph(Variants& variants, RunGraph** place);
+  RunGraph* take_left(Variants& variants, RunGraph** place);
   RunGraph* make_graph_now(Variants& variants, RunGraph** place, uint64_t bytes);
   CUresult build(RunGraph& graph);
   CUresult add_nodes(RunGraph& graph);

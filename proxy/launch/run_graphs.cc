@@ -1,5 +1,7 @@
 #include "proxy/launch/run_graphs.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "protocol/driver_table.gen.h"
@@ -28,9 +30,30 @@ void RunGraphs::replayed(RunGraph& graph) {
 
 void RunGraphs::drop(RunGraph& graph) {
   destroy(graph);
-  *graph.place = nullptr;
+  if (graph.place != nullptr) *graph.place = nullptr;
+  else std::erase(left_, &graph);
   bytes_ -= graph.bytes;
   graphs_.erase(graph.when);
+}
+
+void RunGraphs::leave(RunGraph& graph) {
+  if (left_.size() >= kMostLeft) drop(*left_.front());
+  left_.push_back(&graph);
+  *std::exchange(graph.place, nullptr) = nullptr;
+}
+
+RunGraph* RunGraphs::take_left(const std::function<bool(const RunGraph&)>& fits, RunGraph** place) {
+  const auto found = std::find_if(left_.rbegin(), left_.rend(),
+                                  [&](const RunGraph* graph) { return fits(*graph); });
+  if (found == left_.rend()) return nullptr;
+  RunGraph* graph = *found;
+  left_.erase(std::next(found).base());
+  graph->place = place;
+  return *place = graph;
+}
+
+void RunGraphs::drop_left() {
+  while (!left_.empty()) drop(*left_.front());
 }
 
 // The driver keeps what a running graph needs until it has ended.

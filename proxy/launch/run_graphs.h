@@ -7,11 +7,16 @@
 // are launched one by one the next time, or become graphs again. Nobody can tell but by the time it
 // takes.
 //
-// Session thread only. Outlives the coalescers, which drop what is theirs.
+// When a stream goes, its graphs are left here for the next stream with the same runs: to make an
+// instance is a context-wide call, which has to wait while some program's stream stands, and a
+// program that makes new streams for each piece of work would launch one by one for as long.
+//
+// Session thread only. Outlives the coalescers, which drop or leave what is theirs.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <vector>
@@ -39,8 +44,8 @@ struct RunGraph {
   std::vector<std::byte> parameters;
 
   // RunGraphs' own.
-  RunGraph** place = nullptr;
-  uint64_t when = 0;  // it was made or replayed last
+  RunGraph** place = nullptr;  // nullptr: it was left
+  uint64_t when = 0;           // it was made or replayed last
   uint64_t bytes = 0;
 };
 
@@ -72,23 +77,33 @@ class RunGraphs {
   // It is about to be launched.
   void replayed(RunGraph& graph);
   void drop(RunGraph& graph);
+  // Its stream goes, and has ended all that it had to do.
+  void leave(RunGraph& graph);
+  // One that was left, whose launches `fits`; `*place` points to it as if it had been added.
+  // nullptr: there is none.
+  RunGraph* take_left(const std::function<bool(const RunGraph&)>& fits, RunGraph** place);
+  // Kernels are about to go or change, or the client is.
+  void drop_left();
   // One that was not added.
   void destroy(RunGraph& graph) const;
   // Calls `make`, which makes an instance (a context-wide call), unless the context gate is closed.
   // False: it was not called.
   bool if_gate_open(const std::function<void()>& make);
 
+  // Those that were left included.
   size_t count() const { return graphs_.size(); }
   uint64_t bytes() const { return bytes_; }
 
  private:
   static constexpr uint64_t kNodeBytes =
       1024;  // an estimate: of a node here, in the graph and in its instance
+  static constexpr size_t kMostLeft = 64;
 
   const Driver& driver_;
   const Limits limits_;
   ContextGate* const gate_;
   std::map<uint64_t, RunGraph> graphs_;  // by `when`
+  std::deque<RunGraph*> left_;           // of these, the longest first
   uint64_t bytes_ = 0;
   uint64_t clock_ = 0;
 };

@@ -109,6 +109,7 @@ void Runs::end_run(StreamState& stream, CUresult (Coalescer::*how)()) {
 void Runs::forget() {
   end();
   for (StreamState* stream : streams_) stream->runs->forget();
+  graphs_->drop_left();
 }
 
 void Runs::drop(StreamState& stream) {

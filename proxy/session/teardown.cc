@@ -290,6 +290,7 @@ void Session::teardown_objects(bool idle) {
     if (share.limits.empty() || contexts_.make_current(share.gpu) != CUDA_SUCCESS) continue;
     contexts_.forget_limits(share);
   }
+  runs_.forget();
 }
 
 void Session::drop_legacy(ContextShare& share) {

@@ -106,7 +106,8 @@ class CoalescerTest : public ::testing::Test {
   void step(uint64_t stream, uint64_t parameter) {
     for (uint64_t i = 0; i < kRun; ++i) {
       PlainLaunch launch;
-      launch.function = reinterpret_cast<CUfunction>(stream * 1000 + i);
+      const uint64_t of = kernels_of.contains(stream) ? kernels_of[stream] : stream;
+      launch.function = reinterpret_cast<CUfunction>(of * 1000 + i);
       const uint64_t value = i == 0 ? parameter : i;
       sent[stream].emplace_back(number(launch.function), value);
       ASSERT_EQ(coalescers[stream - 1]->launch(launch, std::as_bytes(std::span(&value, 1)), ++now),
@@ -126,6 +127,7 @@ class CoalescerTest : public ::testing::Test {
   void end() {
     EXPECT_EQ(told.streams, sent);
     coalescers.clear();
+    graphs->drop_left();
     EXPECT_EQ(graphs->count(), 0u);
     EXPECT_EQ(graphs->bytes(), 0u);
     EXPECT_TRUE(told.graphs.empty());
@@ -142,6 +144,7 @@ class CoalescerTest : public ::testing::Test {
   std::unique_ptr<RunGraphs> graphs;
   std::vector<std::unique_ptr<Coalescer>> coalescers;
   std::map<uint64_t, std::vector<Launch>> sent;
+  std::map<uint64_t, uint64_t> kernels_of;  // the stream whose kernels a stream has; its own
   uint64_t now = 0;
 };
 
@@ -195,6 +198,51 @@ TEST_F(CoalescerTest, ForgettingDropsTheStreamsOwnGraphsOnly) {
   EXPECT_EQ(graphs->count(), 1u);
   EXPECT_TRUE(has_graph(2));
   EXPECT_FALSE(has_graph(1));
+  end();
+}
+
+// A gate that is closed would keep the second stream from having a graph of its own.
+TEST_F(CoalescerTest, AStreamThatGoesLeavesItsGraphsToTheNext) {
+  with({8, kPlenty}, 2);
+  steps(1, kProven);
+  EXPECT_EQ(told.made, 1u);
+  coalescers[0].reset();
+  EXPECT_EQ(graphs->count(), 1u);
+  kernels_of[2] = 1;
+  for (uint64_t i = 0; i < 5; ++i) step(2, 7 * i);
+  EXPECT_EQ(told.made, 1u);
+  EXPECT_EQ(told.replays, 1u + 5 - kProven + 1);
+  end();
+}
+
+TEST_F(CoalescerTest, OtherKernelsAndWhatStillRunsAreNotLeftToIt) {
+  with({8, kPlenty}, 4);
+  steps(1, kProven);
+  coalescers[0].reset();
+  steps(2, kProven);  // other kernels
+  EXPECT_EQ(told.made, 2u);
+  driver.cuStreamQuery = [](CUstream) { return CUDA_ERROR_NOT_READY; };
+  coalescers[1].reset();
+  EXPECT_EQ(graphs->count(), 1u);
+  kernels_of[3] = 2;
+  steps(3, kProven);
+  EXPECT_EQ(told.made, 3u);
+  graphs->drop_left();
+  kernels_of[4] = 1;
+  steps(4, kProven);
+  EXPECT_EQ(told.made, 4u);
+  end();
+}
+
+TEST_F(CoalescerTest, WhatIsLeftGoesFirstAndIsBounded) {
+  with({2, kPlenty}, 3);
+  steps(1, kProven);
+  coalescers[0].reset();
+  steps(2, kProven);
+  steps(3, kProven + kMissed);
+  EXPECT_TRUE(has_graph(2));
+  EXPECT_TRUE(has_graph(3));
+  EXPECT_EQ(told.most, 2u);
   end();
 }
 
