@@ -150,7 +150,7 @@ FIGURES = (
     ("put + get of a small object, same GPU", "pass", "4 KiB", "put", "us", 10, 2),
     ("index operations per second, 16 processes", "store", "16 processes", "get_release", "per s",
      500, 2000),
-    ("125 MB to another GPU, first use", "pass", "125 MB", "store-peer", "GB/s first", 356, 384),
+    ("125 MB to another GPU, first use", "pass", "125 MB", "store-peer", "GB/s", 356, 384),
     ("host function to GPU function, 100 MB, against pageable copy natively", "pass", "100 MB",
      "store-host", "speed", 3, None),
     *((words, "workflows", workflow_summary.GROUP, workflow_summary.NAME, kind, must, aim)
@@ -299,7 +299,6 @@ KINDS = {
     "speed": (speed, "x", True),  # native's median over Tube's
     "over one": (of_tube("over_one"), "x", True),
     "GB/s": (of_tube("bytes_per_s", 1e9), " GB/s", True),
-    "GB/s first": (of_tube("first_bytes_per_s", 1e9), " GB/s", True),
     "per s": (of_tube("per_s", 1e3), " k/s", True),
     "of bound": (of_tube("of_bound"), " of the maximum flow", True),
     "p99 alone, deadline": (of_first_arm("tube:1.TUBE_SLO_MS=", "p99_over_alone"), "x", False),
@@ -338,7 +337,6 @@ SIDES = {
     "speed": ("bytes_per_s", 1e9, "GB/s"),
     "over one": ("bytes_per_s", 1e9, "GB/s"),
     "GB/s": ("bytes_per_s", 1e9, "GB/s"),
-    "GB/s first": ("first_bytes_per_s", 1e9, "GB/s"),
     "per s": ("per_s", 1e3, "k/s"),
 }
 

@@ -87,6 +87,13 @@ class Neighbours:
             except (WorkerError, arm_set.mps.MpsError) as error:
                 self.runner.lost(arm, str(error))
 
+    def end_lights(self):
+        """What the light functions were given, a slice say, is given once: they end before another
+        program asks for it."""
+        for workers in self.runner.clients.values():
+            workers[0].process.stdin.close()
+            workers[0].process.wait(copy_runs.START_LIMIT_S)
+
     def set_long(self, wanted_ms):
         """How many rounds take so long, measured once: every arm does the same work. On the
         simulated GPU as few as there are."""
