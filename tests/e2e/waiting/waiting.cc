@@ -18,6 +18,9 @@
 //                                  instance was updated from another graph, or its graph is gone
 //   waiting loop COUNT LENGTH      COUNT launches of LENGTH different shapes in turn, never
 //                                  synchronised but at the end
+//   waiting streams COUNT          COUNT times the same steps on a stream of their own; says
+//                                  "first" behind the first one and reads a line
+//   waiting stand                  a stream waits for a value until standard input ends
 #include <poll.h>
 
 #include <functional>
@@ -184,6 +187,31 @@ void await_line() {
   EXPECT(fgets(line, sizeof line, stdin) != nullptr);
 }
 
+void stand(Work& work) {
+  uint32_t* word;
+  CU(cuMemHostAlloc(reinterpret_cast<void**>(&word), sizeof *word, 0));
+  __atomic_store_n(word, 0, __ATOMIC_RELAXED);
+  CU(cuStreamWaitValue32(work.stream, reinterpret_cast<CUdeviceptr>(word), 1,
+                         CU_STREAM_WAIT_VALUE_GEQ));
+  say("ready");
+  while (!input_ended(-1)) {
+  }
+  __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+  CU(cuStreamSynchronize(work.stream));
+  CU(cuMemFreeHost(word));
+}
+
+void steps_on_a_stream(Work& work) {
+  const CUstream own = work.stream;
+  CU(cuStreamCreate(&work.stream, CU_STREAM_NON_BLOCKING));
+  for (int step = 0; step < 5; ++step) {
+    for (int i = 0; i < 32; ++i) work.launch();
+    CU(cuStreamSynchronize(work.stream));
+  }
+  CU(cuStreamDestroy(work.stream));
+  work.stream = own;
+}
+
 // One of the COUNT things.
 void once(const std::string& what, Work& work, Instance* instance, uint32_t i, uint32_t length) {
   if (what == "sync") {
@@ -202,6 +230,12 @@ void once(const std::string& what, Work& work, Instance* instance, uint32_t i, u
     instance->run(i);
     const CUresult result = cuStreamSynchronize(work.stream);
     if (result != CUDA_SUCCESS) printf("refused %d\n", static_cast<int>(result));
+  } else if (what == "streams") {
+    steps_on_a_stream(work);
+    if (i == 0) {
+      say("first");
+      await_line();
+    }
   } else if (what == "dropped") {
     Instance fresh(work);
     for (uint32_t k = 0; k < 2; ++k) fresh.run(k);
@@ -233,6 +267,7 @@ int main(int argc, char** argv) {
     const CUdeviceptr border = map_memory(2, &piece_bytes) + piece_bytes;
     work.upload_to = border - 8;
   }
+  if (what == "stand") return stand(work), 0;
   say("ready");
   if (what == "idle") {
     while (!input_ended(-1)) {

@@ -256,6 +256,20 @@ class Waiting(unittest.TestCase):
                                length)
             self.assertEqual(client.end(), 0)
 
+    def test_a_new_stream_has_the_graphs_of_the_last_one(self):
+        """While another program's stream stands none can be made."""
+        proxy = self.proxy(extra_env={"TUBE_COALESCE_US": "200000"})
+        client = Client(self, proxy, "streams", 4)
+        client.go()
+        client.expect("first")
+        made = proxy.function(client.process.pid)["coalesced_launches"]
+        self.assertGreater(made, 0)
+        standing = Client(self, proxy, "stand")
+        client.work()
+        function = proxy.function(client.process.pid)
+        self.assertEqual(function["coalesced_launches"], 4 * made)
+        self.assertEqual([client.end(), standing.end()], [0, 0])
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], *rest], verbosity=2)
