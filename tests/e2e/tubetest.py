@@ -5,6 +5,7 @@ Works from a build folder (TUBE_BUILD, or build/ in the checkout) and from the b
 way to run a program: native (the backend's own libcuda.so.1, no Tube) or through Tube in one of its
 two load modes. Standard library only.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -19,6 +20,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SKIP = 77
+END_S = 20  # for a proxy that was told to end
 ARMS = ("native", "preload", "library-path")
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/x86_64-linux-gnu",
                   "/usr/lib64", "/run/nvidia/driver/usr/lib/x86_64-linux-gnu", "/usr/lib/wsl/lib")
@@ -81,6 +83,22 @@ def find_driver():
         if path.exists():
             return path
     return None
+
+
+def threads_of(pid):
+    """What each thread of a process that should have ended is in: its stack where gdb is, else its
+    system call."""
+    if shutil.which("gdb"):
+        done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 20"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+        if "#0" in done.stdout:
+            return done.stdout[done.stdout.find("\nThread "):]
+    found = []
+    for task in sorted(pathlib.Path("/proc", str(pid), "task").glob("*")):
+        with contextlib.suppress(OSError):
+            found.append(" ".join([task.name, *((task / name).read_text().strip()
+                                                for name in ("comm", "wchan", "syscall"))]))
+    return "\n".join(found)
 
 
 def base_environment():
@@ -151,6 +169,7 @@ class Proxy:
         self.own_dir = folder is None
         self.log_path = self.dir / ("tubed.log" if folder is None else f"tubed-{workflow}.log")
         self.process = None
+        self.stuck = ""  # of one that had to be killed: what its threads did, and its log
 
     def __enter__(self):
         try:
@@ -161,11 +180,21 @@ class Proxy:
         return self
 
     def __exit__(self, *_):
-        self.stop()
+        hung = self.stop() is None and self.stuck
         if kept := os.environ.get("TEST_KEEP_LOGS"):
             shutil.copy(self.log_path, pathlib.Path(kept, f"{self.dir.name}.log"))
         if self.own_dir:
             shutil.rmtree(self.dir, ignore_errors=True)
+        if hung and self.backend == "sim":
+            raise RuntimeError(f"the proxy did not end within {END_S} s of SIGTERM:\n{hung}")
+
+    def wait_end(self, timeout_s=60):
+        """The exit status of a proxy that ends by itself, or was told to."""
+        try:
+            return self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"the proxy did not end within {timeout_s} s:\n"
+                               f"{threads_of(self.process.pid)}\n{self.log_tail()}") from None
 
     def start(self, timeout_s=60):
         env = dict(base_environment(), TUBE_DIR=str(self.dir))
@@ -204,8 +233,9 @@ class Proxy:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         try:
-            status = process.wait(20)
+            status = process.wait(END_S)
         except subprocess.TimeoutExpired:
+            self.stuck = f"{threads_of(process.pid)}\n{self.log_tail()}"
             process.kill()
             process.wait()
             status = None

@@ -190,7 +190,7 @@ class Faults(unittest.TestCase):
     def test_a_signal_that_ends_tubed_is_in_its_log(self):
         proxy = self.proxy()
         proxy.process.send_signal(signal.SIGHUP)
-        self.assertEqual(proxy.process.wait(TIMEOUT_S), 0)
+        self.assertEqual(proxy.wait_end(), 0)
         self.assertRegex(proxy.log_path.read_text(),
                          rf"told to end by signal 1 \(HUP\) of process {os.getpid()}")
         self.assertEqual([f.name for f in proxy.dir.iterdir() if f.suffix in (".sock", ".ctl")], [])
@@ -199,7 +199,7 @@ class Faults(unittest.TestCase):
         proxy = self.proxy()
         function = self.function(proxy, "victim", "good", "sync")
         proxy.process.send_signal(signal.SIGSEGV)
-        self.assertEqual(proxy.process.wait(TIMEOUT_S), -signal.SIGSEGV)
+        self.assertEqual(proxy.wait_end(), -signal.SIGSEGV)
         log = proxy.log_path.read_text()
         self.assertIn(f"crashes in thread `tubed`: SIGSEGV sent by process {os.getpid()}", log)
         self.assertRegex(log, r"#\d+ tube::proxy::Server::run\(\) \+ 0x[0-9a-f]+ \(tubed \+ 0x")

@@ -196,7 +196,7 @@ class Life(unittest.TestCase):
         proxy = self.proxy()
         self.start_stuck(proxy, "value")
         proxy.process.terminate()
-        self.assertEqual(proxy.process.wait(TIMEOUT_S), 0, proxy.log_tail())
+        self.assertEqual(proxy.wait_end(), 0)
 
     def test_killed_while_a_stream_waits_for_semaphores(self):
         proxy = self.proxy()
