@@ -137,12 +137,16 @@ CopyLink::Turn WideCopies::turn() {
       const auto way = static_cast<uint32_t>(copy->plan().way);
       return (lending_[way].load(std::memory_order_relaxed) >> gpu & 1) != 0;
     };
-    const bool behind = std::any_of(ahead_.begin(), ahead_.end(),
-                                    [&](const auto* first) { return first->same_queue(*copy); });
-    const WideCopy::State state = copy->turn(lends, behind);
-    if (!behind && copy->has_more()) ahead_.push_back(copy.get());
+    auto ahead = WideCopy::Ahead::kNothing;
+    for (const WideCopy* first : ahead_) {
+      if (!first->same_queue(*copy)) continue;
+      ahead = first->has_more() ? WideCopy::Ahead::kPieces : WideCopy::Ahead::kLastPieces;
+      if (ahead == WideCopy::Ahead::kPieces) break;
+    }
+    const WideCopy::State state = copy->turn(lends, ahead);
     if (state != WideCopy::State::kWaits) all = CopyLink::Turn::kBusy;
     if (state == WideCopy::State::kOver) over(copy);
+    else if (state == WideCopy::State::kBusy) ahead_.push_back(copy.get());
   }
   return all;
 }
@@ -151,7 +155,12 @@ void WideCopies::over(const std::shared_ptr<WideCopy>& copy) {
   LaneJob& job = *copy->job();
   std::lock_guard lock(mutex_);
   under_way_.remove(copy);
-  if (copy->took_ns() != 0) paths_.took(copy->plan(), copy->bytes(), copy->took_ns());
+  // A queue's later copies wait for the links, not for their bytes: learnt from, they would make
+  // several links look slow.
+  if (copy->took_ns() != 0) {
+    paths_.took(copy->plan(), copy->bytes(), copy->took_ns());
+    ++counts_.timed;
+  }
   if (copy->plan().count > 1) {
     ++counts_.copies;
     counts_.bytes += copy->bytes();

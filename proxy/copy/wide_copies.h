@@ -74,6 +74,7 @@ class WideCopies {
     uint64_t relayed_bytes = 0;      // of these, over others' links
     uint64_t one_link = 0;           // large copies that were planned over one
     uint64_t regions = 0;            // large copies that are not bytes in a row
+    uint64_t timed = 0;              // of those planned, learnt from
     uint64_t failed_paths = 0, taken_paths = 0;
     uint64_t relay_bytes = 0;  // buffers at the moment
   };
@@ -98,7 +99,7 @@ class WideCopies {
   uint32_t over_one_ = 0;  // planned so, in a row
   std::list<std::shared_ptr<WideCopy>> came_;
   std::list<std::shared_ptr<WideCopy>> under_way_;  // changed by the pacing thread
-  // The pacing thread's, in one turn: of each function and link the first that has pieces left.
+  // The pacing thread's, in one turn: those under way that it has been at.
   std::vector<const WideCopy*> ahead_;
   Counts counts_;
 };

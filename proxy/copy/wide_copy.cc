@@ -58,14 +58,15 @@ bool WideCopy::same_queue(const WideCopy& other) const {
          copy_.to_gpu == other.copy_.to_gpu;
 }
 
-WideCopy::State WideCopy::turn(const std::function<bool(uint32_t gpu)>& lends, bool behind) {
+WideCopy::State WideCopy::turn(const std::function<bool(uint32_t gpu)>& lends, Ahead ahead) {
+  first_ = first_ && ahead == Ahead::kNothing;
   if (!began_ && !begin()) return State::kWaits;
   for (const auto& path : paths_)
     while (const auto end = path->look()) note(*path, *end);
   if (cancelled_.load(std::memory_order_relaxed)) stop();
-  if (!stopped_ && !behind) feed(lends);
+  if (!stopped_ && ahead != Ahead::kPieces) feed(lends);
   if (!idle() || (!stopped_ && !pieces_.complete())) return State::kBusy;
-  if (!stopped_ && failed_paths_ + taken_paths_ == 0)
+  if (!stopped_ && first_ && failed_paths_ + taken_paths_ == 0)
     took_ns_ = std::max<uint64_t>(now_ns() - began_ns_, 1);
   return State::kOver;
 }

@@ -31,8 +31,10 @@ class WideCopy {
   enum class State : uint8_t { kWaits, kBusy, kOver };
   // One look: takes note of what has arrived and sends what may go. kWaits: for the client's own
   // stream. `lends`: whether a neighbour's link may (still) help.
-  // `behind`: one that goes before it has pieces to hand out, so it sends none.
-  State turn(const std::function<bool(uint32_t gpu)>& lends, bool behind);
+  // What a copy of its queue that goes before it still has to do. While that hands out pieces this
+  // one sends none; while its last ones move, this one's time is not its own.
+  enum class Ahead : uint8_t { kNothing, kLastPieces, kPieces };
+  State turn(const std::function<bool(uint32_t gpu)>& lends, Ahead ahead);
   // It has begun and has pieces that wait: its function's later copies over the same link stand
   // behind it.
   bool has_more() const;
@@ -44,7 +46,8 @@ class WideCopy {
   const policies::HostPlan& plan() const { return plan_; }
   // Once it is over.
   CUresult error() const { return error_; }
-  // From when it could begin until its last byte; 0: it did not go as planned.
+  // From when it could begin until its last byte; 0: it did not go as planned, or behind another
+  // one.
   uint64_t took_ns() const { return took_ns_; }
   uint64_t bytes() const { return bytes_; }
   uint64_t relayed_bytes() const;
@@ -71,7 +74,7 @@ class WideCopy {
   policies::Pieces pieces_;
   std::vector<std::unique_ptr<CopyPath>> paths_;  // the copy's own link first
   std::atomic<bool> cancelled_{false};
-  bool began_ = false, stopped_ = false;
+  bool began_ = false, stopped_ = false, first_ = true;  // nothing was ahead of it
   uint64_t began_ns_ = 0, took_ns_ = 0;
   CUresult error_ = CUDA_SUCCESS;
   uint32_t failed_paths_ = 0, taken_paths_ = 0;

@@ -291,6 +291,18 @@ TEST_F(WideCopiesTest, CopiesOfAFunctionGoInTheirOrder) {
   EXPECT_TRUE(from == to);
 }
 
+// The second one stood behind the first, and beside its last pieces.
+TEST_F(WideCopiesTest, OnlyTheFirstOfAQueueIsLearntFrom) {
+  const auto first = copy(0, true, 64 * kMiB);
+  const std::vector<unsigned char> sent = std::move(from), got = std::move(to);
+  const auto second = copy(0, true, 64 * kMiB);
+  while (!second->over()) some(1);
+  EXPECT_EQ(wide->counts().timed, 1u);
+  const auto third = copy(0, true, 64 * kMiB);
+  while (!third->over()) some(1);
+  EXPECT_EQ(wide->counts().timed, 2u);
+}
+
 TEST_F(WideCopiesTest, TwoCopiesShareTheBuffersOfTheirRelay) {
   const auto first = copy(0, true, 64 * kMiB);
   const std::vector<unsigned char> sent = std::move(from), got = std::move(to);
