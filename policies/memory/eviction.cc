@@ -4,6 +4,7 @@
 #include <functional>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 namespace tube::policies {
 
@@ -36,11 +37,9 @@ uint64_t Turns::next_ns(uint64_t now_ns) const {
 
 namespace {
 
-// The level down to which those with more give, so that all together give `bytes`, or what they
+// The level down to which those who hold more give, so that all together give `bytes`, or what they
 // have.
-uint64_t level_of(std::span<const EvictionCandidate> circle, uint64_t bytes) {
-  std::vector<uint64_t> held;
-  for (const EvictionCandidate& each : circle) held.push_back(each.bytes);
+uint64_t level_of(std::vector<uint64_t> held, uint64_t bytes) {
   std::sort(held.begin(), held.end(), std::greater<>());
   uint64_t sum = 0;
   for (size_t i = 0; i < held.size(); ++i) {
@@ -59,13 +58,14 @@ std::vector<uint64_t> first_shares(std::span<const EvictionCandidate> able, uint
   const auto in_circle = [&](const EvictionCandidate& each) {
     return each.distance_ns != 0 && each.distance_ns / 2 <= shortest;
   };
-  std::vector<EvictionCandidate> circle;
-  std::copy_if(able.begin(), able.end(), std::back_inserter(circle), in_circle);
+  std::vector<uint64_t> held;  // by those of the circle
+  for (const EvictionCandidate& each : able)
+    if (in_circle(each)) held.push_back(each.bytes);
   std::vector<uint64_t> shares(able.size(), 0);
   size_t first = 0;  // those before the circle go whole
   for (; first < able.size() && !in_circle(able[first]) && bytes != 0; ++first)
     bytes -= shares[first] = std::min(bytes, able[first].bytes);
-  const uint64_t level = level_of(circle, bytes);
+  const uint64_t level = level_of(std::move(held), bytes);
   for (size_t i = first; i < able.size(); ++i) {
     const uint64_t more = able[i].bytes - std::min(able[i].bytes, level);
     if (!in_circle(able[i]) || more < kLeastPartBytes) continue;

@@ -94,8 +94,8 @@ struct EvictionCandidate {
   uint64_t used_ns = 0;
   uint64_t not_before_ns = 0;                      // it is left alone until then
   static constexpr uint64_t kNotNow = UINT64_MAX;  // it is asked already, or waits itself
-  uint64_t distance_ns =
-      0;              // of its turns, by which the next one is expected; 0: they tell nothing
+  // Of its turns, by which the next one is expected; 0: they tell nothing.
+  uint64_t distance_ns = 0;
   bool soon = false;  // it is waited for, although it cannot be asked yet
 };
 
@@ -111,6 +111,12 @@ inline constexpr uint64_t kPatientBytes = 256u << 20, kMostPatienceNs = 4'000'00
 constexpr uint64_t eviction_patience_ns(uint64_t bytes) {
   const uint64_t half = bytes / 100;
   return bytes < kPatientBytes ? 0 : half < kMostPatienceNs ? half : kMostPatienceNs;
+}
+
+// Whether a function that cannot be asked before `not_before_ns` will be quiet in a moment.
+constexpr bool quiet_soon(bool working, uint64_t not_before_ns, uint64_t now_ns) {
+  if (not_before_ns == EvictionCandidate::kNotNow) return false;
+  return working || (not_before_ns > now_ns && not_before_ns - now_ns <= kQuietNs);
 }
 
 // A function that holds less than this part of what the largest one does is left alone while larger

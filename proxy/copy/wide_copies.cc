@@ -146,7 +146,8 @@ CopyLink::Turn WideCopies::turn() {
     const WideCopy::State state = copy->turn(lends, ahead);
     if (state != WideCopy::State::kWaits) all = CopyLink::Turn::kBusy;
     if (state == WideCopy::State::kOver) over(copy);
-    else if (state == WideCopy::State::kBusy) ahead_.push_back(copy.get());
+    else if (state == WideCopy::State::kBusy && ahead != WideCopy::Ahead::kPieces)
+      ahead_.push_back(copy.get());
   }
   return all;
 }

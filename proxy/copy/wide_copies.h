@@ -99,7 +99,7 @@ class WideCopies {
   uint32_t over_one_ = 0;  // planned so, in a row
   std::list<std::shared_ptr<WideCopy>> came_;
   std::list<std::shared_ptr<WideCopy>> under_way_;  // changed by the pacing thread
-  // The pacing thread's, in one turn: those under way that it has been at.
+  // The pacing thread's, in one turn: those under way that later ones may stand behind.
   std::vector<const WideCopy*> ahead_;
   Counts counts_;
 };

@@ -148,9 +148,8 @@ Evictor::Others Evictor::others(const Member& who, uint32_t gpu, bool patient) c
     const bool not_now = member->first_of_ != 0 || member->wanted_.contains(gpu);
     candidate.not_before_ns =
         not_now ? policies::EvictionCandidate::kNotNow : member->not_before_ns_;
-    candidate.soon = patient && !not_now && candidate.distance_ns != 0 &&
-                     (working || (candidate.not_before_ns > now &&
-                                  candidate.not_before_ns - now <= policies::kQuietNs));
+    candidate.soon = patient && candidate.distance_ns != 0 &&
+                     policies::quiet_soon(working, candidate.not_before_ns, now);
     others.able.push_back(candidate);
   }
   return others;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "base/hash.h"
@@ -29,17 +28,14 @@ uint64_t shape_of(const PlainLaunch& launch, size_t parameter_bytes) {
 // Two launches of an instance never overlap, whatever their streams: one that still stands behind a
 // wait would keep the next stream's work back.
 Coalescer::~Coalescer() {
-  const bool any = std::any_of(graphs_.begin(), graphs_.end(), [](const Variants& variants) {
-    return std::any_of(std::begin(variants.graphs), std::end(variants.graphs),
-                       [](const RunGraph* graph) { return graph != nullptr; });
-  });
-  if (!any || nodes_ != Nodes::kOfContext || driver_.cuStreamQuery(stream_) != CUDA_SUCCESS) {
-    forget();
-    return;
-  }
+  if (graphs_.empty()) return;
+  const bool can_leave =
+      nodes_ == Nodes::kOfContext && driver_.cuStreamQuery(stream_) == CUDA_SUCCESS;
   for (Variants& variants : graphs_) {
     for (RunGraph* graph : variants.graphs) {
-      if (graph != nullptr) all_graphs_.leave(*graph);
+      if (graph == nullptr) continue;
+      if (can_leave) all_graphs_.leave(*graph);
+      else all_graphs_.drop(*graph);
     }
   }
 }

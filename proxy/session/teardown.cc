@@ -283,14 +283,15 @@ void Session::teardown_objects(bool idle) {
     if (!idle && stays_behind_work(kind)) continue;
     sweep_kind(kind, DeviceMemory::kAllContexts);
   }
-  if (!idle) return;
-  for (auto& [number, share] : contexts_.all()) {
-    drop_legacy(share);
-    contexts_.drop_green(share);
-    if (share.limits.empty() || contexts_.make_current(share.gpu) != CUDA_SUCCESS) continue;
-    contexts_.forget_limits(share);
+  if (idle) {
+    for (auto& [number, share] : contexts_.all()) {
+      drop_legacy(share);
+      contexts_.drop_green(share);
+      if (share.limits.empty() || contexts_.make_current(share.gpu) != CUDA_SUCCESS) continue;
+      contexts_.forget_limits(share);
+    }
   }
-  runs_.forget();
+  runs_.forget();  // the graphs that streams have left: none of them runs
 }
 
 void Session::drop_legacy(ContextShare& share) {

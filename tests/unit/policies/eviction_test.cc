@@ -180,6 +180,15 @@ TEST(Eviction, NobodyIsAskedInPlaceOfOneWhoWillBeQuietSoon) {
   EXPECT_LT(eviction_patience_ns(uint64_t{1} << 40), 10 * kMs);
 }
 
+TEST(Eviction, WhoIsQuietSoon) {
+  constexpr uint64_t kNow = 10 * kMs;
+  EXPECT_TRUE(quiet_soon(true, 0, kNow));
+  EXPECT_TRUE(quiet_soon(false, kNow + kQuietNs, kNow));
+  EXPECT_FALSE(quiet_soon(false, kNow + kQuietNs + 1, kNow));
+  EXPECT_FALSE(quiet_soon(false, kNow, kNow)) << "it can be asked";
+  EXPECT_FALSE(quiet_soon(true, EvictionCandidate::kNotNow, kNow)) << "it is asked already";
+}
+
 TEST(Eviction, TheFewestBlocksGoAndTheSmallestThatSuffices) {
   const std::vector<uint64_t> sizes{4, 64, 16, 32, 2};
   EXPECT_TRUE(choose_blocks(sizes, 0).empty());
