@@ -72,6 +72,16 @@ class Holds(unittest.TestCase):
             "[ standing:upload (it does not stand)", "gpu:1 (CUDA_ERROR_INVALID_DEVICE)"
         ])
 
+    def test_steps_beside_streams_that_stand(self):
+        program = str(LAYOUT.build / "bench/holds/standing")
+        out = subprocess.run([program, "2"], env=tubetest.environment(LAYOUT, "native", "sim"),
+                             capture_output=True, text=True, timeout=110, check=True)
+        lines = out.stdout.splitlines()
+        self.assertEqual([line.split(":")[0] for line in lines],
+                         ["standing  0", "standing  1", "standing  2"])
+        for line in lines:
+            self.assertRegex(line, r": p50 [1-9][0-9.]* p90 [0-9.]+ p99 [0-9.]+ max [0-9.]+ us$")
+
     def test_every_scenario_has_known_words(self):
         program = str(LAYOUT.build / "bench/holds/holds")
         out = subprocess.run([program, "--help"], env=tubetest.environment(LAYOUT, "native", "sim"),

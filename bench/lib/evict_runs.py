@@ -25,7 +25,7 @@ from result_file import us
 
 BLOCK_LIMIT_S = 60
 SETTLE_S = 5  # for host memory of which the machine has too little
-LOOKS_S = 0.3
+LOOKS_S = 0.3  # for three looks of the proxy's at what host memory is wanted
 LINK = "the pinned link"
 ALONE = "one function leaves and comes back"
 PAIR = "two functions of 70%"
@@ -85,8 +85,7 @@ class Evictions:
         """Programs with a workflow that may hold so much."""
         runner = self.runner
         for worker in runner.clients.pop(arm.name, []):
-            worker.process.stdin.close()
-            worker.process.wait(30)
+            worker.end()
         while moves(arm)["functions"]:
             time.sleep(0.01)
         arm.proxy.request("limit", memory_bytes=limit)
@@ -99,8 +98,7 @@ class Evictions:
         return found[0]["latency_ns"][0], wrong
 
     def settle(self, arm):
-        """Until the host memory that the proxy makes ahead is there, for LOOKS_S: it looks ten times a
-        second what is wanted. ms."""
+        """Until the host memory that the proxy makes ahead is there, and stays so for LOOKS_S: ms."""
         begin = there = time.monotonic()
         looks_s = 0 if self.runner.options.tiny else LOOKS_S
         while time.monotonic() - begin < BLOCK_LIMIT_S:
@@ -191,8 +189,7 @@ class Evictions:
                 other = self.runner.start(arm, 1, {})[0]
                 _, bad = self.turn(other, size, blocks)
                 wrong += bad
-                other.process.stdin.close()
-                other.process.wait(30)
+                other.end()
                 if number == 0:
                     self.settle(arm)
                 stall, bad = self.turn(first, size, blocks)

@@ -91,8 +91,7 @@ class Neighbours:
         """What the light functions were given, a slice say, is given once: they end before another
         program asks for it."""
         for workers in self.runner.clients.values():
-            workers[0].process.stdin.close()
-            workers[0].process.wait(copy_runs.START_LIMIT_S)
+            workers[0].end()
 
     def set_long(self, wanted_ms):
         """How many rounds take so long, measured once: every arm does the same work. On the

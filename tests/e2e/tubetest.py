@@ -88,7 +88,7 @@ def find_driver():
 def threads_of(pid):
     """What each thread of a process that should have ended is in: its stack where gdb is, else its
     system call."""
-    if shutil.which("gdb"):
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 20"],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
         if "#0" in done.stdout:
@@ -169,7 +169,7 @@ class Proxy:
         self.own_dir = folder is None
         self.log_path = self.dir / ("tubed.log" if folder is None else f"tubed-{workflow}.log")
         self.process = None
-        self.stuck = ""  # of one that had to be killed: what its threads did, and its log
+        self.stuck = ""  # goes_on() of one that had to be killed
 
     def __enter__(self):
         try:
@@ -180,21 +180,24 @@ class Proxy:
         return self
 
     def __exit__(self, *_):
-        hung = self.stop() is None and self.stuck
+        self.stop()
         if kept := os.environ.get("TEST_KEEP_LOGS"):
             shutil.copy(self.log_path, pathlib.Path(kept, f"{self.dir.name}.log"))
         if self.own_dir:
             shutil.rmtree(self.dir, ignore_errors=True)
-        if hung and self.backend == "sim":
-            raise RuntimeError(f"the proxy did not end within {END_S} s of SIGTERM:\n{hung}")
+        if self.stuck and self.backend == "sim":
+            raise RuntimeError(self.stuck)
 
     def wait_end(self, timeout_s=60):
         """The exit status of a proxy that ends by itself, or was told to."""
         try:
             return self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"the proxy did not end within {timeout_s} s:\n"
-                               f"{threads_of(self.process.pid)}\n{self.log_tail()}") from None
+            raise RuntimeError(self.goes_on(self.process.pid, timeout_s)) from None
+
+    def goes_on(self, pid, timeout_s):
+        return (f"the proxy did not end within {timeout_s} s:\n{threads_of(pid)}\n"
+                f"{self.log_tail()}")
 
     def start(self, timeout_s=60):
         env = dict(base_environment(), TUBE_DIR=str(self.dir))
@@ -235,7 +238,7 @@ class Proxy:
         try:
             status = process.wait(END_S)
         except subprocess.TimeoutExpired:
-            self.stuck = f"{threads_of(process.pid)}\n{self.log_tail()}"
+            self.stuck = self.goes_on(process.pid, END_S)
             process.kill()
             process.wait()
             status = None

@@ -75,6 +75,14 @@ class Worker:
             raise WorkerError(f"{self.name}: right to the end, then exit code {code}")
         return hashes
 
+    def end(self, limit_s=30):
+        """Its input ends, so it does."""
+        self.process.stdin.close()
+        try:
+            self.process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise WorkerError(f"{self.name}: did not end with its input") from None
+
     def stderr_tail(self, lines=15):
         with open(self.stderr_path, errors="replace") as file:
             return "\n".join(file.read().splitlines()[-lines:])
