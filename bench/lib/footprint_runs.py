@@ -16,6 +16,7 @@ POLL_S = 0.25
 ALIKE = 4  # readings in a row
 SETTLE_S = 20
 SLACK_BYTES = 32 << 20
+AT_ONCE = 8  # that start within less memory: their imports take seconds each
 
 
 def settled(read, base=None):
@@ -71,10 +72,11 @@ def in_turn(arm, command, count, limit_bytes, rounds, limit_s, environment=None)
     workers, wrong, hashes, times = [], [], [], []
     deadline = time.monotonic() + limit_s
     try:
-        for _ in range(count):  # one after the other: each may have to send others' memory away
-            worker = arm.spawn(command, environment)
-            workers.append(worker)
-            worker.ready(deadline)
+        while len(workers) < count:  # they may have to send others' memory away
+            new = [arm.spawn(command, environment) for _ in range(min(AT_ONCE, count - len(workers)))]
+            workers += new
+            for worker in new:
+                worker.ready(deadline)
         arm.confirm(count)
         for _ in range(rounds):
             for worker in workers:
