@@ -17,6 +17,13 @@ static_assert(std::size(kReasons) == std::size(kHoldReasons));
 
 constexpr uint64_t kNoDeadline = UINT64_MAX;
 constexpr uint64_t kLevelNs = 1'000'000;  // of the lowest level
+constexpr uint64_t kSlightPart = 4;       // of the other launch, at most
+constexpr uint32_t kSlightLevels = 1;
+
+// The other one hardly notices it.
+bool is_slight_beside(const LongLaunch& launch, const LongLaunch& other) {
+  return launch.expected_ns <= other.expected_ns / kSlightPart;
+}
 
 }  // namespace
 
@@ -222,7 +229,10 @@ bool LaunchAdmission::before(const Waiting& a, const Waiting& b) const {
   }
   if (a.deadline != b.deadline) return a.deadline < b.deadline;
   if (options_.order == LaunchOrder::kDeadlines) return true;
-  return level(*x, now_ns_) <= level(*y, now_ns_);
+  const uint32_t mine = level(*x, now_ns_), others = level(*y, now_ns_);
+  if (is_slight_beside(a.launch, b.launch)) return mine <= others + kSlightLevels;
+  if (is_slight_beside(b.launch, a.launch)) return others > mine + kSlightLevels;
+  return mine <= others;
 }
 
 const LaunchAdmission::Waiting* LaunchAdmission::best() const {

@@ -38,7 +38,9 @@
 //   priority    functions with an SLO go first, otherwise as they came.
 //   deadlines   the earliest deadline (arrival and SLO) first, those without one as in feedback.
 //   feedback    the default: as deadlines, and else who used least lately goes first, in levels
-//               that double (multi-level feedback); within a level as they came.
+//               that double (multi-level feedback); within a level as they came. A launch of at
+//               most a quarter of the other's length goes first also from one level above, where it
+//               would wait for several long ones to be served for little.
 //
 // Plain values in, decisions out: one thread, no clock, no lock. A decision costs a pass over the
 // launches that wait, of which a stream has one.

@@ -218,6 +218,28 @@ TEST(LaunchAdmission, WhoUsedLittleLatelyGoesFirst) {
   EXPECT_LE(use.held_ns / use.held, 21 * kMs);
 }
 
+// A step of 3 ms every 10 ms is 0.18 of the GPU beside four that fill it, each of them 0.2: their
+// levels are the same at times, and it waited for all four.
+TEST(LaunchAdmission, AStepWaitsForOneLongLaunchAlsoWhereItUsesAsMuch) {
+  for (const uint64_t took : {3 * kMs, 5 * kMs}) {
+    VirtualGpu gpu(with(LaunchOrder::kFeedback));
+    gpu.run({{1, 1, 20 * kMs},
+             {2, 2, 20 * kMs},
+             {3, 3, 20 * kMs},
+             {4, 4, 20 * kMs},
+             {5, 5, took, 10 * kMs}},
+            20'000 * kMs);
+    gpu.order.erase(gpu.order.begin(), gpu.order.begin() + 50);  // nothing was known of anybody
+    size_t longest = 0, between = 0;
+    for (const uint64_t function : gpu.order) {
+      between = function == 5 ? 0 : between + 1;
+      longest = std::max(longest, between);
+    }
+    EXPECT_LE(longest, 2u);
+    for (const uint64_t heavy : {1, 2, 3, 4}) EXPECT_GT(gpu.used[heavy], 3'500 * kMs);
+  }
+}
+
 TEST(LaunchAdmission, DeadlinesComeFirstAndNobodyStarves) {
   for (const LaunchOrder order :
        {LaunchOrder::kDeadlines, LaunchOrder::kFeedback, LaunchOrder::kPriority}) {
